@@ -1,0 +1,1 @@
+"""DataFrame to DataFrame: sources, tables, the stateful operator and its sink."""

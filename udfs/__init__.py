@@ -1,0 +1,1 @@
+"""Pure functions on Arrow and NumPy: decompression, OTLP decoding, delta conversion. No Spark here."""

@@ -54,6 +54,8 @@ BUNDLES = {
     ),
     "kafka-4.3.1": Bundle(("org.apache.kafka:kafka_2.13:4.3.1", "org.apache.kafka:kafka-tools:4.3.1"), transitive=True),
     "kafka-3.9.1": Bundle(("org.apache.kafka:kafka_2.13:3.9.1", "org.apache.kafka:kafka-tools:3.9.1"), transitive=True),
+    # Its rocksdbjni alone is 60 MB: only for who runs a Streams application.
+    "streams-4.3.1": Bundle(("org.apache.kafka:kafka-streams:4.3.1",), transitive=True),
     "maven": Bundle(("org.apache.maven:apache-maven:3.9.9",), transitive=False, classifier="bin", kind="zip"),
 }
 

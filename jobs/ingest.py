@@ -1,0 +1,228 @@
+"""``telemetry-lake ingest``: landed pushes become rows in Delta.
+
+Exit codes: 0 done or stopped cleanly, 1 failed while running, 2 can't run as asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from filelock import FileLock, Timeout
+from py4j.protocol import Py4JError
+from pydantic import AfterValidator, Field, PositiveInt
+
+from jobs.settings import JobSettings, UsageError, fail, parse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from pipelines.sources import Source
+    from pipelines.streams import Lake, Trigger
+
+STOP_PATIENCE_S = 30
+log = logging.getLogger("telemetry-lake")
+
+
+def _source(value: str) -> str:
+    if value == "kafka" or (value.startswith("files:") and len(value) > len("files:")):
+        return value
+    raise ValueError("allowed: files:<folder> or kafka")
+
+
+def _starting(value: str) -> str:
+    if value in ("earliest", "latest") or value.isdigit():
+        return value
+    raise ValueError("allowed: earliest, latest, or a time in epoch milliseconds")
+
+
+class IngestSettings(JobSettings):
+    """Read landed pushes, store them raw, decode them, convert counters to deltas, and write the lake's Delta tables."""
+
+    source: Annotated[str, AfterValidator(_source)]
+    """files:<folder> of Parquet files with the columns of Spark's Kafka source, or kafka"""
+    lake: str
+    """folder or URI of the lake; made when it isn't there"""
+    once: bool = False
+    """work off what is there and end, instead of following the source"""
+    trigger_seconds: Annotated[float, Field(gt=0, le=3600)] = 5.0
+    """pause between the starts of two micro-batches, without --once"""
+    checkpoints: str | None = None
+    """folder or URI of the checkpoints [<lake>/_checkpoints]"""
+    source_name: str | None = None
+    """name of the source in the tables, part of a push's identity [kafka, or files:<folder's name>]"""
+    cluster_id: str | None = None
+    """Kafka cluster id of records that don't name theirs"""
+    shards: PositiveInt | None = None
+    """parts that the state is kept in, fixed by a lake's first run [cores of the session]"""
+    master: str = "local[*]"
+    """Spark master; without effect under spark-submit and Databricks"""
+    driver_memory: Annotated[str, Field(pattern=r"^\d+[mg]$")] = "2g"
+    """memory of the local Spark driver"""
+    max_bytes_per_batch: Annotated[str, Field(pattern=r"^\d+[kmg]$")] = "128m"
+    """landed bytes that one batch of points takes at most"""
+    max_payload_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = 16 << 20
+    """bound of one decompressed payload; a larger one is quarantined as TELEMETRY_TOO_LARGE"""
+    max_points_per_push: PositiveInt = 100_000
+    """data points taken of one push; the rest is quarantined as TOO_MANY_POINTS"""
+    bootstrap_servers: str | None = None
+    """kafka: brokers of the landing topic"""
+    topic: str = "client-telemetry"
+    """topic of landed pushes"""
+    status_topic: str = "client-telemetry-status"
+    """topic of receiver statuses"""
+    quotas_topic: str = "client-quotas"
+    """topic of quota samples"""
+    starting_offsets: Annotated[str, AfterValidator(_starting)] = "earliest"
+    """kafka: where a new checkpoint starts: earliest, latest or epoch milliseconds"""
+    max_records_per_batch: PositiveInt = 50_000
+    """kafka: records that one batch reads at most"""
+    fail_on_data_loss: bool = True
+    """kafka: stop when records were deleted from the topic before they were read"""
+    kafka_options: dict[str, str] = {}
+    """kafka: options of Spark's source and, with the prefix kafka., of its consumer (SASL, SSL); never logged"""
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """what the progress lines show"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the job; `argv` without the program's name. Gives the exit code."""
+    try:
+        settings = parse(IngestSettings, sys.argv[1:] if argv is None else argv, "telemetry-lake ingest")
+        logging.basicConfig(
+            level=settings.log_level, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stdout
+        )
+        logging.getLogger("py4j").setLevel(logging.ERROR)
+        return _run(settings)
+    except UsageError as error:
+        return fail(str(error), 2)
+
+
+def _run(settings: IngestSettings) -> int:
+    # Spark and Arrow take seconds to import: a wrong flag is told before that.
+    from pipelines.jars import JarsUnavailableError  # noqa: PLC0415
+    from pipelines.session import JavaMissingError, spark_session  # noqa: PLC0415
+    from pipelines.sources import SourceError  # noqa: PLC0415
+    from pipelines.state_manifest import StateError  # noqa: PLC0415
+    from pipelines.streams import Lake  # noqa: PLC0415
+
+    stop = threading.Event()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, lambda *_: stop.set())
+    lake = Lake(settings.lake, settings.checkpoints or f"{settings.lake.rstrip('/')}/_checkpoints", settings.cluster_id)
+    try:
+        source = _make_source(settings)
+        source.check()
+        with _only_job(lake.checkpoints):
+            spark = spark_session("telemetry-lake ingest", settings.master, settings.driver_memory)
+            lake.create_tables()
+            _stream(spark, lake, source, settings, stop)
+            if not stop.is_set() and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
+                spark.stop()
+    except Timeout:
+        return fail(f"another job is writing this lake ({lake.checkpoints} is locked): one at a time", 2)
+    except (SourceError, StateError, JavaMissingError, JarsUnavailableError, PermissionError) as error:
+        return fail(str(error), 2)
+    except StreamFailedError as error:
+        return fail(str(error), 1)
+    return 0
+
+
+class StreamFailedError(RuntimeError):
+    """A stream ended by an error; the message is its first cause, in one line."""
+
+
+def _stream(
+    spark: SparkSession, lake: Lake, source: Source, settings: IngestSettings, stop: threading.Event
+) -> None:
+    from pipelines.state_manifest import StateFolder  # noqa: PLC0415
+    from pipelines.streams import start_points, start_pushes, start_statuses  # noqa: PLC0415
+    from udfs.shard import Limits  # noqa: PLC0415
+
+    state = StateFolder(lake.checkpoint("points-state"), settings.shards, spark.sparkContext.defaultParallelism)
+    limits = Limits(
+        max_decompressed_bytes=settings.max_payload_bytes, max_points_per_push=settings.max_points_per_push
+    )
+    pause: Trigger = {"processingTime": f"{settings.trigger_seconds} seconds"}
+    trigger: Trigger = {"availableNow": True} if settings.once else pause
+    begun = time.monotonic()
+    log.info("ingest: %s -> %s (%d shards)", settings.source, lake.path, state.shards)
+    landing = [start_pushes(spark, lake, source, trigger), start_statuses(spark, lake, source, trigger)]
+    if settings.once:  # points follow what was landed by then
+        _follow(landing, stop)
+    if not stop.is_set():
+        points = start_points(spark, lake, state, limits, trigger, settings.max_bytes_per_batch)
+        _follow([points] if settings.once else [*landing, points], stop)
+    log.info("ingest: %s after %.0f s", "stopped" if stop.is_set() else "done", time.monotonic() - begun)
+
+
+def _follow(queries: list[StreamingQuery], stop: threading.Event) -> None:
+    """Wait until all queries have ended, one has failed, or a stop is asked for; then none of them runs any more."""
+    try:
+        while any(query.isActive for query in queries) and not stop.is_set():
+            for query in queries:
+                if query.exception() is not None:
+                    raise StreamFailedError(_cause(query.name, str(query.exception())))
+            stop.wait(0.2)
+        for query in queries:
+            if query.exception() is not None and not stop.is_set():
+                raise StreamFailedError(_cause(query.name, str(query.exception())))
+    except Py4JError:
+        if not stop.is_set():  # a supervisor's signal reaches Spark's JVM too, which may be gone before us
+            raise
+    finally:
+        with contextlib.suppress(Py4JError):
+            for query in queries:
+                _let_finish(query)
+                query.stop()
+
+
+def _let_finish(query: StreamingQuery) -> None:
+    """Give a running batch a moment: stopped in the middle it would be done again at the next start."""
+    deadline = time.monotonic() + STOP_PATIENCE_S
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def _cause(stream: str, text: str) -> str:
+    """The most telling line of a stream's error: the last cause, without stack frames."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "File"))]
+    caused = [line for line in lines if line.startswith("Caused by") or "Error" in line or "Exception" in line]
+    told = (caused or lines or [text])[-1]
+    return f"stream {stream} failed: {told[:500]}"
+
+
+def _make_source(settings: IngestSettings) -> Source:
+    from pipelines.sources import FilesSource, KafkaSource, Topics  # noqa: PLC0415
+
+    topics = Topics(settings.topic, settings.status_topic, settings.quotas_topic)
+    if settings.source == "kafka":
+        if settings.bootstrap_servers is None:
+            raise UsageError("bootstrap_servers: needed for --source kafka, give --bootstrap-servers host:port")
+        return KafkaSource(
+            settings.bootstrap_servers, settings.source_name or "kafka", topics, settings.kafka_options,
+            settings.starting_offsets, settings.max_records_per_batch, settings.fail_on_data_loss,
+        )  # fmt: skip
+    path = settings.source.removeprefix("files:")
+    return FilesSource(path, settings.source_name or f"files:{Path(path).resolve().name}", topics)
+
+
+def _only_job(checkpoints: str) -> contextlib.AbstractContextManager[object]:
+    """One job writes a lake at a time. A lock of the operating system: it ends with its process, however that ends."""
+    if "://" in checkpoints:
+        return contextlib.nullcontext()
+    folder = Path(checkpoints)
+    folder.mkdir(parents=True, exist_ok=True)
+    return FileLock(folder / ".lock", timeout=0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,12 @@
+"""Real Kafka clients that tests and the demo start, close, kill and pause.
+
+with LocalCluster(...) as cluster, LocalClients(cluster) as clients:
+    producer = clients.java_producer("orders", "orders-1", records=1000, rate=200)
+    producer.wait_for("done")
+    counted = producer.close()
+"""
+
+from jobs.local_clients.client import Client, ClientError
+from jobs.local_clients.clients import ClientUnavailableError, LocalClients
+
+__all__ = ["Client", "ClientError", "ClientUnavailableError", "LocalClients"]

@@ -1,0 +1,254 @@
+"""A KRaft cluster of one or two brokers on this machine, from Maven's artifacts."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import sys
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from jobs.local_cluster.broker import GET_TELEMETRY_SUBSCRIPTIONS, Broker, BrokerError
+from jobs.local_cluster.java import java_command, kafka_class_path
+from jobs.local_cluster.ports import ReservedPorts
+from jobs.local_cluster.tools import KafkaTools
+
+LANDING_TOPICS = ("client-telemetry", "client-telemetry-status", "client-quotas")
+_RECEIVER = "io.github.kafkatelemetrylake.receiver.ClientTelemetryLake"
+_TOPICS = "org.apache.kafka.tools.TopicCommand"
+_SUBSCRIPTIONS = "org.apache.kafka.tools.ClientMetricsCommand"
+_CONFIGS = "kafka.admin.ConfigCommand"
+
+
+class LocalCluster:
+    """A context manager: the cluster runs inside it, and nothing of it is left outside.
+
+    Broker 1 is the controller too, so it is broker 2 whose loss the cluster survives. ``plugin`` is the
+    receiver's jar. ``properties`` go to every broker's ``server.properties`` last. ``sasl_users`` (name to
+    password) opens a second listener, SASL_PLAINTEXT with PLAIN. The folder with data and logs is removed at
+    the end, but kept and named on stderr when the block fails. Raises ``BrokerError``, ``KafkaToolError``,
+    ``JarsUnavailableError``.
+    """
+
+    def __init__(
+        self,
+        version: str = "4.3.1",
+        brokers: int = 1,
+        plugin: Path | None = None,
+        properties: Mapping[str, object] | None = None,
+        *,
+        landing_partitions: int = 2,
+        sasl_users: Mapping[str, str] | None = None,
+        heap_mb: int = 384,
+        log_level: str = "INFO",
+    ) -> None:
+        self.version = version
+        self.plugin = plugin
+        self.landing_partitions = landing_partitions
+        self._size = brokers
+        self._properties = dict(properties or {})
+        self._sasl_users = dict(sasl_users or {})
+        self._heap_mb = heap_mb
+        self._log_level = log_level
+        self._brokers: list[Broker] = []
+        self._tools: KafkaTools | None = None
+
+    def __enter__(self) -> Self:
+        self.folder = Path(tempfile.mkdtemp(prefix="kafka-cluster-"))
+        self._ports = ReservedPorts(1 + 2 * self._size)
+        self._controller_port, *rest = self._ports.numbers
+        self._plain_ports, self._sasl_ports = rest[: self._size], rest[self._size :]
+        try:
+            self._start()
+        except BaseException as error:
+            self.close(failed=error)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(failed=error)
+
+    def close(self, failed: BaseException | None = None) -> None:
+        for broker in reversed(self._brokers):  # the controller last, for the others' controlled shutdown
+            broker.stop()
+        if self._tools is not None:
+            self._tools.close()
+        self._ports.release()
+        if failed is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        else:
+            print(f"local cluster failed, its folder is kept: {self.folder}", file=sys.stderr)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self._plain_ports)
+
+    @property
+    def sasl_bootstrap_servers(self) -> str:
+        """The SASL_PLAINTEXT listener's addresses, for the users in ``sasl_users``."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._sasl_ports)
+
+    @property
+    def brokers(self) -> list[Broker]:
+        return list(self._brokers)
+
+    def broker(self, node_id: int) -> Broker:
+        """Brokers count from 1."""
+        return self._brokers[node_id - 1]
+
+    def log_tail(self, lines: int = 40) -> str:
+        return "\n".join(f"broker {each.node_id}:\n{each.log_tail(lines)}" for each in self._brokers)
+
+    # Topics, subscriptions and quotas, through Kafka's own tools.
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        config: Mapping[str, object] | None = None,
+        *,
+        replication_factor: int | None = None,
+    ) -> None:
+        """``replication_factor``: the number of brokers unless given. Usable when this returns."""
+        options: list[str] = []
+        for key, value in (config or {}).items():
+            options += ["--config", f"{key}={value}"]
+        if replication_factor is not None:
+            options += ["--replication-factor", str(replication_factor)]
+        self._admin(_TOPICS, "--create", "--topic", name, "--partitions", str(partitions), *options)
+        self._admin(_TOPICS, "--describe", "--topic", name)
+
+    def delete_topic(self, name: str) -> None:
+        self._admin(_TOPICS, "--delete", "--topic", name)
+
+    def topics(self) -> list[str]:
+        return self._admin(_TOPICS, "--list").split()
+
+    def subscribe(
+        self, name: str, metrics: Sequence[str] = ("*",), interval_ms: int = 1000, match: Sequence[str] = ()
+    ) -> None:
+        """Creates or changes a client metrics subscription (KIP-714); ``match`` holds ``key=regex`` texts.
+
+        An empty ``match`` means every client. A changed subscription loses the match that isn't given again.
+        """
+        options = [
+            f"--metrics={','.join(metrics)}",
+            f"--interval={interval_ms}",
+            f"--match={','.join(match)}",
+        ]
+        self._admin(_SUBSCRIPTIONS, "--alter", "--name", name, *options)
+
+    def unsubscribe(self, name: str) -> None:
+        self._admin(_SUBSCRIPTIONS, "--delete", "--name", name)
+
+    def set_quota(
+        self, *, user: str | None = None, client_id: str | None = None, **limits: float | None
+    ) -> None:
+        """Sets ``producer_byte_rate``, ``consumer_byte_rate`` (bytes/s per broker), ``request_percentage``.
+
+        None removes a limit. The entity is a user, a client id or both; an empty text is the default entity
+        (KIP-13, KIP-55).
+        """
+        entity: list[str] = []
+        for kind, name in (("users", user), ("clients", client_id)):
+            if name is not None:
+                entity += [
+                    "--entity-type",
+                    kind,
+                    *(["--entity-name", name] if name else ["--entity-default"]),
+                ]
+        changes: list[str] = []
+        if added := [f"{key}={value}" for key, value in limits.items() if value is not None]:
+            changes += ["--add-config", ",".join(added)]
+        if removed := [key for key, value in limits.items() if value is None]:
+            changes += ["--delete-config", ",".join(removed)]
+        self._admin(_CONFIGS, "--alter", *entity, *changes)
+
+    def _admin(self, tool: str, *arguments: str) -> str:
+        assert self._tools is not None, "the cluster is not running"
+        return self._tools.run(tool, "--bootstrap-server", self.bootstrap_servers, *arguments)
+
+    # Start
+
+    def _start(self) -> None:
+        self._tools = KafkaTools(self.version, self.folder / "tools.log")
+        cluster_id = _random_id()
+        class_path = kafka_class_path(self.version, *([self.plugin] if self.plugin else []))
+        for node_id in range(1, self._size + 1):
+            folder = self.folder / f"broker-{node_id}"
+            folder.mkdir()
+            settings = folder / "server.properties"
+            settings.write_text("".join(f"{k}={v}\n" for k, v in self._server_properties(node_id).items()))
+            self._tools.run(
+                "kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", settings
+            )
+            broker = Broker(node_id, self._plain_ports[node_id - 1], folder)
+            broker.command = java_command(
+                class_path, "kafka.Kafka", settings,
+                log=broker.log_file, level=self._log_level, heap_mb=self._heap_mb,
+            )  # fmt: skip
+            self._brokers.append(broker)
+            broker.launch()
+        for broker in self._brokers:
+            broker.wait_ready()
+        for topic in LANDING_TOPICS:
+            self.create_topic(topic, self.landing_partitions, {"max.message.bytes": 2 * 1024 * 1024})
+        if self.plugin is not None and GET_TELEMETRY_SUBSCRIPTIONS not in self._brokers[0].api_keys():
+            raise BrokerError(f"the broker runs without the receiver plugin:\n{self.log_tail()}")
+
+    def _server_properties(self, node_id: int) -> dict[str, object]:
+        listeners = [f"PLAINTEXT://127.0.0.1:{self._plain_ports[node_id - 1]}"]
+        properties: dict[str, object] = {
+            "node.id": node_id,
+            "process.roles": "broker,controller" if node_id == 1 else "broker",
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": (
+                "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT"
+            ),
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": self.folder / f"broker-{node_id}" / "data",
+            "auto.create.topics.enable": "false",
+            "default.replication.factor": self._size,
+            "offsets.topic.replication.factor": self._size,
+            "offsets.topic.num.partitions": 1,
+            "transaction.state.log.replication.factor": self._size,
+            "transaction.state.log.min.isr": 1,
+            "transaction.state.log.num.partitions": 1,
+            "share.coordinator.state.topic.replication.factor": self._size,
+            "share.coordinator.state.topic.min.isr": 1,
+            "group.initial.rebalance.delay.ms": 0,
+            # A killed broker is let in again when its session has ended.
+            "broker.session.timeout.ms": 4000,
+            "broker.heartbeat.interval.ms": 500,
+            "num.network.threads": 2,
+            "num.io.threads": 4,
+            "log.cleaner.dedupe.buffer.size": 4 * 1024 * 1024,
+        }
+        if self._sasl_users:
+            listeners.append(f"SASL_PLAINTEXT://127.0.0.1:{self._sasl_ports[node_id - 1]}")
+            users = " ".join(f'user_{name}="{password}"' for name, password in self._sasl_users.items())
+            module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+            properties["sasl.enabled.mechanisms"] = "PLAIN"
+            properties["listener.name.sasl_plaintext.plain.sasl.jaas.config"] = f"{module} required {users};"
+        if node_id == 1:
+            listeners.append(f"CONTROLLER://127.0.0.1:{self._controller_port}")
+        properties["listeners"] = ",".join(listeners)
+        if self.plugin is not None:
+            entry = "Receiver" if self.version.startswith("3.") else "Exporter"
+            properties["metric.reporters"] = f"{_RECEIVER}{entry}"
+        return properties | self._properties
+
+
+def _random_id() -> str:
+    """A cluster id as Kafka prints it; none starts with "-", which its tools would take for an option."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text

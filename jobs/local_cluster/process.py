@@ -1,0 +1,121 @@
+"""Child processes that never outlive this one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+# Kills every process group that it still watches when its input ends: the pipe closes however this process
+# dies, SIGKILL included, where neither atexit nor a signal handler would run.
+_GUARD = """
+trap '' INT TERM HUP
+watched=
+while read -r verb group; do
+  kept=
+  for each in $watched; do [ "$each" = "$group" ] || kept="$kept $each"; done
+  watched=$kept
+  [ "$verb" = forget ] || watched="$watched $group"
+done
+for each in $watched; do kill -s KILL -- "-$each" 2>/dev/null; done
+"""
+
+
+class _Guard:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shell: subprocess.Popen[str] | None = None
+
+    def tell(self, verb: str, group: int) -> None:
+        with self._lock:
+            if self._shell is None:
+                self._shell = subprocess.Popen(
+                    ["/bin/sh", "-c", _GUARD], stdin=subprocess.PIPE, text=True, start_new_session=True
+                )
+            assert self._shell.stdin is not None
+            self._shell.stdin.write(f"{verb} {group}\n")
+            self._shell.stdin.flush()
+
+
+_guard = _Guard()
+
+
+class Process:
+    """A command in its own process group; its output goes to ``log``; ``pipes`` keeps stdin and stdout here.
+
+    ``stop`` is SIGTERM, then SIGKILL after ``limit`` seconds; ``pause`` and ``resume`` are SIGSTOP and
+    SIGCONT. All go to the group that was started here, and do nothing once it has ended.
+    """
+
+    def __init__(self, command: Sequence[str | Path], log: Path, *, pipes: bool = False) -> None:
+        self.command = [str(part) for part in command]
+        self.log = log
+        with log.open("ab") as output:
+            self._child: subprocess.Popen[bytes] = subprocess.Popen(
+                self.command,
+                stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if pipes else output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self.pid = self._child.pid
+        _guard.tell("watch", self.pid)
+
+    @property
+    def stdin(self) -> IO[bytes]:
+        assert self._child.stdin is not None, "started without pipes"
+        return self._child.stdin
+
+    @property
+    def stdout(self) -> IO[bytes]:
+        assert self._child.stdout is not None, "started without pipes"
+        return self._child.stdout
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs (paused or not), else its exit status; negative: the signal that ended it."""
+        if self._child.returncode is None and self._child.poll() is not None:
+            _guard.tell("forget", self.pid)
+        return self._child.returncode
+
+    @property
+    def running(self) -> bool:
+        return self.returncode is None
+
+    def wait(self, limit: float) -> bool:
+        """True as soon as it has ended, False when it still runs after ``limit`` seconds."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if self.running:
+                self._child.wait(limit)
+                _guard.tell("forget", self.pid)
+        return not self.running
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.running:
+            os.killpg(self.pid, number)
+
+    def stop(self, limit: float = 20.0) -> None:
+        self.signal(signal.SIGTERM)
+        self.resume()  # a stopped process takes SIGTERM only when it goes on
+        if not self.wait(limit):
+            self.kill()
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self._child.wait()
+        self.wait(0)
+        for pipe in (self._child.stdin, self._child.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    def pause(self) -> None:
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.signal(signal.SIGCONT)

@@ -1,0 +1,121 @@
+"""Landing records to rows: the headers of a landed push become the columns of table `pushes`."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipelines.tables import PUSHES
+
+# The columns of Spark's Kafka source with includeHeaders; a files source holds the same.
+RECORD = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
+    "headers array<struct<key: string, value: binary>>"
+)
+INSTANCE_ID = r"^[A-Za-z0-9_-]{22}$"  # Kafka's Uuid.toString: URL-safe base64 of 16 bytes, no padding
+ZERO_UUID = "AAAAAAAAAAAAAAAAAAAAAA"
+MAX_QUOTED = 100  # characters of hostile text that a detail repeats
+
+
+def to_pushes(records: DataFrame, source: str, cluster_id: str | None = None) -> DataFrame:
+    """Records of the landing topic as rows of `pushes`; a record that breaks the contract gets a `reject_reason`.
+
+    Args:
+        records: columns of `RECORD`.
+        source: name of the source, part of a push's identity.
+        cluster_id: used where the record has no `cluster_id` header.
+    """
+    return (
+        records.withColumn("h", _headers())
+        .withColumn("told_id", F.coalesce(_text("client_instance_id"), F.make_valid_utf8(F.col("key").cast("string"))))
+        .withColumn("received_at", F.timestamp_millis(_number("received_at_ms", "bigint")))
+        .withColumn("landed_at", F.coalesce("timestamp", "received_at", F.timestamp_seconds(F.lit(0))))
+        .withColumn("reject", _reject())
+        .select(
+            F.lit(source).alias("source"),
+            F.coalesce(_text("cluster_id"), F.lit(cluster_id)).alias("cluster_id"),
+            "topic",
+            "partition",
+            "offset",
+            "landed_at",
+            "received_at",
+            F.when(~F.coalesce(F.col("reject.reason"), F.lit("")).eqNullSafe("INVALID_REQUEST"), F.col("told_id"))
+            .alias("client_instance_id"),
+            _text("client_id").alias("client_id"),
+            F.lower(_text("terminating")).eqNullSafe("true").alias("terminating"),
+            _text("content_type").alias("content_type"),
+            _text("compression_type").alias("compression_type"),
+            _number("push_interval_ms", "int").alias("push_interval_ms"),
+            _number("subscription_id", "int").alias("subscription_id"),
+            _text("principal").alias("principal"),
+            _text("listener").alias("listener"),
+            _text("security_protocol").alias("security_protocol"),
+            _text("client_address").alias("client_address"),
+            _number("client_port", "int").alias("client_port"),
+            _text("client_software_name").alias("client_software_name"),
+            _text("client_software_version").alias("client_software_version"),
+            _number("broker_id", "int").alias("broker_id"),
+            _number("correlation_id", "int").alias("correlation_id"),
+            _number("record_version", "int").alias("record_version"),
+            _text("dropped").alias("dropped"),
+            F.col("value").alias("payload"),
+            F.coalesce(_number("payload_bytes", "bigint"), F.length("value").cast("bigint")).alias("payload_bytes"),
+            F.col("reject.reason").alias("reject_reason"),
+            F.col("reject.detail").alias("reject_detail"),
+            F.to_date("landed_at").alias("landed_date"),
+        )
+        .select(*PUSHES.stored.names)
+    )  # fmt: skip
+
+
+def _headers() -> Column:
+    """Header name to value; of a repeated header the last wins (the session's map key policy)."""
+    named = F.filter(F.coalesce("headers", F.array()), lambda header: header["key"].isNotNull())
+    return F.map_from_entries(named)
+
+
+def _text(header: str) -> Column:
+    return F.make_valid_utf8(F.try_element_at("h", F.lit(header)).cast("string"))
+
+
+def _number(header: str, kind: str) -> Column:
+    return _text(header).try_cast(kind)
+
+
+def _reject() -> Column:
+    header, key = _text("client_instance_id"), F.make_valid_utf8(F.col("key").cast("string"))
+    told = F.col("told_id")
+    content_type = F.lower(F.regexp_replace(_text("content_type"), r"\s", ""))
+    is_otlp = (content_type == "otlp") | content_type.startswith("application/x-protobuf;type=otlp+metrics")
+    version = _text("record_version")
+
+    def problem(reason: str, *detail: Column) -> Column:
+        return F.struct(F.lit(reason).alias("reason"), F.concat(*detail).alias("detail"))
+
+    def quoted(text: Column) -> Column:
+        return F.concat(F.lit("'"), F.substring(text, 1, MAX_QUOTED), F.lit("'"))
+
+    return (
+        F.when(told.isNull(), problem("INVALID_REQUEST", F.lit("no client instance id in header or key")))
+        .when(
+            header != key,
+            problem("INVALID_REQUEST", F.lit("client instance id differs: header "), quoted(header), F.lit(", key "),
+                    quoted(key)),
+        )
+        .when(told == ZERO_UUID, problem("INVALID_REQUEST", F.lit("the client instance id is the zero UUID")))
+        .when(
+            ~told.rlike(INSTANCE_ID),
+            problem("INVALID_REQUEST", F.lit("not a client instance id of 22 base64 characters: "), quoted(told)),
+        )
+        .when(
+            version.isNotNull() & (version != "1"),
+            problem("INVALID_RECORD", F.lit("landing record of unknown version "), quoted(version)),
+        )
+        .when(
+            content_type.isNotNull() & ~is_otlp,
+            problem("INVALID_RECORD", F.lit("content type "), quoted(_text("content_type"))),
+        )
+        .when(
+            F.col("value").isNull() & _text("dropped").isNull(), problem("INVALID_RECORD", F.lit("null value"))
+        )
+    )  # fmt: skip

@@ -1,0 +1,149 @@
+"""The two streams of the job: landing records to `pushes`, and `pushes` to points, quarantine, outcomes and events."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from pipelines.delta_log import DataFile, commit
+from pipelines.landing import to_pushes
+from pipelines.once import OffsetGuard
+from pipelines.operator_task import TASK_RESULT, ShardTask
+from pipelines.receiver_status import to_receiver_health
+from pipelines.sources import Source
+from pipelines.state_manifest import StateFolder
+from pipelines.tables import OPERATOR_TABLES, PUSHES, RECEIVER_HEALTH, TABLES, Table
+from udfs.rows import PUSHES_IN
+from udfs.shard import Limits
+
+log = logging.getLogger(__name__)
+
+Trigger = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Lake:
+    """Where a job's tables and checkpoints are."""
+
+    path: str
+    checkpoints: str
+    cluster_id: str | None = None
+
+    def create_tables(self) -> None:
+        for table in TABLES:
+            table.create(self.path)
+
+    def checkpoint(self, stream: str) -> str:
+        return f"{self.checkpoints.rstrip('/')}/{stream}"
+
+
+def start_pushes(spark: SparkSession, lake: Lake, source: Source, trigger: Trigger) -> StreamingQuery:
+    """Landing records -> `pushes`, natively; each offset is stored once, also when another checkpoint reads it again."""
+    rows = to_pushes(source.pushes(spark), source.name, lake.cluster_id)
+    return _start(rows, "pushes", lake, trigger, _append_once(spark, lake, PUSHES, source))
+
+
+def start_statuses(spark: SparkSession, lake: Lake, source: Source, trigger: Trigger) -> StreamingQuery:
+    """Receiver statuses -> `receiver_health`; malformed ones are told in the column `problem`."""
+    rows = to_receiver_health(source.statuses(spark), source.name)
+    return _start(rows, "receiver_health", lake, trigger, _append_once(spark, lake, RECEIVER_HEALTH, source))
+
+
+def start_points(
+    spark: SparkSession, lake: Lake, state: StateFolder, limits: Limits, trigger: Trigger, max_bytes_per_trigger: str
+) -> StreamingQuery:
+    """`pushes` -> the operator's tables: shuffled by shard while still compressed, one task for each shard.
+
+    A batch's order of events: tasks leave files and states; the manifest names the states; one commit per table makes
+    the rows visible; Spark marks the batch done. Killed anywhere between, the batch runs again from the manifest before
+    it, gives the same rows, and the tables that have its ``txnVersion`` skip it.
+    """
+    pushes = (
+        spark.readStream.format("delta")
+        .option("ignoreDeletes", "true")
+        .option("skipChangeCommits", "true")
+        .option("maxBytesPerTrigger", max_bytes_per_trigger)
+        .load(PUSHES.uri(lake.path))
+    )
+
+    def run(batch: DataFrame, batch_id: int) -> None:
+        began = time.monotonic()
+        manifest = state.before(batch_id)
+        task = ShardTask(lake.path, batch_id, state.uri, manifest.states, limits)
+        # The number of the partition is the number of the shard: the same hash places the row.
+        results = (
+            batch.select(*PUSHES_IN.names)
+            .repartition(state.shards, F.col("client_instance_id"))
+            .mapInArrow(task, TASK_RESULT)
+            .collect()
+        )
+        state.write(manifest.after(batch_id, {row["shard"]: row["state"] for row in results}))
+        files = [DataFile.from_json(text) for row in results for text in row["files"]]
+        app_id = _app_id(batch, "points")
+        for table in OPERATOR_TABLES:
+            commit(table, lake.path, [file for file in files if file.table == table.name], app_id, batch_id)
+        counts: Counter[str] = Counter()
+        for row in results:
+            counts.update(row["counts"])
+        _report(batch_id, counts, time.monotonic() - began)
+
+    return _start(pushes, "points", lake, trigger, run)
+
+
+def _start(
+    rows: DataFrame, stream: str, lake: Lake, trigger: Trigger, run: Callable[[DataFrame, int], None]
+) -> StreamingQuery:
+    return (
+        rows.writeStream.queryName(stream)
+        .option("checkpointLocation", lake.checkpoint(stream))
+        .trigger(**trigger)  # type: ignore[arg-type]  # one of trigger's keyword arguments
+        .foreachBatch(run)
+        .start()
+    )
+
+
+def _append_once(
+    spark: SparkSession, lake: Lake, table: Table, source: Source
+) -> Callable[[DataFrame, int], None]:
+    guard = OffsetGuard.load(spark, lake, table, source)
+
+    def run(batch: DataFrame, batch_id: int) -> None:
+        began = time.monotonic()
+        (
+            guard.without_stored(batch)
+            .write.format("delta")
+            .mode("append")
+            .option("txnAppId", _app_id(batch, table.name))
+            .option("txnVersion", batch_id)
+            .save(table.uri(lake.path))
+        )
+        log.info("%s: batch %d stored, %.1f s", table.name, batch_id, time.monotonic() - began)
+
+    return run
+
+
+def _app_id(batch: DataFrame, stream: str) -> str:
+    """The checkpoint's own id: another checkpoint counts its batches from 0, and must not be taken for this one."""
+    query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    return f"kafka-telemetry-lake:{stream}:{query_id}"
+
+
+def _report(batch_id: int, counts: Counter[str], seconds: float) -> None:
+    pushes, points = counts["push_outcomes"], counts["metric_points"]
+    statuses = ", ".join(
+        f"{number:,} {name.removeprefix('status:')}"
+        for name, number in counts.most_common()
+        if name.startswith("status:")
+    )
+    log.info(
+        "points: batch %d: %s pushes, %s points (%s), %s quarantined, %.1f s, %s points/s",
+        batch_id, f"{pushes:,}", f"{points:,}", statuses or "none", f"{counts['quarantine']:,}", seconds,
+        f"{points / max(seconds, 0.001):,.0f}",
+    )  # fmt: skip

@@ -1,0 +1,145 @@
+"""The Delta tables of a lake: their columns, partitions and settings, and how they come into being."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from udfs import rows
+from udfs.rows import PUSH_KEY, TIMESTAMP
+
+LANDED_DATE = pa.field("landed_date", pa.date32(), metadata={"comment": "UTC date of landed_at; the partition"})
+
+
+def _field(name: str, kind: pa.DataType, meaning: str) -> pa.Field:
+    return pa.field(name, kind, metadata={"comment": meaning})
+
+
+@dataclass(frozen=True)
+class Table:
+    """A Delta table below the lake's folder, partitioned by landed date so that retention drops whole days.
+
+    `statistics` are the columns whose bounds each file's commit states: what queries and retention filter by.
+    """
+
+    name: str
+    meaning: str
+    schema: pa.Schema
+    statistics: tuple[str, ...]
+
+    @property
+    def stored(self) -> pa.Schema:
+        """The columns as stored, the partition included."""
+        return self.schema.append(LANDED_DATE)
+
+    def uri(self, lake: str) -> str:
+        return f"{lake.rstrip('/')}/{self.name}"
+
+    def create(self, lake: str) -> DeltaTable:
+        """Open the table, creating it empty when it isn't there."""
+        try:
+            return DeltaTable(self.uri(lake))
+        except TableNotFoundError:
+            return DeltaTable.create(
+                self.uri(lake),
+                schema=self.stored,
+                mode="ignore",
+                partition_by=[LANDED_DATE.name],
+                name=self.name,
+                description=self.meaning,
+                configuration={
+                    "delta.dataSkippingStatsColumns": ",".join(self.statistics),
+                    # Deletion vectors and column mapping would make delta-rs' readers refuse or misread the table.
+                    "delta.enableDeletionVectors": "false",
+                },
+            )
+
+
+PUSHES = Table(
+    "pushes",
+    "One landed push, as landed; the payload is kept for replay.",
+    pa.schema(
+        [
+            *PUSH_KEY,
+            _field("received_at", TIMESTAMP, "when the receiver plugin took the push"),
+            _field("client_instance_id", pa.string(), "header, else key; NULL when absent, malformed or the zero UUID"),
+            _field("client_id", pa.string(), "client.id of the request"),
+            _field("terminating", pa.bool_(), "PushTelemetryRequest.Terminating"),
+            _field("content_type", pa.string(), "OTLP, or the MIME type that the record names"),
+            _field("compression_type", pa.string(), "compression of the payload; NULL reads as none"),
+            _field("push_interval_ms", pa.int32(), "push interval of the client's subscription, ms"),
+            _field("subscription_id", pa.int32(), "PushTelemetryRequest.SubscriptionId, where the receiver sees it"),
+            _field("principal", pa.string(), "authenticated principal"),
+            _field("listener", pa.string(), "listener of the broker"),
+            _field("security_protocol", pa.string(), "security protocol of the connection"),
+            _field("client_address", pa.string(), "source address of the client"),
+            _field("client_port", pa.int32(), "source port of the client"),
+            _field("client_software_name", pa.string(), "ApiVersionsRequest.ClientSoftwareName"),
+            _field("client_software_version", pa.string(), "ApiVersionsRequest.ClientSoftwareVersion"),
+            _field("broker_id", pa.int32(), "broker that took the push"),
+            _field("correlation_id", pa.int32(), "correlation id of the request"),
+            _field("record_version", pa.int32(), "version of the landing record"),
+            _field("dropped", pa.string(), "reason why the receiver landed headers only"),
+            _field("payload", pa.binary(), "the metrics bytes as landed"),
+            _field("payload_bytes", pa.int64(), "size of the metrics bytes as the receiver got them"),
+            _field("reject_reason", pa.string(), "Kafka's error name when the record breaks the landing contract"),
+            _field("reject_detail", pa.string(), "what is wrong with the record"),
+        ]
+    ),
+    ("landed_at", "partition", "offset", "client_instance_id"),
+)
+
+METRIC_POINTS = Table(
+    "metric_points",
+    "One data point, with the delta that conversion found for it.",
+    rows.METRIC_POINTS,
+    ("landed_at", "time", "partition", "offset", "client_instance_id", "metric"),
+)
+
+QUARANTINE = Table(
+    "quarantine",
+    "One rejected push or point, with the reason.",
+    rows.QUARANTINE,
+    ("landed_at", "partition", "offset"),
+)
+
+PUSH_OUTCOMES = Table(
+    "push_outcomes",
+    "What became of each push: points, statuses, labels and time span.",
+    rows.PUSH_OUTCOMES,
+    ("landed_at", "partition", "offset", "client_instance_id"),
+)
+
+CLIENT_EVENTS = Table(
+    "client_events",
+    "One event of a client instance or of the fleet.",
+    rows.CLIENT_EVENTS,
+    ("landed_at", "at", "client_instance_id"),
+)
+
+RECEIVER_HEALTH = Table(
+    "receiver_health",
+    "One status of a broker's receiver: received = landed + dropped + queued since started_at.",
+    pa.schema(
+        [
+            *PUSH_KEY,
+            _field("broker_id", pa.int32(), "broker that the receiver runs in"),
+            _field("at", TIMESTAMP, "when the receiver took the counts"),
+            _field("started_at", TIMESTAMP, "when the receiver started; its counters are monotonic since"),
+            _field("received", pa.int64(), "pushes taken from the broker"),
+            _field("landed", pa.int64(), "pushes acknowledged by the landing topic"),
+            _field("dropped", pa.map_(pa.string(), pa.int64()), "pushes lost, by reason"),
+            _field("dropped_total", pa.int64(), "pushes lost in all"),
+            _field("queue_depth", pa.int64(), "pushes waiting or in flight"),
+            _field("problem", pa.string(), "the record as it stands when it is not a status of a known version"),
+        ]
+    ),
+    ("landed_at", "at"),
+)
+
+# Written by the operator's tasks, in this order.
+OPERATOR_TABLES = (METRIC_POINTS, QUARANTINE, PUSH_OUTCOMES, CLIENT_EVENTS)
+TABLES = (PUSHES, *OPERATOR_TABLES, RECEIVER_HEALTH)

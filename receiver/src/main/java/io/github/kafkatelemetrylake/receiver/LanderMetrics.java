@@ -1,0 +1,86 @@
+package io.github.kafkatelemetrylake.receiver;
+
+import java.lang.management.ManagementFactory;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import javax.management.JMException;
+import javax.management.ObjectName;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** Shows ledger and lander in JMX. */
+final class LanderMetrics implements ClientTelemetryLanderMXBean {
+    static final String NAME = "io.github.kafkatelemetrylake:type=ClientTelemetryLander";
+    private static final Logger LOG = LoggerFactory.getLogger(LanderMetrics.class);
+
+    private final Ledger ledger;
+    private final Lander lander;
+    private boolean registered;
+
+    LanderMetrics(Ledger ledger, Lander lander) {
+        this.ledger = ledger;
+        this.lander = lander;
+    }
+
+    void register() {
+        try {
+            ManagementFactory.getPlatformMBeanServer().registerMBean(this, new ObjectName(NAME));
+            registered = true;
+        } catch (JMException e) {
+            LOG.warn("No JMX counters: {} is taken. Are both entry classes in metric.reporters? Then every push lands twice",
+                    NAME, e);
+        }
+    }
+
+    void unregister() {
+        if (registered) {
+            try {
+                ManagementFactory.getPlatformMBeanServer().unregisterMBean(new ObjectName(NAME));
+            } catch (JMException e) {
+                LOG.warn("{} stays in JMX", NAME, e);
+            }
+        }
+    }
+
+    @Override
+    public long getReceived() {
+        return ledger.snapshot().received;
+    }
+
+    @Override
+    public long getLanded() {
+        return ledger.snapshot().landed;
+    }
+
+    @Override
+    public long getDroppedTotal() {
+        return ledger.snapshot().droppedTotal();
+    }
+
+    @Override
+    public Map<String, Long> getDropped() {
+        Map<String, Long> dropped = new LinkedHashMap<>();
+        ledger.snapshot().dropped.forEach((reason, count) -> dropped.put(reason.key(), count));
+        return dropped;
+    }
+
+    @Override
+    public long getQueueDepth() {
+        return ledger.snapshot().queueDepth();
+    }
+
+    @Override
+    public long getQueueBytes() {
+        return lander.queuedBytes();
+    }
+
+    @Override
+    public double getRequestThreadMicrosAvg() {
+        return ledger.requestMicrosAvg();
+    }
+
+    @Override
+    public double getRequestThreadMicrosMax() {
+        return ledger.requestMicrosMax();
+    }
+}

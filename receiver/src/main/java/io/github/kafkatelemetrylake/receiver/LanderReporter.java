@@ -1,0 +1,92 @@
+package io.github.kafkatelemetrylake.receiver;
+
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Stream;
+import org.apache.kafka.common.metrics.KafkaMetric;
+import org.apache.kafka.common.metrics.MetricsContext;
+import org.apache.kafka.common.metrics.MetricsReporter;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * What both entry classes share: the life of a {@link MetricsReporter} in the broker, and the lander.
+ *
+ * <p>Refers to no class that only some of the supported Kafka versions have.
+ */
+public abstract class LanderReporter implements MetricsReporter {
+    private static final Logger LOG = LoggerFactory.getLogger(LanderReporter.class);
+
+    private final BrokerIdentity broker = new BrokerIdentity();
+    private LanderSettings settings;
+    private Ledger ledger;
+    private Lander lander;
+    private StatusPublisher status;
+    private LanderMetrics metrics;
+
+    @Override
+    public void configure(Map<String, ?> configs) {
+        broker.brokerId(first(configs, "node.id", "broker.id"));
+        settings = new LanderSettings(configs, LOG::error);
+    }
+
+    @Override
+    public void contextChange(MetricsContext context) {
+        Map<String, String> labels = context.contextLabels();
+        broker.clusterId(labels.get("kafka.cluster.id"));
+        String id = first(labels, "kafka.node.id", "kafka.broker.id");
+        if (id != null) {
+            broker.brokerId(id);
+        }
+    }
+
+    /**
+     * The lander, started at the first call.
+     *
+     * <p>Only a broker asks: the controller in the same process has a reporter of this class too, which stays idle.
+     */
+    final synchronized Lander lander() {
+        if (lander == null) {
+            ledger = new Ledger(System.currentTimeMillis());
+            lander = new Lander(settings, broker, ledger,
+                    () -> settings.producer.create("client-telemetry-lander-" + broker.brokerId()));
+            status = new StatusPublisher(settings, broker, ledger, lander,
+                    () -> settings.producer.create("client-telemetry-status-" + broker.brokerId()));
+            metrics = new LanderMetrics(ledger, lander);
+            metrics.register();
+            lander.start();
+            status.start();
+            LOG.info("Client telemetry lands in topic {}, status records in {}, by {}",
+                    settings.topic, settings.statusTopic, settings.producer.get("bootstrap.servers"));
+        }
+        return lander;
+    }
+
+    /** Drains and reports what was lost. Takes at most the close timeout and about five seconds. */
+    @Override
+    public final synchronized void close() {
+        if (lander == null || metrics == null) {
+            return;
+        }
+        lander.close();
+        status.close();
+        metrics.unregister();
+        metrics = null;
+        Ledger.Snapshot counts = ledger.snapshot();
+        LOG.info("Client telemetry receiver closed: received {}, landed {}, queued {}, dropped {}",
+                counts.received, counts.landed, counts.queueDepth(), counts.dropped);
+    }
+
+    @Override
+    public void init(List<KafkaMetric> registered) {}
+
+    @Override
+    public void metricChange(KafkaMetric metric) {}
+
+    @Override
+    public void metricRemoval(KafkaMetric metric) {}
+
+    private static String first(Map<String, ?> values, String... keys) {
+        return Stream.of(keys).map(values::get).filter(value -> value != null).map(Object::toString).findFirst().orElse(null);
+    }
+}

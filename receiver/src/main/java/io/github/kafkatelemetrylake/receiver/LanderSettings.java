@@ -1,0 +1,171 @@
+package io.github.kafkatelemetrylake.receiver;
+
+import java.nio.file.Path;
+import java.nio.file.Paths;
+import java.util.HashMap;
+import java.util.Locale;
+import java.util.Map;
+import java.util.function.Consumer;
+import java.util.regex.Pattern;
+import java.util.stream.Collectors;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.ConfigDef.ConfigKey;
+import org.apache.kafka.common.config.ConfigDef.Importance;
+import org.apache.kafka.common.config.ConfigDef.Range;
+import org.apache.kafka.common.config.ConfigDef.Type;
+import org.apache.kafka.common.config.ConfigDef.ValidString;
+import org.apache.kafka.common.config.ConfigException;
+
+/**
+ * The plugin's settings, keys {@code client.telemetry.lander.*} in the broker's properties.
+ *
+ * <p>A wrong value never stops the broker: it is reported by one error that names key, value and what is allowed, and the
+ * default is used.
+ */
+final class LanderSettings {
+    static final String PREFIX = "client.telemetry.lander.";
+    static final String PRODUCER_PREFIX = "producer.";
+    /** Room for key, headers and framing around the largest payload. */
+    static final int RECORD_HEADROOM_BYTES = 64 * 1024;
+
+    private static final int MIB = 1024 * 1024;
+    private static final int DEFAULT_TELEMETRY_MAX_BYTES = MIB;  // Kafka's MetricConfigs
+    private static final int MAX_PAYLOAD_BYTES = 512 * MIB;
+    private static final Pattern TOPIC = Pattern.compile("(?!\\.{1,2}$)[a-zA-Z0-9._-]{1,249}");
+
+    final String topic;
+    final String statusTopic;
+    final int queueRecords;
+    final long queueBytes;
+    final int payloadMaxBytes;
+    final String payloadCompression;
+    final int headerMaxBytes;
+    final long statusIntervalMs;
+    final long closeTimeoutMs;
+    /** Where the last status waits for the next start when it could not land; null: nowhere. */
+    final Path statusFile;
+    final ProducerSettings producer;
+
+    /**
+     * Reads the settings.
+     *
+     * @param brokerConfig the broker's properties as {@code MetricsReporter.configure} gets them
+     * @param error takes one message per wrong setting
+     */
+    LanderSettings(Map<String, ?> brokerConfig, Consumer<String> error) {
+        Map<String, Object> own = new HashMap<>();
+        Map<String, Object> producerOverrides = new HashMap<>();
+        brokerConfig.forEach((key, value) -> {
+            if (key.startsWith(PREFIX + PRODUCER_PREFIX)) {
+                producerOverrides.put(key.substring(PREFIX.length() + PRODUCER_PREFIX.length()), value);
+            } else if (key.startsWith(PREFIX)) {
+                own.put(key.substring(PREFIX.length()), value);
+            }
+        });
+        ConfigDef definition = definition(brokerConfig);
+        own.keySet().stream().filter(key -> !definition.names().contains(key)).sorted().forEach(key -> error.accept(
+                PREFIX + key + " is no setting of this plugin and is ignored; there are " + definition.names().stream()
+                        .sorted().map(name -> PREFIX + name).collect(Collectors.joining(", "))));
+        Map<String, Object> values = new HashMap<>();
+        definition.configKeys().values().forEach(key -> values.put(key.name, value(key, own, error)));
+
+        topic = (String) values.get("topic");
+        statusTopic = (String) values.get("status.topic");
+        queueRecords = (Integer) values.get("queue.records");
+        payloadMaxBytes = (Integer) values.get("payload.max.bytes");
+        queueBytes = queueBytes((Long) values.get("queue.bytes"), payloadMaxBytes, error);
+        payloadCompression = (String) values.get("payload.compression");
+        headerMaxBytes = (Integer) values.get("header.max.bytes");
+        statusIntervalMs = (Long) values.get("status.interval.ms");
+        closeTimeoutMs = (Long) values.get("close.timeout.ms");
+        String file = (String) values.get("status.file");
+        statusFile = file.isEmpty() ? null : Paths.get(file);
+        producer = new ProducerSettings(
+                (String) values.get("bootstrap.servers"), payloadMaxBytes + RECORD_HEADROOM_BYTES, producerOverrides, error);
+    }
+
+    /** Keys (without prefix), types, defaults, bounds and what they mean. Some defaults follow the broker's own settings. */
+    static ConfigDef definition(Map<String, ?> brokerConfig) {
+        int payloadMaxBytes = Math.max(telemetryMaxBytes(brokerConfig), 16 * MIB);
+        ConfigDef.Validator topicName = ConfigDef.LambdaValidator.with(
+                LanderSettings::requireTopicName, () -> "1 to 249 of the characters a-z A-Z 0-9 . _ -");
+        ConfigDef.Validator path = ConfigDef.LambdaValidator.with((key, value) -> Paths.get((String) value), () -> "a path");
+        return new ConfigDef()
+                .define("topic", Type.STRING, "client-telemetry", topicName, Importance.HIGH,
+                        "Topic the pushes land in.")
+                .define("status.topic", Type.STRING, "client-telemetry-status", topicName, Importance.HIGH,
+                        "Topic of the plugin's status records.")
+                .define("bootstrap.servers", Type.STRING, BrokerListeners.plaintext(brokerConfig).orElse(""),
+                        Importance.HIGH, "Where the plugin's producer finds the cluster. Needed when no listener of the "
+                                + "broker is PLAINTEXT, with the security settings under producer.*")
+                .define("queue.records", Type.INT, 10_000, Range.between(1, 10_000_000), Importance.MEDIUM,
+                        "Bound of the queue between request threads and producer, in pushes.")
+                .define("queue.bytes", Type.LONG, Math.max(64L * MIB, 2L * payloadMaxBytes), Range.atLeast(1),
+                        Importance.MEDIUM, "Bound of the queue in payload bytes.")
+                .define("payload.max.bytes", Type.INT, payloadMaxBytes, Range.between(1, MAX_PAYLOAD_BYTES),
+                        Importance.MEDIUM, "A payload above this lands as headers only; the producer's max.request.size "
+                                + "follows it.")
+                .define("payload.compression", Type.STRING, PayloadCompression.NONE,
+                        ValidString.in(PayloadCompression.CODECS.toArray(new String[0])), Importance.LOW,
+                        "Compresses each record's value, beside the producer's compression.type for the batch.")
+                .define("header.max.bytes", Type.INT, 1024, Range.between(64, RECORD_HEADROOM_BYTES / 32),
+                        Importance.LOW, "A longer header value, such as a client id, is cut to this.")
+                .define("status.interval.ms", Type.LONG, 10_000L, Range.between(100, 3_600_000), Importance.MEDIUM,
+                        "Time between two status records.")
+                .define("close.timeout.ms", Type.LONG, 5_000L, Range.between(0, 600_000), Importance.MEDIUM,
+                        "How long a stopping broker waits for the queue to drain.")
+                .define("status.file", Type.STRING, statusFile(brokerConfig), path, Importance.LOW,
+                        "Where the last status waits for the next start when it could not land; empty: nowhere.");
+    }
+
+    private static Object value(ConfigKey key, Map<String, Object> own, Consumer<String> error) {
+        Object given = own.get(key.name);
+        if (given == null) {
+            return key.defaultValue;
+        }
+        try {
+            Object value = ConfigDef.parseType(key.name, given, key.type);
+            if (key.validator != null) {
+                key.validator.ensureValid(key.name, value);
+            }
+            return value;
+        } catch (RuntimeException e) {
+            String bounds = key.validator == null ? "" : " " + key.validator;
+            error.accept(PREFIX + key.name + "=" + given + " is not allowed (allowed: " + key.type.name().toLowerCase(
+                    Locale.ROOT) + bounds + "); the default " + key.defaultValue + " is used");
+            return key.defaultValue;
+        }
+    }
+
+    private static long queueBytes(long given, int payloadMaxBytes, Consumer<String> error) {
+        if (given < payloadMaxBytes) {
+            error.accept(PREFIX + "queue.bytes=" + given + " is not allowed (allowed: at least payload.max.bytes, "
+                    + payloadMaxBytes + "); " + payloadMaxBytes + " is used");
+            return payloadMaxBytes;
+        }
+        return given;
+    }
+
+    private static void requireTopicName(String key, Object value) {
+        if (!TOPIC.matcher((String) value).matches()) {
+            throw new ConfigException(key, value);
+        }
+    }
+
+    /** The broker's own limit; a wrong one stops the broker by itself. */
+    private static int telemetryMaxBytes(Map<String, ?> brokerConfig) {
+        Object value = brokerConfig.get("telemetry.max.bytes");
+        try {
+            return value == null ? DEFAULT_TELEMETRY_MAX_BYTES
+                    : Math.min(MAX_PAYLOAD_BYTES, Integer.parseInt(value.toString().trim()));
+        } catch (NumberFormatException e) {
+            return DEFAULT_TELEMETRY_MAX_BYTES;
+        }
+    }
+
+    /** In the broker's first log directory, which survives its restarts. */
+    private static String statusFile(Map<String, ?> brokerConfig) {
+        Object dirs = brokerConfig.get("log.dirs") == null ? brokerConfig.get("log.dir") : brokerConfig.get("log.dirs");
+        return dirs == null ? "" : Paths.get(dirs.toString().split(",")[0].trim(), "client-telemetry-lander.json").toString();
+    }
+}

@@ -1,0 +1,75 @@
+package io.github.kafkatelemetrylake.receiver;
+
+import com.github.luben.zstd.ZstdOutputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.util.List;
+import java.util.zip.GZIPOutputStream;
+import net.jpountz.lz4.LZ4FrameOutputStream;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import org.xerial.snappy.SnappyOutputStream;
+
+/**
+ * Compresses the value of a landing record in the framing that Java clients push (KIP-714).
+ *
+ * <p>By the codecs' own libraries, which every broker has: Kafka's wrappers moved between 3.7 and 4.3. Used by the
+ * lander's thread only.
+ */
+final class PayloadCompression {
+    static final String NONE = "none";
+    static final List<String> CODECS = List.of(NONE, "gzip", "snappy", "lz4", "zstd");
+
+    private static final Logger LOG = LoggerFactory.getLogger(PayloadCompression.class);
+
+    private final String codec;
+    private boolean broken;
+
+    PayloadCompression(String codec) {
+        this.codec = codec;
+    }
+
+    /** The compressed bytes; the same array, with codec {@code none}, when the codec is none or does not work here. */
+    Value compress(byte[] plain) {
+        if (!codec.equals(NONE) && !broken && plain.length > 0) {
+            try {
+                ByteArrayOutputStream bytes = new ByteArrayOutputStream(Math.max(64, plain.length / 4));
+                try (OutputStream out = wrap(bytes)) {
+                    out.write(plain);
+                }
+                return new Value(bytes.toByteArray(), codec);
+            } catch (IOException | RuntimeException | LinkageError e) {
+                broken = true;
+                LOG.error("Payload compression {} does not work in this broker: payloads land uncompressed", codec, e);
+            }
+        }
+        return new Value(plain, NONE);
+    }
+
+    private OutputStream wrap(OutputStream out) throws IOException {
+        switch (codec) {
+            case "gzip":
+                return new GZIPOutputStream(out);
+            case "snappy":
+                return new SnappyOutputStream(out);
+            case "lz4":
+                return new LZ4FrameOutputStream(out, LZ4FrameOutputStream.BLOCKSIZE.SIZE_64KB);
+            case "zstd":
+                return new ZstdOutputStream(out);
+            default:
+                throw new IOException("unknown codec " + codec);
+        }
+    }
+
+    /** Bytes and the codec they are in. */
+    static final class Value {
+        final byte[] bytes;
+        final String codec;
+
+        Value(byte[] bytes, String codec) {
+            this.bytes = bytes;
+            this.codec = codec;
+        }
+    }
+}

@@ -1,0 +1,130 @@
+package io.github.kafkatelemetrylake.receiver;
+
+import java.util.HashMap;
+import java.util.Map;
+import java.util.function.Consumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.Producer;
+import org.apache.kafka.clients.producer.ProducerConfig;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/**
+ * Settings of the plugin's producers: its defaults, overridden by {@code client.telemetry.lander.producer.*}.
+ *
+ * <p>Some names are literals because Kafka 3.7's client, which ignores them, has no constant for them.
+ */
+final class ProducerSettings {
+    private static final long BUFFER_BYTES = 32L * 1024 * 1024;
+    private static final int REQUEST_TIMEOUT_MS = 30_000;
+
+    /** What the plugin's promises rest on; not to be overridden. */
+    private static final Map<String, Object> FIXED = Map.of(
+            ProducerConfig.ACKS_CONFIG, "all",
+            ProducerConfig.ENABLE_IDEMPOTENCE_CONFIG, "true",
+            "enable.metrics.push", "false",
+            ProducerConfig.KEY_SERIALIZER_CLASS_CONFIG, ByteArraySerializer.class.getName(),
+            ProducerConfig.VALUE_SERIALIZER_CLASS_CONFIG, ByteArraySerializer.class.getName());
+
+    private final Map<String, Object> config;
+
+    ProducerSettings(String bootstrapServers, int maxRequestBytes, Map<String, Object> overrides, Consumer<String> error) {
+        Map<String, Object> defaults = new HashMap<>();
+        defaults.put(ProducerConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrapServers);
+        defaults.put(ProducerConfig.MAX_REQUEST_SIZE_CONFIG, String.valueOf(maxRequestBytes));
+        defaults.put(ProducerConfig.BUFFER_MEMORY_CONFIG, String.valueOf(Math.max(BUFFER_BYTES, 2L * maxRequestBytes)));
+        defaults.put(ProducerConfig.COMPRESSION_TYPE_CONFIG, "zstd");
+        defaults.put(ProducerConfig.LINGER_MS_CONFIG, "50");
+        defaults.put(ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG, "120000");
+        defaults.put(ProducerConfig.REQUEST_TIMEOUT_MS_CONFIG, String.valueOf(REQUEST_TIMEOUT_MS));
+        // A missing topic holds the lander's thread for this long at a time.
+        defaults.put(ProducerConfig.MAX_BLOCK_MS_CONFIG, "5000");
+        defaults.put("metadata.recovery.strategy", "rebootstrap");
+        defaults.putAll(FIXED);
+
+        Map<String, Object> merged = new HashMap<>(defaults);
+        merged.putAll(allowed(overrides, error));
+        fitTimeouts(merged, overrides);
+        try {
+            new ProducerConfig(merged);
+            requireTimeoutsFit(merged);
+        } catch (ConfigException e) {
+            error.accept(LanderSettings.PREFIX + LanderSettings.PRODUCER_PREFIX + "* do not fit together ("
+                    + e.getMessage() + "); only those of security.*, sasl.* and ssl.* are used");
+            merged = defaults;
+            for (Map.Entry<String, Object> entry : overrides.entrySet()) {
+                if (entry.getKey().matches("(security|sasl|ssl)\\..*")) {
+                    merged.put(entry.getKey(), entry.getValue());
+                }
+            }
+        }
+        config = merged;
+    }
+
+    /** A producer with its own client id. Connects in the background; throws when no bootstrap address resolves. */
+    Producer<byte[], byte[]> create(String clientId) {
+        Map<String, Object> named = new HashMap<>(config);
+        named.put(ProducerConfig.CLIENT_ID_CONFIG, clientId);
+        return new KafkaProducer<>(named);
+    }
+
+    /** How long a push is retried before it counts as lost. */
+    long deliveryTimeoutMs() {
+        return number(config, ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG);
+    }
+
+    /** The value in force, as text. */
+    String get(String name) {
+        return String.valueOf(config.get(name));
+    }
+
+    private static Map<String, Object> allowed(Map<String, Object> overrides, Consumer<String> error) {
+        Map<String, Object> allowed = new HashMap<>();
+        Map<String, ConfigDef.ConfigKey> keys = ProducerConfig.configDef().configKeys();
+        overrides.forEach((name, value) -> {
+            ConfigDef.ConfigKey key = keys.get(name);
+            boolean secret = key != null && key.type == ConfigDef.Type.PASSWORD;
+            String given = LanderSettings.PREFIX + LanderSettings.PRODUCER_PREFIX + name + "=" + (secret ? "[hidden]" : value);
+            if (FIXED.containsKey(name)) {
+                if (!FIXED.get(name).equals(String.valueOf(value))) {
+                    error.accept(given + " is not allowed (allowed: " + FIXED.get(name) + ", which is used)");
+                }
+                return;
+            }
+            try {
+                if (key != null) {
+                    Object parsed = ConfigDef.parseType(name, value, key.type);
+                    if (key.validator != null) {
+                        key.validator.ensureValid(name, parsed);
+                    }
+                }
+                allowed.put(name, value);
+            } catch (RuntimeException e) {
+                error.accept(given + " is not allowed (" + e.getMessage() + "); the default is used");
+            }
+        });
+        return allowed;
+    }
+
+    /** A shorter delivery timeout takes the request timeout along, unless that was set too. */
+    private static void fitTimeouts(Map<String, Object> merged, Map<String, Object> overrides) {
+        if (!overrides.containsKey(ProducerConfig.REQUEST_TIMEOUT_MS_CONFIG)) {
+            long room = number(merged, ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG) - number(merged, ProducerConfig.LINGER_MS_CONFIG);
+            merged.put(ProducerConfig.REQUEST_TIMEOUT_MS_CONFIG, String.valueOf(Math.max(1, Math.min(REQUEST_TIMEOUT_MS, room))));
+        }
+    }
+
+    /** KafkaProducer's own rule, which it checks only when it is made: too late for the broker's start to say so. */
+    private static void requireTimeoutsFit(Map<String, Object> merged) {
+        long delivery = number(merged, ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG);
+        long least = number(merged, ProducerConfig.LINGER_MS_CONFIG) + number(merged, ProducerConfig.REQUEST_TIMEOUT_MS_CONFIG);
+        if (delivery < least) {
+            throw new ConfigException("delivery.timeout.ms " + delivery + " is below linger.ms + request.timeout.ms " + least);
+        }
+    }
+
+    private static long number(Map<String, Object> config, String name) {
+        return Long.parseLong(String.valueOf(config.get(name)).trim());
+    }
+}

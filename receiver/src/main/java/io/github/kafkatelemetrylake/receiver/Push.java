@@ -1,0 +1,128 @@
+package io.github.kafkatelemetrylake.receiver;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.server.authorizer.AuthorizableRequestContext;
+import org.apache.kafka.server.telemetry.ClientTelemetryPayload;
+
+/**
+ * One PushTelemetry request as the broker handed it over, with nothing borrowed from the request.
+ *
+ * <p>Text that the broker does not offer is null. Client-made text is cut to the header limit here, so that a hostile
+ * client id cannot fill the queue's memory either.
+ */
+final class Push {
+    final Uuid clientInstanceId;
+    final boolean terminating;
+    final String contentType;
+    final String compressionType;
+    final Integer pushIntervalMs;
+    final String clientId;
+    final String principal;
+    final String listener;
+    final String securityProtocol;
+    final String clientAddress;
+    final Integer clientPort;
+    final String softwareName;
+    final String softwareVersion;
+    final int correlationId;
+    final long receivedAtMs;
+    final long receivedNanos;
+    /** Size of what the broker handed over, in bytes. */
+    final int payloadBytes;
+    /** The metrics bytes; null when only the headers are to land. */
+    final byte[] payload;
+
+    /**
+     * Copies what is needed of the request.
+     *
+     * @param pushIntervalMs null where the broker does not tell it (before 4.2)
+     * @param withPayload whether the payload itself is kept
+     * @param headerMaxBytes limit of one text, in bytes of UTF-8
+     */
+    Push(
+            AuthorizableRequestContext context,
+            ClientTelemetryPayload pushed,
+            Integer pushIntervalMs,
+            boolean withPayload,
+            int headerMaxBytes) {
+        receivedAtMs = System.currentTimeMillis();
+        receivedNanos = System.nanoTime();
+        clientInstanceId = pushed.clientInstanceId();
+        terminating = pushed.isTerminating();
+        contentType = cut(pushed.contentType(), headerMaxBytes);
+        compressionType = cut(PayloadDetails.compressionType(pushed), headerMaxBytes);
+        this.pushIntervalMs = pushIntervalMs;
+        clientId = cut(context.clientId(), headerMaxBytes);
+        principal = context.principal() == null ? null : cut(context.principal().toString(), headerMaxBytes);
+        listener = context.listenerName();
+        securityProtocol = context.securityProtocol() == null ? null : context.securityProtocol().name;
+        clientAddress = context.clientAddress() == null ? null : context.clientAddress().getHostAddress();
+        correlationId = context.correlationId();
+        ConnectionDetails connection = ConnectionDetails.of(context);
+        clientPort = connection.clientPort;
+        softwareName = cut(connection.softwareName, headerMaxBytes);
+        softwareVersion = cut(connection.softwareVersion, headerMaxBytes);
+        ByteBuffer data = pushed.data();
+        payloadBytes = data == null ? 0 : data.remaining();
+        payload = withPayload ? copy(data) : null;
+    }
+
+    private Push(Push other) {
+        clientInstanceId = other.clientInstanceId;
+        terminating = other.terminating;
+        contentType = other.contentType;
+        compressionType = other.compressionType;
+        pushIntervalMs = other.pushIntervalMs;
+        clientId = other.clientId;
+        principal = other.principal;
+        listener = other.listener;
+        securityProtocol = other.securityProtocol;
+        clientAddress = other.clientAddress;
+        clientPort = other.clientPort;
+        softwareName = other.softwareName;
+        softwareVersion = other.softwareVersion;
+        correlationId = other.correlationId;
+        receivedAtMs = other.receivedAtMs;
+        receivedNanos = other.receivedNanos;
+        payloadBytes = other.payloadBytes;
+        payload = null;
+    }
+
+    /** The same push without its payload. */
+    Push headersOnly() {
+        return new Push(this);
+    }
+
+    boolean isHeadersOnly() {
+        return payload == null;
+    }
+
+    /** The buffer belongs to the request and to other plugins: neither its position nor its array may be used. */
+    private static byte[] copy(ByteBuffer data) {
+        if (data == null) {
+            return new byte[0];
+        }
+        byte[] bytes = new byte[data.remaining()];
+        data.duplicate().get(bytes);
+        return bytes;
+    }
+
+    /** Cuts text to a number of UTF-8 bytes, between characters. */
+    static String cut(String text, int maxBytes) {
+        if (text == null || text.length() * 3L <= maxBytes) {
+            return text;
+        }
+        String shorter = text.length() <= maxBytes ? text : text.substring(0, maxBytes);
+        byte[] utf8 = shorter.getBytes(StandardCharsets.UTF_8);
+        if (utf8.length <= maxBytes) {
+            return shorter;
+        }
+        int end = maxBytes;
+        while ((utf8[end] & 0xC0) == 0x80) {  // a continuation byte: step back to the start of its character
+            end--;
+        }
+        return new String(utf8, 0, end, StandardCharsets.UTF_8);
+    }
+}

@@ -1,0 +1,41 @@
+package io.github.kafkatelemetrylake.receiver;
+
+import java.util.Map;
+import java.util.stream.Collectors;
+
+/** The status record's JSON: what the plugin received, landed and dropped since {@code started_ms}. */
+final class StatusRecord {
+    static final int VERSION = 1;
+
+    private StatusRecord() {}
+
+    /**
+     * Makes the JSON text. The counts are monotonic since {@code started_ms}, and
+     * received = landed + sum(dropped) + queue_depth.
+     *
+     * @param timeMs time of the status, Unix milliseconds
+     */
+    static String json(BrokerIdentity broker, Ledger.Snapshot counts, long startedMs, long timeMs) {
+        String dropped = counts.dropped.entrySet().stream()
+                .map((Map.Entry<DropReason, Long> e) -> "\"" + e.getKey().key() + "\":" + e.getValue())
+                .collect(Collectors.joining(",", "{", "}"));
+        return "{\"version\":" + VERSION
+                + ",\"cluster_id\":" + text(broker.clusterId())
+                + ",\"broker_id\":" + number(broker.brokerId())
+                + ",\"time_ms\":" + timeMs
+                + ",\"started_ms\":" + startedMs
+                + ",\"received\":" + counts.received
+                + ",\"landed\":" + counts.landed
+                + ",\"dropped\":" + dropped
+                + ",\"queue_depth\":" + counts.queueDepth() + "}";
+    }
+
+    /** Kafka's ids are of letters, digits, - and _; anything else is left out rather than escaped. */
+    private static String text(String id) {
+        return id == null ? "null" : "\"" + id.replaceAll("[^A-Za-z0-9_.-]", "") + "\"";
+    }
+
+    private static String number(String id) {
+        return id != null && id.matches("\\d+") ? id : "null";
+    }
+}

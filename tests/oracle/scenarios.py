@@ -1,0 +1,258 @@
+"""Random clients: their pushes as a lossy, repeating, reordering transport lands them.
+
+Every draw comes from the `random.Random` that is passed in: hypothesis' own (`st.randoms`), which shrinks, or
+a seeded one for long runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from tests.oracle.instruments import Instrument, Report, instruments
+from tests.oracle.model import (
+    CUMULATIVE,
+    DELTA,
+    HOUR_NS,
+    NO_RECORDED_VALUE,
+    SECOND_NS,
+    Attributes,
+    Distribution,
+    Point,
+    Push,
+)
+from tests.oracle.points import NUMBERS, TEMPORAL
+from tests.oracle.wire import payload
+
+START_NS = 1_760_000_000 * SECOND_NS
+
+
+@dataclass(frozen=True)
+class Features:
+    """What may happen; a scenario picks among them."""
+
+    clients: int = 3
+    pushes: int = 8
+    ordered: bool = False  # time order is offset order: no late points, no late pushes
+    resets: bool = True
+    flips: bool = True
+    loss: bool = True
+    redelivery: bool = True
+    defects: bool = True  # broken, unrecorded, non-finite points
+    silence: bool = True
+    unknown_starts: bool = True
+    distributions: bool = True
+    temporalities: tuple[int, ...] = (DELTA, CUMULATIVE)
+    styles: tuple[str, ...] = ("java", "librdkafka", "kgo")
+
+
+@dataclass
+class Landing:
+    """A push on its way to the topic."""
+
+    landed_ns: int
+    client: str
+    points: tuple[Point, ...]
+    payload: bytes
+    resource: Attributes
+    terminating: bool
+
+
+@dataclass
+class Client:
+    """One simulated client instance. `temporality` is what the broker asked for last."""
+
+    name: str
+    style: str
+    random: Random
+    features: Features
+    clock_ns: int
+    resolution_ns: int
+    interval_ns: int
+    temporality: int
+    instruments: list[Instrument] = field(default_factory=list)
+    landings: list[Landing] = field(default_factory=list)
+    held: list[Landing] = field(default_factory=list)
+    last_points: tuple[Point, ...] = ()
+
+    def chance(self, one_in: int) -> bool:
+        return self.random.randrange(one_in) == 0
+
+    def run(self, pushes: int) -> None:
+        for _ in range(pushes):
+            self.step()
+        for landing in self.held:
+            self.land(landing, self.clock_ns + self.random.randrange(1, 100) * SECOND_NS)
+
+    def step(self) -> None:
+        features = self.features
+        self.advance_clock()
+        if features.flips and self.chance(6):
+            self.flip()
+        if features.resets and self.chance(8):
+            for instrument in self.instruments:
+                instrument.restart(self.random, self.clock_ns)
+        if self.chance(20):
+            self.deliver((), terminating=self.chance(3))  # a heartbeat
+            return
+        points = self.collect()
+        if features.defects and self.chance(5):
+            points = self.spoil(points)
+        if not features.ordered and self.last_points and self.chance(5):
+            points = self.repeat_some(points)
+        self.last_points = points
+        self.deliver(points, terminating=self.chance(15))
+
+    def advance_clock(self) -> None:
+        step = self.interval_ns
+        if self.features.silence and self.chance(12):
+            step += self.random.choice([2 * HOUR_NS, 25 * HOUR_NS, 26 * HOUR_NS, 40 * 24 * HOUR_NS])
+        step += self.random.randrange(1000) * self.resolution_ns
+        self.clock_ns += step
+
+    def flip(self) -> None:
+        self.temporality = DELTA if self.temporality == CUMULATIVE else CUMULATIVE
+        for instrument in self.instruments:
+            instrument.flip(self.style, self.clock_ns + self.random.choice([0, 0, self.resolution_ns]))
+
+    def collect(self) -> tuple[Point, ...]:
+        points: list[Point] = []
+        spread = self.random.choice([0, 0, 3, 200]) * 1_000_000 if self.style == "java" else 0
+        for instrument in self.instruments:
+            instrument.record(self.random)
+            time_ns = self.clock_ns + (
+                self.random.randrange(spread + 1) // self.resolution_ns * self.resolution_ns
+            )
+            point = instrument.collect(Report(self.temporality, time_ns, self.style))
+            if point is not None:
+                points.append(point)
+        self.clock_ns += spread
+        return tuple(points)
+
+    def spoil(self, points: tuple[Point, ...]) -> tuple[Point, ...]:
+        result = list(points)
+        for _ in range(self.random.randrange(1, 4)):
+            if result:
+                index = self.random.randrange(len(result))
+                result[index] = spoiled(result[index], self.random)
+        return tuple(result)
+
+    def repeat_some(self, points: tuple[Point, ...]) -> tuple[Point, ...]:
+        """Points of the last push again: as they were, with another value, or somewhat older."""
+        result = list(points)
+        for point in self.last_points:
+            if point.temporality != CUMULATIVE or point.time_ns == 0 or not self.chance(3):
+                continue
+            older = point.time_ns - self.interval_ns // 3
+            repeats = [point, replace(point, time_ns=older)]
+            if point.number is not None:
+                repeats.append(replace(point, number=point.number // 2))
+            result.insert(self.random.randrange(len(result) + 1), self.random.choice(repeats))
+        return tuple(result)
+
+    def deliver(self, points: tuple[Point, ...], terminating: bool) -> None:
+        features, random = self.features, self.random
+        resource = resource_of(self.name, random)
+        data = payload(points, resource, one_by_one=self.style == "java")
+        landing = Landing(self.clock_ns, self.name, points, data, resource, terminating)
+        if features.loss and self.chance(8):
+            if not features.ordered and self.chance(2):
+                self.held.append(landing)
+            return
+        self.land(landing, self.clock_ns + random.randrange(1, 900) * 1_000_000)
+        if self.held and self.chance(2):
+            self.land(self.held.pop(0), self.clock_ns + SECOND_NS)
+        if features.redelivery and self.chance(5):
+            again = self.landings[-random.randrange(1, min(len(self.landings), 6) + 1)]
+            self.land(again, self.clock_ns + 2 * SECOND_NS)
+
+    def land(self, landing: Landing, at_ns: int) -> None:
+        self.landings.append(replace(landing, landed_ns=at_ns))
+
+
+def scenario(random: Random, features: Features | None = None) -> list[Push]:
+    """Landed pushes of some clients, in the order of landing; offsets rise with it."""
+    features = features or Features()
+    landings: list[Landing] = []
+    for number in range(random.randrange(1, features.clients + 1)):
+        client = make_client(f"client-{number}", random, features)
+        client.run(random.randrange(1, features.pushes + 1))
+        landings += client.landings
+    landings.sort(key=lambda landing: landing.landed_ns)
+    return number_offsets(landings)
+
+
+def number_offsets(landings: list[Landing]) -> list[Push]:
+    offsets = [100, 100]
+    pushes = []
+    for landing in landings:
+        partition = int(landing.client[-1]) % 2
+        pushes.append(
+            Push(
+                client_instance_id=landing.client,
+                offset=offsets[partition],
+                landed_at_us=landing.landed_ns // 1000,
+                points=landing.points,
+                payload=landing.payload,
+                resource=landing.resource,
+                terminating=landing.terminating,
+                client_id=landing.client[:-2],
+                partition=partition,
+            )
+        )
+        offsets[partition] += 1
+    return pushes
+
+
+def make_client(name: str, random: Random, features: Features) -> Client:
+    style = random.choice(features.styles)
+    client = Client(
+        name=name,
+        style=style,
+        random=random,
+        features=features,
+        clock_ns=START_NS,
+        resolution_ns={"java": 1_000_000, "librdkafka": 1000, "kgo": 1}[style],
+        interval_ns=random.choice([1, 30, 300]) * SECOND_NS,
+        temporality=random.choice(features.temporalities),
+    )
+    client.instruments = instruments(
+        style, random, START_NS - 5 * SECOND_NS, features.unknown_starts, features.distributions
+    )
+    return client
+
+
+def resource_of(name: str, random: Random) -> Attributes:
+    pairs = [("client_rack", "r1"), ("member_id", name), ("group_id", "g")]
+    random.shuffle(pairs)
+    return tuple(pairs[: random.randrange(len(pairs) + 1)])
+
+
+def spoiled(point: Point, random: Random) -> Point:
+    """The point with one of the defects of P3, P5, P6 and P8."""
+    variants = [
+        replace(point, flags=NO_RECORDED_VALUE, number=None),
+        replace(point, flags=2),  # a bit that says nothing
+        replace(point, time_ns=0),
+        replace(point, time_ns=point.time_ns + random.choice([23, 25]) * HOUR_NS),
+        replace(point, start_ns=point.time_ns + random.choice([1, SECOND_NS, SECOND_NS + 1])),
+    ]
+    if point.kind in NUMBERS:
+        variants += [replace(point, number=number) for number in (None, float("nan"), float("inf"))]
+    if point.kind in TEMPORAL:
+        variants += [replace(point, temporality=temporality) for temporality in (0, 3)]
+    if point.distribution is not None:
+        variants.append(replace(point, distribution=spoiled_distribution(point.distribution, random)))
+    return random.choice(variants)
+
+
+def spoiled_distribution(d: Distribution, random: Random) -> Distribution:
+    return random.choice(
+        [
+            replace(d, count=d.count + 1),
+            replace(d, bounds=tuple(reversed(d.bounds))),
+            replace(d, bounds=d.bounds[:-1]),
+            replace(d, sum=float("nan")),
+            replace(d, sum=None, min=None, max=None),
+        ]
+    )

@@ -1,0 +1,124 @@
+"""Rules for the points of one series in time order: P2, P4, P6 and C1 to C10."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.oracle.model import CUMULATIVE, DELTA, Increment, Judged, Point
+from tests.oracle.points import p6_non_finite
+from tests.oracle.pushes import PushVerdict
+from tests.oracle.totals import bounds_changed, fell, full, minus, nothing, same_total
+
+
+@dataclass
+class Series:
+    """What is kept of a series: its last total, and whether deltas have come since."""
+
+    last: Point
+    is_double: bool
+    flipped: bool = False  # the last total was sent as DELTA (C9)
+    deltas_since: bool = False
+
+
+def convert(series: Series | None, judged: Judged, verdict: PushVerdict) -> Series | None:
+    """Give the point its status and increment; returns the series' new state."""
+    point = judged.point
+    if p6_non_finite(point):
+        judged.status = "non_finite"
+        return series
+    if point.kind in ("gauge", "summary") or (not point.is_monotonic and point.temporality == CUMULATIVE):
+        judged.status = "value"  # P4
+        return series
+    if point.temporality == DELTA and not c9_is_flip(point, verdict):
+        return p2_delta(series, judged, verdict)
+    return convert_total(series, judged, verdict)
+
+
+def c9_is_flip(point: Point, verdict: PushVerdict) -> bool:
+    """A lifetime total under the name DELTA: start >= time, from a client that has sent CUMULATIVE."""
+    return point.is_monotonic and point.start_ns >= point.time_ns and CUMULATIVE in verdict.sent_before
+
+
+def p2_delta(series: Series | None, judged: Judged, verdict: PushVerdict) -> Series | None:
+    point = judged.point
+    judged.increment = full(point, point.start_ns or None)
+    judged.status = "late_delta" if verdict.fills_gap else "delta"
+    if point.kind == "sum" and point.is_monotonic and point.number < 0:  # type: ignore[operator]
+        judged.status = "negative"  # C10
+    if series is not None and point.time_ns > series.last.time_ns:
+        series.deltas_since = True
+    return series
+
+
+def convert_total(series: Series | None, judged: Judged, verdict: PushVerdict) -> Series:
+    point = judged.point
+    is_double = isinstance(point.number, float)
+    if series is not None:
+        refused = c2_refused(series.last, point)
+        if refused:
+            judged.status = refused
+            return series
+        is_double = is_double or series.is_double  # P7
+    judged.status, judged.increment = (
+        c9_to_delta(series, point) if point.temporality == DELTA else cumulative(series, judged, verdict)
+    )
+    judged.increment = p7_number(judged.increment, is_double)
+    return Series(point, is_double, flipped=point.temporality == DELTA)
+
+
+def c2_refused(last: Point, point: Point) -> str | None:
+    if point.time_ns < last.time_ns:
+        return "late"
+    if point.time_ns == last.time_ns:
+        return "duplicate" if same_total(point, last) else "conflict"
+    return None
+
+
+def c9_to_delta(series: Series | None, point: Point) -> tuple[str, Increment]:
+    known = series is not None and not series.deltas_since
+    if series is not None and known and not fell(point, series.last):
+        return "flip_converted", minus(point, series.last, series.last.time_ns)
+    return "flip_baseline", nothing(point)
+
+
+def cumulative(series: Series | None, judged: Judged, verdict: PushVerdict) -> tuple[str, Increment]:
+    point = judged.point
+    if series is None or series.flipped or series.deltas_since:
+        return c3_first(series, point, verdict)
+    return c4_c5_c6(series.last, judged)
+
+
+def c3_first(series: Series | None, point: Point, verdict: PushVerdict) -> tuple[str, Increment]:
+    """C3, with C9's delta -> cumulative and C12's tombstone before it."""
+    has_start = 0 < point.start_ns < point.time_ns
+    if series is not None or DELTA in verdict.sent_before:
+        after = verdict.last_delta_time is not None and point.start_ns > verdict.last_delta_time
+        if not (after and has_start):
+            return "flip_baseline", nothing(point)
+    if not has_start:
+        return "baseline", nothing(point)
+    if verdict.tombstone_time is not None and point.start_ns <= verdict.tombstone_time:
+        return "baseline", nothing(point)
+    return "first", full(point, point.start_ns)
+
+
+def c4_c5_c6(last: Point, judged: Judged) -> tuple[str, Increment]:
+    point = judged.point
+    moved = point.start_ns != last.start_ns
+    if moved and last.time_ns <= point.start_ns < point.time_ns:
+        return "reset", full(point, point.start_ns)
+    if moved and point.start_ns >= point.time_ns:
+        return "baseline", nothing(point)
+    if fell(point, last):
+        return "inferred_reset", full(point, last.time_ns)
+    if moved:
+        judged.flags.append("start_moved")
+    status = "bounds_changed" if bounds_changed(point, last) else "converted"
+    return status, minus(point, last, last.time_ns)
+
+
+def p7_number(increment: Increment, is_double: bool) -> Increment:
+    """A series that has been double stays double."""
+    if increment.number is None or not is_double:
+        return increment
+    return Increment(increment.start_ns, float(increment.number))

@@ -1,0 +1,165 @@
+"""What a shard remembers between micro-batches: five tables, every row keyed by its client.
+
+| table | a row is | grows with |
+|---|---|---|
+| clients | one client instance; it outlives its other rows as C12's tombstone | clients of the last month |
+| recent_pushes | digest of one push (D2) | clients x pushes of the last hour |
+| lost_intervals | an interval no push has told about yet (D3) | losses of the last hour |
+| numbers | last point of a cumulative sum: 41 bytes | cumulative series |
+| distributions | last point of a cumulative histogram | cumulative series |
+
+So DELTA clients cost nothing per series. Times are nanoseconds since 1970 as the points carry them, landing times
+microseconds; 0 reads as none. Any subset of clients can be cut out (`rows_of`) and put back (`merge`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+# A change of the layout's meaning takes a new number; a reader refuses numbers it doesn't know.
+VERSION = 1
+
+CLIENTS = pa.schema(
+    [
+        ("client", pa.int64()),  # identity.client_keys
+        ("partition", pa.int64()),  # hash of the landing partition that it was last read from
+        ("landed_at", pa.int64()),  # latest landing time of its pushes
+        ("terminating", pa.bool_()),  # its last push was a terminating one
+        ("evicted", pa.bool_()),  # its other rows are gone
+        ("temporalities", pa.int8()),  # bits: 1 DELTA, 2 CUMULATIVE have been sent
+        ("last_temporality", pa.int8()),  # the same bits for its last push that had any
+        ("last_time", pa.int64()),  # latest point time of its last push with points
+        ("last_landed_at", pa.int64()),  # landing time of that push
+        ("heartbeat_at", pa.int64()),  # landing time of a later push without points, else 0
+        ("delta_time", pa.int64()),  # latest point time of its DELTA pushes
+        ("tombstone_time", pa.int64()),  # last_time when the client was evicted, else 0
+        ("tombstone_until", pa.int64()),  # landing time up to which that counts
+    ]
+)
+RECENT_PUSHES = pa.schema(
+    [
+        ("client", pa.int64()),
+        ("digest", pa.int64()),  # xxh3-64 of the decompressed bytes
+        ("push", pa.int64()),  # hash of source, cluster_id, topic, partition and offset
+        ("last_time", pa.int64()),
+    ]
+)
+LOST_INTERVALS = pa.schema([("client", pa.int64()), ("start", pa.int64()), ("end", pa.int64())])
+NUMBERS = pa.schema(
+    [
+        ("client", pa.int64()),
+        ("series", pa.int64()),  # series_id
+        ("start", pa.int64()),
+        ("time", pa.int64()),
+        ("value", pa.int64()),  # the int64, or the bits of the double
+        ("is_int", pa.bool_()),
+        ("delta_since", pa.bool_()),  # DELTA points have passed since (C9)
+    ]
+)
+DISTRIBUTIONS = pa.schema(
+    [
+        ("client", pa.int64()),
+        ("series", pa.int64()),
+        ("start", pa.int64()),
+        ("time", pa.int64()),
+        ("delta_since", pa.bool_()),
+        ("count", pa.int64()),
+        ("sum", pa.float64()),  # NaN: none
+        ("scale", pa.int32()),
+        ("zero_count", pa.int64()),
+        ("zero_threshold", pa.float64()),
+        ("positive_offset", pa.int32()),
+        ("negative_offset", pa.int32()),
+        ("bounds", pa.list_(pa.float64())),
+        ("positive", pa.list_(pa.int64())),  # bucket_counts of a Histogram
+        ("negative", pa.list_(pa.int64())),
+    ]
+)
+
+
+class UnknownStateVersionError(ValueError):
+    """The state was written by a version of this package with another layout."""
+
+
+@dataclass(frozen=True)
+class ShardState:
+    """State of all clients of one shard; see the module's table. `clients` is sorted by client."""
+
+    clients: pa.Table
+    recent_pushes: pa.Table
+    lost_intervals: pa.Table
+    numbers: pa.Table
+    distributions: pa.Table
+
+    @staticmethod
+    def empty() -> ShardState:
+        """The state before the first push."""
+        return ShardState(**{name: schema.empty_table() for name, schema in SCHEMAS.items()})
+
+    def rows_of(self, clients: npt.NDArray[np.int64]) -> ShardState:
+        """The rows of these clients (`identity.client_keys`)."""
+        return self._filter(clients, keep=True)
+
+    def without(self, clients: npt.NDArray[np.int64]) -> ShardState:
+        """The rows of all other clients."""
+        return self._filter(clients, keep=False)
+
+    def merge(self, newer: ShardState) -> ShardState:
+        """This state with the clients of `newer` replaced by their rows there."""
+        return self.without(column(newer.clients, "client")).extended(newer)
+
+    def extended(self, other: ShardState) -> ShardState:
+        """Both states' rows; they share no client."""
+        tables = {
+            name: pa.concat_tables([getattr(self, name), getattr(other, name)]).combine_chunks() for name in SCHEMAS
+        }
+        order = np.argsort(column(tables["clients"], "client"), kind="stable")
+        return ShardState(**tables | {"clients": tables["clients"].take(pa.array(order))})
+
+    def to_bytes(self) -> bytes:
+        """The state as one blob: an Arrow IPC stream per table behind a version number."""
+        sink = pa.BufferOutputStream()
+        sink.write(VERSION.to_bytes(4, "little"))
+        for name, schema in SCHEMAS.items():
+            with pa.ipc.new_stream(sink, schema) as stream:
+                stream.write_table(getattr(self, name))
+        return bytes(sink.getvalue())
+
+    @staticmethod
+    def from_bytes(data: bytes) -> ShardState:
+        """Read `to_bytes`.
+
+        Raises:
+            UnknownStateVersionError: written in another layout.
+        """
+        version = int.from_bytes(data[:4], "little")
+        if version != VERSION:
+            raise UnknownStateVersionError(f"shard state has layout version {version}; this package reads {VERSION}")
+        source = pa.BufferReader(pa.py_buffer(data).slice(4))
+        return ShardState(**{name: pa.ipc.open_stream(source).read_all().combine_chunks() for name in SCHEMAS})
+
+    def _filter(self, clients: npt.NDArray[np.int64], keep: bool) -> ShardState:
+        def part(table: pa.Table) -> pa.Table:
+            mask = np.isin(column(table, "client"), clients)
+            return table.filter(pa.array(mask if keep else ~mask))
+
+        return ShardState(**{field.name: part(getattr(self, field.name)) for field in fields(self)})
+
+
+SCHEMAS = {
+    "clients": CLIENTS,
+    "recent_pushes": RECENT_PUSHES,
+    "lost_intervals": LOST_INTERVALS,
+    "numbers": NUMBERS,
+    "distributions": DISTRIBUTIONS,
+}
+
+
+def column(table: pa.Table, name: str) -> npt.NDArray[np.int64]:
+    """A primitive column as a NumPy array; a copy only where Arrow's bits aren't NumPy's (bool)."""
+    array = table[name].combine_chunks()
+    return array.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped

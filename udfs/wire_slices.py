@@ -1,0 +1,105 @@
+"""A dictionary of byte slices for numba: equal slices get one code, in order of first appearance.
+
+Slices come from clients, so the hash is keyed with a secret of the process: nobody can choose slices that collide.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from udfs.wire_reader import Bytes, load64
+
+Slots = np.ndarray[Any, np.dtype[np.int32]]
+Slices = np.ndarray[Any, np.dtype[np.int64]]
+
+SECRET = np.frombuffer(os.urandom(32), np.uint64)
+"""The hash's key, four words: an argument of `slice_hash`, as numba would compile a global into its cache."""
+
+START, SIZE, HASH, EXTRA = range(4)
+"""Columns of a table of slices: position and length in the data, hash, and what the caller keeps with it."""
+
+
+@intrinsic
+def _folded_product(typing_context: Any, left: Any, right: Any) -> Any:
+    """The 128-bit product of two uint64, its halves combined by exclusive or."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = cgutils.ir.IntType(128)
+        product = builder.mul(*[builder.zext(argument, wide) for argument in arguments])
+        high = builder.trunc(builder.lshr(product, cgutils.ir.Constant(wide, 64)), cgutils.ir.IntType(64))
+        return builder.xor(high, builder.trunc(product, cgutils.ir.IntType(64)))
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+@njit
+def slice_hash(data: Bytes, start: int, size: int, secret: Any) -> int:
+    """A keyed 64-bit hash of ``data[start:start + size]``, 16 bytes a step (folded multiplication, as in wyhash)."""
+    value = secret[0] ^ np.uint64(size)
+    pos, end = start, start + size
+    while end - pos > 16:
+        value = _folded_product(load64(data, pos) ^ secret[1], load64(data, pos + 8) ^ value)
+        pos += 16
+    if size >= 16:  # the last 16 bytes, some of them again
+        low, high = load64(data, end - 16), load64(data, end - 8)
+    elif size >= 8:
+        low, high = load64(data, start), load64(data, end - 8)
+    else:
+        low, high = np.uint64(0), np.uint64(0)
+        for offset in range(size):
+            low = low << np.uint64(8) | np.uint64(data[start + offset])
+    return _folded_product(_folded_product(low ^ secret[2], high ^ value), secret[3])
+
+
+@njit
+def _same(data: Bytes, left: int, right: int, size: int) -> bool:
+    if size >= 8:
+        for offset in range(0, size - 8, 8):
+            if load64(data, left + offset) != load64(data, right + offset):
+                return False
+        return bool(load64(data, left + size - 8) == load64(data, right + size - 8))
+    for offset in range(size):
+        if data[left + offset] != data[right + offset]:
+            return False
+    return True
+
+
+@njit
+def find(data: Bytes, start: int, size: int, value: int, slots: Slots, slices: Slices) -> tuple[int, int]:
+    """The slot of a slice with hash `value` and, when it is known, its code, else -1. A slot is always free."""
+    mask = np.int64(slots.size - 1)
+    slot = np.int64(value & np.uint64(mask))
+    while True:
+        code = np.int64(slots[slot]) - 1
+        if code < 0:
+            return slot, np.int64(-1)
+        known = slices[code]
+        if known[HASH] == np.int64(value) and known[SIZE] == size and _same(data, known[START], start, size):
+            return slot, code
+        slot = (slot + 1) & mask
+
+
+@njit
+def with_room(slots: Slots, slices: Slices, used: int, more: int) -> tuple[Slots, Slices]:
+    """The table, or a larger copy of it, with room for `more` slices and at least half of its slots free."""
+    wanted = slices.shape[0]
+    while wanted < used + more:
+        wanted *= 2
+    if wanted == slices.shape[0]:
+        return slots, slices
+    larger = np.empty((wanted, slices.shape[1]), np.int64)
+    larger[:used] = slices[:used]
+    fresh = np.zeros(2 * wanted, np.int32)
+    mask = np.int64(fresh.size - 1)
+    for code in range(used):
+        slot = larger[code, HASH] & mask
+        while fresh[slot] != 0:
+            slot = (slot + 1) & mask
+        fresh[slot] = code + 1
+    return fresh, larger

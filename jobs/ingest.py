@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -112,19 +113,17 @@ def _run(settings: IngestSettings) -> int:
     from pipelines.session import JavaMissingError, spark_session  # noqa: PLC0415
     from pipelines.sources import SourceError  # noqa: PLC0415
     from pipelines.state_manifest import StateError  # noqa: PLC0415
-    from pipelines.streams import Lake  # noqa: PLC0415
 
     stop = threading.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda *_: stop.set())
-    lake = Lake(settings.lake, settings.checkpoints or f"{settings.lake.rstrip('/')}/_checkpoints", settings.cluster_id)
+    lake = make_lake(settings)
     try:
-        source = _make_source(settings)
+        source = make_source(settings)
         source.check()
         with _only_job(lake.checkpoints):
             spark = spark_session("telemetry-lake ingest", settings.master, settings.driver_memory)
-            lake.create_tables()
-            _stream(spark, lake, source, settings, stop)
+            run(spark, lake, source, settings, stop)
             if not stop.is_set() and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
                 spark.stop()
     except Timeout:
@@ -140,13 +139,13 @@ class StreamFailedError(RuntimeError):
     """A stream ended by an error; the message is its first cause, in one line."""
 
 
-def _stream(
-    spark: SparkSession, lake: Lake, source: Source, settings: IngestSettings, stop: threading.Event
-) -> None:
+def run(spark: SparkSession, lake: Lake, source: Source, settings: IngestSettings, stop: threading.Event) -> None:
+    """Run the streams until the source is worked off (``once``), one fails, or `stop` is set."""
     from pipelines.state_manifest import StateFolder  # noqa: PLC0415
     from pipelines.streams import start_points, start_pushes, start_statuses  # noqa: PLC0415
     from udfs.shard import Limits  # noqa: PLC0415
 
+    lake.create_tables()
     state = StateFolder(lake.checkpoint("points-state"), settings.shards, spark.sparkContext.defaultParallelism)
     limits = Limits(
         max_decompressed_bytes=settings.max_payload_bytes, max_points_per_push=settings.max_points_per_push
@@ -193,14 +192,21 @@ def _let_finish(query: StreamingQuery) -> None:
 
 
 def _cause(stream: str, text: str) -> str:
-    """The most telling line of a stream's error: the last cause, without stack frames."""
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "File"))]
-    caused = [line for line in lines if line.startswith("Caused by") or "Error" in line or "Exception" in line]
-    told = (caused or lines or [text])[-1]
-    return f"stream {stream} failed: {told[:500]}"
+    """The most telling line of a stream's error: the last exception that says something."""
+    told = re.findall(r"^(?:Caused by: )?[\w.]*(?:Error|Exception)\b.{0,40}: .+", text, re.MULTILINE)
+    return f"stream {stream} failed: {(told or text.strip().splitlines())[-1].strip()[:500]}"
 
 
-def _make_source(settings: IngestSettings) -> Source:
+def make_lake(settings: IngestSettings) -> Lake:
+    """Where the settings put tables and checkpoints."""
+    from pipelines.streams import Lake  # noqa: PLC0415
+
+    checkpoints = settings.checkpoints or f"{settings.lake.rstrip('/')}/_checkpoints"
+    return Lake(settings.lake, checkpoints, settings.cluster_id)
+
+
+def make_source(settings: IngestSettings) -> Source:
+    """The source that the settings name, not yet read. Raises ``UsageError``."""
     from pipelines.sources import FilesSource, KafkaSource, Topics  # noqa: PLC0415
 
     topics = Topics(settings.topic, settings.status_topic, settings.quotas_topic)

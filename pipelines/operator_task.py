@@ -16,13 +16,15 @@ import pyarrow.fs as pafs
 from pyspark import TaskContext
 
 from pipelines.delta_log import DataFile, lake_uri, write_files
-from pipelines.tables import OPERATOR_TABLES
+from pipelines.once import IDENTITY
+from pipelines.tables import METRIC_POINTS, OPERATOR_TABLES
 from udfs.rows import PUSHES_IN
 from udfs.shard import Limits, process
 from udfs.state import ShardState
 
 # What a task tells the driver: data files as JSON, and the shard's new state file.
 TASK_RESULT = "shard int, state string, files array<string>, counts map<string, bigint>"
+TASK_INPUT = PUSHES_IN.append(pa.field("stored", pa.bool_()))
 _RESULT = pa.schema(
     [
         ("shard", pa.int32()),
@@ -49,19 +51,24 @@ class ShardTask:
     limits: Limits = Limits()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        pushes = pa.Table.from_batches(list(batches), PUSHES_IN)
-        if pushes.num_rows == 0:
+        taken = [batch for batch in batches if batch.num_rows]
+        if not taken:
             return
+        received = pa.Table.from_batches(taken).cast(TASK_INPUT)
+        pushes = received.select(PUSHES_IN.names)
+        stored = received.filter(pc.field("stored")).select(IDENTITY)
         context = TaskContext.get()
         assert context is not None
         shard = context.partitionId()
         filesystem, root = pafs.FileSystem.from_uri(lake_uri(self.state_folder))
         rows, state = process(pushes, self._read_state(filesystem, root, shard), self.limits)
         files: list[DataFile] = []
-        counts = _statuses(rows.metric_points)
+        counts: dict[str, int] = {}
         for table in OPERATOR_TABLES:
-            written = getattr(rows, table.name)
+            written = without(getattr(rows, table.name), stored)
             counts[table.name] = written.num_rows
+            if table is METRIC_POINTS:
+                counts |= _statuses(written)
             files += write_files(table, self.lake, written)
         name = f"shard-{shard:05d}-batch-{self.batch_id:010d}-{uuid.uuid4().hex[:8]}.state"
         with filesystem.open_output_stream(f"{root}/{name}") as stream:
@@ -75,6 +82,20 @@ class ShardTask:
             return ShardState.empty()
         with filesystem.open_input_file(f"{root}/{name}") as stream:
             return ShardState.from_bytes(stream.read())
+
+
+def without(rows: pa.Table, stored: pa.Table) -> pa.Table:
+    """The rows of pushes that `stored` (columns `IDENTITY`) doesn't name: those it names were written long ago."""
+    if stored.num_rows == 0 or rows.num_rows == 0:
+        return rows
+
+    def keys(table: pa.Table) -> pa.Table:  # a join matches no NULLs, and takes no dictionaries
+        plain = table.select(IDENTITY).cast(pa.schema([PUSHES_IN.field(name) for name in IDENTITY]))
+        return plain.set_column(1, "cluster_id", pc.fill_null(plain["cluster_id"], ""))
+
+    numbered = keys(rows).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
+    kept = numbered.join(keys(stored), list(IDENTITY), join_type="left anti")["row"]
+    return rows.take(pc.take(kept, pc.sort_indices(kept)))
 
 
 def _statuses(points: pa.Table) -> dict[str, int]:

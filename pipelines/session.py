@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pipelines.jars import jars
 
 LOWEST_JAVA = 17
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 # Needed for right results, wherever the session comes from.
 SEMANTICS = {
@@ -29,7 +30,6 @@ LOCAL = {
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.log.level": "ERROR",
     "spark.scheduler.mode": "FAIR",
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.enabled": "false",
@@ -69,7 +69,8 @@ def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = 
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # under spark-submit: its --packages, --master and --conf hold
         return _submitted(builder).getOrCreate()
     check_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers run whatever python3 is on the PATH
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     class_path = os.pathsep.join(str(jar) for jar in jars("spark"))
     return (
         builder.master(master)
@@ -78,7 +79,7 @@ def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = 
         .config("spark.driver.extraClassPath", class_path)
         .config("spark.executor.extraClassPath", class_path)
         # Short batches: the parallel collector costs a tenth of G1's CPU.
-        .config("spark.driver.extraJavaOptions", "-XX:+UseParallelGC")
+        .config("spark.driver.extraJavaOptions", f"-XX:+UseParallelGC -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}")
         .getOrCreate()
     )
 

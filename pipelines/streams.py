@@ -14,12 +14,12 @@ from pyspark.sql.streaming import StreamingQuery
 
 from pipelines.delta_log import DataFile, commit
 from pipelines.landing import to_pushes
-from pipelines.once import OffsetGuard
+from pipelines.once import IDENTITY, SAME, OffsetGuard
 from pipelines.operator_task import TASK_RESULT, ShardTask
 from pipelines.receiver_status import to_receiver_health
 from pipelines.sources import Source
-from pipelines.state_manifest import StateFolder
-from pipelines.tables import OPERATOR_TABLES, PUSHES, RECEIVER_HEALTH, TABLES, Table
+from pipelines.state_manifest import StateError, StateFolder
+from pipelines.tables import OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES, RECEIVER_HEALTH, TABLES, Table
 from udfs.rows import PUSHES_IN
 from udfs.shard import Limits
 
@@ -65,6 +65,8 @@ def start_points(
     the rows visible; Spark marks the batch done. Killed anywhere between, the batch runs again from the manifest before
     it, gives the same rows, and the tables that have its ``txnVersion`` skip it.
     """
+    guard = OffsetGuard.load(spark, PUSH_OUTCOMES.uri(lake.path), lake.checkpoint("points"))
+    _check_rebuild(spark, lake, guard)
     pushes = (
         spark.readStream.format("delta")
         .option("ignoreDeletes", "true")
@@ -79,7 +81,8 @@ def start_points(
         task = ShardTask(lake.path, batch_id, state.uri, manifest.states, limits)
         # The number of the partition is the number of the shard: the same hash places the row.
         results = (
-            batch.select(*PUSHES_IN.names)
+            guard.marked(batch)
+            .select(*PUSHES_IN.names, "stored")
             .repartition(state.shards, F.col("client_instance_id"))
             .mapInArrow(task, TASK_RESULT)
             .collect()
@@ -112,12 +115,12 @@ def _start(
 def _append_once(
     spark: SparkSession, lake: Lake, table: Table, source: Source
 ) -> Callable[[DataFrame, int], None]:
-    guard = OffsetGuard.load(spark, lake, table, source)
+    guard = OffsetGuard.load(spark, table.uri(lake.path), lake.checkpoint(table.name))
 
     def run(batch: DataFrame, batch_id: int) -> None:
         began = time.monotonic()
         (
-            guard.without_stored(batch)
+            guard.unstored(batch, source.may_repeat)
             .write.format("delta")
             .mode("append")
             .option("txnAppId", _app_id(batch, table.name))
@@ -127,6 +130,22 @@ def _append_once(
         log.info("%s: batch %d stored, %.1f s", table.name, batch_id, time.monotonic() - began)
 
     return run
+
+
+def _check_rebuild(spark: SparkSession, lake: Lake, guard: OffsetGuard) -> None:
+    """A new checkpoint over a lake with points starts from empty state: it must see every push again to be right."""
+    if not guard.before_checkpoint:
+        return
+    judged = guard.stored(spark, guard.before_checkpoint).alias("held")
+    there = spark.read.format("delta").load(PUSHES.uri(lake.path)).select(*IDENTITY).alias("new")
+    gone = judged.join(there, F.expr(SAME), "left_anti").count()
+    if gone:
+        raise StateError(
+            f"the checkpoint of the points stream is new, but this lake holds points of {gone} pushes that table pushes "
+            "no longer has: their counters can't be carried on. Restore the checkpoint folder from its backup, or "
+            "ingest into a new lake folder"
+        )
+    log.info("points: new checkpoint on a lake with points: state is rebuilt from table pushes, no row is written twice")
 
 
 def _app_id(batch: DataFrame, stream: str) -> str:

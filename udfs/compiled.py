@@ -1,4 +1,4 @@
-"""`kernel`: the decorator of the loops that numba compiles, and runs as plain Python where it can't be loaded."""
+"""`kernel`: the decorator of the loops that numba compiles; without numba they run as plain Python."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ try:
 
 except (ImportError, OSError, RuntimeError) as error:
     COMPILED = False
-    warnings.warn(f"numba can't be loaded ({error}): conversion runs right but slowly", RuntimeWarning, stacklevel=2)
+    warnings.warn(
+        f"numba can't be loaded ({error}): conversion runs right but slowly", RuntimeWarning, stacklevel=2
+    )
 
     def kernel(function: F) -> F:
         """Leave the loop as plain Python: same results, some hundred times slower."""

@@ -1,16 +1,18 @@
-"""Rules I1 to I4: attribute names normalised across clients, and the stable 64-bit ids of clients and series."""
+"""Rules I1 to I4: attributes normalised across clients, and the stable 64-bit ids of clients and series."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
+from udfs.compiled import kernel
 from udfs.decoded import ATTRIBUTES
 
 UInt64s = npt.NDArray[np.uint64]
@@ -32,7 +34,8 @@ FRANZ_GO_SCOPE = "kgo"
 class AttributeSets:
     """Normalised attribute sets, one per input set.
 
-    `maps`: map<string, string> sorted by key; `hashes`: xxh3-64 of the canonical text; `duplicate`: a key stood twice.
+    `maps`: map<string, string> sorted by key; `hashes`: xxh3-64 of the canonical text; `duplicate`: a key was
+    given twice.
     """
 
     maps: pa.MapArray
@@ -41,7 +44,7 @@ class AttributeSets:
 
 
 def normalise(sets: pa.MapArray) -> AttributeSets:
-    """Apply I4 to attribute lists as sent; sets that differ in order, or in a client's way to name a node, become equal."""
+    """Apply I4 to attribute lists as sent: what differs in order, or in how a client names a node, becomes equal."""
     done = [_normalised(tuple(pairs)) for pairs in sets.to_pylist()]
     return AttributeSets(
         maps=pa.array([list(pairs) for pairs, _, _ in done], ATTRIBUTES),
@@ -89,8 +92,9 @@ def text_hashes(texts: pa.Array) -> UInt64s:
     return np.array([text_hash(text or "") for text in texts.to_pylist()], np.uint64)
 
 
-def mix(left: UInt64s, right: UInt64s) -> UInt64s:
-    """Combine two columns of hashes into one (splitmix64's finaliser); the order of the arguments matters."""
+@kernel
+def mix(left: Any, right: Any) -> Any:
+    """Combine two uint64 hashes, or columns of them, into one (splitmix64's finaliser); the order matters."""
     mixed = left * np.uint64(0x9E3779B97F4A7C15) + right
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -98,12 +102,13 @@ def mix(left: UInt64s, right: UInt64s) -> UInt64s:
 
 
 def client_keys(cluster_id: pa.Array, client_instance_id: pa.Array) -> Int64s:
-    """Stable 64-bit key of each client: cluster_id + client_instance_id, both dictionary arrays without NULL indices
-    in the second."""
-    cluster = _gather(cluster_id)
-    return mix(cluster, _gather(client_instance_id)).view(np.int64)
+    """Stable 64-bit key of each client, of two dictionary<int32, string> arrays; NULL reads as the empty text."""
+    keys: UInt64s = mix(column_hashes(cluster_id), column_hashes(client_instance_id))
+    return keys.view(np.int64)
 
 
-def _gather(texts: pa.DictionaryArray) -> UInt64s:
+def column_hashes(texts: pa.DictionaryArray) -> UInt64s:
+    """`text_hash` of each row of a dictionary<int32, string> array; NULL reads as the empty text."""
     hashes = np.append(text_hashes(texts.dictionary), np.uint64(text_hash("")))
-    return hashes[texts.indices.fill_null(len(hashes) - 1).to_numpy(zero_copy_only=False)]
+    rows: UInt64s = hashes[texts.indices.fill_null(len(hashes) - 1).to_numpy(zero_copy_only=False)]
+    return rows

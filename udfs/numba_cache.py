@@ -47,9 +47,9 @@ def configure() -> Path:
 def exclusive() -> Iterator[None]:
     """Hold the cache directory's lock: the first worker compiles, the others wait and load what it compiled.
 
-    The kernel lets go of the lock of a worker that dies.
+    A thread may take it again while it holds it. The operating system releases the lock of a worker that dies.
     """
-    with FileLock(configure() / ".lock"):
+    with FileLock(configure() / ".lock", is_singleton=True):
         yield
 
 

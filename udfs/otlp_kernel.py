@@ -1,21 +1,19 @@
 """The fast decoder: MetricsData's wire format read by compiled code straight from Arrow's buffers.
 
-Gives the rows of `otlp_reference`; the payloads it leaves to that decoder are named in the result. Importing this
-module raises ImportError or RuntimeError where numba can't load or can't cache.
+Importing this module raises ImportError where numba can't load and RuntimeError where it can't cache.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from udfs import numba_cache, wire_attributes, wire_metrics, wire_points, wire_slices
-from udfs.decoded import ATTRIBUTES, DICTIONARY, DISTRIBUTIONS, PAYLOADS, POINTS, Decoded, Kind, Number
+from udfs import numba_cache, otlp_columns, wire_metrics, wire_slices
+from udfs.decoded import Decoded
 from udfs.wire_reader import ODD
 
 Numpy = np.ndarray[Any, Any]
@@ -23,34 +21,59 @@ Numpy = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class KernelResult:
-    """Rows of the payloads that the kernel read; `odd` are the indices of the others, which have no points here."""
+    """Rows of the payloads that the kernel read; `odd` are the indices of the others, which have no rows here."""
 
     decoded: Decoded
     odd: Numpy
 
 
-def decode(payloads: pa.Array, max_points: int) -> KernelResult:
-    """Decode a large_binary array of uncompressed MetricsData messages; see `otlp_reference.decode`."""
+def decode(payloads: pa.LargeBinaryArray, max_points: int) -> KernelResult:
+    """Decode uncompressed MetricsData messages; the rows are those of `otlp_reference.decode`."""
+    load()
+    return _decode(payloads, max_points)
+
+
+@cache
+def load() -> None:
+    """Compile the kernel, or load it from the cache: one worker of a machine at a time."""
+    with numba_cache.exclusive():
+        _decode(pa.array([], pa.large_binary()), 1)
+
+
+def _decode(payloads: pa.LargeBinaryArray, max_points: int) -> KernelResult:
     data, starts, ends = _bounds(payloads)
     outcomes = np.zeros((4, len(payloads)), np.int64)
     outcomes[wire_metrics.RESOURCE] = -1
     needs = np.zeros((3, len(payloads)), np.int64)
-    with numba_cache.exclusive():
-        wire_metrics.measure(data, starts, ends, max_points, needs, outcomes)
-    points_needed, distributions_needed, items_needed = (int(total) for total in needs.sum(axis=1))
-    points = _empty_points(points_needed + 1)
-    distributions = _empty_distributions(distributions_needed + 1, items_needed)
-    used, texts, regions = wire_metrics.fill(
-        data, starts, ends, max_points, needs, points, distributions, wire_slices.SECRET, outcomes
+    wire_metrics.measure(data, starts, ends, max_points, needs, outcomes)
+    points_needed, distributions_needed = (int(total) for total in needs[:2].sum(axis=1))
+    empty = np.empty((0, 4), np.int64)
+    state = wire_metrics.State(
+        # One row more than needed, for a data point that isn't kept.
+        otlp_columns.empty_points(points_needed + 1),
+        otlp_columns.empty_distributions(distributions_needed + 1, int(needs[wire_metrics.ITEMS].sum())),
+        *wire_slices.enlarged(empty, 0, 0),
+        *wire_slices.enlarged(empty, 0, 0),
+        used=np.zeros(2, np.int64),
+        known=np.zeros(2, np.int64),
+        secret=wire_slices.SECRET,
     )
-    rows, written = (int(count) for count in used)
-    attribute_sets, code_of_region = _attribute_sets(data, regions)
-    # One more for "no resource", index -1.
-    code_of_region = np.append(code_of_region, np.int32(-1))
+    payload = 0
+    while True:
+        payload = wire_metrics.fill(data, starts, ends, max_points, needs, outcomes, payload, state)
+        if payload == len(payloads):
+            break
+        state = _with_room(state, wire_metrics.new_slices(int(needs[wire_metrics.POINTS, payload])))
+    points, distributions = (int(used) for used in state.used)
+    texts, regions = (int(known) for known in state.known)
+    attribute_sets, set_of_region = otlp_columns.attribute_sets(data, state.regions[:regions])
+    set_of_region = np.append(set_of_region, np.int32(-1))  # for a resource of -1: none
     decoded = Decoded(
-        payloads=_payloads_table(outcomes, code_of_region),
-        points=_points_table(points, rows, _strings(data, texts), code_of_region),
-        distributions=_distributions_table(distributions, written),
+        payloads=otlp_columns.payloads_table(outcomes, set_of_region),
+        points=otlp_columns.points_table(
+            state.points, points, otlp_columns.strings(data, state.texts[:texts]), set_of_region
+        ),
+        distributions=otlp_columns.distributions_table(state.distributions, distributions),
         attribute_sets=attribute_sets,
     )
     return KernelResult(decoded, np.flatnonzero(outcomes[wire_metrics.STATUS] == ODD))
@@ -59,206 +82,23 @@ def decode(payloads: pa.Array, max_points: int) -> KernelResult:
 def _bounds(payloads: pa.LargeBinaryArray) -> tuple[Numpy, Numpy, Numpy]:
     """The data buffer, and where in it each payload starts and ends; a NULL is empty."""
     _, offset_buffer, data_buffer = payloads.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int64)[payloads.offset : payloads.offset + len(payloads) + 1]
+    offsets = np.zeros(1, np.int64)
+    if len(payloads):
+        offsets = np.frombuffer(offset_buffer, np.int64)[payloads.offset : payloads.offset + len(payloads) + 1]
     starts, ends = offsets[:-1], offsets[1:]
     if payloads.null_count:
         ends = np.where(payloads.is_valid().to_numpy(zero_copy_only=False), ends, starts)
     data = np.frombuffer(data_buffer if data_buffer is not None else b"", np.uint8)
-    # One compiled version: numba tells writable from read-only arrays.
+    # One compiled version: numba tells read-only arrays from others.
     for array in (data, starts, ends):
         array.flags.writeable = False
     return data, starts, ends
 
 
-def _empty_points(rows: int) -> wire_metrics.Points:
-    return wire_metrics.Points(
-        times=np.empty((2, rows), np.uint64),
-        values=np.empty(rows, np.float64),
-        ints=np.empty(rows, np.int64),
-        flags=np.empty(rows, np.uint32),
-        codes=np.empty((5, rows), np.int32),
-        tags=np.empty((4, rows), np.int8),
-    )
-
-
-def _empty_distributions(rows: int, items: int) -> wire_points.Distributions:
-    return wire_points.Distributions(
-        words=np.empty((2, rows), np.uint64),
-        doubles=np.empty((4, rows), np.float64),
-        ints=np.empty((3, rows), np.int32),
-        tags=np.empty((2, rows), np.int8),
-        ends=np.empty((2, rows), np.int64),
-        lists=np.empty((2, items), np.uint64),
-    )
-
-
-def _payloads_table(outcomes: Numpy, code_of_region: Numpy) -> pa.Table:
-    return pa.table(
-        [
-            pa.nulls(outcomes.shape[1], pa.string()),
-            pa.array(outcomes[wire_metrics.KEPT], pa.int32()),
-            pa.array(code_of_region[outcomes[wire_metrics.RESOURCE]]),
-            pa.array(outcomes[wire_metrics.CAPPED].astype(np.bool_)),
-        ],
-        PAYLOADS,
-    )
-
-
-def _points_table(points: wire_metrics.Points, rows: int, texts: pa.Array, code_of_region: Numpy) -> pa.Table:
-    codes, tags, times = points.codes[:, :rows], points.tags[:, :rows], points.times[:, :rows]
-    number, scope = tags[wire_metrics.NUMBER], codes[wire_metrics.SCOPE]
-    columns = {
-        "payload": codes[wire_metrics.PAYLOAD],
-        "metric": pa.DictionaryArray.from_arrays(pa.array(codes[wire_metrics.METRIC]), texts),
-        "attributes": code_of_region[codes[wire_metrics.ATTRIBUTES]],
-        "scope": pa.DictionaryArray.from_arrays(_primitive(scope, pa.int32(), scope >= 0), texts),
-        "kind": tags[wire_metrics.KIND],
-        "temporality": tags[wire_metrics.TEMPORALITY],
-        "is_monotonic": _primitive(tags[wire_metrics.IS_MONOTONIC], pa.bool_()),
-        "start_ns": times[0],
-        "time_ns": times[1],
-        "flags": points.flags[:rows],
-        "number": number,
-        "value": _primitive(points.values[:rows], pa.float64(), number != Number.NONE),
-        "value_int": _primitive(points.ints[:rows], pa.int64(), number == Number.INT),
-        "distribution": codes[wire_metrics.DISTRIBUTION],
-    }
-    assert columns["metric"].type == DICTIONARY
-    return pa.table([pa.array(columns[field.name]) for field in POINTS], POINTS)
-
-
-def _primitive(values: Numpy, kind: pa.DataType, valid: Numpy | None = None) -> pa.Array:
-    """An array over the memory of `values` where `kind` allows it."""
-    validity = None
-    if valid is not None and not valid.all():
-        validity = _bits(valid)
-    return pa.Array.from_buffers(
-        kind, len(values), [validity, _bits(values) if kind == pa.bool_() else pa.py_buffer(values)]
-    )
-
-
-def _bits(values: Numpy) -> pa.Buffer:
-    return pa.py_buffer(np.packbits(values, bitorder="little"))
-
-
-def _distributions_table(distributions: wire_points.Distributions, rows: int) -> pa.Table:
-    words, doubles, ints = (
-        distributions.words[:, :rows],
-        distributions.doubles[:, :rows],
-        distributions.ints[:, :rows],
-    )
-    kind, present = distributions.tags[:, :rows]
-    histogram, exponential, summary = (
-        kind == code for code in (Kind.HISTOGRAM, Kind.EXPONENTIAL_HISTOGRAM, Kind.SUMMARY)
-    )
-    first = np.concatenate(([0], distributions.ends[0, :rows]))
-    second = np.concatenate(([0], distributions.ends[1, :rows]))
-
-    def optional(column: int) -> pa.Array:
-        # Summary.sum has no presence.
-        is_set = (present >> column & 1).astype(np.bool_)
-        return _primitive(
-            doubles[column], pa.float64(), is_set | summary if column == wire_points.TOTAL else is_set
-        )
-
-    def items(which: int, of: Numpy, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
-        return _items(distributions.lists[which], first if which == 0 else second, of, kind)
-
-    def lists(which: int, of: Numpy, kind: pa.DataType) -> pa.Array:
-        offsets, values = items(which, of, kind)
-        return pa.ListArray.from_arrays(offsets, values)
-
-    quantile_offsets, quantiles = items(0, summary, pa.float64())
-    columns = {
-        "count": words[wire_points.COUNT],
-        "sum": optional(wire_points.TOTAL),
-        "min": optional(wire_points.MIN),
-        "max": optional(wire_points.MAX),
-        "explicit_bounds": lists(0, histogram, pa.float64()),
-        "bucket_counts": lists(1, histogram, pa.uint64()),
-        "scale": _primitive(ints[wire_points.SCALE], pa.int32(), exponential),
-        "zero_count": _primitive(words[wire_points.ZERO_COUNT], pa.uint64(), exponential),
-        "zero_threshold": _primitive(doubles[wire_points.ZERO_THRESHOLD], pa.float64(), exponential),
-        "positive_offset": _primitive(ints[wire_points.POSITIVE_OFFSET], pa.int32(), exponential),
-        "positive_counts": lists(0, exponential, pa.uint64()),
-        "negative_offset": _primitive(ints[wire_points.NEGATIVE_OFFSET], pa.int32(), exponential),
-        "negative_counts": lists(1, exponential, pa.uint64()),
-        "quantiles": pa.MapArray.from_arrays(
-            quantile_offsets, quantiles, items(1, summary, pa.float64())[1]
-        ),
-    }
-    return pa.table([pa.array(columns[field.name]) for field in DISTRIBUTIONS], DISTRIBUTIONS)
-
-
-def _items(items: Numpy, offsets: Numpy, of: Numpy, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
-    """Offsets, NULL where `of` is false, and values of the lists of the rows `of`; the other rows' items are left out."""
-    sizes = np.diff(offsets)
-    if of.all():
-        values = items[: offsets[-1]]
-    else:
-        values = items[: offsets[-1]][np.repeat(of, sizes)]
-        sizes = np.where(of, sizes, 0)
-    new_offsets = np.zeros(len(offsets), np.int32)
-    np.cumsum(sizes, out=new_offsets[1:])
-    return pa.array(new_offsets, mask=np.append(~of, False)), pa.Array.from_buffers(
-        kind, len(values), [None, pa.py_buffer(values)]
-    )
-
-
-def _attribute_sets(data: Numpy, regions: Numpy) -> tuple[pa.MapArray, Numpy]:
-    """The distinct lists of attributes, and which of them each region is: different bytes may say the same."""
-    pairs = regions[:, wire_slices.EXTRA]
-    entries = np.empty((5, int(pairs.sum())), np.int64)
-    starts, sizes = (np.ascontiguousarray(regions[:, column]) for column in (wire_slices.START, wire_slices.SIZE))
-    wire_attributes.take_apart(data, starts, sizes, entries)
-    keys = _gather(data, entries[wire_attributes.KEY_START], entries[wire_attributes.KEY_SIZE]).dictionary_encode()
-    values = _value_texts(data, entries).dictionary_encode()
-    # A list is the bytes of its codes: Arrow's dictionary of them is that of the lists.
-    codes = np.stack([keys.indices.to_numpy(), values.indices.to_numpy()], axis=1)
-    offsets = np.concatenate(([0], np.cumsum(pairs))) * codes.itemsize * 2
-    lists = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(pairs), [None, pa.py_buffer(offsets), pa.py_buffer(codes)]
-    ).dictionary_encode()
-    _, distinct_offsets, distinct_codes = lists.dictionary.buffers()
-    offsets = np.frombuffer(distinct_offsets, np.int64, len(lists.dictionary) + 1) // (codes.itemsize * 2)
-    codes = np.frombuffer(distinct_codes or b"", np.int32, int(offsets[-1]) * 2).reshape(-1, 2)
-    return pa.MapArray.from_arrays(
-        pa.array(offsets, pa.int32()),
-        keys.dictionary.take(pa.array(codes[:, 0])),
-        values.dictionary.take(pa.array(codes[:, 1])),
-    ).cast(ATTRIBUTES), lists.indices.to_numpy()
-
-
-def _value_texts(data: Numpy, entries: Numpy) -> pa.StringArray:
-    """The values as `otlp_reference.attribute_text` writes them."""
-    kinds, values = entries[wire_attributes.KIND], entries[wire_attributes.VALUE]
-    is_text = kinds == wire_attributes.TEXT
-    texts = _gather(data, np.where(is_text, values, 0), np.where(is_text, entries[wire_attributes.VALUE_SIZE], 0))
-    for kind in (wire_attributes.INT, wire_attributes.BOOL, wire_attributes.DOUBLE):
-        mask = kinds == kind
-        if not mask.any():
-            continue
-        chosen = values[mask]
-        if kind == wire_attributes.INT:
-            replacements = pc.cast(pa.array(chosen), pa.string())
-        elif kind == wire_attributes.BOOL:
-            replacements = pc.cast(pa.array(chosen != 0), pa.string())
-        else:
-            replacements = pa.array([json.dumps(value) for value in chosen.view(np.float64).tolist()])
-        texts = pc.replace_with_mask(texts, pa.array(mask), replacements)
-    return texts
-
-
-def _strings(data: Numpy, slices: Numpy) -> pa.StringArray:
-    return _gather(data, slices[:, wire_slices.START], slices[:, wire_slices.SIZE])
-
-
-def _gather(data: Numpy, starts: Numpy, sizes: Numpy) -> pa.StringArray:
-    """The slices of `data` as strings; ArrowInvalid when they exceed 2 GiB."""
-    offsets = np.zeros(len(starts) + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    text = np.empty(int(offsets[-1]), np.uint8)
-    wire_attributes.gather(data, np.ascontiguousarray(starts), offsets, text)
-    return pa.Array.from_buffers(
-        pa.string(), len(starts), [None, pa.array(offsets, pa.int32()).buffers()[1], pa.py_buffer(text)]
+def _with_room(state: wire_metrics.State, more: int) -> wire_metrics.State:
+    texts, regions = (int(known) for known in state.known)
+    text_slots, text_table = wire_slices.enlarged(state.texts, texts, more)
+    region_slots, region_table = wire_slices.enlarged(state.regions, regions, more)
+    return state._replace(
+        text_slots=text_slots, texts=text_table, region_slots=region_slots, regions=region_table
     )

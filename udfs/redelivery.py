@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +24,13 @@ Bools = npt.NDArray[np.bool_]
 
 DELTA = 1  # bits of `temporalities`
 CUMULATIVE = 2
+BOTH = 3
 # How far a partition's landing time must be beyond a client's eviction before its rows are removed: a push that
 # landed before the eviction may still follow it out of order.
 REMOVAL_MARGIN_US = 3600 * 1_000_000
 MICROS = 1_000_000
 NANOS = 1_000_000_000
+WINDOW, PUSHES, EVICT_AFTER, EVICT_TERMINATED_AFTER, TOMBSTONE = range(5)  # of `Bounds.packed`
 
 
 class Verdict(IntEnum):
@@ -40,8 +43,7 @@ class Verdict(IntEnum):
     LIVENESS = 4  # no points to convert: heartbeat, dropped, quarantined
 
 
-@dataclass(frozen=True)
-class PushFacts:
+class PushFacts(NamedTuple):
     """One row per push that names a client, in arrival order. Times in ns, landing times in us, 0: none."""
 
     client: Int64s  # identity.client_keys
@@ -51,6 +53,7 @@ class PushFacts:
     interval: Int64s  # push interval, ns
     terminating: Bools
     has_points: Bools
+    is_heartbeat: Bools  # decoded, without a point
     digest: Int64s
     temporalities: Int8s  # bits of the points in it
     first_start: Int64s  # earliest start of its DELTA points over a positive interval
@@ -58,8 +61,7 @@ class PushFacts:
     delta_time: Int64s  # latest time of its DELTA points
 
 
-@dataclass(frozen=True)
-class PushVerdicts:
+class PushVerdicts(NamedTuple):
     """One row per push of `PushFacts`."""
 
     verdict: Int8s
@@ -85,17 +87,10 @@ class Bounds:
     tombstone_s: int
 
     def packed(self) -> Int64s:
-        """The kernel's argument: window in ns, pushes, then us."""
-        return np.array(
-            [
-                self.redelivery_window_s * NANOS,
-                self.redelivery_pushes,
-                self.evict_after_s * MICROS,
-                self.evict_terminated_after_s * MICROS,
-                self.tombstone_s * MICROS,
-            ],
-            np.int64,
-        )
+        """The kernel's argument, indexed by WINDOW (ns), PUSHES, EVICT_AFTER, EVICT_TERMINATED_AFTER, TOMBSTONE (us)."""
+        seconds = (self.evict_after_s, self.evict_terminated_after_s, self.tombstone_s)
+        micros = (value * MICROS for value in seconds)
+        return np.array([self.redelivery_window_s * NANOS, self.redelivery_pushes, *micros], np.int64)
 
 
 def judge_pushes(facts: PushFacts, state: ShardState, bounds: Bounds) -> tuple[PushVerdicts, ShardState]:
@@ -109,39 +104,19 @@ def judge_pushes(facts: PushFacts, state: ShardState, bounds: Bounds) -> tuple[P
     known = column(state.clients, "client")
     row, size = number(np.concatenate([known, facts.client]))
     row = row[len(known) :]
-    clients = _client_columns(state.clients, facts.client, row, size)
+    clients = _clients(state.clients, facts.client, row, size)
     arrivals = np.bincount(row, minlength=size)
-    recent = _Lists.of(state.recent_pushes, known, arrivals, ("digest", "push", "last_time"))
-    lost = _Lists.of(state.lost_intervals, known, arrivals, ("start", "end"))
-    n = len(row)
-    verdicts = PushVerdicts(
-        verdict=np.zeros(n, np.int8),
-        epoch=np.zeros(n, np.int64),
-        sent=np.zeros(n, np.int8),
-        flipped=np.zeros(n, np.bool_),
-        **{name: np.zeros(n, np.int64) for name in _TIMES},
-    )
-    _judge(
-        row, facts.partition, facts.push, facts.landed_at, facts.interval, facts.terminating, facts.has_points,
-        facts.digest, facts.temporalities, facts.first_start, facts.last_time, facts.delta_time,
-        *(clients[name] for name in CLIENTS.names[1:]),
-        recent.first, recent.size, *recent.columns.values(),
-        lost.first, lost.size, *lost.columns.values(),
-        np.zeros(size, np.int64), bounds.packed(),
-        verdicts.verdict, verdicts.epoch, verdicts.sent, verdicts.delta_time, verdicts.tombstone_time,
-        verdicts.lost_start, verdicts.lost_end, verdicts.found_start, verdicts.found_end, verdicts.flipped,
-    )  # fmt: skip
-    keys = clients["client"]
+    recent = _lists(state.recent_pushes, RECENT_PUSHES, known, arrivals)
+    lost = _lists(state.lost_intervals, LOST_INTERVALS, known, arrivals)
+    verdicts = _no_verdicts(len(row))
+    _judge(facts, row, clients, np.zeros(size, np.int64), recent, lost, bounds.packed(), verdicts)
     return verdicts, ShardState(
-        clients=pa.table([pa.array(clients[name]) for name in CLIENTS.names], CLIENTS),
-        recent_pushes=recent.table(keys, RECENT_PUSHES),
-        lost_intervals=lost.table(keys, LOST_INTERVALS),
+        clients=pa.table([pa.array(values) for values in clients], CLIENTS),
+        recent_pushes=_list_table(recent, clients.client, RECENT_PUSHES),
+        lost_intervals=_list_table(lost, clients.client, LOST_INTERVALS),
         numbers=state.numbers,
         distributions=state.distributions,
     )
-
-
-_TIMES = ("delta_time", "tombstone_time", "lost_start", "lost_end", "found_start", "found_end")
 
 
 def evict(state: ShardState, partition: Int64s, landed_at: Int64s, bounds: Bounds) -> ShardState:
@@ -161,7 +136,9 @@ def evict(state: ShardState, partition: Int64s, landed_at: Int64s, bounds: Bound
     own = column(state.clients, "partition")
     place = np.searchsorted(partitions, own)
     place[(place < len(partitions)) & (np.append(partitions, 0)[place] != own)] = len(partitions)
-    limit = np.where(column(state.clients, "terminating"), bounds.evict_terminated_after_s, bounds.evict_after_s)
+    limit = np.where(
+        column(state.clients, "terminating"), bounds.evict_terminated_after_s, bounds.evict_after_s
+    )
     due = column(state.clients, "landed_at") + limit * MICROS + REMOVAL_MARGIN_US
     gone = latest[place] > due
     forgotten = latest[place] > due + bounds.tombstone_s * MICROS
@@ -176,176 +153,233 @@ def evict(state: ShardState, partition: Int64s, landed_at: Int64s, bounds: Bound
     return ShardState(clients, kept.recent_pushes, kept.lost_intervals, kept.numbers, kept.distributions)
 
 
-def _client_columns(known: pa.Table, keys: Int64s, row: Int64s, size: int) -> dict[str, npt.NDArray[np.generic]]:
-    columns: dict[str, npt.NDArray[np.generic]] = {}
-    for field in CLIENTS:
-        columns[field.name] = np.zeros(size, field.type.to_pandas_dtype())
-        columns[field.name][: known.num_rows] = column(known, field.name)
-    columns["client"][row] = keys
-    return columns
+class _Clients(NamedTuple):
+    """`state.CLIENTS`, a row per client of the batch."""
+
+    client: Int64s
+    partition: Int64s
+    landed_at: Int64s
+    terminating: Bools
+    evicted: Bools
+    temporalities: Int8s
+    last_temporality: Int8s
+    last_time: Int64s
+    last_landed_at: Int64s
+    heartbeat_at: Int64s
+    delta_time: Int64s
+    tombstone_time: Int64s
+    tombstone_until: Int64s
 
 
-@dataclass
-class _Lists:
-    """A list per client, with room for one more entry per push: `size[c]` rows from `first[c]` of the columns."""
+class _Lists(NamedTuple):
+    """A list per client, with room for one more entry per push: `size[c]` entries from `first[c]` of the columns."""
 
     first: Int64s
     size: Int64s
-    columns: dict[str, Int64s]
+    columns: tuple[Int64s, ...]
 
-    @staticmethod
-    def of(table: pa.Table, known: Int64s, arrivals: Int64s, names: tuple[str, ...]) -> _Lists:
-        owner, _ = number(np.concatenate([known, column(table, "client")]))
-        owner = owner[len(known) :]
-        size = np.bincount(owner, minlength=len(arrivals)).astype(np.int64)
-        first = np.cumsum(size + arrivals) - (size + arrivals)
-        order = np.argsort(owner, kind="stable")
-        rank = np.arange(len(owner)) - np.repeat(np.cumsum(size) - size, size)
-        place = first[owner[order]] + rank
-        columns = {}
-        for name in names:
-            columns[name] = np.zeros(int((size + arrivals).sum()), np.int64)
-            columns[name][place] = column(table, name)[order]
-        return _Lists(first, size, columns)
 
-    def table(self, keys: Int64s, schema: pa.Schema) -> pa.Table:
-        rank = np.arange(int(self.size.sum())) - np.repeat(np.cumsum(self.size) - self.size, self.size)
-        rows = np.repeat(self.first, self.size) + rank
-        return pa.table([np.repeat(keys, self.size), *(values[rows] for values in self.columns.values())], schema)
+def _clients(known: pa.Table, keys: Int64s, row: Int64s, size: int) -> _Clients:
+    columns = []
+    for field in CLIENTS:
+        values = np.zeros(size, field.type.to_pandas_dtype())
+        values[: known.num_rows] = column(known, field.name)
+        columns.append(values)
+    clients = _Clients(*columns)
+    clients.client[row] = keys
+    return clients
+
+
+def _lists(table: pa.Table, schema: pa.Schema, known: Int64s, arrivals: Int64s) -> _Lists:
+    owner, _ = number(np.concatenate([known, column(table, "client")]))
+    owner = owner[len(known) :]
+    size = np.bincount(owner, minlength=len(arrivals)).astype(np.int64)
+    first = np.cumsum(size + arrivals) - (size + arrivals)
+    order = np.argsort(owner, kind="stable")
+    place = np.repeat(first, size) + _rank(size)
+    columns = []
+    for name in schema.names[1:]:
+        values = np.zeros(int((size + arrivals).sum()), np.int64)
+        values[place] = column(table, name)[order]
+        columns.append(values)
+    return _Lists(first, size, tuple(columns))
+
+
+def _list_table(lists: _Lists, keys: Int64s, schema: pa.Schema) -> pa.Table:
+    rows = np.repeat(lists.first, lists.size) + _rank(lists.size)
+    return pa.table([np.repeat(keys, lists.size), *(values[rows] for values in lists.columns)], schema)
+
+
+def _rank(size: Int64s) -> Int64s:
+    """0 to size - 1 for each list."""
+    ranks: Int64s = np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size, size)
+    return ranks
+
+
+def _no_verdicts(size: int) -> PushVerdicts:
+    kinds = {"verdict": np.int8, "sent": np.int8, "flipped": np.bool_}
+    return PushVerdicts(*(np.zeros(size, kinds.get(name, np.int64)) for name in PushVerdicts._fields))
 
 
 @kernel
 def _judge(
-    row: Int64s, partition: Int64s, push: Int64s, landed: Int64s, interval: Int64s, terminating: Bools,
-    has_points: Bools, digest: Int64s, temporalities: Int8s, first_start: Int64s, last_time: Int64s,
-    delta_time: Int64s,
-    client_partition: Int64s, client_landed: Int64s, client_terminating: Bools, client_evicted: Bools,
-    client_sent: Int8s, client_temporality: Int8s, client_time: Int64s, client_time_landed: Int64s,
-    client_heartbeat: Int64s, client_delta_time: Int64s, client_tombstone: Int64s, client_tombstone_until: Int64s,
-    recent_first: Int64s, recent_size: Int64s, recent_digest: Int64s, recent_push: Int64s, recent_time: Int64s,
-    lost_first: Int64s, lost_size: Int64s, lost_starts: Int64s, lost_ends: Int64s,
-    evictions: Int64s, bounds: Int64s,
-    verdict: Int8s, epoch: Int64s, sent_before: Int8s, delta_before: Int64s, tombstone: Int64s,
-    lost_start: Int64s, lost_end: Int64s, found_start: Int64s, found_end: Int64s, flipped: Bools,
-) -> None:  # fmt: skip
-    window, pushes_kept, evict_after, evict_terminated_after, tombstone_for = bounds
+    facts: PushFacts,
+    row: Int64s,
+    clients: _Clients,
+    evictions: Int64s,
+    recent: _Lists,
+    lost: _Lists,
+    bounds: Int64s,
+    out: PushVerdicts,
+) -> None:
+    recent_digest, recent_push, recent_time = recent.columns
+    lost_starts, lost_ends = lost.columns
     for i in range(len(row)):
         c = row[i]
 
         # C12: evicted when this push lands too long after the client's last one, or when its rows are gone already.
-        if client_landed[c] != 0:
-            age = landed[i] - client_landed[c]
-            limit = evict_terminated_after if client_terminating[c] else evict_after
-            if age > limit or client_evicted[c]:
+        if clients.landed_at[c] != 0:
+            limit = bounds[EVICT_TERMINATED_AFTER] if clients.terminating[c] else bounds[EVICT_AFTER]
+            if clients.evicted[c] or facts.landed_at[i] - clients.landed_at[c] > limit:
                 evictions[c] += 1
-                client_evicted[c] = False
-                client_tombstone[c] = client_time[c]
-                client_tombstone_until[c] = client_landed[c] + limit + tombstone_for
-                if landed[i] > client_tombstone_until[c]:
-                    client_tombstone[c] = 0
-                    client_time[c] = 0
-                    client_sent[c] = 0
-                client_sent[c] &= CUMULATIVE
-                client_temporality[c] = 0
-                client_delta_time[c] = 0
-                client_heartbeat[c] = 0
-                recent_size[c] = 0
-                lost_size[c] = 0
-        epoch[i] = evictions[c]
-        sent_before[i] = client_sent[c]
-        delta_before[i] = client_delta_time[c]
-        if landed[i] <= client_tombstone_until[c]:
-            tombstone[i] = client_tombstone[c]
+                clients.evicted[c] = False
+                clients.tombstone_time[c] = clients.last_time[c]
+                clients.tombstone_until[c] = clients.landed_at[c] + limit + bounds[TOMBSTONE]
+                clients.temporalities[c] &= CUMULATIVE
+                if facts.landed_at[i] > clients.tombstone_until[c]:
+                    clients.tombstone_time[c] = clients.last_time[c] = 0
+                    clients.temporalities[c] = 0
+                clients.last_temporality[c] = 0
+                clients.delta_time[c] = clients.heartbeat_at[c] = 0
+                recent.size[c] = lost.size[c] = 0
+        out.epoch[i] = evictions[c]
+        out.sent[i] = clients.temporalities[c]
+        out.delta_time[i] = clients.delta_time[c]
+        if facts.landed_at[i] <= clients.tombstone_until[c]:
+            out.tombstone_time[i] = clients.tombstone_time[c]
 
-        first, size = recent_first[c], recent_size[c]
-        if has_points[i]:
-            seen = -1
-            for r in range(first, first + size):
-                if recent_digest[r] == digest[i]:
-                    seen = r
-                    if recent_push[r] == push[i]:
-                        break
-            if seen >= 0 and recent_push[seen] == push[i]:
-                verdict[i] = 3  # REREAD
+        seen = -1
+        if facts.has_points[i]:
+            seen = _find(
+                facts.digest[i], facts.push[i], recent_digest, recent_push, recent.first[c], recent.size[c]
+            )
+            if seen >= 0 and recent_push[seen] == facts.push[i]:
+                out.verdict[i] = Verdict.REREAD
                 continue
-
-        client_partition[c] = partition[i]
-        client_landed[c] = max(client_landed[c], landed[i])
-        if not has_points[i]:
-            verdict[i] = 4  # LIVENESS
-            client_terminating[c] = terminating[i]
-            client_heartbeat[c] = landed[i]
+        clients.partition[c] = facts.partition[i]
+        clients.landed_at[c] = max(clients.landed_at[c], facts.landed_at[i])
+        if not facts.has_points[i]:
+            out.verdict[i] = Verdict.LIVENESS
+            clients.terminating[c] = facts.terminating[i]
+            if facts.is_heartbeat[i]:
+                clients.heartbeat_at[c] = facts.landed_at[i]
             continue
         if seen >= 0:
-            verdict[i] = 1  # DUPLICATE
+            out.verdict[i] = Verdict.DUPLICATE
             continue
-        has_delta = temporalities[i] & DELTA != 0
-        late = last_time[i] < client_time[c]
-        # D6; after an eviction the digests are gone, and anything up to the tombstone's time may be a redelivery.
-        if has_delta and (last_time[i] < client_time[c] - window or (tombstone[i] != 0 and last_time[i] <= tombstone[i])):
-            verdict[i] = 2  # TOO_LATE
+        # After an eviction the digests are gone: whatever isn't later than the tombstone may be a redelivery too.
+        oldest = clients.last_time[c] - bounds[WINDOW]
+        if facts.temporalities[i] & DELTA and (
+            facts.last_time[i] < oldest or facts.last_time[i] <= out.tombstone_time[i]
+        ):
+            out.verdict[i] = Verdict.TOO_LATE
             continue
-        client_terminating[c] = terminating[i]
+        clients.terminating[c] = facts.terminating[i]
 
-        if first_start[i] != 0 and client_time[c] != 0:
+        late = facts.last_time[i] < clients.last_time[c]
+        if facts.first_start[i] != 0 and clients.last_time[c] != 0:
             if late:
-                # D3: a late push fills what overlaps; what it leaves of a lost interval stays open.
-                kept = lost_first[c]
-                stop = lost_first[c] + lost_size[c]
-                for r in range(lost_first[c], stop):
-                    start, end = lost_starts[r], lost_ends[r]
-                    if first_start[i] < end and last_time[i] > start:
-                        found_from, found_to = max(start, first_start[i]), min(end, last_time[i])
-                        found_start[i] = found_from if found_start[i] == 0 else min(found_start[i], found_from)
-                        found_end[i] = max(found_end[i], found_to)
-                        if start < found_from and found_to < end:  # only one interval can contain it
-                            lost_starts[stop], lost_ends[stop] = found_to, end
-                            lost_size[c] += 1
-                            end = found_from
-                        elif start < found_from:
-                            end = found_from
-                        else:
-                            start = found_to
-                    if start < end:
-                        lost_starts[kept], lost_ends[kept] = start, end
-                        kept += 1
-                    else:
-                        lost_size[c] -= 1
-                if stop < lost_first[c] + lost_size[c] + (stop - kept):  # the split's second half closes ranks
-                    lost_starts[kept], lost_ends[kept] = lost_starts[stop], lost_ends[stop]
+                lost.size[c], out.found_start[i], out.found_end[i] = _fill(
+                    facts.first_start[i],
+                    facts.last_time[i],
+                    lost_starts,
+                    lost_ends,
+                    lost.first[c],
+                    lost.size[c],
+                )
             else:
-                # Pushes without points cover time too; when, their landing tells to within an interval.
-                covered = client_time[c]
-                if client_heartbeat[c] != 0:
-                    covered += (client_heartbeat[c] - client_time_landed[c]) * 1000 + interval[i]
-                if first_start[i] > covered:
-                    lost_start[i], lost_end[i] = covered, first_start[i]
-                    r = lost_first[c] + lost_size[c]
-                    lost_starts[r], lost_ends[r] = covered, first_start[i]
-                    lost_size[c] += 1
+                covered, tolerance = clients.last_time[c], 0
+                if (
+                    clients.heartbeat_at[c] != 0
+                ):  # it covers time too; when, its landing tells to within an interval
+                    covered += (clients.heartbeat_at[c] - clients.last_landed_at[c]) * 1000
+                    tolerance = facts.interval[i]
+                if facts.first_start[i] > covered + tolerance:
+                    out.lost_start[i] = lost_starts[lost.first[c] + lost.size[c]] = covered
+                    out.lost_end[i] = lost_ends[lost.first[c] + lost.size[c]] = facts.first_start[i]
+                    lost.size[c] += 1
 
-        if temporalities[i] != 0:
+        if facts.temporalities[i] != 0:
             if not late:
-                flipped[i] = client_temporality[c] + temporalities[i] == 3 and client_temporality[c] != 0 and temporalities[i] != 3
-                client_temporality[c] = temporalities[i]
-            client_sent[c] |= temporalities[i]
-            client_delta_time[c] = max(client_delta_time[c], delta_time[i])
-        if last_time[i] >= client_time[c]:
-            client_time[c] = last_time[i]
-            client_time_landed[c] = landed[i]
-            client_heartbeat[c] = 0
+                out.flipped[i] = (
+                    clients.last_temporality[c] != 0
+                    and clients.last_temporality[c] + facts.temporalities[i] == BOTH
+                )
+                clients.last_temporality[c] = facts.temporalities[i]
+            clients.temporalities[c] |= facts.temporalities[i]
+            clients.delta_time[c] = max(clients.delta_time[c], facts.delta_time[i])
+        if not late:
+            clients.last_time[c] = facts.last_time[i]
+            clients.last_landed_at[c] = facts.landed_at[i]
+            clients.heartbeat_at[c] = 0
 
-        # D2's memory: the window, and at least so many pushes.
-        recent_digest[first + size], recent_push[first + size] = digest[i], push[i]
-        recent_time[first + size] = last_time[i]
-        size += 1
-        while size > pushes_kept and recent_time[first] < client_time[c] - window:
-            first += 1
-            size -= 1
-        recent_first[c], recent_size[c] = first, size
-        kept = lost_first[c]
-        for r in range(lost_first[c], lost_first[c] + lost_size[c]):
-            if lost_ends[r] >= client_time[c] - window:
-                lost_starts[kept], lost_ends[kept] = lost_starts[r], lost_ends[r]
-                kept += 1
-        lost_size[c] = kept - lost_first[c]
+        end = recent.first[c] + recent.size[c]
+        recent_digest[end], recent_push[end], recent_time[end] = (
+            facts.digest[i],
+            facts.push[i],
+            facts.last_time[i],
+        )
+        recent.size[c] += 1
+        oldest = clients.last_time[c] - bounds[WINDOW]
+        while recent.size[c] > bounds[PUSHES] and recent_time[recent.first[c]] < oldest:
+            recent.first[c] += 1
+            recent.size[c] -= 1
+        # What is older can't be filled any more (D6); intervals stand in order of time.
+        while lost.size[c] > 0 and lost_ends[lost.first[c]] < oldest:
+            lost.first[c] += 1
+            lost.size[c] -= 1
+
+
+@kernel
+def _find(digest: int, push: int, digests: Int64s, pushes: Int64s, first: int, size: int) -> int:
+    """The row of this very push, else of one with the same digest, else -1."""
+    seen = -1
+    for r in range(first, first + size):
+        if digests[r] == digest:
+            seen = r
+            if pushes[r] == push:
+                break
+    return seen
+
+
+@kernel
+def _fill(start: int, end: int, starts: Int64s, ends: Int64s, first: int, size: int) -> tuple[int, int, int]:
+    """Cut (start, end] out of the lost intervals; what is left of them stays open, in order of time.
+
+    Returns:
+        How many intervals are open now, and from where to where the cut pieces go (0, 0: nothing was cut).
+    """
+    found_start = found_end = 0
+    r = first
+    while r < first + size:
+        if starts[r] < end and start < ends[r]:
+            found_start = max(starts[r], start) if found_start == 0 else found_start
+            found_end = min(ends[r], end)
+            before, after = starts[r] < start, end < ends[r]
+            if before and after:
+                for later in range(first + size, r, -1):
+                    starts[later], ends[later] = starts[later - 1], ends[later - 1]
+                size += 1
+                ends[r], starts[r + 1] = start, end
+                break
+            if before:
+                ends[r] = start
+            elif after:
+                starts[r] = end
+            else:
+                for later in range(r, first + size - 1):
+                    starts[later], ends[later] = starts[later + 1], ends[later + 1]
+                size -= 1
+                continue
+        r += 1
+    return size, found_start, found_end

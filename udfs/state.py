@@ -67,6 +67,7 @@ DISTRIBUTIONS = pa.schema(
         ("start", pa.int64()),
         ("time", pa.int64()),
         ("delta_since", pa.bool_()),
+        ("kind", pa.int8()),  # decoded.Kind
         ("count", pa.int64()),
         ("sum", pa.float64()),  # NaN: none
         ("scale", pa.int32()),
@@ -115,7 +116,8 @@ class ShardState:
     def extended(self, other: ShardState) -> ShardState:
         """Both states' rows; they share no client."""
         tables = {
-            name: pa.concat_tables([getattr(self, name), getattr(other, name)]).combine_chunks() for name in SCHEMAS
+            name: pa.concat_tables([getattr(self, name), getattr(other, name)]).combine_chunks()
+            for name in SCHEMAS
         }
         order = np.argsort(column(tables["clients"], "client"), kind="stable")
         return ShardState(**tables | {"clients": tables["clients"].take(pa.array(order))})
@@ -138,9 +140,13 @@ class ShardState:
         """
         version = int.from_bytes(data[:4], "little")
         if version != VERSION:
-            raise UnknownStateVersionError(f"shard state has layout version {version}; this package reads {VERSION}")
+            raise UnknownStateVersionError(
+                f"shard state has layout version {version}; this package reads {VERSION}"
+            )
         source = pa.BufferReader(pa.py_buffer(data).slice(4))
-        return ShardState(**{name: pa.ipc.open_stream(source).read_all().combine_chunks() for name in SCHEMAS})
+        return ShardState(
+            **{name: pa.ipc.open_stream(source).read_all().combine_chunks() for name in SCHEMAS}
+        )
 
     def _filter(self, clients: npt.NDArray[np.int64], keep: bool) -> ShardState:
         def part(table: pa.Table) -> pa.Table:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from udfs import wire_attributes
-from udfs.wire_reader import ODD, Bytes, load64, load_double, sized, skip, tag, varint
+from udfs.wire_reader import ODD, Bytes, load64, load_double, next_field, plain, varint
 
 GAUGE, SUM, HISTOGRAM, EXPONENTIAL_HISTOGRAM, SUMMARY = range(5)  # decoded.Kind
 NONE, AS_DOUBLE, AS_INT = range(3)  # decoded.Number
@@ -46,25 +45,17 @@ ROLES[EXPONENTIAL_HISTOGRAM, [0x42, 0x4A]] = POSITIVE, NEGATIVE
 ROLES[SUMMARY, [0x3A, 0x32, 0x40]] = ATTRIBUTE, QUANTILE, FLAGS
 
 
-@njit
+@plain
 def exemplar(data: Bytes, pos: int, end: int) -> int:
     """`end` when the Exemplar is well formed, else ODD; nothing of it is kept."""
     while pos < end:
-        field, pos = tag(data, pos, end)
-        if pos == ODD:
+        field, first, pos = next_field(data, pos, end)
+        if pos == ODD or (field == 0x3A and wire_attributes.is_odd(data, first, pos)):  # filtered_attributes
             return ODD
-        if field == 0x3A:  # filtered_attributes
-            first, pos = sized(data, pos, end)
-            if pos == ODD or wire_attributes.key_value(data, first, pos)[2] == ODD:
-                return ODD
-        else:
-            pos = skip(data, field, pos, end)
-            if pos == ODD:
-                return ODD
     return end
 
 
-@njit
+@plain
 def number_point(data: Bytes, pos: int, end: int) -> Any:
     """A NumberDataPoint: ODD or `end`, start and time, number, value as double and int, flags, its attributes' slice."""
     start_time = time = np.uint64(0)
@@ -86,76 +77,56 @@ def number_point(data: Bytes, pos: int, end: int) -> Any:
                 value_int = np.int64(load64(data, pos + 1))
                 number, value = AS_INT, np.float64(value_int)
             pos += 9
-        elif field == 0x3A:  # attributes
-            if last != 0 and last != pos:
-                return ODD, start_time, time, number, value, value_int, flags, first, last
-            if last == 0:
-                first = pos
-            _, pos = sized(data, pos + 1, end)
-            last = pos
-        elif field == 0x40:
-            flags, pos = varint(data, pos + 1, end)
-        elif field == 0x2A:
-            inner, pos = sized(data, pos + 1, end)
-            if pos != ODD:
-                pos = exemplar(data, inner, pos)
         else:
-            field, pos = tag(data, pos, end)
-            if pos != ODD:
-                pos = skip(data, field, pos, end)
-        if pos == ODD:
-            return ODD, start_time, time, number, value, value_int, flags, first, last
+            field_start = pos
+            field, content, pos = next_field(data, pos, end)
+            if pos == ODD:
+                return ODD, start_time, time, number, value, value_int, flags, first, last
+            if field == 0x3A:  # attributes
+                if last not in (0, field_start):
+                    return ODD, start_time, time, number, value, value_int, flags, first, last
+                first = field_start if last == 0 else first
+                last = pos
+            elif field == 0x40:
+                flags, _ = varint(data, content, pos)
+            elif field == 0x2A and exemplar(data, content, pos) == ODD:
+                return ODD, start_time, time, number, value, value_int, flags, first, last
     return end, start_time, time, number, value, value_int, flags, first, last
 
 
-@njit
+@plain
 def zigzag(value: int) -> int:
     """A sint32 from its varint; bits beyond 32 are dropped, as upb does."""
     low = np.int64(value & np.uint64(0xFFFFFFFF))
     return (low >> 1) ^ -(low & 1)
 
 
-@njit
-def _buckets(data: Bytes, pos: int, end: int, items: Any, used: int) -> tuple[int, int, int]:
+@plain
+def _buckets(data: Bytes, pos: int, end: int, lists: Any, into: int, used: int) -> Any:
     """ExponentialHistogramDataPoint.Buckets: ODD or `end`, offset, and where its counts in `items` end."""
     offset = np.int64(0)
     while pos < end:
-        field, pos = tag(data, pos, end)
+        field, first, pos = next_field(data, pos, end)
         if pos == ODD:
             return ODD, offset, used
         if field == 0x08:  # offset
-            number, pos = varint(data, pos, end)
-            offset = zigzag(number)
+            offset = zigzag(varint(data, first, pos)[0])
         elif field in (0x10, 0x12):  # bucket_counts, one or packed
-            last = end
-            if field == 0x12:
-                pos, last = sized(data, pos, end)
-                if last == ODD:
+            while first < pos:
+                number, first = varint(data, first, pos)
+                if first == ODD or used >= lists.shape[1]:
                     return ODD, offset, used
-            while pos < last:
-                number, pos = varint(data, pos, last)
-                if pos == ODD or used >= items.size:
-                    return ODD, offset, used
-                items[used] = number
+                lists[into, used] = number
                 used += 1
-                if field == 0x10:
-                    break
-        else:
-            pos = skip(data, field, pos, end)
-        if pos == ODD:
-            return ODD, offset, used
     return end, offset, used
 
 
-@njit
+@plain
 def _quantile(data: Bytes, pos: int, end: int) -> tuple[int, int, int]:
     """SummaryDataPoint.ValueAtQuantile: ODD or `end`, the bits of the quantile and of the value."""
     quantile = value = np.uint64(0)
     while pos < end:
-        field, pos = tag(data, pos, end)
-        if pos != ODD:
-            first = pos
-            pos = skip(data, field, pos, end)
+        field, first, pos = next_field(data, pos, end)
         if pos == ODD:
             return ODD, quantile, value
         if field == 0x09:
@@ -165,7 +136,7 @@ def _quantile(data: Bytes, pos: int, end: int) -> tuple[int, int, int]:
     return end, quantile, value
 
 
-@njit
+@plain
 def distribution(data: Bytes, pos: int, end: int, kind: int, row: int, out: Distributions) -> Any:
     """Write a data point that isn't a number to column `row`: ODD or `end`, start, time, flags, attributes' slice."""
     start_time = time = flags = np.uint64(0)
@@ -174,24 +145,22 @@ def distribution(data: Bytes, pos: int, end: int, kind: int, row: int, out: Dist
     present = seen = 0
     used_first = out.ends[0, row - 1] if row > 0 else np.int64(0)
     used_second = out.ends[1, row - 1] if row > 0 else np.int64(0)
-    out.words[:, row] = np.uint64(0)
-    out.doubles[:, row] = 0.0
-    out.ints[:, row] = 0
+    for column in range(2):
+        out.words[column, row] = np.uint64(0)
+    for column in range(4):
+        out.doubles[column, row] = 0.0
+    for column in range(3):
+        out.ints[column, row] = 0
     while pos < end:
         field_start = pos
-        field, pos = tag(data, pos, end)
+        field, inner, pos = next_field(data, pos, end)
         if pos == ODD:
             return odd
         role = ROLES[kind, field] if field < 128 else UNKNOWN
-        inner = pos
-        pos = skip(data, field, pos, end)
-        if pos == ODD:
-            return odd
         if role == ATTRIBUTE:
-            if last != 0 and last != field_start:
+            if last not in (0, field_start):
                 return odd
-            if last == 0:
-                first = field_start
+            first = field_start if last == 0 else first
             last = pos
         elif role == START_TIME:
             start_time = load64(data, inner)
@@ -204,17 +173,14 @@ def distribution(data: Bytes, pos: int, end: int, kind: int, row: int, out: Dist
             out.doubles[column, row] = load_double(data, inner)
             present |= 1 << column
         elif role == FLAGS:
-            flags, _ = varint(data, inner, end)
+            flags, _ = varint(data, inner, pos)
         elif role == SCALE_FIELD:
-            number, _ = varint(data, inner, end)
-            out.ints[SCALE, row] = zigzag(number)
+            out.ints[SCALE, row] = zigzag(varint(data, inner, pos)[0])
         elif role == ZERO_COUNT_FIELD:
             out.words[ZERO_COUNT, row] = load64(data, inner)
         elif role == ZERO_THRESHOLD_FIELD:
             out.doubles[ZERO_THRESHOLD, row] = load_double(data, inner)
         elif role in (ONE_FIRST, ONE_SECOND, PACKED_FIRST, PACKED_SECOND):
-            if role in (PACKED_FIRST, PACKED_SECOND):
-                _, inner = varint(data, inner, end)
             items = (pos - inner) >> 3
             into = 0 if role in (ONE_FIRST, PACKED_FIRST) else 1
             used = used_first if into == 0 else used_second
@@ -231,9 +197,8 @@ def distribution(data: Bytes, pos: int, end: int, kind: int, row: int, out: Dist
             if seen & 1 << into:
                 return odd
             seen |= 1 << into
-            _, inner = varint(data, inner, end)
             status, offset, used = _buckets(
-                data, inner, pos, out.lists[into], used_first if into == 0 else used_second
+                data, inner, pos, out.lists, into, used_first if into == 0 else used_second
             )
             if status == ODD:
                 return odd
@@ -243,7 +208,6 @@ def distribution(data: Bytes, pos: int, end: int, kind: int, row: int, out: Dist
             else:
                 used_second = used
         elif role == QUANTILE:
-            _, inner = varint(data, inner, end)
             status, quantile, value = _quantile(data, inner, pos)
             if status == ODD or used_first >= out.lists.shape[1] or used_second >= out.lists.shape[1]:
                 return odd
@@ -251,7 +215,6 @@ def distribution(data: Bytes, pos: int, end: int, kind: int, row: int, out: Dist
             used_first += 1
             used_second += 1
         elif role == EXEMPLAR:
-            _, inner = varint(data, inner, end)
             if exemplar(data, inner, pos) == ODD:
                 return odd
     out.tags[KIND, row], out.tags[PRESENT, row] = kind, present
@@ -259,7 +222,7 @@ def distribution(data: Bytes, pos: int, end: int, kind: int, row: int, out: Dist
     return end, start_time, time, flags, first, last
 
 
-@njit
+@plain
 def most_items(data: Bytes, pos: int, end: int, kind: int) -> int:
     """At most so many items of either list does the distribution hold: a varint ends with its only byte < 128."""
     if kind == HISTOGRAM:

@@ -19,6 +19,12 @@ numba_cache.configure()
 
 ODD = -1
 
+plain = njit(_nrt=False)
+"""Compiles a function without reference counting: it can't make arrays, only read and write its arguments."""
+
+inlined = njit(_nrt=False, inline="always")
+"""The same for a function with one caller and more arguments than a call passes cheaply."""
+
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
@@ -48,11 +54,9 @@ def load_double(typing_context: Any, data: Any, position: Any) -> Any:
     return types.float64(data, types.int64), generate
 
 
-@njit
+@plain
 def varint(data: Bytes, pos: int, end: int) -> tuple[int, int]:
     """The varint at `pos` (uint64) and the position behind it."""
-    if pos < end and data[pos] < 0x80:
-        return np.uint64(data[pos]), pos + 1
     value = np.uint64(0)
     shift = np.uint64(0)
     last = min(end, pos + 10)
@@ -67,41 +71,47 @@ def varint(data: Bytes, pos: int, end: int) -> tuple[int, int]:
     return value, ODD
 
 
-@njit
-def tag(data: Bytes, pos: int, end: int) -> tuple[int, int]:
-    """The tag at `pos`, that is field number << 3 | wire type, and the position behind it."""
-    value, after = varint(data, pos, end)
-    # A known field's tag is one byte, so a longer form of it is odd.
-    if value < np.uint64(8) or (value >= np.uint64(128)) != (after - pos > 1) or after - pos > 5:
-        return np.int64(0), ODD
-    return np.int64(value & np.uint64(0xFFFFFFFF)), ODD if value > np.uint64(0xFFFFFFFF) else after
-
-
-@njit
-def sized(data: Bytes, pos: int, end: int) -> tuple[int, int]:
-    """First position and end of the length-delimited field whose length is at `pos`."""
-    size, first = varint(data, pos, end)
-    if first == ODD or size > np.uint64(end - first):
-        return first, ODD
-    return first, first + np.int64(size)
-
-
-@njit
-def skip(data: Bytes, field: int, pos: int, end: int) -> int:
-    """The position behind the value at `pos` of a field with the tag `field`; groups are odd."""
+@plain
+def _any_field(data: Bytes, pos: int, end: int) -> tuple[int, int, int]:
+    key, first = varint(data, pos, end)
+    # A known field's tag is one byte, so a longer form of it is odd. A tag has at most five; field 0 doesn't exist.
+    size = first - pos
+    if key < np.uint64(8) or key >> np.uint64(32) or size > 5 or (size > 1) != (key >= np.uint64(128)):
+        return 0, first, ODD
+    field = np.int64(key)
     wire_type = field & 7
     if wire_type == 0:
-        return varint(data, pos, end)[1]
+        return field, first, varint(data, first, end)[1]
     if wire_type == 2:
-        return sized(data, pos, end)[1]
+        length, first = varint(data, first, end)
+        if first == ODD or length > np.uint64(end - first):
+            return field, first, ODD
+        return field, first, first + np.int64(length)
     if wire_type == 1:
-        return pos + 8 if end - pos >= 8 else ODD
+        return field, first, (first + 8 if end - first >= 8 else ODD)
     if wire_type == 5:
-        return pos + 4 if end - pos >= 4 else ODD
-    return ODD
+        return field, first, (first + 4 if end - first >= 4 else ODD)
+    return field, first, ODD  # a group
 
 
-@njit
+@plain
+def next_field(data: Bytes, pos: int, end: int) -> tuple[int, int, int]:
+    """The tag at `pos` (field number << 3 | wire type), where the field's content starts, and where it ends or ODD.
+
+    A length is not part of the content. `pos` must be before `end`.
+    """
+    # Most fields: one byte of tag, one or two of length.
+    if end - pos > 2 and data[pos] & 0x87 == 2 and data[pos] > 8:
+        if data[pos + 1] < 0x80:
+            last = pos + 2 + np.int64(data[pos + 1])
+            return np.int64(data[pos]), pos + 2, (last if last <= end else ODD)
+        if data[pos + 2] < 0x80:
+            last = pos + 3 + (np.int64(data[pos + 1] & 0x7F) | np.int64(data[pos + 2]) << 7)
+            return np.int64(data[pos]), pos + 3, (last if last <= end else ODD)
+    return _any_field(data, pos, end)
+
+
+@plain
 def is_utf8(data: Bytes, pos: int, end: int) -> bool:
     """Whether the bytes are UTF-8 as proto3 strings must be (Unicode 15, table 3-7)."""
     while end - pos >= 8 and load64(data, pos) & np.uint64(0x8080808080808080) == np.uint64(0):
@@ -129,10 +139,15 @@ def is_utf8(data: Bytes, pos: int, end: int) -> bool:
     return True
 
 
-@njit
-def text(data: Bytes, pos: int, end: int) -> tuple[int, int]:
-    """First position and end of the string field whose length is at `pos`; not UTF-8 is odd."""
-    first, last = sized(data, pos, end)
-    if last != ODD and not is_utf8(data, first, last):
-        return first, ODD
-    return first, last
+@plain
+def same(data: Bytes, left: int, right: int, size: int) -> bool:
+    """Whether the `size` bytes at two positions are equal."""
+    if size >= 8:
+        for offset in range(0, size - 8, 8):
+            if load64(data, left + offset) != load64(data, right + offset):
+                return False
+        return bool(load64(data, left + size - 8) == load64(data, right + size - 8))
+    for offset in range(size):
+        if data[left + offset] != data[right + offset]:
+            return False
+    return True

@@ -13,7 +13,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from udfs.wire_reader import Bytes, load64
+from udfs.wire_reader import Bytes, load64, plain, same
 
 Slots = np.ndarray[Any, np.dtype[np.int32]]
 Slices = np.ndarray[Any, np.dtype[np.int64]]
@@ -38,7 +38,7 @@ def _folded_product(typing_context: Any, left: Any, right: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), generate
 
 
-@njit
+@plain
 def slice_hash(data: Bytes, start: int, size: int, secret: Any) -> int:
     """A keyed 64-bit hash of ``data[start:start + size]``, 16 bytes a step (folded multiplication, as in wyhash)."""
     value = secret[0] ^ np.uint64(size)
@@ -57,20 +57,7 @@ def slice_hash(data: Bytes, start: int, size: int, secret: Any) -> int:
     return _folded_product(_folded_product(low ^ secret[2], high ^ value), secret[3])
 
 
-@njit
-def _same(data: Bytes, left: int, right: int, size: int) -> bool:
-    if size >= 8:
-        for offset in range(0, size - 8, 8):
-            if load64(data, left + offset) != load64(data, right + offset):
-                return False
-        return bool(load64(data, left + size - 8) == load64(data, right + size - 8))
-    for offset in range(size):
-        if data[left + offset] != data[right + offset]:
-            return False
-    return True
-
-
-@njit
+@plain
 def find(data: Bytes, start: int, size: int, value: int, slots: Slots, slices: Slices) -> tuple[int, int]:
     """The slot of a slice with hash `value` and, when it is known, its code, else -1. A slot is always free."""
     mask = np.int64(slots.size - 1)
@@ -79,27 +66,38 @@ def find(data: Bytes, start: int, size: int, value: int, slots: Slots, slices: S
         code = np.int64(slots[slot]) - 1
         if code < 0:
             return slot, np.int64(-1)
-        known = slices[code]
-        if known[HASH] == np.int64(value) and known[SIZE] == size and _same(data, known[START], start, size):
+        if (
+            slices[code, HASH] == np.int64(value)
+            and slices[code, SIZE] == size
+            and same(data, slices[code, START], start, size)
+        ):
             return slot, code
         slot = (slot + 1) & mask
 
 
-@njit
-def with_room(slots: Slots, slices: Slices, used: int, more: int) -> tuple[Slots, Slices]:
-    """The table, or a larger copy of it, with room for `more` slices and at least half of its slots free."""
-    wanted = slices.shape[0]
-    while wanted < used + more:
-        wanted *= 2
-    if wanted == slices.shape[0]:
-        return slots, slices
-    larger = np.empty((wanted, slices.shape[1]), np.int64)
-    larger[:used] = slices[:used]
-    fresh = np.zeros(2 * wanted, np.int32)
-    mask = np.int64(fresh.size - 1)
+@plain
+def insert(slot: int, code: int, start: int, size: int, value: int, slots: Slots, slices: Slices) -> None:
+    """Write a new slice to its slot."""
+    slots[slot] = code + 1
+    slices[code, START] = start
+    slices[code, SIZE] = size
+    slices[code, HASH] = np.int64(value)
+
+
+@njit(_nrt=False, cache=True)
+def _link(slots: Slots, slices: Slices, used: int) -> None:
+    mask = np.int64(slots.size - 1)
     for code in range(used):
-        slot = larger[code, HASH] & mask
-        while fresh[slot] != 0:
+        slot = slices[code, HASH] & mask
+        while slots[slot] != 0:
             slot = (slot + 1) & mask
-        fresh[slot] = code + 1
-    return fresh, larger
+        slots[slot] = code + 1
+
+
+def enlarged(slices: Slices, used: int, more: int) -> tuple[Slots, Slices]:
+    """A table with the first `used` of the slices, room for `more` and at least half of its slots free."""
+    rows = 1 << max(10, (used + more - 1).bit_length())
+    slots, larger = np.zeros(2 * rows, np.int32), np.empty((rows, 4), np.int64)
+    larger[:used] = slices[:used]
+    _link(slots, larger, used)
+    return slots, larger

@@ -34,22 +34,28 @@ public final class WordCount {
                 if (streams.state() == KafkaStreams.State.RUNNING) { // before, not every inner client is there
                     try {
                         ids = streams.clientInstanceIds(Duration.ofSeconds(5));
+                        TelemetryClient.print("started", "client_instance_ids", instances(ids));
                     } catch (TimeoutException e) {
                         // no broker has given all ids yet
                     }
                 }
-            }
-            if (ids != null) {
-                Map<String, String> instances = new TreeMap<>();
-                instances.put("admin", ids.adminInstanceId().toString());
-                ids.consumerInstanceIds().forEach((client, id) -> instances.put(client, id.toString()));
-                ids.producerInstanceIds().forEach((client, id) -> instances.put(client, id.toString()));
-                TelemetryClient.print("started", "client_instance_id", null, "client_instance_ids", instances);
             }
             TelemetryClient.closing.await();
             TelemetryClient.print("closing", "records", 0, "failed", 0, "error", null,
                     "sums", TelemetryClient.sums(streams.metrics()));
         }
         TelemetryClient.print("closed");
+    }
+
+    private static Map<String, String> instances(ClientInstanceIds ids) {
+        Map<String, String> instances = new TreeMap<>();
+        try {
+            instances.put("admin", ids.adminInstanceId().toString());
+        } catch (IllegalStateException e) {
+            return instances; // the brokers take no telemetry
+        }
+        ids.consumerInstanceIds().forEach((client, id) -> instances.put(client, id.toString()));
+        ids.producerInstanceIds().forEach((client, id) -> instances.put(client, id.toString()));
+        return instances;
     }
 }

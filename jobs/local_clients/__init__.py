@@ -1,7 +1,7 @@
 """Real Kafka clients that tests and the demo start, close, kill and pause.
 
 with LocalCluster(...) as cluster, LocalClients(cluster) as clients:
-    producer = clients.java_producer("orders", "orders-1", records=1000, rate=200)
+    producer = clients.producer("java", "orders", "orders-1", records=1000, rate=200)
     producer.wait_for("done")
     counted = producer.close()
 """

@@ -38,6 +38,8 @@ class Client:
     def _listen(self) -> None:
         with contextlib.suppress(ValueError):  # closed while it was read: killed
             for line in self._process.stdout:
+                if not line.startswith(b"{"):
+                    continue  # a JVM warns on stdout
                 event = json.loads(line)
                 with self._news:
                     self._events[event["event"]] = event

@@ -1,7 +1,7 @@
 """For librdkafka what ``TelemetryClient.java`` is for Java: works until its standard input ends, then closes.
 
-A program of its own: ``python librdkafka.py producer|consumer <file of properties>``. It prints the same events;
-``stats`` are librdkafka's own counters (STATISTICS.md). Its client instance id isn't offered to Python.
+A program of its own: ``python librdkafka.py producer|consumer <file of properties>``. It prints the same
+events; ``stats`` are librdkafka's own counters (STATISTICS.md). Python isn't told its client instance id.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ class LocalCluster:
     Broker 1 is the controller too, so it is broker 2 whose loss the cluster survives. ``plugin`` is the
     receiver's jar. ``properties`` go to every broker's ``server.properties`` last. ``sasl_users`` (name to
     password) opens a second listener, SASL_PLAINTEXT with PLAIN. The folder with data and logs is removed at
-    the end, but kept and named on stderr when the block fails. Raises ``BrokerError``, ``KafkaToolError``,
+    the end, but kept and named on stderr when the block fails or ``keep_folder`` is set. ``log_requests``
+    adds every request to the brokers' logs, as JSON. Raises ``BrokerError``, ``KafkaToolError``,
     ``JarsUnavailableError``.
     """
 
@@ -44,7 +45,7 @@ class LocalCluster:
         landing_partitions: int = 2,
         sasl_users: Mapping[str, str] | None = None,
         heap_mb: int = 384,
-        log_level: str = "INFO",
+        log_requests: bool = False,
     ) -> None:
         self.version = version
         self.plugin = plugin
@@ -53,7 +54,8 @@ class LocalCluster:
         self._properties = dict(properties or {})
         self._sasl_users = dict(sasl_users or {})
         self._heap_mb = heap_mb
-        self._log_level = log_level
+        self._log_requests = log_requests
+        self.keep_folder = False
         self._brokers: list[Broker] = []
         self._tools: KafkaTools | None = None
 
@@ -80,10 +82,10 @@ class LocalCluster:
         if self._tools is not None:
             self._tools.close()
         self._ports.release()
-        if failed is None:
+        if failed is None and not self.keep_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
         else:
-            print(f"local cluster failed, its folder is kept: {self.folder}", file=sys.stderr)
+            print(f"the local cluster's folder is kept: {self.folder}", file=sys.stderr)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -121,14 +123,14 @@ class LocalCluster:
             options += ["--config", f"{key}={value}"]
         if replication_factor is not None:
             options += ["--replication-factor", str(replication_factor)]
-        self._admin(_TOPICS, "--create", "--topic", name, "--partitions", str(partitions), *options)
-        self._admin(_TOPICS, "--describe", "--topic", name)
+        self.tool(_TOPICS, "--create", "--topic", name, "--partitions", str(partitions), *options)
+        self.tool(_TOPICS, "--describe", "--topic", name)
 
     def delete_topic(self, name: str) -> None:
-        self._admin(_TOPICS, "--delete", "--topic", name)
+        self.tool(_TOPICS, "--delete", "--topic", name)
 
     def topics(self) -> list[str]:
-        return self._admin(_TOPICS, "--list").split()
+        return self.tool(_TOPICS, "--list").split()
 
     def subscribe(
         self, name: str, metrics: Sequence[str] = ("*",), interval_ms: int = 1000, match: Sequence[str] = ()
@@ -136,16 +138,17 @@ class LocalCluster:
         """Creates or changes a client metrics subscription (KIP-714); ``match`` holds ``key=regex`` texts.
 
         An empty ``match`` means every client. A changed subscription loses the match that isn't given again.
+        A client that finds no subscription asks again after 5 minutes: subscribe before it starts.
         """
         options = [
             f"--metrics={','.join(metrics)}",
             f"--interval={interval_ms}",
             f"--match={','.join(match)}",
         ]
-        self._admin(_SUBSCRIPTIONS, "--alter", "--name", name, *options)
+        self.tool(_SUBSCRIPTIONS, "--alter", "--name", name, *options)
 
     def unsubscribe(self, name: str) -> None:
-        self._admin(_SUBSCRIPTIONS, "--delete", "--name", name)
+        self.tool(_SUBSCRIPTIONS, "--delete", "--name", name)
 
     def set_quota(
         self, *, user: str | None = None, client_id: str | None = None, **limits: float | None
@@ -168,18 +171,21 @@ class LocalCluster:
             changes += ["--add-config", ",".join(added)]
         if removed := [key for key, value in limits.items() if value is None]:
             changes += ["--delete-config", ",".join(removed)]
-        self._admin(_CONFIGS, "--alter", *entity, *changes)
+        self.tool(_CONFIGS, "--alter", *entity, *changes)
 
-    def _admin(self, tool: str, *arguments: str) -> str:
+    def tool(self, main: str, *arguments: str) -> str:
+        """What another of Kafka's tools prints, by its main class; it is told the cluster's address."""
         assert self._tools is not None, "the cluster is not running"
-        return self._tools.run(tool, "--bootstrap-server", self.bootstrap_servers, *arguments)
+        return self._tools.run(main, "--bootstrap-server", self.bootstrap_servers, *arguments)
 
     # Start
 
     def _start(self) -> None:
         self._tools = KafkaTools(self.version, self.folder / "tools.log")
         cluster_id = _random_id()
-        class_path = kafka_class_path(self.version, *([self.plugin] if self.plugin else []))
+        # A copy: a build may replace the jar while brokers run.
+        plugins = [shutil.copy(self.plugin, self.folder)] if self.plugin else []
+        class_path = kafka_class_path(self.version, *plugins)
         for node_id in range(1, self._size + 1):
             folder = self.folder / f"broker-{node_id}"
             folder.mkdir()
@@ -191,14 +197,15 @@ class LocalCluster:
             broker = Broker(node_id, self._plain_ports[node_id - 1], folder)
             broker.command = java_command(
                 class_path, "kafka.Kafka", settings,
-                log=broker.log_file, level=self._log_level, heap_mb=self._heap_mb,
+                log=broker.log_file, heap_mb=self._heap_mb,
+                options=[f"-Dlog.requests={'DEBUG' if self._log_requests else 'OFF'}"],
             )  # fmt: skip
             self._brokers.append(broker)
             broker.launch()
         for broker in self._brokers:
             broker.wait_ready()
         for topic in LANDING_TOPICS:
-            self.create_topic(topic, self.landing_partitions, {"max.message.bytes": 2 * 1024 * 1024})
+            self.create_topic(topic, self.landing_partitions, {"max.message.bytes": 17 * 1024 * 1024})
         if self.plugin is not None and GET_TELEMETRY_SUBSCRIPTIONS not in self._brokers[0].api_keys():
             raise BrokerError(f"the broker runs without the receiver plugin:\n{self.log_tail()}")
 
@@ -224,6 +231,8 @@ class LocalCluster:
             "share.coordinator.state.topic.replication.factor": self._size,
             "share.coordinator.state.topic.min.isr": 1,
             "group.initial.rebalance.delay.ms": 0,
+            "group.consumer.min.heartbeat.interval.ms": 100,
+            "group.consumer.heartbeat.interval.ms": 500,
             # A killed broker is let in again when its session has ended.
             "broker.session.timeout.ms": 4000,
             "broker.heartbeat.interval.ms": 500,
@@ -243,6 +252,8 @@ class LocalCluster:
         if self.plugin is not None:
             entry = "Receiver" if self.version.startswith("3.") else "Exporter"
             properties["metric.reporters"] = f"{_RECEIVER}{entry}"
+            # A lone broker's landing topics are gone before its plugin closes: nothing to wait for.
+            properties["client.telemetry.lander.close.timeout.ms"] = 1000
         return properties | self._properties
 
 

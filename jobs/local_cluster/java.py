@@ -36,14 +36,21 @@ def kafka_class_path(version: str, *extra: Path | str) -> str:
 
 
 def java_command(
-    class_path: str, main: str, *arguments: str | Path, log: Path, level: str = "INFO", heap_mb: int = 256
+    class_path: str,
+    main: str,
+    *arguments: str | Path,
+    log: Path,
+    level: str = "INFO",
+    heap_mb: int = 256,
+    options: Sequence[str] = (),
 ) -> list[str]:
     """A JVM that starts fast on a small machine, logs to ``log`` and leaves nothing outside its folder."""
     return [
-        "java", f"-Djava.io.tmpdir={log.parent}", f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+        "java", f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+        f"-Djava.io.tmpdir={log.parent}",
         f"-Dlog4j.configuration={_LOG_CONFIGURATION.as_uri()}", f"-Dlog.file={log}", f"-Dlog.level={level}",
         "-Dlog4j2.statusLoggerLevel=OFF",  # Kafka 4 asks log4j 2 too, which nothing configures here
-        "-cp", class_path, main, *map(str, arguments),
+        *options, "-cp", class_path, main, *map(str, arguments),
     ]  # fmt: skip
 
 

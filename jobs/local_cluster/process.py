@@ -64,6 +64,7 @@ class Process:
                 start_new_session=True,
             )
         self.pid = self._child.pid
+        self._watched = True
         _guard.tell("watch", self.pid)
 
     @property
@@ -79,9 +80,11 @@ class Process:
     @property
     def returncode(self) -> int | None:
         """None while it runs (paused or not), else its exit status; negative: the signal that ended it."""
-        if self._child.returncode is None and self._child.poll() is not None:
-            _guard.tell("forget", self.pid)
-        return self._child.returncode
+        code = self._child.poll()
+        if code is not None and self._watched:
+            self._watched = False
+            _guard.tell("forget", self.pid)  # its number may soon be another's
+        return code
 
     @property
     def running(self) -> bool:
@@ -90,9 +93,7 @@ class Process:
     def wait(self, limit: float) -> bool:
         """True as soon as it has ended, False when it still runs after ``limit`` seconds."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            if self.running:
-                self._child.wait(limit)
-                _guard.tell("forget", self.pid)
+            self._child.wait(limit)
         return not self.running
 
     def signal(self, number: signal.Signals) -> None:
@@ -108,7 +109,7 @@ class Process:
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
         self._child.wait()
-        self.wait(0)
+        assert not self.running
         for pipe in (self._child.stdin, self._child.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):

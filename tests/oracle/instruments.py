@@ -73,6 +73,7 @@ class Summary(Instrument):
 class Counter(Instrument):
     """A sum. `number_type`: int, float, or mixed (int and float by turns)."""
 
+    falls: bool = False  # an up-down counter; franz-go's counters only say that they may fall
     number_type: str = "int"
     step: int = 10
     total: Number = 0
@@ -81,7 +82,7 @@ class Counter(Instrument):
 
     def record(self, random: Random) -> None:
         self.turn += 1
-        low = -2 if not self.point.is_monotonic else 0
+        low = -2 if self.falls else 0
         increment: Number = random.randrange(low, self.step)
         if self.number_type == "float":
             increment = increment / 3
@@ -294,31 +295,33 @@ def instruments(
                 result.append(ExponentialHistogram(histogram, *common, scale=random.randrange(-2, 5)))
             case _:
                 monotonic = kind == "counter" and style != "kgo"
-                if kind == "up_down":
+                falls = kind == "up_down"
+                if falls:
                     point = replace(point, metric=name.removesuffix(".total"))
-                result.append(counter(replace(point, is_monotonic=monotonic), style, random, common))
+                result.append(counter(replace(point, is_monotonic=monotonic), falls, style, random, common))
     return result
 
 
-def counter(point: Point, style: str, random: Random, common: tuple[int, int, bool]) -> Counter:
+def counter(point: Point, falls: bool, style: str, random: Random, common: tuple[int, int, bool]) -> Counter:
     number_type = "float" if style == "java" else random.choice(["int", "int", "mixed"])
     step = random.choice([3, 1000, 2**40])
-    total: Number = (
-        0 if not point.is_monotonic else random.choice([0, 0, 7, 2**53 + 1, 2**62 - 2**45, -(2**63)])
-    )
+    total: Number = random.choice([0, 0, 7, 2**53 + 1, 2**62 - 2**45, -(2**63)])
+    if falls:
+        total = 0
     if number_type == "float":
         total = float(random.choice([0, 5, 10**6]))
-    return Counter(point, *common, number_type=number_type, step=step, total=total)
+    return Counter(point, *common, falls=falls, number_type=number_type, step=step, total=total)
 
 
 def node_attributes(style: str, random: Random, number: int) -> Attributes:
     broker = random.choice([1, -1, 2147483646, 1001])
-    node: tuple[tuple[str, str | int], ...] = {
-        "java": (("node_id", f"node-{broker}"),),
-        "librdkafka": (("node.id", broker),),
-        "kgo": (("node_id", broker),),
-    }[style]
-    pairs = [*(node if random.randrange(2) else ()), ("topic", f"t{number % 2}"), ("partition", "0")]
+    value: str | int = f"node-{broker}" if style == "java" else broker
+    node = (("node.id" if style == "librdkafka" else "node_id", value),)
+    pairs: list[tuple[str, str | int]] = [
+        *(node if random.randrange(2) else ()),
+        ("topic", f"t{number % 2}"),
+        ("partition", "0"),
+    ]
     if random.randrange(8) == 0:
         pairs.append(("topic", "t9"))  # a repeated key
     return tuple(pairs)

@@ -34,6 +34,7 @@ class Features:
     clients: int = 3
     pushes: int = 8
     ordered: bool = False  # time order is offset order: no late points, no late pushes
+    repeats: bool = True  # points of the last push again, some with another value or time
     resets: bool = True
     flips: bool = True
     loss: bool = True
@@ -72,8 +73,10 @@ class Client:
     temporality: int
     instruments: list[Instrument] = field(default_factory=list)
     landings: list[Landing] = field(default_factory=list)
+    recent: list[Landing] = field(default_factory=list)
     held: list[Landing] = field(default_factory=list)
     last_points: tuple[Point, ...] = ()
+    reported: bool = False  # since the last flip
 
     def chance(self, one_in: int) -> bool:
         return self.random.randrange(one_in) == 0
@@ -87,7 +90,7 @@ class Client:
     def step(self) -> None:
         features = self.features
         self.advance_clock()
-        if features.flips and self.chance(6):
+        if features.flips and self.reported and self.chance(6):
             self.flip()
         if features.resets and self.chance(8):
             for instrument in self.instruments:
@@ -96,9 +99,10 @@ class Client:
             self.deliver((), terminating=self.chance(3))  # a heartbeat
             return
         points = self.collect()
+        self.reported = True
         if features.defects and self.chance(5):
             points = self.spoil(points)
-        if not features.ordered and self.last_points and self.chance(5):
+        if features.repeats and not features.ordered and self.last_points and self.chance(5):
             points = self.repeat_some(points)
         self.last_points = points
         self.deliver(points, terminating=self.chance(15))
@@ -106,11 +110,13 @@ class Client:
     def advance_clock(self) -> None:
         step = self.interval_ns
         if self.features.silence and self.chance(12):
+            self.recent = []  # not redelivered after an eviction: no state is left that could tell
             step += self.random.choice([2 * HOUR_NS, 25 * HOUR_NS, 26 * HOUR_NS, 40 * 24 * HOUR_NS])
         step += self.random.randrange(1000) * self.resolution_ns
         self.clock_ns += step
 
     def flip(self) -> None:
+        self.reported = False
         self.temporality = DELTA if self.temporality == CUMULATIVE else CUMULATIVE
         for instrument in self.instruments:
             instrument.flip(self.style, self.clock_ns + self.random.choice([0, 0, self.resolution_ns]))
@@ -134,7 +140,7 @@ class Client:
         for _ in range(self.random.randrange(1, 4)):
             if result:
                 index = self.random.randrange(len(result))
-                result[index] = spoiled(result[index], self.random)
+                result[index] = spoiled(result[index], self.random, self.features.ordered)
         return tuple(result)
 
     def repeat_some(self, points: tuple[Point, ...]) -> tuple[Point, ...]:
@@ -162,24 +168,30 @@ class Client:
         self.land(landing, self.clock_ns + random.randrange(1, 900) * 1_000_000)
         if self.held and self.chance(2):
             self.land(self.held.pop(0), self.clock_ns + SECOND_NS)
-        if features.redelivery and self.chance(5):
-            again = self.landings[-random.randrange(1, min(len(self.landings), 6) + 1)]
-            self.land(again, self.clock_ns + 2 * SECOND_NS)
+        if features.redelivery and self.recent and self.chance(5):
+            self.land(random.choice(self.recent[-6:]), self.clock_ns + 2 * SECOND_NS)
 
     def land(self, landing: Landing, at_ns: int) -> None:
         self.landings.append(replace(landing, landed_ns=at_ns))
+        self.recent.append(landing)
 
 
 def scenario(random: Random, features: Features | None = None) -> list[Push]:
     """Landed pushes of some clients, in the order of landing; offsets rise with it."""
-    features = features or Features()
-    landings: list[Landing] = []
+    return landed_of(simulate(random, features or Features()))
+
+
+def simulate(random: Random, features: Features) -> list[Client]:
+    clients = []
     for number in range(random.randrange(1, features.clients + 1)):
-        client = make_client(f"client-{number}", random, features)
-        client.run(random.randrange(1, features.pushes + 1))
-        landings += client.landings
-    landings.sort(key=lambda landing: landing.landed_ns)
-    return number_offsets(landings)
+        clients.append(make_client(f"client-{number}", random, features))
+        clients[-1].run(random.randrange(1, features.pushes + 1))
+    return clients
+
+
+def landed_of(clients: list[Client]) -> list[Push]:
+    landings = [landing for client in clients for landing in client.landings]
+    return number_offsets(sorted(landings, key=lambda landing: landing.landed_ns))
 
 
 def number_offsets(landings: list[Landing]) -> list[Push]:
@@ -228,13 +240,14 @@ def resource_of(name: str, random: Random) -> Attributes:
     return tuple(pairs[: random.randrange(len(pairs) + 1)])
 
 
-def spoiled(point: Point, random: Random) -> Point:
+def spoiled(point: Point, random: Random, ordered: bool) -> Point:
     """The point with one of the defects of P3, P5, P6 and P8."""
+    shift = HOUR_NS * (25 if ordered else random.choice([23, 25]))
     variants = [
         replace(point, flags=NO_RECORDED_VALUE, number=None),
         replace(point, flags=2),  # a bit that says nothing
         replace(point, time_ns=0),
-        replace(point, time_ns=point.time_ns + random.choice([23, 25]) * HOUR_NS),
+        replace(point, time_ns=point.time_ns and point.time_ns + shift),
         replace(point, start_ns=point.time_ns + random.choice([1, SECOND_NS, SECOND_NS + 1])),
     ]
     if point.kind in NUMBERS:

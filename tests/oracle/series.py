@@ -12,12 +12,16 @@ from tests.oracle.totals import bounds_changed, fell, full, minus, nothing, same
 
 @dataclass
 class Series:
-    """What is kept of a series: its last total, and whether deltas have come since."""
+    """What is kept of a series: its last total, and the time of its latest delta point."""
 
     last: Point
     is_double: bool
     flipped: bool = False  # the last total was sent as DELTA (C9)
-    deltas_since: bool = False
+    delta_until_ns: int = 0
+
+    @property
+    def deltas_since(self) -> bool:
+        return self.delta_until_ns > self.last.time_ns
 
 
 def convert(series: Series | None, judged: Judged, verdict: PushVerdict) -> Series | None:
@@ -45,8 +49,8 @@ def p2_delta(series: Series | None, judged: Judged, verdict: PushVerdict) -> Ser
     judged.status = "late_delta" if verdict.fills_gap else "delta"
     if point.kind == "sum" and point.is_monotonic and point.number < 0:  # type: ignore[operator]
         judged.status = "negative"  # C10
-    if series is not None and point.time_ns > series.last.time_ns:
-        series.deltas_since = True
+    if series is not None:
+        series.delta_until_ns = max(point.time_ns, series.delta_until_ns)
     return series
 
 
@@ -63,7 +67,8 @@ def convert_total(series: Series | None, judged: Judged, verdict: PushVerdict) -
         c9_to_delta(series, point) if point.temporality == DELTA else cumulative(series, judged, verdict)
     )
     judged.increment = p7_number(judged.increment, is_double)
-    return Series(point, is_double, flipped=point.temporality == DELTA)
+    delta_until_ns = 0 if series is None else series.delta_until_ns
+    return Series(point, is_double, point.temporality == DELTA, delta_until_ns)
 
 
 def c2_refused(last: Point, point: Point) -> str | None:

@@ -9,10 +9,7 @@ import pytest
 
 from tests.oracle.compare import differences, expected
 from tests.oracle.model import (
-    CUMULATIVE,
     DELTA,
-    HOUR_NS,
-    HOUR_US,
     SECOND_NS,
     Distribution,
     Judged,
@@ -334,8 +331,3 @@ def test_cuts_change_nothing_for_the_oracle_itself() -> None:
         oracle, cut = Oracle(), random.randrange(len(pushes) + 1)
         parts = [oracle.batch(pushes[:cut]), oracle.batch(pushes[cut:])]
         assert differences(expected([Oracle().batch(pushes)]), expected(parts)) == ""
-
-
-def test_units() -> None:
-    assert HOUR_US * 1000 == HOUR_NS
-    assert CUMULATIVE == 2

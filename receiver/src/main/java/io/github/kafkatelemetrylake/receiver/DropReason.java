@@ -17,7 +17,8 @@ enum DropReason {
     /** Anything else that was thrown; the broker's log names it. */
     ERROR;
 
-    String key() {
+    @Override
+    public String toString() {
         return name().toLowerCase(Locale.ROOT);
     }
 }

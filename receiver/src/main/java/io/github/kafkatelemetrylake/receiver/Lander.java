@@ -4,14 +4,13 @@ import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.Queue;
 import java.util.Set;
-import java.util.concurrent.ArrayBlockingQueue;
-import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.Supplier;
 import org.apache.kafka.clients.producer.Callback;
 import org.apache.kafka.clients.producer.Producer;
@@ -28,11 +27,12 @@ import org.slf4j.LoggerFactory;
  * Takes pushes from the broker's request threads and lands them in the topic by a thread of its own.
  *
  * <p>A request thread only copies and offers to the bounded queue. Whatever happens there, it neither throws (the client
- * would switch its telemetry off for good), nor waits, nor logs: it counts.
+ * would switch its telemetry off for good), nor takes a lock, nor wakes a thread, nor logs: it counts.
  */
 final class Lander {
     private static final Logger LOG = LoggerFactory.getLogger(Lander.class);
-    private static final long IDLE_POLL_MS = 100;
+    /** Well below the producer's linger; the lander looks by itself, so that no request thread has to wake it. */
+    private static final long IDLE_POLL_MS = 10;
     private static final long RETRY_PAUSE_MS = 500;
     private static final long CLOSING_RETRY_PAUSE_MS = 50;
     private static final long JOIN_GRACE_MS = 1_000;
@@ -41,7 +41,8 @@ final class Lander {
     private final Ledger ledger;
     private final LandingRecords records;
     private final Supplier<Producer<byte[], byte[]>> producers;
-    private final BlockingQueue<Push> queue;
+    private final Queue<Push> queue = new ConcurrentLinkedQueue<>();
+    private final AtomicLong queuedRecords = new AtomicLong();
     private final AtomicLong queuedBytes = new AtomicLong();
     /** Pushes that turned out too large for the topic, to land as headers only; no more than were in flight. */
     private final Queue<Push> tooLarge = new ConcurrentLinkedQueue<>();
@@ -68,7 +69,6 @@ final class Lander {
         this.ledger = ledger;
         this.producers = producers;
         records = new LandingRecords(settings.topic, broker, new PayloadCompression(settings.payloadCompression));
-        queue = new ArrayBlockingQueue<>(settings.queueRecords);
         thread = new Thread(this::run, "client-telemetry-lander");
         thread.setDaemon(true);
     }
@@ -78,8 +78,8 @@ final class Lander {
     }
 
     /** Pushes waiting for the lander's thread; those in flight are not among them. */
-    int queuedRecords() {
-        return queue.size();
+    long queuedRecords() {
+        return queuedRecords.get();
     }
 
     /** Payload bytes of the waiting pushes. */
@@ -130,37 +130,49 @@ final class Lander {
         int size = data == null ? 0 : data.remaining();
         boolean fits = size <= settings.payloadMaxBytes;
         long bytes = fits ? size : 0;
-        if (queue.remainingCapacity() == 0 || !reserve(bytes)) {
+        if (!reserve(bytes)) {
             return DropReason.QUEUE_FULL;
         }
-        boolean offered = false;
         Push push;
         try {
             push = new Push(context.get(), payload, pushIntervalMs.get(), fits, settings.headerMaxBytes);
-            offered = queue.offer(push);
-        } finally {
-            if (!offered) {
-                queuedBytes.addAndGet(-bytes);
-            }
-        }
-        if (!offered) {
-            return DropReason.QUEUE_FULL;
+            queue.add(push);
+        } catch (Throwable e) {
+            release(bytes);
+            throw e;
         }
         // The last look into the queue may have been before this offer.
         if (closed && queue.remove(push)) {
-            queuedBytes.addAndGet(-bytes);
+            release(bytes);
             return DropReason.CLOSED;
         }
         return null;
     }
 
+    /** Takes room for one push before its payload is copied. */
     private boolean reserve(long bytes) {
+        if (!grow(queuedRecords, 1, settings.queueRecords)) {
+            return false;
+        }
+        if (!grow(queuedBytes, bytes, settings.queueBytes)) {
+            queuedRecords.decrementAndGet();
+            return false;
+        }
+        return true;
+    }
+
+    private void release(long bytes) {
+        queuedRecords.decrementAndGet();
+        queuedBytes.addAndGet(-bytes);
+    }
+
+    private static boolean grow(AtomicLong count, long by, long bound) {
         while (true) {
-            long now = queuedBytes.get();
-            if (now + bytes > settings.queueBytes) {
+            long now = count.get();
+            if (now + by > bound) {
                 return false;
             }
-            if (queuedBytes.compareAndSet(now, now + bytes)) {
+            if (count.compareAndSet(now, now + by)) {
                 return true;
             }
         }
@@ -193,13 +205,11 @@ final class Lander {
         if (push != null) {
             return push;
         }
-        try {
-            push = closing ? queue.poll() : queue.poll(IDLE_POLL_MS, TimeUnit.MILLISECONDS);
-        } catch (InterruptedException e) {
-            return null;  // close() calls; the loop looks at closing
-        }
-        if (push != null && !push.isHeadersOnly()) {
-            queuedBytes.addAndGet(-push.payloadBytes);
+        push = queue.poll();
+        if (push != null) {
+            release(push.isHeadersOnly() ? 0 : push.payload.length);
+        } else if (!closing) {
+            LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(IDLE_POLL_MS));
         }
         return push;
     }

@@ -60,7 +60,7 @@ final class LanderMetrics implements ClientTelemetryLanderMXBean {
     @Override
     public Map<String, Long> getDropped() {
         Map<String, Long> dropped = new LinkedHashMap<>();
-        ledger.snapshot().dropped.forEach((reason, count) -> dropped.put(reason.key(), count));
+        ledger.snapshot().dropped.forEach((reason, count) -> dropped.put(reason.toString(), count));
         return dropped;
     }
 

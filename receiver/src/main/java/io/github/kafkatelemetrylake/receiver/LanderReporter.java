@@ -51,7 +51,8 @@ public abstract class LanderReporter implements MetricsReporter {
             lander = new Lander(settings, broker, ledger,
                     () -> settings.producer.create("client-telemetry-lander-" + broker.brokerId()));
             status = new StatusPublisher(settings, broker, ledger, lander,
-                    () -> settings.producer.create("client-telemetry-status-" + broker.brokerId()));
+                    () -> settings.producer.createForStatus(
+                            "client-telemetry-status-" + broker.brokerId(), StatusPublisher.MAX_BLOCK_MS));
             metrics = new LanderMetrics(ledger, lander);
             metrics.register();
             lander.start();
@@ -62,7 +63,7 @@ public abstract class LanderReporter implements MetricsReporter {
         return lander;
     }
 
-    /** Drains and reports what was lost. Takes at most the close timeout and about five seconds. */
+    /** Drains and reports what was lost. Takes at most the close timeout and about six seconds. */
     @Override
     public final synchronized void close() {
         if (lander == null || metrics == null) {

@@ -43,7 +43,7 @@ final class LandingRecords {
         add(headers, "received_at_ms", push.receivedAtMs);
         add(headers, "correlation_id", push.correlationId);
         if (push.isHeadersOnly()) {
-            add(headers, "dropped", DropReason.TOO_LARGE.key());
+            add(headers, "dropped", DropReason.TOO_LARGE);
         }
         add(headers, "payload_bytes", push.payloadBytes);
         return record;

@@ -62,11 +62,22 @@ final class ProducerSettings {
         config = merged;
     }
 
-    /** A producer with its own client id. Connects in the background; throws when no bootstrap address resolves. */
+    /** A producer for pushes. Connects in the background; throws when no bootstrap address resolves. */
     Producer<byte[], byte[]> create(String clientId) {
-        Map<String, Object> named = new HashMap<>(config);
-        named.put(ProducerConfig.CLIENT_ID_CONFIG, clientId);
-        return new KafkaProducer<>(named);
+        return create(Map.of(ProducerConfig.CLIENT_ID_CONFIG, clientId));
+    }
+
+    /** A producer for status records, of which none is worth waiting for: the next one holds its counts too. */
+    Producer<byte[], byte[]> createForStatus(String clientId, long maxBlockMs) {
+        return create(Map.of(
+                ProducerConfig.CLIENT_ID_CONFIG, clientId,
+                ProducerConfig.MAX_BLOCK_MS_CONFIG, String.valueOf(maxBlockMs)));
+    }
+
+    private Producer<byte[], byte[]> create(Map<String, Object> own) {
+        Map<String, Object> all = new HashMap<>(config);
+        all.putAll(own);
+        return new KafkaProducer<>(all);
     }
 
     /** How long a push is retried before it counts as lost. */

@@ -24,7 +24,9 @@ import org.slf4j.LoggerFactory;
  */
 final class StatusPublisher {
     private static final Logger LOG = LoggerFactory.getLogger(StatusPublisher.class);
-    private static final long FINAL_SEND_MS = 1_000;
+    /** How long a status may wait for the topic's metadata. */
+    static final long MAX_BLOCK_MS = 1_000;
+    private static final long FINAL_ACK_MS = 1_000;
     private static final long JOIN_MS = 1_000;
 
     private final LanderSettings settings;
@@ -140,7 +142,7 @@ final class StatusPublisher {
         }
     }
 
-    /** Lands the last status, or keeps it in the status file. Call after the lander is closed. Takes at most about 3 s. */
+    /** Lands the last status, or keeps it in the status file. Call after the lander is closed. Takes at most about four seconds. */
     void close() {
         ending.countDown();
         try {
@@ -152,7 +154,7 @@ final class StatusPublisher {
         }
         byte[] last = status();
         try {
-            send(last, this::landed).get(FINAL_SEND_MS, TimeUnit.MILLISECONDS);
+            send(last, this::landed).get(FINAL_ACK_MS, TimeUnit.MILLISECONDS);
         } catch (Exception e) {
             writeFile(last);
         }

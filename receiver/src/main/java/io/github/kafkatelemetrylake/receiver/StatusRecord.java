@@ -17,7 +17,7 @@ final class StatusRecord {
      */
     static String json(BrokerIdentity broker, Ledger.Snapshot counts, long startedMs, long timeMs) {
         String dropped = counts.dropped.entrySet().stream()
-                .map((Map.Entry<DropReason, Long> e) -> "\"" + e.getKey().key() + "\":" + e.getValue())
+                .map((Map.Entry<DropReason, Long> e) -> "\"" + e.getKey() + "\":" + e.getValue())
                 .collect(Collectors.joining(",", "{", "}"));
         return "{\"version\":" + VERSION
                 + ",\"cluster_id\":" + text(broker.clusterId())

@@ -1,0 +1,44 @@
+"""The receiver's jar, for brokers of a checkout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from filelock import FileLock
+
+from pipelines.jars import jars_home, maven
+
+_RECEIVER = Path(__file__).resolve().parents[2] / "receiver"
+
+
+class ReceiverUnavailableError(RuntimeError):
+    """There is neither a jar nor sources to build it from; or Maven's build failed, with its last lines."""
+
+
+def receiver_jar() -> Path:
+    """``TELEMETRY_LAKE_RECEIVER``, else the checkout's own, built by Maven when its sources are newer."""
+    if configured := os.environ.get("TELEMETRY_LAKE_RECEIVER"):
+        return Path(configured)
+    project = _RECEIVER / "pom.xml"
+    if not project.exists():
+        raise ReceiverUnavailableError("no receiver/ here: set TELEMETRY_LAKE_RECEIVER to the plugin's jar")
+    sources = [project, *(path for path in (_RECEIVER / "src" / "main").rglob("*") if path.is_file())]
+    with FileLock(jars_home() / "receiver.lock"):
+        jar = _built_jar()
+        if jar is None or jar.stat().st_mtime < max(source.stat().st_mtime for source in sources):
+            command = [str(maven()), "-q", "-B", "-DskipTests", "-f", str(project), "package"]
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
+            jar = _built_jar()
+            if result.returncode or jar is None:
+                lines = (result.stdout + result.stderr).splitlines()
+                raise ReceiverUnavailableError("mvn package failed:\n" + "\n".join(lines[-20:]))
+    return jar
+
+
+def _built_jar() -> Path | None:
+    jars = [
+        jar for jar in (_RECEIVER / "target").glob("*.jar") if not jar.stem.endswith(("-sources", "-tests"))
+    ]
+    return max(jars, key=lambda jar: jar.stat().st_mtime, default=None)

@@ -1,0 +1,135 @@
+"""SQL over a lake without Spark: DuckDB over the Delta tables, opened by delta-rs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, TextIO
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from pipelines.tables import TABLES
+
+FORMATS = ("table", "csv", "jsonl")
+COLUMN_WIDTH = 60  # characters; longer values are cut in the table format only
+
+
+class QueryError(ValueError):
+    """The query can't be answered; the message is one line for the person who asked."""
+
+
+def run_query(lake: str, sql: str) -> pa.RecordBatchReader:
+    """Answer a query over the lake's tables, named by their contract names.
+
+    Only tables that the query's text names are opened, so a lake with many tables starts as fast as one with few.
+
+    Raises:
+        QueryError: no such lake or table, or DuckDB's own message on one line.
+    """
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    opened = [table.name for table in TABLES if re.search(rf"\b{table.name}\b", sql, re.IGNORECASE)]
+    try:
+        for name in opened:
+            connection.register(name, DeltaTable(f"{lake.rstrip('/')}/{name}").to_pyarrow_dataset())
+        answer = connection.sql(sql)  # None for a statement without rows
+        return pa.Table.from_pylist([]).to_reader() if answer is None else answer.to_arrow_reader(10_000)
+    except DeltaError as error:
+        if not is_lake(lake):
+            raise QueryError(f"no lake at {lake}: make one with `telemetry-lake ingest --lake {lake}`") from error
+        raise QueryError(_one_line(error)) from error
+    except duckdb.CatalogException as error:
+        known = ", ".join(table.name for table in TABLES)
+        raise QueryError(f"{_one_line(error)} (this lake's tables: {known})") from error
+    except duckdb.Error as error:
+        raise QueryError(_one_line(error)) from error
+
+
+def is_lake(lake: str) -> bool:
+    """Whether a local folder holds a lake; a URI is taken to."""
+    return "://" in lake or (Path(lake) / TABLES[0].name / "_delta_log").is_dir()
+
+
+def write_jsonl(rows: pa.RecordBatchReader, out: TextIO) -> None:
+    """One JSON object a line: NaN as null, bigint exact, timestamps ISO-8601 UTC, maps as objects."""
+    for row in _rows(rows):
+        out.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
+def write_csv(rows: pa.RecordBatchReader, out: TextIO) -> None:
+    """A header line and one line a row; NULL is empty, maps and lists are JSON."""
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(rows.schema.names)
+    for row in _rows(rows):
+        writer.writerow([_cell(value) for value in row.values()])
+
+
+def write_table(rows: pa.RecordBatchReader, out: TextIO) -> None:
+    """Aligned columns for a person; long values are cut, so take csv or jsonl for a program."""
+    names = rows.schema.names
+    lines = [[_short(_cell(value)) for value in row.values()] for row in _rows(rows)]
+    numeric = [pa.types.is_integer(field.type) or pa.types.is_floating(field.type) for field in rows.schema]
+    widths = [max(len(line[i]) for line in [names, *lines]) for i in range(len(names))]
+
+    def put(line: list[str]) -> None:
+        cells = (text.rjust(width) if number else text.ljust(width)
+                 for text, width, number in zip(line, widths, numeric, strict=True))  # fmt: skip
+        out.write("  ".join(cells).rstrip() + "\n")
+
+    put(names)
+    put(["-" * width for width in widths])
+    for line in lines:
+        put(line)
+
+
+def _rows(rows: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
+    types = [field.type for field in rows.schema]
+    for batch in rows:
+        for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield dict(zip(rows.schema.names, map(_plain, values, types), strict=True))
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:  # noqa: PLR0911  # one return for each kind of value
+    if value is None:
+        return None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, datetime):
+        utc = value.astimezone(UTC) if value.tzinfo else value
+        return utc.replace(tzinfo=None).isoformat() + "Z"
+    if isinstance(value, bytes):
+        return value.hex()
+    if pa.types.is_map(kind):
+        return {str(key): _plain(item, kind.item_type) for key, item in value}
+    if pa.types.is_struct(kind):
+        return {field.name: _plain(value[field.name], field.type) for field in kind}
+    if isinstance(value, list):
+        return [_plain(item, kind.value_type) for item in value]
+    if isinstance(value, int | str | bool):
+        return value
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _short(text: str) -> str:
+    text = text.replace("\n", " ")
+    return text if len(text) <= COLUMN_WIDTH else text[: COLUMN_WIDTH - 1] + "…"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

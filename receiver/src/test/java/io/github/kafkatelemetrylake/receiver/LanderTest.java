@@ -1,0 +1,379 @@
+package io.github.kafkatelemetrylake.receiver;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.kafkatelemetrylake.receiver.Fakes.Rig;
+import java.nio.ByteBuffer;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Future;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
+import org.apache.kafka.clients.producer.Callback;
+import org.apache.kafka.clients.producer.MockProducer;
+import org.apache.kafka.clients.producer.Producer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.errors.RecordTooLargeException;
+import org.apache.kafka.common.errors.TimeoutException;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+@Timeout(60)
+class LanderTest {
+    private static final byte[] BYTES = {1, 2, 3};
+    private static final int MIB = 1024 * 1024;
+
+    /** A producer whose send is the test's. */
+    private abstract static class FakeProducer extends MockProducer<byte[], byte[]> {
+        FakeProducer() {
+            super(false, null, new ByteArraySerializer(), new ByteArraySerializer());
+        }
+
+        @Override
+        public Future<RecordMetadata> send(ProducerRecord<byte[], byte[]> record, Callback callback) {
+            accept(record, callback);
+            return new CompletableFuture<>();
+        }
+
+        abstract void accept(ProducerRecord<byte[], byte[]> record, Callback callback);
+    }
+
+    private static void assertCounts(Rig rig, long received, long landed, Map<DropReason, Long> dropped, long queued) {
+        Ledger.Snapshot counts = rig.ledger.snapshot();
+        assertEquals(received, counts.received, "received");
+        assertEquals(landed, counts.landed, "landed");
+        for (DropReason reason : DropReason.values()) {
+            assertEquals(dropped.getOrDefault(reason, 0L), counts.dropped.get(reason), reason.toString());
+        }
+        assertEquals(queued, counts.queueDepth(), "queued");
+    }
+
+    @Test
+    void pushesLandInOrder() throws Exception {
+        MockProducer<byte[], byte[]> producer = Fakes.mockProducer(true);
+        Rig rig = new Rig(Fakes.settings(), producer);
+        rig.lander.start();
+        for (byte i = 0; i < 3; i++) {
+            rig.push(new byte[] {i});
+        }
+        Fakes.await(() -> rig.ledger.snapshot().landed == 3);
+
+        for (int i = 0; i < 3; i++) {
+            assertArrayEquals(new byte[] {(byte) i}, producer.history().get(i).value());
+        }
+        assertCounts(rig, 3, 3, Map.of(), 0);
+        assertEquals(0, rig.lander.queuedBytes());
+        assertEquals(0, rig.lander.queuedRecords());
+        rig.lander.close();
+        assertTrue(producer.closed());
+    }
+
+    @Test
+    void fullQueueReturnsAtOnceAndCounts() {
+        Rig rig = new Rig(Fakes.settings("queue.records", "2"), Fakes.mockProducer(true));  // never started: nothing drains
+        long begin = System.nanoTime();
+        for (int i = 0; i < 1_000; i++) {
+            rig.push(BYTES);
+        }
+
+        assertTrue(System.nanoTime() - begin < TimeUnit.SECONDS.toNanos(2));
+        assertCounts(rig, 1_000, 0, Map.of(DropReason.QUEUE_FULL, 998L), 2);
+        assertEquals(6, rig.lander.queuedBytes());
+    }
+
+    @Test
+    void queueIsBoundedByBytesToo() {
+        Rig rig = new Rig(Fakes.settings("queue.bytes", "10", "payload.max.bytes", "6"), Fakes.mockProducer(true));
+        for (int size : new int[] {6, 4, 1, 0}) {
+            rig.push(new byte[size]);
+        }
+
+        assertCounts(rig, 4, 0, Map.of(DropReason.QUEUE_FULL, 1L), 3);
+        assertEquals(10, rig.lander.queuedBytes());
+    }
+
+    @Test
+    void payloadAboveThePluginsLimitLandsAsHeadersOnly() throws Exception {
+        MockProducer<byte[], byte[]> producer = Fakes.mockProducer(true);
+        Rig rig = new Rig(Fakes.settings("payload.max.bytes", "4"), producer);
+        rig.lander.start();
+        rig.push(new byte[5]);
+        rig.push(new byte[4]);
+        Fakes.await(() -> rig.ledger.snapshot().queueDepth() == 0);
+
+        assertCounts(rig, 2, 1, Map.of(DropReason.TOO_LARGE, 1L), 0);
+        ProducerRecord<byte[], byte[]> marker = producer.history().get(0);
+        assertEquals(0, marker.value().length);
+        assertEquals("too_large", Fakes.headers(marker).get("dropped"));
+        assertEquals("5", Fakes.headers(marker).get("payload_bytes"));
+        assertEquals(4, producer.history().get(1).value().length);
+        rig.lander.close();
+    }
+
+    @Test
+    void recordTooLargeForTheTopicLandsAsHeadersOnly() throws Exception {
+        List<ProducerRecord<byte[], byte[]>> landed = new ArrayList<>();
+        Producer<byte[], byte[]> producer = new FakeProducer() {
+            @Override
+            void accept(ProducerRecord<byte[], byte[]> record, Callback callback) {
+                if (record.value().length > 0) {  // as the broker's answer, on the producer's own thread
+                    new Thread(() -> callback.onCompletion(null, new RecordTooLargeException())).start();
+                } else {
+                    landed.add(record);
+                    callback.onCompletion(null, null);
+                }
+            }
+        };
+        Rig rig = new Rig(Fakes.settings(), producer);
+        rig.lander.start();
+        rig.push(BYTES);
+        Fakes.await(() -> rig.ledger.snapshot().queueDepth() == 0);
+
+        assertCounts(rig, 1, 0, Map.of(DropReason.TOO_LARGE, 1L), 0);
+        assertEquals("3", Fakes.headers(landed.get(0)).get("payload_bytes"));
+        rig.lander.close();
+    }
+
+    @Test
+    void refusedRecordIsRetriedUntilTheTopicIsBack() throws Exception {
+        AtomicInteger attempts = new AtomicInteger();
+        Producer<byte[], byte[]> producer = new FakeProducer() {
+            @Override
+            void accept(ProducerRecord<byte[], byte[]> record, Callback callback) {
+                boolean back = attempts.incrementAndGet() > 2;
+                callback.onCompletion(null, back ? null : new TimeoutException("Topic client-telemetry not present in metadata"));
+            }
+        };
+        Rig rig = new Rig(Fakes.settings(), producer);
+        rig.lander.start();
+        rig.push(BYTES);
+        Fakes.await(() -> rig.ledger.snapshot().landed == 1);
+
+        assertEquals(3, attempts.get());
+        assertCounts(rig, 1, 1, Map.of(), 0);
+        rig.lander.close();
+    }
+
+    @Test
+    void refusedRecordIsLostAfterTheDeliveryTimeout() throws Exception {
+        Producer<byte[], byte[]> producer = new FakeProducer() {
+            @Override
+            void accept(ProducerRecord<byte[], byte[]> record, Callback callback) {
+                callback.onCompletion(null, new TimeoutException("no metadata"));
+            }
+        };
+        Rig rig = new Rig(Fakes.settings("producer.delivery.timeout.ms", "700"), producer);
+        rig.lander.start();
+        for (int i = 0; i < 5; i++) {
+            rig.push(BYTES);
+        }
+        Fakes.await(() -> rig.ledger.snapshot().queueDepth() == 0);
+
+        assertCounts(rig, 5, 0, Map.of(DropReason.SEND_FAILED, 5L), 0);
+        rig.lander.close();
+    }
+
+    @Test
+    void recordLostInFlightIsNotSentAgain() throws Exception {
+        MockProducer<byte[], byte[]> producer = Fakes.mockProducer(false);
+        Rig rig = new Rig(Fakes.settings(), producer);
+        rig.lander.start();
+        rig.push(BYTES);
+        Fakes.await(() -> producer.history().size() == 1);
+        assertCounts(rig, 1, 0, Map.of(), 1);
+        producer.errorNext(new TimeoutException("expired in the accumulator"));
+
+        assertCounts(rig, 1, 0, Map.of(DropReason.SEND_FAILED, 1L), 0);
+        rig.lander.close();
+        assertEquals(1, producer.history().size());
+    }
+
+    @Test
+    void producerThatThrowsIsReplaced() throws Exception {
+        List<MockProducer<byte[], byte[]>> made = new ArrayList<>();
+        Ledger ledger = new Ledger(1_000);
+        Lander lander = new Lander(Fakes.settings(), Fakes.broker(), ledger, () -> {
+            if (made.isEmpty()) {
+                made.add(null);
+                throw new KafkaException("No resolvable bootstrap urls");
+            }
+            MockProducer<byte[], byte[]> producer = Fakes.mockProducer(true);
+            if (made.size() == 1) {
+                producer.sendException = new KafkaException("in an error state");
+            }
+            made.add(producer);
+            return producer;
+        });
+        lander.start();
+        lander.accept(Fakes.payload(BYTES), () -> Fakes.context("app"), () -> 1_000);
+        Fakes.await(() -> ledger.snapshot().landed == 1);
+
+        assertEquals(3, made.size());
+        assertTrue(made.get(1).closed());
+        assertEquals(1, made.get(2).history().size());
+        lander.close();
+    }
+
+    @Test
+    void nothingThatThrowsReachesTheBroker() {
+        Rig rig = new Rig(Fakes.settings(), Fakes.mockProducer(true));
+        rig.lander.accept(Fakes.payload(BYTES), () -> null, () -> 1_000);
+        rig.lander.accept(null, () -> Fakes.context("app"), () -> 1_000);
+        rig.lander.accept(Fakes.payload(BYTES), () -> Fakes.context("app"), () -> {
+            throw new NoSuchMethodError("pushIntervalMs");
+        });
+        rig.lander.accept(
+                new Fakes.Payload(null) {
+                    @Override
+                    public ByteBuffer data() {
+                        throw new OutOfMemoryError("Java heap space");
+                    }
+                },
+                () -> Fakes.context("app"),
+                () -> 1_000);
+
+        assertCounts(rig, 4, 0, Map.of(DropReason.ERROR, 3L, DropReason.OUT_OF_MEMORY, 1L), 0);
+        assertEquals(0, rig.lander.queuedBytes());
+        assertInstanceOf(NoSuchMethodError.class, rig.lander.takeError());
+        assertNull(rig.lander.takeError());
+    }
+
+    @Test
+    void closeDrainsTheQueue() {
+        MockProducer<byte[], byte[]> producer = Fakes.mockProducer(true);
+        Rig rig = new Rig(Fakes.settings(), producer);
+        for (int i = 0; i < 100; i++) {
+            rig.push(BYTES);
+        }
+        rig.lander.start();
+        rig.lander.close();
+
+        assertCounts(rig, 100, 100, Map.of(), 0);
+        assertEquals(100, producer.history().size());
+    }
+
+    @Test
+    void closeCountsWhatDidNotLandInTime() throws Exception {
+        CountDownLatch sending = new CountDownLatch(1);
+        Producer<byte[], byte[]> producer = new FakeProducer() {
+            private int sends;
+
+            @Override
+            void accept(ProducerRecord<byte[], byte[]> record, Callback callback) {
+                if (sends++ == 0) {
+                    return;  // in flight for ever
+                }
+                sending.countDown();
+                try {
+                    Thread.sleep(60_000);  // as a send that waits for memory or metadata
+                } catch (InterruptedException e) {
+                    throw new org.apache.kafka.common.errors.InterruptException(e);
+                }
+            }
+        };
+        Rig rig = new Rig(Fakes.settings("close.timeout.ms", "200"), producer);
+        rig.lander.start();
+        for (int i = 0; i < 5; i++) {
+            rig.push(BYTES);
+        }
+        sending.await();
+        long begin = System.nanoTime();
+        rig.lander.close();
+        long millis = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - begin);
+        rig.push(BYTES);
+
+        assertTrue(millis >= 200 && millis < 2_000, "closed in " + millis + " ms");
+        assertCounts(rig, 6, 0, Map.of(DropReason.CLOSED, 6L), 0);
+        assertEquals(0, rig.lander.queuedBytes());
+    }
+
+    @Test
+    void countsBalanceUnderConcurrentLoad() throws Exception {
+        int threads = 8;
+        int pushes = 2_000;
+        Producer<byte[], byte[]> producer = new FakeProducer() {
+            @Override
+            void accept(ProducerRecord<byte[], byte[]> record, Callback callback) {
+                switch (ThreadLocalRandom.current().nextInt(8)) {
+                    case 0:
+                        CompletableFuture.runAsync(() -> callback.onCompletion(null, new RecordTooLargeException()));
+                        break;
+                    case 1:
+                        CompletableFuture.runAsync(() -> callback.onCompletion(null, new TimeoutException("lost")));
+                        break;
+                    default:
+                        CompletableFuture.runAsync(() -> callback.onCompletion(null, null));
+                }
+                LockSupport.parkNanos(20_000);  // slower than the request threads: the queue fills
+            }
+
+            @Override
+            public void close(Duration timeout) {
+                LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(100));
+            }
+        };
+        Rig rig = new Rig(Fakes.settings("queue.records", "50", "payload.max.bytes", "900"), producer);
+        rig.lander.start();
+        List<Thread> clients = new ArrayList<>();
+        for (int t = 0; t < threads; t++) {
+            clients.add(new Thread(() -> {
+                for (int i = 0; i < pushes; i++) {
+                    rig.push(new byte[i % 1_000]);
+                    if (i % 16 == 0) {
+                        LockSupport.parkNanos(200_000);
+                    }
+                }
+            }));
+        }
+        clients.forEach(Thread::start);
+        boolean alive = true;
+        while (alive) {
+            assertTrue(rig.ledger.snapshot().queueDepth() >= 0);
+            alive = clients.stream().anyMatch(Thread::isAlive);
+            if (rig.ledger.snapshot().received > threads * pushes / 2) {
+                rig.lander.close();  // while pushes still come
+                break;
+            }
+        }
+        for (Thread client : clients) {
+            client.join();
+        }
+
+        Ledger.Snapshot counts = rig.ledger.snapshot();
+        assertEquals(threads * pushes, counts.received);
+        assertEquals(0, counts.queueDepth());
+        assertEquals(0, rig.lander.queuedRecords());
+        assertEquals(0, rig.lander.queuedBytes());
+        for (DropReason reason : List.of(DropReason.QUEUE_FULL, DropReason.TOO_LARGE, DropReason.SEND_FAILED, DropReason.CLOSED)) {
+            assertTrue(counts.dropped.get(reason) > 0, reason.toString());
+        }
+        assertEquals(0, rig.dropped(DropReason.ERROR));
+        assertTrue(counts.landed > 0);
+    }
+
+    @Test
+    void requestTimeIsMeasured() {
+        Rig rig = new Rig(Fakes.settings(), Fakes.mockProducer(true));
+        assertEquals(0, rig.ledger.requestMicrosAvg());
+        rig.ledger.requestTime(1_500);
+        rig.ledger.requestTime(2_500);
+
+        assertEquals(2.0, rig.ledger.requestMicrosAvg());
+        assertEquals(2.5, rig.ledger.requestMicrosMax());
+        rig.push(new byte[5 * MIB]);
+        assertTrue(rig.ledger.requestMicrosMax() > 2.5);
+    }
+}

@@ -1,0 +1,63 @@
+"""One broker with the receiver plugin for all Kafka tests, and what drives and reads it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs.local_clients import LocalClients
+from jobs.local_cluster import LocalCluster
+from jobs.local_cluster.plugin import receiver_jar
+
+from .landing import Landing
+
+PUSH_INTERVAL_MS = 300
+USERS = {"alice": "alice-secret", "bob": "bob-secret"}
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    with LocalCluster(plugin=receiver_jar(), sasl_users=USERS, log_requests=True) as cluster:
+        # franz-go takes "*" for a literal prefix.
+        match = ["client_id=telemetry-.*"]
+        cluster.subscribe("telemetry", ["org.apache.kafka."], PUSH_INTERVAL_MS, match)
+        yield cluster
+        cluster.keep_folder = request.session.testsfailed > 0
+
+
+@pytest.fixture
+def clients(cluster: LocalCluster) -> Iterator[LocalClients]:
+    with LocalClients(cluster) as clients:
+        yield clients
+
+
+@pytest.fixture
+def landing(cluster: LocalCluster) -> Iterator[Landing]:
+    with Landing(cluster.bootstrap_servers) as landing:
+        yield landing
+
+
+@pytest.fixture
+def topic(cluster: LocalCluster, request: pytest.FixtureRequest) -> str:
+    """A topic of two partitions for this test alone."""
+    name = request.node.name.replace("[", ".").replace("]", "")
+    cluster.create_topic(name, partitions=2)
+    return name
+
+
+@pytest.fixture(scope="session")
+def franz_go(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The franz-go driver, built from tests/clients/go."""
+    if shutil.which("go") is None:
+        pytest.skip("Go is not installed")
+    binary = tmp_path_factory.mktemp("franz-go") / "telemetryclient"
+    source = Path(__file__).parent.parent / "clients" / "go"
+    built = subprocess.run(
+        ["go", "build", "-o", binary, "."], cwd=source, capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stderr
+    return binary

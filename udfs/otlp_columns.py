@@ -1,0 +1,219 @@
+"""From the kernel's arrays to the columns of `decoded`, without a copy where Arrow's layout allows it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from udfs import wire_attributes, wire_metrics, wire_points, wire_slices
+from udfs.decoded import DISTRIBUTIONS, PAYLOADS, POINTS, Kind, Number
+
+Numpy = np.ndarray[Any, Any]
+
+
+def empty_points(rows: int) -> wire_metrics.Points:
+    """Room for data points, in Arrow's own layout."""
+    return wire_metrics.Points(
+        times=np.empty((2, rows), np.uint64),
+        values=np.empty(rows, np.float64),
+        ints=np.empty(rows, np.int64),
+        flags=np.empty(rows, np.uint32),
+        codes=np.empty((5, rows), np.int32),
+        tags=np.empty((4, rows), np.int8),
+    )
+
+
+def empty_distributions(rows: int, items: int) -> wire_points.Distributions:
+    """Room for distributions and the items of their lists."""
+    return wire_points.Distributions(
+        words=np.empty((2, rows), np.uint64),
+        doubles=np.empty((4, rows), np.float64),
+        ints=np.empty((3, rows), np.int32),
+        tags=np.empty((2, rows), np.int8),
+        ends=np.empty((2, rows), np.int64),
+        lists=np.empty((2, items), np.uint64),
+    )
+
+
+def payloads_table(outcomes: Numpy, code_of_region: Numpy) -> pa.Table:
+    return pa.table(
+        [
+            pa.nulls(outcomes.shape[1], pa.string()),
+            pa.array(outcomes[wire_metrics.KEPT], pa.int32()),
+            pa.array(code_of_region[outcomes[wire_metrics.RESOURCE]]),
+            pa.array(outcomes[wire_metrics.CAPPED].astype(np.bool_)),
+        ],
+        PAYLOADS,
+    )
+
+
+def points_table(points: wire_metrics.Points, rows: int, texts: pa.Array, code_of_region: Numpy) -> pa.Table:
+    codes, tags, times = points.codes[:, :rows], points.tags[:, :rows], points.times[:, :rows]
+    number, scope = tags[wire_metrics.NUMBER], codes[wire_metrics.SCOPE]
+    columns = {
+        "payload": codes[wire_metrics.PAYLOAD],
+        "metric": pa.DictionaryArray.from_arrays(pa.array(codes[wire_metrics.METRIC]), texts),
+        "attributes": code_of_region[codes[wire_metrics.ATTRIBUTES]],
+        "scope": pa.DictionaryArray.from_arrays(_primitive(scope, pa.int32(), scope >= 0), texts),
+        "kind": tags[wire_metrics.KIND],
+        "temporality": tags[wire_metrics.TEMPORALITY],
+        "is_monotonic": _primitive(tags[wire_metrics.IS_MONOTONIC], pa.bool_()),
+        "start_ns": times[0],
+        "time_ns": times[1],
+        "flags": points.flags[:rows],
+        "number": number,
+        "value": _primitive(points.values[:rows], pa.float64(), number != Number.NONE),
+        "value_int": _primitive(points.ints[:rows], pa.int64(), number == Number.INT),
+        "distribution": codes[wire_metrics.DISTRIBUTION],
+    }
+    return pa.table([pa.array(columns[field.name]) for field in POINTS], POINTS)
+
+
+def _primitive(values: Numpy, kind: pa.DataType, valid: Numpy | None = None) -> pa.Array:
+    """An array over the memory of `values` where `kind` allows it."""
+    validity = None
+    if valid is not None and not valid.all():
+        validity = _bits(valid)
+    return pa.Array.from_buffers(
+        kind, len(values), [validity, _bits(values) if kind == pa.bool_() else pa.py_buffer(values)]
+    )
+
+
+def _bits(values: Numpy) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(values, bitorder="little"))
+
+
+def distributions_table(distributions: wire_points.Distributions, rows: int) -> pa.Table:
+    words, doubles, ints = (
+        distributions.words[:, :rows],
+        distributions.doubles[:, :rows],
+        distributions.ints[:, :rows],
+    )
+    kind, present = distributions.tags[:, :rows]
+    histogram, exponential, summary = (
+        kind == code for code in (Kind.HISTOGRAM, Kind.EXPONENTIAL_HISTOGRAM, Kind.SUMMARY)
+    )
+    first = np.concatenate(([0], distributions.ends[0, :rows]))
+    second = np.concatenate(([0], distributions.ends[1, :rows]))
+
+    def optional(column: int) -> pa.Array:
+        # Summary.sum has no presence.
+        is_set = (present >> column & 1).astype(np.bool_)
+        return _primitive(
+            doubles[column], pa.float64(), is_set | summary if column == wire_points.TOTAL else is_set
+        )
+
+    def items(which: int, of: Numpy, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
+        return _items(distributions.lists[which], first if which == 0 else second, of, kind)
+
+    def lists(which: int, of: Numpy, kind: pa.DataType) -> pa.Array:
+        offsets, values = items(which, of, kind)
+        return pa.ListArray.from_arrays(offsets, values)
+
+    quantile_offsets, quantiles = items(0, summary, pa.float64())
+    columns = {
+        "count": words[wire_points.COUNT],
+        "sum": optional(wire_points.TOTAL),
+        "min": optional(wire_points.MIN),
+        "max": optional(wire_points.MAX),
+        "explicit_bounds": lists(0, histogram, pa.float64()),
+        "bucket_counts": lists(1, histogram, pa.uint64()),
+        "scale": _primitive(ints[wire_points.SCALE], pa.int32(), exponential),
+        "zero_count": _primitive(words[wire_points.ZERO_COUNT], pa.uint64(), exponential),
+        "zero_threshold": _primitive(doubles[wire_points.ZERO_THRESHOLD], pa.float64(), exponential),
+        "positive_offset": _primitive(ints[wire_points.POSITIVE_OFFSET], pa.int32(), exponential),
+        "positive_counts": lists(0, exponential, pa.uint64()),
+        "negative_offset": _primitive(ints[wire_points.NEGATIVE_OFFSET], pa.int32(), exponential),
+        "negative_counts": lists(1, exponential, pa.uint64()),
+        "quantiles": pa.MapArray.from_arrays(
+            quantile_offsets, quantiles, items(1, summary, pa.float64())[1]
+        ),
+    }
+    return pa.table([pa.array(columns[field.name]) for field in DISTRIBUTIONS], DISTRIBUTIONS)
+
+
+def _items(items: Numpy, offsets: Numpy, of: Numpy, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
+    """Offsets, NULL where `of` is false, and values of the lists of the rows `of`; the other rows' items are left out."""
+    sizes = np.diff(offsets)
+    if of.all():
+        values = items[: offsets[-1]]
+    else:
+        values = items[: offsets[-1]][np.repeat(of, sizes)]
+        sizes = np.where(of, sizes, 0)
+    new_offsets = np.zeros(len(offsets), np.int32)
+    np.cumsum(sizes, out=new_offsets[1:])
+    return pa.array(new_offsets, mask=np.append(~of, False)), pa.Array.from_buffers(
+        kind, len(values), [None, pa.py_buffer(values)]
+    )
+
+
+def attribute_sets(data: Numpy, regions: Numpy) -> tuple[pa.MapArray, Numpy]:
+    """The distinct lists of attributes, and which of them each region is: different bytes may say the same."""
+    pairs = regions[:, wire_slices.EXTRA]
+    entries = np.empty((5, int(pairs.sum())), np.int64)
+    starts, sizes = (np.ascontiguousarray(regions[:, column]) for column in (wire_slices.START, wire_slices.SIZE))
+    wire_attributes.take_apart(data, starts, sizes, entries)
+    keys = _gather(data, entries[wire_attributes.KEY_START], entries[wire_attributes.KEY_SIZE])
+    return distinct_sets(np.concatenate(([0], np.cumsum(pairs))), keys, _value_texts(data, entries))
+
+
+def distinct_sets(offsets: Numpy, keys: pa.StringArray, values: pa.StringArray) -> tuple[pa.MapArray, Numpy]:
+    """The distinct ones, in order of appearance, of lists of pairs, and which of them each list is (int32)."""
+    keys, values = keys.dictionary_encode(), values.dictionary_encode()
+    # A list is the bytes of its codes: Arrow's dictionary of them is that of the lists.
+    codes = np.stack([keys.indices.to_numpy(), values.indices.to_numpy()], axis=1)
+    pair_bytes = codes.itemsize * 2
+    lists = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(),
+        len(offsets) - 1,
+        [None, pa.py_buffer(offsets.astype(np.int64) * pair_bytes), pa.py_buffer(codes)],
+    ).dictionary_encode()
+    _, distinct_offsets, distinct_codes = lists.dictionary.buffers()
+    offsets = np.frombuffer(distinct_offsets, np.int64, len(lists.dictionary) + 1) // pair_bytes
+    codes = np.frombuffer(distinct_codes or b"", np.int32, int(offsets[-1]) * 2).reshape(-1, 2)
+    sets = pa.MapArray.from_arrays(
+        pa.array(offsets, pa.int32()),
+        keys.dictionary.take(pa.array(codes[:, 0])),
+        values.dictionary.take(pa.array(codes[:, 1])),
+    )
+    return sets, lists.indices.to_numpy()
+
+
+def _value_texts(data: Numpy, entries: Numpy) -> pa.StringArray:
+    """The values as `otlp_reference.attribute_text` writes them."""
+    kinds, values = entries[wire_attributes.KIND], entries[wire_attributes.VALUE]
+    is_text = kinds == wire_attributes.TEXT
+    texts = _gather(data, np.where(is_text, values, 0), np.where(is_text, entries[wire_attributes.VALUE_SIZE], 0))
+    for kind in (wire_attributes.INT, wire_attributes.BOOL, wire_attributes.DOUBLE):
+        mask = kinds == kind
+        if not mask.any():
+            continue
+        chosen = values[mask]
+        if kind == wire_attributes.INT:
+            replacements = pc.cast(pa.array(chosen), pa.string())
+        elif kind == wire_attributes.BOOL:
+            replacements = pc.cast(pa.array(chosen != 0), pa.string())
+        else:
+            replacements = pa.array([json.dumps(value) for value in chosen.view(np.float64).tolist()])
+        texts = pc.replace_with_mask(texts, pa.array(mask), replacements)
+    return texts
+
+
+def strings(data: Numpy, slices: Numpy) -> pa.StringArray:
+    """The slices as Arrow text."""
+    return _gather(data, slices[:, wire_slices.START], slices[:, wire_slices.SIZE])
+
+
+def _gather(data: Numpy, starts: Numpy, sizes: Numpy) -> pa.StringArray:
+    """The slices of `data` as strings; ArrowInvalid when they exceed 2 GiB."""
+    offsets = np.zeros(len(starts) + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    text = np.empty(int(offsets[-1]), np.uint8)
+    wire_attributes.gather(data, np.ascontiguousarray(starts), offsets, text)
+    return pa.Array.from_buffers(
+        pa.string(), len(starts), [None, pa.array(offsets, pa.int32()).buffers()[1], pa.py_buffer(text)]
+    )

@@ -1,0 +1,248 @@
+"""Which points are converted: what I4, P3, P5 and P8 say about each point, before the conversion."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from udfs.compiled import kernel
+from udfs.decoded import Decoded, Kind, Number, Temporality
+from udfs.identity import FRANZ_GO_SCOPE, AttributeSets, UInt64s, mix, text_hashes
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+Int8s = npt.NDArray[np.int8]
+Bools = npt.NDArray[np.bool_]
+Doubles = npt.NDArray[np.float64]
+
+NO_RECORDED_VALUE = 1  # DataPointFlags, a bit mask
+START_TOLERANCE_NS = 1_000_000_000
+FUTURE_TOLERANCE_US = 24 * 3600 * 1_000_000
+MAX_INT64 = (1 << 63) - 1
+
+
+class Reason(IntEnum):
+    """Why a point is in quarantine (P3, P8)."""
+
+    NONE = 0
+    NO_TIME = 1
+    NO_VALUE = 2
+    UNKNOWN_TEMPORALITY = 3
+    START_AFTER_TIME = 4
+    BAD_BUCKETS = 5
+    FUTURE_TIME = 6
+    TOO_MANY_POINTS = 7
+
+
+# Bits of the `flags` column of metric_points, and their texts.
+START_MOVED, DUPLICATE_ATTRIBUTE, MONOTONIC_ASSUMED, VALUE_ASSUMED = 1, 2, 4, 8
+FLAGS = ("start_moved", "duplicate_attribute", "monotonic_assumed", "value_assumed")
+
+
+class Points(NamedTuple):
+    """One row per decoded point; see `decoded.POINTS`. Times are ns, 0: none."""
+
+    push: Int64s  # row of its push
+    metric: Int32s  # index into the dictionary of names
+    attributes: Int32s
+    scope: Int32s  # index into the dictionary of scopes, -1: no scope
+    kind: Int8s
+    temporality: Int8s
+    monotonic: Bools
+    start: Int64s
+    time: Int64s
+    number: Int8s
+    value: Doubles  # 0 when number is NONE
+    value_int: Int64s  # 0 unless number is INT
+    distribution: Int32s
+    flags: Int8s  # bits, see FLAGS
+    recorded: Bools  # P5
+    reason: Int8s  # Reason
+    series: Int64s  # series_id
+
+
+def read_points(
+    decoded: Decoded,
+    landed_at: Int64s,
+    clients: Int64s,
+    attributes: AttributeSets,
+    bad_buckets: Bools,
+) -> Points:
+    """Normalise (I4), identify (I1) and judge (P3, P5, P8) the points.
+
+    Args:
+        decoded: the decoder's columns, a payload per push.
+        landed_at: landing time of each push, us.
+        clients: `identity.client_keys` of each push.
+        attributes: the normalised `decoded.attribute_sets`.
+        bad_buckets: for each distribution whether its buckets contradict each other.
+    """
+    table = decoded.points.combine_chunks()
+    metric, scope = _chunk(table, "metric"), _chunk(table, "scope")
+    names = pa.array([], pa.string()) if metric is None else metric.dictionary
+    scopes = pa.array([], pa.string()) if scope is None else scope.dictionary
+    n = table.num_rows
+    points = Points(
+        push=_plain(table, "payload").astype(np.int64),
+        metric=_indices(metric),
+        attributes=_plain(table, "attributes"),
+        scope=_indices(scope),
+        kind=_plain(table, "kind"),
+        temporality=_plain(table, "temporality"),
+        monotonic=_plain(table, "is_monotonic").copy(),
+        start=np.zeros(n, np.int64),
+        time=np.zeros(n, np.int64),
+        number=_plain(table, "number").copy(),
+        value=_plain(table, "value", 0.0).copy(),
+        value_int=_plain(table, "value_int", 0).copy(),
+        distribution=_plain(table, "distribution"),
+        flags=np.zeros(n, np.int8),
+        recorded=np.zeros(n, np.bool_),
+        reason=np.zeros(n, np.int8),
+        series=np.zeros(n, np.uint64),
+    )
+    _judge(
+        points,
+        _plain(table, "start_ns"),
+        _plain(table, "time_ns"),
+        _plain(table, "flags"),
+        np.array([name.endswith(".total") for name in names.to_pylist()], np.bool_),
+        np.array([name == FRANZ_GO_SCOPE for name in scopes.to_pylist()], np.bool_),
+        attributes.duplicate,
+        bad_buckets,
+        landed_at,
+    )
+    _identify(
+        points,
+        clients.view(np.uint64),
+        text_hashes(names),
+        attributes.hashes,
+        np.append(text_hashes(scopes), text_hashes(pa.array([""]))),
+    )
+    return points._replace(series=points.series.view(np.int64))
+
+
+def _chunk(table: pa.Table, name: str) -> pa.DictionaryArray | None:
+    chunks = table[name]
+    return chunks.combine_chunks() if chunks.num_chunks else None
+
+
+def _indices(array: pa.DictionaryArray | None) -> Int32s:
+    if array is None:
+        return np.zeros(0, np.int32)
+    return array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+
+
+def _plain(table: pa.Table, name: str, null: float | None = None) -> npt.NDArray[np.generic]:
+    array = table[name].combine_chunks()
+    return (array if null is None else array.fill_null(null)).to_numpy(zero_copy_only=False)
+
+
+@kernel
+def _judge(
+    points: Points,
+    start_ns: UInt64s,
+    time_ns: UInt64s,
+    point_flags: npt.NDArray[np.uint32],
+    is_total: Bools,
+    is_franz_go: Bools,
+    duplicate_attribute: Bools,
+    bad_buckets: Bools,
+    landed_at: Int64s,
+) -> None:
+    latest = np.uint64(MAX_INT64)
+    for i in range(len(start_ns)):
+        kind = points.kind[i]
+        if duplicate_attribute[points.attributes[i]]:
+            points.flags[i] |= DUPLICATE_ATTRIBUTE
+        if points.scope[i] >= 0 and is_franz_go[points.scope[i]]:
+            if kind <= Kind.SUM and points.number[i] == Number.NONE:
+                points.number[i] = Number.INT
+                points.flags[i] |= VALUE_ASSUMED
+            if kind == Kind.SUM and not points.monotonic[i] and is_total[points.metric[i]]:
+                points.monotonic[i] = True
+                points.flags[i] |= MONOTONIC_ASSUMED
+
+        start, time = start_ns[i], time_ns[i]
+        if start <= latest:
+            points.start[i] = start
+        if time <= latest:
+            points.time[i] = time
+        points.recorded[i] = point_flags[i] & NO_RECORDED_VALUE == 0
+        if not points.recorded[i]:
+            continue
+        if time == 0:
+            points.reason[i] = Reason.NO_TIME
+            continue
+        if kind <= Kind.SUM and points.number[i] == Number.NONE:
+            points.reason[i] = Reason.NO_VALUE
+            continue
+        if kind in (Kind.SUM, Kind.HISTOGRAM, Kind.EXPONENTIAL_HISTOGRAM):
+            if points.temporality[i] == Temporality.UNSPECIFIED:
+                points.reason[i] = Reason.UNKNOWN_TEMPORALITY
+                continue
+            if start > time and start - time > np.uint64(START_TOLERANCE_NS):
+                points.reason[i] = Reason.START_AFTER_TIME
+                continue
+        if kind > Kind.SUM and bad_buckets[points.distribution[i]]:
+            points.reason[i] = Reason.BAD_BUCKETS
+            continue
+        # Compared in us: landing times reach further than int64 ns.
+        late_us = points.time[i] // 1000 - landed_at[points.push[i]] - FUTURE_TOLERANCE_US
+        if time > latest or late_us > 0 or (late_us == 0 and points.time[i] % 1000 > 0):
+            points.reason[i] = Reason.FUTURE_TIME
+
+
+@kernel
+def _identify(
+    points: Points, clients: UInt64s, metrics: UInt64s, attributes: UInt64s, scopes: UInt64s
+) -> None:
+    for i in range(len(points.series)):
+        shape = np.uint64(points.kind[i] * 2 + points.monotonic[i])
+        descriptor = mix(
+            mix(metrics[points.metric[i]], attributes[points.attributes[i]]), scopes[points.scope[i]]
+        )
+        points.series[i] = mix(mix(clients[points.push[i]], descriptor), shape)
+
+
+class PushTimes(NamedTuple):
+    """What the points tell about their push, one row per push; times in ns, 0: none."""
+
+    points: Int64s  # rows for metric_points
+    quarantined: Int64s
+    first_time: Int64s
+    last_time: Int64s
+    first_start: Int64s  # earliest start of DELTA points over a positive interval
+    delta_time: Int64s  # latest time of DELTA points
+    temporalities: Int8s  # bits: 1 DELTA, 2 CUMULATIVE
+
+
+def push_times(points: Points, pushes: int) -> PushTimes:
+    """Sum up the points of each push; quarantined ones only count."""
+    times = PushTimes(*(np.zeros(pushes, np.int64) for _ in range(6)), np.zeros(pushes, np.int8))
+    _sum_up(points, times)
+    return times
+
+
+@kernel
+def _sum_up(points: Points, times: PushTimes) -> None:
+    for i in range(len(points.push)):
+        p = points.push[i]
+        if points.reason[i] != Reason.NONE:
+            times.quarantined[p] += 1
+            continue
+        times.points[p] += 1
+        time, start = points.time[i], points.start[i]
+        if time != 0 and (times.first_time[p] == 0 or time < times.first_time[p]):
+            times.first_time[p] = time
+        times.last_time[p] = max(times.last_time[p], time)
+        times.temporalities[p] |= points.temporality[i]
+        if points.temporality[i] == Temporality.DELTA:
+            times.delta_time[p] = max(times.delta_time[p], time)
+            # A zero interval covers no time: after a flip Java sends its lifetime total like this (C9).
+            if 0 < start < time and (times.first_start[p] == 0 or start < times.first_start[p]):
+                times.first_start[p] = start

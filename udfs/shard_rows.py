@@ -1,0 +1,209 @@
+"""Columns of the conversion to rows of the tables (`udfs.rows`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from udfs import rows
+from udfs.conversion import Converted, Status
+from udfs.decoded import Kind
+from udfs.distributions import FLAWS, Distributions, Flaw, Increments, list_array
+from udfs.identity import AttributeSets
+from udfs.payloads import Payloads
+from udfs.points import FLAGS, Points, PushTimes, Reason
+from udfs.redelivery import PushVerdicts, Verdict
+
+Int64s = npt.NDArray[np.int64]
+Int8s = npt.NDArray[np.int8]
+Bools = npt.NDArray[np.bool_]
+
+KINDS = pa.array([kind.name.lower() for kind in Kind])
+TEMPORALITIES = pa.array(["delta", "cumulative", "mixed"])  # by bits: 1, 2, 3
+STATUSES = pa.array([status.name.lower() for status in Status if status != Status.NONE])
+FLAG_LISTS = pa.array(
+    [[text for bit, text in enumerate(FLAGS) if mask >> bit & 1] or None for mask in range(1 << len(FLAGS))],
+    rows.TEXT_LIST,
+)  # by their bits
+INCREMENT_STATUSES = Status.FLIP_BASELINE  # the statuses up to it have a delta
+PUSH_COLUMNS = [*(field.name for field in rows.PUSH_KEY), "client_instance_id", "client_id"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What the conversion of a batch left, for the row builders."""
+
+    pushes: pa.Table
+    keys: dict[str, pa.Array]  # PUSH_COLUMNS of the pushes, text as dictionary<int32, string>
+    payloads: Payloads
+    attributes: AttributeSets
+    points: Points
+    distributions: Distributions
+    flaws: Int8s  # Flaw of each distribution
+    times: PushTimes
+    verdicts: PushVerdicts
+    converted: Converted
+    increments: Increments
+
+    @property
+    def capped(self) -> Bools:
+        """Pushes with more points than the limit."""
+        return self.payloads.decoded.payloads["capped"].to_numpy()  # type: ignore[no-any-return]  # pyarrow is untyped
+
+
+def table(columns: dict[str, pa.Array], schema: pa.Schema, size: int) -> pa.Table:
+    """A table with the schema's columns in order; those not given are NULL, dictionaries stay dictionaries."""
+    arrays = [
+        columns[field.name] if field.name in columns else pa.nulls(size, field.type) for field in schema
+    ]
+    fields = [
+        pa.field(field.name, array.type, metadata=field.metadata)
+        for field, array in zip(schema, arrays, strict=True)
+    ]
+    return pa.table(arrays, pa.schema(fields))
+
+
+def of_pushes(keys: dict[str, pa.Array], push: Int64s) -> dict[str, pa.Array]:
+    """The push columns for rows that belong to these pushes."""
+    index = pa.array(push)
+    return {name: array.take(index) for name, array in keys.items()}
+
+
+def coded(codes: npt.NDArray[np.integer], texts: pa.Array, valid: Bools | None = None) -> pa.DictionaryArray:
+    """Codes as dictionary-encoded text, NULL where not `valid`."""
+    mask = None if valid is None else ~valid
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32), mask=mask), texts)
+
+
+def micros(nanos: Int64s) -> pa.Array:
+    """Timestamps; 0 becomes NULL."""
+    return pa.array(nanos // 1000, mask=nanos == 0).view(rows.TIMESTAMP)
+
+
+def masked(values: npt.NDArray[np.generic], valid: Bools) -> pa.Array:
+    """An array, NULL where not `valid`."""
+    return pa.array(values, mask=~valid)
+
+
+def metric_points(batch: Batch) -> pa.Table:
+    """Rows of metric_points, in the order of pushes and points."""
+    points, converted = batch.points, batch.converted
+    kept = converted.status != Status.NONE
+    chosen = None if kept.all() else np.flatnonzero(kept)
+    if chosen is not None:
+        points = Points(*(column[chosen] for column in points))
+        converted = Converted(*(column[chosen] for column in converted))
+    kind = points.kind
+    finite = (points.number != 0) & points.recorded & np.isfinite(points.value)
+    is_int = (points.value_int != 0) | (points.number == 2)
+    counted = converted.status <= INCREMENT_STATUSES
+    names, scopes = (batch.payloads.decoded.points[name].combine_chunks() for name in ("metric", "scope"))
+    columns = of_pushes(batch.keys, points.push) | {
+        "series_id": pa.array(points.series),
+        "metric": pa.DictionaryArray.from_arrays(pa.array(points.metric), names.dictionary),
+        "attributes": batch.attributes.maps.take(pa.array(points.attributes)),
+        "scope": coded(points.scope, scopes.dictionary, points.scope >= 0),
+        "kind": coded(kind, KINDS),
+        "temporality": coded(points.temporality - 1, TEMPORALITIES, points.temporality > 0),
+        "is_monotonic": masked(
+            points.monotonic | (kind != Kind.SUM), (kind != Kind.GAUGE) & (kind != Kind.SUMMARY)
+        ),
+        "start_time": micros(points.start),
+        "time": micros(points.time),
+        "value": masked(points.value, finite),
+        "value_int": masked(points.value_int, is_int & points.recorded),
+        "delta_start": micros(converted.delta_start),
+        "delta": masked(converted.delta, counted & (kind == Kind.SUM)),
+        "delta_int": masked(converted.delta_int, counted & converted.is_int),
+        "delta_status": coded(converted.status, STATUSES),
+    }
+    if points.flags.any():
+        columns["flags"] = FLAG_LISTS.take(pa.array(points.flags))
+    if (kind > Kind.SUM).any():
+        columns |= _distribution_columns(batch, points, counted & (kind != Kind.SUMMARY))
+    return table(columns, rows.METRIC_POINTS, len(points.push))
+
+
+def _distribution_columns(batch: Batch, points: Points, counted: Bools) -> dict[str, pa.Array]:
+    """The columns of histograms and summaries; NULL for other points, and for those without a recorded value."""
+    source, values, increments = batch.payloads.decoded.distributions, batch.distributions, batch.increments
+    present = (points.distribution >= 0) & points.recorded
+    index = pa.array(points.distribution, mask=~present)
+    has_increment = np.zeros(len(values.count), np.bool_)
+    has_increment[points.distribution[present]] = counted[present]
+    histogram, exponential = values.kind == Kind.HISTOGRAM, values.kind == Kind.EXPONENTIAL_HISTOGRAM
+    buckets = has_increment & increments.buckets
+    columns = {
+        "count": pa.array(values.count),
+        "sum": masked(values.sum, ~np.isnan(values.sum)),
+        "min": _finite(source["min"]),
+        "max": _finite(source["max"]),
+        "explicit_bounds": source["explicit_bounds"].combine_chunks(),
+        "bucket_counts": list_array(values.positive_first, values.positive, histogram),
+        "scale": source["scale"].combine_chunks(),
+        "zero_count": masked(values.zero_count, exponential),
+        "zero_threshold": source["zero_threshold"].combine_chunks(),
+        "positive_offset": source["positive_offset"].combine_chunks(),
+        "positive_counts": list_array(values.positive_first, values.positive, exponential),
+        "negative_offset": source["negative_offset"].combine_chunks(),
+        "negative_counts": list_array(values.negative_first, values.negative, exponential),
+        "quantiles": _finite_quantiles(source["quantiles"].combine_chunks()),
+        "count_delta": masked(increments.count, has_increment),
+        "sum_delta": masked(increments.sum, has_increment & ~np.isnan(increments.sum)),
+        "bucket_counts_delta": list_array(values.positive_first, increments.positive, histogram & buckets),
+        "positive_counts_delta": list_array(
+            values.positive_first, increments.positive, exponential & buckets
+        ),
+        "negative_counts_delta": list_array(
+            values.negative_first, increments.negative, exponential & buckets
+        ),
+        "zero_count_delta": masked(increments.zero_count, exponential & has_increment),
+    }
+    return {name: array.take(index) for name, array in columns.items()}
+
+
+def _finite(column: pa.ChunkedArray) -> pa.Array:
+    return pc.if_else(pc.is_finite(column), column, None).combine_chunks()
+
+
+def _finite_quantiles(quantiles: pa.MapArray) -> pa.Array:
+    items = pc.if_else(pc.is_finite(quantiles.items), quantiles.items, None)
+    mask = pa.array(~quantiles.is_valid().to_numpy(zero_copy_only=False))
+    return pa.MapArray.from_arrays(quantiles.offsets, quantiles.keys, items, mask=mask)
+
+
+def quarantined_points(batch: Batch) -> pa.Table:
+    """Rows of quarantine for points."""
+    points = batch.points
+    bad = np.flatnonzero(
+        (points.reason != Reason.NONE) & (batch.verdicts.verdict[points.push] != Verdict.REREAD)
+    )
+    names = batch.payloads.decoded.points["metric"].combine_chunks()
+    details = [_detail(batch, int(i)) for i in bad]
+    columns = of_pushes(batch.keys, points.push[bad]) | {
+        "scope": pa.array(["point"] * len(bad), pa.string()),
+        "reason": pa.array([Reason(code).name for code in points.reason[bad]], pa.string()),
+        "detail": pa.array(details, pa.string()),
+        "metric": names.dictionary.take(pa.array(points.metric[bad])),
+    }
+    return table(columns, rows.QUARANTINE, len(bad))
+
+
+def _detail(batch: Batch, i: int) -> str:
+    source, reason = batch.payloads.decoded.points, batch.points.reason[i]
+    if reason == Reason.NO_TIME:
+        return "time_unix_nano is 0"
+    if reason == Reason.NO_VALUE:
+        return "neither as_double nor as_int is set"
+    if reason == Reason.UNKNOWN_TEMPORALITY:
+        return "aggregation_temporality is neither DELTA nor CUMULATIVE"
+    if reason == Reason.BAD_BUCKETS:
+        return FLAWS[Flaw(batch.flaws[batch.points.distribution[i]])]
+    start, time = source["start_ns"][i].as_py(), source["time_ns"][i].as_py()
+    if reason == Reason.START_AFTER_TIME:
+        return f"start_time_unix_nano {start} is more than 1 s after time_unix_nano {time}"
+    return f"time_unix_nano {time} is more than 24 h after the record landed"

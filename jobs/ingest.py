@@ -128,7 +128,7 @@ def _run(settings: IngestSettings) -> int:
                 spark.stop()
     except Timeout:
         return fail(f"another job is writing this lake ({lake.checkpoints} is locked): one at a time", 2)
-    except (SourceError, StateError, JavaMissingError, JarsUnavailableError, PermissionError) as error:
+    except (SourceError, StateError, JavaMissingError, JarsUnavailableError) as error:
         return fail(str(error), 2)
     except StreamFailedError as error:
         return fail(str(error), 1)
@@ -226,7 +226,10 @@ def _only_job(checkpoints: str) -> contextlib.AbstractContextManager[object]:
     if "://" in checkpoints:
         return contextlib.nullcontext()
     folder = Path(checkpoints)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"can't write checkpoints to {folder}: {error.strerror}") from error
     return FileLock(folder / ".lock", timeout=0)
 
 

@@ -2,9 +2,9 @@
 
 Modules with kernels call `configure()` before their first ``@njit(cache=True)`` function.
 
-numba unpickles what it finds in its cache, so a directory that others can write to would run their code: it must
-be ours alone. Its index is read, changed and written without a lock, so two workers that compile at once can link
-a signature to the other's machine code: they take `exclusive()` around the first call of a kernel.
+numba unpickles what it finds in its cache, so a directory that others can write to would run their code: it
+must be ours alone. Its index is read, changed and written without a lock, so two workers that compile at once
+can link a signature to the other's machine code: they take `exclusive()` around the first call of a kernel.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ VARIABLE = "NUMBA_CACHE_DIR"
 def configure() -> Path:
     """Point numba, here and in child processes, to the first usable directory, and return it.
 
-    In order: within ``NUMBA_CACHE_DIR``, within the user's cache directory, one in the temp directory named after
-    the user, a new temp directory. Usable is a writable directory of mode 0700 that this user owns; a missing one
-    is made.
+    In order: within ``NUMBA_CACHE_DIR``, within the user's cache directory, one in the temp directory named
+    after the user, a new temp directory. Usable is a writable directory of mode 0700 that this user owns; a
+    missing one is made.
     """
     directory = next((path for path in _candidates() if _is_private(path)), None)
     if directory is None:
@@ -47,7 +47,7 @@ def configure() -> Path:
 def exclusive() -> Iterator[None]:
     """Hold the cache directory's lock: the first worker compiles, the others wait and load what it compiled.
 
-    A thread may take it again while it holds it. The operating system releases the lock of a worker that dies.
+    A thread may take it again while it holds it. A worker that dies loses it.
     """
     with FileLock(configure() / ".lock", is_singleton=True):
         yield

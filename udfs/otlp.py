@@ -44,7 +44,11 @@ def decode(
         if len(result.odd):
             odd = otlp_reference.decode(payloads.take(pa.array(result.odd)), max_points)
             decoded = otlp_merge.merged(decoded, odd, result.odd)
-    return otlp_merge.with_errors(decoded, rejected, f"more than {max_bytes} bytes") if len(rejected) else decoded
+    return (
+        otlp_merge.with_errors(decoded, rejected, f"more than {max_bytes} bytes")
+        if len(rejected)
+        else decoded
+    )
 
 
 def _one_array(payloads: pa.Array | pa.ChunkedArray) -> pa.LargeBinaryArray:
@@ -63,7 +67,7 @@ def _kernel() -> ModuleType | None:
         otlp_kernel.load()
     except Exception as error:  # whatever numba meets: the reference decoder gives the same rows
         warnings.warn(
-            f"the compiled decoder can't be loaded ({type(error).__name__}: {error}): decoding runs right but slowly",
+            f"the compiled decoder can't be loaded, decoding is slow: {type(error).__name__}: {error}",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -129,15 +129,13 @@ def distributions_table(distributions: wire_points.Distributions, rows: int) -> 
         "positive_counts": lists(0, exponential, pa.uint64()),
         "negative_offset": _primitive(ints[wire_points.NEGATIVE_OFFSET], pa.int32(), exponential),
         "negative_counts": lists(1, exponential, pa.uint64()),
-        "quantiles": pa.MapArray.from_arrays(
-            quantile_offsets, quantiles, items(1, summary, pa.float64())[1]
-        ),
+        "quantiles": pa.MapArray.from_arrays(quantile_offsets, quantiles, items(1, summary, pa.float64())[1]),
     }
     return pa.table([pa.array(columns[field.name]) for field in DISTRIBUTIONS], DISTRIBUTIONS)
 
 
 def _items(items: Numpy, offsets: Numpy, of: Numpy, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
-    """Offsets, NULL where `of` is false, and values of the lists of the rows `of`; the other rows' items are left out."""
+    """Offsets and values of the lists of the rows `of`; those of the other rows are NULL."""
     sizes = np.diff(offsets)
     if of.all():
         values = items[: offsets[-1]]
@@ -152,17 +150,19 @@ def _items(items: Numpy, offsets: Numpy, of: Numpy, kind: pa.DataType) -> tuple[
 
 
 def attribute_sets(data: Numpy, regions: Numpy) -> tuple[pa.MapArray, Numpy]:
-    """The distinct lists of attributes, and which of them each region is: different bytes may say the same."""
+    """The distinct lists of attributes, and which one each region is: different bytes may say the same."""
     pairs = regions[:, wire_slices.EXTRA]
     entries = np.empty((5, int(pairs.sum())), np.int64)
-    starts, sizes = (np.ascontiguousarray(regions[:, column]) for column in (wire_slices.START, wire_slices.SIZE))
+    starts, sizes = (
+        np.ascontiguousarray(regions[:, column]) for column in (wire_slices.START, wire_slices.SIZE)
+    )
     wire_attributes.take_apart(data, starts, sizes, entries)
     keys = _gather(data, entries[wire_attributes.KEY_START], entries[wire_attributes.KEY_SIZE])
     return distinct_sets(np.concatenate(([0], np.cumsum(pairs))), keys, _value_texts(data, entries))
 
 
 def distinct_sets(offsets: Numpy, keys: pa.StringArray, values: pa.StringArray) -> tuple[pa.MapArray, Numpy]:
-    """The distinct ones, in order of appearance, of lists of pairs, and which of them each list is (int32)."""
+    """The distinct ones of lists of pairs, in order of appearance, and which one each list is (int32)."""
     keys, values = keys.dictionary_encode(), values.dictionary_encode()
     # A list is the bytes of its codes: Arrow's dictionary of them is that of the lists.
     codes = np.stack([keys.indices.to_numpy(), values.indices.to_numpy()], axis=1)
@@ -187,7 +187,9 @@ def _value_texts(data: Numpy, entries: Numpy) -> pa.StringArray:
     """The values as `otlp_reference.attribute_text` writes them."""
     kinds, values = entries[wire_attributes.KIND], entries[wire_attributes.VALUE]
     is_text = kinds == wire_attributes.TEXT
-    texts = _gather(data, np.where(is_text, values, 0), np.where(is_text, entries[wire_attributes.VALUE_SIZE], 0))
+    texts = _gather(
+        data, np.where(is_text, values, 0), np.where(is_text, entries[wire_attributes.VALUE_SIZE], 0)
+    )
     for kind in (wire_attributes.INT, wire_attributes.BOOL, wire_attributes.DOUBLE):
         mask = kinds == kind
         if not mask.any():

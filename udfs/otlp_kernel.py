@@ -21,7 +21,7 @@ Numpy = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class KernelResult:
-    """Rows of the payloads that the kernel read; `odd` are the indices of the others, which have no rows here."""
+    """Rows of the payloads that the kernel read; `odd`: indices of the others, which have no rows here."""
 
     decoded: Decoded
     odd: Numpy
@@ -45,7 +45,7 @@ def _decode(payloads: pa.LargeBinaryArray, max_points: int) -> KernelResult:
     outcomes = np.zeros((4, len(payloads)), np.int64)
     outcomes[wire_metrics.RESOURCE] = -1
     needs = np.zeros((3, len(payloads)), np.int64)
-    wire_metrics.measure(data, starts, ends, max_points, needs, outcomes)
+    wire_metrics.measure(data, starts, ends, max_points, np.empty(5, np.int64), needs, outcomes)
     points_needed, distributions_needed = (int(total) for total in needs[:2].sum(axis=1))
     empty = np.empty((0, 4), np.int64)
     state = wire_metrics.State(
@@ -84,7 +84,9 @@ def _bounds(payloads: pa.LargeBinaryArray) -> tuple[Numpy, Numpy, Numpy]:
     _, offset_buffer, data_buffer = payloads.buffers()
     offsets = np.zeros(1, np.int64)
     if len(payloads):
-        offsets = np.frombuffer(offset_buffer, np.int64)[payloads.offset : payloads.offset + len(payloads) + 1]
+        offsets = np.frombuffer(offset_buffer, np.int64)[
+            payloads.offset : payloads.offset + len(payloads) + 1
+        ]
     starts, ends = offsets[:-1], offsets[1:]
     if payloads.null_count:
         ends = np.where(payloads.is_valid().to_numpy(zero_copy_only=False), ends, starts)

@@ -13,7 +13,7 @@ Indices = npt.NDArray[np.int64]
 
 
 def merged(fast: Decoded, odd: Decoded, at: Indices) -> Decoded:
-    """`fast` with the payloads `at` these ascending indices, which have no rows in it, replaced by those of `odd`."""
+    """`fast` with `odd` in place of the payloads `at` these ascending indices, which have no rows in it."""
     sets = pa.concat_arrays([fast.attribute_sets, odd.attribute_sets])
     distinct, codes = distinct_sets(sets.offsets.to_numpy(), sets.keys, sets.items)
     # The kernel's sets are distinct and come first, so their codes stay.
@@ -52,7 +52,7 @@ def _replaced(table: pa.Table, **columns: npt.NDArray[np.int64]) -> pa.Table:
 
 
 def _spliced(fast: pa.Table, odd: pa.Table, before: Indices, drop: int, bounds: Indices) -> pa.Table:
-    """`fast` with rows ``bounds[i]`` to ``bounds[i + 1]`` of `odd` in place of the `drop` rows from ``before[i]`` on."""
+    """`fast` with rows ``bounds[i]:bounds[i + 1]`` of `odd` in place of `drop` rows from ``before[i]``."""
     both = pa.concat_tables([fast, odd]).unify_dictionaries()
     fast, odd = both.slice(0, fast.num_rows), both.slice(fast.num_rows)
     pieces, row = [], 0

@@ -1,7 +1,8 @@
-"""Lists of KeyValue (common.proto) as they stand in a message: checked in place, taken apart once per distinct list.
+"""Lists of KeyValue (common.proto) as they stand in a message: checked in place, taken apart once per
+distinct list.
 
-A list is the slice from the first KeyValue's tag to the end of the last one; other fields in between are odd. So are
-bytes, arrays and key-value lists as values, members set twice, and values held in a string table.
+A list is the slice from the first KeyValue's tag to the end of the last one; other fields in between are odd.
+So are bytes, arrays and key-value lists as values, members set twice, and values held in a string table.
 """
 
 from __future__ import annotations
@@ -9,9 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from udfs.wire_reader import ODD, Bytes, is_utf8, load64, next_field, plain, same, varint
+from udfs.wire_reader import ODD, Bytes, Int64, entry, is_utf8, load64, next_field, part, same, varint
 
 TEXT, INT, DOUBLE, BOOL = range(4)
 """Kinds of values; a missing value is the empty text, as `otlp_reference.attribute_text` has it."""
@@ -20,10 +20,11 @@ KEY_START, KEY_SIZE, KIND, VALUE, VALUE_SIZE = range(5)
 """Rows of `entries`. VALUE is a text's position, else the value's bits."""
 
 
-@plain
-def any_value(data: Bytes, pos: int, end: int) -> tuple[int, int, int]:
+@part
+def any_value(data: Bytes, pos: int, end: int) -> tuple[Int64, Int64, Int64]:
     """An AnyValue's kind, or ODD, its VALUE and its VALUE_SIZE."""
-    kind, value, size = TEXT, np.int64(0), np.int64(0)
+    kind, size = TEXT, 0
+    value: Int64 = 0
     members = 0
     while pos < end:
         field, first, pos = next_field(data, pos, end)
@@ -39,7 +40,12 @@ def any_value(data: Bytes, pos: int, end: int) -> tuple[int, int, int]:
         elif field == 0x21:  # double_value
             kind = DOUBLE
             value = np.int64(load64(data, first))
-        elif field in (0x2A, 0x32, 0x3A, 0x40):  # array_value, kvlist_value, bytes_value, string_value_strindex
+        elif field in (
+            0x2A,
+            0x32,
+            0x3A,
+            0x40,
+        ):  # array_value, kvlist_value, bytes_value, string_value_strindex
             return ODD, value, size
         else:
             continue
@@ -49,11 +55,11 @@ def any_value(data: Bytes, pos: int, end: int) -> tuple[int, int, int]:
     return kind, value, size
 
 
-@plain
-def key_value(data: Bytes, pos: int, end: int) -> tuple[int, int, int, int, int]:
+@part
+def key_value(data: Bytes, pos: int, end: int) -> tuple[Int64, Int64, Int64, Int64, Int64]:
     """A KeyValue as KEY_START, KEY_SIZE, KIND, which is ODD for an odd one, VALUE and VALUE_SIZE."""
-    key_start, key_end = np.int64(0), np.int64(0)
-    kind, value, size = TEXT, np.int64(0), np.int64(0)
+    key_start, key_end = 0, 0
+    kind, value, size = TEXT, 0, 0
     keys = values = 0
     while pos < end:
         field, first, pos = next_field(data, pos, end)
@@ -72,14 +78,14 @@ def key_value(data: Bytes, pos: int, end: int) -> tuple[int, int, int, int, int]
     return key_start, key_end - key_start, kind, value, size
 
 
-@plain
+@part
 def is_odd(data: Bytes, start: int, end: int) -> bool:
     """Whether a KeyValue is malformed or odd."""
     return bool(key_value(data, start, end)[2] == ODD)
 
 
-@plain
-def count(data: Bytes, start: int, end: int) -> int:
+@part
+def count(data: Bytes, start: int, end: int) -> Int64:
     """How many KeyValues the list has, each one checked; ODD when one of them is."""
     pairs = 0
     while start < end:
@@ -90,7 +96,7 @@ def count(data: Bytes, start: int, end: int) -> int:
     return pairs
 
 
-@plain
+@part
 def repeats_key(data: Bytes, start: int, end: int) -> bool:
     """Whether two keys of a checked list are equal; true as well for a list of more than 64."""
     keys, first = 0, start
@@ -109,7 +115,7 @@ def repeats_key(data: Bytes, start: int, end: int) -> bool:
     return False
 
 
-@njit(_nrt=False, cache=True)
+@entry
 def take_apart(data: Bytes, starts: Any, sizes: Any, entries: Any) -> None:
     """Write the KeyValues of checked lists to the columns of `entries` (int64, 5 rows), list after list."""
     entry = 0
@@ -123,7 +129,7 @@ def take_apart(data: Bytes, starts: Any, sizes: Any, entries: Any) -> None:
             entry += 1
 
 
-@njit(_nrt=False, cache=True)
+@entry
 def gather(data: Bytes, starts: Any, offsets: Any, out: Bytes) -> None:
     """Copy the slices at `starts` to ``out[offsets[i]:offsets[i + 1]]``."""
     for index in range(starts.size):

@@ -1,15 +1,16 @@
 """MetricsData (metrics.proto) for numba: from payloads in one buffer to columns of data points.
 
-`measure` walks the messages down to the data points and says how much room they need; `fill` writes them. A payload
-that either finds malformed or odd leaves nothing behind and is left to the reference decoder.
+`measure` walks the messages down to the data points and says how much room they need; `fill` writes them. A
+payload that either finds malformed or odd leaves nothing behind and is left to the reference decoder.
 """
+
+# ruff: noqa: PLR0917  compiled functions are called by position
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from udfs import wire_attributes
 from udfs.wire_points import (
@@ -24,19 +25,22 @@ from udfs.wire_points import (
     most_items,
     number_point,
 )
-from udfs.wire_reader import ODD, Bytes, inlined, is_utf8, next_field, plain, varint
+from udfs.wire_reader import ODD, Bytes, Int64, entry, inlined, is_utf8, next_field, part, varint
 from udfs.wire_slices import EXTRA, find, insert, slice_hash
 
 POINTS, DISTRIBUTIONS, ITEMS = range(3)
 """Rows of `needs`: data points, distributions and, at most, list items of a payload."""
 
 STATUS, KEPT, RESOURCE, CAPPED = range(4)
-"""Rows of `outcomes`: ODD or 0, data points written, code of the resource's attributes or -1, 1 when over the cap."""
+"""Rows of `outcomes`: ODD or 0, data points written, code of the resource or -1, 1 when over the cap."""
 
 PAYLOAD, METRIC, ATTRIBUTES, SCOPE, DISTRIBUTION = range(5)
 KIND, TEMPORALITY, IS_MONOTONIC, NUMBER = range(4)
 
 TEXTS, REGIONS = range(2)
+
+# Levels of nesting that `measure` walks; between these two are ResourceMetrics and ScopeMetrics.
+METRICS_DATA, METRIC_MESSAGE, DATA = 0, 3, 4
 
 # No slice has the same hash as an attribute list and as a resource's: their checks differ.
 RESOURCE_HASH = np.uint64(0x9E3779B97F4A7C15)
@@ -67,8 +71,8 @@ class State(NamedTuple):
     secret: Any
 
 
-@plain
-def data_kind(field: int) -> int:
+@part
+def data_kind(field: int) -> Int64:
     """The kind of a member of Metric.data, or -1 for another field of Metric."""
     if field == 0x2A:
         return GAUGE
@@ -81,36 +85,45 @@ def data_kind(field: int) -> int:
     return SUMMARY if field == 0x5A else -1
 
 
-@plain
-def _measure(data: Bytes, pos: int, end: int, level: int, kind: int, needs: Any, payload: int) -> bool:
-    """Add up what the message at a level needs: 0 MetricsData, 1 ResourceMetrics, 2 ScopeMetrics, 3 Metric, 4 data."""
-    while pos < end:
-        field, first, pos = next_field(data, pos, end)
-        if pos == ODD:
+@part
+def _measure(data: Bytes, pos: int, end: int, ends: Any, payload: int, needs: Any) -> bool:
+    """Add up what a payload needs. `ends` is a stack: where the message at each level ends."""
+    level, kind = METRICS_DATA, -1
+    ends[level] = end
+    while True:
+        while pos == ends[level]:
+            if level == METRICS_DATA:
+                return True
+            level -= 1
+        field, first, after = next_field(data, pos, ends[level])
+        if after == ODD:
             return False
-        if level == 4:
+        pos = after
+        if level == DATA:
             if field == 0x0A:  # data_points
                 needs[POINTS, payload] += 1
                 if kind > SUM:
                     needs[DISTRIBUTIONS, payload] += 1
-                    needs[ITEMS, payload] += most_items(data, first, pos, kind)
-        elif level == 3:
-            inner = data_kind(field)
-            if inner >= 0 and not _measure(data, first, pos, 4, inner, needs, payload):
-                return False
-        # resource_metrics, scope_metrics, metrics
-        elif field == (0x0A if level == 0 else 0x12) and not _measure(
-            data, first, pos, level + 1, kind, needs, payload
-        ):
-            return False
-    return True
+                    needs[ITEMS, payload] += most_items(data, first, after, kind)
+            continue
+        if level == METRIC_MESSAGE:
+            kind = data_kind(field)
+            inside = kind >= 0
+        else:  # resource_metrics, scope_metrics, metrics
+            inside = field == (0x0A if level == METRICS_DATA else 0x12)
+        if inside:
+            level += 1
+            ends[level] = after
+            pos = first
 
 
-@njit(_nrt=False, cache=True)
-def measure(data: Bytes, starts: Any, ends: Any, max_points: int, needs: Any, outcomes: Any) -> None:
+@entry
+def measure(
+    data: Bytes, starts: Any, ends: Any, max_points: int, stack: Any, needs: Any, outcomes: Any
+) -> None:
     """Write each payload's `needs`; an odd one needs nothing and has ODD as its status."""
     for payload in range(starts.size):
-        if _measure(data, starts[payload], ends[payload], 0, -1, needs, payload):
+        if _measure(data, starts[payload], ends[payload], stack, payload, needs):
             needs[POINTS, payload] = min(needs[POINTS, payload], max_points)
             needs[DISTRIBUTIONS, payload] = min(needs[DISTRIBUTIONS, payload], max_points)
         else:
@@ -119,13 +132,13 @@ def measure(data: Bytes, starts: Any, ends: Any, max_points: int, needs: Any, ou
             outcomes[STATUS, payload] = ODD
 
 
-@plain
-def new_slices(points: int) -> int:
+@part
+def new_slices(points: int) -> Int64:
     """At most so many texts, and lists of attributes, does a payload bring; one with more scopes is odd."""
     return 2 * points + 8
 
 
-@plain
+@part
 def has_room(needs: Any, payload: int, s: State) -> bool:
     """Whether either dictionary can take what a payload may bring."""
     more = new_slices(needs[POINTS, payload])
@@ -133,7 +146,7 @@ def has_room(needs: Any, payload: int, s: State) -> bool:
 
 
 @inlined
-def intern_text(data: Bytes, start: int, end: int, s: State) -> int:
+def intern_text(data: Bytes, start: int, end: int, s: State) -> Int64:
     """The code of a text, or ODD when it is new and not UTF-8."""
     value = slice_hash(data, start, end - start, s.secret)
     slot, code = find(data, start, end - start, value, s.text_slots, s.texts)
@@ -148,7 +161,7 @@ def intern_text(data: Bytes, start: int, end: int, s: State) -> int:
 
 
 @inlined
-def intern_region(data: Bytes, start: int, end: int, is_resource: bool, s: State) -> int:
+def intern_region(data: Bytes, start: int, end: int, is_resource: bool, s: State) -> Int64:
     """The code of a list of KeyValues, or ODD when it is new and odd."""
     value = slice_hash(data, start, end - start, s.secret)
     if is_resource:
@@ -182,13 +195,15 @@ def add_point(data: Bytes, pos: int, end: int, kind: int, keep: bool, s: State) 
         written = s.used[DISTRIBUTIONS]
         if written >= s.distributions.ends.shape[1]:
             return False
-        status, start_time, time, flags, first, last = distribution(data, pos, end, kind, written, s.distributions)
-        number, value, value_int = NONE, 0.0, np.int64(0)
+        status, start_time, time, flags, first, last = distribution(
+            data, pos, end, kind, written, s.distributions
+        )
+        number, value, value_int = NONE, 0.0, 0
         p.codes[DISTRIBUTION, row] = written
     if status == ODD:
         return False
     if not keep:
-        return wire_attributes.count(data, first, last) != ODD
+        return bool(wire_attributes.count(data, first, last) != ODD)
     attributes = intern_region(data, first, last, False, s)
     if attributes == ODD:
         return False
@@ -207,7 +222,8 @@ def add_point(data: Bytes, pos: int, end: int, kind: int, keep: bool, s: State) 
 def add_data(data: Bytes, pos: int, end: int, kind: int, limit: int, s: State) -> tuple[bool, bool]:
     """A member of Metric.data: whether it is well formed, and whether rows beyond `limit` were left out."""
     first_row = s.used[POINTS]
-    temporality = is_monotonic = 0
+    temporality: Int64 = 0
+    is_monotonic = 0
     ok = True
     capped = False
     while ok and pos < end:
@@ -233,7 +249,7 @@ def add_data(data: Bytes, pos: int, end: int, kind: int, limit: int, s: State) -
 def add_metric(data: Bytes, pos: int, end: int, limit: int, s: State) -> tuple[bool, bool]:
     """A Metric: whether it is well formed, and whether rows beyond `limit` were left out."""
     first_row = s.used[POINTS]
-    name_start, name_end = np.int64(0), np.int64(0)
+    name_start, name_end = 0, 0
     names = members = 0
     ok = True
     capped = False
@@ -262,10 +278,10 @@ def add_metric(data: Bytes, pos: int, end: int, limit: int, s: State) -> tuple[b
     return code != ODD, capped
 
 
-@plain
-def scope_name(data: Bytes, pos: int, end: int) -> tuple[int, int]:
+@part
+def scope_name(data: Bytes, pos: int, end: int) -> tuple[Int64, Int64]:
     """Start and end, or ODD, of InstrumentationScope.name; whether it is UTF-8 is not checked."""
-    name_start, name_end = np.int64(0), np.int64(0)
+    name_start, name_end = 0, 0
     names = 0
     while pos < end:
         field, first, pos = next_field(data, pos, end)
@@ -285,7 +301,7 @@ def scope_name(data: Bytes, pos: int, end: int) -> tuple[int, int]:
 def add_scope_metrics(data: Bytes, pos: int, end: int, limit: int, s: State) -> tuple[bool, bool]:
     """A ScopeMetrics: whether it is well formed, and whether rows beyond `limit` were left out."""
     first_row = s.used[POINTS]
-    scope = np.int64(-1)
+    scope: Int64 = -1
     scopes = 0
     ok = True
     any_capped = False
@@ -308,7 +324,7 @@ def add_scope_metrics(data: Bytes, pos: int, end: int, limit: int, s: State) -> 
     return ok, any_capped
 
 
-@plain
+@part
 def entity_ref(data: Bytes, pos: int, end: int) -> bool:
     """Whether an EntityRef is well formed."""
     while pos < end:
@@ -319,10 +335,10 @@ def entity_ref(data: Bytes, pos: int, end: int) -> bool:
     return True
 
 
-@plain
-def resource_attributes(data: Bytes, pos: int, end: int) -> tuple[int, int]:
+@part
+def resource_attributes(data: Bytes, pos: int, end: int) -> tuple[Int64, Int64]:
     """Start and end, or ODD, of the slice of Resource.attributes."""
-    first, last = np.int64(0), np.int64(0)
+    first, last = 0, 0
     while pos < end:
         field_start = pos
         field, inner, pos = next_field(data, pos, end)
@@ -339,8 +355,8 @@ def resource_attributes(data: Bytes, pos: int, end: int) -> tuple[int, int]:
 @inlined
 def add_resource_metrics(
     data: Bytes, pos: int, end: int, resource: int, limit: int, s: State
-) -> tuple[bool, int, bool]:
-    """A ResourceMetrics: whether it is well formed, the payload's resource so far, whether rows were left out."""
+) -> tuple[bool, Int64, bool]:
+    """A ResourceMetrics: whether it is well formed, the resource so far, whether rows were left out."""
     resources = 0
     ok = True
     any_capped = False
@@ -366,10 +382,10 @@ def add_resource_metrics(
 
 
 @inlined
-def add_payload(data: Bytes, pos: int, end: int, max_points: int, s: State) -> tuple[bool, int, bool]:
+def add_payload(data: Bytes, pos: int, end: int, max_points: int, s: State) -> tuple[bool, Int64, bool]:
     """A MetricsData: whether it is well formed, its resource, whether it has more than `max_points`."""
     limit = s.used[POINTS] + max_points
-    resource = np.int64(-1)
+    resource = -1
     ok = True
     any_capped = False
     while ok and pos < end:
@@ -382,10 +398,10 @@ def add_payload(data: Bytes, pos: int, end: int, max_points: int, s: State) -> t
     return ok, resource, any_capped
 
 
-@njit(_nrt=False, cache=True)
+@entry
 def fill(
     data: Bytes, starts: Any, ends: Any, max_points: int, needs: Any, outcomes: Any, payload: int, s: State
-) -> int:
+) -> Int64:
     """Write the payloads from index `payload` on that `measure` did not find odd.
 
     Returns where it stopped: behind the last payload, or at one for which a dictionary may lack room.

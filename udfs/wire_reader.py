@@ -1,61 +1,75 @@
 """Protocol buffers' wire format for numba: every read checks its bound first.
 
-A position of `ODD` says that these bytes are malformed or of a shape that is left to the reference decoder.
+An end of `ODD` says that these bytes are malformed or of a shape that is left to the reference decoder.
 Sources: protobuf.dev/programming-guides/encoding; upb's decoder for what is refused.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]  # ships no types
 from numba import njit, types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from udfs import numba_cache
 
 numba_cache.configure()
 
-ODD = -1
+F = TypeVar("F", bound=Callable[..., Any])
 
-plain = njit(_nrt=False)
-"""Compiles a function without reference counting: it can't make arrays, only read and write its arguments."""
-
-inlined = njit(_nrt=False, inline="always")
-"""The same for a function with one caller and more arguments than a call passes cheaply."""
-
+# numba's machine integers; NumPy's scalar types would not mix with literals in mypy's eyes.
+Int64 = Any
+UInt64 = Any
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
+ODD: Int64 = -1
 
-@intrinsic
-def load64(typing_context: Any, data: Any, position: Any) -> Any:
-    """Eight bytes of `data` at `position`, little endian, as uint64; the caller has checked both ends."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        start = builder.gep(array.data, [arguments[1]])
-        word = builder.bitcast(start, cgutils.ir.IntType(64).as_pointer())
-        return builder.load(word, align=1)
-
-    return types.uint64(data, types.int64), generate
+# Without reference counting, which costs more than the work between: such a function can't make arrays, only
+# read and write its arguments.
+_OPTIONS: dict[str, Any] = {"_nrt": False, "nogil": True}
 
 
-@intrinsic
-def load_double(typing_context: Any, data: Any, position: Any) -> Any:
-    """Eight bytes of `data` at `position`, little endian, as float64; the caller has checked both ends."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        start = builder.gep(array.data, [arguments[1]])
-        word = builder.bitcast(start, cgutils.ir.DoubleType().as_pointer())
-        return builder.load(word, align=1)
-
-    return types.float64(data, types.int64), generate
+def part(function: F) -> F:
+    """Compile a function that only other compiled functions call."""
+    compiled: F = njit(**_OPTIONS)(function)
+    return compiled
 
 
-@plain
-def varint(data: Bytes, pos: int, end: int) -> tuple[int, int]:
+def inlined(function: F) -> F:
+    """`part` for a function with more arguments than a call passes cheaply."""
+    compiled: F = njit(inline="always", **_OPTIONS)(function)
+    return compiled
+
+
+def entry(function: F) -> F:
+    """Compile a function that Python calls; it is cached on disk with all that it calls."""
+    compiled: F = njit(cache=True, **_OPTIONS)(function)
+    return compiled
+
+
+def _load(word: Any, numba_type: Any) -> Any:
+    """A function of data and position that reads `word` there, at any alignment, without a check."""
+
+    def load(_typing: Any, data: Any, _position: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            start = builder.gep(array.data, [arguments[1]])
+            return builder.load(builder.bitcast(start, word.as_pointer()), align=1)
+
+        return numba_type(data, types.int64), generate
+
+    return intrinsic(load)
+
+
+load64 = _load(ir.IntType(64), types.uint64)
+load_double = _load(ir.DoubleType(), types.float64)
+
+
+@part
+def varint(data: Bytes, pos: int, end: int) -> tuple[UInt64, Int64]:
     """The varint at `pos` (uint64) and the position behind it."""
     value = np.uint64(0)
     shift = np.uint64(0)
@@ -71,10 +85,10 @@ def varint(data: Bytes, pos: int, end: int) -> tuple[int, int]:
     return value, ODD
 
 
-@plain
-def _any_field(data: Bytes, pos: int, end: int) -> tuple[int, int, int]:
+@part
+def _any_field(data: Bytes, pos: int, end: int) -> tuple[Int64, Int64, Int64]:
     key, first = varint(data, pos, end)
-    # A known field's tag is one byte, so a longer form of it is odd. A tag has at most five; field 0 doesn't exist.
+    # There is no field 0. A tag has at most five bytes; a known field's has one, a longer form of it is odd.
     size = first - pos
     if key < np.uint64(8) or key >> np.uint64(32) or size > 5 or (size > 1) != (key >= np.uint64(128)):
         return 0, first, ODD
@@ -87,16 +101,15 @@ def _any_field(data: Bytes, pos: int, end: int) -> tuple[int, int, int]:
         if first == ODD or length > np.uint64(end - first):
             return field, first, ODD
         return field, first, first + np.int64(length)
-    if wire_type == 1:
-        return field, first, (first + 8 if end - first >= 8 else ODD)
-    if wire_type == 5:
-        return field, first, (first + 4 if end - first >= 4 else ODD)
+    if wire_type in (1, 5):
+        size = 8 if wire_type == 1 else 4
+        return field, first, (first + size if end - first >= size else ODD)
     return field, first, ODD  # a group
 
 
-@plain
-def next_field(data: Bytes, pos: int, end: int) -> tuple[int, int, int]:
-    """The tag at `pos` (field number << 3 | wire type), where the field's content starts, and where it ends or ODD.
+@part
+def next_field(data: Bytes, pos: int, end: int) -> tuple[Int64, Int64, Int64]:
+    """The tag at `pos` (field number << 3 | wire type), where the field's content starts and ends, or ODD.
 
     A length is not part of the content. `pos` must be before `end`.
     """
@@ -111,7 +124,7 @@ def next_field(data: Bytes, pos: int, end: int) -> tuple[int, int, int]:
     return _any_field(data, pos, end)
 
 
-@plain
+@part
 def is_utf8(data: Bytes, pos: int, end: int) -> bool:
     """Whether the bytes are UTF-8 as proto3 strings must be (Unicode 15, table 3-7)."""
     while end - pos >= 8 and load64(data, pos) & np.uint64(0x8080808080808080) == np.uint64(0):
@@ -139,7 +152,7 @@ def is_utf8(data: Bytes, pos: int, end: int) -> bool:
     return True
 
 
-@plain
+@part
 def same(data: Bytes, left: int, right: int, size: int) -> bool:
     """Whether the `size` bytes at two positions are equal."""
     if size >= 8:
@@ -147,7 +160,7 @@ def same(data: Bytes, left: int, right: int, size: int) -> bool:
             if load64(data, left + offset) != load64(data, right + offset):
                 return False
         return bool(load64(data, left + size - 8) == load64(data, right + size - 8))
+    equal = True
     for offset in range(size):
-        if data[left + offset] != data[right + offset]:
-            return False
-    return True
+        equal = equal and data[left + offset] == data[right + offset]
+    return equal

@@ -1,7 +1,10 @@
 """A dictionary of byte slices for numba: equal slices get one code, in order of first appearance.
 
-Slices come from clients, so the hash is keyed with a secret of the process: nobody can choose slices that collide.
+Slices come from clients, so the hash is keyed with a secret of the process: nobody can choose slices that
+collide.
 """
+
+# ruff: noqa: PLR0917  compiled functions are called by position
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ import os
 from typing import Any
 
 import numpy as np
-from numba import njit, types
-from numba.core import cgutils
+from llvmlite import ir  # type: ignore[import-untyped]  # ships no types
+from numba import types
 from numba.extending import intrinsic
 
-from udfs.wire_reader import Bytes, load64, plain, same
+from udfs.wire_reader import Bytes, Int64, UInt64, entry, load64, part, same
 
 Slots = np.ndarray[Any, np.dtype[np.int32]]
 Slices = np.ndarray[Any, np.dtype[np.int64]]
@@ -25,22 +28,23 @@ START, SIZE, HASH, EXTRA = range(4)
 """Columns of a table of slices: position and length in the data, hash, and what the caller keeps with it."""
 
 
-@intrinsic
-def _folded_product(typing_context: Any, left: Any, right: Any) -> Any:
-    """The 128-bit product of two uint64, its halves combined by exclusive or."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        wide = cgutils.ir.IntType(128)
+def _folded(_typing: Any, left: Any, right: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
         product = builder.mul(*[builder.zext(argument, wide) for argument in arguments])
-        high = builder.trunc(builder.lshr(product, cgutils.ir.Constant(wide, 64)), cgutils.ir.IntType(64))
-        return builder.xor(high, builder.trunc(product, cgutils.ir.IntType(64)))
+        high = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+        return builder.xor(high, builder.trunc(product, ir.IntType(64)))
 
-    return types.uint64(types.uint64, types.uint64), generate
+    return types.uint64(left, right), generate
 
 
-@plain
-def slice_hash(data: Bytes, start: int, size: int, secret: Any) -> int:
-    """A keyed 64-bit hash of ``data[start:start + size]``, 16 bytes a step (folded multiplication, as in wyhash)."""
+_folded_product: Any = intrinsic(_folded)
+"""The 128-bit product of two uint64, its halves combined by exclusive or."""
+
+
+@part
+def slice_hash(data: Bytes, start: int, size: int, secret: Any) -> UInt64:
+    """A keyed 64-bit hash, 16 bytes a step: folded multiplication, as in wyhash."""
     value = secret[0] ^ np.uint64(size)
     pos, end = start, start + size
     while end - pos > 16:
@@ -57,15 +61,17 @@ def slice_hash(data: Bytes, start: int, size: int, secret: Any) -> int:
     return _folded_product(_folded_product(low ^ secret[2], high ^ value), secret[3])
 
 
-@plain
-def find(data: Bytes, start: int, size: int, value: int, slots: Slots, slices: Slices) -> tuple[int, int]:
-    """The slot of a slice with hash `value` and, when it is known, its code, else -1. A slot is always free."""
+@part
+def find(
+    data: Bytes, start: int, size: int, value: UInt64, slots: Slots, slices: Slices
+) -> tuple[Int64, Int64]:
+    """The slot of a slice with hash `value`, and its code or -1 for a new one. A slot is always free."""
     mask = np.int64(slots.size - 1)
     slot = np.int64(value & np.uint64(mask))
     while True:
         code = np.int64(slots[slot]) - 1
         if code < 0:
-            return slot, np.int64(-1)
+            return slot, -1
         if (
             slices[code, HASH] == np.int64(value)
             and slices[code, SIZE] == size
@@ -75,8 +81,8 @@ def find(data: Bytes, start: int, size: int, value: int, slots: Slots, slices: S
         slot = (slot + 1) & mask
 
 
-@plain
-def insert(slot: int, code: int, start: int, size: int, value: int, slots: Slots, slices: Slices) -> None:
+@part
+def insert(slot: int, code: int, start: int, size: int, value: UInt64, slots: Slots, slices: Slices) -> None:
     """Write a new slice to its slot."""
     slots[slot] = code + 1
     slices[code, START] = start
@@ -84,7 +90,7 @@ def insert(slot: int, code: int, start: int, size: int, value: int, slots: Slots
     slices[code, HASH] = np.int64(value)
 
 
-@njit(_nrt=False, cache=True)
+@entry
 def _link(slots: Slots, slices: Slices, used: int) -> None:
     mask = np.int64(slots.size - 1)
     for code in range(used):

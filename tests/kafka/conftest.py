@@ -44,7 +44,7 @@ def landing(cluster: LocalCluster) -> Iterator[Landing]:
 @pytest.fixture
 def topic(cluster: LocalCluster, request: pytest.FixtureRequest) -> str:
     """A topic of two partitions for this test alone."""
-    name = request.node.name.replace("[", ".").replace("]", "")
+    name: str = request.node.name.replace("[", ".").replace("]", "")
     cluster.create_topic(name, partitions=2)
     return name
 

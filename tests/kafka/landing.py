@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
 Series = tuple[str, frozenset[tuple[str, str]]]
@@ -62,10 +64,7 @@ class Landing:
     def pushes(self, client_id: str) -> list[Push]:
         """All that has landed so far, per client instance in the order of landing."""
         while messages := self._consumer.consume(1000, 0.1):
-            for message in messages:
-                assert message.error() is None
-                headers = {name: value.decode() for name, value in message.headers()}
-                self._pushes.append(Push(message.key().decode(), headers, message.value()))
+            self._pushes += map(_push, messages)
         return [push for push in self._pushes if push.client_id == client_id]
 
     def wait(self, client_id: str, enough: Callable[[list[Push]], bool], limit: float = 30.0) -> list[Push]:
@@ -81,6 +80,16 @@ class Landing:
         return self.wait(client_id, lambda pushes: len(pushes) >= before + more, limit)
 
 
+def _push(message: Message) -> Push:
+    key, value, headers = message.key(), message.value(), message.headers()
+    assert message.error() is None
+    assert isinstance(key, bytes)
+    assert isinstance(value, bytes)
+    assert isinstance(headers, list)
+    texts = {name: text.decode() for name, text in headers if isinstance(text, bytes)}
+    return Push(key.decode(), texts, value)
+
+
 def delta_totals(pushes: list[Push]) -> dict[Series, float]:
     """The sum of the deltas of each series: its name with its attributes as texts."""
     totals: dict[Series, float] = defaultdict(float)
@@ -90,16 +99,19 @@ def delta_totals(pushes: list[Push]) -> dict[Series, float]:
                 assert metric.sum.aggregation_temporality == pb.AGGREGATION_TEMPORALITY_DELTA
                 for point in metric.sum.data_points:
                     attributes = frozenset((a.key, _text(a.value)) for a in point.attributes)
-                    totals[metric.name, attributes] += getattr(point, point.WhichOneof("value"))
+                    totals[metric.name, attributes] += _number(point)
     return dict(totals)
 
 
 def largest(pushes: list[Push], name: str) -> float:
     """The largest value of a gauge over all pushes, NaN apart."""
     points = [p for push in pushes for m in push.metrics() if m.name == name for p in m.gauge.data_points]
-    values = [float(getattr(point, point.WhichOneof("value"))) for point in points]
-    return max(value for value in values if value == value)  # noqa: PLR0124 - NaN
+    return max(value for value in map(_number, points) if not math.isnan(value))
 
 
-def _text(value: object) -> str:
-    return str(getattr(value, value.WhichOneof("value")))  # type: ignore[attr-defined]
+def _number(point: pb.NumberDataPoint) -> float:
+    return float(point.as_int) if point.HasField("as_int") else point.as_double
+
+
+def _text(value: AnyValue) -> str:
+    return str(value.int_value) if value.HasField("int_value") else value.string_value

@@ -241,15 +241,29 @@ def test_an_ended_process_is_forgotten_once(tmp_path: Path, monkeypatch: pytest.
     assert told == watched + [("forget", process.pid) for process in (killed, waited, polled)]
 
 
-def test_a_process_that_ignores_sigterm_is_killed_after_the_limit(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    stubborn = Process(["/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"], log)
+def shell(log: Path, on_sigterm: str) -> Process:
+    """A process that handles SIGTERM, as a JVM does."""
+    process = Process(
+        ["/bin/sh", "-c", f"trap '{on_sigterm}' TERM; echo ready; while :; do sleep 0.1; done"], log
+    )
     while "ready" not in log.read_text():
         time.sleep(0.01)
+    return process
+
+
+def test_a_process_that_ignores_sigterm_is_killed_after_the_limit(tmp_path: Path) -> None:
+    stubborn = shell(tmp_path / "log", on_sigterm=":")
     started = time.monotonic()
     stubborn.stop(limit=0.5)
     assert 0.5 <= time.monotonic() - started < 5
     assert stubborn.returncode == -signal.SIGKILL
+
+
+def test_a_paused_process_is_stopped_as_any_other(tmp_path: Path) -> None:
+    paused = shell(tmp_path / "log", on_sigterm="exit 7")
+    paused.pause()
+    paused.stop(limit=10)
+    assert paused.returncode == 7
 
 
 @pytest.mark.skipif(

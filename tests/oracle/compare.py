@@ -44,7 +44,7 @@ def point_row(judged: Judged) -> Row:
         else None,
         "is_monotonic": (point.kind != "sum" or point.is_monotonic) if point.kind in TEMPORAL else None,
         "start_time": point.start_ns // 1000 or None,
-        "time": point.time_ns // 1000,
+        "time": point.time_ns // 1000 or None,
         "value": value,
         "value_int": point.number if is_int and recorded else None,
         "delta_status": judged.status,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tests.oracle.model import DELTA, Judged, Push, Settings
-from tests.oracle.points import TEMPORAL
+from tests.oracle.model import CUMULATIVE, DELTA, SECOND_NS, Judged, Point, Push, Settings
+from tests.oracle.points import TEMPORAL, p8_future
 
 Span = tuple[int, int]
+HEARTBEAT_TOLERANCE_NS = SECOND_NS
 
 
 @dataclass
@@ -18,6 +19,8 @@ class Client:
     landed_at_us: int | None = None
     terminated: bool = False
     last_time: int | None = None
+    landed_after_ns: int | None = None  # how long after its last time its last push landed
+    heartbeat_time: int | None = None
     digests: dict[bytes, int] = field(default_factory=dict)  # payload to last time, oldest first
     gaps: list[Span] = field(default_factory=list)
     sent: set[int] = field(default_factory=set)  # temporalities
@@ -62,10 +65,9 @@ def judge_push(client: Client, push: Push, points: list[Judged], settings: Setti
     client.terminated = push.terminating
     if not points:
         verdict.outcome = "heartbeat"
+        d3_heartbeat(client, push)
     elif push.payload in client.digests:
         d2_duplicate(verdict)
-    elif not verdict.accepted:
-        verdict.outcome = "quarantined"
     elif d6_too_late(client, verdict, settings):
         verdict.outcome = "too_late"
         verdict.events.append(("too_late", None))
@@ -94,18 +96,28 @@ def tombstone(client: Client, push: Push, settings: Settings) -> int | None:
 
 
 def describe(push: Push, points: list[Judged]) -> PushVerdict:
-    """Temporality and times of the push, from the points that hold a value and are not in quarantine."""
+    """Temporality and times of the push, by its points outside quarantine that have a credible time.
+
+    A start that is not before the point's time (Java's flip, C9) says nothing about the interval.
+    """
     verdict = PushVerdict(push, points)
-    used = [judged.point for judged in points if judged.reason is None and judged.status is None]
-    temporal = {point.temporality for point in used if point.kind in TEMPORAL}
-    verdict.temporality = {0: None, 1: "delta" if DELTA in temporal else "cumulative", 2: "mixed"}[
-        len(temporal)
-    ]
-    deltas = [point for point in used if point.kind in TEMPORAL and point.temporality == DELTA]
-    verdict.first_start = min((point.start_ns for point in deltas if point.start_ns > 0), default=None)
-    verdict.first_time = min((point.time_ns for point in used), default=None)
-    verdict.last_time = max((point.time_ns for point in used), default=None)
+    points_in_time = [judged.point for judged in verdict.accepted if credible(push, judged.point)]
+    temporal = [point for point in points_in_time if point.kind in TEMPORAL]
+    has_deltas = any(point.temporality == DELTA for point in temporal)
+    has_totals = any(point.temporality == CUMULATIVE for point in temporal)
+    names = {(True, True): "mixed", (True, False): "delta", (False, True): "cumulative"}
+    verdict.temporality = names.get((has_deltas, has_totals))
+    deltas = [point for point in temporal if point.temporality == DELTA]
+    starts = [point.start_ns for point in deltas if 0 < point.start_ns < point.time_ns]
+    verdict.first_start = min(starts, default=None)
+    verdict.first_time = min((point.time_ns for point in points_in_time), default=None)
+    verdict.last_time = max((point.time_ns for point in points_in_time), default=None)
     return verdict
+
+
+def credible(push: Push, point: Point) -> bool:
+    """P5 lets points through that P3 and P8 would refuse: they must not say when the push was."""
+    return point.time_ns > 0 and p8_future(push, point) is None
 
 
 def has_delta(verdict: PushVerdict) -> bool:
@@ -123,59 +135,57 @@ def mark_all(verdict: PushVerdict, status: str) -> None:
 
 
 def d6_too_late(client: Client, verdict: PushVerdict, settings: Settings) -> bool:
-    if not has_delta(verdict) or client.last_time is None:
+    """Behind H, or, when the client was evicted, behind its tombstone: no digest is left to tell."""
+    if not has_delta(verdict) or verdict.last_time is None:
         return False
-    assert verdict.last_time is not None
-    return verdict.last_time < client.last_time - settings.window_ns
+    if verdict.tombstone_time is not None and verdict.last_time <= verdict.tombstone_time:
+        return True
+    return client.last_time is not None and verdict.last_time < client.last_time - settings.window_ns
 
 
 def d3_gaps(client: Client, verdict: PushVerdict) -> None:
-    """A start of the client's own flip (start >= time, C9) opens no gap: it says when the client flipped."""
-    if not has_delta(verdict) or client.last_time is None:
+    last_times = [time for time in (client.last_time, verdict.tombstone_time) if time is not None]
+    if not has_delta(verdict) or verdict.last_time is None or not last_times:
         return
-    assert verdict.first_time is not None
-    assert verdict.last_time is not None
-    start = flipless_start(verdict)
-    spread = verdict.last_time - verdict.first_time
-    if verdict.last_time > client.last_time:
-        if start is not None and start > client.last_time + spread:
-            verdict.lost = (client.last_time, start)
+    start, end, last_time = verdict.first_start, verdict.last_time, max(last_times)
+    if start is None:
+        return
+    if end > last_time:
+        tolerance = 0
+        if client.heartbeat_time is not None and client.heartbeat_time > last_time:
+            last_time, tolerance = client.heartbeat_time, HEARTBEAT_TOLERANCE_NS
+        if start > last_time + tolerance:
+            verdict.lost = (last_time, start)
             verdict.events.append(("lost_interval", verdict.lost))
             client.gaps.append(verdict.lost)
         return
-    covered = (start if start is not None else verdict.first_time, verdict.last_time)
     for gap in list(client.gaps):
-        if covered[0] < gap[1] and covered[1] > gap[0]:
+        if start < gap[1] and end > gap[0]:
             verdict.fills_gap = True
             client.gaps.remove(gap)
-            rest = [(gap[0], covered[0]), (covered[1], gap[1])]
-            client.gaps += [(a, b) for a, b in rest if b - a > spread]
+            client.gaps += [rest for rest in ((gap[0], start), (end, gap[1])) if rest[0] < rest[1]]
     if verdict.fills_gap:
-        verdict.events.append(("lost_interval_closed", covered))
+        verdict.events.append(("lost_interval_closed", (start, end)))
 
 
-def flipless_start(verdict: PushVerdict) -> int | None:
-    points = [judged.point for judged in verdict.accepted if judged.status is None]
-    flips = 2 in verdict.sent_before
-    starts = [
-        point.start_ns
-        for point in points
-        if point.kind in TEMPORAL and point.temporality == DELTA and point.start_ns > 0
-        and not (flips and point.start_ns >= point.time_ns)
-    ]  # fmt: skip
-    return min(starts, default=None)
+def d3_heartbeat(client: Client, push: Push) -> None:
+    """A heartbeat covers the time up to it, and has none but landed_at: brought to the client's clock."""
+    if client.landed_after_ns is not None:
+        client.heartbeat_time = max(
+            push.landed_at_us * 1000 - client.landed_after_ns, client.heartbeat_time or 0
+        )
 
 
 def c9_client(client: Client, verdict: PushVerdict) -> None:
-    if verdict.temporality is None:
+    if verdict.temporality is None or verdict.last_time is None:
         return
-    if {client.temporality, verdict.temporality} == {"delta", "cumulative"}:
+    ahead = client.last_time is None or verdict.last_time > client.last_time
+    if ahead and {client.temporality, verdict.temporality} == {"delta", "cumulative"}:
         verdict.events.append(("temporality_flip", None))
-    if verdict.temporality != "mixed":
+    if ahead and verdict.temporality != "mixed":
         client.temporality = verdict.temporality
     client.sent |= {"delta": {1}, "cumulative": {2}, "mixed": {1, 2}}[verdict.temporality]
     if has_delta(verdict):
-        assert verdict.last_time is not None
         client.last_delta_time = max(verdict.last_time, client.last_delta_time or 0)
 
 
@@ -184,6 +194,7 @@ def remember(client: Client, verdict: PushVerdict, settings: Settings) -> None:
     assert verdict.last_time is not None
     client.digests[verdict.push.payload] = verdict.last_time
     client.last_time = max(verdict.last_time, client.last_time or 0)
+    client.landed_after_ns = verdict.push.landed_at_us * 1000 - verdict.last_time
     horizon = client.last_time - settings.window_ns
     latest = sorted(client.digests.values(), reverse=True)[: settings.window_pushes]
     keep_from = min(horizon, latest[-1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.oracle.model import CUMULATIVE, DELTA, Increment, Judged, Point
 from tests.oracle.points import p6_non_finite
@@ -15,7 +15,6 @@ class Series:
     """What is kept of a series: its last total, and the time of its latest delta point."""
 
     last: Point
-    is_double: bool
     flipped: bool = False  # the last total was sent as DELTA (C9)
     delta_until_ns: int = 0
 
@@ -33,42 +32,52 @@ def convert(series: Series | None, judged: Judged, verdict: PushVerdict) -> Seri
     if point.kind in ("gauge", "summary") or (not point.is_monotonic and point.temporality == CUMULATIVE):
         judged.status = "value"  # P4
         return series
-    if point.temporality == DELTA and not c9_is_flip(point, verdict):
+    if point.temporality == DELTA and not c9_is_flip(series, point, verdict):
         return p2_delta(series, judged, verdict)
     return convert_total(series, judged, verdict)
 
 
-def c9_is_flip(point: Point, verdict: PushVerdict) -> bool:
+def c9_is_flip(series: Series | None, point: Point, verdict: PushVerdict) -> bool:
     """A lifetime total under the name DELTA: start >= time, from a client that has sent CUMULATIVE."""
-    return point.is_monotonic and point.start_ns >= point.time_ns and CUMULATIVE in verdict.sent_before
+    sent_total = series is not None or CUMULATIVE in verdict.sent_before
+    return point.is_monotonic and point.start_ns >= point.time_ns and sent_total
 
 
 def p2_delta(series: Series | None, judged: Judged, verdict: PushVerdict) -> Series | None:
     point = judged.point
     judged.increment = full(point, point.start_ns or None)
-    judged.status = "late_delta" if verdict.fills_gap else "delta"
-    if point.kind == "sum" and point.is_monotonic and point.number < 0:  # type: ignore[operator]
-        judged.status = "negative"  # C10
+    falls = point.kind == "sum" and point.is_monotonic and point.number < 0  # type: ignore[operator]  # C10
+    judged.status = "late_delta" if verdict.fills_gap else "negative" if falls else "delta"
     if series is not None:
         series.delta_until_ns = max(point.time_ns, series.delta_until_ns)
     return series
 
 
-def convert_total(series: Series | None, judged: Judged, verdict: PushVerdict) -> Series:
+def convert_total(series: Series | None, judged: Judged, verdict: PushVerdict) -> Series | None:
     point = judged.point
-    is_double = isinstance(point.number, float)
     if series is not None:
         refused = c2_refused(series.last, point)
         if refused:
             judged.status = refused
             return series
-        is_double = is_double or series.is_double  # P7
+        point = p7_as_double(point, series.last)
+    elif verdict.tombstone_time is not None and point.time_ns <= verdict.tombstone_time:
+        judged.status = "late"  # its increments were counted before the eviction
+        return None
     judged.status, judged.increment = (
-        c9_to_delta(series, point) if point.temporality == DELTA else cumulative(series, judged, verdict)
+        c9_to_delta(series, point)
+        if point.temporality == DELTA
+        else cumulative(series, judged, point, verdict)
     )
-    judged.increment = p7_number(judged.increment, is_double)
     delta_until_ns = 0 if series is None else series.delta_until_ns
-    return Series(point, is_double, point.temporality == DELTA, delta_until_ns)
+    return Series(point, point.temporality == DELTA, delta_until_ns)
+
+
+def p7_as_double(point: Point, last: Point) -> Point:
+    """A series that has been double stays double."""
+    if isinstance(last.number, float) and point.number is not None:
+        return replace(point, number=float(point.number))
+    return point
 
 
 def c2_refused(last: Point, point: Point) -> str | None:
@@ -86,11 +95,12 @@ def c9_to_delta(series: Series | None, point: Point) -> tuple[str, Increment]:
     return "flip_baseline", nothing(point)
 
 
-def cumulative(series: Series | None, judged: Judged, verdict: PushVerdict) -> tuple[str, Increment]:
-    point = judged.point
+def cumulative(
+    series: Series | None, judged: Judged, point: Point, verdict: PushVerdict
+) -> tuple[str, Increment]:
     if series is None or series.flipped or series.deltas_since:
         return c3_first(series, point, verdict)
-    return c4_c5_c6(series.last, judged)
+    return c4_c5_c6(series.last, judged, point)
 
 
 def c3_first(series: Series | None, point: Point, verdict: PushVerdict) -> tuple[str, Increment]:
@@ -107,8 +117,7 @@ def c3_first(series: Series | None, point: Point, verdict: PushVerdict) -> tuple
     return "first", full(point, point.start_ns)
 
 
-def c4_c5_c6(last: Point, judged: Judged) -> tuple[str, Increment]:
-    point = judged.point
+def c4_c5_c6(last: Point, judged: Judged, point: Point) -> tuple[str, Increment]:
     moved = point.start_ns != last.start_ns
     if moved and last.time_ns <= point.start_ns < point.time_ns:
         return "reset", full(point, point.start_ns)
@@ -120,10 +129,3 @@ def c4_c5_c6(last: Point, judged: Judged) -> tuple[str, Increment]:
         judged.flags.append("start_moved")
     status = "bounds_changed" if bounds_changed(point, last) else "converted"
     return status, minus(point, last, last.time_ns)
-
-
-def p7_number(increment: Increment, is_double: bool) -> Increment:
-    """A series that has been double stays double."""
-    if increment.number is None or not is_double:
-        return increment
-    return Increment(increment.start_ns, float(increment.number))

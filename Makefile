@@ -1,0 +1,49 @@
+# kafka-telemetry-lake. `make help` lists what there is; `make demo` and `make test` need nothing installed by hand
+# but Python 3.11+, a JDK 17+ and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+LAKE ?= demo-lake
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo demo-files test test-unit test-spark test-kafka test-receiver test-slow lint bench soak lock clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+install: $(VENV)/.installed ## .venv with telemetry-lake and the test tools, and the jars, all in this folder
+
+$(VENV)/.installed: pyproject.toml requirements.lock tools/check-machine
+	@PYTHON=$(PYTHON) tools/check-machine
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/python -m pipelines.jars spark kafka-4.3.1
+	@touch $@
+
+demo: install ## pushes of real clients into a lake folder, and a report
+	$(BIN)/telemetry-lake demo --lake $(LAKE)
+
+test: install lint test-unit test-spark ## every check and test that ends within minutes
+
+test-unit: install ## pure functions: no Spark, no broker
+	$(BIN)/pytest tests/unit -m "not slow"
+
+test-spark: install ## the job in a local Spark session
+	$(BIN)/pytest tests/spark -m "not slow"
+
+test-slow: install ## the tests that take longer
+	$(BIN)/pytest tests -m slow
+
+lint: install ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+lock: ## resolve requirements.lock anew from pyproject.toml
+	$(BIN)/pip-compile --quiet --strip-extras --extra spark --extra dev --no-emit-index-url --no-emit-find-links \
+	  --no-emit-trusted-host --output-file requirements.lock pyproject.toml
+
+clean: ## everything that was installed or built
+	rm -rf $(VENV) .jars .mypy_cache .pytest_cache .ruff_cache receiver/target demo-lake

@@ -1,0 +1,98 @@
+"""The command as a supervisor meets it: killed, stopped, started twice."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.landing_records import captured, write
+from tests.spark.conftest import Ingest, table
+
+TABLES = ("pushes", "metric_points", "push_outcomes", "client_events", "quarantine")
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start ``telemetry-lake ingest`` over tmp_path/in into tmp_path/lake; whatever still runs at the end is killed."""
+    running: list[subprocess.Popen[str]] = []
+
+    def start_ingest(*flags: str) -> subprocess.Popen[str]:
+        argv = [sys.executable, "-m", "jobs.cli", "ingest", "--source", f"files:{tmp_path / 'in'}", "--source-name",
+                "files:test", "--lake", str(tmp_path / "lake"), "--master", "local[2]", *flags]  # fmt: skip
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        running.append(process)
+        return process
+
+    yield start_ingest
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def wait_for(there: Callable[[], Any], process: subprocess.Popen[str], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not there():
+        assert time.monotonic() < deadline, "waited too long"
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.002)
+
+
+def test_killed_in_the_middle_and_repeated_gives_the_same_tables(
+    ingest: Ingest, start: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    landed = captured().slice(0, 600)
+    for number in range(3):
+        write(tmp_path / "in", f"{number}.parquet", landed.slice(number * 200, 200))
+    ingest(tmp_path / "in", tmp_path / "whole")
+    lake = tmp_path / "lake"
+    moments: list[Callable[[], Any]] = [
+        lambda: list(lake.glob("metric_points/landed_date=*/*.parquet")),  # a task has written, nothing is committed
+        lambda: (lake / "metric_points/_delta_log/00000000000000000001.json").exists(),  # points yes, outcomes perhaps
+    ]
+    for moment in moments:
+        process = start("--once")
+        wait_for(moment, process)
+        process.kill()
+        process.wait()
+    process = start("--once")
+    output, _ = process.communicate(timeout=180)
+    assert process.returncode == 0, output
+    for name in TABLES:
+        assert _rows(lake, name) == _rows(tmp_path / "whole", name), name
+    assert table(lake, "pushes").num_rows == 600
+
+
+def test_follows_a_growing_folder_refuses_a_second_job_and_stops_cleanly(
+    start: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    write(tmp_path / "in", "0.parquet", captured().slice(0, 100))
+    process = start("--trigger-seconds", "1")
+    wait_for(lambda: _count(lake, "push_outcomes") == 100, process)
+    second = start("--once")
+    output, _ = second.communicate(timeout=30)
+    assert second.returncode == 2
+    assert "another job is writing this lake" in output
+    write(tmp_path / "in", "1.parquet", captured().slice(100, 100))
+    wait_for(lambda: _count(lake, "push_outcomes") == 200, process)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
+    assert "ingest: stopped" in output
+    assert "Traceback" not in output
+
+
+def _count(lake: Path, name: str) -> int:
+    return table(lake, name).num_rows if (lake / name / "_delta_log").exists() else 0
+
+
+def _rows(lake: Path, name: str) -> list[str]:
+    return sorted(str(sorted(row.items())) for row in table(lake, name).to_pylist())

@@ -1,0 +1,419 @@
+"""Rules C1 to C6, C9 to C12: cumulative points of one series to deltas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.otlp_builder import DELTA, Shard, at, counter, delta, gauge, histogram, push, told
+from udfs.shard import Limits
+
+DAY = 86_400
+RESULT = ("delta_status", "delta_int", "delta_start")
+
+
+def converted(*points: tuple[int, float | None, float]) -> list[Any]:
+    """Results of a series of (value, start, time), one batch each."""
+    shard = Shard()
+    return [told([shard.one(push(i, counter(*point)))], *RESULT)[0] for i, point in enumerate(points)]
+
+
+def batch_converted(*points: tuple[int, float | None, float]) -> list[Any]:
+    """The same in one batch."""
+    return told(Shard().points(*(push(i, counter(*point)) for i, point in enumerate(points))), *RESULT)
+
+
+def test_c1_points_are_sorted_by_time_across_the_pushes_of_a_batch():
+    """Out of order within a batch: differencing in offset order would count 30 -> 20 as a reset (double count)."""
+    results = batch_converted((10, 0, 1), (30, 0, 3), (20, 0, 2), (40, 0, 4))
+    assert results == [
+        ("first", 10, at(0)),
+        ("converted", 10, at(2)),
+        ("converted", 10, at(1)),
+        ("converted", 10, at(3)),
+    ]
+
+
+def test_c1_points_of_one_push_are_sorted_too():
+    metrics = [counter(30, 0, 3), counter(10, 0, 1)]
+    assert told(Shard().points(push(1, *metrics)), *RESULT) == [
+        ("converted", 20, at(1)),
+        ("first", 10, at(0)),
+    ]
+
+
+def test_c1_ties_keep_arrival_order():
+    results = batch_converted((20, 0, 2), (10, 0, 1), (11, 0, 1))
+    assert results == [("converted", 10, at(1)), ("first", 10, at(0)), ("conflict", None, None)]
+
+
+def test_c2_late_points_do_not_move_the_baseline():
+    """Moving it back would count 2 -> 3 twice."""
+    assert converted((10, 0, 1), (30, 0, 3), (20, 0, 2), (35, 0, 4)) == [
+        ("first", 10, at(0)),
+        ("converted", 20, at(1)),
+        ("late", None, None),
+        ("converted", 5, at(3)),
+    ]
+
+
+def test_c2_late_comes_before_every_reset():
+    assert converted((10, 0, 5), (3, 2, 4), (12, 0, 6))[1:] == [("late", None, None), ("converted", 2, at(5))]
+
+
+def test_c2_the_same_time_and_value_is_a_duplicate():
+    assert converted((10, 0, 1), (10, 0, 1), (12, 0, 2))[1:] == [
+        ("duplicate", None, None),
+        ("converted", 2, at(1)),
+    ]
+
+
+def test_c2_the_same_time_and_another_value_is_a_conflict():
+    assert converted((10, 0, 1), (11, 0, 1), (12, 0, 2))[1:] == [
+        ("conflict", None, None),
+        ("converted", 2, at(1)),
+    ]
+
+
+def test_c3_the_first_point_counts_in_full_since_its_start():
+    assert converted((10, 0, 1)) == [("first", 10, at(0))]
+
+
+@pytest.mark.parametrize("start", [None, 1, 1.5])
+def test_c3_without_a_start_before_it_the_first_point_is_a_baseline(start: float | None):
+    assert converted((10, start, 1), (13, start, 2))[0] == ("baseline", 0, None)
+
+
+def test_c3_after_an_unknown_start_differences_go_on():
+    assert converted((10, None, 1), (13, None, 2))[1] == ("converted", 3, at(1))
+
+
+@pytest.mark.parametrize("start", [2, 2.5])
+def test_c4_a_start_between_the_last_and_this_time_is_a_true_reset(start: float):
+    """A restart: the counter begins anew and is already above its last value."""
+    assert converted((10, 0, 2), (25, start, 3), (26, start, 4))[1:] == [
+        ("reset", 25, at(start)),
+        ("converted", 1, at(3)),
+    ]
+
+
+@pytest.mark.parametrize("start", [3, 3.5])
+def test_c4_a_new_start_at_or_after_the_time_is_a_baseline(start: float):
+    assert converted((10, 0, 2), (25, start, 3), (27, start, 4)) == [
+        ("first", 10, at(0)),
+        ("baseline", 0, None),
+        ("converted", 2, at(3)),
+    ]
+
+
+def test_c4_an_unchanged_start_is_never_a_reset():
+    """After a baseline with start == time the next start equals the last time."""
+    assert converted((10, 1, 1), (13, 1, 2)) == [("baseline", 0, None), ("converted", 3, at(1))]
+
+
+def test_c5_a_fall_with_the_same_start_is_an_inferred_reset():
+    assert converted((10, 0, 1), (4, 0, 2)) == [("first", 10, at(0)), ("inferred_reset", 4, at(1))]
+
+
+def test_c5_a_fall_with_a_start_before_the_last_time_is_an_inferred_reset():
+    assert converted((10, 0, 2), (4, 1, 3))[1] == ("inferred_reset", 4, at(2))
+
+
+def test_c5_a_fall_with_an_unknown_start_is_an_inferred_reset():
+    assert converted((10, None, 1), (4, None, 2))[1] == ("inferred_reset", 4, at(1))
+
+
+def test_c5_collector_49869_the_baseline_moves_on_a_reset():
+    """The Collector kept the old baseline after a reset: every later point looked like a reset again."""
+    assert converted((100, 0, 1), (5, 0, 2), (9, 0, 3), (12, 0, 4))[1:] == [
+        ("inferred_reset", 5, at(1)),
+        ("converted", 4, at(2)),
+        ("converted", 3, at(3)),
+    ]
+
+
+def test_c5_collector_50828_the_baseline_moves_when_only_the_start_changes():
+    """The Collector kept the old start, and took every later point for a new series."""
+    assert converted((100, 0, 1), (130, 1.5, 2), (131, 1.5, 3), (133, 1.5, 4))[1:] == [
+        ("reset", 130, at(1.5)),
+        ("converted", 1, at(2)),
+        ("converted", 2, at(3)),
+    ]
+
+
+def test_c6_a_start_that_moved_but_stays_before_the_last_time_is_flagged():
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 2)))
+    row = shard.one(push(2, counter(15, 1, 3)))
+    assert told([row], *RESULT, "flags") == [("converted", 5, at(2), ["start_moved"])]
+    assert shard.one(push(3, counter(16, 1, 4)))["flags"] is None
+
+
+def test_c6_a_start_that_vanishes_is_flagged():
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 2)))
+    row = shard.one(push(2, counter(15, None, 3)))
+    assert told([row], *RESULT, "flags") == [("converted", 5, at(2), ["start_moved"])]
+
+
+def test_c6_an_unchanged_value_converts_to_zero():
+    assert converted((10, 0, 1), (10, 0, 2))[1] == ("converted", 0, at(1))
+
+
+def flip(first: Any, *rest: Any) -> list[Any]:
+    """Results of one metric per push and batch."""
+    shard = Shard()
+    return [told([shard.one(push(i, metric))], *RESULT)[0] for i, metric in enumerate((first, *rest))]
+
+
+@pytest.mark.parametrize("start", [2, 2.001])
+def test_c9_cumulative_to_delta_the_lifetime_total_is_differenced(start: float):
+    """Java's first delta after a flip is the lifetime total: counting it would double everything."""
+    assert flip(counter(10, 0, 1), delta(14, start, 2), delta(3, 2, 3)) == [
+        ("first", 10, at(0)),
+        ("flip_converted", 4, at(1)),
+        ("delta", 3, at(2)),
+    ]
+
+
+def test_c9_cumulative_to_delta_without_a_known_total_counts_nothing():
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 1)))
+    row = shard.one(push(2, delta(14, 2, 2, name="unknown.total")))
+    assert told([row], *RESULT, "delta") == [("flip_baseline", 0, None, 0.0)]
+
+
+def test_c9_cumulative_to_delta_with_a_smaller_total_counts_nothing():
+    assert flip(counter(10, 0, 1), delta(4, 2, 2))[1] == ("flip_baseline", 0, None)
+
+
+def test_c9_cumulative_to_delta_with_an_interval_is_an_ordinary_delta():
+    """librdkafka flips cleanly."""
+    assert flip(counter(10, 0, 1), delta(4, 1, 2))[1] == ("delta", 4, at(1))
+
+
+def test_c9_a_zero_interval_of_a_client_that_never_sent_cumulative_is_an_ordinary_delta():
+    assert flip(delta(4, 1, 1))[0] == ("delta", 4, at(1))
+
+
+def test_c9_delta_to_cumulative_the_first_point_is_a_baseline():
+    """Its increments have passed as deltas already."""
+    assert flip(delta(5, 0, 1), delta(6, 1, 2), counter(13, 0, 3), counter(14, 0, 4))[2:] == [
+        ("flip_baseline", 0, None),
+        ("converted", 1, at(3)),
+    ]
+
+
+def test_c9_delta_to_cumulative_with_an_unknown_start_is_a_flip_too():
+    assert flip(delta(5, 0, 1), counter(13, None, 3))[1] == ("flip_baseline", 0, None)
+
+
+def test_c9_java_starts_its_series_anew_at_the_flip():
+    """start_time is the flip's time, the value the lifetime total."""
+    assert flip(delta(5, 0, 1), counter(13, 3, 3), counter(15, 3, 4))[1:] == [
+        ("baseline", 0, None),
+        ("converted", 2, at(3)),
+    ]
+
+
+def test_c9_a_series_that_began_after_the_last_delta_push_counts_in_full():
+    assert flip(delta(5, 0, 1), counter(7, 1.5, 3, name="new.total"))[1] == ("first", 7, at(1.5))
+
+
+def test_c9_a_series_that_began_at_the_last_delta_push_is_a_flip():
+    assert flip(delta(5, 0, 1), counter(7, 1, 3, name="new.total"))[1] == ("flip_baseline", 0, None)
+
+
+def test_c9_there_and_back_again():
+    assert flip(
+        counter(10, 0, 1),
+        delta(14, 2, 2),
+        delta(3, 2, 3),
+        counter(19, 0, 4),
+        counter(20, 0, 5),
+        delta(23, 6, 6),
+    ) == [
+        ("first", 10, at(0)),
+        ("flip_converted", 4, at(1)),
+        ("delta", 3, at(2)),
+        ("flip_baseline", 0, None),
+        ("converted", 1, at(4)),
+        ("flip_converted", 3, at(5)),
+    ]
+
+
+def test_c9_a_flip_within_one_batch():
+    metrics = [counter(10, 0, 1), delta(14, 2, 2), delta(3, 2, 3), counter(19, 0, 4)]
+    rows = Shard().points(*(push(i, metric) for i, metric in enumerate(metrics)))
+    assert told(rows, "delta_status", "delta_int") == [
+        ("first", 10),
+        ("flip_converted", 4),
+        ("delta", 3),
+        ("flip_baseline", 0),
+    ]
+
+
+def test_c9_histograms_flip_like_sums():
+    shard = Shard()
+    rows = [
+        shard.one(push(1, histogram((1, 0, 0), 0, 1))),
+        shard.one(push(2, histogram((1, 2, 0), 2, 2, temporality=DELTA))),
+        shard.one(push(3, histogram((1, 1, 0), 2, 3, temporality=DELTA))),
+        shard.one(push(4, histogram((2, 3, 0), 0, 4))),
+    ]
+    assert told(rows, "delta_status", "count_delta", "bucket_counts_delta", "delta_start") == [
+        ("first", 1, [1, 0, 0], at(0)),
+        ("flip_converted", 2, [0, 2, 0], at(1)),
+        ("delta", 2, [1, 1, 0], at(2)),
+        ("flip_baseline", 0, [0, 0, 0], None),
+    ]
+
+
+def test_c9_the_flip_is_an_event_of_the_client():
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 1)))
+    events = shard.run(push(2, delta(14, 2, 2))).client_events.to_pylist()
+    assert told(events, "event", "at", "client_instance_id") == [
+        ("temporality_flip", at(2), "jHecHqLPQj2rnaP7QRzrmg")
+    ]
+    assert dict(events[0]["detail"]) == {"from": "cumulative", "to": "delta"}
+    assert shard.run(push(3, delta(1, 2, 3))).client_events.num_rows == 0
+    events = shard.run(push(4, gauge(1, 4), counter(16, 0, 4))).client_events.to_pylist()
+    assert dict(events[0]["detail"]) == {"from": "delta", "to": "cumulative"}
+
+
+def test_c10_a_negative_delta_of_a_monotonic_series_is_kept():
+    shard = Shard()
+    rows = shard.points(push(1, delta(-3, 0, 1), delta(-3, 0, 1, name="level", monotonic=False)))
+    assert told(rows, *RESULT) == [("negative", -3, at(0)), ("delta", -3, at(0))]
+
+
+def test_c11_a_restarted_job_goes_on_where_it_was():
+    """Losing the state would count 10 again as a first point."""
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 1)))
+    restarted = Shard()
+    restarted.state = type(shard.state).from_bytes(shard.state.to_bytes())
+    assert told([restarted.one(push(2, counter(12, 0, 2)))], *RESULT) == [("converted", 2, at(1))]
+
+
+def test_c12_a_client_is_evicted_a_day_after_its_last_push():
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 1), landed=1))
+    row = shard.one(push(2, counter(12, 0, DAY + 2), landed=DAY + 1.000001))
+    assert told([row], *RESULT) == [("baseline", 0, None)]
+
+
+def test_c12_exactly_a_day_is_not_too_long():
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 1), landed=1))
+    row = shard.one(push(2, counter(12, 0, DAY + 1), landed=DAY + 1))
+    assert told([row], *RESULT) == [("converted", 2, at(1))]
+
+
+def test_c12_a_terminated_client_is_evicted_after_an_hour():
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 1), landed=1, terminating=True))
+    row = shard.one(push(2, counter(12, 0, 3602), landed=3601.5))
+    assert told([row], *RESULT) == [("baseline", 0, None)]
+
+
+def test_c12_a_push_after_the_terminating_one_revives_the_client():
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 1), terminating=True), push(2, counter(11, 0, 2)))
+    row = shard.one(push(3, counter(12, 0, 5000), landed=5000))
+    assert told([row], *RESULT) == [("converted", 1, at(2))]
+
+
+def test_c12_a_heartbeat_keeps_a_client():
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 1), landed=1), push(2, landed=DAY - 5))
+    row = shard.one(push(3, counter(12, 0, DAY + 100), landed=DAY + 100))
+    assert told([row], *RESULT) == [("converted", 2, at(1))]
+
+
+def test_c12_a_series_that_began_after_the_tombstone_counts_in_full():
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 1), landed=1))
+    rows = shard.points(
+        push(2, counter(4, 2 * DAY - 5, 2 * DAY), counter(5, 1, 2 * DAY, name="at.total"), landed=2 * DAY)
+    )
+    assert told(rows, *RESULT) == [("first", 4, at(2 * DAY - 5)), ("baseline", 0, None)]
+
+
+def test_c12_the_tombstone_holds_for_series_that_return_later_still():
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 1), counter(20, 0, 1, name="b.total"), landed=1))
+    shard.run(push(2, counter(12, 0, 2 * DAY), landed=2 * DAY))
+    row = shard.one(push(3, counter(23, 0, 2 * DAY + 1, name="b.total"), landed=2 * DAY + 1))
+    assert told([row], *RESULT) == [("baseline", 0, None)]
+
+
+def test_c12_a_returned_series_is_converted_again():
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 1), landed=1))
+    rows = shard.points(
+        push(2, counter(12, 0, 2 * DAY), landed=2 * DAY),
+        push(3, counter(15, 0, 2 * DAY + 1), landed=2 * DAY + 1),
+    )
+    assert told(rows, *RESULT) == [("baseline", 0, None), ("converted", 3, at(2 * DAY))]
+
+
+def test_c12_without_a_tombstone_a_series_counts_in_full():
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 1), landed=1))
+    row = shard.one(push(2, counter(12, 0, 32 * DAY), landed=32 * DAY))
+    assert told([row], *RESULT) == [("first", 12, at(0))]
+
+
+def test_c12_an_evicted_client_is_still_known_to_have_sent_totals():
+    """Its first delta after a flip would be its lifetime total."""
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 1), landed=1))
+    row = shard.one(push(2, delta(15, 2 * DAY, 2 * DAY), landed=2 * DAY))
+    assert told([row], *RESULT) == [("flip_baseline", 0, None)]
+
+
+def test_c12_eviction_follows_the_clients_own_partition():
+    """Another partition is read far ahead: nothing that is live there may go."""
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 1), landed=1))
+    shard.run(push(1, gauge(1, 9 * DAY), landed=9 * DAY, partition=1, client_instance_id="x" * 22))
+    assert shard.state.numbers.num_rows == 1
+    assert told([shard.one(push(2, counter(12, 0, 2)))], *RESULT) == [("converted", 2, at(1))]
+
+
+def test_c12_state_is_removed_when_the_partition_has_moved_well_past():
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 1), histogram((1, 0, 0), 0, 1), landed=1))
+    other = {"client_instance_id": "x" * 22}
+    shard.run(push(2, gauge(1, DAY + 2), landed=DAY + 2, **other))
+    assert (shard.state.numbers.num_rows, shard.state.distributions.num_rows) == (1, 1)
+    shard.run(push(3, gauge(1, 2 * DAY), landed=2 * DAY, **other))
+    assert (shard.state.numbers.num_rows, shard.state.distributions.num_rows) == (0, 0)
+    assert shard.state.recent_pushes.num_rows == 2
+    row = shard.one(push(4, counter(12, 0, 2 * DAY), landed=2 * DAY))
+    assert told([row], *RESULT) == [("baseline", 0, None)]
+
+
+def test_c12_tombstones_go_too():
+    shard = Shard(Limits(tombstone_s=DAY))
+    shard.run(push(1, counter(10, 0, 1), landed=1))
+    shard.run(push(2, gauge(1, 3 * DAY), landed=3 * DAY, client_instance_id="x" * 22))
+    assert shard.state.clients.num_rows == 1
+    assert told([shard.one(push(3, counter(12, 0, 3 * DAY), landed=3 * DAY))], *RESULT) == [
+        ("first", 12, at(0))
+    ]
+
+
+def test_c12_removal_changes_no_row():
+    """A client that is removed and one that is judged evicted when it returns give the same rows."""
+    pushes = [
+        push(1, counter(10, 0, 1), delta(1, 0, 1, name="d.total"), landed=1),
+        push(2, gauge(1, 2 * DAY), landed=2 * DAY, client_instance_id="x" * 22),
+        push(3, counter(12, 0, 2 * DAY), delta(2, 1, 2 * DAY, name="d.total"), landed=2 * DAY),
+    ]
+    shard = Shard()
+    apart = [row for each in pushes for row in shard.points(each)]
+    assert apart == Shard().points(*pushes)

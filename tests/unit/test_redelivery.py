@@ -1,0 +1,292 @@
+"""Rules D1 to D6: redelivery, gaps and lateness of pushes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.otlp_builder import Shard, at, counter, delta, gauge, histogram, push, summary, told
+from udfs.shard import Limits, ShardRows
+
+HOUR = 3600
+
+
+def events(rows: ShardRows) -> list[Any]:
+    """Events as (event, start, end), times without the date."""
+    found = rows.client_events.to_pylist()
+    return [(row["event"], *(dict(row["detail"])[name][11:23] for name in ("start", "end"))) for row in found]
+
+
+def lost(rows: ShardRows) -> list[Any]:
+    return told(rows.push_outcomes.to_pylist(), "lost_start", "lost_end")
+
+
+def statuses(rows: ShardRows) -> list[Any]:
+    return told(rows.metric_points.to_pylist(), "delta_status", "delta_int")
+
+
+def outcomes(rows: ShardRows) -> list[Any]:
+    return told(rows.push_outcomes.to_pylist(), "outcome")
+
+
+def test_d1_the_same_record_twice_in_a_batch_is_read_once():
+    rows = Shard().run(push(1, delta(5, 0, 1)), push(1, delta(5, 0, 1)), push(2), push(2))
+    assert statuses(rows) == [("delta", 5)]
+    assert outcomes(rows) == ["points", "heartbeat"]
+
+
+def test_d1_reading_a_record_again_changes_nothing():
+    shard = Shard()
+    shard.run(push(1, delta(5, 0, 1), gauge(None, 1)), push(2, delta(6, 1, 2)))
+    before = shard.state.to_bytes()
+    rows = shard.run(push(1, delta(5, 0, 1), gauge(None, 1)))
+    assert [table.num_rows for table in (rows.metric_points, rows.push_outcomes, rows.quarantine)] == [
+        0,
+        0,
+        0,
+    ]
+    assert rows.client_events.num_rows == 0
+    assert shard.state.to_bytes() == before
+
+
+def test_d1_another_source_cluster_topic_or_partition_is_another_push():
+    shard = Shard()
+    shard.run(push(1, delta(5, 0, 1)))
+    for change in ({"source": "files"}, {"topic": "other"}, {"partition": 1}, {"offset": 2}):
+        assert outcomes(shard.run(push(1, delta(5, 0, 1)) | change)) == ["duplicate"]
+    assert statuses(shard.run(push(1, delta(5, 0, 1), cluster_id="other"))) == [("delta", 5)]
+
+
+def test_d2_a_redelivered_push_is_a_duplicate_in_all_its_points():
+    metrics = [delta(5, 0, 1), gauge(7, 1), counter(9, 0, 1, name="c.total"), summary(1, 1.0, 1, {})]
+    metrics.append(histogram((1, 0, 0), 0, 1, temporality=1))
+    shard = Shard()
+    shard.run(push(1, *metrics))
+    rows = shard.run(push(2, *metrics))
+    points = rows.metric_points.to_pylist()
+    assert (
+        told(points, "delta_status", "delta", "count_delta", "delta_start")
+        == [("duplicate", None, None, None)] * 5
+    )
+    assert told(points, "value")[:3] == [5.0, 7.0, 9.0]
+    assert outcomes(rows) == ["duplicate"]
+
+
+def test_d2_within_a_batch():
+    rows = Shard().run(push(1, delta(5, 0, 1)), push(2, delta(5, 0, 1)), push(3, delta(6, 1, 2)))
+    assert statuses(rows) == [("delta", 5), ("duplicate", None), ("delta", 6)]
+
+
+def test_d2_the_digest_is_of_the_decompressed_bytes():
+    import gzip  # noqa: PLC0415
+
+    shard = Shard()
+    first = push(1, delta(5, 0, 1))
+    shard.run(first)
+    again = push(2, payload=gzip.compress(first["payload"]), compression_type="gzip")
+    assert outcomes(shard.run(again)) == ["duplicate"]
+
+
+def test_d2_another_client_may_send_the_same_bytes():
+    rows = Shard().run(push(1, delta(5, 0, 1)), push(2, delta(5, 0, 1), client_instance_id="x" * 22))
+    assert statuses(rows) == [("delta", 5), ("delta", 5)]
+
+
+def test_d2_pushes_without_points_are_never_duplicates():
+    """franz-go's heartbeats repeat byte for byte."""
+    rows = Shard().run(push(1), push(2), push(3))
+    assert outcomes(rows) == ["heartbeat"] * 3
+
+
+def test_d2_the_memory_spans_the_window():
+    shard = Shard()
+    for second in range(0, HOUR, 60):
+        shard.run(push(second, delta(1, second - 60, second, name=f"m{second}.total")))
+    assert outcomes(shard.run(push(HOUR, delta(1, -60, 0, name="m0.total")))) == ["duplicate"]
+
+
+def test_d2_the_memory_holds_sixteen_pushes_at_least():
+    shard = Shard()
+    for index in range(17):
+        shard.run(push(index, delta(index, (index - 1) * HOUR, index * HOUR), landed=index * HOUR))
+    assert shard.state.recent_pushes.num_rows == 16
+    rows = shard.run(
+        push(17, delta(1, 0, HOUR), landed=17 * HOUR), push(18, delta(0, -HOUR, 0), landed=17 * HOUR)
+    )
+    assert outcomes(rows) == ["duplicate", "too_late"]
+
+
+def test_d2_a_redelivered_cumulative_push_does_not_move_the_baseline():
+    shard = Shard()
+    shard.run(push(1, counter(5, 0, 1)), push(2, counter(8, 0, 2)))
+    shard.run(push(3, counter(5, 0, 1)))
+    assert statuses(shard.run(push(4, counter(9, 0, 3)))) == [("converted", 1)]
+
+
+def test_d3_a_lost_push_is_a_lost_interval():
+    shard = Shard()
+    shard.run(push(1, delta(5, 0, 1)))
+    rows = shard.run(push(3, delta(7, 2, 3)))
+    assert statuses(rows) == [("delta", 7)]
+    assert lost(rows) == [(at(1), at(2))]
+    assert events(rows) == [("lost_interval", "08:00:01.000", "08:00:02.000")]
+
+
+def test_d3_within_one_batch():
+    rows = Shard().run(push(1, delta(5, 0, 1)), push(3, delta(7, 2, 3)), push(4, delta(8, 3, 4)))
+    assert lost(rows) == [(None, None), (at(1), at(2)), (None, None)]
+
+
+def test_d3_an_unbroken_chain_loses_nothing():
+    rows = Shard().run(*(push(i, delta(5, i - 1, i)) for i in range(1, 9)))
+    assert rows.client_events.num_rows == 0
+    assert set(lost(rows)) == {(None, None)}
+
+
+def test_d3_the_times_inside_a_push_spread():
+    """A Java payload's points differ by up to 206 ms: a start within the last push's times is no gap."""
+    shard = Shard()
+    shard.run(push(1, delta(1, 0, 1, name="a"), delta(1, 0, 1.206, name="b")))
+    rows = shard.run(push(2, delta(1, 1.206, 2.2, name="b")))
+    assert lost(rows) == [(None, None)]
+    assert lost(shard.run(push(3, delta(1, 2.201, 3, name="b")))) == [(at(2.2), at(2.201))]
+
+
+def test_d3_the_earliest_start_counts():
+    """A topic that appears in the meantime starts later than the chain."""
+    shard = Shard()
+    shard.run(push(1, delta(1, 0, 1)))
+    rows = shard.run(push(2, delta(1, 1.7, 2, name="new.topic"), delta(1, 1, 2)))
+    assert lost(rows) == [(None, None)]
+
+
+def test_d3_first_starts_may_be_unknown():
+    rows = Shard().run(push(1, delta(5, None, 1)), push(2, delta(5, 1, 2)), push(3, delta(5, None, 9)))
+    assert set(lost(rows)) == {(None, None)}
+
+
+def test_d3_a_later_push_that_fills_the_interval_counts_in_full():
+    shard = Shard()
+    shard.run(push(1, delta(5, 0, 1)))
+    shard.run(push(2, delta(7, 2, 3)))
+    rows = shard.run(push(3, delta(6, 1, 2)))
+    assert statuses(rows) == [("late_delta", 6)]
+    assert events(rows) == [("lost_interval_closed", "08:00:01.000", "08:00:02.000")]
+    assert shard.state.lost_intervals.num_rows == 0
+
+
+def test_d3_intervals_are_filled_piece_by_piece():
+    shard = Shard()
+    shard.run(push(1, delta(5, 0, 1)), push(2, delta(7, 4, 5)))
+    rows = shard.run(push(3, delta(6, 2, 3)))
+    assert statuses(rows) == [("late_delta", 6)]
+    assert told(shard.state.lost_intervals.to_pylist(), "end") == [ns_of(2), ns_of(4)]
+    rows = shard.run(push(4, delta(1, 1, 2)), push(5, delta(2, 3, 4)))
+    assert events(rows) == [
+        ("lost_interval_closed", "08:00:01.000", "08:00:02.000"),
+        ("lost_interval_closed", "08:00:03.000", "08:00:04.000"),
+    ]
+    assert shard.state.lost_intervals.num_rows == 0
+
+
+def test_d3_one_push_may_fill_several_intervals():
+    shard = Shard()
+    shard.run(
+        push(1, delta(5, 0, 1)), push(2, delta(1, 2, 3)), push(3, delta(1, 4, 5)), push(4, delta(1, 6, 7))
+    )
+    rows = shard.run(push(5, delta(9, 1.5, 5)))
+    assert events(rows) == [("lost_interval_closed", "08:00:01.500", "08:00:04.000")]
+    assert told(shard.state.lost_intervals.to_pylist(), "start", "end") == [
+        (ns_of(1), ns_of(1.5)),
+        (ns_of(5), ns_of(6)),
+    ]
+
+
+def test_d3_a_late_push_that_fills_nothing_is_an_ordinary_delta():
+    rows = Shard().run(push(1, delta(5, 1, 2)), push(2, delta(4, 0, 1)))
+    assert statuses(rows) == [("delta", 5), ("delta", 4)]
+    assert rows.client_events.num_rows == 0
+
+
+def test_d3_a_flip_of_java_loses_nothing():
+    """After a flip its first delta is a lifetime total over a zero interval."""
+    rows = Shard().run(push(1, counter(10, 0, 1)), push(2, delta(14, 3, 3)), push(3, delta(1, 3, 4)))
+    assert "lost_interval" not in told(rows.client_events.to_pylist(), "event")
+
+
+def test_d3_a_lost_push_after_a_heartbeat_is_still_noticed():
+    rows = Shard().run(push(1, delta(5, 0, 1)), push(2), push(3), push(9, delta(5, 8, 9)))
+    assert events(rows) == [("lost_interval", "08:00:03.000", "08:00:08.000")]
+
+
+def test_d3_what_was_rejected_is_lost():
+    rows = Shard().run(push(1, delta(5, 0, 1)), push(2, payload=b"\xff"), push(3, delta(5, 2, 3)))
+    assert events(rows) == [("lost_interval", "08:00:01.000", "08:00:02.000")]
+
+
+def test_d3_a_client_that_returns_after_eviction_has_lost_what_is_between():
+    shard = Shard()
+    shard.run(push(1, delta(5, 0, 1)))
+    day = 30 * HOUR
+    rows = shard.run(push(2, delta(5, day, day + 1), landed=day + 1))
+    assert lost(rows) == [(at(1), at(day))]
+
+
+def test_d5_absent_points_are_no_gap_and_no_reset():
+    """franz-go leaves out what is zero, and sends pushes without any point."""
+    rows = Shard().run(
+        push(1, delta(5, 0, 1, name="a.total"), delta(1, 0, 1, name="b.total"), scope="kgo"),
+        push(2, delta(2, 1, 2, name="b.total"), scope="kgo"),
+        push(3, scope="kgo"),
+        push(4, delta(3, 3, 4, name="a.total"), scope="kgo"),
+    )
+    assert statuses(rows) == [("delta", 5), ("delta", 1), ("delta", 2), ("delta", 3)]
+    assert rows.client_events.num_rows == 0
+
+
+def test_d5_absent_cumulative_points_are_no_reset():
+    shard = Shard()
+    shard.run(push(1, counter(5, 0, 1), gauge(1, 1)), push(2, gauge(1, 2)), push(3, gauge(1, 3)))
+    assert statuses(shard.run(push(4, counter(6, 0, 4)))) == [("converted", 1)]
+
+
+def test_d6_a_delta_push_older_than_the_window_is_too_late():
+    shard = Shard()
+    shard.run(push(1, delta(5, 2 * HOUR - 1, 2 * HOUR), landed=2 * HOUR))
+    rows = shard.run(push(2, delta(4, HOUR - 2, HOUR - 1), gauge(3, HOUR - 1), landed=2 * HOUR))
+    assert told(rows.metric_points.to_pylist(), "delta_status", "delta", "value") == [
+        ("too_late", None, 4.0),
+        ("too_late", None, 3.0),
+    ]
+    assert outcomes(rows) == ["too_late"]
+    assert told(rows.client_events.to_pylist(), "event") == ["too_late"]
+
+
+def test_d6_exactly_the_window_is_not_too_late():
+    shard = Shard(Limits(redelivery_window_s=10))
+    shard.run(push(1, delta(5, 19, 20)))
+    rows = shard.run(push(2, delta(4, 9, 10)), push(3, delta(4, 8, 9.999)))
+    assert statuses(rows) == [("delta", 4), ("too_late", None)]
+
+
+def test_d6_what_was_too_late_leaves_the_chain_alone():
+    shard = Shard(Limits(redelivery_window_s=10))
+    shard.run(push(1, delta(5, 19, 20)), push(2, delta(4, 0, 1)))
+    assert lost(shard.run(push(3, delta(1, 20, 21)))) == [(None, None)]
+
+
+def test_d6_cumulative_pushes_are_never_too_late():
+    shard = Shard(Limits(redelivery_window_s=10))
+    shard.run(push(1, counter(5, 0, 20)))
+    assert statuses(shard.run(push(2, counter(4, 0, 1)))) == [("late", None)]
+
+
+def test_d6_after_an_eviction_what_is_not_later_than_the_tombstone_is_too_late():
+    """The digests are gone, so it can't be told from a redelivery."""
+    shard = Shard()
+    shard.run(push(1, delta(5, 0, 1)))
+    rows = shard.run(push(2, delta(5, 0, 1), landed=30 * HOUR))
+    assert statuses(rows) == [("too_late", None)]
+
+
+def ns_of(seconds: float) -> int:
+    return int(at(seconds).timestamp() * 1000) * 1_000_000

@@ -24,7 +24,7 @@ from jobs.settings import JobSettings, UsageError, fail, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from pipelines.sources import Source
     from pipelines.streams import Lake, Trigger
@@ -46,7 +46,7 @@ def _starting(value: str) -> str:
 
 
 class IngestSettings(JobSettings):
-    """Read landed pushes, store them raw, decode them, convert counters to deltas, and write the lake's Delta tables."""
+    """Store landed pushes raw, decode them, convert counters to deltas, and write the lake's Delta tables."""
 
     source: Annotated[str, AfterValidator(_source)]
     """files:<folder> of Parquet files with the columns of Spark's Kafka source, or kafka"""
@@ -88,7 +88,7 @@ class IngestSettings(JobSettings):
     """kafka: records that one batch reads at most"""
     fail_on_data_loss: bool = True
     """kafka: stop when records were deleted from the topic before they were read"""
-    kafka_options: dict[str, str] = {}
+    kafka_options: Annotated[dict[str, str], Field(default_factory=dict)]
     """kafka: options of Spark's source and, with the prefix kafka., of its consumer (SASL, SSL); never logged"""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """what the progress lines show"""
@@ -147,11 +147,8 @@ def run(spark: SparkSession, lake: Lake, source: Source, settings: IngestSetting
 
     lake.create_tables()
     state = StateFolder(lake.checkpoint("points-state"), settings.shards, spark.sparkContext.defaultParallelism)
-    limits = Limits(
-        max_decompressed_bytes=settings.max_payload_bytes, max_points_per_push=settings.max_points_per_push
-    )
-    pause: Trigger = {"processingTime": f"{settings.trigger_seconds} seconds"}
-    trigger: Trigger = {"availableNow": True} if settings.once else pause
+    limits = Limits(max_decompressed_bytes=settings.max_payload_bytes, max_points_per_push=settings.max_points_per_push)
+    trigger: Trigger = None if settings.once else settings.trigger_seconds
     begun = time.monotonic()
     log.info("ingest: %s -> %s (%d shards)", settings.source, lake.path, state.shards)
     landing = [start_pushes(spark, lake, source, trigger), start_statuses(spark, lake, source, trigger)]

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from pipelines.tables import LANDED_DATE, Table
 
@@ -92,7 +92,7 @@ def commit(table: Table, lake: str, files: Iterable[DataFile], app_id: str, vers
     """
     delta = DeltaTable(table.uri(lake))
     done = delta.transaction_version(app_id)
-    adds = [_add(file) for file in files]
+    adds: list[AddAction | RemoveAction] = [_add(file) for file in files]
     if not adds or (done is not None and done >= version):
         return False
     delta.create_write_transaction(

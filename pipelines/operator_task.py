@@ -7,7 +7,7 @@ gives the same rows. Nothing it writes counts before the driver has committed th
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -48,9 +48,9 @@ class ShardTask:
     batch_id: int
     state_folder: str
     states: dict[int, str] = field(default_factory=dict)
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         taken = [batch for batch in batches if batch.num_rows]
         if not taken:
             return
@@ -73,7 +73,12 @@ class ShardTask:
         name = f"shard-{shard:05d}-batch-{self.batch_id:010d}-{uuid.uuid4().hex[:8]}.state"
         with filesystem.open_output_stream(f"{root}/{name}") as stream:
             stream.write(state.to_bytes())
-        row = {"shard": shard, "state": name, "files": [file.to_json() for file in files], "counts": list(counts.items())}
+        row = {
+            "shard": shard,
+            "state": name,
+            "files": [file.to_json() for file in files],
+            "counts": list(counts.items()),
+        }
         yield pa.RecordBatch.from_pylist([row], schema=_RESULT)
 
     def _read_state(self, filesystem: pafs.FileSystem, root: str, shard: int) -> ShardState:

@@ -16,14 +16,16 @@ from pipelines.jars import jars
 LOWEST_JAVA = 17
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
+Settings = dict[str, bool | float | int | str | None]
+
 # Needed for right results, wherever the session comes from.
-SEMANTICS = {
+SEMANTICS: Settings = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     "spark.sql.ansi.enabled": "true",
 }
 # Static or worth having on one machine; a cluster's own settings win.
-LOCAL = {
+LOCAL: Settings = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "2",
@@ -63,7 +65,7 @@ def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = 
     Raises:
         JavaMissingError: before anything is started.
     """
-    builder = SparkSession.builder.appName(app_name).config(map=dict(SEMANTICS))
+    builder = SparkSession.builder.appName(app_name).config(map=SEMANTICS)
     if "DATABRICKS_RUNTIME_VERSION" in os.environ or SparkSession.getActiveSession() is not None:
         return builder.getOrCreate()
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # under spark-submit: its --packages, --master and --conf hold
@@ -71,19 +73,20 @@ def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = 
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers run whatever python3 is on the PATH
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    log_settings = LOG_SETTINGS.as_uri()
     class_path = os.pathsep.join(str(jar) for jar in jars("spark"))
     return (
         builder.master(master)
-        .config(map=dict(LOCAL))
+        .config(map=LOCAL)
         .config("spark.driver.memory", driver_memory)
         .config("spark.driver.extraClassPath", class_path)
         .config("spark.executor.extraClassPath", class_path)
         # Short batches: the parallel collector costs a tenth of G1's CPU.
-        .config("spark.driver.extraJavaOptions", f"-XX:+UseParallelGC -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}")
+        .config("spark.driver.extraJavaOptions", f"-XX:+UseParallelGC -Dlog4j2.configurationFile={log_settings}")
         .getOrCreate()
     )
 
 
 def _submitted(builder: SparkSession.Builder) -> SparkSession.Builder:
-    needed = {key: LOCAL[key] for key in ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")}
+    needed: Settings = {key: LOCAL[key] for key in ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")}
     return builder.config(map=needed)

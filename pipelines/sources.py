@@ -1,4 +1,4 @@
-"""Where landing records come from: a Kafka topic, or a folder of Parquet files with the columns of Spark's Kafka source."""
+"""Where landing records come from: a Kafka topic, or Parquet files with the columns of Spark's Kafka source."""
 
 from __future__ import annotations
 

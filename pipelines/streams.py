@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pipelines.delta_log import DataFile, commit
 from pipelines.landing import to_pushes
@@ -25,7 +25,8 @@ from udfs.shard import Limits
 
 log = logging.getLogger(__name__)
 
-Trigger = dict[str, object]
+# Seconds between the starts of two batches; None works off what is there and ends.
+Trigger = float | None
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Lake:
 
 
 def start_pushes(spark: SparkSession, lake: Lake, source: Source, trigger: Trigger) -> StreamingQuery:
-    """Landing records -> `pushes`, natively; each offset is stored once, also when another checkpoint reads it again."""
+    """Landing records -> `pushes`, natively; each offset once, also when another checkpoint reads it again."""
     rows = to_pushes(source.pushes(spark), source.name, lake.cluster_id)
     return _start(rows, "pushes", lake, trigger, _append_once(spark, lake, PUSHES, source))
 
@@ -103,18 +104,14 @@ def start_points(
 def _start(
     rows: DataFrame, stream: str, lake: Lake, trigger: Trigger, run: Callable[[DataFrame, int], None]
 ) -> StreamingQuery:
-    return (
-        rows.writeStream.queryName(stream)
-        .option("checkpointLocation", lake.checkpoint(stream))
-        .trigger(**trigger)  # type: ignore[arg-type]  # one of trigger's keyword arguments
-        .foreachBatch(run)
-        .start()
+    writer = rows.writeStream.queryName(stream).option("checkpointLocation", lake.checkpoint(stream)).foreachBatch(run)
+    paced = (
+        writer.trigger(availableNow=True) if trigger is None else writer.trigger(processingTime=f"{trigger} seconds")
     )
+    return paced.start()
 
 
-def _append_once(
-    spark: SparkSession, lake: Lake, table: Table, source: Source
-) -> Callable[[DataFrame, int], None]:
+def _append_once(spark: SparkSession, lake: Lake, table: Table, source: Source) -> Callable[[DataFrame, int], None]:
     guard = OffsetGuard.load(spark, table.uri(lake.path), lake.checkpoint(table.name))
 
     def run(batch: DataFrame, batch_id: int) -> None:
@@ -141,11 +138,13 @@ def _check_rebuild(spark: SparkSession, lake: Lake, guard: OffsetGuard) -> None:
     gone = judged.join(there, F.expr(SAME), "left_anti").count()
     if gone:
         raise StateError(
-            f"the checkpoint of the points stream is new, but this lake holds points of {gone} pushes that table pushes "
-            "no longer has: their counters can't be carried on. Restore the checkpoint folder from its backup, or "
+            f"the checkpoint of the points stream is new, but this lake holds points of {gone} pushes that table "
+            "pushes no longer has: their counters can't be carried on. Restore the checkpoint folder from its backup, or "
             "ingest into a new lake folder"
         )
-    log.info("points: new checkpoint on a lake with points: state is rebuilt from table pushes, no row is written twice")
+    log.info(
+        "points: new checkpoint on a lake with points: state is rebuilt from table pushes, no row is written twice"
+    )
 
 
 def _app_id(batch: DataFrame, stream: str) -> str:

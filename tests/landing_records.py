@@ -39,9 +39,15 @@ def captured_index() -> list[dict[str, Any]]:
     return [json.loads(line) for line in INDEX.read_text(encoding="utf-8").splitlines()]
 
 
-def record(offset: int, value: bytes | None, key: str | None = GOOD_ID, **headers: str | bytes | None) -> dict[str, Any]:
+def record(
+    offset: int, value: bytes | None, key: str | None = GOOD_ID, **headers: str | bytes | None
+) -> dict[str, Any]:
     """One landing record; a header of None is left out, others replace the usual ones."""
-    told: dict[str, str | bytes | None] = {"client_instance_id": key, "client_id": "test-client", "terminating": "false"}
+    told: dict[str, str | bytes | None] = {
+        "client_instance_id": key,
+        "client_id": "test-client",
+        "terminating": "false",
+    }
     told |= headers
     return {
         "key": None if key is None else key.encode(),

@@ -72,7 +72,8 @@ def decompress(
         details.append(detail)
         if budget_bytes is not None and total >= budget_bytes:
             break
-    return Decompressed(pa.array(data, pa.large_binary()), pa.array(reasons, pa.string()), pa.array(details, pa.string()))
+    text = pa.string()
+    return Decompressed(pa.array(data, pa.large_binary()), pa.array(reasons, text), pa.array(details, text))
 
 
 def _decompress_one(

@@ -63,7 +63,8 @@ def test_a_producer_s_deltas_sum_up_to_its_own_counts(
     assert {push.headers["client_software_name"] for push in pushes} == {"apache-kafka-java"}
     assert {push.headers["client_software_version"] for push in pushes} == {"4.3.1"}
     assert {push.headers["push_interval_ms"] for push in pushes} == {str(PUSH_INTERVAL_MS)}
-    assert not any(push.terminating for push in pushes)  # an idle Java producer sends none
+    # An idle Java producer sends none at its close, unless a request is just in flight.
+    assert not any(push.terminating for push in pushes[:-1])
 
 
 def test_a_consumer_s_deltas_sum_up_to_its_own_counts_and_it_says_goodbye(

@@ -39,9 +39,7 @@ def point_row(judged: Judged) -> Row:
         "attributes": judged.attributes,
         "scope": point.scope,
         "kind": point.kind,
-        "temporality": {1: "delta", 2: "cumulative"}.get(point.temporality)
-        if point.kind in TEMPORAL
-        else None,
+        "temporality": {1: "delta", 2: "cumulative"}.get(point.temporality) if point.kind in TEMPORAL else None,
         "is_monotonic": (point.kind != "sum" or point.is_monotonic) if point.kind in TEMPORAL else None,
         "start_time": point.start_ns // 1000 or None,
         "time": point.time_ns // 1000 or None,
@@ -126,9 +124,7 @@ def expected(batches: Iterable[Batch]) -> dict[str, Counter[Any]]:
     verdicts = [verdict for batch in batches for verdict in batch.pushes]
     return {
         "metric_points": bag(point_row(judged) for judged in points if judged.reason is None),
-        "quarantine": Counter(
-            (*j.push.key, j.reason, metric(j.reason, j.point.metric)) for j in points if j.reason
-        ),
+        "quarantine": Counter((*j.push.key, j.reason, metric(j.reason, j.point.metric)) for j in points if j.reason),
         "push_outcomes": bag(push_row(verdict) for verdict in verdicts),
         "client_events": Counter((*v.push.key, name) for v in verdicts for name, _ in v.events),
     }
@@ -137,8 +133,7 @@ def expected(batches: Iterable[Batch]) -> dict[str, Counter[Any]]:
 def actual(tables: dict[str, list[Row]]) -> dict[str, Counter[Any]]:
     """The engine's tables (as lists of rows) cut to the oracle's columns."""
     points = [
-        {k: v for k, v in row.items() if k not in ("series_id", "subscriptions")}
-        for row in tables["metric_points"]
+        {k: v for k, v in row.items() if k not in ("series_id", "subscriptions")} for row in tables["metric_points"]
     ]
     outcomes = [
         {k: v for k, v in row.items() if k not in ("landed_at", "client_id", "digest")}
@@ -152,9 +147,7 @@ def actual(tables: dict[str, list[Row]]) -> dict[str, Counter[Any]]:
         ),
         "push_outcomes": bag(outcomes),
         "client_events": Counter(
-            (*(row[name] for name in KEY), row["event"])
-            for row in tables["client_events"]
-            if row["event"] in EVENTS
+            (*(row[name] for name in KEY), row["event"]) for row in tables["client_events"] if row["event"] in EVENTS
         ),
     }
 

@@ -270,11 +270,7 @@ def instruments(
         attributes = node_attributes(style, random, number)
         knows_start = not unknown_starts or random.randrange(4) > 0
         kinds = ["counter"] * 5 + ["gauge", "up_down", "summary"]
-        kinds += (
-            ["histogram", "histogram", "exponential_histogram", "exponential_histogram"]
-            if distributions
-            else []
-        )
+        kinds += ["histogram", "histogram", "exponential_histogram", "exponential_histogram"] if distributions else []
         kind = random.choice(kinds)
         name = f"org.apache.kafka.{kind}.{number}.total"
         point = Point(name, attributes=attributes, scope=scope)
@@ -284,9 +280,7 @@ def instruments(
                 gauge = replace(point, kind="gauge", temporality=0, is_monotonic=False)
                 result.append(Gauge(gauge, *common, as_int=random.randrange(2) == 0))
             case "summary":
-                result.append(
-                    Summary(replace(point, kind="summary", temporality=0, is_monotonic=False), *common)
-                )
+                result.append(Summary(replace(point, kind="summary", temporality=0, is_monotonic=False), *common))
             case "histogram":
                 bounds = random.choice([(1.0, 5.0), (), (0.5,)])
                 result.append(Histogram(replace(point, kind="histogram"), *common, bounds=bounds))

@@ -34,9 +34,7 @@ class Oracle:
                 if judged.status is None:
                     queue.setdefault((verdict.life, judged.identity), []).append((judged, verdict))
         for identity, points in queue.items():
-            points.sort(
-                key=lambda pair: pair[0].point.time_ns
-            )  # C1; stable: ties by push, then by payload order
+            points.sort(key=lambda pair: pair[0].point.time_ns)  # C1; stable: ties by push, then by payload order
             series = self.series.get(identity)
             for judged, verdict in points:
                 series = convert(series, judged, verdict)

@@ -171,9 +171,7 @@ def d3_gaps(client: Client, verdict: PushVerdict) -> None:
 def d3_heartbeat(client: Client, push: Push) -> None:
     """A heartbeat covers the time up to it, and has none but landed_at: brought to the client's clock."""
     if client.landed_after_ns is not None:
-        client.heartbeat_time = max(
-            push.landed_at_us * 1000 - client.landed_after_ns, client.heartbeat_time or 0
-        )
+        client.heartbeat_time = max(push.landed_at_us * 1000 - client.landed_after_ns, client.heartbeat_time or 0)
 
 
 def c9_client(client: Client, verdict: PushVerdict) -> None:
@@ -182,7 +180,7 @@ def c9_client(client: Client, verdict: PushVerdict) -> None:
     ahead = client.last_time is None or verdict.last_time > client.last_time
     if ahead and {client.temporality, verdict.temporality} == {"delta", "cumulative"}:
         verdict.events.append(("temporality_flip", None))
-    if ahead and verdict.temporality != "mixed":
+    if ahead:
         client.temporality = verdict.temporality
     client.sent |= {"delta": {1}, "cumulative": {2}, "mixed": {1, 2}}[verdict.temporality]
     if has_delta(verdict):

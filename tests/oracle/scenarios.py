@@ -126,9 +126,7 @@ class Client:
         spread = self.random.choice([0, 0, 3, 200]) * 1_000_000 if self.style == "java" else 0
         for instrument in self.instruments:
             instrument.record(self.random)
-            time_ns = self.clock_ns + (
-                self.random.randrange(spread + 1) // self.resolution_ns * self.resolution_ns
-            )
+            time_ns = self.clock_ns + (self.random.randrange(spread + 1) // self.resolution_ns * self.resolution_ns)
             point = instrument.collect(Report(self.temporality, time_ns, self.style))
             if point is not None:
                 points.append(point)

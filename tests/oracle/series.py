@@ -65,9 +65,7 @@ def convert_total(series: Series | None, judged: Judged, verdict: PushVerdict) -
         judged.status = "late"  # its increments were counted before the eviction
         return None
     judged.status, judged.increment = (
-        c9_to_delta(series, point)
-        if point.temporality == DELTA
-        else cumulative(series, judged, point, verdict)
+        c9_to_delta(series, point) if point.temporality == DELTA else cumulative(series, judged, point, verdict)
     )
     delta_until_ns = 0 if series is None else series.delta_until_ns
     return Series(point, point.temporality == DELTA, delta_until_ns)
@@ -95,9 +93,7 @@ def c9_to_delta(series: Series | None, point: Point) -> tuple[str, Increment]:
     return "flip_baseline", nothing(point)
 
 
-def cumulative(
-    series: Series | None, judged: Judged, point: Point, verdict: PushVerdict
-) -> tuple[str, Increment]:
+def cumulative(series: Series | None, judged: Judged, point: Point, verdict: PushVerdict) -> tuple[str, Increment]:
     if series is None or series.flipped or series.deltas_since:
         return c3_first(series, point, verdict)
     return c4_c5_c6(series.last, judged, point)

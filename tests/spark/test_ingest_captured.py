@@ -55,8 +55,8 @@ def test_points_kinds_nans_and_terminating_flags_are_those_of_the_index(one_run:
     nans = points.filter(pc.equal(points["delta_status"], "non_finite"))
     assert nans.num_rows == 17_600
     assert nans["value"].null_count == 17_600
-    per_push = {(row["partition"], row["offset"]): row["offset_count"]
-                for row in nans.group_by(["partition", "offset"]).aggregate([("offset", "count")]).to_pylist()}  # fmt: skip
+    nans_by_push = nans.group_by(["partition", "offset"]).aggregate([("offset", "count")]).to_pylist()
+    per_push = {(row["partition"], row["offset"]): row["offset_count"] for row in nans_by_push}
     outcomes = {(row["partition"], row["offset"]): row for row in table(one_run, "push_outcomes").to_pylist()}
     for truth, record in zip(captured_index(), captured().select(["partition", "offset"]).to_pylist(), strict=True):
         key = record["partition"], record["offset"]

@@ -53,13 +53,11 @@ def test_killed_in_the_middle_and_repeated_gives_the_same_tables(
         write(tmp_path / "in", f"{number}.parquet", landed.slice(number * 200, 200))
     ingest(tmp_path / "in", tmp_path / "whole")
     lake = tmp_path / "lake"
-    moments: list[Callable[[], Any]] = [
-        lambda: list(lake.glob("metric_points/landed_date=*/*.parquet")),  # a task has written, nothing is committed
-        lambda: (lake / "metric_points/_delta_log/00000000000000000001.json").exists(),  # points yes, outcomes perhaps
-    ]
-    for moment in moments:
+    a_task_has_written = "metric_points/landed_date=*/*.parquet"
+    points_are_committed_outcomes_perhaps = "metric_points/_delta_log/00000000000000000001.json"
+    for moment in (a_task_has_written, points_are_committed_outcomes_perhaps):
         process = start("--once")
-        wait_for(moment, process)
+        wait_for(lambda moment=moment: list(lake.glob(moment)), process)
         process.kill()
         process.wait()
     process = start("--once")

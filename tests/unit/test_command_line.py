@@ -57,9 +57,7 @@ def test_a_wrong_setting_is_one_line_and_exit_code_2(
     assert not (tmp_path / "x").exists()
 
 
-def test_settings_come_from_flags_then_environment_then_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_come_from_flags_then_environment_then_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from jobs.ingest import IngestSettings  # noqa: PLC0415
     from jobs.settings import parse  # noqa: PLC0415
 

@@ -53,7 +53,9 @@ FRAMINGS = {
 }
 
 
-def one(payload: bytes | None, name: str | None, max_bytes: int = 16 << 20) -> tuple[bytes | None, str | None, str | None]:
+def one(
+    payload: bytes | None, name: str | None, max_bytes: int = 16 << 20
+) -> tuple[bytes | None, str | None, str | None]:
     found = decompress(pa.array([payload], pa.binary()), pa.array([name], pa.string()), max_bytes)
     return found.data[0].as_py(), found.reason[0].as_py(), found.detail[0].as_py()
 
@@ -140,7 +142,7 @@ def test_a_bomb_costs_no_more_than_its_bound(bomb: str) -> None:
         "import resource, sys, pyarrow as pa\n"
         "from udfs.compression import decompress\n"
         "payload = sys.stdin.buffer.read()\n"
-        f"name = {bomb.split()[0]!r}\n"
+        f"name = {bomb.partition(' ')[0]!r}\n"
         "decompress(pa.array([b'']), pa.array([name]))\n"
         "used = int(open('/proc/self/statm').read().split()[0]) * 4096\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + (192 << 20),) * 2)\n"

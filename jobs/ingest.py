@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from pipelines.streams import Lake, Trigger
 
 STOP_PATIENCE_S = 30
+DATA_LOSS_ADVICE = (
+    "-- Records of the landing topic are gone that were not read yet: its retention was too short for the pause, or it was "
+    "deleted and made again. Go on without them by one run with --no-fail-on-data-loss, or, for a topic that was made "
+    "again, read it from its beginning with a new --checkpoints folder (nothing is stored twice)."
+)
 log = logging.getLogger("telemetry-lake")
 
 
@@ -109,6 +114,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(settings: IngestSettings) -> int:
     # Spark and Arrow take seconds to import: a wrong flag is told before that.
+    from pipelines.kafka_admin import KafkaUnavailableError  # noqa: PLC0415
     from pipelines.jars import JarsUnavailableError  # noqa: PLC0415
     from pipelines.session import JavaMissingError, spark_session  # noqa: PLC0415
     from pipelines.sources import SourceError  # noqa: PLC0415
@@ -128,7 +134,7 @@ def _run(settings: IngestSettings) -> int:
                 spark.stop()
     except Timeout:
         return fail(f"another job is writing this lake ({lake.checkpoints} is locked): one at a time", 2)
-    except (SourceError, StateError, JavaMissingError, JarsUnavailableError) as error:
+    except (SourceError, StateError, KafkaUnavailableError, JavaMissingError, JarsUnavailableError) as error:
         return fail(str(error), 2)
     except StreamFailedError as error:
         return fail(str(error), 1)
@@ -145,13 +151,16 @@ def run(spark: SparkSession, lake: Lake, source: Source, settings: IngestSetting
     from pipelines.streams import start_points, start_pushes, start_statuses  # noqa: PLC0415
     from udfs.shard import Limits  # noqa: PLC0415
 
+    reads_statuses = source.reads_statuses(spark)
     lake.create_tables()
     state = StateFolder(lake.checkpoint("points-state"), settings.shards, spark.sparkContext.defaultParallelism)
     limits = Limits(max_decompressed_bytes=settings.max_payload_bytes, max_points_per_push=settings.max_points_per_push)
     trigger: Trigger = None if settings.once else settings.trigger_seconds
     begun = time.monotonic()
     log.info("ingest: %s -> %s (%d shards)", settings.source, lake.path, state.shards)
-    landing = [start_pushes(spark, lake, source, trigger), start_statuses(spark, lake, source, trigger)]
+    landing = [start_pushes(spark, lake, source, trigger)]
+    if reads_statuses:
+        landing.append(start_statuses(spark, lake, source, trigger))
     if settings.once:  # points follow what was landed by then
         _follow(landing, stop)
     if not stop.is_set():
@@ -189,9 +198,14 @@ def _let_finish(query: StreamingQuery) -> None:
 
 
 def _cause(stream: str, text: str) -> str:
-    """The most telling line of a stream's error: the last exception that says something."""
-    told = re.findall(r"^(?:Caused by: )?[\w.]*(?:Error|Exception)\b.{0,40}: .+", text, re.MULTILINE)
-    return f"stream {stream} failed: {(told or text.strip().splitlines())[-1].strip()[:500]}"
+    """What made a stream fail, in one line: the last exception that says something, or what Spark says."""
+    told = text.partition("=== Streaming Query ===")[0].partition("terminated with exception: ")
+    message = told[2] or told[0]
+    exceptions = re.findall(r"^(?:Caused by: )?[\w.]*(?:Error|Exception)\b.{0,40}?: (?!\s*$).+", message, re.MULTILINE)
+    line = " ".join((exceptions[-1] if exceptions else message).split())[:500]
+    if "failOnDataLoss" in text or "some data may have been missed" in text:
+        line += f" {DATA_LOSS_ADVICE}"
+    return f"stream {stream} failed: {line}"
 
 
 def make_lake(settings: IngestSettings) -> Lake:

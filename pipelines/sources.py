@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pipelines.kafka_admin import existing_topics
 from pipelines.landing import RECORD
 
 # What a files source must hold, by Arrow type as Parquet readers see it.
@@ -50,13 +51,17 @@ class FilesSource:
     may_repeat = True
 
     def check(self) -> None:
-        """Raise ``SourceError`` for a missing folder or files of other columns."""
+        """Raise ``SourceError`` for a missing folder or files of other columns; before Spark starts."""
         path = Path(self.path)
         if not path.exists():
             raise SourceError(f"source folder {self.path} does not exist")
         files = [path] if path.is_file() else sorted(path.glob("*.parquet"))
         for file in files:
             _check_columns(file)
+
+    def reads_statuses(self, spark: SparkSession) -> bool:  # noqa: ARG002  # a Kafka source has to ask
+        """Statuses may stand in any file."""
+        return True
 
     def pushes(self, spark: SparkSession) -> DataFrame:
         return self._read(spark).where(~F.col("topic").isin(self.topics.status, self.topics.quotas))
@@ -98,7 +103,17 @@ class KafkaSource:
     may_repeat = False
 
     def check(self) -> None:
-        """Nothing to check before Spark connects."""
+        """Nothing can be told before there is a session."""
+
+    def reads_statuses(self, spark: SparkSession) -> bool:
+        """Whether the status topic is there. Raises ``SourceError`` when the landing topic isn't."""
+        topics = existing_topics(spark, self.bootstrap_servers, self.options)
+        if self.topics.telemetry not in topics:
+            raise SourceError(
+                f"topic {self.topics.telemetry} does not exist at {self.bootstrap_servers}, or this user may not see it: "
+                "create it, or name another with --topic"
+            )
+        return self.topics.status in topics
 
     def pushes(self, spark: SparkSession) -> DataFrame:
         return self._read(spark, self.topics.telemetry)

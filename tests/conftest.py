@@ -1,7 +1,48 @@
-"""What tests of all folders share."""
+"""One Spark session for all tests that need one, and runs of the ingest job inside it."""
 
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.ingest import IngestSettings, make_lake, make_source, run
+from jobs.settings import parse
+from pipelines.session import spark_session
+
+Ingest = Callable[..., None]
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for folder in ("spark", "kafka"):
+            if f"tests/{folder}/" in item.path.as_posix():
+                item.add_marker(folder)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = spark_session("tests", master="local[2]", driver_memory="1g")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def ingest(spark: SparkSession) -> Ingest:
+    """Run the job once, over a folder or with flags that name a Kafka source, inside the shared session."""
+
+    def ingest_once(folder: Path | None, lake: Path, *flags: str) -> None:
+        source_flags = ["--source", "kafka"] if folder is None else ["--source", f"files:{folder}"]
+        argv = [*source_flags, "--lake", str(lake), "--once", "--source-name", "test", *flags]
+        settings = parse(IngestSettings, argv, "test")
+        source = make_source(settings)
+        source.check()
+        run(spark, make_lake(settings), source, settings, threading.Event())
+
+    return ingest_once

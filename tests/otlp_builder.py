@@ -123,9 +123,7 @@ def histogram(
         explicit_bounds=bounds,
         flags=flags,
     )
-    return pb.Metric(
-        name=name, histogram=pb.Histogram(data_points=[point], aggregation_temporality=temporality)
-    )
+    return pb.Metric(name=name, histogram=pb.Histogram(data_points=[point], aggregation_temporality=temporality))
 
 
 def exponential(

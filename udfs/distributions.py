@@ -132,7 +132,7 @@ def joined(left: Distributions, right: Distributions) -> Distributions:
 def state_columns(rows: Distributions, chosen: Int64s) -> dict[str, pa.Array]:
     """The chosen rows as columns of `state.DISTRIBUTIONS`."""
     columns = {
-        name: pa.array(getattr(rows, name)[chosen]).cast(DISTRIBUTIONS.field(name).type)
+        name: pa.array(getattr(rows, name)[chosen], from_pandas=True).cast(DISTRIBUTIONS.field(name).type)
         for name in ("kind", "count", "sum", "scale", "zero_count", "zero_threshold")
     }
     for name in ("positive_offset", "negative_offset"):

@@ -12,7 +12,7 @@ import xxhash
 
 from udfs.compression import INVALID_RECORD, decompress
 from udfs.decoded import Decoded
-from udfs.otlp_reference import decode
+from udfs.otlp import decode
 
 INVALID_REQUEST = "INVALID_REQUEST"
 # Payloads decompressed at a time: what a batch needs of memory beside its pushes and its columns.

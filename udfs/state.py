@@ -69,7 +69,7 @@ DISTRIBUTIONS = pa.schema(
         ("delta_since", pa.bool_()),
         ("kind", pa.int8()),  # decoded.Kind
         ("count", pa.int64()),
-        ("sum", pa.float64()),  # NaN: none
+        ("sum", pa.float64()),  # NULL: none
         ("scale", pa.int32()),
         ("zero_count", pa.int64()),
         ("zero_threshold", pa.float64()),

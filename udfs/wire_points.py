@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from udfs import wire_attributes
-from udfs.wire_reader import ODD, Bytes, Int64, UInt64, load64, load_double, next_field, part, varint
+from udfs.wire_reader import ODD, Bytes, Int64, UInt64, inlined, load64, load_double, next_field, part, varint
 
 GAUGE, SUM, HISTOGRAM, EXPONENTIAL_HISTOGRAM, SUMMARY = range(5)  # decoded.Kind
 NONE, AS_DOUBLE, AS_INT = range(3)  # decoded.Number
@@ -111,7 +111,7 @@ def zigzag(value: UInt64) -> Int64:
     return (low >> 1) ^ -(low & 1)
 
 
-@part
+@inlined
 def _items(data: Bytes, pos: int, end: int, into: int, row: int, out: Distributions) -> bool:
     """Append eight-byte items to a list."""
     used = out.ends[into, row]
@@ -123,7 +123,7 @@ def _items(data: Bytes, pos: int, end: int, into: int, row: int, out: Distributi
     return True
 
 
-@part
+@inlined
 def _buckets(data: Bytes, pos: int, end: int, into: int, row: int, out: Distributions) -> bool:
     """ExponentialHistogramDataPoint.Buckets: its offset, and its counts as items of a list."""
     used = out.ends[into, row]
@@ -144,26 +144,26 @@ def _buckets(data: Bytes, pos: int, end: int, into: int, row: int, out: Distribu
     return True
 
 
-@part
+@inlined
 def _quantile(data: Bytes, pos: int, end: int, row: int, out: Distributions) -> bool:
     """SummaryDataPoint.ValueAtQuantile as an item of each list."""
-    used = out.ends[0, row]
-    if used >= out.lists.shape[1]:
+    first_used, second_used = out.ends[0, row], out.ends[1, row]
+    if max(first_used, second_used) >= out.lists.shape[1]:
         return False
-    out.lists[0, used] = out.lists[1, used] = 0
+    out.lists[0, first_used] = out.lists[1, second_used] = 0
     while pos < end:
         field, first, pos = next_field(data, pos, end)
         if pos == ODD:
             return False
         if field == 0x09:
-            out.lists[0, used] = load64(data, first)
+            out.lists[0, first_used] = load64(data, first)
         elif field == 0x11:
-            out.lists[1, used] = load64(data, first)
-    out.ends[0, row] = out.ends[1, row] = used + 1
+            out.lists[1, second_used] = load64(data, first)
+    out.ends[0, row], out.ends[1, row] = first_used + 1, second_used + 1
     return True
 
 
-@part
+@inlined
 def _start(kind: int, row: int, out: Distributions) -> None:
     """Reset a row: a data point that wasn't kept may have used it. Its lists start where the last's end."""
     out.tags[KIND, row] = kind
@@ -176,7 +176,7 @@ def _start(kind: int, row: int, out: Distributions) -> None:
         out.ints[column, row] = 0
 
 
-@part
+@inlined
 def distribution(data: Bytes, pos: int, end: int, kind: int, row: int, out: Distributions) -> Any:
     """Write a data point that isn't a number: ODD or `end`, start, time, flags, attributes' slice."""
     start_time = time = flags = np.uint64(0)

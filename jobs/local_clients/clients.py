@@ -102,9 +102,7 @@ class LocalClients:
         }
         return self._start(library, "consumer", client_id, settings, version=version, without=without)
 
-    def admin(
-        self, client_id: str, *, properties: Properties | None = None, version: str = "4.3.1"
-    ) -> Client:
+    def admin(self, client_id: str, *, properties: Properties | None = None, version: str = "4.3.1") -> Client:
         """A Java admin client that lists the topics five times a second; by default it would push nothing."""
         settings = {"enable.metrics.push": "true", **(properties or {})}
         return self._start("java", "admin", client_id, settings, version=version)
@@ -150,18 +148,14 @@ class LocalClients:
             return self.start(client_id, [sys.executable, _HERE / "librdkafka.py", mode], settings)
         every = _client_jars(version)
         kept = [jar for jar in every if not jar.name.startswith(tuple(without))]
-        return self.start(
-            client_id, [*self._java(("TelemetryClient",), every, kept, client_id), mode], settings
-        )
+        return self.start(client_id, [*self._java(("TelemetryClient",), every, kept, client_id), mode], settings)
 
     def _java(
         self, sources: Sequence[str], compile_with: Sequence[Path], run_with: Sequence[Path], client_id: str
     ) -> list[str]:
         files = [_HERE / f"{source}.java" for source in sources]
         classes = compile_java(files, os.pathsep.join(map(str, compile_with)))
-        return java_command(
-            os.pathsep.join(map(str, [classes, *run_with])), sources[0], log=self._log(client_id)
-        )
+        return java_command(os.pathsep.join(map(str, [classes, *run_with])), sources[0], log=self._log(client_id))
 
     def _address(self, library: Library, credentials: tuple[str, str] | None) -> dict[str, object]:
         if credentials is None:

@@ -150,9 +150,7 @@ class LocalCluster:
     def unsubscribe(self, name: str) -> None:
         self.tool(_SUBSCRIPTIONS, "--delete", "--name", name)
 
-    def set_quota(
-        self, *, user: str | None = None, client_id: str | None = None, **limits: float | None
-    ) -> None:
+    def set_quota(self, *, user: str | None = None, client_id: str | None = None, **limits: float | None) -> None:
         """Sets ``producer_byte_rate``, ``consumer_byte_rate`` (bytes/s per broker), ``request_percentage``.
 
         None removes a limit. The entity is a user, a client id or both; an empty text is the default entity
@@ -191,9 +189,7 @@ class LocalCluster:
             folder.mkdir()
             settings = folder / "server.properties"
             settings.write_text("".join(f"{k}={v}\n" for k, v in self._server_properties(node_id).items()))
-            self._tools.run(
-                "kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", settings
-            )
+            self._tools.run("kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", settings)
             broker = Broker(node_id, self._plain_ports[node_id - 1], folder)
             broker.command = java_command(
                 class_path, "kafka.Kafka", settings,

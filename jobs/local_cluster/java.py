@@ -47,7 +47,7 @@ def java_command(
     """A JVM that starts fast on a small machine, logs to ``log`` and leaves nothing outside its folder."""
     return [
         "java", f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
-        f"-Djava.io.tmpdir={log.parent}",
+        f"-Djava.io.tmpdir={log.parent}", f"-XX:ErrorFile={log.parent}/hs_err_%p.log",
         f"-Dlog4j.configuration={_LOG_CONFIGURATION.as_uri()}", f"-Dlog.file={log}", f"-Dlog.level={level}",
         "-Dlog4j2.statusLoggerLevel=OFF",  # Kafka 4 asks log4j 2 too, which nothing configures here
         *options, "-cp", class_path, main, *map(str, arguments),

@@ -22,9 +22,7 @@ class KafkaTools:
     def __init__(self, version: str, log: Path) -> None:
         classes = compile_java([_SOURCE], kafka_class_path(version))
         class_path = kafka_class_path(version, classes)
-        self._process = Process(
-            java_command(class_path, "KafkaTools", log=log, level="WARN"), log, pipes=True
-        )
+        self._process = Process(java_command(class_path, "KafkaTools", log=log, level="WARN"), log, pipes=True)
         self._turn = threading.Lock()
 
     def run(self, main: str, *arguments: str | Path, limit: float = 90.0) -> str:
@@ -45,9 +43,7 @@ class KafkaTools:
             status, size = map(int, head)
             printed = self._process.stdout.read(size).decode()
         if status:
-            raise KafkaToolError(
-                f"{main} {' '.join(map(str, arguments))}: status {status}\n{printed.strip()}"
-            )
+            raise KafkaToolError(f"{main} {' '.join(map(str, arguments))}: status {status}\n{printed.strip()}")
         return printed
 
     def close(self) -> None:

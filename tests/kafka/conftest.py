@@ -56,8 +56,6 @@ def franz_go(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("Go is not installed")
     binary = tmp_path_factory.mktemp("franz-go") / "telemetryclient"
     source = Path(__file__).parent.parent / "clients" / "go"
-    built = subprocess.run(
-        ["go", "build", "-o", binary, "."], cwd=source, capture_output=True, text=True, check=False
-    )
+    built = subprocess.run(["go", "build", "-o", binary, "."], cwd=source, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     return binary

@@ -47,9 +47,7 @@ class Landing:
             {"bootstrap.servers": bootstrap_servers, "group.id": "landing", "enable.metrics.push": False}
         )
         topic = "client-telemetry"
-        partitions = [
-            TopicPartition(topic, p) for p in self._consumer.list_topics(topic).topics[topic].partitions
-        ]
+        partitions = [TopicPartition(topic, p) for p in self._consumer.list_topics(topic).topics[topic].partitions]
         for partition in partitions:
             partition.offset = self._consumer.get_watermark_offsets(partition)[1]
         self._consumer.assign(partitions)

@@ -16,9 +16,7 @@ pytestmark = pytest.mark.kafka
 PRODUCER = {"driver.records": 100, "driver.rate": 200, "driver.value_bytes": 10}
 
 
-def test_a_producer_and_a_consumer(
-    clients: LocalClients, landing: Landing, topic: str, franz_go: Path
-) -> None:
+def test_a_producer_and_a_consumer(clients: LocalClients, landing: Landing, topic: str, franz_go: Path) -> None:
     producer = clients.start("telemetry-go", [franz_go, "producer"], {**PRODUCER, "driver.topic": topic})
     assert producer.wait_for("done")["records"] == 100
     settings = {"driver.topic": topic, "driver.records": 100, "group.id": "go"}
@@ -29,9 +27,9 @@ def test_a_producer_and_a_consumer(
         assert client.close()["records"] == 100
         pushes = landing.wait(client.client_id, lambda pushes: pushes[-1].terminating)
         assert [push.terminating for push in pushes] == [False] * (len(pushes) - 1) + [True]
-        assert {
-            (push.headers["client_software_name"], push.headers["client_software_version"]) for push in pushes
-        } == {("kgo", "v1.22.2")}
+        assert {(push.headers["client_software_name"], push.headers["client_software_version"]) for push in pushes} == {
+            ("kgo", "v1.22.2")
+        }
         names = {metric.name for push in pushes for metric in push.metrics()}
         assert f"org.apache.kafka.{kind}.connection.creation.total" in names
 

@@ -45,9 +45,7 @@ def record_totals(totals: dict[Series, float]) -> dict[Series, float]:
     return {series: total for series, total in totals.items() if series[0].endswith(RECORD_COUNTERS)}
 
 
-def test_a_producer_s_deltas_sum_up_to_its_own_counts(
-    clients: LocalClients, landing: Landing, topic: str
-) -> None:
+def test_a_producer_s_deltas_sum_up_to_its_own_counts(clients: LocalClients, landing: Landing, topic: str) -> None:
     producer = clients.producer("java", topic, "telemetry-producer", records=1000, rate=1000, value_bytes=50)
     assert producer.wait_for("done")["records"] == 1000
     landing.wait_for_more("telemetry-producer", 3)  # idle for two push intervals
@@ -147,17 +145,14 @@ def test_every_codec_that_a_client_falls_back_to_lands_readable(
         "telemetry-gzip": ("zstd-jni", "lz4-java"),
     }
     started = [
-        clients.producer("java", topic, client_id, records=10, without=jars)
-        for client_id, jars in lacking.items()
+        clients.producer("java", topic, client_id, records=10, without=jars) for client_id, jars in lacking.items()
     ]
     counters = {}
     for producer in started:
         assert producer.wait_for("done")["records"] == 10
         pushes = landing.wait_for_more(producer.client_id, 3)
         producer.close()
-        counters[producer.client_id] = delta_totals(pushes)[
-            "org.apache.kafka.producer.record.send.total", frozenset()
-        ]
+        counters[producer.client_id] = delta_totals(pushes)["org.apache.kafka.producer.record.send.total", frozenset()]
     assert counters == dict.fromkeys(lacking, 10)
     # The broker unpacks before it calls the plugin: only its request log knows what was on the wire.
     assert wire_codecs(cluster, "telemetry-zstd") == {"zstd"}
@@ -176,9 +171,7 @@ def wire_codecs(cluster: LocalCluster, client_id: str) -> set[str]:
     return found
 
 
-def test_an_admin_a_transactional_and_an_older_client(
-    clients: LocalClients, landing: Landing, topic: str
-) -> None:
+def test_an_admin_a_transactional_and_an_older_client(clients: LocalClients, landing: Landing, topic: str) -> None:
     admin = clients.admin("telemetry-admin")
     properties = {"transactional.id": "payments"}
     payments = clients.producer("java", topic, "telemetry-payments", records=10, properties=properties)
@@ -238,7 +231,5 @@ def test_streams_tells_every_inner_client(
         pushes = landing.wait_for_more(client_id, 1)
         assert {push.key for push in pushes} == {told[name]}
     streams.close()
-    consumer = landing.wait(
-        inner["telemetry-words-StreamThread-1-consumer"], lambda pushes: pushes[-1].terminating
-    )
+    consumer = landing.wait(inner["telemetry-words-StreamThread-1-consumer"], lambda pushes: pushes[-1].terminating)
     assert largest(consumer, "org.apache.kafka.consumer.coordinator.assigned.partitions") == 4

@@ -56,9 +56,7 @@ def remove_kept_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iter
     shutil.rmtree(tmp_path)
 
 
-def test_it_is_ready_with_the_landing_topics_and_the_telemetry_api(
-    cluster: LocalCluster, admin: AdminClient
-) -> None:
+def test_it_is_ready_with_the_landing_topics_and_the_telemetry_api(cluster: LocalCluster, admin: AdminClient) -> None:
     topics = admin.list_topics().topics
     assert {name: len(topics[name].partitions) for name in LANDING_TOPICS} == dict.fromkeys(LANDING_TOPICS, 2)
     assert PUSH_TELEMETRY in cluster.broker(1).api_keys()
@@ -98,9 +96,7 @@ def test_a_subscription_asks_matching_clients_for_its_metrics(
     cluster.subscribe("others", ["org.apache.kafka.producer.connection"], 400)
     landing.wait(
         "subscribed-1",
-        lambda pushes: (
-            "org.apache.kafka.producer.connection.creation.total" in {m.name for m in pushes[-1].metrics()}
-        ),
+        lambda pushes: "org.apache.kafka.producer.connection.creation.total" in {m.name for m in pushes[-1].metrics()},
     )
     cluster.unsubscribe("others")
     cluster.unsubscribe("some")
@@ -114,9 +110,7 @@ def test_a_quota_throttles_its_user_only(
     cluster.set_quota(user="alice", producer_byte_rate=9_000)
     for user in USERS:
         credentials = (user, USERS[user])
-        clients.producer(
-            "java", topic, f"telemetry-{user}", records=100, value_bytes=1000, credentials=credentials
-        )
+        clients.producer("java", topic, f"telemetry-{user}", records=100, value_bytes=1000, credentials=credentials)
     throttled = {}
     for user in USERS:
         pushes = landing.wait_for_more(f"telemetry-{user}", 3)
@@ -127,9 +121,7 @@ def test_a_quota_throttles_its_user_only(
     assert throttled["bob"] == 0
 
 
-def test_a_paused_broker_makes_its_clients_wait(
-    cluster: LocalCluster, clients: LocalClients, topic: str
-) -> None:
+def test_a_paused_broker_makes_its_clients_wait(cluster: LocalCluster, clients: LocalClients, topic: str) -> None:
     broker = cluster.broker(1)
     producer = clients.producer("librdkafka", topic, "pausing", records=300, rate=200)
     producer.wait_for("started")
@@ -243,9 +235,7 @@ def test_an_ended_process_is_forgotten_once(tmp_path: Path, monkeypatch: pytest.
 
 def shell(log: Path, on_sigterm: str) -> Process:
     """A process that handles SIGTERM, as a JVM does."""
-    process = Process(
-        ["/bin/sh", "-c", f"trap '{on_sigterm}' TERM; echo ready; while :; do sleep 0.1; done"], log
-    )
+    process = Process(["/bin/sh", "-c", f"trap '{on_sigterm}' TERM; echo ready; while :; do sleep 0.1; done"], log)
     while "ready" not in log.read_text():
         time.sleep(0.01)
     return process
@@ -266,9 +256,7 @@ def test_a_paused_process_is_stopped_as_any_other(tmp_path: Path) -> None:
     assert paused.returncode == 7
 
 
-@pytest.mark.skipif(
-    sys.platform != "linux", reason="elsewhere ports are given back before the broker binds them"
-)
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere ports are given back before the broker binds them")
 def test_reserved_ports_are_nobody_else_s() -> None:
     ports = ReservedPorts(2)
     address = ("127.0.0.1", ports.numbers[0])

@@ -211,11 +211,19 @@ class ExponentialHistogram(Instrument):
             self.raise_threshold(random)
         elif change == 3:
             self.zero_threshold = 0.0
+        self.swallow()
 
     def raise_threshold(self, random: Random) -> None:
         """To the bound of a bucket, into a populated one, or to anything."""
         bound = 2.0 ** (random.randrange(-6, 6) * 2.0**-self.scale)
         self.zero_threshold = max(self.zero_threshold, random.choice([0.25, 1.0, 2.0, bound * 1.01]))
+
+    def swallow(self) -> None:
+        """Buckets within the zero threshold are part of the zero bucket."""
+        for side in (self.positive, self.negative):
+            for index in list(side):
+                if 2.0 ** ((index + 1) * 2.0**-self.scale) <= self.zero_threshold:
+                    self.zero_count += side.pop(index)
 
     def restart(self, random: Random, now_ns: int) -> None:
         self.positive, self.negative, self.zero_count = {}, {}, 0

@@ -38,6 +38,8 @@ def i4_normalise(push: Push, index: int, point: Point) -> Judged:
     if point.scope == "kgo":
         if point.kind in NUMBERS and point.number is None:
             point = replace(point, number=0)
+            if not point.flags & NO_RECORDED_VALUE:
+                flags.append("value_assumed")
         if point.kind == "sum" and not point.is_monotonic and point.metric.endswith(".total"):
             point = replace(point, is_monotonic=True)
             flags.append("monotonic_assumed")
@@ -92,7 +94,7 @@ def bad_buckets(point: Point) -> bool:
         increasing = all(low < high for low, high in zip(d.bounds, d.bounds[1:], strict=False))
         increasing = increasing and not any(math.isnan(bound) for bound in d.bounds)
         return sum(d.buckets) != d.count or len(d.buckets) != len(d.bounds) + 1 or not increasing
-    if point.kind == "exponential_histogram" and (d.positive or d.negative):
+    if point.kind == "exponential_histogram" and (d.positive or d.negative or d.zero_count):
         return sum(d.positive) + sum(d.negative) + d.zero_count != d.count
     return False
 

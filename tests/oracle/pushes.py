@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tests.oracle.model import CUMULATIVE, DELTA, SECOND_NS, Judged, Point, Push, Settings
+from tests.oracle.model import CUMULATIVE, DELTA, SECOND_NS, Judged, Push, Settings
 from tests.oracle.points import TEMPORAL, p8_future
 
 Span = tuple[int, int]
@@ -56,9 +56,10 @@ class PushVerdict:
 
 def judge_push(client: Client, push: Push, points: list[Judged], settings: Settings) -> PushVerdict:
     c12_evict(client, push, settings)
+    c12_expire(client, push, settings)
     verdict = describe(push, points)
     verdict.life = client.life
-    verdict.tombstone_time = tombstone(client, push, settings)
+    verdict.tombstone_time = client.tombstone_time
     verdict.sent_before = frozenset(client.sent)
     verdict.last_delta_time = client.last_delta_time
     client.landed_at_us = max(push.landed_at_us, client.landed_at_us or push.landed_at_us)
@@ -87,37 +88,40 @@ def c12_evict(client: Client, push: Push, settings: Settings) -> None:
     if push.landed_at_us - client.landed_at_us > limit:
         last = max((t for t in (client.last_time, client.tombstone_time) if t is not None), default=None)
         landed = client.landed_at_us if client.last_time is not None else client.tombstone_landed_at_us
-        client.__init__(life=client.life + 1, tombstone_time=last, tombstone_landed_at_us=landed)  # type: ignore[misc]
+        client.__init__(  # type: ignore[misc]
+            life=client.life + 1,
+            landed_after_ns=client.landed_after_ns,
+            sent=client.sent,
+            last_delta_time=client.last_delta_time,
+            tombstone_time=last,
+            tombstone_landed_at_us=landed,
+        )
 
 
-def tombstone(client: Client, push: Push, settings: Settings) -> int | None:
-    age = push.landed_at_us - client.tombstone_landed_at_us
-    return client.tombstone_time if age <= settings.tombstone_us else None
+def c12_expire(client: Client, push: Push, settings: Settings) -> None:
+    """The tombstone, and with it what an evicted client had sent, is forgotten after 30 days."""
+    if push.landed_at_us - client.tombstone_landed_at_us > settings.tombstone_us and client.last_time is None:
+        client.__init__(life=client.life, landed_at_us=client.landed_at_us)  # type: ignore[misc]
 
 
 def describe(push: Push, points: list[Judged]) -> PushVerdict:
-    """Temporality and times of the push, by its points outside quarantine that have a credible time.
+    """Temporality and times of the push, by its points outside quarantine.
 
-    A start that is not before the point's time (Java's flip, C9) says nothing about the interval.
+    P5 lets points through whose time P3 or P8 would refuse: it must not say when the push was. A start that is
+    not before the point's time (Java's flip, C9) says nothing about the interval.
     """
     verdict = PushVerdict(push, points)
-    points_in_time = [judged.point for judged in verdict.accepted if credible(push, judged.point)]
-    temporal = [point for point in points_in_time if point.kind in TEMPORAL]
-    has_deltas = any(point.temporality == DELTA for point in temporal)
+    temporal = [judged.point for judged in verdict.accepted if judged.point.kind in TEMPORAL]
+    deltas = [point for point in temporal if point.temporality == DELTA]
     has_totals = any(point.temporality == CUMULATIVE for point in temporal)
     names = {(True, True): "mixed", (True, False): "delta", (False, True): "cumulative"}
-    verdict.temporality = names.get((has_deltas, has_totals))
-    deltas = [point for point in temporal if point.temporality == DELTA]
+    verdict.temporality = names.get((bool(deltas), has_totals))
     starts = [point.start_ns for point in deltas if 0 < point.start_ns < point.time_ns]
+    times = [judged.point.time_ns for judged in verdict.accepted if not p8_future(push, judged.point)]
     verdict.first_start = min(starts, default=None)
-    verdict.first_time = min((point.time_ns for point in points_in_time), default=None)
-    verdict.last_time = max((point.time_ns for point in points_in_time), default=None)
+    verdict.first_time = min((time for time in times if time), default=None)
+    verdict.last_time = max((time for time in times if time), default=None)
     return verdict
-
-
-def credible(push: Push, point: Point) -> bool:
-    """P5 lets points through that P3 and P8 would refuse: they must not say when the push was."""
-    return point.time_ns > 0 and p8_future(push, point) is None
 
 
 def has_delta(verdict: PushVerdict) -> bool:

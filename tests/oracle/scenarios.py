@@ -110,7 +110,8 @@ class Client:
     def advance_clock(self) -> None:
         step = self.interval_ns
         if self.features.silence and self.chance(12):
-            self.recent = []  # not redelivered after an eviction: no state is left that could tell
+            # What lands after an eviction though it is older is judged by the tombstone, and by how the batch is cut.
+            self.recent, self.held, self.last_points = [], [], ()
             step += self.random.choice([2 * HOUR_NS, 25 * HOUR_NS, 26 * HOUR_NS, 40 * 24 * HOUR_NS])
         step += self.random.randrange(1000) * self.resolution_ns
         self.clock_ns += step

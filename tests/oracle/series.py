@@ -32,15 +32,14 @@ def convert(series: Series | None, judged: Judged, verdict: PushVerdict) -> Seri
     if point.kind in ("gauge", "summary") or (not point.is_monotonic and point.temporality == CUMULATIVE):
         judged.status = "value"  # P4
         return series
-    if point.temporality == DELTA and not c9_is_flip(series, point, verdict):
+    if point.temporality == DELTA and not c9_is_flip(point, verdict):
         return p2_delta(series, judged, verdict)
     return convert_total(series, judged, verdict)
 
 
-def c9_is_flip(series: Series | None, point: Point, verdict: PushVerdict) -> bool:
+def c9_is_flip(point: Point, verdict: PushVerdict) -> bool:
     """A lifetime total under the name DELTA: start >= time, from a client that has sent CUMULATIVE."""
-    sent_total = series is not None or CUMULATIVE in verdict.sent_before
-    return point.is_monotonic and point.start_ns >= point.time_ns and sent_total
+    return point.start_ns >= point.time_ns and CUMULATIVE in verdict.sent_before
 
 
 def p2_delta(series: Series | None, judged: Judged, verdict: PushVerdict) -> Series | None:
@@ -55,6 +54,9 @@ def p2_delta(series: Series | None, judged: Judged, verdict: PushVerdict) -> Ser
 
 def convert_total(series: Series | None, judged: Judged, verdict: PushVerdict) -> Series | None:
     point = judged.point
+    if point.kind == "sum" and not point.is_monotonic:
+        judged.status, judged.increment = "flip_baseline", nothing(point)  # P4: its totals are not kept
+        return series
     if series is not None:
         refused = c2_refused(series.last, point)
         if refused:

@@ -129,19 +129,20 @@ Sides = tuple[Counter[int], Counter[int]]
 
 
 def c8_common(a: Distribution, b: Distribution) -> tuple[int, Sides, int, Sides]:
-    """Zero count and buckets of both, brought to the lower scale and the larger zero_threshold."""
+    """Zero count and buckets of both, brought to the lower scale and to `a`'s (the larger) zero_threshold."""
     scale = min(a.scale, b.scale)
     sides_a, sides_b = to_scale(a, scale), to_scale(b, scale)
-    threshold = max(a.zero_threshold, b.zero_threshold)
-    below = buckets_below(threshold, scale, [*sides_a, *sides_b])
-    zeros = []
-    for d, sides in ((a, sides_a), (b, sides_b)):
-        swallowed = [i for side in sides for i in side if i < below]
-        zeros.append(d.zero_count + sum(side[i] for side in sides for i in side if i < below))
-        for i in swallowed:
-            for side in sides:
-                side.pop(i, None)
-    return zeros[0], sides_a, zeros[1], sides_b
+    below = buckets_below(a.zero_threshold, scale, sides_b)
+    return swallow(a, sides_a, below), sides_a, swallow(b, sides_b, below), sides_b
+
+
+def swallow(d: Distribution, sides: Sides, below: float) -> int:
+    """Move the buckets below to the zero bucket; returns its count."""
+    zero_count = d.zero_count
+    for side in sides:
+        for index in [index for index in side if index < below]:
+            zero_count += side.pop(index)
+    return zero_count
 
 
 def to_scale(d: Distribution, scale: int) -> Sides:
@@ -152,7 +153,7 @@ def to_scale(d: Distribution, scale: int) -> Sides:
     return merged
 
 
-def buckets_below(threshold: float, scale: int, sides: list[Counter[int]]) -> float:
+def buckets_below(threshold: float, scale: int, sides: Sides) -> float:
     """Buckets of a lower index lie within the zero bucket.
 
     Bucket i is (2^(i / 2^scale), 2^((i + 1) / 2^scale)]. A threshold inside a populated bucket is raised to

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.landing_records import GOOD_ID, captured, captured_index, record, write
-from tests.spark.conftest import Ingest, table
+from tests.conftest import Ingest
+from tests.lake_tables import table
 
 OTHER_ID = "pjXftqdsQJioN8NYDF8OQg"
 

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.landing_records import CAPTURED, captured, captured_index, write
-from tests.spark.conftest import Ingest, table
+from tests.conftest import Ingest
+from tests.lake_tables import table
 
 POINT_ORDER = ["partition", "offset", "client_instance_id", "series_id", "time", "delta_status"]
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.landing_records import captured, write
-from tests.spark.conftest import Ingest, table
+from tests.conftest import Ingest
+from tests.lake_tables import table
 
 TABLES = ("pushes", "metric_points", "push_outcomes", "client_events", "quarantine")
 
@@ -25,7 +26,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
     def start_ingest(*flags: str) -> subprocess.Popen[str]:
         argv = [sys.executable, "-m", "jobs.cli", "ingest", "--source", f"files:{tmp_path / 'in'}", "--source-name",
-                "files:test", "--lake", str(tmp_path / "lake"), "--master", "local[2]", *flags]  # fmt: skip
+                "test", "--lake", str(tmp_path / "lake"), "--master", "local[2]", *flags]  # fmt: skip
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         running.append(process)
         return process

@@ -52,9 +52,7 @@ def assert_same(actual: Decoded, expected: Decoded) -> None:
     left, right = columns(actual), columns(expected)
     for name, values in right.items():
         if left[name] != values:
-            row = next(
-                (row for row, (a, b) in enumerate(zip(left[name], values, strict=False)) if a != b), None
-            )
+            row = next((row for row, (a, b) in enumerate(zip(left[name], values, strict=False)) if a != b), None)
             assert row is not None, f"{name}: {len(left[name])} rows, expected {len(values)}"
             raise AssertionError(f"{name}, row {row}: {left[name][row]!r}, expected {values[row]!r}")
 
@@ -63,5 +61,3 @@ def assert_sets_distinct(decoded: Decoded) -> None:
     """No list of attributes stands twice in the dictionary."""
     sets = [tuple(pairs) for pairs in decoded.attribute_sets.to_pylist()]
     assert len(set(sets)) == len(sets)
-
-

@@ -165,7 +165,9 @@ def metrics_data(random: Random) -> Any:
             scope_metrics = resource_metrics.scope_metrics.add(schema_url=random.choice(("", "https://b")))
             if random.random() < 0.8:
                 name = random.choice(("", "kgo", "é"))
-                scope_metrics.scope.CopyFrom(InstrumentationScope(name=name, version="1", attributes=key_values(random)))
+                scope_metrics.scope.CopyFrom(
+                    InstrumentationScope(name=name, version="1", attributes=key_values(random))
+                )
             scope_metrics.metrics.extend(metric(random) for _ in range(random.randrange(4)))
     return data
 
@@ -236,7 +238,9 @@ def reencoded(payload: bytes, descriptor: Descriptor, random: Random, rate: floa
             if unpacked and field is not None and field.type in (field.TYPE_FIXED64, field.TYPE_DOUBLE):
                 parts += [varint(tag - 1) + content[i : i + 8] for i in range(0, len(content), 8)]
                 continue
-            parts.append(varint(tag, random if random.random() < rate else None) + varint(len(content), random) + content)
+            parts.append(
+                varint(tag, random if random.random() < rate else None) + varint(len(content), random) + content
+            )
         else:
             parts.append(varint(tag) + content)
         if random.random() < rate / 4:

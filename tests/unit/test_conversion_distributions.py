@@ -94,9 +94,7 @@ def test_c7_a_falling_sum_is_no_reset():
 
 @pytest.mark.parametrize(("before", "now"), [(None, 5.0), (5.0, None)])
 def test_c7_the_sum_is_differenced_only_where_both_have_one(before: float | None, now: float | None):
-    result = second(
-        histogram((1, 0, 0), 0, 1, total=before), histogram((2, 0, 0), 0, 2, total=now), "sum_delta"
-    )
+    result = second(histogram((1, 0, 0), 0, 1, total=before), histogram((2, 0, 0), 0, 2, total=now), "sum_delta")
     assert result is None
 
 
@@ -156,9 +154,7 @@ def test_c7_late_and_equal_times(then: Any, status: str):
 def test_c7_the_baseline_moves_on_a_reset():
     shard = Shard()
     shard.run(push(1, histogram((9, 9, 9), 0, 1)), push(2, histogram((1, 0, 0), 0, 2)))
-    assert told([shard.one(push(3, histogram((2, 1, 0), 0, 3)))], *HISTOGRAM) == [
-        ("converted", 2, [1, 1, 0], at(2))
-    ]
+    assert told([shard.one(push(3, histogram((2, 1, 0), 0, 3)))], *HISTOGRAM) == [("converted", 2, [1, 1, 0], at(2))]
 
 
 def test_c8_equal_layouts_are_subtracted_bucket_by_bucket():
@@ -322,9 +318,7 @@ def test_c8_extremes_do_not_crash_and_never_go_negative(extreme: dict[str, Any])
 
 def test_c7_c8_state_keeps_the_last_distributions():
     shard = Shard()
-    shard.run(
-        push(1, histogram((1, 2, 0), 0, 1), exponential((1,), 0, 1), histogram((1, 0, 0), 0, 1, name="other"))
-    )
+    shard.run(push(1, histogram((1, 2, 0), 0, 1), exponential((1,), 0, 1), histogram((1, 0, 0), 0, 1, name="other")))
     shard.run(push(2, histogram((2, 2, 0), 0, 2)))
     rows = shard.points(
         push(3, exponential((5,), 0, 3), histogram((1, 0, 4), 0, 3, name="other"), histogram((2, 2, 7), 0, 3))

@@ -40,9 +40,7 @@ def quarantined(*metrics: object, landed: float = 1) -> list[str]:
 def test_p0_not_recorded_comes_before_every_reason_for_quarantine():
     rows = Shard().run(push(1, counter(None, None, None, flags=1, temporality=UNSPECIFIED), landed=0))
     assert rows.quarantine.num_rows == 0
-    assert told(rows.metric_points.to_pylist(), "delta_status", "time", "value") == [
-        ("no_recorded_value", None, None)
-    ]
+    assert told(rows.metric_points.to_pylist(), "delta_status", "time", "value") == [("no_recorded_value", None, None)]
 
 
 def test_p0_normalisation_comes_before_no_value():
@@ -92,9 +90,7 @@ def test_p2_delta_histograms_pass_unchanged():
         ("delta", 6, 7.5, None, at(0)),
         ("delta", 12, None, None, at(0)),
     ]
-    assert told(
-        rows, "bucket_counts_delta", "positive_counts_delta", "negative_counts_delta", "zero_count_delta"
-    ) == [
+    assert told(rows, "bucket_counts_delta", "positive_counts_delta", "negative_counts_delta", "zero_count_delta") == [
         ([1, 2, 3], None, None, None),
         (None, [1, 2], [5], 4),
     ]
@@ -134,9 +130,7 @@ def test_p3_reasons(metric: object, reason: str):
 
 
 def test_p3_details_say_what_is_wrong():
-    rows = Shard().run(
-        push(1, counter(1, 9, 1), histogram((1 << 63, 0, 0), 0, 1), histogram((1, 0, 0), 0, 1, count=2))
-    )
+    rows = Shard().run(push(1, counter(1, 9, 1), histogram((1 << 63, 0, 0), 0, 1), histogram((1, 0, 0), 0, 1, count=2)))
     assert told(rows.quarantine.to_pylist(), "metric", "detail") == [
         (
             "requests.total",
@@ -174,9 +168,7 @@ def test_p3_quarantined_points_do_not_move_the_baseline():
 def test_p3_too_many_points_keeps_those_up_to_the_limit():
     rows = Shard(Limits(max_points_per_push=2)).run(push(1, *(gauge(i, 1, name=f"g{i}") for i in range(5))))
     assert told(rows.metric_points.to_pylist(), "metric") == ["g0", "g1"]
-    assert told(rows.quarantine.to_pylist(), "scope", "reason", "payload") == [
-        ("point", "TOO_MANY_POINTS", None)
-    ]
+    assert told(rows.quarantine.to_pylist(), "scope", "reason", "payload") == [("point", "TOO_MANY_POINTS", None)]
     assert told(rows.push_outcomes.to_pylist(), "points", "quarantined_points") == [(2, 1)]
 
 
@@ -185,8 +177,7 @@ def test_p4_gauges_and_non_monotonic_sums_are_never_differenced():
     shard.run(push(1, gauge(5, 1, start=0), counter(5, 0, 1, monotonic=False)))
     rows = shard.points(push(2, gauge(7, 2, start=0), counter(7, 0, 2, monotonic=False)))
     assert (
-        told(rows, "delta_status", "value", "value_int", "delta", "delta_start")
-        == [("value", 7.0, 7, None, None)] * 2
+        told(rows, "delta_status", "value", "value_int", "delta", "delta_start") == [("value", 7.0, 7, None, None)] * 2
     )
     assert shard.state.numbers.num_rows == 0
 
@@ -240,9 +231,7 @@ def test_p6_non_finite_values_are_null_and_never_a_baseline(value: float):
     shard = Shard()
     shard.run(push(1, counter(10.0, 0, 1)))
     rows = shard.points(push(2, counter(value, 0, 2), delta(value, 1, 2, name="d"), gauge(value, 2)))
-    assert (
-        told(rows, "delta_status", "value", "delta", "delta_start") == [("non_finite", None, None, None)] * 3
-    )
+    assert told(rows, "delta_status", "value", "delta", "delta_start") == [("non_finite", None, None, None)] * 3
     assert shard.one(push(3, counter(12.5, 0, 3)))["delta"] == 2.5
 
 

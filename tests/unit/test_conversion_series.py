@@ -274,9 +274,7 @@ def test_c9_the_flip_is_an_event_of_the_client():
     shard = Shard()
     shard.run(push(1, counter(10, 0, 1)))
     events = shard.run(push(2, delta(14, 2, 2))).client_events.to_pylist()
-    assert told(events, "event", "at", "client_instance_id") == [
-        ("temporality_flip", at(2), "jHecHqLPQj2rnaP7QRzrmg")
-    ]
+    assert told(events, "event", "at", "client_instance_id") == [("temporality_flip", at(2), "jHecHqLPQj2rnaP7QRzrmg")]
     assert dict(events[0]["detail"]) == {"from": "cumulative", "to": "delta"}
     assert shard.run(push(3, delta(1, 2, 3))).client_events.num_rows == 0
     events = shard.run(push(4, gauge(1, 4), counter(16, 0, 4))).client_events.to_pylist()
@@ -402,9 +400,7 @@ def test_c12_tombstones_go_too():
     shard.run(push(1, counter(10, 0, 1), landed=1))
     shard.run(push(2, gauge(1, 3 * DAY), landed=3 * DAY, client_instance_id="x" * 22))
     assert shard.state.clients.num_rows == 1
-    assert told([shard.one(push(3, counter(12, 0, 3 * DAY), landed=3 * DAY))], *RESULT) == [
-        ("first", 12, at(0))
-    ]
+    assert told([shard.one(push(3, counter(12, 0, 3 * DAY), landed=3 * DAY))], *RESULT) == [("first", 12, at(0))]
 
 
 def test_c12_removal_changes_no_row():

@@ -53,9 +53,7 @@ def test_i1_every_part_of_the_identity_tells_series_apart():
 
 
 def test_i1_attribute_texts_cannot_run_together():
-    assert series(counter(1, 0, 1, attributes={"a": "b1:c"})) != series(
-        counter(1, 0, 1, attributes={"a1:b": "c"})
-    )
+    assert series(counter(1, 0, 1, attributes={"a": "b1:c"})) != series(counter(1, 0, 1, attributes={"a1:b": "c"}))
 
 
 def test_i1_attribute_order_is_not_identity():
@@ -122,9 +120,7 @@ def test_i4_member_id_becomes_group_member_id():
     assert dict(row["attributes"]) == {"group_member_id": "m"}
 
 
-@pytest.mark.parametrize(
-    "sent", [[("topic", "a"), ("topic", "b")], [("member_id", "a"), ("group_member_id", "b")]]
-)
+@pytest.mark.parametrize("sent", [[("topic", "a"), ("topic", "b")], [("member_id", "a"), ("group_member_id", "b")]])
 def test_i4_of_duplicate_keys_the_last_wins_flagged(sent: list[tuple[str, str]]):
     row = Shard().one(push(1, counter(1, 0, 1, attributes=sent)))
     assert [value for _, value in row["attributes"]] == ["b"]
@@ -166,8 +162,6 @@ def test_i4_old_and_new_franz_go_counters_are_one_series():
 
 
 def test_i4_other_scopes_are_taken_at_their_word():
-    rows = Shard().run(
-        push(1, counter(5, 0, 1, monotonic=False), counter(None, 0, 1, name="a.total"), scope="other")
-    )
+    rows = Shard().run(push(1, counter(5, 0, 1, monotonic=False), counter(None, 0, 1, name="a.total"), scope="other"))
     assert told(rows.metric_points.to_pylist(), "is_monotonic", "delta_status") == [(False, "value")]
     assert told(rows.quarantine.to_pylist(), "reason", "metric") == [("NO_VALUE", "a.total")]

@@ -63,10 +63,7 @@ def test_d2_a_redelivered_push_is_a_duplicate_in_all_its_points():
     shard.run(push(1, *metrics))
     rows = shard.run(push(2, *metrics))
     points = rows.metric_points.to_pylist()
-    assert (
-        told(points, "delta_status", "delta", "count_delta", "delta_start")
-        == [("duplicate", None, None, None)] * 5
-    )
+    assert told(points, "delta_status", "delta", "count_delta", "delta_start") == [("duplicate", None, None, None)] * 5
     assert told(points, "value")[:3] == [5.0, 7.0, 9.0]
     assert outcomes(rows) == ["duplicate"]
 
@@ -109,9 +106,7 @@ def test_d2_the_memory_holds_sixteen_pushes_at_least():
     for index in range(17):
         shard.run(push(index, delta(index, (index - 1) * HOUR, index * HOUR), landed=index * HOUR))
     assert shard.state.recent_pushes.num_rows == 16
-    rows = shard.run(
-        push(17, delta(1, 0, HOUR), landed=17 * HOUR), push(18, delta(0, -HOUR, 0), landed=17 * HOUR)
-    )
+    rows = shard.run(push(17, delta(1, 0, HOUR), landed=17 * HOUR), push(18, delta(0, -HOUR, 0), landed=17 * HOUR))
     assert outcomes(rows) == ["duplicate", "too_late"]
 
 
@@ -190,9 +185,7 @@ def test_d3_intervals_are_filled_piece_by_piece():
 
 def test_d3_one_push_may_fill_several_intervals():
     shard = Shard()
-    shard.run(
-        push(1, delta(5, 0, 1)), push(2, delta(1, 2, 3)), push(3, delta(1, 4, 5)), push(4, delta(1, 6, 7))
-    )
+    shard.run(push(1, delta(5, 0, 1)), push(2, delta(1, 2, 3)), push(3, delta(1, 4, 5)), push(4, delta(1, 6, 7)))
     rows = shard.run(push(5, delta(9, 1.5, 5)))
     assert events(rows) == [("lost_interval_closed", "08:00:01.500", "08:00:04.000")]
     assert told(shard.state.lost_intervals.to_pylist(), "start", "end") == [

@@ -59,9 +59,7 @@ def of_kind(kind: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     clients = {item["client_instance_id"] for item in captured_index() if item["client_kind"] == kind}
     rows = captured_rows()
     chosen = pc.is_in(rows.metric_points["client_instance_id"].cast(pa.string()), pa.array(list(clients)))
-    points = rows.metric_points.filter(
-        pc.and_(chosen, pc.equal(rows.metric_points["kind"].cast(pa.string()), "sum"))
-    )
+    points = rows.metric_points.filter(pc.and_(chosen, pc.equal(rows.metric_points["kind"].cast(pa.string()), "sum")))
     events = [row for row in rows.client_events.to_pylist() if row["client_instance_id"] in clients]
     return by_push(points.to_pylist()), events
 
@@ -87,15 +85,11 @@ def one_outcome(rows: ShardRows) -> dict[str, Any]:
         ({"payload": bytes(2000)}, "TELEMETRY_TOO_LARGE", "more than 1000 bytes"),
     ],
 )
-def test_rejected_pushes_go_to_quarantine_with_their_payload(
-    columns: dict[str, Any], reason: str, detail: str
-):
+def test_rejected_pushes_go_to_quarantine_with_their_payload(columns: dict[str, Any], reason: str, detail: str):
     bad = push(1, gauge(1, 1)) | columns
     rows = Shard(Limits(max_decompressed_bytes=1000)).run(bad, push(2, gauge(1, 2)))
     (row,) = rows.quarantine.to_pylist()
-    assert told([row], "scope", "reason", "offset", "payload", "metric") == [
-        ("push", reason, 1, bad["payload"], None)
-    ]
+    assert told([row], "scope", "reason", "offset", "payload", "metric") == [("push", reason, 1, bad["payload"], None)]
     assert detail in row["detail"]
     assert told(rows.push_outcomes.to_pylist(), "outcome", "points") == [("quarantined", 0), ("points", 1)]
     assert rows.metric_points.num_rows == 1
@@ -141,9 +135,7 @@ def test_outcome_of_a_push():
     assert told([row], *names) == [("points", 3, 1, "delta", at(0), at(1), at(1.5))]
     assert dict(row["statuses"]) == {"delta": 1, "negative": 1, "value": 1}
     assert row["decompressed_bytes"] == len(
-        push(7, delta(1, 0, 1), delta(-1, 0.5, 1.5, name="b"), gauge(1, 1.2, start=-9), gauge(1, None))[
-            "payload"
-        ]
+        push(7, delta(1, 0, 1), delta(-1, 0.5, 1.5, name="b"), gauge(1, 1.2, start=-9), gauge(1, None))["payload"]
     )
     assert told([row], "offset", "landed_at", "client_id", "terminating", "lost_start") == [
         (7, at(7), "client", True, None)
@@ -220,13 +212,10 @@ def test_captured_pushes_have_every_point():
     truth = captured_index()
     outcome = {(row["partition"], row["offset"]): row for row in captured_rows().push_outcomes.to_pylist()}
     placed = [
-        (row["partition"], row["offset"])
-        for row in captured_pushes().select(["partition", "offset"]).to_pylist()
+        (row["partition"], row["offset"]) for row in captured_pushes().select(["partition", "offset"]).to_pylist()
     ]
     assert [outcome[place]["points"] for place in placed] == [item["points"] for item in truth]
-    assert [outcome[place]["decompressed_bytes"] for place in placed] == [
-        item["decompressed_bytes"] for item in truth
-    ]
+    assert [outcome[place]["decompressed_bytes"] for place in placed] == [item["decompressed_bytes"] for item in truth]
     assert captured_rows().quarantine.num_rows == 0
     assert captured_rows().metric_points.num_rows == sum(item["points"] for item in truth)
 
@@ -235,9 +224,7 @@ def test_captured_statuses():
     """F4, F6, F8: NaN in gauges only, no fall, no negative delta; 45 Java series and one of librdkafka flip."""
     counts = Counter(captured_rows().metric_points["delta_status"].to_pylist())
     assert counts["non_finite"] == sum(item["nan_points"] for item in captured_index())
-    assert not {"reset", "inferred_reset", "negative", "late", "duplicate", "conflict", "start_moved"} & set(
-        counts
-    )
+    assert not {"reset", "inferred_reset", "negative", "late", "duplicate", "conflict", "start_moved"} & set(counts)
     assert (counts["flip_converted"], counts["flip_baseline"]) == (45, 1)
 
 
@@ -292,9 +279,7 @@ def test_captured_bootstrap_connections_are_series_of_their_own():
     assert roles == {"broker", "bootstrap"}
 
 
-@pytest.mark.parametrize(
-    "kind", ["java-streams-consumer", "java-consumer", "librdkafka-consumer", "java-txn-producer"]
-)
+@pytest.mark.parametrize("kind", ["java-streams-consumer", "java-consumer", "librdkafka-consumer", "java-txn-producer"])
 def test_captured_cumulative_sums_are_conserved(kind: str):
     """sum(delta) + first baseline = last cumulative value, for every series."""
     points, _ = of_kind(kind)
@@ -311,11 +296,7 @@ def test_captured_cumulative_sums_are_conserved(kind: str):
 
 def test_captured_franz_go_star_pushes_are_heartbeats():
     """F2: it takes `*` for a literal prefix."""
-    stars = {
-        item["client_instance_id"]
-        for item in captured_index()
-        if item["client_kind"] == "franz-go-producer-star"
-    }
+    stars = {item["client_instance_id"] for item in captured_index() if item["client_kind"] == "franz-go-producer-star"}
     rows = captured_rows().push_outcomes.to_pylist()
     assert {row["outcome"] for row in rows if row["client_instance_id"] in stars} == {"heartbeat"}
 
@@ -325,10 +306,8 @@ def test_large_batches_are_decoded_in_parts(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("udfs.payloads.BUDGET_BYTES", 1 << 20)
     parts = read_payloads(captured_pushes(), 1 << 24, 1000)
     assert parts.decoded.payloads["points"].equals(whole.decoded.payloads["points"])
-    for name in ("payload", "time_ns", "value", "value_int", "start_ns"):
-        assert parts.decoded.points[name].equals(whole.decoded.points[name]), name
-    for name in ("metric", "scope"):
-        assert parts.decoded.points[name].to_pylist() == whole.decoded.points[name].to_pylist(), name
+    for name in set(parts.decoded.points.column_names) - {"attributes", "distribution"}:
+        assert repr(parts.decoded.points[name].to_pylist()) == repr(whole.decoded.points[name].to_pylist()), name
 
     def attributes(decoded: Any) -> list[Any]:
         return decoded.attribute_sets.take(decoded.points["attributes"].combine_chunks()).to_pylist()  # type: ignore[no-any-return]

@@ -69,26 +69,22 @@ def test_state_empty_round_trip():
 
 def test_state_of_another_version_is_refused():
     data = (VERSION + 1).to_bytes(4, "little") + full_state().to_bytes()[4:]
-    with pytest.raises(
-        UnknownStateVersionError, match=f"version {VERSION + 1}; this package reads {VERSION}"
-    ):
+    with pytest.raises(UnknownStateVersionError, match=f"version {VERSION + 1}; this package reads {VERSION}"):
         ShardState.from_bytes(data)
 
 
 def test_state_holds_what_it_says():
     state = full_state()
     mine = state.rows_of(np.array([key(CLIENT)]))
-    assert told(
-        mine.clients.to_pylist(), "client", "temporalities", "last_temporality", "terminating", "evicted"
-    ) == [(key(CLIENT), 3, 1, False, False)]
+    assert told(mine.clients.to_pylist(), "client", "temporalities", "last_temporality", "terminating", "evicted") == [
+        (key(CLIENT), 3, 1, False, False)
+    ]
     numbers = mine.numbers.to_pylist()
     assert told(numbers, "is_int", "delta_since") == [(True, False), (False, False)]
     assert numbers[0]["value"] == 5
     assert np.int64(numbers[1]["value"]).view(np.float64) == 1.5
     distributions = mine.distributions.to_pylist()
-    assert told(
-        distributions, "count", "bounds", "positive", "positive_offset", "negative", "zero_count"
-    ) == [
+    assert told(distributions, "count", "bounds", "positive", "positive_offset", "negative", "zero_count") == [
         (3, [1.0, 2.0], [1, 2, 0], 0, [], 0),
         (8, [], [1, 2], -3, [4], 1),
     ]
@@ -110,7 +106,7 @@ def test_state_merge_replaces_clients():
     shard = Shard()
     shard.run(
         push(1, counter(5, 0, 1), counter(6, 0, 1, name="b")),
-        push(1, counter(7, 0, 1), client_instance_id="y"),
+        push(2, counter(7, 0, 1), client_instance_id="y"),
     )
     _, newer = process(table([push(2, counter(8, 0, 2))]), ShardState.empty())
     merged = shard.state.merge(newer)

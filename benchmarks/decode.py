@@ -1,0 +1,215 @@
+"""Decoding, in data points per CPU-second, next to its peers in the same run.
+
+Peers: Go's pdata Unmarshal (`go_pdata`, what the OpenTelemetry Collector decodes with; needs `go`), which stops at Go
+structs, and upb's messages read by a tuned Python loop. Ours ends with plain columns: text, maps and lists of every
+row. CPU time is that of the whole process; every pass is timed, the figure is the median.
+
+    python -m benchmarks.decode     prints each figure and keeps it in benchmarks/results.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+from benchmarks import corpora
+from udfs import otlp, otlp_kernel
+from udfs.decoded import Decoded
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results.json"
+ROUNDS, PASSES = 3, 3
+POINTS_PER_PASS = 500_000
+
+
+def main() -> None:
+    """Measure every corpus and print the bars."""
+    figures: dict[str, float] = {}
+    captured = corpora.captured()
+    with tempfile.TemporaryDirectory() as directory:
+        go = _build_go(Path(directory))
+        for key, corpus in (
+            ("decode_vs_go", captured),
+            ("decode_vs_go_distinct", corpora.distinct()),
+            ("decode_vs_go_histogram", corpora.histograms()),
+            ("decode_vs_go_exponential_histogram", corpora.exponential_histograms()),
+        ):
+            ours, theirs = _against_go(go, corpus, Path(directory))
+            print(f"{key}: {ours / theirs:.2f} ({ours / 1e6:.2f} against {theirs / 1e6:.2f} M points/CPU-s)")
+            figures[key] = ours / theirs
+            if corpus is captured:
+                figures["decode_points_per_cpu_s"] = ours
+                upb = _rate(lambda: tuned_upb_loop(captured), ROUNDS)
+                figures["decode_vs_upb"] = ours / upb
+                print(f"decode_vs_upb: {ours / upb:.1f} (against {upb / 1e6:.2f} M points/CPU-s)")
+    odd = len(otlp_kernel.decode(captured, 1_000_000).odd)
+    figures["decode_fallback_share"] = odd / len(captured)
+    print(f"decode_fallback_share: {odd / len(captured):.4f} ({odd} of {len(captured)} payloads went to upb)")
+    figures["decode_peak_memory"] = peak_memory()
+    print(f"decode_peak_memory: {figures['decode_peak_memory']:.2f} x the decoded batch")
+    figures["decode_warm_start_cpu_s"] = warm_start()
+    print(f"decode_warm_start_cpu_s: {figures['decode_warm_start_cpu_s']:.2f}")
+    _keep(figures)
+
+
+def plain_columns(decoded: Decoded) -> pa.Table:
+    """The decoded rows with text, maps and lists in place of indices."""
+    points = decoded.points
+    columns = {
+        name: column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+        for name, column in zip(points.column_names, points.columns, strict=True)
+    }
+    columns["attributes"] = decoded.attribute_sets.take(points["attributes"])
+    distribution = columns.pop("distribution")
+    if decoded.distributions.num_rows:
+        rows = decoded.distributions.take(pc.if_else(pc.less(distribution, 0), None, distribution))
+        columns |= dict(zip(rows.column_names, rows.columns, strict=True))
+    return pa.table(columns)
+
+
+def tuned_upb_loop(payloads: pa.LargeBinaryArray) -> int:
+    """What a careful Python user does for gauges and sums: upb's parser, columns as lists, text made once."""
+    metric_names, values, starts, times, attributes = [], [], [], [], []
+    kinds, monotonic, owners = [], [], []
+    known: dict[tuple[tuple[str, str], ...], int] = {}
+    for index, payload in enumerate(payloads.to_pylist()):
+        for resource_metrics in MetricsData.FromString(payload).resource_metrics:
+            for scope_metrics in resource_metrics.scope_metrics:
+                for metric in scope_metrics.metrics:
+                    kind = metric.WhichOneof("data")
+                    data = getattr(metric, kind)
+                    name = metric.name
+                    is_monotonic = kind == "sum" and data.is_monotonic
+                    for point in data.data_points:
+                        pairs = tuple([(pair.key, pair.value.string_value) for pair in point.attributes])
+                        metric_names.append(name)
+                        attributes.append(known.setdefault(pairs, len(known)))
+                        value = point.WhichOneof("value")
+                        values.append(point.as_double if value == "as_double" else point.as_int)
+                        starts.append(point.start_time_unix_nano)
+                        times.append(point.time_unix_nano)
+                        kinds.append(kind)
+                        monotonic.append(is_monotonic)
+                        owners.append(index)
+    pa.table(
+        {
+            "payload": pa.array(owners, pa.int32()),
+            "metric": pa.array(metric_names, pa.string()),
+            "attributes": pa.array(attributes, pa.int32()),
+            "value": pa.array(map(float, values), pa.float64()),
+            "start_ns": pa.array(starts, pa.uint64()),
+            "time_ns": pa.array(times, pa.uint64()),
+            "kind": pa.array(kinds, pa.string()),
+            "is_monotonic": pa.array(monotonic, pa.bool_()),
+        }
+    )
+    return len(values)
+
+
+def _build_go(directory: Path) -> Path:
+    program = directory / "go_pdata"
+    subprocess.run(["go", "build", "-o", str(program), "."], cwd=HERE / "go_pdata", check=True)
+    return program
+
+
+def _against_go(go: Path, payloads: pa.LargeBinaryArray, directory: Path) -> tuple[float, float]:
+    """Data points per CPU-second of ours and of Go, in turns."""
+    file = directory / "payloads"
+    file.write_bytes(b"".join(struct.pack("<I", len(payload)) + payload for payload in payloads.to_pylist()))
+    points = otlp.decode(payloads).points.num_rows
+    batch = pa.concat_arrays([payloads] * max(1, round(POINTS_PER_PASS / points)))
+    ours: list[float] = []
+    theirs: list[float] = []
+    for _ in range(ROUNDS):
+        ours.append(_rate(lambda: plain_columns(otlp.decode(batch)).num_rows, PASSES))
+        environment = {**os.environ, "GOMAXPROCS": "1"}
+        output = subprocess.run(
+            [str(go), str(file), str(PASSES)], env=environment, check=True, stdout=subprocess.PIPE
+        ).stdout
+        measured = json.loads(output)
+        if measured["points"] != points:
+            raise ValueError(f"pdata counts {measured['points']} points, the kernel {points}")
+        theirs.append(points / statistics.median(measured["seconds"]))
+    return statistics.median(ours), statistics.median(theirs)
+
+
+def _rate(decode: Callable[[], int], passes: int) -> float:
+    decode()
+    rates = []
+    for _ in range(passes):
+        before = time.process_time()
+        points = decode()
+        rates.append(points / (time.process_time() - before))
+    return statistics.median(rates)
+
+
+def peak_memory() -> float:
+    """Peak of resident memory while decoding 1.1 M captured points, above that before, per byte decoded."""
+    return float(_in_fresh_process("measure_peak_memory")["output"])
+
+
+def measure_peak_memory() -> None:
+    """What the fresh process of `peak_memory` runs; Linux only."""
+    batch = pa.concat_arrays([corpora.captured()] * 7)
+    otlp.decode(corpora.captured())
+    pa.default_memory_pool().release_unused()
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
+    before = _status("VmRSS")
+    decoded = otlp.decode(batch)
+    size = sum(
+        part.nbytes for part in (decoded.payloads, decoded.points, decoded.distributions, decoded.attribute_sets)
+    )
+    print((_status("VmHWM") - before) / size)
+
+
+def _status(name: str) -> int:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+def warm_start() -> float:
+    """CPU-seconds until a new process with a filled cache has decoded its first payload."""
+    otlp.decode(pa.array([b""], pa.binary()))
+    return statistics.median(_in_fresh_process("decode_nothing")["cpu_s"] for _ in range(3))
+
+
+def decode_nothing() -> None:
+    """What the fresh process of `warm_start` runs."""
+    otlp.decode(pa.array([b""], pa.binary()))
+
+
+def _in_fresh_process(function: str) -> dict[str, Any]:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    output = subprocess.run(
+        [sys.executable, "-c", f"from benchmarks import decode; decode.{function}()"],
+        cwd=HERE.parent,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {"output": output, "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime}
+
+
+def _keep(figures: dict[str, float]) -> None:
+    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    results |= {key: float(f"{value:.4g}") for key, value in figures.items()}
+    RESULTS.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""The job against a real topic: the same rows as from files, bounded batches, and what happens to topics meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
+from deltalake import DeltaTable
+
+from jobs.ingest import StreamFailedError
+from jobs.local_cluster import LocalCluster
+from pipelines.kafka_admin import KafkaUnavailableError
+from pipelines.sources import SourceError
+from tests.conftest import Ingest
+from tests.lake_tables import table
+from tests.landing_records import CAPTURED, GOOD_ID, captured, record
+
+TABLES = ("pushes", "metric_points", "push_outcomes", "client_events", "quarantine")
+
+
+def produce(cluster: LocalCluster, topic: str, records: list[dict[str, Any]]) -> None:
+    """Land records where and when they say."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.metrics.push": False})
+    for item in records:
+        headers = [(header["key"], header["value"]) for header in item["headers"]]
+        milliseconds = round(item["timestamp"].timestamp() * 1000)
+        producer.produce(topic, item["value"], item["key"], item["partition"], timestamp=milliseconds, headers=headers)
+    assert producer.flush(60) == 0
+
+
+def good_pushes(first: int, number: int, partition: int = 0) -> list[dict[str, Any]]:
+    payload = bytes(captured()["value"][0].as_py())
+    return [record(offset, payload) | {"partition": partition} for offset in range(first, first + number)]
+
+
+def offsets(lake: Path, name: str = "pushes") -> list[tuple[int, int]]:
+    rows = table(lake, name)
+    return sorted(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))
+
+
+def test_the_captured_pushes_through_a_real_topic_give_the_table_of_the_files(
+    cluster: LocalCluster, ingest: Ingest, tmp_path: Path
+) -> None:
+    cluster.create_topic("captured", partitions=4)
+    produce(cluster, "captured", captured().to_pylist())
+    flags = ["--bootstrap-servers", cluster.bootstrap_servers, "--topic", "captured", "--max-records-per-batch", "400"]
+    ingest(None, tmp_path / "kafka", *flags)
+    ingest(CAPTURED, tmp_path / "files")
+    assert DeltaTable(str(tmp_path / "kafka" / "pushes")).version() >= 4  # 1,415 records, 400 a batch
+    for name in TABLES:
+        assert _rows(tmp_path / "kafka", name) == _rows(tmp_path / "files", name), name
+    assert table(tmp_path / "kafka", "metric_points").num_rows == 157_260
+
+
+def test_starts_where_it_is_told_and_goes_on_where_it_ended(
+    cluster: LocalCluster, ingest: Ingest, topic: str, tmp_path: Path
+) -> None:
+    flags = ["--bootstrap-servers", cluster.bootstrap_servers, "--topic", topic]
+    records = good_pushes(0, 6)
+    for number, item in enumerate(records):
+        item["timestamp"] = item["timestamp"].replace(minute=number)
+    produce(cluster, topic, records)
+    from_minute_4 = int(records[4]["timestamp"].timestamp() * 1000)
+    ingest(None, tmp_path / "time", *flags, "--starting-offsets", str(from_minute_4))
+    assert offsets(tmp_path / "time") == [(0, 4), (0, 5)]
+    ingest(None, tmp_path / "latest", *flags, "--starting-offsets", "latest")
+    assert offsets(tmp_path / "latest") == []
+    ingest(None, tmp_path / "earliest", *flags)
+    produce(cluster, topic, good_pushes(6, 2))
+    for lake in ("time", "latest", "earliest"):
+        ingest(None, tmp_path / lake, *flags)
+    assert offsets(tmp_path / "time") == [(0, offset) for offset in range(4, 8)]
+    assert offsets(tmp_path / "latest") == [(0, 6), (0, 7)]
+    assert offsets(tmp_path / "earliest") == [(0, offset) for offset in range(8)]
+    # Another checkpoint reads what the first left out, and nothing twice.
+    ingest(None, tmp_path / "time", *flags, "--checkpoints", str(tmp_path / "other"))
+    assert offsets(tmp_path / "time") == [(0, offset) for offset in range(8)]
+
+
+def test_partitions_added_are_read_from_their_beginning(
+    cluster: LocalCluster, ingest: Ingest, topic: str, tmp_path: Path
+) -> None:
+    flags = ["--bootstrap-servers", cluster.bootstrap_servers, "--topic", topic]
+    produce(cluster, topic, good_pushes(0, 2))
+    ingest(None, tmp_path / "lake", *flags)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_partitions([NewPartitions(topic, 4)])[topic].result(30)
+    produce(cluster, topic, good_pushes(0, 3, partition=3))
+    ingest(None, tmp_path / "lake", *flags)
+    assert offsets(tmp_path / "lake") == [(0, 0), (0, 1), (3, 0), (3, 1), (3, 2)]
+    assert offsets(tmp_path / "lake", "push_outcomes") == offsets(tmp_path / "lake")
+
+
+def test_a_topic_deleted_and_made_again_is_said_and_then_read_on_request(
+    cluster: LocalCluster, ingest: Ingest, tmp_path: Path
+) -> None:
+    flags = ["--bootstrap-servers", cluster.bootstrap_servers, "--topic", "again"]
+    cluster.create_topic("again", partitions=1)
+    produce(cluster, "again", good_pushes(0, 5))
+    ingest(None, tmp_path / "lake", *flags)
+    cluster.delete_topic("again")
+    cluster.create_topic("again", partitions=1)
+    later = good_pushes(0, 3)
+    for item in later:
+        item["timestamp"] = item["timestamp"].replace(hour=13)
+    produce(cluster, "again", later)
+    with pytest.raises(StreamFailedError, match="--no-fail-on-data-loss"):
+        ingest(None, tmp_path / "lake", *flags)
+    # A new checkpoint takes the new topic from its beginning; offsets 0 to 2 are other records than before.
+    ingest(None, tmp_path / "lake", *flags, "--checkpoints", str(tmp_path / "new"))
+    assert offsets(tmp_path / "lake") == sorted([(0, offset) for offset in range(5)] + [(0, 0), (0, 1), (0, 2)])
+
+
+def test_garbage_on_the_topic_is_quarantined_beside_good_pushes(
+    cluster: LocalCluster, ingest: Ingest, topic: str, tmp_path: Path
+) -> None:
+    records = good_pushes(0, 2)
+    garbage = record(0, b"\x00garbage\xff" * 50) | {"partition": 0}
+    nobody = record(0, b"{}", key=None) | {"partition": 0, "headers": []}
+    produce(cluster, topic, [records[0], garbage, nobody, records[1]])
+    flags = ["--bootstrap-servers", cluster.bootstrap_servers, "--topic", topic]
+    ingest(None, tmp_path / "lake", *flags)
+    reasons = {row["offset"]: row["reason"] for row in table(tmp_path / "lake", "quarantine").to_pylist()}
+    assert reasons == {1: "INVALID_RECORD", 2: "INVALID_REQUEST"}
+    points = table(tmp_path / "lake", "metric_points")
+    assert sorted(set(points["offset"].to_pylist())) == [0, 3]
+    assert points.num_rows == 30
+    assert set(points["client_instance_id"].to_pylist()) == {GOOD_ID}
+
+
+def test_a_cluster_that_cannot_be_read_is_one_clear_line(cluster: LocalCluster, ingest: Ingest, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    with pytest.raises(KafkaUnavailableError, match=r"no broker answers at 127\.0\.0\.1:1 within 15 s"):
+        ingest(None, lake, "--bootstrap-servers", "127.0.0.1:1")
+    with pytest.raises(SourceError, match="topic nowhere does not exist .* create it"):
+        ingest(None, lake, "--bootstrap-servers", cluster.bootstrap_servers, "--topic", "nowhere")
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="wrong-secret";'
+    options = {
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": jaas,
+    }
+    flags = [word for key, value in options.items() for word in ("--kafka-options", f"{key}={value}")]
+    with pytest.raises(KafkaUnavailableError, match="refuse us .SaslAuthenticationException.") as refused:
+        ingest(None, lake, "--bootstrap-servers", cluster.sasl_bootstrap_servers, *flags)
+    assert "wrong-secret" not in str(refused.value)
+    assert not lake.exists()
+
+
+def test_sasl_options_reach_the_consumer(cluster: LocalCluster, ingest: Ingest, topic: str, tmp_path: Path) -> None:
+    produce(cluster, topic, good_pushes(0, 1))
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="alice-secret";'
+    conf = tmp_path / "ingest.yml"
+    conf.write_text(
+        f"kafka_options:\n  kafka.security.protocol: SASL_PLAINTEXT\n  kafka.sasl.mechanism: PLAIN\n"
+        f"  kafka.sasl.jaas.config: '{jaas}'\n",
+        encoding="utf-8",
+    )
+    servers = cluster.sasl_bootstrap_servers
+    ingest(None, tmp_path / "lake", "--conf", str(conf), "--bootstrap-servers", servers, "--topic", topic)
+    assert offsets(tmp_path / "lake") == [(0, 0)]
+    kept = [file for file in (tmp_path / "lake").rglob("*") if file.is_file() and b"alice-secret" in file.read_bytes()]
+    assert kept == []
+
+
+def _rows(lake: Path, name: str) -> list[str]:
+    rows = table(lake, name).drop_columns(["topic"]).to_pylist()
+    return sorted(str(sorted(row.items())) for row in rows)

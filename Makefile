@@ -22,16 +22,25 @@ $(VENV)/.installed: pyproject.toml requirements.lock tools/check-machine
 	$(BIN)/python -m pipelines.jars spark kafka-4.3.1
 	@touch $@
 
-demo: install ## pushes of real clients into a lake folder, and a report
+demo: install ## a broker with the plugin, real clients, the job, a lake folder and a report
 	$(BIN)/telemetry-lake demo --lake $(LAKE)
 
-test: install lint test-unit test-spark ## every check and test that ends within minutes
+demo-files: install ## the same without a broker: captured pushes of real clients
+	$(BIN)/telemetry-lake demo --lake $(LAKE)-files --files
+
+test: install lint test-unit test-receiver test-spark test-kafka ## every check and test that ends within minutes
 
 test-unit: install ## pure functions: no Spark, no broker
 	$(BIN)/pytest tests/unit -m "not slow"
 
 test-spark: install ## the job in a local Spark session
 	$(BIN)/pytest tests/spark -m "not slow"
+
+test-kafka: install ## real brokers with the plugin, real clients, and the job between them
+	$(BIN)/pytest tests/kafka -m "not slow"
+
+test-receiver: install ## the plugin's JUnit tests
+	$$($(BIN)/python -m pipelines.jars --maven) -q -B -f receiver/pom.xml verify
 
 test-slow: install ## the tests that take longer
 	$(BIN)/pytest tests -m slow

@@ -1,53 +1,42 @@
-"""``telemetry-lake demo``: captured pushes of real clients go into a lake, and a report shows what came of them.
+"""``telemetry-lake demo``: real clients, a real broker with the receiver plugin, the job, and a report.
 
 Exit codes: those of ``telemetry-lake ingest``.
 """
 
 from __future__ import annotations
 
+import logging
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
-from rich.table import Table
+from pydantic import Field
 
 from jobs import ingest
+from jobs.demo_report import report
 from jobs.settings import JobSettings, UsageError, fail, parse
 
-DATA = Path(__file__).parent / "data"
+if TYPE_CHECKING:
+    from jobs.local_clients import LocalClients
 
-REPORT = {
-    "Who pushed: ten of {clients} client instances": """
-        SELECT client_id, any_value(client_software_name) AS software, count(*) AS pushes, max(landed_at) AS last_push,
-               bool_or(terminating) AS said_goodbye
-        FROM pushes WHERE reject_reason IS NULL GROUP BY client_instance_id, client_id ORDER BY pushes DESC, client_id
-        LIMIT 10""",
-    "What grew most: counters by the sum of their deltas": """
-        SELECT client_id, replace(metric, 'org.apache.kafka.', '') AS metric, count(*) AS points,
-               round(sum(delta)) AS increase, string_agg(DISTINCT delta_status, ', ' ORDER BY delta_status) AS statuses
-        FROM metric_points WHERE delta IS NOT NULL AND metric LIKE '%.total' AND metric NOT LIKE '%time.ns%'
-        GROUP BY client_id, metric ORDER BY increase DESC, client_id LIMIT 10""",
-    "How points became deltas": """
-        SELECT kind, temporality, delta_status, count(*) AS points FROM metric_points
-        GROUP BY ALL ORDER BY points DESC""",
-    "Who said goodbye (the terminating push), by client software": """
-        SELECT client_software_name AS software, client_software_version AS version,
-               count(DISTINCT client_instance_id) AS clients,
-               count(DISTINCT client_instance_id) FILTER (WHERE terminating) AS said_goodbye
-        FROM pushes WHERE reject_reason IS NULL GROUP BY ALL ORDER BY clients DESC""",
-    "What was quarantined: nothing is lost without a row that says so": """
-        SELECT reason, partition, "offset", detail FROM quarantine ORDER BY partition, "offset" """,
-}
+DATA = Path(__file__).parent / "data"
+PUSH_INTERVAL_MS = 1000
+
+log = logging.getLogger("telemetry-lake")
 
 
 class DemoSettings(JobSettings):
-    """Ingest captured pushes of real clients into a lake folder, and print what came of them."""
+    """Start a broker with the receiver plugin and real clients, ingest what they push, and print what came of it."""
 
     lake: str = "demo-lake"
     """folder of the demo's lake; a lake that is already there goes on"""
+    files: bool = False
+    """no broker: ingest captured pushes of real clients (every codec, both temporalities, damaged ones beside them)"""
+    seconds: Annotated[float, Field(ge=3, le=600)] = 12
+    """how long the clients work"""
     driver_memory: str = "1g"
     """memory of the local Spark driver"""
 
@@ -58,55 +47,68 @@ def main(argv: list[str] | None = None) -> int:
         settings = parse(DemoSettings, sys.argv[1:] if argv is None else argv, "telemetry-lake demo")
     except UsageError as error:
         return fail(str(error), 2)
-    with tempfile.TemporaryDirectory(prefix="telemetry-lake-demo-") as folder:
-        for file in (DATA / "captured" / "landed.parquet", DATA / "damaged.parquet"):
-            shutil.copy(file, folder)
-        flags = ["--source", f"files:{folder}", "--source-name", "files:demo", "--lake", settings.lake, "--once"]
-        code = ingest.main([*flags, "--driver-memory", settings.driver_memory])
+    code = _from_files(settings) if settings.files else _from_clients(settings)
     if code == 0:
-        _report(settings.lake)
+        report(settings.lake)
     return code
 
 
-def _report(lake: str) -> None:
-    console = Console(width=max(Console().width, 120))
-    (counted,) = _answer(lake, "SELECT count(DISTINCT client_instance_id) AS clients FROM push_outcomes")
-    for title, sql in REPORT.items():
-        rows = _answer(lake, sql)
-        table = Table(title=title.format(**counted), title_justify="left", title_style="bold")
-        for name in rows[0] if rows else ["nothing"]:
-            table.add_column(name.replace("_", " "), justify="right" if rows and _is_number(rows[0][name]) else "left")
-        for row in rows:
-            table.add_row(*map(_text, row.values()))
-        console.print(table)
-    console.print("Go on with your own questions:", style="bold")
-    for sql in (
-        "SELECT client_id, sum(delta) FROM metric_points WHERE metric LIKE '%record.send.total' GROUP BY 1",
-        "SELECT time, value FROM metric_points WHERE metric LIKE '%request.latency.avg' ORDER BY time LIMIT 20",
-        "SELECT * FROM push_outcomes WHERE lost_start IS NOT NULL",
-    ):
-        console.print(f'  .venv/bin/telemetry-lake query --lake {lake} "{sql}"', soft_wrap=True, highlight=False)
+def _ingest(settings: DemoSettings, *source: str) -> int:
+    flags = ["--lake", settings.lake, "--once", "--driver-memory", settings.driver_memory, "--master", "local[2]"]
+    return ingest.main([*source, *flags])
 
 
-def _answer(lake: str, sql: str) -> list[dict[str, Any]]:
-    from pipelines.lake_query import run_query  # noqa: PLC0415  # DuckDB is not needed for --help
-
-    rows: list[dict[str, Any]] = run_query(lake, sql).read_all().to_pylist()
-    return rows
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _from_files(settings: DemoSettings) -> int:
+    with tempfile.TemporaryDirectory(prefix="telemetry-lake-demo-") as folder:
+        for file in (DATA / "captured" / "landed.parquet", DATA / "damaged.parquet"):
+            shutil.copy(file, folder)
+        return _ingest(settings, "--source", f"files:{folder}", "--source-name", "files:demo")
 
 
-def _text(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int | float):
-        return f"{value:,.0f}"
-    return f"{value:%H:%M:%S}" if hasattr(value, "strftime") else str(value)
+def _from_clients(settings: DemoSettings) -> int:
+    from jobs.local_clients import ClientError, ClientUnavailableError, LocalClients  # noqa: PLC0415  # not needed for --files
+    from jobs.local_cluster import BrokerError, KafkaToolError, LocalCluster  # noqa: PLC0415
+    from jobs.local_cluster.plugin import ReceiverUnavailableError, receiver_jar  # noqa: PLC0415
+    from pipelines.jars import JarsUnavailableError  # noqa: PLC0415
+    from pipelines.session import JavaMissingError, check_java  # noqa: PLC0415
+
+    ingest.log_to_stdout("INFO")
+    try:
+        check_java()
+        log.info("demo: starting a Kafka broker with the receiver plugin")
+        properties = {"client.telemetry.lander.status.interval.ms": 2000}
+        with LocalCluster(plugin=receiver_jar(), properties=properties) as cluster:
+            cluster.subscribe("everything", metrics=["org.apache.kafka."], interval_ms=PUSH_INTERVAL_MS)
+            cluster.create_topic("orders", partitions=2)
+            cluster.set_quota(client_id="throttled-importer", producer_byte_rate=60_000)
+            with LocalClients(cluster) as clients:
+                _work(clients, settings.seconds)
+            # Each demo has a broker of its own, so its topic is another one than the last demo's.
+            flags = ["--bootstrap-servers", cluster.bootstrap_servers, "--source-name", f"kafka:{cluster.folder.name}"]
+            flags += ["--checkpoints", f"{settings.lake}/_checkpoints/{cluster.folder.name}"]
+            return _ingest(settings, "--source", "kafka", *flags)
+    except (JavaMissingError, BrokerError, KafkaToolError, ClientError) as error:
+        return fail(str(error), 2)
+    except (JarsUnavailableError, ReceiverUnavailableError, ClientUnavailableError) as error:
+        return fail(f"{error}\nThe demo without a broker: telemetry-lake demo --files", 2)
+
+
+def _work(clients: LocalClients, seconds: float) -> None:
+    """A small fleet: one throttled by its quota, one killed, the others closed like any program."""
+    log.info("demo: clients at work: Java and librdkafka producers, a consumer group, one throttled, one soon killed")
+    orders = clients.producer("java", "orders", "orders-service", rate=200)
+    payments = clients.producer("librdkafka", "orders", "payments-service", rate=100)
+    importer = clients.producer("java", "orders", "throttled-importer", rate=200, value_bytes=500)
+    crashing = clients.producer("librdkafka", "orders", "crashing-service", rate=50)
+    billing = clients.consumer("java", "orders", "billing-1", group="billing")
+    billing_2 = clients.consumer("librdkafka", "orders", "billing-2", group="billing")
+    time.sleep(seconds / 2)
+    crashing.kill()
+    log.info("demo: crashing-service was killed (-9); the others go on")
+    time.sleep(seconds / 2)
+    for client in (orders, payments, importer, billing, billing_2):
+        client.close()
+    log.info("demo: the others are closed; now the job takes what they pushed from the topic")
 
 
 if __name__ == "__main__":

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 STOP_PATIENCE_S = 30
 DATA_LOSS_ADVICE = (
-    "-- Records of the landing topic are gone that were not read yet: its retention was too short for the pause, or it was "
-    "deleted and made again. Go on without them by one run with --no-fail-on-data-loss, or, for a topic that was made "
+    "-- Records of the landing topic are gone that were not read yet: its retention was too short for the pause, or it "
+    "was deleted and made again. Go on without them by one run with --no-fail-on-data-loss, or, for a topic made "
     "again, read it from its beginning with a new --checkpoints folder (nothing is stored twice)."
 )
 log = logging.getLogger("telemetry-lake")
@@ -103,19 +103,22 @@ def main(argv: list[str] | None = None) -> int:
     """Run the job; `argv` without the program's name. Gives the exit code."""
     try:
         settings = parse(IngestSettings, sys.argv[1:] if argv is None else argv, "telemetry-lake ingest")
-        logging.basicConfig(
-            level=settings.log_level, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stdout
-        )
-        logging.getLogger("py4j").setLevel(logging.ERROR)
+        log_to_stdout(settings.log_level)
         return _run(settings)
     except UsageError as error:
         return fail(str(error), 2)
 
 
+def log_to_stdout(level: str) -> None:
+    """Progress lines for a person, and nothing of the libraries' chatter."""
+    logging.basicConfig(level=level, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stdout)
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+
+
 def _run(settings: IngestSettings) -> int:
     # Spark and Arrow take seconds to import: a wrong flag is told before that.
-    from pipelines.kafka_admin import KafkaUnavailableError  # noqa: PLC0415
     from pipelines.jars import JarsUnavailableError  # noqa: PLC0415
+    from pipelines.kafka_admin import KafkaUnavailableError  # noqa: PLC0415
     from pipelines.session import JavaMissingError, spark_session  # noqa: PLC0415
     from pipelines.sources import SourceError  # noqa: PLC0415
     from pipelines.state_manifest import StateError  # noqa: PLC0415
@@ -127,13 +130,13 @@ def _run(settings: IngestSettings) -> int:
     try:
         source = make_source(settings)
         source.check()
-        with _only_job(lake.checkpoints):
+        with _only_job(lake.path):
             spark = spark_session("telemetry-lake ingest", settings.master, settings.driver_memory)
             run(spark, lake, source, settings, stop)
             if not stop.is_set() and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
                 spark.stop()
     except Timeout:
-        return fail(f"another job is writing this lake ({lake.checkpoints} is locked): one at a time", 2)
+        return fail(f"another job is writing this lake ({lake.path} is locked): one at a time", 2)
     except (SourceError, StateError, KafkaUnavailableError, JavaMissingError, JarsUnavailableError) as error:
         return fail(str(error), 2)
     except StreamFailedError as error:
@@ -232,15 +235,15 @@ def make_source(settings: IngestSettings) -> Source:
     return FilesSource(path, settings.source_name or f"files:{Path(path).resolve().name}", topics)
 
 
-def _only_job(checkpoints: str) -> contextlib.AbstractContextManager[object]:
+def _only_job(lake: str) -> contextlib.AbstractContextManager[object]:
     """One job writes a lake at a time. A lock of the operating system: it ends with its process, however that ends."""
-    if "://" in checkpoints:
+    if "://" in lake:
         return contextlib.nullcontext()
-    folder = Path(checkpoints)
+    folder = Path(lake)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"can't write checkpoints to {folder}: {error.strerror}") from error
+        raise UsageError(f"can't write to {folder}: {error.strerror}") from error
     return FileLock(folder / ".lock", timeout=0)
 
 

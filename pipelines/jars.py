@@ -132,6 +132,19 @@ def maven() -> Path:
     return launcher
 
 
-if __name__ == "__main__":  # python -m pipelines.jars spark kafka-4.3.1
-    for asked in sys.argv[1:]:
-        print(f"{asked}: {len(jars(asked))} files in {jars_home() / asked}")
+def main(argv: list[str]) -> int:
+    """``python -m pipelines.jars spark kafka-4.3.1`` fetches bundles; ``--maven`` prints Maven's launcher."""
+    try:
+        if argv == ["--maven"]:
+            print(maven())
+        else:
+            for asked in argv:
+                print(f"{asked}: {len(jars(asked))} files in {jars_home() / asked}")
+    except JarsUnavailableError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -60,8 +60,8 @@ def _explain(error: Py4JJavaError, bootstrap_servers: str) -> str:
         return f"the brokers at {bootstrap_servers} refuse us ({name}): check kafka_options and the ACLs of this user"
     if name in ("TimeoutException", "DisconnectException"):
         return (
-            f"no broker answers at {bootstrap_servers} within {TIMEOUT_MS // 1000} s: check the address, that the broker "
-            "runs, and that kafka.security.protocol in kafka_options is that of the listener"
+            f"no broker answers at {bootstrap_servers} within {TIMEOUT_MS // 1000} s: check the address, that the "
+            "broker runs, and that kafka.security.protocol in kafka_options is that of the listener"
         )
     return f"asking the brokers at {bootstrap_servers} failed: {_message(error)}"
 

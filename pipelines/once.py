@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from pipelines.delta_log import lake_uri
 
-# A push's identity (rule D1). cluster_id may be NULL. The record's time belongs to it: a topic that was deleted and made
-# again gives its offsets to other records.
+# A push's identity (rule D1). cluster_id may be NULL. The record's time belongs to it: a topic that was deleted and
+# made again gives its offsets to other records.
 IDENTITY = ("source", "cluster_id", "topic", "partition", "offset", "landed_at")
 SAME = " AND ".join(f"new.{name} <=> held.{name}" for name in IDENTITY)
 

@@ -110,8 +110,8 @@ class KafkaSource:
         topics = existing_topics(spark, self.bootstrap_servers, self.options)
         if self.topics.telemetry not in topics:
             raise SourceError(
-                f"topic {self.topics.telemetry} does not exist at {self.bootstrap_servers}, or this user may not see it: "
-                "create it, or name another with --topic"
+                f"topic {self.topics.telemetry} does not exist at {self.bootstrap_servers}, or this user may not see "
+                "it: create it, or name another with --topic"
             )
         return self.topics.status in topics
 

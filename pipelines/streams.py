@@ -139,8 +139,8 @@ def _check_rebuild(spark: SparkSession, lake: Lake, guard: OffsetGuard) -> None:
     if gone:
         raise StateError(
             f"the checkpoint of the points stream is new, but this lake holds points of {gone} pushes that table "
-            "pushes no longer has: their counters can't be carried on. Restore the checkpoint folder from its backup, or "
-            "ingest into a new lake folder"
+            "pushes no longer has: their counters can't be carried on. Restore the checkpoint folder from its backup, "
+            "or ingest into a new lake folder"
         )
     log.info(
         "points: new checkpoint on a lake with points: state is rebuilt from table pushes, no row is written twice"

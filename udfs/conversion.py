@@ -276,11 +276,13 @@ def _judge(
         return Status.FLIP_CONVERTED if known and relation != Relation.FELL else Status.FLIP_BASELINE
     whole = Status.FIRST if 0 < start < time else Status.BASELINE  # C3
     if not known or base.delta_since[g]:
-        if verdicts.sent[push] & DELTA:
-            return whole if start > verdicts.delta_time[push] else Status.FLIP_BASELINE
-        if base.delta_since[g]:
-            return Status.FLIP_BASELINE
-        return whole if start > verdicts.tombstone_time[push] else Status.BASELINE  # C12
+        is_flip = verdicts.sent[push] & DELTA != 0 or base.delta_since[g]  # C9
+        counted_until = verdicts.delta_time[push]
+        if not known:
+            counted_until = max(counted_until, verdicts.tombstone_time[push])  # C12
+        if start > counted_until and (verdicts.sent[push] & DELTA != 0 or not is_flip):
+            return whole
+        return Status.FLIP_BASELINE if is_flip else Status.BASELINE
     if start != base.start[g]:  # C4
         if start >= time:
             return Status.BASELINE

@@ -245,12 +245,11 @@ def _judge(
                 clients.evicted[c] = False
                 clients.tombstone_time[c] = clients.last_time[c]
                 clients.tombstone_until[c] = clients.landed_at[c] + limit + bounds[TOMBSTONE]
-                clients.temporalities[c] &= CUMULATIVE
                 if facts.landed_at[i] > clients.tombstone_until[c]:
-                    clients.tombstone_time[c] = clients.last_time[c] = 0
+                    clients.tombstone_time[c] = clients.last_time[c] = clients.delta_time[c] = 0
                     clients.temporalities[c] = 0
                 clients.last_temporality[c] = 0
-                clients.delta_time[c] = clients.heartbeat_at[c] = 0
+                clients.heartbeat_at[c] = 0
                 recent.size[c] = lost.size[c] = 0
         out.epoch[i] = evictions[c]
         out.sent[i] = clients.temporalities[c]

@@ -135,9 +135,14 @@ def _buckets(data: Bytes, pos: int, end: int, into: int, row: int, out: Distribu
             out.ints[POSITIVE_OFFSET + into, row] = zigzag(varint(data, first, pos)[0])
         elif field in (0x10, 0x12):  # bucket_counts, one or packed
             while first < pos:
-                number, first = varint(data, first, pos)
-                if first == ODD or used >= out.lists.shape[1]:
+                if used >= out.lists.shape[1]:
                     return False
+                if data[first] < 0x80:
+                    number, first = np.uint64(data[first]), first + 1
+                else:
+                    number, first = varint(data, first, pos)
+                    if first == ODD:
+                        return False
                 out.lists[into, used] = number
                 used += 1
     out.ends[into, row] = used
@@ -228,7 +233,9 @@ def most_items(data: Bytes, pos: int, end: int, kind: int) -> Int64:
         return (end - pos) >> 3
     if kind == SUMMARY:
         return (end - pos) >> 1
-    items = 0
-    for index in range(pos, end):
-        items += data[index] < 0x80
-    return items
+    items = np.uint64(0)
+    while end - pos >= 8:
+        ends = ~load64(data, pos) >> np.uint64(7) & np.uint64(0x0101010101010101)
+        items += ends * np.uint64(0x0101010101010101) >> np.uint64(56)
+        pos += 8
+    return np.int64(items) + end - pos

@@ -7,6 +7,6 @@ with LocalCluster(...) as cluster, LocalClients(cluster) as clients:
 """
 
 from jobs.local_clients.client import Client, ClientError
-from jobs.local_clients.clients import ClientUnavailableError, LocalClients
+from jobs.local_clients.clients import ClientUnavailableError, Library, LocalClients
 
-__all__ = ["Client", "ClientError", "ClientUnavailableError", "LocalClients"]
+__all__ = ["Client", "ClientError", "ClientUnavailableError", "Library", "LocalClients"]

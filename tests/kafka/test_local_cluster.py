@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from jobs.local_clients import LocalClients
+from jobs.local_clients import Library, LocalClients
 from jobs.local_cluster import LANDING_TOPICS, BrokerError, KafkaToolError, LocalCluster
 from jobs.local_cluster.ports import ReservedPorts
 from jobs.local_cluster.process import Process
@@ -108,9 +108,11 @@ def test_a_quota_throttles_its_user_only(
 ) -> None:
     # 100 kB in the quota's window, 10 s at least, are 10 kB/s: throttled by about a second.
     cluster.set_quota(user="alice", producer_byte_rate=9_000)
-    for user in USERS:
+    libraries: dict[str, Library] = {"alice": "java", "bob": "librdkafka"}
+    for user, library in libraries.items():
         credentials = (user, USERS[user])
-        clients.producer("java", topic, f"telemetry-{user}", records=100, value_bytes=1000, credentials=credentials)
+        client_id = f"telemetry-{user}"
+        clients.producer(library, topic, client_id, records=100, value_bytes=1000, credentials=credentials)
     throttled = {}
     for user in USERS:
         pushes = landing.wait_for_more(f"telemetry-{user}", 3)

@@ -63,12 +63,13 @@ def judge_push(client: Client, push: Push, points: list[Judged], settings: Setti
     verdict.sent_before = frozenset(client.sent)
     verdict.last_delta_time = client.last_delta_time
     client.landed_at_us = max(push.landed_at_us, client.landed_at_us or push.landed_at_us)
-    client.terminated = push.terminating
+    terminated, client.terminated = client.terminated, push.terminating
     if not points:
         verdict.outcome = "heartbeat"
         d3_heartbeat(client, push)
     elif push.payload in client.digests:
         d2_duplicate(verdict)
+        client.terminated = terminated
     elif d6_too_late(client, verdict, settings):
         verdict.outcome = "too_late"
         verdict.events.append(("too_late", None))

@@ -41,6 +41,8 @@ class Features:
     redelivery: bool = True
     defects: bool = True  # broken, unrecorded, non-finite points
     silence: bool = True
+    same_ids: bool = True
+    moves: bool = True  # between partitions, so that pushes are not judged in the order of landing
     unknown_starts: bool = True
     distributions: bool = True
     temporalities: tuple[int, ...] = (DELTA, CUMULATIVE)
@@ -51,12 +53,13 @@ class Features:
 class Landing:
     """A push on its way to the topic."""
 
-    landed_ns: int
-    client: str
+    client: Client
     points: tuple[Point, ...]
     payload: bytes
     resource: Attributes
     terminating: bool
+    landed_ns: int = 0
+    partition: int = 0
 
 
 @dataclass
@@ -77,6 +80,8 @@ class Client:
     held: list[Landing] = field(default_factory=list)
     last_points: tuple[Point, ...] = ()
     reported: bool = False  # since the last flip
+    cluster_id: str | None = "c1"
+    moves: bool = False  # between partitions
 
     def chance(self, one_in: int) -> bool:
         return self.random.randrange(one_in) == 0
@@ -109,7 +114,7 @@ class Client:
 
     def advance_clock(self) -> None:
         step = self.interval_ns
-        if self.features.silence and self.chance(12):
+        if self.features.silence and not self.moves and self.chance(12):
             # What lands after an eviction though it is older is judged by the tombstone, and by how the batch is cut.
             self.recent, self.held, self.last_points = [], [], ()
             step += self.random.choice([2 * HOUR_NS, 25 * HOUR_NS, 26 * HOUR_NS, 40 * 24 * HOUR_NS])
@@ -159,7 +164,7 @@ class Client:
         features, random = self.features, self.random
         resource = resource_of(self.name, random)
         data = payload(points, resource, one_by_one=self.style == "java")
-        landing = Landing(self.clock_ns, self.name, points, data, resource, terminating)
+        landing = Landing(self, points, data, resource, terminating)
         if features.loss and self.chance(8):
             if not features.ordered and self.chance(2):
                 self.held.append(landing)
@@ -171,7 +176,8 @@ class Client:
             self.land(random.choice(self.recent[-6:]), self.clock_ns + 2 * SECOND_NS)
 
     def land(self, landing: Landing, at_ns: int) -> None:
-        self.landings.append(replace(landing, landed_ns=at_ns))
+        partition = self.random.randrange(2) if self.moves else int(self.name[-1]) % 2
+        self.landings.append(replace(landing, landed_ns=at_ns, partition=partition))
         self.recent.append(landing)
 
 
@@ -194,29 +200,33 @@ def landed_of(clients: list[Client]) -> list[Push]:
 
 
 def number_offsets(landings: list[Landing]) -> list[Push]:
+    """Offsets of two partitions, rising with landed_at; a client's pushes are all in one, unless it moves about."""
     offsets = [100, 100]
     pushes = []
     for landing in landings:
-        partition = int(landing.client[-1]) % 2
         pushes.append(
             Push(
-                client_instance_id=landing.client,
-                offset=offsets[partition],
+                client_instance_id=landing.client.name,
+                offset=offsets[landing.partition],
                 landed_at_us=landing.landed_ns // 1000,
                 points=landing.points,
                 payload=landing.payload,
                 resource=landing.resource,
                 terminating=landing.terminating,
-                client_id=landing.client[:-2],
-                partition=partition,
+                client_id=landing.client.style,
+                cluster_id=landing.client.cluster_id,
+                partition=landing.partition,
             )
         )
-        offsets[partition] += 1
+        offsets[landing.partition] += 1
     return pushes
 
 
 def make_client(name: str, random: Random, features: Features) -> Client:
     style = random.choice(features.styles)
+    cluster_id = random.choice(["c1", "c1", "c2", None])
+    if features.same_ids and random.randrange(4) == 0:
+        name, cluster_id = "client-0", name  # an instance id is unique within its cluster only
     client = Client(
         name=name,
         style=style,
@@ -226,6 +236,8 @@ def make_client(name: str, random: Random, features: Features) -> Client:
         resolution_ns={"java": 1_000_000, "librdkafka": 1000, "kgo": 1}[style],
         interval_ns=random.choice([1, 30, 300]) * SECOND_NS,
         temporality=random.choice(features.temporalities),
+        cluster_id=cluster_id,
+        moves=features.moves and not features.ordered and random.randrange(5) == 0,
     )
     client.instruments = instruments(
         style, random, START_NS - 5 * SECOND_NS, features.unknown_starts, features.distributions

@@ -1,0 +1,84 @@
+"""The demo's report: a few questions, asked of the lake by SQL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+REPORT = {
+    "Who pushed: ten of {clients} client instances": """
+        SELECT client_id, any_value(client_software_name) AS software, count(*) AS pushes, max(landed_at) AS last_push,
+               bool_or(terminating) AS said_goodbye
+        FROM pushes WHERE reject_reason IS NULL GROUP BY client_instance_id, client_id ORDER BY pushes DESC, client_id
+        LIMIT 10""",
+    "What grew most: counters by the sum of their deltas": """
+        SELECT client_id, replace(metric, 'org.apache.kafka.', '') AS metric, count(*) AS points,
+               round(sum(delta)) AS increase, string_agg(DISTINCT delta_status, ', ' ORDER BY delta_status) AS statuses
+        FROM metric_points
+        WHERE delta IS NOT NULL AND metric LIKE '%.total' AND metric NOT LIKE '%time.%total' AND cardinality(attributes) = 0
+        GROUP BY client_instance_id, client_id, metric ORDER BY increase DESC, client_id LIMIT 10""",
+    "Who was throttled (largest throttle time that a client saw, ms)": """
+        SELECT client_id, max(value) AS throttle_ms, count(*) FILTER (WHERE value > 0) AS pushes_throttled
+        FROM metric_points WHERE metric LIKE '%throttle.time.max' AND value > 0
+        GROUP BY client_id ORDER BY throttle_ms DESC LIMIT 5""",
+    "How points became deltas": """
+        SELECT kind, temporality, delta_status, count(*) AS points FROM metric_points
+        GROUP BY ALL ORDER BY points DESC""",
+    "Who said goodbye (the terminating push), by client software": """
+        SELECT client_software_name AS software, client_software_version AS version,
+               count(DISTINCT client_instance_id) AS clients,
+               count(DISTINCT client_instance_id) FILTER (WHERE terminating) AS said_goodbye
+        FROM pushes WHERE reject_reason IS NULL GROUP BY ALL ORDER BY clients DESC""",
+    "What was quarantined: nothing is lost without a row that says so": """
+        SELECT reason, partition, "offset", detail FROM quarantine ORDER BY landed_at, partition, "offset" LIMIT 20""",
+    "What the receivers say: received = landed + dropped + waiting": """
+        SELECT broker_id, count(*) AS statuses, arg_max(received, at) AS received, arg_max(landed, at) AS landed,
+               arg_max(dropped_total, at) AS dropped, arg_max(queue_depth, at) AS waiting
+        FROM receiver_health GROUP BY source, broker_id, started_at ORDER BY max(at) DESC LIMIT 3""",
+}
+
+QUESTIONS = (
+    "SELECT client_id, sum(delta) FROM metric_points WHERE metric LIKE '%record.send.total' GROUP BY 1",
+    "SELECT time, value FROM metric_points WHERE metric LIKE '%request.latency.avg' ORDER BY time LIMIT 20",
+    "SELECT client_id, landed_at, lost_start, lost_end FROM push_outcomes WHERE lost_start IS NOT NULL",
+)
+
+
+def report(lake: str) -> None:
+    """Print the report of a lake, with query lines to go on with."""
+    console = Console(width=max(Console().width, 120))
+    (counted,) = _answer(lake, "SELECT count(DISTINCT client_instance_id) AS clients FROM push_outcomes")
+    for title, sql in REPORT.items():
+        rows = _answer(lake, sql)
+        table = Table(title=title.format(**counted), title_justify="left", title_style="bold")
+        for name in rows[0] if rows else ["nothing"]:
+            table.add_column(name.replace("_", " "), justify="right" if rows and _is_number(rows[0][name]) else "left")
+        for row in rows:
+            table.add_row(*map(_text, row.values()))
+        console.print(table)
+    console.print("Go on with your own questions:", style="bold")
+    for sql in QUESTIONS:
+        console.print(f'  .venv/bin/telemetry-lake query --lake {lake} "{sql}"', soft_wrap=True, highlight=False)
+
+
+def _answer(lake: str, sql: str) -> list[dict[str, Any]]:
+    from pipelines.lake_query import run_query  # noqa: PLC0415  # DuckDB is not needed for --help
+
+    rows: list[dict[str, Any]] = run_query(lake, sql).read_all().to_pylist()
+    return rows
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{value:,.0f}"
+    return f"{value:%H:%M:%S}" if hasattr(value, "strftime") else str(value)

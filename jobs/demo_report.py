@@ -17,7 +17,8 @@ REPORT = {
         SELECT client_id, replace(metric, 'org.apache.kafka.', '') AS metric, count(*) AS points,
                round(sum(delta)) AS increase, string_agg(DISTINCT delta_status, ', ' ORDER BY delta_status) AS statuses
         FROM metric_points
-        WHERE delta IS NOT NULL AND metric LIKE '%.total' AND metric NOT LIKE '%time.%total' AND cardinality(attributes) = 0
+        WHERE delta IS NOT NULL AND cardinality(attributes) = 0
+              AND metric LIKE '%.total' AND metric NOT LIKE '%time.%total'
         GROUP BY client_instance_id, client_id, metric ORDER BY increase DESC, client_id LIMIT 10""",
     "Who was throttled (largest throttle time that a client saw, ms)": """
         SELECT client_id, max(value) AS throttle_ms, count(*) FILTER (WHERE value > 0) AS pushes_throttled
@@ -34,9 +35,9 @@ REPORT = {
     "What was quarantined: nothing is lost without a row that says so": """
         SELECT reason, partition, "offset", detail FROM quarantine ORDER BY landed_at, partition, "offset" LIMIT 20""",
     "What the receivers say: received = landed + dropped + waiting": """
-        SELECT broker_id, count(*) AS statuses, arg_max(received, at) AS received, arg_max(landed, at) AS landed,
-               arg_max(dropped_total, at) AS dropped, arg_max(queue_depth, at) AS waiting
-        FROM receiver_health GROUP BY source, broker_id, started_at ORDER BY max(at) DESC LIMIT 3""",
+        SELECT broker_id, count(*) AS statuses, max(received) AS received, max(landed) AS landed,
+               max(dropped_total) AS dropped, arg_max(queue_depth, reported_at) AS waiting
+        FROM receiver_health GROUP BY source, broker_id, started_at ORDER BY max(reported_at) DESC LIMIT 3""",
 }
 
 QUESTIONS = (
@@ -52,7 +53,8 @@ def report(lake: str) -> None:
     (counted,) = _answer(lake, "SELECT count(DISTINCT client_instance_id) AS clients FROM push_outcomes")
     for title, sql in REPORT.items():
         rows = _answer(lake, sql)
-        table = Table(title=title.format(**counted), title_justify="left", title_style="bold")
+        console.print(f"\n{title.format(**counted)}", style="bold", highlight=False)
+        table = Table()
         for name in rows[0] if rows else ["nothing"]:
             table.add_column(name.replace("_", " "), justify="right" if rows and _is_number(rows[0][name]) else "left")
         for row in rows:

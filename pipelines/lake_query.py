@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError
 from pipelines.tables import TABLES
 
 FORMATS = ("table", "csv", "jsonl")
+UNQUOTED_AT = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\bat\b(?!\s+time\s+zone\b)""", re.IGNORECASE)
 COLUMN_WIDTH = 60  # characters; longer values are cut in the table format only
 
 
@@ -40,7 +41,7 @@ def run_query(lake: str, sql: str) -> pa.RecordBatchReader:
     try:
         for name in opened:
             connection.register(name, DeltaTable(f"{lake.rstrip('/')}/{name}").to_pyarrow_dataset())
-        answer = connection.sql(sql)  # None for a statement without rows
+        answer = _ask(connection, sql)
         return pa.Table.from_pylist([]).to_reader() if answer is None else answer.to_arrow_reader(10_000)
     except DeltaError as error:
         if not is_lake(lake):
@@ -51,6 +52,18 @@ def run_query(lake: str, sql: str) -> pa.RecordBatchReader:
         raise QueryError(f"{_one_line(error)} (this lake's tables: {known})") from error
     except duckdb.Error as error:
         raise QueryError(_one_line(error)) from error
+
+
+def _ask(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation | None:
+    """The answer, or None for a statement without rows."""
+    try:
+        return connection.sql(sql)
+    except duckdb.ParserException:
+        # `at` is a column of client_events, and a reserved word of DuckDB alone.
+        quoted = UNQUOTED_AT.sub(lambda found: f'"{found[0]}"' if found[0].lower() == "at" else found[0], sql)
+        if quoted == sql:
+            raise
+        return connection.sql(quoted)
 
 
 def is_lake(lake: str) -> bool:

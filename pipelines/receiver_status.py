@@ -33,7 +33,7 @@ def to_receiver_health(records: DataFrame, source: str) -> DataFrame:
             "offset",
             "landed_at",
             F.col("status.broker_id").alias("broker_id"),
-            F.timestamp_millis("status.time_ms").alias("at"),
+            F.timestamp_millis("status.time_ms").alias("reported_at"),
             F.timestamp_millis("status.started_ms").alias("started_at"),
             F.col("status.received").alias("received"),
             F.col("status.landed").alias("landed"),

@@ -127,7 +127,7 @@ RECEIVER_HEALTH = Table(
         [
             *PUSH_KEY,
             _field("broker_id", pa.int32(), "broker that the receiver runs in"),
-            _field("at", TIMESTAMP, "when the receiver took the counts"),
+            _field("reported_at", TIMESTAMP, "when the receiver took the counts"),
             _field("started_at", TIMESTAMP, "when the receiver started; its counters are monotonic since"),
             _field("received", pa.int64(), "pushes taken from the broker"),
             _field("landed", pa.int64(), "pushes acknowledged by the landing topic"),
@@ -137,7 +137,7 @@ RECEIVER_HEALTH = Table(
             _field("problem", pa.string(), "the record as it stands when it is not a status of a known version"),
         ]
     ),
-    ("landed_at", "at"),
+    ("landed_at", "reported_at"),
 )
 
 # Written by the operator's tasks, in this order.

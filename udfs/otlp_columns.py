@@ -14,29 +14,38 @@ from udfs.decoded import DISTRIBUTIONS, PAYLOADS, POINTS, Kind, Number
 
 Numpy = np.ndarray[Any, Any]
 
+ENTRY = [pa.field("key", pa.float64(), nullable=False), pa.field("value", pa.float64())]
+"""The fields of a map's entries."""
+
 
 def empty_points(rows: int) -> wire_metrics.Points:
     """Room for data points, in Arrow's own layout."""
     return wire_metrics.Points(
-        times=np.empty((2, rows), np.uint64),
-        values=np.empty(rows, np.float64),
-        ints=np.empty(rows, np.int64),
-        flags=np.empty(rows, np.uint32),
-        codes=np.empty((5, rows), np.int32),
-        tags=np.empty((4, rows), np.int8),
+        times=_empty((2, rows), np.uint64),
+        values=_empty(rows, np.float64),
+        ints=_empty(rows, np.int64),
+        flags=_empty(rows, np.uint32),
+        codes=_empty((5, rows), np.int32),
+        tags=_empty((4, rows), np.int8),
     )
 
 
 def empty_distributions(rows: int, items: int) -> wire_points.Distributions:
     """Room for distributions and the items of their lists."""
     return wire_points.Distributions(
-        words=np.empty((2, rows), np.uint64),
-        doubles=np.empty((4, rows), np.float64),
-        ints=np.empty((3, rows), np.int32),
-        tags=np.empty((2, rows), np.int8),
-        ends=np.empty((2, rows), np.int64),
-        lists=np.empty((2, items), np.uint64),
+        words=_empty((2, rows), np.uint64),
+        doubles=_empty((4, rows), np.float64),
+        ints=_empty((3, rows), np.int32),
+        tags=_empty((2, rows), np.int8),
+        ends=_empty((2, rows), np.int64),
+        lists=_empty((2, items), np.uint64),
     )
+
+
+def _empty(shape: int | tuple[int, int], dtype: Any) -> Numpy:
+    """Memory of Arrow's pool, which keeps it from batch to batch: new pages would cost as much as decoding."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    return np.frombuffer(pa.allocate_buffer(size), dtype).reshape(shape)
 
 
 def payloads_table(outcomes: Numpy, code_of_region: Numpy) -> pa.Table:
@@ -74,13 +83,13 @@ def points_table(points: wire_metrics.Points, rows: int, texts: pa.Array, code_o
 
 
 def _primitive(values: Numpy, kind: pa.DataType, valid: Numpy | None = None) -> pa.Array:
-    """An array over the memory of `values` where `kind` allows it."""
-    validity = None
-    if valid is not None and not valid.all():
-        validity = _bits(valid)
-    return pa.Array.from_buffers(
-        kind, len(values), [validity, _bits(values) if kind == pa.bool_() else pa.py_buffer(values)]
-    )
+    """An array over the memory of `values`, NULL where not `valid`."""
+    buffer = _bits(values) if kind == pa.bool_() else pa.py_buffer(values)
+    return pa.Array.from_buffers(kind, len(values), [None if valid is None else _validity(valid), buffer])
+
+
+def _validity(valid: Numpy) -> pa.Buffer | None:
+    return None if valid.all() else _bits(valid)
 
 
 def _bits(values: Numpy) -> pa.Buffer:
@@ -88,64 +97,62 @@ def _bits(values: Numpy) -> pa.Buffer:
 
 
 def distributions_table(distributions: wire_points.Distributions, rows: int) -> pa.Table:
+    """The first `rows` of the distributions."""
     words, doubles, ints = (
-        distributions.words[:, :rows],
-        distributions.doubles[:, :rows],
-        distributions.ints[:, :rows],
+        array[:, :rows] for array in (distributions.words, distributions.doubles, distributions.ints)
     )
     kind, present = distributions.tags[:, :rows]
     histogram, exponential, summary = (
         kind == code for code in (Kind.HISTOGRAM, Kind.EXPONENTIAL_HISTOGRAM, Kind.SUMMARY)
     )
-    first = np.concatenate(([0], distributions.ends[0, :rows]))
-    second = np.concatenate(([0], distributions.ends[1, :rows]))
+    offsets = np.zeros((2, rows + 1), np.int64)
+    offsets[:, 1:] = distributions.ends[:, :rows]
+    total, low, high = (
+        (present & 1 << column).astype(np.bool_) for column in (wire_points.TOTAL, wire_points.MIN, wire_points.MAX)
+    )
 
-    def optional(column: int) -> pa.Array:
-        # Summary.sum has no presence.
-        is_set = (present >> column & 1).astype(np.bool_)
-        return _primitive(
-            doubles[column], pa.float64(), is_set | summary if column == wire_points.TOTAL else is_set
-        )
+    def lists(which: int, of: Numpy, items: pa.DataType) -> pa.Array:
+        return _lists(distributions.lists[which], offsets[which], of, items)
 
-    def items(which: int, of: Numpy, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
-        return _items(distributions.lists[which], first if which == 0 else second, of, kind)
-
-    def lists(which: int, of: Numpy, kind: pa.DataType) -> pa.Array:
-        offsets, values = items(which, of, kind)
-        return pa.ListArray.from_arrays(offsets, values)
-
-    quantile_offsets, quantiles = items(0, summary, pa.float64())
-    columns = {
-        "count": words[wire_points.COUNT],
-        "sum": optional(wire_points.TOTAL),
-        "min": optional(wire_points.MIN),
-        "max": optional(wire_points.MAX),
-        "explicit_bounds": lists(0, histogram, pa.float64()),
-        "bucket_counts": lists(1, histogram, pa.uint64()),
-        "scale": _primitive(ints[wire_points.SCALE], pa.int32(), exponential),
-        "zero_count": _primitive(words[wire_points.ZERO_COUNT], pa.uint64(), exponential),
-        "zero_threshold": _primitive(doubles[wire_points.ZERO_THRESHOLD], pa.float64(), exponential),
-        "positive_offset": _primitive(ints[wire_points.POSITIVE_OFFSET], pa.int32(), exponential),
-        "positive_counts": lists(0, exponential, pa.uint64()),
-        "negative_offset": _primitive(ints[wire_points.NEGATIVE_OFFSET], pa.int32(), exponential),
-        "negative_counts": lists(1, exponential, pa.uint64()),
-        "quantiles": pa.MapArray.from_arrays(quantile_offsets, quantiles, items(1, summary, pa.float64())[1]),
-    }
-    return pa.table([pa.array(columns[field.name]) for field in DISTRIBUTIONS], DISTRIBUTIONS)
+    quantiles, values = lists(0, summary, pa.float64()), lists(1, summary, pa.float64())
+    columns = [
+        pa.array(words[wire_points.COUNT]),
+        _primitive(doubles[wire_points.TOTAL], pa.float64(), total | summary),  # Summary.sum has no presence
+        _primitive(doubles[wire_points.MIN], pa.float64(), low),
+        _primitive(doubles[wire_points.MAX], pa.float64(), high),
+        lists(0, histogram, pa.float64()),
+        lists(1, histogram, pa.uint64()),
+        _primitive(ints[wire_points.SCALE], pa.int32(), exponential),
+        _primitive(words[wire_points.ZERO_COUNT], pa.uint64(), exponential),
+        _primitive(doubles[wire_points.ZERO_THRESHOLD], pa.float64(), exponential),
+        _primitive(ints[wire_points.POSITIVE_OFFSET], pa.int32(), exponential),
+        lists(0, exponential, pa.uint64()),
+        _primitive(ints[wire_points.NEGATIVE_OFFSET], pa.int32(), exponential),
+        lists(1, exponential, pa.uint64()),
+        pa.Array.from_buffers(
+            DISTRIBUTIONS.field("quantiles").type,
+            rows,
+            quantiles.buffers()[:2],
+            children=[pa.StructArray.from_arrays([quantiles.values, values.values], fields=ENTRY)],
+        ),
+    ]
+    return pa.table(columns, DISTRIBUTIONS)
 
 
-def _items(items: Numpy, offsets: Numpy, of: Numpy, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
-    """Offsets and values of the lists of the rows `of`; those of the other rows are NULL."""
+def _lists(items: Numpy, offsets: Numpy, of: Numpy, kind: pa.DataType) -> pa.ListArray:
+    """The lists of the rows `of`, and NULL for the other rows, whose items are left out."""
     sizes = np.diff(offsets)
-    if of.all():
-        values = items[: offsets[-1]]
-    else:
-        values = items[: offsets[-1]][np.repeat(of, sizes)]
+    items = items[: offsets[-1]]
+    if not of.all():
+        items = items[np.repeat(of, sizes)]
         sizes = np.where(of, sizes, 0)
     new_offsets = np.zeros(len(offsets), np.int32)
     np.cumsum(sizes, out=new_offsets[1:])
-    return pa.array(new_offsets, mask=np.append(~of, False)), pa.Array.from_buffers(
-        kind, len(values), [None, pa.py_buffer(values)]
+    return pa.Array.from_buffers(
+        pa.list_(kind),
+        len(of),
+        [_validity(of), pa.py_buffer(new_offsets)],
+        children=[_primitive(items, kind)],
     )
 
 
@@ -153,9 +160,7 @@ def attribute_sets(data: Numpy, regions: Numpy) -> tuple[pa.MapArray, Numpy]:
     """The distinct lists of attributes, and which one each region is: different bytes may say the same."""
     pairs = regions[:, wire_slices.EXTRA]
     entries = np.empty((5, int(pairs.sum())), np.int64)
-    starts, sizes = (
-        np.ascontiguousarray(regions[:, column]) for column in (wire_slices.START, wire_slices.SIZE)
-    )
+    starts, sizes = (np.ascontiguousarray(regions[:, column]) for column in (wire_slices.START, wire_slices.SIZE))
     wire_attributes.take_apart(data, starts, sizes, entries)
     keys = _gather(data, entries[wire_attributes.KEY_START], entries[wire_attributes.KEY_SIZE])
     return distinct_sets(np.concatenate(([0], np.cumsum(pairs))), keys, _value_texts(data, entries))
@@ -187,9 +192,7 @@ def _value_texts(data: Numpy, entries: Numpy) -> pa.StringArray:
     """The values as `otlp_reference.attribute_text` writes them."""
     kinds, values = entries[wire_attributes.KIND], entries[wire_attributes.VALUE]
     is_text = kinds == wire_attributes.TEXT
-    texts = _gather(
-        data, np.where(is_text, values, 0), np.where(is_text, entries[wire_attributes.VALUE_SIZE], 0)
-    )
+    texts = _gather(data, np.where(is_text, values, 0), np.where(is_text, entries[wire_attributes.VALUE_SIZE], 0))
     for kind in (wire_attributes.INT, wire_attributes.BOOL, wire_attributes.DOUBLE):
         mask = kinds == kind
         if not mask.any():

@@ -159,8 +159,9 @@ def _judge(
         kind = points.kind[i]
         if duplicate_attribute[points.attributes[i]]:
             points.flags[i] |= DUPLICATE_ATTRIBUTE
+        points.recorded[i] = point_flags[i] & NO_RECORDED_VALUE == 0
         if points.scope[i] >= 0 and is_franz_go[points.scope[i]]:
-            if kind <= Kind.SUM and points.number[i] == Number.NONE:
+            if kind <= Kind.SUM and points.number[i] == Number.NONE and points.recorded[i]:
                 points.number[i] = Number.INT
                 points.flags[i] |= VALUE_ASSUMED
             if kind == Kind.SUM and not points.monotonic[i] and is_total[points.metric[i]]:
@@ -172,7 +173,6 @@ def _judge(
             points.start[i] = start
         if time <= latest:
             points.time[i] = time
-        points.recorded[i] = point_flags[i] & NO_RECORDED_VALUE == 0
         if not points.recorded[i]:
             continue
         if time == 0:

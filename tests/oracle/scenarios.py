@@ -95,7 +95,7 @@ class Client:
     def step(self) -> None:
         features = self.features
         self.advance_clock()
-        if features.flips and self.reported and self.chance(6):
+        if features.flips and self.reported and not self.moves and self.chance(6):
             self.flip()
         if features.resets and self.chance(8):
             for instrument in self.instruments:
@@ -123,6 +123,7 @@ class Client:
 
     def flip(self) -> None:
         self.reported = False
+        self.held, self.last_points = [], ()  # disorder across a flip is left open by the rules
         self.temporality = DELTA if self.temporality == CUMULATIVE else CUMULATIVE
         for instrument in self.instruments:
             instrument.flip(self.style, self.clock_ns + self.random.choice([0, 0, self.resolution_ns]))

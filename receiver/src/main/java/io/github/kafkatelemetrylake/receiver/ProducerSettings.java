@@ -95,8 +95,7 @@ final class ProducerSettings {
         Map<String, ConfigDef.ConfigKey> keys = ProducerConfig.configDef().configKeys();
         overrides.forEach((name, value) -> {
             ConfigDef.ConfigKey key = keys.get(name);
-            boolean secret = key != null && key.type == ConfigDef.Type.PASSWORD;
-            String given = LanderSettings.PREFIX + LanderSettings.PRODUCER_PREFIX + name + "=" + (secret ? "[hidden]" : value);
+            String given = LanderSettings.PREFIX + LanderSettings.PRODUCER_PREFIX + name + "=" + value;  // no secret is ever wrong
             if (FIXED.containsKey(name)) {
                 if (!FIXED.get(name).equals(String.valueOf(value))) {
                     error.accept(given + " is not allowed (allowed: " + FIXED.get(name) + ", which is used)");

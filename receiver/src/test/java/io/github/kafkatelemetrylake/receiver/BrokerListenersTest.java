@@ -2,6 +2,7 @@ package io.github.kafkatelemetrylake.receiver;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
@@ -21,13 +22,15 @@ class BrokerListenersTest {
 
     @Test
     void prefersTheInterBrokerListenerAndSkipsControllers() {
-        Map<String, String> config = Map.of(
+        Map<String, String> config = new HashMap<>(Map.of(
                 "listeners", "CONTROLLER://c:1,OUTER://o:2,Inner://i:3,SAFE://s:4",
                 "listener.security.protocol.map", "CONTROLLER:PLAINTEXT,OUTER:PLAINTEXT,INNER:PLAINTEXT,SAFE:SASL_SSL",
                 "controller.listener.names", "CONTROLLER",
-                "inter.broker.listener.name", "INNER");
+                "inter.broker.listener.name", "INNER"));
 
         assertEquals(Optional.of("i:3"), BrokerListeners.plaintext(config));
+        config.remove("inter.broker.listener.name");
+        assertEquals(Optional.of("o:2"), BrokerListeners.plaintext(config));
     }
 
     @Test

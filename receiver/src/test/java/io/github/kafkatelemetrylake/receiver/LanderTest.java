@@ -105,6 +105,7 @@ class LanderTest {
         }
 
         assertCounts(rig, 4, 0, Map.of(DropReason.QUEUE_FULL, 1L), 3);
+        assertEquals(3, rig.lander.queuedRecords());
         assertEquals(10, rig.lander.queuedBytes());
     }
 
@@ -300,6 +301,32 @@ class LanderTest {
 
         assertTrue(millis >= 200 && millis < 2_000, "closed in " + millis + " ms");
         assertCounts(rig, 6, 0, Map.of(DropReason.CLOSED, 6L), 0);
+        assertEquals(0, rig.lander.queuedBytes());
+    }
+
+    @Test
+    void pushThatIsOfferedAfterTheLastDrainIsCounted() throws Exception {
+        CountDownLatch copying = new CountDownLatch(1);
+        CountDownLatch closed = new CountDownLatch(1);
+        Rig rig = new Rig(Fakes.settings(), Fakes.mockProducer(true));
+        rig.lander.start();
+        Thread request = new Thread(() -> rig.lander.accept(Fakes.payload(BYTES), () -> Fakes.context("app"), () -> {
+            copying.countDown();
+            try {
+                closed.await();
+            } catch (InterruptedException e) {
+                throw new AssertionError(e);
+            }
+            return 1_000;
+        }));
+        request.start();
+        copying.await();
+        rig.lander.close();
+        closed.countDown();
+        request.join();
+
+        assertCounts(rig, 1, 0, Map.of(DropReason.CLOSED, 1L), 0);
+        assertEquals(0, rig.lander.queuedRecords());
         assertEquals(0, rig.lander.queuedBytes());
     }
 

@@ -236,11 +236,13 @@ def _sum_up(points: Points, times: PushTimes) -> None:
             times.quarantined[p] += 1
             continue
         times.points[p] += 1
+        times.temporalities[p] |= points.temporality[i]
+        if not points.recorded[i]:  # its time may be anything, P8 doesn't look at it
+            continue
         time, start = points.time[i], points.start[i]
-        if time != 0 and (times.first_time[p] == 0 or time < times.first_time[p]):
+        if times.first_time[p] == 0 or time < times.first_time[p]:
             times.first_time[p] = time
         times.last_time[p] = max(times.last_time[p], time)
-        times.temporalities[p] |= points.temporality[i]
         if points.temporality[i] == Temporality.DELTA:
             times.delta_time[p] = max(times.delta_time[p], time)
             # A zero interval covers no time: after a flip Java sends its lifetime total like this (C9).

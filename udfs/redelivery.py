@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from udfs.compiled import kernel
 from udfs.hashing import number
-from udfs.state import CLIENTS, LOST_INTERVALS, RECENT_PUSHES, ShardState, column
+from udfs.state import CLIENTS, LOST_INTERVALS, RECENT_PUSHES, ClientStates, ShardState, column
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -119,10 +119,11 @@ def judge_pushes(facts: PushFacts, state: ShardState, bounds: Bounds) -> tuple[P
     )
 
 
-def evict(state: ShardState, partition: Int64s, landed_at: Int64s, bounds: Bounds) -> ShardState:
-    """Remove what no push can reach any more (C12): measured against each client's own landing partition.
+def evictions(state: ClientStates, partition: Int64s, landed_at: Int64s, bounds: Bounds) -> ShardState:
+    """The clients of whom something goes that no push can reach any more (C12), with what stays of them.
 
-    Which push finds its client evicted is judged when that push comes (`judge_pushes`), so removal changes no row.
+    Each is measured against its own landing partition. Which push finds its client evicted is judged when that push
+    comes (`judge_pushes`), so removal changes no row.
 
     Args:
         state: all clients of the shard.
@@ -133,24 +134,24 @@ def evict(state: ShardState, partition: Int64s, landed_at: Int64s, bounds: Bound
     partitions, index = np.unique(partition, return_inverse=True)
     latest = np.full(len(partitions) + 1, np.iinfo(np.int64).min)
     np.maximum.at(latest, index, landed_at)
-    own = column(state.clients, "partition")
-    place = np.searchsorted(partitions, own)
-    place[(place < len(partitions)) & (np.append(partitions, 0)[place] != own)] = len(partitions)
-    limit = np.where(
-        column(state.clients, "terminating"), bounds.evict_terminated_after_s, bounds.evict_after_s
-    )
-    due = column(state.clients, "landed_at") + limit * MICROS + REMOVAL_MARGIN_US
-    gone = latest[place] > due
+    clients = state.heard()
+    place = np.searchsorted(partitions, clients.partition)
+    place[(place < len(partitions)) & (np.append(partitions, 0)[place] != clients.partition)] = len(partitions)
+    limit = np.where(clients.terminating, bounds.evict_terminated_after_s, bounds.evict_after_s)
+    due = clients.landed_at + limit * MICROS + REMOVAL_MARGIN_US
+    gone = (latest[place] > due) & ~clients.evicted
     forgotten = latest[place] > due + bounds.tombstone_s * MICROS
-    evicted = column(state.clients, "evicted")
-    if not (gone & ~evicted).any() and not forgotten.any():
-        return state
-    keys = column(state.clients, "client")
-    kept = state.without(keys[gone])
-    clients = state.clients.set_column(
-        CLIENTS.get_field_index("evicted"), CLIENTS.field("evicted"), pa.array(evicted | gone)
-    ).filter(pa.array(~forgotten))
-    return ShardState(clients, kept.recent_pushes, kept.lost_intervals, kept.numbers, kept.distributions)
+    kept = state.rows_of(clients.client[gone & ~forgotten]).clients
+    kept = kept.set_column(
+        CLIENTS.get_field_index("evicted"), CLIENTS.field("evicted"), pa.array(np.ones(kept.num_rows, np.bool_))
+    )
+    changed = ShardState.empty()
+    return ShardState.joined(
+        [
+            ShardState(kept, changed.recent_pushes, changed.lost_intervals, changed.numbers, changed.distributions),
+            ShardState.never_heard(clients.client[forgotten]),
+        ]
+    )
 
 
 class _Clients(NamedTuple):

@@ -16,9 +16,9 @@ from udfs.identity import client_keys, column_hashes, mix, normalise
 from udfs.payloads import read_payloads
 from udfs.points import push_times, read_points
 from udfs.push_rows import client_events, push_outcomes, quarantined_pushes
-from udfs.redelivery import Bounds, PushFacts, evict, judge_pushes
+from udfs.redelivery import Bounds, PushFacts, evictions, judge_pushes
 from udfs.shard_rows import PUSH_COLUMNS, Batch, metric_points, quarantined_points
-from udfs.state import ShardState
+from udfs.state import ClientStates, ShardState
 
 PUSH_ORDER = ("source", "cluster_id", "topic", "partition", "offset")
 
@@ -61,6 +61,14 @@ def process(
         state: what the batch before returned.
         limits: bounds.
     """
+    result, changes = process_changes(pushes, state, limits)
+    return result, state.merge(changes)
+
+
+def process_changes(
+    pushes: pa.Table, state: ClientStates, limits: Limits = DEFAULT_LIMITS
+) -> tuple[ShardRows, ShardState]:
+    """As `process`, with the state of those clients only that the batch has changed, to be merged into `state`."""
     _compile_once()
     return _process(pushes, state, limits)
 
@@ -72,7 +80,7 @@ def _compile_once() -> None:
         _process(rows.PUSHES_IN.empty_table(), ShardState.empty(), DEFAULT_LIMITS)
 
 
-def _process(pushes: pa.Table, state: ShardState, limits: Limits) -> tuple[ShardRows, ShardState]:
+def _process(pushes: pa.Table, state: ClientStates, limits: Limits) -> tuple[ShardRows, ShardState]:
     bounds = Bounds(
         limits.redelivery_window_s,
         limits.redelivery_pushes,
@@ -135,7 +143,9 @@ def _process(pushes: pa.Table, state: ShardState, limits: Limits) -> tuple[Shard
         push_outcomes=push_outcomes(batch),
         client_events=client_events(batch),
     )
-    return result, evict(state.merge(own.rows_of(touched)), partition, landed_at, bounds)
+    changes = own.rows_of(touched)
+    gone = evictions(state.merge(changes), partition, landed_at, bounds)
+    return result, changes.merge(gone)
 
 
 def _push_columns(pushes: pa.Table) -> dict[str, pa.Array]:

@@ -9,12 +9,15 @@
 | distributions | last point of a cumulative histogram | cumulative series |
 
 So DELTA clients cost nothing per series. Times are nanoseconds since 1970 as the points carry them, landing times
-microseconds; 0 reads as none. Any subset of clients can be cut out (`rows_of`) and put back (`merge`).
+microseconds; 0 reads as none. Any subset of clients can be cut out (`rows_of`) and put back (`merge`). A change of state
+is a state too: of the clients that changed, whole. docs/state.md describes the bytes and the files.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -86,9 +89,38 @@ class UnknownStateVersionError(ValueError):
     """The state was written by a version of this package with another layout."""
 
 
+class Heard(NamedTuple):
+    """What eviction looks at: a row per client, sorted by client; the columns are those of `CLIENTS`."""
+
+    client: npt.NDArray[np.int64]
+    partition: npt.NDArray[np.int64]
+    landed_at: npt.NDArray[np.int64]
+    terminating: npt.NDArray[np.bool_]
+    evicted: npt.NDArray[np.bool_]
+
+    @staticmethod
+    def of(clients: pa.Table) -> Heard:
+        return Heard(*(column(clients, name) for name in Heard._fields))
+
+    @property
+    def forgotten(self) -> npt.NDArray[np.bool_]:
+        """Rows as of a client never heard of: how a change says that the client has no state any more."""
+        return (self.landed_at == 0) & (self.partition == 0)
+
+
+class ClientStates(Protocol):
+    """All clients of a shard, however they are kept."""
+
+    def rows_of(self, clients: npt.NDArray[np.int64]) -> ShardState:
+        """The rows of these clients (`identity.client_keys`, sorted)."""
+
+    def heard(self) -> Heard:
+        """Every client."""
+
+
 @dataclass(frozen=True)
 class ShardState:
-    """State of all clients of one shard; see the module's table. `clients` is sorted by client."""
+    """State of all clients of one shard; see the module's table. Every table is sorted by client."""
 
     clients: pa.Table
     recent_pushes: pa.Table
@@ -109,18 +141,22 @@ class ShardState:
         """The rows of all other clients."""
         return self._filter(clients, keep=False)
 
-    def merge(self, newer: ShardState) -> ShardState:
-        """This state with the clients of `newer` replaced by their rows there."""
-        return self.without(column(newer.clients, "client")).extended(newer)
+    def heard(self) -> Heard:
+        """Every client."""
+        return Heard.of(self.clients)
 
-    def extended(self, other: ShardState) -> ShardState:
-        """Both states' rows; they share no client."""
-        tables = {
-            name: pa.concat_tables([getattr(self, name), getattr(other, name)]).combine_chunks()
-            for name in SCHEMAS
-        }
-        order = np.argsort(column(tables["clients"], "client"), kind="stable")
-        return ShardState(**tables | {"clients": tables["clients"].take(pa.array(order))})
+    def merge(self, newer: ShardState) -> ShardState:
+        """This state with the clients of `newer` replaced by their rows there; those forgotten there are gone."""
+        told = newer.heard()
+        kept = newer.without(told.client[told.forgotten]) if told.forgotten.any() else newer
+        return ShardState.joined([self.without(told.client), kept])
+
+    @staticmethod
+    def joined(states: Sequence[ShardState]) -> ShardState:
+        """All rows of states that share no client."""
+        return ShardState(
+            **{name: _sorted(pa.concat_tables([getattr(state, name) for state in states])) for name in SCHEMAS}
+        )
 
     def to_bytes(self) -> bytes:
         """The state as one blob: an Arrow IPC stream per table behind a version number."""
@@ -136,7 +172,7 @@ class ShardState:
         """Read `to_bytes`.
 
         Raises:
-            UnknownStateVersionError: written in another layout.
+            UnknownStateVersionError: written in a layout that this package doesn't read.
         """
         version = int.from_bytes(data[:4], "little")
         if version != VERSION:
@@ -144,9 +180,7 @@ class ShardState:
                 f"shard state has layout version {version}; this package reads {VERSION}"
             )
         source = pa.BufferReader(pa.py_buffer(data).slice(4))
-        return ShardState(
-            **{name: pa.ipc.open_stream(source).read_all().combine_chunks() for name in SCHEMAS}
-        )
+        return ShardState(**{name: _sorted(pa.ipc.open_stream(source).read_all()) for name in SCHEMAS})
 
     def _filter(self, clients: npt.NDArray[np.int64], keep: bool) -> ShardState:
         def part(table: pa.Table) -> pa.Table:
@@ -163,6 +197,14 @@ SCHEMAS = {
     "numbers": NUMBERS,
     "distributions": DISTRIBUTIONS,
 }
+
+
+def _sorted(table: pa.Table) -> pa.Table:
+    """By client; the rows of a client keep their order, which is that of their times."""
+    client = column(table, "client")
+    if (client[1:] >= client[:-1]).all():
+        return table.combine_chunks()
+    return table.take(pa.array(np.argsort(client, kind="stable"))).combine_chunks()
 
 
 def column(table: pa.Table, name: str) -> npt.NDArray[np.int64]:

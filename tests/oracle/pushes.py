@@ -196,8 +196,9 @@ def remember(client: Client, verdict: PushVerdict, settings: Settings) -> None:
     """D2: digests of the pushes in the last H, and of the latest 16 at least."""
     assert verdict.last_time is not None
     client.digests[verdict.push.payload] = verdict.last_time
-    client.last_time = max(verdict.last_time, client.last_time or 0)
-    client.landed_after_ns = verdict.push.landed_at_us * 1000 - verdict.last_time
+    if client.last_time is None or verdict.last_time >= client.last_time:
+        client.last_time = verdict.last_time
+        client.landed_after_ns = verdict.push.landed_at_us * 1000 - verdict.last_time
     horizon = client.last_time - settings.window_ns
     latest = sorted(client.digests.values(), reverse=True)[: settings.window_pushes]
     keep_from = min(horizon, latest[-1])

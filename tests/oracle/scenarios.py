@@ -254,7 +254,7 @@ def resource_of(name: str, random: Random) -> Attributes:
 
 def spoiled(point: Point, random: Random, ordered: bool) -> Point:
     """The point with one of the defects of P3, P5, P6 and P8."""
-    shift = HOUR_NS * (25 if ordered else random.choice([23, 25]))
+    shift = HOUR_NS * (25 if ordered or point.temporality == DELTA else random.choice([23, 25]))
     variants = [
         replace(point, flags=NO_RECORDED_VALUE, number=None),
         replace(point, flags=2),  # a bit that says nothing

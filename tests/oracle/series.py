@@ -12,15 +12,11 @@ from tests.oracle.totals import bounds_changed, fell, full, minus, nothing, same
 
 @dataclass
 class Series:
-    """What is kept of a series: its last total, and the time of its latest delta point."""
+    """What is kept of a series: its last total, and whether deltas have come since."""
 
     last: Point
     flipped: bool = False  # the last total was sent as DELTA (C9)
-    delta_until_ns: int = 0
-
-    @property
-    def deltas_since(self) -> bool:
-        return self.delta_until_ns > self.last.time_ns
+    deltas_since: bool = False
 
 
 def convert(series: Series | None, judged: Judged, verdict: PushVerdict) -> Series | None:
@@ -47,8 +43,8 @@ def p2_delta(series: Series | None, judged: Judged, verdict: PushVerdict) -> Ser
     judged.increment = full(point, point.start_ns or None)
     falls = point.kind == "sum" and point.is_monotonic and point.number < 0  # type: ignore[operator]  # C10
     judged.status = "late_delta" if verdict.fills_gap else "negative" if falls else "delta"
-    if series is not None:
-        series.delta_until_ns = max(point.time_ns, series.delta_until_ns)
+    if series is not None and point.time_ns > series.last.time_ns:
+        series.deltas_since = True
     return series
 
 
@@ -69,8 +65,7 @@ def convert_total(series: Series | None, judged: Judged, verdict: PushVerdict) -
     judged.status, judged.increment = (
         c9_to_delta(series, point) if point.temporality == DELTA else cumulative(series, judged, point, verdict)
     )
-    delta_until_ns = 0 if series is None else series.delta_until_ns
-    return Series(point, point.temporality == DELTA, delta_until_ns)
+    return Series(point, flipped=point.temporality == DELTA)
 
 
 def p7_as_double(point: Point, last: Point) -> Point:
@@ -102,17 +97,13 @@ def cumulative(series: Series | None, judged: Judged, point: Point, verdict: Pus
 
 
 def c3_first(series: Series | None, point: Point, verdict: PushVerdict) -> tuple[str, Increment]:
-    """C3, with C9's delta -> cumulative and C12's tombstone before it."""
-    has_start = 0 < point.start_ns < point.time_ns
-    if series is not None or DELTA in verdict.sent_before:
-        after = verdict.last_delta_time is not None and point.start_ns > verdict.last_delta_time
-        if not (after and has_start):
-            return "flip_baseline", nothing(point)
-    if not has_start:
-        return "baseline", nothing(point)
-    if verdict.tombstone_time is not None and point.start_ns <= verdict.tombstone_time:
-        return "baseline", nothing(point)
-    return "first", full(point, point.start_ns)
+    """C3; in the way of it stand C9's delta -> cumulative and C12's tombstone."""
+    flips = series is not None or DELTA in verdict.sent_before
+    counted_until = [verdict.tombstone_time, verdict.last_delta_time if flips else None]
+    known = 0 < point.start_ns < point.time_ns
+    if known and all(time is None or point.start_ns > time for time in counted_until):
+        return "first", full(point, point.start_ns)
+    return "flip_baseline" if flips else "baseline", nothing(point)
 
 
 def c4_c5_c6(last: Point, judged: Judged, point: Point) -> tuple[str, Increment]:

@@ -104,7 +104,8 @@ def minus(new: Point, old: Point, start_ns: int) -> Increment:
     """The increment since `old`; only when the total has not fallen."""
     if new.kind == "sum":
         now, before = comparable(new, old)
-        return Increment(start_ns, number=now - before)
+        exact = now - before
+        return Increment(start_ns, number=exact if abs(exact) < 2**63 else float(now) - float(before))
     a, b = new.distribution, old.distribution
     assert a is not None
     assert b is not None

@@ -6,29 +6,27 @@ gives the same rows. Nothing it writes counts before the driver has committed th
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.fs as pafs
 from pyspark import TaskContext
 
-from pipelines.delta_log import DataFile, lake_uri, write_files
+from pipelines.delta_log import DataFile, write_files
 from pipelines.once import IDENTITY
+from pipelines.state_chain import ShardFiles
 from pipelines.tables import METRIC_POINTS, OPERATOR_TABLES
 from udfs.rows import PUSHES_IN
-from udfs.shard import Limits, process
-from udfs.state import ShardState
+from udfs.shard import Limits, process_changes
 
-# What a task tells the driver: data files as JSON, and the shard's new state file.
-TASK_RESULT = "shard int, state string, files array<string>, counts map<string, bigint>"
+# What a task tells the driver: data files as JSON, and the shard's state files now.
+TASK_RESULT = "shard int, state array<string>, files array<string>, counts map<string, bigint>"
 TASK_INPUT = PUSHES_IN.append(pa.field("stored", pa.bool_()))
 _RESULT = pa.schema(
     [
         ("shard", pa.int32()),
-        ("state", pa.string()),
+        ("state", pa.list_(pa.string())),
         ("files", pa.list_(pa.string())),
         ("counts", pa.map_(pa.string(), pa.int64())),
     ]
@@ -40,14 +38,14 @@ class ShardTask:
     """What every task of a batch needs: plain values, shipped with the task.
 
     Attributes:
-        states: shard number to its state file after the batch before; a shard without one starts empty.
+        states: shard number to its state files after the batch before; a shard without any starts empty.
         state_folder: where new state files go; they are named by batch and attempt, never overwritten.
     """
 
     lake: str
     batch_id: int
     state_folder: str
-    states: dict[int, str] = field(default_factory=dict)
+    states: dict[int, tuple[str, ...]] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -60,8 +58,9 @@ class ShardTask:
         context = TaskContext.get()
         assert context is not None
         shard = context.partitionId()
-        filesystem, root = pafs.FileSystem.from_uri(lake_uri(self.state_folder))
-        rows, state = process(pushes, self._read_state(filesystem, root, shard), self.limits)
+        state_files = ShardFiles(self.state_folder, shard)
+        chain = state_files.read(self.states.get(shard, ()))
+        rows, changes = process_changes(pushes, chain.state, self.limits)
         files: list[DataFile] = []
         counts: dict[str, int] = {}
         for table in OPERATOR_TABLES:
@@ -70,23 +69,13 @@ class ShardTask:
             if table is METRIC_POINTS:
                 counts |= _statuses(written)
             files += write_files(table, self.lake, written)
-        name = f"shard-{shard:05d}-batch-{self.batch_id:010d}-{uuid.uuid4().hex[:8]}.state"
-        with filesystem.open_output_stream(f"{root}/{name}") as stream:
-            stream.write(state.to_bytes())
         row = {
             "shard": shard,
-            "state": name,
+            "state": list(state_files.write(chain, changes, self.batch_id).names),
             "files": [file.to_json() for file in files],
             "counts": list(counts.items()),
         }
         yield pa.RecordBatch.from_pylist([row], schema=_RESULT)
-
-    def _read_state(self, filesystem: pafs.FileSystem, root: str, shard: int) -> ShardState:
-        name = self.states.get(shard)
-        if name is None:
-            return ShardState.empty()
-        with filesystem.open_input_file(f"{root}/{name}") as stream:
-            return ShardState.from_bytes(stream.read())
 
 
 def without(rows: pa.Table, stored: pa.Table) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Which state file of each shard holds after which batch: the operator's own small log beside Spark's checkpoint.
+"""Which state files of each shard hold after which batch: the operator's own small log beside Spark's checkpoint.
 
 Spark runs a batch again when the driver died before the batch was done. The batch then starts from the manifest of the
 batch before it, so that state and rows are those of one run, however often it was tried.
@@ -7,6 +7,7 @@ batch before it, so that state and rows are those of one run, however often it w
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow.fs as pafs
 
 from pipelines.delta_log import lake_uri
 
-VERSION = 1
+VERSION = 2  # 1 named one file per shard, the whole state, which is a chain of one
 KEPT = 3  # manifests; Spark runs only the last batch again
 
 
@@ -24,14 +25,15 @@ class StateError(RuntimeError):
 
 @dataclass(frozen=True)
 class Manifest:
-    """The state files after a batch."""
+    """The state files after a batch: per shard a base and its later changes, oldest first."""
 
     batch_id: int
     shards: int
-    states: dict[int, str] = field(default_factory=dict)
+    states: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
-    def after(self, batch_id: int, changed: dict[int, str]) -> Manifest:
-        return Manifest(batch_id, self.shards, self.states | changed)
+    def after(self, batch_id: int, changed: Mapping[int, Sequence[str]]) -> Manifest:
+        states = self.states | {shard: tuple(names) for shard, names in changed.items()}
+        return Manifest(batch_id, self.shards, states)
 
 
 class StateFolder:
@@ -79,9 +81,10 @@ class StateFolder:
     def _read(self, path: str) -> Manifest:
         with self._filesystem.open_input_file(path) as stream:
             content: dict[str, Any] = json.loads(stream.read())
-        if content["version"] != VERSION:
-            raise StateError(f"state of version {content['version']} below {self.uri}: this release reads {VERSION}")
-        states = {int(shard): name for shard, name in content["states"].items()}
+        version = content["version"]
+        if version not in (1, VERSION):
+            raise StateError(f"state of version {version} below {self.uri}: this release reads 1 and {VERSION}")
+        states = {int(shard): (names,) if version == 1 else tuple(names) for shard, names in content["states"].items()}
         return Manifest(int(path[-15:-5]), content["shards"], states)
 
     def _manifest_path(self, batch_id: int) -> str:
@@ -95,7 +98,8 @@ class StateFolder:
         manifests = self._manifests()
         for path in manifests[:-KEPT]:
             self._filesystem.delete_file(path)
-        named = {name for path in manifests[-KEPT:] for name in self._read(path).states.values()}
+        kept = [self._read(path) for path in manifests[-KEPT:]]
+        named = {name for manifest in kept for names in manifest.states.values() for name in names}
         for entry in self._filesystem.get_file_info(pafs.FileSelector(self._root)):
             if entry.extension == "state" and entry.base_name not in named:
                 self._filesystem.delete_file(entry.path)

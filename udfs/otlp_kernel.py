@@ -30,21 +30,21 @@ class KernelResult:
 def decode(payloads: pa.LargeBinaryArray, max_points: int) -> KernelResult:
     """Decode uncompressed MetricsData messages; the rows are those of `otlp_reference.decode`."""
     load()
-    return _decode(payloads, max_points)
+    return decode_slices(*_bounds(payloads), max_points)
 
 
 @cache
 def load() -> None:
     """Compile the kernel, or load it from the cache: one worker of a machine at a time."""
     with numba_cache.exclusive():
-        _decode(pa.array([], pa.large_binary()), 1)
+        decode_slices(*_bounds(pa.array([], pa.large_binary())), 1)
 
 
-def _decode(payloads: pa.LargeBinaryArray, max_points: int) -> KernelResult:
-    data, starts, ends = _bounds(payloads)
-    outcomes = np.zeros((4, len(payloads)), np.int64)
+def decode_slices(data: Numpy, starts: Numpy, ends: Numpy, max_points: int) -> KernelResult:
+    """`decode` for the payloads ``data[start:end]`` (uint8, int64, int64; read only)."""
+    outcomes = np.zeros((4, len(starts)), np.int64)
     outcomes[wire_metrics.RESOURCE] = -1
-    needs = np.zeros((3, len(payloads)), np.int64)
+    needs = np.zeros((3, len(starts)), np.int64)
     wire_metrics.measure(data, starts, ends, max_points, np.empty(5, np.int64), needs, outcomes)
     points_needed, distributions_needed = (int(total) for total in needs[:2].sum(axis=1))
     empty = np.empty((0, 4), np.int64)
@@ -61,7 +61,7 @@ def _decode(payloads: pa.LargeBinaryArray, max_points: int) -> KernelResult:
     payload = 0
     while True:
         payload = wire_metrics.fill(data, starts, ends, max_points, needs, outcomes, payload, state)
-        if payload == len(payloads):
+        if payload == len(starts):
             break
         state = _with_room(state, wire_metrics.new_slices(int(needs[wire_metrics.POINTS, payload])))
     points, distributions = (int(used) for used in state.used)

@@ -5,7 +5,7 @@ All of it is state per client and push, so a DELTA client costs nothing per seri
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -145,12 +145,8 @@ def evictions(state: ClientStates, partition: Int64s, landed_at: Int64s, bounds:
     kept = kept.set_column(
         CLIENTS.get_field_index("evicted"), CLIENTS.field("evicted"), pa.array(np.ones(kept.num_rows, np.bool_))
     )
-    changed = ShardState.empty()
     return ShardState.joined(
-        [
-            ShardState(kept, changed.recent_pushes, changed.lost_intervals, changed.numbers, changed.distributions),
-            ShardState.never_heard(clients.client[forgotten]),
-        ]
+        [replace(ShardState.empty(), clients=kept), ShardState.never_heard(clients.client[forgotten])]
     )
 
 

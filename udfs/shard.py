@@ -145,7 +145,7 @@ def _process(pushes: pa.Table, state: ClientStates, limits: Limits) -> tuple[Sha
     )
     changes = own.rows_of(touched)
     gone = evictions(state.merge(changes), partition, landed_at, bounds)
-    return result, changes.merge(gone)
+    return result, ShardState.joined([changes.without(gone.heard().client), gone])
 
 
 def _push_columns(pushes: pa.Table) -> dict[str, pa.Array]:

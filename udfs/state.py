@@ -16,7 +16,7 @@ is a state too: of the clients that changed, whole. docs/state.md describes the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -112,10 +112,13 @@ class ClientStates(Protocol):
     """All clients of a shard, however they are kept."""
 
     def rows_of(self, clients: npt.NDArray[np.int64]) -> ShardState:
-        """The rows of these clients (`identity.client_keys`, sorted)."""
+        """The rows of these clients (`identity.client_keys`)."""
 
     def heard(self) -> Heard:
         """Every client."""
+
+    def merge(self, newer: ShardState) -> ClientStates:
+        """This state with the clients of `newer` replaced by their rows there; those forgotten there are gone."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,13 @@ class ShardState:
     def empty() -> ShardState:
         """The state before the first push."""
         return ShardState(**{name: schema.empty_table() for name, schema in SCHEMAS.items()})
+
+    @staticmethod
+    def never_heard(clients: npt.NDArray[np.int64]) -> ShardState:
+        """The change that makes these clients forgotten."""
+        columns = [np.zeros(len(clients), field.type.to_pandas_dtype()) for field in CLIENTS]
+        columns[0] = clients
+        return replace(ShardState.empty(), clients=pa.table([pa.array(values) for values in columns], CLIENTS))
 
     def rows_of(self, clients: npt.NDArray[np.int64]) -> ShardState:
         """The rows of these clients (`identity.client_keys`)."""

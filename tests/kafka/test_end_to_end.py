@@ -1,4 +1,4 @@
-"""From living clients through the plugin and the topic to the lake: what a client counted itself is what the lake says."""
+"""From living clients to the lake: what a client counted itself is what the lake says."""
 
 from __future__ import annotations
 

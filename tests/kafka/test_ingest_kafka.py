@@ -135,7 +135,7 @@ def test_a_cluster_that_cannot_be_read_is_one_clear_line(cluster: LocalCluster, 
     lake = tmp_path / "lake"
     with pytest.raises(KafkaUnavailableError, match=r"no broker answers at 127\.0\.0\.1:1 within 15 s"):
         ingest(None, lake, "--bootstrap-servers", "127.0.0.1:1")
-    with pytest.raises(SourceError, match="topic nowhere does not exist .* create it"):
+    with pytest.raises(SourceError, match=r"topic nowhere does not exist .* create it"):
         ingest(None, lake, "--bootstrap-servers", cluster.bootstrap_servers, "--topic", "nowhere")
     jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="wrong-secret";'
     options = {
@@ -144,7 +144,7 @@ def test_a_cluster_that_cannot_be_read_is_one_clear_line(cluster: LocalCluster, 
         "kafka.sasl.jaas.config": jaas,
     }
     flags = [word for key, value in options.items() for word in ("--kafka-options", f"{key}={value}")]
-    with pytest.raises(KafkaUnavailableError, match="refuse us .SaslAuthenticationException.") as refused:
+    with pytest.raises(KafkaUnavailableError, match=r"refuse us .SaslAuthenticationException.") as refused:
         ingest(None, lake, "--bootstrap-servers", cluster.sasl_bootstrap_servers, *flags)
     assert "wrong-secret" not in str(refused.value)
     assert not lake.exists()

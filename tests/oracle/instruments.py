@@ -8,6 +8,7 @@ from random import Random
 from tests.oracle.model import DELTA, Attributes, Distribution, Point
 
 Number = int | float
+RESTART_NS = 400_000_000  # before the collection that follows, after the one before it
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class Counter(Instrument):
         if how == 1:  # the start moves, but to a moment before the last report: so does the value fall
             self.start_ns += 1_000_000
         elif how == 2:
-            self.start_ns = now_ns
+            self.start_ns = now_ns - RESTART_NS
         elif how == 3:
             self.start_ns = now_ns + 500_000_000  # the clock was set back since
 
@@ -164,7 +165,7 @@ class Histogram(Instrument):
             return
         self.buckets = [0] * (len(self.bounds) + 1)
         if how == 1:
-            self.start_ns = now_ns
+            self.start_ns = now_ns - RESTART_NS
 
     def collect(self, report: Report) -> Point | None:
         buckets, total = tuple(self.buckets), self.sum
@@ -228,7 +229,7 @@ class ExponentialHistogram(Instrument):
     def restart(self, random: Random, now_ns: int) -> None:
         self.positive, self.negative, self.zero_count = {}, {}, 0
         if random.randrange(2):
-            self.start_ns = now_ns
+            self.start_ns = now_ns - RESTART_NS
 
     def collect(self, report: Report) -> Point | None:
         offset, counts = row(self.positive, report.time_ns % 3)

@@ -90,6 +90,8 @@ def bad_buckets(point: Point) -> bool:
     if point.distribution is None:
         return False
     d = point.distribution
+    if d.count >= 2**63:
+        return True  # no column holds it
     if point.kind == "histogram" and (d.buckets or d.bounds):
         increasing = all(low < high for low, high in zip(d.bounds, d.bounds[1:], strict=False))
         increasing = increasing and not any(math.isnan(bound) for bound in d.bounds)

@@ -275,6 +275,7 @@ def spoiled_distribution(d: Distribution, random: Random) -> Distribution:
     return random.choice(
         [
             replace(d, count=d.count + 1),
+            replace(d, count=2**64 - 1),
             replace(d, bounds=tuple(reversed(d.bounds))),
             replace(d, bounds=d.bounds[:-1]),
             replace(d, sum=float("nan")),

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tests.landing_records import CAPTURED, captured, captured_index, write
 from tests.conftest import Ingest
 from tests.lake_tables import table
+from tests.landing_records import CAPTURED, captured, captured_index, write
 
 POINT_ORDER = ["partition", "offset", "client_instance_id", "series_id", "time", "delta_status"]
 

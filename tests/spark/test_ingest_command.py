@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.landing_records import captured, write
 from tests.conftest import Ingest
 from tests.lake_tables import table
+from tests.landing_records import captured, write
 
 TABLES = ("pushes", "metric_points", "push_outcomes", "client_events", "quarantine")
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from random import Random
 from typing import Any
 
-import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from opentelemetry.proto.common.v1.common_pb2 import (
     AnyValue,
@@ -19,27 +17,13 @@ from opentelemetry.proto.common.v1.common_pb2 import (
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from tests.landing_records import captured
-from udfs.compression import decompress
+from benchmarks.corpora import captured
 
 SOME_DOUBLES = (0.0, -0.0, 1.5, -1.0, float("nan"), float("inf"), 1e300, 5e-324)
 SOME_INTS = (0, 1, -1, 2**53 + 1, 2**63 - 1, -(2**63))
 SOME_COUNTS = (0, 1, 127, 128, 300, 2**53 + 1, 2**64 - 1)
 SOME_TIMES = (0, 1, 1_795_262_781_047_000_000, 2**64 - 1)
 SOME_TEXTS = ("", "a", "client_id", "org.apache.kafka.producer.record.send.total", "é", "日本", "🦜", "x" * 130)
-
-
-@cache
-def captured_payloads() -> pa.LargeBinaryArray:
-    """The captured pushes, decompressed."""
-    landed = captured()
-    types = [
-        next((header["value"].decode() for header in headers if header["key"] == "compression_type"), None)
-        for headers in landed["headers"].to_pylist()
-    ]
-    result = decompress(landed["value"].combine_chunks(), pa.array(types, pa.string()))
-    assert result.reason.null_count == len(landed)
-    return result.data
 
 
 def any_value(random: Random, depth: int = 0) -> AnyValue:
@@ -279,7 +263,7 @@ def damaged(payload: bytes, other: bytes, random: Random) -> bytes:
 def mutated_payloads(count: int, seed: int) -> list[bytes]:
     """Payloads of captures and of all kinds of messages; two thirds are damaged, half are reencoded."""
     random = Random(seed)
-    small = [payload for payload in captured_payloads().to_pylist() if 0 < len(payload) < 3000]
+    small = [payload for payload in captured().to_pylist() if 0 < len(payload) < 3000]
     descriptor = pb.MetricsData.DESCRIPTOR
     result: list[bytes] = []
     while len(result) < count:
@@ -292,4 +276,4 @@ def mutated_payloads(count: int, seed: int) -> list[bytes]:
         for _ in range(3):
             whole = random.random() < 0.33
             result.append(payload if whole else damaged(payload, result[-1] if result else b"", random))
-    return result
+    return result[:count]

@@ -69,7 +69,6 @@ final class BrokerListeners {
     }
 
     private static String text(Map<String, ?> config, String key, String otherwise) {
-        Object value = config.get(key);
-        return value == null ? otherwise : value.toString();
+        return LanderSettings.brokerText(config, key).orElse(otherwise);
     }
 }

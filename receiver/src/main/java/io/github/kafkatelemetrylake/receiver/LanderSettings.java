@@ -2,9 +2,11 @@ package io.github.kafkatelemetrylake.receiver;
 
 import java.nio.file.Path;
 import java.nio.file.Paths;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Optional;
 import java.util.function.Consumer;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
@@ -80,8 +82,13 @@ final class LanderSettings {
         closeTimeoutMs = (Long) values.get("close.timeout.ms");
         String file = (String) values.get("status.file");
         statusFile = file.isEmpty() ? null : Paths.get(file);
+        String bootstrapServers = (String) values.get("bootstrap.servers");
+        if (bootstrapServers.isBlank()) {
+            error.accept(PREFIX + "bootstrap.servers is needed, no listener of this broker is PLAINTEXT (allowed: host:port,..."
+                    + " with security settings under " + PREFIX + PRODUCER_PREFIX + "*); nothing lands without it");
+        }
         producer = new ProducerSettings(
-                (String) values.get("bootstrap.servers"), payloadMaxBytes + RECORD_HEADROOM_BYTES, producerOverrides, error);
+                bootstrapServers, payloadMaxBytes + RECORD_HEADROOM_BYTES, producerOverrides, error);
     }
 
     /** Keys (without prefix), types, defaults, bounds and what they mean. Some defaults follow the broker's own settings. */
@@ -154,10 +161,10 @@ final class LanderSettings {
 
     /** The broker's own limit; a wrong one stops the broker by itself. */
     private static int telemetryMaxBytes(Map<String, ?> brokerConfig) {
-        Object value = brokerConfig.get("telemetry.max.bytes");
         try {
-            return value == null ? DEFAULT_TELEMETRY_MAX_BYTES
-                    : Math.min(MAX_PAYLOAD_BYTES, Integer.parseInt(value.toString().trim()));
+            return brokerText(brokerConfig, "telemetry.max.bytes")
+                    .map(value -> Math.min(MAX_PAYLOAD_BYTES, Integer.parseInt(value.trim())))
+                    .orElse(DEFAULT_TELEMETRY_MAX_BYTES);
         } catch (NumberFormatException e) {
             return DEFAULT_TELEMETRY_MAX_BYTES;
         }
@@ -165,7 +172,17 @@ final class LanderSettings {
 
     /** In the broker's first log directory, which survives its restarts. */
     private static String statusFile(Map<String, ?> brokerConfig) {
-        Object dirs = brokerConfig.get("log.dirs") == null ? brokerConfig.get("log.dir") : brokerConfig.get("log.dirs");
-        return dirs == null ? "" : Paths.get(dirs.toString().split(",")[0].trim(), "client-telemetry-lander.json").toString();
+        return brokerText(brokerConfig, "log.dirs").or(() -> brokerText(brokerConfig, "log.dir"))
+                .map(dirs -> Paths.get(dirs.split(",")[0].trim(), "client-telemetry-lander.json").toString())
+                .orElse("");
+    }
+
+    /** A broker property as in its file. At its start a broker passes text; at a dynamic update parsed values, such as lists. */
+    static Optional<String> brokerText(Map<String, ?> brokerConfig, String key) {
+        Object value = brokerConfig.get(key);
+        if (value instanceof Collection) {
+            return Optional.of(((Collection<?>) value).stream().map(String::valueOf).collect(Collectors.joining(",")));
+        }
+        return Optional.ofNullable(value).map(Object::toString);
     }
 }

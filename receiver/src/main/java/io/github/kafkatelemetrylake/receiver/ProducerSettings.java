@@ -47,7 +47,9 @@ final class ProducerSettings {
         merged.putAll(allowed(overrides, error));
         fitTimeouts(merged, overrides);
         try {
-            new ProducerConfig(merged);
+            Map<String, Object> checked = new HashMap<>(merged);
+            checked.put(ProducerConfig.BOOTSTRAP_SERVERS_CONFIG, "localhost:9092");  // reported by LanderSettings when missing
+            new ProducerConfig(checked);
             requireTimeoutsFit(merged);
         } catch (ConfigException e) {
             error.accept(LanderSettings.PREFIX + LanderSettings.PRODUCER_PREFIX + "* do not fit together ("

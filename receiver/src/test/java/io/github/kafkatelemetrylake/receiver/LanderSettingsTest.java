@@ -9,6 +9,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.Paths;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
@@ -61,6 +62,30 @@ class LanderSettingsTest {
         assertEquals(100_000_000, settings.queueBytes);
         assertEquals("50065536", settings.producer.get("max.request.size"));
         assertEquals("100131072", settings.producer.get("buffer.memory"));
+    }
+
+    @Test
+    void brokerPropertiesMayBeParsedAlready() {
+        Map<String, Object> config = new HashMap<>();
+        config.put("listeners", List.of("CONTROLLER://c:1", "PLAINTEXT://b:2"));
+        config.put("controller.listener.names", List.of("CONTROLLER"));
+        config.put("log.dirs", List.of("/data/a", "/data/b"));
+        config.put("telemetry.max.bytes", 50_000_000);
+        LanderSettings settings = read(config);
+
+        assertEquals(List.of(), errors);
+        assertEquals("b:2", settings.producer.get("bootstrap.servers"));
+        assertEquals(Paths.get("/data/a/client-telemetry-lander.json"), settings.statusFile);
+        assertEquals(50_000_000, settings.payloadMaxBytes);
+    }
+
+    @Test
+    void missingBootstrapServersAreAskedFor() {
+        LanderSettings settings = read(new HashMap<>(Map.of("listeners", "SASL_SSL://:9093")));
+
+        assertEquals(1, errors.size());
+        assertTrue(errors.get(0).startsWith("client.telemetry.lander.bootstrap.servers is needed"), errors.get(0));
+        assertEquals("", settings.producer.get("bootstrap.servers"));
     }
 
     @Test

@@ -1,0 +1,88 @@
+"""The files of a shard's state: a base, then a file for each batch with the clients that it changed.
+
+A new base replaces the chain when its changes have outgrown it, so a byte of state is rewritten about once for each time
+that as much has changed: the cost of a batch follows its clients, not the shard's.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow.fs as pafs
+
+from pipelines.delta_log import lake_uri
+from pipelines.state_parts import StateParts
+from udfs.state import ShardState
+
+LONGEST_CHAIN = 50  # files to read when a worker starts
+CACHED_SHARDS = 4  # per worker process
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What the files of a shard hold, read or just written.
+
+    Attributes:
+        names: the files, oldest first; never written again under the same name.
+        sizes: their bytes.
+    """
+
+    names: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+    state: StateParts = StateParts.of([])
+
+
+# A worker process serves task after task: what it has read or written of a shard, it needn't read again. Another
+# worker may have had the shard since, or a batch may run again; then the names differ and tell what to read.
+_cached: OrderedDict[tuple[str, int], Chain] = OrderedDict()
+
+
+class ShardFiles:
+    """The chain of one shard.
+
+    Args:
+        uri: the folder of state files.
+        shard: its number.
+    """
+
+    def __init__(self, uri: str, shard: int) -> None:
+        self._key = (uri, shard)
+        self._filesystem, self._root = pafs.FileSystem.from_uri(lake_uri(uri))
+
+    def read(self, names: Sequence[str]) -> Chain:
+        """The state that these files make."""
+        chain = _cached.get(self._key, Chain())
+        if tuple(names[: len(chain.names)]) != chain.names:
+            chain = Chain()
+        for name in names[len(chain.names) :]:
+            with self._filesystem.open_input_file(f"{self._root}/{name}") as stream:
+                data = stream.read()
+            part = ShardState.from_bytes(data)
+            chain = Chain((*chain.names, name), (*chain.sizes, len(data)), chain.state.merge(part))
+        return self._cache(chain)
+
+    def write(self, chain: Chain, changes: ShardState, batch_id: int) -> Chain:
+        """Leave a file with the changes, or a new base that has them merged; it counts once a manifest names it."""
+        if changes.clients.num_rows == 0:
+            return chain
+        state, data = chain.state.merge(changes), changes.to_bytes()
+        name = f"shard-{self._key[1]:05d}-batch-{batch_id:010d}-{uuid.uuid4().hex[:8]}.state"
+        if len(chain.names) < LONGEST_CHAIN and sum(chain.sizes[1:]) + len(data) <= sum(chain.sizes[:1]):
+            chain = Chain((*chain.names, name), (*chain.sizes, len(data)), state)
+        else:
+            base = state.whole()
+            data = base.to_bytes()
+            chain = Chain((name,), (len(data),), StateParts.of([base]))
+        with self._filesystem.open_output_stream(f"{self._root}/{name}") as stream:
+            stream.write(data)
+        return self._cache(chain)
+
+    def _cache(self, chain: Chain) -> Chain:
+        _cached[self._key] = chain
+        _cached.move_to_end(self._key)
+        while len(_cached) > CACHED_SHARDS:
+            _cached.popitem(last=False)
+        return chain

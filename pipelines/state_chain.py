@@ -1,7 +1,7 @@
 """The files of a shard's state: a base, then a file for each batch with the clients that it changed.
 
-A new base replaces the chain when its changes have outgrown it, so a byte of state is rewritten about once for each time
-that as much has changed: the cost of a batch follows its clients, not the shard's.
+A new base replaces the chain when the changes have outgrown the base, so a byte of state is rewritten about once for
+each byte that has changed: the cost of a batch follows its clients, not the shard's.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow.fs as pafs
 
@@ -18,7 +18,7 @@ from pipelines.state_parts import StateParts
 from udfs.state import ShardState
 
 LONGEST_CHAIN = 50  # files to read when a worker starts
-CACHED_SHARDS = 4  # per worker process
+CACHED_BYTES = 128 << 20  # per worker process; one shard is kept however large it is
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Chain:
 
     names: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
-    state: StateParts = StateParts.of([])
+    state: StateParts = field(default_factory=lambda: StateParts.of([]))
 
 
 # A worker process serves task after task: what it has read or written of a shard, it needn't read again. Another
@@ -83,6 +83,6 @@ class ShardFiles:
     def _cache(self, chain: Chain) -> Chain:
         _cached[self._key] = chain
         _cached.move_to_end(self._key)
-        while len(_cached) > CACHED_SHARDS:
+        while len(_cached) > 1 and sum(sum(kept.sizes) for kept in _cached.values()) > CACHED_BYTES:
             _cached.popitem(last=False)
         return chain

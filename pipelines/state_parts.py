@@ -1,14 +1,14 @@
 """A shard's state in memory as the files tell it: a base, and the clients that each later batch changed.
 
-The newest part that names a client has all of its rows. A batch appends a part and reads the rows of its own clients, so
-its cost grows with them and not with the shard; only an index of a few bytes per client is copied.
+The newest part that names a client has all of its rows. A batch appends a part and reads the rows of its own clients,
+so its cost grows with them and not with the shard; only an index of a few bytes per client is copied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ import pyarrow as pa
 from udfs.state import SCHEMAS, Heard, ShardState, column
 
 Int64s = npt.NDArray[np.int64]
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -73,17 +74,17 @@ class _Index(NamedTuple):
         known = place >= 0
         gap = np.searchsorted(self.heard.client, newer.client[~known])
 
-        def column_after(old: npt.NDArray[np.generic], new: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        def column_after(old: npt.NDArray[Scalar], new: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
             values = old.copy()
             values[place[known]] = new[known]
-            return np.insert(values, gap, new[~known])  # type: ignore[call-overload, no-any-return]  # untyped new
+            return np.insert(values, gap, new[~known])
 
-        heard = Heard(*(column_after(old, new) for old, new in zip(self.heard, newer, strict=True)))
+        heard = Heard._make(column_after(old, new) for old, new in zip(self.heard, newer, strict=True))
         parts = column_after(self.part, np.full(len(newer.client), part))
         rows = column_after(self.row, np.arange(len(newer.client)))
         if newer.forgotten.any():
             kept = ~heard.forgotten
-            heard, parts, rows = Heard(*(values[kept] for values in heard)), parts[kept], rows[kept]
+            heard, parts, rows = Heard._make(values[kept] for values in heard), parts[kept], rows[kept]
         return _Index(heard, parts, rows)
 
 

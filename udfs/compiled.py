@@ -24,9 +24,7 @@ try:
 
 except (ImportError, OSError, RuntimeError) as error:
     COMPILED = False
-    warnings.warn(
-        f"numba can't be loaded ({error}): conversion runs right but slowly", RuntimeWarning, stacklevel=2
-    )
+    warnings.warn(f"numba can't be loaded ({error}): conversion runs right but slowly", RuntimeWarning, stacklevel=2)
 
     def kernel(function: F) -> F:
         """Leave the loop as plain Python: same results, some hundred times slower."""

@@ -1,10 +1,10 @@
-"""Cumulative points to deltas: rules C1 to C10 as one state machine per series, and what passes unchanged (P2 to P7)."""
+"""Cumulative points to deltas: C1 to C10 as a state machine per series, and what passes unchanged (P2 to P7)."""
 
 from __future__ import annotations
 
 import math
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -131,9 +131,7 @@ def convert(
     series, group = _series(state.distributions, points, chosen, clients)
     series.base.row[:held] = np.arange(held)
     order = _time_order(points, verdicts, chosen, group, series.base)
-    _convert_distributions(
-        points, verdicts, chosen, group, order, series.base, all_rows, held, out, increments
-    )
+    _convert_distributions(points, verdicts, chosen, group, order, series.base, all_rows, held, out, increments)
     distributions = _series_columns(series, clients, verdicts)
     distributions |= state_columns(all_rows, distributions.pop("row"))
     return (
@@ -174,9 +172,7 @@ def _series(table: pa.Table, points: Points, chosen: Int64s, clients: Int64s) ->
     return _Series(client, series, base), group[held:]
 
 
-def _series_columns(
-    series: _Series, clients: Int64s, verdicts: PushVerdicts
-) -> dict[str, npt.NDArray[np.generic]]:
+def _series_columns(series: _Series, clients: Int64s, verdicts: PushVerdicts) -> dict[str, npt.NDArray[Any]]:
     """The baselines for the state, less those from before their client's eviction."""
     base = series.base
     keep = base.present
@@ -189,15 +185,11 @@ def _series_columns(
     return {name: values[keep] for name, values in columns.items()}
 
 
-def _time_order(
-    points: Points, verdicts: PushVerdicts, chosen: Int64s, group: Int64s, base: Baselines
-) -> Int64s:
+def _time_order(points: Points, verdicts: PushVerdicts, chosen: Int64s, group: Int64s, base: Baselines) -> Int64s:
     """C1: an order of the chosen points in which every series' times rise; ties in order of arrival."""
     epoch = verdicts.epoch[points.push[chosen]]
     time = points.time[chosen]
-    if _is_ordered(
-        group, epoch, time, np.zeros(len(base.time), np.int64), np.zeros(len(base.time), np.int64)
-    ):
+    if _is_ordered(group, epoch, time, np.zeros(len(base.time), np.int64), np.zeros(len(base.time), np.int64)):
         return np.arange(len(chosen))
     return np.lexsort((time, epoch))
 
@@ -224,7 +216,8 @@ def _pass_unchanged(
 ) -> None:
     """Everything but C1 to C9: sets `by_series` for the points that those rules decide on."""
     for i in range(len(points.push)):
-        push, kind, temporality = points.push[i], points.kind[i], points.temporality[i]
+        push, kind = points.push[i], points.kind[i]
+        is_cumulative = points.temporality[i] == Temporality.CUMULATIVE
         if points.reason[i] != Reason.NONE or verdicts.verdict[push] == Verdict.REREAD:
             out.status[i] = Status.NONE
         elif verdicts.verdict[push] == Verdict.DUPLICATE:
@@ -235,60 +228,85 @@ def _pass_unchanged(
             out.status[i] = Status.NO_RECORDED_VALUE
         elif not math.isfinite(points.value[i]):
             out.status[i] = Status.NON_FINITE
-        elif kind in (Kind.GAUGE, Kind.SUMMARY):
+        elif kind in (Kind.GAUGE, Kind.SUMMARY) or (is_cumulative and not _is_monotonic(points, i)):
             out.status[i] = Status.VALUE
-        elif temporality == Temporality.CUMULATIVE and kind == Kind.SUM and not points.monotonic[i]:
-            out.status[i] = Status.VALUE
-        elif temporality == Temporality.CUMULATIVE:
+        elif is_cumulative:
             by_series[i] = True
-        elif verdicts.sent[push] & CUMULATIVE and points.start[i] >= points.time[i]:  # C9: a lifetime total
-            by_series[i] = kind != Kind.SUM or points.monotonic[i]
-            out.status[i] = Status.FLIP_BASELINE
-            out.delta[i] = 0.0
-            out.is_int[i] = points.number[i] == Number.INT
         else:
-            by_series[i] = verdicts.sent[push] & CUMULATIVE != 0 and (kind != Kind.SUM or points.monotonic[i])
-            out.status[i] = Status.DELTA
-            if verdicts.found_end[push] != 0:
-                out.status[i] = Status.LATE_DELTA
-            elif kind == Kind.SUM and points.monotonic[i] and points.value[i] < 0:
-                out.status[i] = Status.NEGATIVE
-            out.delta_start[i] = points.start[i]
-            if kind == Kind.SUM:
-                out.delta[i], out.delta_int[i] = points.value[i], points.value_int[i]
-                out.is_int[i] = points.number[i] == Number.INT
-            else:
-                _count_in_full(rows, held + points.distribution[i], increments)
+            # C9: only of a client that has sent totals may the series have a baseline.
+            by_series[i] = verdicts.sent[push] & CUMULATIVE != 0 and _is_monotonic(points, i)
+            _pass_delta(points, verdicts, i, rows, held, out, increments)
 
 
 @kernel
-def _judge(
-    points: Points, verdicts: PushVerdicts, i: int, base: Baselines, g: int, relation: Relation
-) -> Status:
-    """The status of point `i` of series `g`, whose value stands in `relation` to the baseline's (C2 to C9)."""
-    start, time, push = points.start[i], points.time[i], points.push[i]
+def _is_monotonic(points: Points, i: int) -> bool:
+    monotonic: bool = points.kind[i] != Kind.SUM or points.monotonic[i]
+    return monotonic
+
+
+@kernel
+def _pass_delta(
+    points: Points,
+    verdicts: PushVerdicts,
+    i: int,
+    rows: Distributions,
+    held: int,
+    out: Converted,
+    increments: Increments,
+) -> None:
+    push = points.push[i]
+    out.is_int[i] = points.number[i] == Number.INT
+    if verdicts.sent[push] & CUMULATIVE and points.start[i] >= points.time[i]:  # C9: a lifetime total
+        out.status[i] = Status.FLIP_BASELINE
+        out.delta[i] = 0.0
+        return
+    out.status[i] = Status.DELTA
+    if verdicts.found_end[push] != 0:
+        out.status[i] = Status.LATE_DELTA
+    elif points.kind[i] == Kind.SUM and points.monotonic[i] and points.value[i] < 0:
+        out.status[i] = Status.NEGATIVE
+    out.delta_start[i] = points.start[i]
+    out.delta[i], out.delta_int[i] = points.value[i], points.value_int[i]
+    if points.distribution[i] >= 0:
+        _count_in_full(rows, held + points.distribution[i], increments)
+
+
+@kernel
+def _judge(points: Points, verdicts: PushVerdicts, i: int, base: Baselines, g: int, relation: Relation) -> Status:
+    """The status of point `i` of series `g`, whose value stands in `relation` to the baseline's."""
     known = base.present[g]
-    if known and time < base.time[g]:
+    if known and points.time[i] < base.time[g]:  # C2
         return Status.LATE
-    if known and time == base.time[g]:
+    if known and points.time[i] == base.time[g]:
         return Status.DUPLICATE if relation == Relation.EQUAL else Status.CONFLICT
-    if points.temporality[i] == Temporality.DELTA:
+    if points.temporality[i] == Temporality.DELTA:  # C9
         return Status.FLIP_CONVERTED if known and relation != Relation.FELL else Status.FLIP_BASELINE
-    whole = Status.FIRST if 0 < start < time else Status.BASELINE  # C3
-    if not known or base.delta_since[g]:
-        is_flip = verdicts.sent[push] & DELTA != 0 or base.delta_since[g]  # C9
-        counted_until = verdicts.delta_time[push]
-        if not known:
-            counted_until = max(counted_until, verdicts.tombstone_time[push])  # C12
-        if start > counted_until and (verdicts.sent[push] & DELTA != 0 or not is_flip):
-            return whole
-        return Status.FLIP_BASELINE if is_flip else Status.BASELINE
-    if start != base.start[g]:  # C4
-        if start >= time:
-            return Status.BASELINE
-        if start >= base.time[g]:
-            return Status.RESET
-    if relation == Relation.FELL:
+    if known and not base.delta_since[g]:
+        return _judge_next(points, i, base, g, relation)
+    return _judge_first(points, verdicts, i, base, g)
+
+
+@kernel
+def _judge_first(points: Points, verdicts: PushVerdicts, i: int, base: Baselines, g: int) -> Status:
+    """C3, unless the increments up to a total have passed as deltas (C9), or before an eviction (C12)."""
+    start, push = points.start[i], points.push[i]
+    has_sent_delta = verdicts.sent[push] & DELTA != 0
+    counted_until = verdicts.delta_time[push]
+    if not base.present[g]:
+        counted_until = max(counted_until, verdicts.tombstone_time[push])
+    if start > counted_until and (has_sent_delta or not base.delta_since[g]):
+        return Status.FIRST if start < points.time[i] else Status.BASELINE
+    return Status.FLIP_BASELINE if has_sent_delta or base.delta_since[g] else Status.BASELINE
+
+
+@kernel
+def _judge_next(points: Points, i: int, base: Baselines, g: int, relation: Relation) -> Status:
+    start, time = points.start[i], points.time[i]
+    if start != base.start[g] and start >= time:  # C4
+        return Status.BASELINE
+    if start != base.start[g] and start >= base.time[g]:
+        return Status.RESET
+    if relation == Relation.FELL:  # C5
         return Status.INFERRED_RESET
     if start != base.start[g]:
         points.flags[i] |= START_MOVED
@@ -371,11 +389,12 @@ def _convert_numbers(
 
 @kernel
 def _delta_start(points: Points, i: int, base: Baselines, g: int, status: Status) -> int:
+    start: int = base.time[g]
     if status in (Status.FIRST, Status.RESET):
-        return points.start[i]
-    if status in (Status.BASELINE, Status.FLIP_BASELINE):
-        return 0
-    return base.time[g]
+        start = points.start[i]
+    elif status in (Status.BASELINE, Status.FLIP_BASELINE):
+        start = 0
+    return start
 
 
 @kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -121,12 +121,10 @@ def from_state(table: pa.Table) -> Distributions:
 
 def joined(left: Distributions, right: Distributions) -> Distributions:
     """The rows of both, `left`'s first."""
-    columns = []
+    columns: list[npt.NDArray[Any]] = []
     for name, head, tail in zip(Distributions._fields, left, right, strict=True):
-        columns.append(
-            np.concatenate([head, tail[1:] + head[-1]] if name.endswith("_first") else [head, tail])
-        )
-    return Distributions(*columns)
+        columns.append(np.concatenate([head, tail[1:] + head[-1] if name.endswith("_first") else tail]))
+    return Distributions._make(columns)
 
 
 def state_columns(rows: Distributions, chosen: Int64s) -> dict[str, pa.Array]:
@@ -173,7 +171,7 @@ def without_first(increments: Increments, rows: Distributions, count: int) -> In
     )
 
 
-def _filled(table: pa.Table, name: str, null: float) -> npt.NDArray[np.generic]:
+def _filled(table: pa.Table, name: str, null: float) -> Any:
     return table[name].combine_chunks().fill_null(null).to_numpy(zero_copy_only=False)
 
 
@@ -198,11 +196,7 @@ def find_flaws(rows: Distributions, flaws: Int8s) -> None:
                 in_range = in_range and bucket >= 0 and total >= 0  # a sum that leaves int64 turns negative
         if not in_range:
             flaws[i] = Flaw.RANGE
-        elif (
-            rows.kind[i] == Kind.HISTOGRAM
-            and len(positive) != len(bounds) + 1
-            and len(positive) + len(bounds) > 0
-        ):
+        elif rows.kind[i] == Kind.HISTOGRAM and len(positive) != len(bounds) + 1 and len(positive) + len(bounds) > 0:
             flaws[i] = Flaw.LENGTH
         elif np.isnan(bounds).any() or not (bounds[1:] > bounds[:-1]).all():
             flaws[i] = Flaw.BOUNDS
@@ -221,9 +215,7 @@ def difference(rows: Distributions, before: int, now: int, out: Increments) -> R
         relation = _histogram_difference(rows, before, now, out)
     else:
         relation = _exponential_difference(rows, before, now, out)
-    same_sum = rows.sum[now] == rows.sum[before] or (
-        math.isnan(rows.sum[now]) and math.isnan(rows.sum[before])
-    )
+    same_sum = rows.sum[now] == rows.sum[before] or (math.isnan(rows.sum[now]) and math.isnan(rows.sum[before]))
     if relation == Relation.EQUAL and (out.count[now] > 0 or not same_sum):
         return Relation.GREW
     return relation
@@ -300,9 +292,7 @@ def _is_populated(counts: Int64s, offset: int, shift: int, index: int) -> bool:
 
 
 @kernel
-def _subtract(
-    counts: Int64s, offset: int, old: Int64s, old_offset: int, shift: int, cut: int
-) -> tuple[int, bool]:
+def _subtract(counts: Int64s, offset: int, old: Int64s, old_offset: int, shift: int, cut: int) -> tuple[int, bool]:
     """Subtract the old buckets from `counts`, in place, and take what lies below `cut` out of both.
 
     Returns:

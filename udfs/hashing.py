@@ -20,9 +20,7 @@ def number(keys: Int64s) -> tuple[Int64s, int]:
     slots = 16
     while slots < 2 * len(keys):
         slots *= 2
-    return _number(
-        keys, np.full(slots, -1, np.int64), np.empty(slots, np.int64), np.empty(len(keys), np.int64)
-    )
+    return _number(keys, np.full(slots, -1, np.int64), np.empty(slots, np.int64), np.empty(len(keys), np.int64))
 
 
 @kernel

@@ -17,9 +17,7 @@ from udfs import otlp_merge, otlp_reference
 from udfs.decoded import Decoded
 
 
-def decode(
-    payloads: pa.Array | pa.ChunkedArray, max_points: int = 1_000_000, max_bytes: int = 64 << 20
-) -> Decoded:
+def decode(payloads: pa.Array | pa.ChunkedArray, max_points: int = 1_000_000, max_bytes: int = 64 << 20) -> Decoded:
     """Decode uncompressed MetricsData messages, with the rows of `otlp_reference.decode`.
 
     Args:
@@ -44,18 +42,14 @@ def decode(
         if len(result.odd):
             odd = otlp_reference.decode(payloads.take(pa.array(result.odd)), max_points)
             decoded = otlp_merge.merged(decoded, odd, result.odd)
-    return (
-        otlp_merge.with_errors(decoded, rejected, f"more than {max_bytes} bytes")
-        if len(rejected)
-        else decoded
-    )
+    return otlp_merge.with_errors(decoded, rejected, f"more than {max_bytes} bytes") if len(rejected) else decoded
 
 
 def _one_array(payloads: pa.Array | pa.ChunkedArray) -> pa.LargeBinaryArray:
     payloads = payloads.cast(pa.large_binary())
     if isinstance(payloads, pa.Array):
         return payloads
-    return payloads.chunk(0) if payloads.num_chunks == 1 else pa.concat_arrays(payloads.chunks)
+    return payloads.chunk(0) if payloads.num_chunks == 1 else payloads.combine_chunks()
 
 
 @cache

@@ -84,9 +84,7 @@ def _bounds(payloads: pa.LargeBinaryArray) -> tuple[Numpy, Numpy, Numpy]:
     _, offset_buffer, data_buffer = payloads.buffers()
     offsets = np.zeros(1, np.int64)
     if len(payloads):
-        offsets = np.frombuffer(offset_buffer, np.int64)[
-            payloads.offset : payloads.offset + len(payloads) + 1
-        ]
+        offsets = np.frombuffer(offset_buffer, np.int64)[payloads.offset : payloads.offset + len(payloads) + 1]
     starts, ends = offsets[:-1], offsets[1:]
     if payloads.null_count:
         ends = np.where(payloads.is_valid().to_numpy(zero_copy_only=False), ends, starts)
@@ -101,6 +99,4 @@ def _with_room(state: wire_metrics.State, more: int) -> wire_metrics.State:
     texts, regions = (int(known) for known in state.known)
     text_slots, text_table = wire_slices.enlarged(state.texts, texts, more)
     region_slots, region_table = wire_slices.enlarged(state.regions, regions, more)
-    return state._replace(
-        text_slots=text_slots, texts=text_table, region_slots=region_slots, regions=region_table
-    )
+    return state._replace(text_slots=text_slots, texts=text_table, region_slots=region_slots, regions=region_table)

@@ -46,9 +46,7 @@ def read_payloads(pushes: pa.Table, max_decompressed_bytes: int, max_points: int
         column["reject_reason"],
         pc.if_else(anonymous, INVALID_REQUEST, pc.if_else(missing, INVALID_RECORD, None)),
     )
-    detail = pc.coalesce(
-        column["reject_detail"], pc.if_else(anonymous, "no client instance id", "null value")
-    )
+    detail = pc.coalesce(column["reject_detail"], pc.if_else(anonymous, "no client instance id", "null value"))
     wanted = pc.and_(pc.is_null(reason), pc.is_null(column["dropped"]))
     payload = pc.if_else(wanted, column["payload"], None)
 
@@ -57,9 +55,7 @@ def read_payloads(pushes: pa.Table, max_decompressed_bytes: int, max_points: int
     reasons, details = [], []
     done = 0
     while done < len(payload) or not parts:
-        part = decompress(
-            payload[done:], column["compression_type"][done:], max_decompressed_bytes, BUDGET_BYTES
-        )
+        part = decompress(payload[done:], column["compression_type"][done:], max_decompressed_bytes, BUDGET_BYTES)
         for index, raw in enumerate(part.data.to_pylist(), done):
             if raw is not None:
                 digest[index] = xxhash.xxh3_64_intdigest(raw) - (1 << 63)

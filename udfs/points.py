@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -134,10 +134,11 @@ def _chunk(table: pa.Table, name: str) -> pa.DictionaryArray | None:
 def _indices(array: pa.DictionaryArray | None) -> Int32s:
     if array is None:
         return np.zeros(0, np.int32)
-    return array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+    indices: Int32s = array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+    return indices
 
 
-def _plain(table: pa.Table, name: str, null: float | None = None) -> npt.NDArray[np.generic]:
+def _plain(table: pa.Table, name: str, null: float | None = None) -> Any:
     array = table[name].combine_chunks()
     return (array if null is None else array.fill_null(null)).to_numpy(zero_copy_only=False)
 
@@ -156,56 +157,59 @@ def _judge(
 ) -> None:
     latest = np.uint64(MAX_INT64)
     for i in range(len(start_ns)):
-        kind = points.kind[i]
+        points.recorded[i] = point_flags[i] & NO_RECORDED_VALUE == 0
         if duplicate_attribute[points.attributes[i]]:
             points.flags[i] |= DUPLICATE_ATTRIBUTE
-        points.recorded[i] = point_flags[i] & NO_RECORDED_VALUE == 0
         if points.scope[i] >= 0 and is_franz_go[points.scope[i]]:
-            if kind <= Kind.SUM and points.number[i] == Number.NONE and points.recorded[i]:
-                points.number[i] = Number.INT
-                points.flags[i] |= VALUE_ASSUMED
-            if kind == Kind.SUM and not points.monotonic[i] and is_total[points.metric[i]]:
-                points.monotonic[i] = True
-                points.flags[i] |= MONOTONIC_ASSUMED
-
-        start, time = start_ns[i], time_ns[i]
-        if start <= latest:
-            points.start[i] = start
-        if time <= latest:
-            points.time[i] = time
-        if not points.recorded[i]:
-            continue
-        if time == 0:
-            points.reason[i] = Reason.NO_TIME
-            continue
-        if kind <= Kind.SUM and points.number[i] == Number.NONE:
-            points.reason[i] = Reason.NO_VALUE
-            continue
-        if kind in (Kind.SUM, Kind.HISTOGRAM, Kind.EXPONENTIAL_HISTOGRAM):
-            if points.temporality[i] == Temporality.UNSPECIFIED:
-                points.reason[i] = Reason.UNKNOWN_TEMPORALITY
-                continue
-            if start > time and start - time > np.uint64(START_TOLERANCE_NS):
-                points.reason[i] = Reason.START_AFTER_TIME
-                continue
-        if kind > Kind.SUM and bad_buckets[points.distribution[i]]:
-            points.reason[i] = Reason.BAD_BUCKETS
-            continue
-        # Compared in us: landing times reach further than int64 ns.
-        late_us = points.time[i] // 1000 - landed_at[points.push[i]] - FUTURE_TOLERANCE_US
-        if time > latest or late_us > 0 or (late_us == 0 and points.time[i] % 1000 > 0):
-            points.reason[i] = Reason.FUTURE_TIME
+            _correct_franz_go(points, i, is_total[points.metric[i]])
+        if start_ns[i] <= latest:
+            points.start[i] = start_ns[i]
+        if time_ns[i] <= latest:
+            points.time[i] = time_ns[i]
+        if points.recorded[i]:
+            bad = points.distribution[i] >= 0 and bad_buckets[points.distribution[i]]
+            points.reason[i] = _reason(points, i, start_ns[i], time_ns[i], bad, landed_at[points.push[i]])
 
 
 @kernel
-def _identify(
-    points: Points, clients: UInt64s, metrics: UInt64s, attributes: UInt64s, scopes: UInt64s
-) -> None:
+def _correct_franz_go(points: Points, i: int, is_total: bool) -> None:
+    """I4: it leaves out zeros, and before 1.22 its counters aren't called monotonic."""
+    if points.kind[i] <= Kind.SUM and points.number[i] == Number.NONE and points.recorded[i]:
+        points.number[i] = Number.INT
+        points.flags[i] |= VALUE_ASSUMED
+    if points.kind[i] == Kind.SUM and is_total and not points.monotonic[i]:
+        points.monotonic[i] = True
+        points.flags[i] |= MONOTONIC_ASSUMED
+
+
+@kernel
+def _reason(points: Points, i: int, start: np.uint64, time: np.uint64, bad_buckets: bool, landed_at: int) -> Reason:
+    kind = points.kind[i]
+    is_interval = kind not in (Kind.GAUGE, Kind.SUMMARY)
+    # Compared in us: landing times reach further than int64 ns.
+    ahead_us = points.time[i] // 1000 - landed_at
+    in_future = ahead_us > FUTURE_TOLERANCE_US or (ahead_us == FUTURE_TOLERANCE_US and points.time[i] % 1000 > 0)
+    reason = Reason.NONE
+    if time == 0:
+        reason = Reason.NO_TIME
+    elif kind <= Kind.SUM and points.number[i] == Number.NONE:
+        reason = Reason.NO_VALUE
+    elif is_interval and points.temporality[i] == Temporality.UNSPECIFIED:
+        reason = Reason.UNKNOWN_TEMPORALITY
+    elif is_interval and start > time and start - time > np.uint64(START_TOLERANCE_NS):
+        reason = Reason.START_AFTER_TIME
+    elif bad_buckets:
+        reason = Reason.BAD_BUCKETS
+    elif in_future or time > np.uint64(MAX_INT64):
+        reason = Reason.FUTURE_TIME
+    return reason
+
+
+@kernel
+def _identify(points: Points, clients: UInt64s, metrics: UInt64s, attributes: UInt64s, scopes: UInt64s) -> None:
     for i in range(len(points.series)):
         shape = np.uint64(points.kind[i] * 2 + points.monotonic[i])
-        descriptor = mix(
-            mix(metrics[points.metric[i]], attributes[points.attributes[i]]), scopes[points.scope[i]]
-        )
+        descriptor = mix(mix(metrics[points.metric[i]], attributes[points.attributes[i]]), scopes[points.scope[i]])
         points.series[i] = mix(mix(clients[points.push[i]], descriptor), shape)
 
 
@@ -223,7 +227,8 @@ class PushTimes(NamedTuple):
 
 def push_times(points: Points, pushes: int) -> PushTimes:
     """Sum up the points of each push; quarantined ones only count."""
-    times = PushTimes(*(np.zeros(pushes, np.int64) for _ in range(6)), np.zeros(pushes, np.int8))
+    kinds = {"temporalities": np.int8}
+    times = PushTimes._make(np.zeros(pushes, kinds.get(name, np.int64)) for name in PushTimes._fields)
     _sum_up(points, times)
     return times
 

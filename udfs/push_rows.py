@@ -14,7 +14,6 @@ from udfs.conversion import Status
 from udfs.points import Reason
 from udfs.redelivery import BOTH, Verdict
 from udfs.shard_rows import (
-    PUSH_COLUMNS,
     STATUSES,
     TEMPORALITIES,
     Batch,
@@ -67,9 +66,7 @@ def _statuses(batch: Batch) -> pa.MapArray:
     filled = np.flatnonzero(counts)
     offsets = np.searchsorted(filled, np.arange(batch.pushes.num_rows + 1) * size)
     keys = STATUSES.take(pa.array(filled % size))
-    return pa.MapArray.from_arrays(
-        pa.array(offsets, pa.int32()), keys, pa.array(counts[filled].astype(np.int32))
-    )
+    return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, pa.array(counts[filled].astype(np.int32)))
 
 
 def quarantined_pushes(batch: Batch) -> pa.Table:
@@ -88,9 +85,7 @@ def quarantined_pushes(batch: Batch) -> pa.Table:
         "detail": pa.concat_arrays(
             [
                 batch.payloads.detail.take(index),
-                pa.array(
-                    ["the points beyond the limit of a push aren't converted"] * len(capped), pa.string()
-                ),
+                pa.array(["the points beyond the limit of a push aren't converted"] * len(capped), pa.string()),
             ]
         ),
         "payload": pa.concat_arrays(

@@ -229,25 +229,13 @@ def _judge(
     bounds: Int64s,
     out: PushVerdicts,
 ) -> None:
-    recent_digest, recent_push, recent_time = recent.columns
-    lost_starts, lost_ends = lost.columns
+    recent_digest, recent_push, _ = recent.columns
     for i in range(len(row)):
         c = row[i]
 
-        # C12: evicted when this push lands too long after the client's last one, or when its rows are gone already.
-        if clients.landed_at[c] != 0:
-            limit = bounds[EVICT_TERMINATED_AFTER] if clients.terminating[c] else bounds[EVICT_AFTER]
-            if clients.evicted[c] or facts.landed_at[i] - clients.landed_at[c] > limit:
-                evictions[c] += 1
-                clients.evicted[c] = False
-                clients.tombstone_time[c] = clients.last_time[c]
-                clients.tombstone_until[c] = clients.landed_at[c] + limit + bounds[TOMBSTONE]
-                if facts.landed_at[i] > clients.tombstone_until[c]:
-                    clients.tombstone_time[c] = clients.last_time[c] = clients.delta_time[c] = 0
-                    clients.temporalities[c] = 0
-                clients.last_temporality[c] = 0
-                clients.heartbeat_at[c] = 0
-                recent.size[c] = lost.size[c] = 0
+        if _is_evicted(facts.landed_at[i], c, clients, bounds):
+            evictions[c] += 1
+            recent.size[c] = lost.size[c] = 0
         out.epoch[i] = evictions[c]
         out.sent[i] = clients.temporalities[c]
         out.delta_time[i] = clients.delta_time[c]
@@ -256,9 +244,7 @@ def _judge(
 
         seen = -1
         if facts.has_points[i]:
-            seen = _find(
-                facts.digest[i], facts.push[i], recent_digest, recent_push, recent.first[c], recent.size[c]
-            )
+            seen = _find(facts.digest[i], facts.push[i], recent_digest, recent_push, recent.first[c], recent.size[c])
             if seen >= 0 and recent_push[seen] == facts.push[i]:
                 out.verdict[i] = Verdict.REREAD
                 continue
@@ -284,33 +270,11 @@ def _judge(
 
         late = facts.last_time[i] < clients.last_time[c]
         if facts.first_start[i] != 0 and clients.last_time[c] != 0:
-            if late:
-                lost.size[c], out.found_start[i], out.found_end[i] = _fill(
-                    facts.first_start[i],
-                    facts.last_time[i],
-                    lost_starts,
-                    lost_ends,
-                    lost.first[c],
-                    lost.size[c],
-                )
-            else:
-                covered, tolerance = clients.last_time[c], 0
-                if (
-                    clients.heartbeat_at[c] != 0
-                ):  # it covers time too; when, its landing tells to within an interval
-                    covered += (clients.heartbeat_at[c] - clients.last_landed_at[c]) * 1000
-                    tolerance = facts.interval[i]
-                if facts.first_start[i] > covered + tolerance:
-                    out.lost_start[i] = lost_starts[lost.first[c] + lost.size[c]] = covered
-                    out.lost_end[i] = lost_ends[lost.first[c] + lost.size[c]] = facts.first_start[i]
-                    lost.size[c] += 1
-
+            _check_chain(facts, i, late, clients, c, lost, out)
         if facts.temporalities[i] != 0:
             if not late:
-                out.flipped[i] = (
-                    clients.last_temporality[c] != 0
-                    and clients.last_temporality[c] + facts.temporalities[i] == BOTH
-                )
+                before = clients.last_temporality[c]
+                out.flipped[i] = before != 0 and before + facts.temporalities[i] == BOTH
                 clients.last_temporality[c] = facts.temporalities[i]
             clients.temporalities[c] |= facts.temporalities[i]
             clients.delta_time[c] = max(clients.delta_time[c], facts.delta_time[i])
@@ -318,22 +282,65 @@ def _judge(
             clients.last_time[c] = facts.last_time[i]
             clients.last_landed_at[c] = facts.landed_at[i]
             clients.heartbeat_at[c] = 0
+        _remember(facts, i, clients.last_time[c] - bounds[WINDOW], bounds[PUSHES], c, recent, lost)
 
-        end = recent.first[c] + recent.size[c]
-        recent_digest[end], recent_push[end], recent_time[end] = (
-            facts.digest[i],
-            facts.push[i],
-            facts.last_time[i],
+
+@kernel
+def _is_evicted(landed_at: int, c: int, clients: _Clients, bounds: Int64s) -> bool:
+    """C12: whether a push lands too long after its client's last one, or its rows are gone already.
+
+    What is left then is the tombstone: the client's last times and the temporalities that it has sent.
+    """
+    if clients.landed_at[c] == 0:
+        return False
+    limit = bounds[EVICT_TERMINATED_AFTER] if clients.terminating[c] else bounds[EVICT_AFTER]
+    if not clients.evicted[c] and landed_at - clients.landed_at[c] <= limit:
+        return False
+    clients.evicted[c] = False
+    clients.tombstone_time[c] = clients.last_time[c]
+    clients.tombstone_until[c] = clients.landed_at[c] + limit + bounds[TOMBSTONE]
+    clients.last_temporality[c] = clients.heartbeat_at[c] = 0
+    if landed_at > clients.tombstone_until[c]:
+        clients.tombstone_time[c] = clients.last_time[c] = clients.delta_time[c] = clients.temporalities[c] = 0
+    return True
+
+
+@kernel
+def _check_chain(
+    facts: PushFacts, i: int, late: bool, clients: _Clients, c: int, lost: _Lists, out: PushVerdicts
+) -> None:
+    """D3: a push that begins after what is covered leaves a lost interval open; a late one may fill some."""
+    starts, ends = lost.columns
+    if late:
+        lost.size[c], out.found_start[i], out.found_end[i] = _fill(
+            facts.first_start[i], facts.last_time[i], starts, ends, lost.first[c], lost.size[c]
         )
-        recent.size[c] += 1
-        oldest = clients.last_time[c] - bounds[WINDOW]
-        while recent.size[c] > bounds[PUSHES] and recent_time[recent.first[c]] < oldest:
-            recent.first[c] += 1
-            recent.size[c] -= 1
-        # What is older can't be filled any more (D6); intervals stand in order of time.
-        while lost.size[c] > 0 and lost_ends[lost.first[c]] < oldest:
-            lost.first[c] += 1
-            lost.size[c] -= 1
+        return
+    covered, tolerance = clients.last_time[c], 0
+    if clients.heartbeat_at[c] != 0:  # it covers time too; when, its landing tells to within an interval
+        covered += (clients.heartbeat_at[c] - clients.last_landed_at[c]) * 1000
+        tolerance = facts.interval[i]
+    if facts.first_start[i] > covered + tolerance:
+        end = lost.first[c] + lost.size[c]
+        out.lost_start[i] = starts[end] = covered
+        out.lost_end[i] = ends[end] = facts.first_start[i]
+        lost.size[c] += 1
+
+
+@kernel
+def _remember(facts: PushFacts, i: int, oldest: int, at_least: int, c: int, recent: _Lists, lost: _Lists) -> None:
+    """D2's memory, less what is older than the window; what is older can't be filled any more either (D6)."""
+    digests, pushes, times = recent.columns
+    end = recent.first[c] + recent.size[c]
+    digests[end], pushes[end], times[end] = facts.digest[i], facts.push[i], facts.last_time[i]
+    recent.size[c] += 1
+    while recent.size[c] > at_least and times[recent.first[c]] < oldest:
+        recent.first[c] += 1
+        recent.size[c] -= 1
+    _, lost_ends = lost.columns
+    while lost.size[c] > 0 and lost_ends[lost.first[c]] < oldest:  # they stand in order of time
+        lost.first[c] += 1
+        lost.size[c] -= 1
 
 
 @kernel

@@ -57,12 +57,9 @@ class Batch:
 
 def table(columns: dict[str, pa.Array], schema: pa.Schema, size: int) -> pa.Table:
     """A table with the schema's columns in order; those not given are NULL, dictionaries stay dictionaries."""
-    arrays = [
-        columns[field.name] if field.name in columns else pa.nulls(size, field.type) for field in schema
-    ]
+    arrays = [columns[field.name] if field.name in columns else pa.nulls(size, field.type) for field in schema]
     fields = [
-        pa.field(field.name, array.type, metadata=field.metadata)
-        for field, array in zip(schema, arrays, strict=True)
+        pa.field(field.name, array.type, metadata=field.metadata) for field, array in zip(schema, arrays, strict=True)
     ]
     return pa.table(arrays, pa.schema(fields))
 
@@ -95,8 +92,8 @@ def metric_points(batch: Batch) -> pa.Table:
     kept = converted.status != Status.NONE
     chosen = None if kept.all() else np.flatnonzero(kept)
     if chosen is not None:
-        points = Points(*(column[chosen] for column in points))
-        converted = Converted(*(column[chosen] for column in converted))
+        points = Points._make(column[chosen] for column in points)
+        converted = Converted._make(column[chosen] for column in converted)
     kind = points.kind
     finite = (points.number != 0) & points.recorded & np.isfinite(points.value)
     is_int = (points.value_int != 0) | (points.number == 2)
@@ -109,9 +106,7 @@ def metric_points(batch: Batch) -> pa.Table:
         "scope": coded(points.scope, scopes.dictionary, points.scope >= 0),
         "kind": coded(kind, KINDS),
         "temporality": coded(points.temporality - 1, TEMPORALITIES, points.temporality > 0),
-        "is_monotonic": masked(
-            points.monotonic | (kind != Kind.SUM), (kind != Kind.GAUGE) & (kind != Kind.SUMMARY)
-        ),
+        "is_monotonic": masked(points.monotonic | (kind != Kind.SUM), (kind != Kind.GAUGE) & (kind != Kind.SUMMARY)),
         "start_time": micros(points.start),
         "time": micros(points.time),
         "value": masked(points.value, finite),
@@ -155,12 +150,8 @@ def _distribution_columns(batch: Batch, points: Points, counted: Bools) -> dict[
         "count_delta": masked(increments.count, has_increment),
         "sum_delta": masked(increments.sum, has_increment & ~np.isnan(increments.sum)),
         "bucket_counts_delta": list_array(values.positive_first, increments.positive, histogram & buckets),
-        "positive_counts_delta": list_array(
-            values.positive_first, increments.positive, exponential & buckets
-        ),
-        "negative_counts_delta": list_array(
-            values.negative_first, increments.negative, exponential & buckets
-        ),
+        "positive_counts_delta": list_array(values.positive_first, increments.positive, exponential & buckets),
+        "negative_counts_delta": list_array(values.negative_first, increments.negative, exponential & buckets),
         "zero_count_delta": masked(increments.zero_count, exponential & has_increment),
     }
     return {name: array.take(index) for name, array in columns.items()}
@@ -179,9 +170,7 @@ def _finite_quantiles(quantiles: pa.MapArray) -> pa.Array:
 def quarantined_points(batch: Batch) -> pa.Table:
     """Rows of quarantine for points."""
     points = batch.points
-    bad = np.flatnonzero(
-        (points.reason != Reason.NONE) & (batch.verdicts.verdict[points.push] != Verdict.REREAD)
-    )
+    bad = np.flatnonzero((points.reason != Reason.NONE) & (batch.verdicts.verdict[points.push] != Verdict.REREAD))
     names = batch.payloads.decoded.points["metric"].combine_chunks()
     details = [_detail(batch, int(i)) for i in bad]
     columns = of_pushes(batch.keys, points.push[bad]) | {

@@ -9,8 +9,8 @@
 | distributions | last point of a cumulative histogram | cumulative series |
 
 So DELTA clients cost nothing per series. Times are nanoseconds since 1970 as the points carry them, landing times
-microseconds; 0 reads as none. Any subset of clients can be cut out (`rows_of`) and put back (`merge`). A change of state
-is a state too: of the clients that changed, whole. docs/state.md describes the bytes and the files.
+microseconds; 0 reads as none. Any subset of clients can be cut out (`rows_of`) and put back (`merge`). A change of
+state is a state too: of the clients that changed, whole. docs/state.md describes the bytes and the files.
 """
 
 from __future__ import annotations
@@ -100,12 +100,13 @@ class Heard(NamedTuple):
 
     @staticmethod
     def of(clients: pa.Table) -> Heard:
-        return Heard(*(column(clients, name) for name in Heard._fields))
+        return Heard._make(column(clients, name) for name in Heard._fields)
 
     @property
     def forgotten(self) -> npt.NDArray[np.bool_]:
         """Rows as of a client never heard of: how a change says that the client has no state any more."""
-        return (self.landed_at == 0) & (self.partition == 0)
+        never: npt.NDArray[np.bool_] = (self.landed_at == 0) & (self.partition == 0)
+        return never
 
 
 class ClientStates(Protocol):

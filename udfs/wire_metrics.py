@@ -4,8 +4,6 @@
 payload that either finds malformed or odd leaves nothing behind and is left to the reference decoder.
 """
 
-# ruff: noqa: PLR0917  compiled functions are called by position
-
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -118,9 +116,7 @@ def _measure(data: Bytes, pos: int, end: int, ends: Any, payload: int, needs: An
 
 
 @entry
-def measure(
-    data: Bytes, starts: Any, ends: Any, max_points: int, stack: Any, needs: Any, outcomes: Any
-) -> None:
+def measure(data: Bytes, starts: Any, ends: Any, max_points: int, stack: Any, needs: Any, outcomes: Any) -> None:
     """Write each payload's `needs`; an odd one needs nothing and has ODD as its status."""
     for payload in range(starts.size):
         if _measure(data, starts[payload], ends[payload], stack, payload, needs):
@@ -195,9 +191,7 @@ def add_point(data: Bytes, pos: int, end: int, kind: int, keep: bool, s: State) 
         written = s.used[DISTRIBUTIONS]
         if written >= s.distributions.ends.shape[1]:
             return False
-        status, start_time, time, flags, first, last = distribution(
-            data, pos, end, kind, written, s.distributions
-        )
+        status, start_time, time, flags, first, last = distribution(data, pos, end, kind, written, s.distributions)
         number, value, value_int = NONE, 0.0, 0
         p.codes[DISTRIBUTION, row] = written
     if status == ODD:

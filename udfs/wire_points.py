@@ -1,7 +1,5 @@
 """Data points of metrics.proto for numba: the four messages that hold a number, buckets or quantiles."""
 
-# ruff: noqa: PLR0917  compiled functions are called by position
-
 from __future__ import annotations
 
 from typing import Any, NamedTuple

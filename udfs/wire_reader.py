@@ -90,9 +90,8 @@ def _any_field(data: Bytes, pos: int, end: int) -> tuple[Int64, Int64, Int64]:
     key, first = varint(data, pos, end)
     # There is no field 0. A tag has at most five bytes; a known field's has one, a longer form of it is odd.
     size = first - pos
-    if first == ODD or size > 5 or (size > 1) != (key >= np.uint64(128)):
-        return 0, first, ODD
-    if key < np.uint64(8) or key >> np.uint64(32):
+    is_valid = np.uint64(8) <= key <= np.uint64(0xFFFFFFFF) and (size > 1) == (key >= np.uint64(128))
+    if first == ODD or size > 5 or not is_valid:
         return 0, first, ODD
     field = np.int64(key)
     wire_type = field & 7

@@ -4,8 +4,6 @@ Slices come from clients, so the hash is keyed with a secret of the process: nob
 collide.
 """
 
-# ruff: noqa: PLR0917  compiled functions are called by position
-
 from __future__ import annotations
 
 import os
@@ -62,9 +60,7 @@ def slice_hash(data: Bytes, start: int, size: int, secret: Any) -> UInt64:
 
 
 @part
-def find(
-    data: Bytes, start: int, size: int, value: UInt64, slots: Slots, slices: Slices
-) -> tuple[Int64, Int64]:
+def find(data: Bytes, start: int, size: int, value: UInt64, slots: Slots, slices: Slices) -> tuple[Int64, Int64]:
     """The slot of a slice with hash `value`, and its code or -1 for a new one. A slot is always free."""
     mask = np.int64(slots.size - 1)
     slot = np.int64(value & np.uint64(mask))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tests.oracle.model import CUMULATIVE, DELTA, SECOND_NS, Judged, Push, Settings
-from tests.oracle.points import TEMPORAL, p8_future
+from tests.oracle.points import TEMPORAL
 
 Span = tuple[int, int]
 HEARTBEAT_TOLERANCE_NS = SECOND_NS
@@ -106,22 +106,21 @@ def c12_expire(client: Client, push: Push, settings: Settings) -> None:
 
 
 def describe(push: Push, points: list[Judged]) -> PushVerdict:
-    """Temporality and times of the push, by its points outside quarantine.
+    """Temporality of the push, by its points outside quarantine, and its times, by those with a value.
 
-    P5 lets points through whose time P3 or P8 would refuse: it must not say when the push was. A start that is
+    P5 lets points through whose time P3 or P8 would refuse: they must not say when the push was. A start that is
     not before the point's time (Java's flip, C9) says nothing about the interval.
     """
     verdict = PushVerdict(push, points)
-    temporal = [judged.point for judged in verdict.accepted if judged.point.kind in TEMPORAL]
-    deltas = [point for point in temporal if point.temporality == DELTA]
-    has_totals = any(point.temporality == CUMULATIVE for point in temporal)
+    temporal = {judged.point.temporality for judged in verdict.accepted if judged.point.kind in TEMPORAL}
     names = {(True, True): "mixed", (True, False): "delta", (False, True): "cumulative"}
-    verdict.temporality = names.get((bool(deltas), has_totals))
+    verdict.temporality = names.get((DELTA in temporal, CUMULATIVE in temporal))
+    valued = [judged.point for judged in verdict.accepted if judged.status is None]
+    deltas = [point for point in valued if point.kind in TEMPORAL and point.temporality == DELTA]
     starts = [point.start_ns for point in deltas if 0 < point.start_ns < point.time_ns]
-    times = [judged.point.time_ns for judged in verdict.accepted if not p8_future(push, judged.point)]
     verdict.first_start = min(starts, default=None)
-    verdict.first_time = min((time for time in times if time), default=None)
-    verdict.last_time = max((time for time in times if time), default=None)
+    verdict.first_time = min((point.time_ns for point in valued), default=None)
+    verdict.last_time = max((point.time_ns for point in valued), default=None)
     return verdict
 
 

@@ -29,21 +29,19 @@ SOME_TEXTS = ("", "a", "client_id", "org.apache.kafka.producer.record.send.total
 def any_value(random: Random, depth: int = 0) -> AnyValue:
     """Any of AnyValue's members, seldom a nested one."""
     choice = random.randrange(20)
-    if choice < 12:
-        return AnyValue(string_value=random.choice(SOME_TEXTS))
-    if choice < 15:
-        return AnyValue(int_value=random.choice(SOME_INTS))
-    if choice == 15:
-        return AnyValue(bool_value=random.random() < 0.5)
-    if choice == 16:
-        return AnyValue(double_value=random.choice(SOME_DOUBLES))
-    if choice == 17:
-        return AnyValue()
     if choice == 18 and depth < 2:
         return AnyValue(array_value=ArrayValue(values=[any_value(random, depth + 1)]))
     if choice == 19 and depth < 2:
         return AnyValue(kvlist_value=KeyValueList(values=key_values(random, depth + 1)))
-    return AnyValue(bytes_value=random.randbytes(3))
+    members: tuple[dict[str, Any], ...] = (
+        {},
+        {"bool_value": random.random() < 0.5},
+        {"double_value": random.choice(SOME_DOUBLES)},
+        {"bytes_value": random.randbytes(3)},
+        *[{"int_value": random.choice(SOME_INTS)}] * 3,
+    )
+    text = {"string_value": random.choice(SOME_TEXTS)}
+    return AnyValue(**(members[choice] if choice < len(members) else text))
 
 
 def key_values(random: Random, depth: int = 0) -> list[KeyValue]:
@@ -267,10 +265,8 @@ def mutated_payloads(count: int, seed: int) -> list[bytes]:
     descriptor = pb.MetricsData.DESCRIPTOR
     result: list[bytes] = []
     while len(result) < count:
-        if random.random() < 0.1:
-            payload = random.choice(small)
-        else:
-            payload = metrics_data(random).SerializeToString()
+        is_captured = random.random() < 0.1
+        payload = random.choice(small) if is_captured else metrics_data(random).SerializeToString()
         if random.random() < 0.5:
             payload = reencoded(payload, descriptor, random, random.choice((0.01, 0.1)))
         for _ in range(3):

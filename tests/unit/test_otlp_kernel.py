@@ -1,48 +1,210 @@
-"""The fast decoder against the reference decoder: same verdicts, same rows."""
+"""The compiled decoder against the reference decoder: same verdicts, same rows, nothing touched outside."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from random import Random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
+from benchmarks.corpora import captured
 from tests.unit.otlp_comparison import assert_same, assert_sets_distinct
-from tests.unit.otlp_mutations import captured_payloads, metrics_data, mutated_payloads, reencoded
+from tests.unit.otlp_mutations import metrics_data, reencoded, varint
 from udfs import otlp, otlp_kernel, otlp_reference
+from udfs.decoded import Number
+
+ROOT = Path(__file__).parents[2]
 
 
-def binary(payloads: list[bytes | None]) -> pa.LargeBinaryArray:
+def binary(*payloads: bytes) -> pa.LargeBinaryArray:
     return pa.array(payloads, pa.large_binary())
 
 
+def field(tag: int, content: bytes) -> bytes:
+    return varint(tag) + varint(len(content)) + content
+
+
+def gauge(points: bytes, name: bytes = b"m") -> bytes:
+    """A MetricsData message of one gauge, from its encoded data points."""
+    return field(0x0A, field(0x12, field(0x12, field(0x0A, name) + field(0x2A, points))))
+
+
+def run(*arguments: str, **environment: str) -> str:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout
+
+
 def test_captured_pushes_give_the_reference_rows() -> None:
-    payloads = captured_payloads()
-    result = otlp_kernel.decode(payloads, 1_000_000)
+    result = otlp_kernel.decode(captured(), 1_000_000)
     assert result.odd.tolist() == []
     assert result.decoded.points.num_rows == 157_260
-    assert_same(result.decoded, otlp_reference.decode(payloads))
+    assert_same(result.decoded, otlp_reference.decode(captured()))
     assert_sets_distinct(result.decoded)
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.integers(0, 2**64), st.sampled_from((0.0, 0.02, 0.2)))
-def test_any_message_gives_the_reference_rows(seed: int, oddity: float) -> None:
+@given(st.integers(0, 2**64), st.sampled_from((0.0, 0.02, 0.2)), st.sampled_from((1, 2, 5, 1_000_000)))
+def test_any_message_gives_the_reference_rows(seed: int, oddity: float, max_points: int) -> None:
     random = Random(seed)
     messages = [metrics_data(random).SerializeToString() for _ in range(10)]
-    payloads = binary([reencoded(payload, pb.MetricsData.DESCRIPTOR, random, oddity) for payload in messages])
-    decoded = otlp.decode(payloads)
-    assert_same(decoded, otlp_reference.decode(payloads))
+    payloads = binary(*[reencoded(payload, pb.MetricsData.DESCRIPTOR, random, oddity) for payload in messages])
+    decoded = otlp.decode(payloads, max_points)
+    assert_same(decoded, otlp_reference.decode(payloads, max_points))
     assert_sets_distinct(decoded)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_damaged_payloads_get_the_reference_verdict_and_rows(seed: int) -> None:
-    payloads = binary(list(mutated_payloads(5_000, seed)))
-    decoded = otlp.decode(payloads)
-    rejected = len(payloads) - decoded.payloads["error"].null_count
-    assert 500 < rejected < 4_500  # the mutations reach both verdicts
-    assert_same(decoded, otlp_reference.decode(payloads))
+def test_mutated_payloads_between_guard_pages() -> None:
+    outcome = run("-m", "tests.unit.otlp_guarded", "20000", "1").split()
+    rejected, left_to_reference = int(outcome[2]), int(outcome[4])
+    assert 5_000 < rejected < 15_000  # the mutations reach both verdicts,
+    assert left_to_reference < 15_000  # and the kernel decides most that are accepted
+
+
+@pytest.mark.slow
+def test_a_million_mutated_payloads_between_guard_pages() -> None:
+    assert run("-m", "tests.unit.otlp_guarded", "1000000", "2").startswith("1000000 payloads")
+
+
+@pytest.mark.slow
+def test_mutated_payloads_with_every_index_checked(tmp_path: Path) -> None:
+    # Compiled anew, with numba's own bounds checks: an index outside of any array raises.
+    run(
+        "-m", "tests.unit.otlp_guarded", "20000", "3", NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path)
+    )  # fmt: skip
+
+
+def test_numbers_are_exact() -> None:
+    values = [2**53 + 1, -(2**63), 2**63 - 1, 0]
+    points = b"".join(field(0x0A, b"\x31" + value.to_bytes(8, "little", signed=True)) for value in values)
+    rows = otlp_kernel.decode(binary(gauge(points)), 10).decoded.points
+    assert rows["value_int"].to_pylist() == values
+    assert rows["value"].to_pylist() == [float(value) for value in values]
+    assert rows["number"].to_pylist() == [Number.INT] * 4
+
+
+def test_the_last_member_of_a_value_counts() -> None:
+    as_int, as_double = b"\x31" + bytes([7, *[0] * 7]), b"\x21" + np.float64(1.5).tobytes()
+    points = field(0x0A, as_int + as_double) + field(0x0A, as_double + as_int) + field(0x0A, b"")
+    rows = otlp_kernel.decode(binary(gauge(points)), 10).decoded.points
+    assert rows["value"].to_pylist() == [1.5, 7.0, None]
+    assert rows["value_int"].to_pylist() == [None, 7, None]
+
+
+@pytest.mark.parametrize(
+    ("payload", "why"),
+    [
+        (b"\x88\x80", "a tag that breaks off"),
+        (b"\x0a\x05\x12", "a length beyond the end"),
+        (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "a length of 2^64 - 1"),
+        (b"\x0a\x80\x80\x80\x80\x08", "a length of 2^31"),
+        (b"\x02\x00", "field number 0"),
+        (b"\x80\x80\x80\x80\x10", "a field number of 2^29"),
+        (b"\x0c", "an end of a group that didn't start"),
+        (b"\x08" + b"\xff" * 10 + b"\x00", "a varint of eleven bytes"),
+        (gauge(b"", name=b"\xff"), "a name that isn't UTF-8"),
+        (gauge(b"", name=b"\xed\xa0\x80"), "a surrogate"),
+        (gauge(b"", name=b"\xc0\x80"), "an overlong NUL"),
+        (gauge(b"", name=b"\xf4\x90\x80\x80"), "a character beyond Unicode"),
+        (gauge(field(0x0A, field(0x3A, field(0x0A, b"\x80")))), "a key that isn't UTF-8"),
+        (gauge(field(0x0A, b"\x21\x00")), "a double that breaks off"),
+        (gauge(field(0x0A, b"\x40\x80")), "flags that break off"),
+        (gauge(field(0x0A, field(0x2A, field(0x3A, field(0x0A, b"\x80"))))), "an exemplar's key that isn't UTF-8"),
+    ],
+)
+def test_malformed_payloads_are_left_to_upb(payload: bytes, why: str) -> None:
+    assert otlp_kernel.decode(binary(payload), 10).odd.tolist() == [0], why
+    assert otlp.decode(binary(payload)).payloads["error"].to_pylist()[0].startswith("not a MetricsData message: ")
+
+
+def test_text_at_the_limits_of_utf8() -> None:
+    names = ["\x7f\x80\u07ff\u0800", "\ud7ff\ue000\uffff\U00010000\U0010ffff", "x" * 9 + "é"]
+    payloads = binary(*[gauge(field(0x0A, b""), name.encode()) for name in names])
+    result = otlp_kernel.decode(payloads, 10)
+    assert result.odd.tolist() == []
+    assert result.decoded.points["metric"].to_pylist() == names
+
+
+def test_a_million_two_byte_points() -> None:
+    payload = gauge(b"\x0a\x00" * 1_000_000)
+    before = pa.total_allocated_bytes()
+    rows = otlp_kernel.decode(binary(payload), 1_000_000).decoded.points
+    assert rows.num_rows == 1_000_000
+    assert rows["number"].null_count == 0
+    assert pa.total_allocated_bytes() - before < 80_000_000
+    capped = otlp_kernel.decode(binary(payload, payload), 1_000).decoded
+    assert capped.payloads["points"].to_pylist() == [1_000, 1_000]
+    assert capped.payloads["capped"].to_pylist() == [True, True]
+    assert capped.points.num_rows == 2_000
+
+
+def test_a_hundred_thousand_attribute_sets() -> None:
+    def point(number: int) -> bytes:
+        attribute = KeyValue(key="client_id", value=AnyValue(string_value=f"client-{number}"))
+        return field(0x0A, field(0x3A, attribute.SerializeToString()))
+
+    points = [point(number) for number in range(100_000)]
+    decoded = otlp_kernel.decode(binary(gauge(b"".join(points)), gauge(points[99_999] + points[0])), 1_000_000).decoded
+    assert len(decoded.attribute_sets) == 100_000
+    assert decoded.points["attributes"].to_pylist() == [*range(100_000), 99_999, 0]
+    assert decoded.attribute_sets[99_999].as_py() == [("client_id", "client-99999")]
+
+
+def test_equal_lists_in_different_bytes_are_one_set() -> None:
+    text = KeyValue(key="node_id", value=AnyValue(string_value="7")).SerializeToString()
+    number = KeyValue(key="node_id", value=AnyValue(int_value=7)).SerializeToString()
+    longer_length = text[:1] + bytes([text[1] | 0x80, 0]) + text[2:]
+    points = b"".join(field(0x0A, field(0x3A, pair)) for pair in (text, number, longer_length))
+    result = otlp_kernel.decode(binary(gauge(points)), 10)
+    assert result.odd.tolist() == []
+    assert result.decoded.points["attributes"].to_pylist() == [0, 0, 0]
+    assert result.decoded.attribute_sets.to_pylist() == [[("node_id", "7")]]
+
+
+def test_a_new_process_loads_the_kernel_from_the_cache() -> None:
+    program = """
+from benchmarks.corpora import captured
+from udfs import otlp_kernel, wire_attributes, wire_metrics, wire_slices
+entries = [wire_metrics.measure, wire_metrics.fill, wire_attributes.take_apart, wire_attributes.gather]
+otlp_kernel.load()
+print(sum(sum(entry.stats.cache_misses.values()) for entry in entries))
+print(otlp_kernel.decode(captured(), 1_000_000).decoded.points.num_rows)
+print(max(len(entry.overloads) for entry in entries))
+"""
+    run("-c", program)
+    assert run("-c", program).split() == ["0", "157260", "1"]
+
+
+@pytest.mark.slow
+def test_a_batch_of_more_than_2_gib() -> None:
+    program = """
+import pyarrow as pa
+from benchmarks.corpora import captured
+from benchmarks.decode import measured_memory
+from udfs import otlp
+batch = pa.concat_arrays([captured()] * 70)
+assert batch.buffers()[2].size > 2**31
+decoded, peak = measured_memory(batch)
+first = otlp.decode(captured())
+n = first.points.num_rows
+assert decoded.points.num_rows == 70 * n
+last = decoded.points.slice(69 * n)
+for name in ("metric", "value_int", "start_ns", "attributes"):
+    assert last[name].to_pylist() == first.points[name].to_pylist()
+print(peak)
+"""
+    assert float(run("-c", program)) < 3

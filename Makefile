@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 LAKE ?= demo-lake
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-files test test-unit test-spark test-kafka test-receiver test-slow lint bench soak lock clean
+.PHONY: help install demo demo-files test test-unit test-spark test-kafka test-receiver receiver test-slow lint bench soak lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -19,7 +19,7 @@ $(VENV)/.installed: pyproject.toml requirements.lock tools/check-machine
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
-	$(BIN)/python -m pipelines.jars spark kafka-4.3.1
+	$(BIN)/python -m pipelines.jars spark kafka-4.3.1 kafka-logging
 	@touch $@
 
 demo: install ## a broker with the plugin, real clients, the job, a lake folder and a report
@@ -38,6 +38,9 @@ test-spark: install ## the job in a local Spark session
 
 test-kafka: install ## real brokers with the plugin, real clients, and the job between them
 	$(BIN)/pytest tests/kafka -m "not slow"
+
+receiver: install ## the receiver plugin's jar, in receiver/target
+	$$($(BIN)/python -m pipelines.jars --maven) -q -B -DskipTests -f receiver/pom.xml package
 
 test-receiver: install ## the plugin's JUnit tests
 	$$($(BIN)/python -m pipelines.jars --maven) -q -B -f receiver/pom.xml verify

@@ -56,6 +56,8 @@ BUNDLES = {
     "kafka-3.9.1": Bundle(("org.apache.kafka:kafka_2.13:3.9.1", "org.apache.kafka:kafka-tools:3.9.1"), transitive=True),
     # Its rocksdbjni alone is 60 MB: only for who runs a Streams application.
     "streams-4.3.1": Bundle(("org.apache.kafka:kafka-streams:4.3.1",), transitive=True),
+    # Kafka 4's artifacts bring no log binding; this is 3.9's, so one configuration serves both.
+    "kafka-logging": Bundle(("org.slf4j:slf4j-reload4j:1.7.36", "ch.qos.reload4j:reload4j:1.2.25"), transitive=False),
     "maven": Bundle(("org.apache.maven:apache-maven:3.9.9",), transitive=False, classifier="bin", kind="zip"),
 }
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import numpy as np
 
 from udfs import numba_cache
 
@@ -15,17 +18,20 @@ numba_cache.configure()
 try:
     from numba import njit
 
-    COMPILED = True
-
     def kernel(function: F) -> F:
         """Compile a loop over NumPy arrays on its first call, cached on disk."""
-        compiled: F = njit(cache=True, nogil=True)(function)
-        return compiled
+        compiled: Any = njit(cache=True, nogil=True)(function)
+        return cast(F, compiled)
 
 except (ImportError, OSError, RuntimeError) as error:
-    COMPILED = False
-    warnings.warn(f"numba can't be loaded ({error}): conversion runs right but slowly", RuntimeWarning, stacklevel=2)
+    warnings.warn(f"numba can't be loaded ({error}): conversion is right but slow", RuntimeWarning, stacklevel=2)
 
     def kernel(function: F) -> F:
         """Leave the loop as plain Python: same results, some hundred times slower."""
-        return function
+
+        @wraps(function)
+        def quiet(*arguments: object) -> object:
+            with np.errstate(over="ignore"):  # integers wrap silently, as compiled ones do
+                return function(*arguments)
+
+        return cast(F, quiet)

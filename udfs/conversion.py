@@ -434,7 +434,7 @@ def _convert_distributions(
 
 @kernel
 def _count_in_full(rows: Distributions, row: int, increments: Increments) -> None:
-    increments.count[row] = rows.count[row]
+    increments.observations[row] = rows.observations[row]
     increments.sum[row] = rows.sum[row]
     increments.zero_count[row] = rows.zero_count[row]
     for k in range(rows.positive_first[row], rows.positive_first[row + 1]):
@@ -445,7 +445,7 @@ def _count_in_full(rows: Distributions, row: int, increments: Increments) -> Non
 
 @kernel
 def _count_nothing(rows: Distributions, row: int, increments: Increments) -> None:
-    increments.count[row] = increments.zero_count[row] = 0
+    increments.observations[row] = increments.zero_count[row] = 0
     increments.sum[row] = 0.0 if not math.isnan(rows.sum[row]) else math.nan
     for k in range(rows.positive_first[row], rows.positive_first[row + 1]):
         increments.positive[k] = 0

@@ -27,7 +27,7 @@ class Distributions(NamedTuple):
     """One row per distribution; row i's lists are `positive[positive_first[i] : positive_first[i + 1]]`, and so on."""
 
     kind: Int8s
-    count: Int64s
+    observations: Int64s
     sum: Doubles  # NaN: none
     scale: Int64s
     zero_count: Int64s
@@ -45,7 +45,7 @@ class Distributions(NamedTuple):
 class Increments(NamedTuple):
     """One row per distribution; the buckets lie like those of the `Distributions` that they belong to."""
 
-    count: Int64s
+    observations: Int64s
     sum: Doubles  # NaN: none
     zero_count: Int64s
     positive: Int64s
@@ -104,15 +104,19 @@ def read_distributions(table: pa.Table) -> Distributions:
 
 def from_state(table: pa.Table) -> Distributions:
     """The columns of `state.DISTRIBUTIONS`."""
+
+    def plain(name: str, kind: type = np.int64) -> Any:
+        return column(table, name).astype(kind, copy=False)
+
     return Distributions(
-        column(table, "kind").astype(np.int8),
-        column(table, "count"),
-        column(table, "sum"),
-        column(table, "scale").astype(np.int64),
-        column(table, "zero_count"),
-        column(table, "zero_threshold"),
-        column(table, "positive_offset").astype(np.int64),
-        column(table, "negative_offset").astype(np.int64),
+        plain("kind", np.int8),
+        plain("count"),
+        plain("sum", np.float64),
+        plain("scale"),
+        plain("zero_count"),
+        plain("zero_threshold", np.float64),
+        plain("positive_offset"),
+        plain("negative_offset"),
         *_ragged(table["bounds"].combine_chunks()),
         *_ragged(table["positive"].combine_chunks()),
         *_ragged(table["negative"].combine_chunks()),
@@ -122,19 +126,17 @@ def from_state(table: pa.Table) -> Distributions:
 def joined(left: Distributions, right: Distributions) -> Distributions:
     """The rows of both, `left`'s first."""
     columns: list[npt.NDArray[Any]] = []
-    for name, head, tail in zip(Distributions._fields, left, right, strict=True):
+    for name in Distributions._fields:
+        head, tail = getattr(left, name), getattr(right, name)
         columns.append(np.concatenate([head, tail[1:] + head[-1] if name.endswith("_first") else tail]))
     return Distributions._make(columns)
 
 
 def state_columns(rows: Distributions, chosen: Int64s) -> dict[str, pa.Array]:
     """The chosen rows as columns of `state.DISTRIBUTIONS`."""
-    columns = {
-        name: pa.array(getattr(rows, name)[chosen], from_pandas=True).cast(DISTRIBUTIONS.field(name).type)
-        for name in ("kind", "count", "sum", "scale", "zero_count", "zero_threshold")
-    }
-    for name in ("positive_offset", "negative_offset"):
-        columns[name] = pa.array(getattr(rows, name)[chosen].astype(np.int32))
+    columns = {"count": pa.array(rows.observations[chosen])}
+    for name in ("kind", "sum", "scale", "zero_count", "zero_threshold", "positive_offset", "negative_offset"):
+        columns[name] = pa.array(getattr(rows, name)[chosen], from_pandas=True).cast(DISTRIBUTIONS.field(name).type)
     for name in ("bounds", "positive", "negative"):
         columns[name] = list_array(getattr(rows, f"{name}_first"), getattr(rows, name)).take(pa.array(chosen))
     return columns
@@ -148,7 +150,7 @@ def list_array(first: Int64s, values: npt.NDArray[np.generic], valid: Bools | No
 
 def no_increments(rows: Distributions) -> Increments:
     """Increments of 0 with the shape of `rows`."""
-    size = len(rows.count)
+    size = len(rows.observations)
     return Increments(
         np.zeros(size, np.int64),
         np.full(size, math.nan),
@@ -162,7 +164,7 @@ def no_increments(rows: Distributions) -> Increments:
 def without_first(increments: Increments, rows: Distributions, count: int) -> Increments:
     """The increments of `rows` without the first `count` rows."""
     return Increments(
-        increments.count[count:],
+        increments.observations[count:],
         increments.sum[count:],
         increments.zero_count[count:],
         increments.positive[rows.positive_first[count] :],
@@ -175,7 +177,7 @@ def _filled(table: pa.Table, name: str, null: float) -> Any:
     return table[name].combine_chunks().fill_null(null).to_numpy(zero_copy_only=False)
 
 
-def _ragged(lists: pa.ListArray) -> tuple[Int64s, npt.NDArray[np.generic]]:
+def _ragged(lists: pa.ListArray) -> tuple[Int64s, Any]:
     values = lists.values.to_numpy(zero_copy_only=False)
     signed = values.view(np.int64) if values.dtype == np.uint64 else values
     return lists.offsets.to_numpy().astype(np.int64), signed
@@ -184,12 +186,12 @@ def _ragged(lists: pa.ListArray) -> tuple[Int64s, npt.NDArray[np.generic]]:
 @kernel
 def find_flaws(rows: Distributions, flaws: Int8s) -> None:
     """P3's BAD_BUCKETS: write a `Flaw` for each distribution."""
-    for i in range(len(rows.count)):
+    for i in range(len(rows.observations)):
         positive = rows.positive[rows.positive_first[i] : rows.positive_first[i + 1]]
         negative = rows.negative[rows.negative_first[i] : rows.negative_first[i + 1]]
         bounds = rows.bounds[rows.bounds_first[i] : rows.bounds_first[i + 1]]
         total = rows.zero_count[i]
-        in_range = rows.count[i] >= 0 and total >= 0
+        in_range = rows.observations[i] >= 0 and total >= 0
         for counts in (positive, negative):
             for bucket in counts:
                 total += bucket
@@ -200,23 +202,23 @@ def find_flaws(rows: Distributions, flaws: Int8s) -> None:
             flaws[i] = Flaw.LENGTH
         elif np.isnan(bounds).any() or not (bounds[1:] > bounds[:-1]).all():
             flaws[i] = Flaw.BOUNDS
-        elif total != rows.count[i] and (len(positive) > 0 or len(negative) > 0 or total > 0):
+        elif total != rows.observations[i] and (len(positive) > 0 or len(negative) > 0 or total > 0):
             flaws[i] = Flaw.COUNT
 
 
 @kernel
 def difference(rows: Distributions, before: int, now: int, out: Increments) -> Relation:
     """Write the increments of row `now` over row `before` to row `now` of `out`; meaningless after FELL."""
-    out.count[now] = rows.count[now] - rows.count[before]
+    out.observations[now] = rows.observations[now] - rows.observations[before]
     out.sum[now] = rows.sum[now] - rows.sum[before]  # NaN unless both have one; it may fall (C7)
-    if out.count[now] < 0:
+    if out.observations[now] < 0:
         return Relation.FELL
     if rows.kind[now] == Kind.HISTOGRAM:
         relation = _histogram_difference(rows, before, now, out)
     else:
         relation = _exponential_difference(rows, before, now, out)
     same_sum = rows.sum[now] == rows.sum[before] or (math.isnan(rows.sum[now]) and math.isnan(rows.sum[before]))
-    if relation == Relation.EQUAL and (out.count[now] > 0 or not same_sum):
+    if relation == Relation.EQUAL and (out.observations[now] > 0 or not same_sum):
         return Relation.GREW
     return relation
 

@@ -87,7 +87,7 @@ class Bounds:
     tombstone_s: int
 
     def packed(self) -> Int64s:
-        """The kernel's argument, indexed by WINDOW (ns), PUSHES, EVICT_AFTER, EVICT_TERMINATED_AFTER, TOMBSTONE (us)."""
+        """The kernel's argument: by WINDOW in ns, PUSHES, and EVICT_AFTER, EVICT_TERMINATED_AFTER, TOMBSTONE in us."""
         seconds = (self.evict_after_s, self.evict_terminated_after_s, self.tombstone_s)
         micros = (value * MICROS for value in seconds)
         return np.array([self.redelivery_window_s * NANOS, self.redelivery_pushes, *micros], np.int64)
@@ -242,12 +242,11 @@ def _judge(
         if facts.landed_at[i] <= clients.tombstone_until[c]:
             out.tombstone_time[i] = clients.tombstone_time[c]
 
-        seen = -1
-        if facts.has_points[i]:
-            seen = _find(facts.digest[i], facts.push[i], recent_digest, recent_push, recent.first[c], recent.size[c])
-            if seen >= 0 and recent_push[seen] == facts.push[i]:
-                out.verdict[i] = Verdict.REREAD
-                continue
+        held = recent.size[c] if facts.has_points[i] else 0
+        seen = _find(facts.digest[i], facts.push[i], recent_digest, recent_push, recent.first[c], held)
+        if seen >= 0 and recent_push[seen] == facts.push[i]:
+            out.verdict[i] = Verdict.REREAD
+            continue
         clients.partition[c] = facts.partition[i]
         clients.landed_at[c] = max(clients.landed_at[c], facts.landed_at[i])
         if not facts.has_points[i]:

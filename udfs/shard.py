@@ -98,7 +98,7 @@ def _process(pushes: pa.Table, state: ClientStates, limits: Limits) -> tuple[Sha
     payloads = read_payloads(pushes, limits.max_decompressed_bytes, limits.max_points_per_push)
     attributes = normalise(payloads.decoded.attribute_sets)
     distributions = read_distributions(payloads.decoded.distributions)
-    flaws = np.zeros(len(distributions.count), np.int8)
+    flaws = np.zeros(len(distributions.observations), np.int8)
     find_flaws(distributions, flaws)
     clients = client_keys(keys["cluster_id"], keys["client_instance_id"])
     landed_at = keys["landed_at"].fill_null(0).view(pa.int64()).to_numpy()

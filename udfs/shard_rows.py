@@ -128,12 +128,12 @@ def _distribution_columns(batch: Batch, points: Points, counted: Bools) -> dict[
     source, values, increments = batch.payloads.decoded.distributions, batch.distributions, batch.increments
     present = (points.distribution >= 0) & points.recorded
     index = pa.array(points.distribution, mask=~present)
-    has_increment = np.zeros(len(values.count), np.bool_)
+    has_increment = np.zeros(len(values.observations), np.bool_)
     has_increment[points.distribution[present]] = counted[present]
     histogram, exponential = values.kind == Kind.HISTOGRAM, values.kind == Kind.EXPONENTIAL_HISTOGRAM
     buckets = has_increment & increments.buckets
     columns = {
-        "count": pa.array(values.count),
+        "count": pa.array(values.observations),
         "sum": masked(values.sum, ~np.isnan(values.sum)),
         "min": _finite(source["min"]),
         "max": _finite(source["max"]),
@@ -147,7 +147,7 @@ def _distribution_columns(batch: Batch, points: Points, counted: Bools) -> dict[
         "negative_offset": source["negative_offset"].combine_chunks(),
         "negative_counts": list_array(values.negative_first, values.negative, exponential),
         "quantiles": _finite_quantiles(source["quantiles"].combine_chunks()),
-        "count_delta": masked(increments.count, has_increment),
+        "count_delta": masked(increments.observations, has_increment),
         "sum_delta": masked(increments.sum, has_increment & ~np.isnan(increments.sum)),
         "bucket_counts_delta": list_array(values.positive_first, increments.positive, histogram & buckets),
         "positive_counts_delta": list_array(values.positive_first, increments.positive, exponential & buckets),

@@ -11,13 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from pipelines.jars import BUNDLES, Bundle, jars, jars_home
-
-# Kafka 4's artifacts bring no log binding; this is 3.9's, so one configuration serves both.
-BUNDLES.setdefault(
-    "kafka-logging",
-    Bundle(("org.slf4j:slf4j-reload4j:1.7.36", "ch.qos.reload4j:reload4j:1.2.25"), transitive=False),
-)
+from pipelines.jars import jars, jars_home
 
 _LOG_CONFIGURATION = Path(__file__).with_name("log4j.properties")
 

@@ -81,9 +81,7 @@ def p3_broken(point: Point) -> str | None:
             return "UNKNOWN_TEMPORALITY"
         if point.start_ns > point.time_ns + SECOND_NS:
             return "START_AFTER_TIME"
-        if bad_buckets(point):
-            return "BAD_BUCKETS"
-    return None
+    return "BAD_BUCKETS" if bad_buckets(point) else None
 
 
 def bad_buckets(point: Point) -> bool:

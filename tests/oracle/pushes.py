@@ -74,7 +74,7 @@ def judge_push(client: Client, push: Push, points: list[Judged], settings: Setti
         verdict.outcome = "too_late"
         verdict.events.append(("too_late", None))
         mark_all(verdict, "too_late")
-    elif verdict.last_time is not None:
+    elif verdict.accepted:
         d3_gaps(client, verdict)
         c9_client(client, verdict)
         remember(client, verdict, settings)
@@ -100,9 +100,12 @@ def c12_evict(client: Client, push: Push, settings: Settings) -> None:
 
 
 def c12_expire(client: Client, push: Push, settings: Settings) -> None:
-    """The tombstone, and with it what an evicted client had sent, is forgotten after 30 days."""
-    if push.landed_at_us - client.tombstone_landed_at_us > settings.tombstone_us and client.last_time is None:
-        client.__init__(life=client.life, landed_at_us=client.landed_at_us)  # type: ignore[misc]
+    """The tombstone, and with it what the client had sent before its eviction, is forgotten after 30 days."""
+    if client.tombstone_time is None or push.landed_at_us - client.tombstone_landed_at_us <= settings.tombstone_us:
+        return
+    client.tombstone_time = None
+    if client.last_time is None:
+        client.sent, client.last_delta_time, client.landed_after_ns = set(), None, None
 
 
 def describe(push: Push, points: list[Judged]) -> PushVerdict:
@@ -193,12 +196,14 @@ def c9_client(client: Client, verdict: PushVerdict) -> None:
 
 def remember(client: Client, verdict: PushVerdict, settings: Settings) -> None:
     """D2: digests of the pushes in the last H, and of the latest 16 at least."""
-    assert verdict.last_time is not None
-    client.digests[verdict.push.payload] = verdict.last_time
-    if client.last_time is None or verdict.last_time >= client.last_time:
-        client.last_time = verdict.last_time
-        client.landed_after_ns = verdict.push.landed_at_us * 1000 - verdict.last_time
-    horizon = client.last_time - settings.window_ns
+    time = verdict.last_time
+    if time is None:
+        time = client.last_time or 0  # points without a value only
+    elif client.last_time is None or time >= client.last_time:
+        client.last_time = time
+        client.landed_after_ns = verdict.push.landed_at_us * 1000 - time
+    client.digests[verdict.push.payload] = time
+    horizon = (client.last_time or 0) - settings.window_ns
     latest = sorted(client.digests.values(), reverse=True)[: settings.window_pushes]
     keep_from = min(horizon, latest[-1])
     client.digests = {payload: time for payload, time in client.digests.items() if time >= keep_from}

@@ -274,7 +274,7 @@ def spoiled(point: Point, random: Random, ordered: bool) -> Point:
 def spoiled_distribution(d: Distribution, random: Random) -> Distribution:
     return random.choice(
         [
-            replace(d, count=d.count + 1),
+            replace(d, count=(d.count + 1) % 2**64),
             replace(d, count=2**64 - 1),
             replace(d, bounds=tuple(reversed(d.bounds))),
             replace(d, bounds=d.bounds[:-1]),

@@ -133,7 +133,9 @@ def c8_common(a: Distribution, b: Distribution) -> tuple[int, Sides, int, Sides]
     """Zero count and buckets of both, brought to the lower scale and to `a`'s (the larger) zero_threshold."""
     scale = min(a.scale, b.scale)
     sides_a, sides_b = to_scale(a, scale), to_scale(b, scale)
-    below = buckets_below(a.zero_threshold, scale, sides_b)
+    below = -math.inf
+    if a.zero_threshold != b.zero_threshold:
+        below = buckets_below(a.zero_threshold, scale, sides_b)
     return swallow(a, sides_a, below), sides_a, swallow(b, sides_b, below), sides_b
 
 

@@ -140,10 +140,10 @@ def test_p5_p6_p8_touch_nothing() -> None:
 
 def test_p7_exact_then_double() -> None:
     big = 2**53
-    points = [total(big, 1), total(big + 1, 2), total(float(big + 2), 3), total(big + 4, 4)]
+    points = [total(big, 1), total(big + 1, 2), total(float(big + 2), 3), total(big + 4, 4), total(big + 5, 5)]
     deltas = [judged.increment.number for judged in Oracle().batch([push(0, *points)]).points]
-    assert deltas == [big, 1, 2.0, 2.0]
-    assert [type(number) for number in deltas] == [int, int, float, float]
+    assert deltas == [big, 1, 2.0, 2.0, 0.0]  # 2^53 + 5 as a double is 2^53 + 4
+    assert [type(number) for number in deltas] == [int, int, float, float, float]
 
 
 def test_c1_order_of_time_not_of_offsets() -> None:
@@ -157,9 +157,8 @@ def test_c1_order_of_time_not_of_offsets() -> None:
 def test_c2_across_batches() -> None:
     oracle = Oracle()
     oracle.batch([push(0, total(30, 3))])
-    points = [total(10, 1), total(30, 3), total(31, 3), total(40, 4)]
+    points = [total(10, 1), total(30.0, 3), total(31, 3), total(40, 4)]
     rest = oracle.batch([push(i + 1, point, landed=9) for i, point in enumerate(points)])
-    # The second push is byte for byte the first one: D2 gives the same status as C2.
     assert [brief(j) for j in rest.points] == [
         ("late", None), ("duplicate", None), ("conflict", None), ("converted", 10),
     ]  # fmt: skip
@@ -175,6 +174,7 @@ def test_c2_across_batches() -> None:
         ([total(10, 1), total(3, 3, start_ns=at(1))], ("reset", 3)),
         ([total(10, 1), total(12, 3, start_ns=at(2))], ("reset", 12)),
         ([total(10, 1), total(12, 3, start_ns=at(3))], ("baseline", 0)),
+        ([total(10, 1, start_ns=at(2)), total(12, 2, start_ns=at(2))], ("converted", 2)),
         ([total(10, 1), total(4, 2)], ("inferred_reset", 4)),
         ([total(10, 1), total(4, 2, start_ns=START + 1)], ("inferred_reset", 4)),
         ([total(10, 1), total(4, 2), total(6, 3)], ("converted", 2)),
@@ -228,6 +228,13 @@ def test_c8_lower_scale() -> None:
     assert fell(old, new)
 
 
+def test_c8_a_rising_scale_or_a_falling_threshold_is_a_reset() -> None:
+    old = exponential(Distribution(positive=(3,), positive_offset=9, zero_threshold=1.0))
+    assert fell(exponential(Distribution(scale=1, positive=(0, 5), positive_offset=18, zero_threshold=1.0)), old)
+    assert fell(exponential(Distribution(positive=(5,), positive_offset=9, zero_threshold=0.5)), old)
+    assert not fell(exponential(Distribution(positive=(5,), positive_offset=9, zero_threshold=1.0)), old)
+
+
 def test_c8_zero_threshold() -> None:
     # Scale 0: bucket 0 is (1, 2], bucket 1 (2, 4]. A threshold of 1.5 is inside bucket 0: raised to 2.
     old = exponential(Distribution(positive=(3, 1), zero_count=1))
@@ -264,6 +271,17 @@ def test_c9_unknown_total_and_new_series() -> None:
     ]  # fmt: skip
 
 
+def test_c9_a_total_that_deltas_followed_is_not_known() -> None:
+    points = [total(100, 1), delta(5, 1, 2), total(130, 3, start_ns=at(3), temporality=DELTA)]
+    assert totals(*points)[-1] == ("flip_baseline", 0)
+
+
+def test_c9_needs_a_client_that_sent_the_other_temporality() -> None:
+    assert totals(total(130, 2, start_ns=at(2), temporality=DELTA)) == [("delta", 130)]
+    assert totals(delta(5, 0, 1, metric="other"), total(9, 3))[-1] == ("flip_baseline", 0)
+    assert totals(total(9, 3)) == [("first", 9)]
+
+
 def test_c10() -> None:
     assert totals(delta(-3, 1, 2)) == [("negative", -3)]
     assert totals(delta(-3, 1, 2, is_monotonic=False)) == [("delta", -3)]
@@ -283,6 +301,7 @@ def test_c12_eviction_and_tombstone() -> None:
     ended = push(0, total(10, 1), terminating=True)
     assert judge(ended, push(1, total(30, 3602), landed=3602))[1] == ("baseline", 0)
     assert judge(ended, push(1, total(30, 3601), landed=3601))[1] == ("converted", 20)
+    assert judge(ended, push(1, total(11, 9)), push(2, total(30, 9999)))[2] == ("converted", 19)
 
 
 def test_d2_redelivery_marks_gauges_too() -> None:
@@ -298,6 +317,8 @@ def test_d2_remembers_an_hour_and_sixteen_pushes() -> None:
     again = replace(first, offset=99)
     assert judge(first, *steady[:15], again)[-1] == ("duplicate", None)
     assert judge(first, *steady[:16], again)[-1] == ("too_late", None)
+    quick = [push(i, delta(1, i, i + 1)) for i in range(1, 40)]
+    assert judge(first, *quick, again)[-1] == ("duplicate", None)
 
 
 def test_d3_gap_and_its_filler() -> None:

@@ -34,9 +34,13 @@ def assert_equal(left: ShardState, right: ShardState) -> None:
 
 
 def random_batches(seed: int, batches: int) -> list[pa.Table]:
-    """Pushes of 12 clients over three partitions, with pauses of hours to months that evict and forget."""
+    """Pushes of 12 clients over three partitions, with pauses of hours to months that evict and forget.
+
+    The first batch has 600 other clients, to give the chain a base.
+    """
     numbers = random.Random(seed)
-    result, offset, now = [], 0, 0
+    quiet = [push(9000 + number, client_instance_id=f"quiet-{number}", partition=9) for number in range(600)]
+    result, offset, now = [table(quiet)], 0, 0
     for _ in range(batches):
         now += numbers.choice((1, 60, HOUR, 30 * HOUR, 32 * 24 * HOUR))
         pushes = []
@@ -64,14 +68,14 @@ def random_batches(seed: int, batches: int) -> list[pa.Table]:
     return result
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_chain_of_files_is_the_whole_state(tmp_path, seed):
     """Row for row, whether the worker has the chain cached, partly cached, or reads it all."""
     limits = Limits(redelivery_pushes=2)
     numbers = random.Random(seed)
     whole, names = ShardState.empty(), ()
     lengths, forgotten, evicted = set(), 0, 0
-    for batch_id, pushes in enumerate(random_batches(seed, 60)):
+    for batch_id, pushes in enumerate(random_batches(seed, 40)):
         if numbers.random() < 0.3:
             state_chain._cached.clear()
         files = ShardFiles(str(tmp_path), 0)
@@ -86,8 +90,10 @@ def test_a_chain_of_files_is_the_whole_state(tmp_path, seed):
         lengths.add(len(names))
         forgotten += whole.clients.num_rows < before
         evicted += int(whole.heard().evicted.sum())
-    assert max(lengths) > 2 and 1 in lengths
-    assert forgotten > 0 and evicted > 0
+    assert max(lengths) > 3
+    assert 1 in lengths
+    assert forgotten > 0
+    assert evicted > 0
 
 
 def clients(*keys: int, landed: int = 1, pushes: int = 1) -> ShardState:
@@ -190,7 +196,8 @@ def test_a_batch_that_runs_again_does_not_see_its_first_run(tmp_path):
     first = files.write(base, clients(5, landed=7), 1)
     assert files.read(base.names).state.heard().landed_at.max() == 1
     again = files.write(files.read(base.names), clients(5, landed=8), 1)
-    assert again.names[0] == first.names[0] and again.names[1] != first.names[1]
+    assert again.names[0] == first.names[0]
+    assert again.names[1] != first.names[1]
     assert files.read(again.names).state.heard().landed_at.max() == 8
     assert files.read(first.names).state.heard().landed_at.max() == 7
 
@@ -234,7 +241,8 @@ def test_files_of_a_chain_are_kept_as_long_as_a_manifest_names_them(tmp_path):
     manifests = sorted(path.name for path in tmp_path.glob("manifest-*"))
     assert manifests == [f"manifest-{batch_id:010d}.json" for batch_id in range(3, 3 + KEPT)]
     assert folder.before(6).states[1] == ("base-2.state",)
-    assert "base" not in left[-1] and "base" in left[4]
+    assert "base" not in left[-1]
+    assert "base" in left[4]
 
 
 def test_a_crash_between_files_and_manifest_starts_from_the_manifest_before(tmp_path):
@@ -246,7 +254,8 @@ def test_a_crash_between_files_and_manifest_starts_from_the_manifest_before(tmp_
 
     folder = StateFolder(str(tmp_path), 1, 1)
     chain = files.read(folder.before(1).states[0])
-    assert chain.names == base.names and chain.state.heard().landed_at.max() == 1
+    assert chain.names == base.names
+    assert chain.state.heard().landed_at.max() == 1
     again = files.write(chain, clients(5, landed=8), 1)
     folder.write(folder.before(1).after(1, {0: again.names}))
     assert {path.name for path in tmp_path.glob("*.state")} == {*again.names}
@@ -271,7 +280,7 @@ def test_a_manifest_of_version_1_is_a_chain_of_one_file(tmp_path):
 
 def test_a_manifest_of_a_later_version_is_refused(tmp_path):
     (tmp_path / "manifest-0000000000.json").write_text('{"version": 3, "shards": 1, "states": {}}')
-    with pytest.raises(StateError, match="state of version 3 below .*: this release reads 1 and 2"):
+    with pytest.raises(StateError, match=r"state of version 3 below .*: this release reads 1 and 2"):
         StateFolder(str(tmp_path), None, 8)
 
 

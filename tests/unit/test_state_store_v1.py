@@ -1,7 +1,7 @@
 """Layout version 1, value by value: the file stays as it is, and every later package must read it.
 
-`tests/data/state-v1.bin` holds two clients that sent the same three pushes: two cumulative sums and a histogram, then an
-exponential histogram and a DELTA sum, then, after a gap, a DELTA sum. Its tables but `clients` aren't sorted by client.
+`tests/data/state-v1.bin` holds two clients that sent the same three pushes: two cumulative sums and a histogram, then
+an exponential histogram and a DELTA sum, then, after a gap, a DELTA sum. Its tables but `clients` aren't sorted.
 """
 
 from __future__ import annotations

@@ -1,0 +1,327 @@
+"""What keeping state costs per micro-batch, against the number of clients and how many of them are active.
+
+Ways: `whole`, a file with the shard's whole state per batch; `delta`, a base file and a file of changes per batch
+(`pipelines.state_chain`, what the job does); and in Spark's own state store (RocksDB, `transformWithStateInPandas`)
+`client`, a blob per client, and `shard`, a blob per shard.
+
+The first two run in one process on one shard, without decoding and conversion, whose cost stands apart: read, cut out
+the active clients, merge, look for evictions, write. The state store gets and puts blobs of a DELTA client's size in a
+function that does nothing else, on a local Spark with one shuffle partition; CPU of JVM and Python, so the fixed cost
+of a Spark batch is in it: `idle` is that of a batch with one row. All figures are means over warm batches, compaction
+included.
+
+    python -m benchmarks.state [--no-spark]     prints each figure and keeps it in benchmarks/results.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.corpora import LANDED
+from pipelines.state_chain import Chain, ShardFiles
+from udfs.redelivery import Bounds, evictions
+from udfs.rows import PUSHES_IN
+from udfs.shard import process, process_changes
+from udfs.state import CLIENTS, NUMBERS, RECENT_PUSHES, ShardState, column
+
+RESULTS = Path(__file__).parent / "results.json"
+CLIENT_COUNTS = (5_000, 20_000, 80_000)
+SPARK_CLIENT_COUNTS = (5_000, 20_000)
+ACTIVE = {"5pct": 0.05, "100pct": 1.0}
+RECENT = 12  # pushes of the last hour, one in five minutes
+SERIES = 40  # of a cumulative client
+BATCH_US = 15_000_000
+NOW_US = 1_795_262_781_000_000
+BLOB_BYTES = 459  # of a DELTA client: a row of CLIENTS and RECENT of RECENT_PUSHES
+
+
+def main() -> None:
+    figures: dict[str, float] = {}
+    sizes(figures)
+    decode_and_convert(figures)
+    for count in CLIENT_COUNTS:
+        in_files(figures, count)
+    keep(figures)
+    if "--no-spark" not in sys.argv[1:]:
+        figures = {}
+        in_state_store(figures)
+        keep(figures)
+
+
+def keep(figures: dict[str, float]) -> None:
+    """Print the figures, and put them beside the other benchmarks'."""
+    for name, value in figures.items():
+        print(f"{name}: {value}", flush=True)
+    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    RESULTS.write_text(json.dumps(dict(sorted((kept | figures).items())), indent=2) + "\n", encoding="utf-8")
+
+
+def sizes(figures: dict[str, float]) -> None:
+    """Bytes on disk of one client more, and of one series more."""
+
+    def size(clients: int, cumulative: float) -> int:
+        return len(synthetic(clients, cumulative).to_bytes())
+
+    figures["state_bytes_per_delta_client"] = round((size(20_000, 0) - size(10_000, 0)) / 10_000, 1)
+    series = 0.2 * 10_000 * SERIES
+    figures["state_bytes_per_series"] = round((size(10_000, 0.2) - size(10_000, 0)) / series, 1)
+
+
+def decode_and_convert(figures: dict[str, float]) -> None:
+    """The operator's other work, to compare with: captured pushes of 4,000 clients, without state."""
+    timer = Timer()
+    for batch in range(3):
+        pushes = some_pushes(batch, 4_000)
+        with timer:
+            process_changes(pushes, ShardState.empty())
+    figures["state_decode_convert_cpu_s_per_1000_pushes"] = round(timer.mean / 4, 4)
+
+
+def in_files(figures: dict[str, float], clients: int) -> None:
+    """Ways `whole` and `delta`: DELTA clients, of whom a fifth has cumulative series too."""
+    state = synthetic(clients, 0.2)
+    keys = state.heard().client
+    partition, landed_at = state.heard().partition[:1], state.heard().landed_at[:1]
+    bounds = Bounds(3600, 16, 86_400, 3600, 30 * 86_400)
+    for label, share in ACTIVE.items():
+        suffix = f"{clients // 1000}k_{label}"
+        parts = int(1 / share)  # the clients take turns
+        turns = [(keys[turn::parts], state.rows_of(keys[turn::parts])) for turn in range(parts)]
+        with tempfile.TemporaryDirectory() as folder:
+            path, timer = Path(folder) / "whole.state", Timer()
+            path.write_bytes(state.to_bytes())
+            for batch in range(4):
+                active, changes = turns[batch % parts]
+                with timer:
+                    held = ShardState.from_bytes(path.read_bytes())
+                    held.rows_of(active)
+                    held = held.merge(changes)
+                    evictions(held, partition, landed_at, bounds)
+                    path.write_bytes(held.to_bytes())
+            figures[f"state_cpu_s_{suffix}_whole"] = timer.mean
+            figures[f"state_bytes_written_{suffix}_whole"] = path.stat().st_size
+        with tempfile.TemporaryDirectory() as folder:
+            files, timer, written = ShardFiles(folder, 0), Timer(), 0
+            names = files.write(Chain(), state, 0).names
+            largest, batches = 0, 4 if parts == 1 else 2 * (parts + 1)  # whole rounds from base to base
+            for batch in range(batches):
+                active, changes = turns[batch % parts]
+                with timer:
+                    chain = files.read(names)
+                    chain.state.rows_of(active)
+                    evictions(chain.state.merge(changes), partition, landed_at, bounds)
+                    chain = files.write(chain, changes, batch)
+                names = chain.names
+                written += chain.sizes[-1]
+                largest = max(largest, sum(chain.sizes))
+            figures[f"state_cpu_s_{suffix}_delta"] = timer.mean
+            figures[f"state_bytes_written_{suffix}_delta"] = round(written / batches)
+            figures[f"state_bytes_of_chain_{suffix}_delta"] = largest
+
+
+class Timer:
+    """CPU seconds of this process, all threads: a mean over its uses."""
+
+    def __init__(self) -> None:
+        self.spent: list[float] = []
+
+    def __enter__(self) -> None:
+        self._began = time.process_time()
+
+    def __exit__(self, *_: object) -> None:
+        self.spent.append(time.process_time() - self._began)
+
+    @property
+    def mean(self) -> float:
+        return round(sum(self.spent) / len(self.spent), 4)
+
+
+def instance_id(number: int) -> str:
+    return f"client-{number:015d}"
+
+
+def synthetic(clients: int, cumulative: float) -> ShardState:
+    """A shard in which every client has pushed for an hour; a share of them has `SERIES` cumulative sums too."""
+    heard = np.arange(clients)
+    _, seen = process(_pushes(heard, heard, NOW_US - BATCH_US, [b""], ["none"]), ShardState.empty())
+    client = column(seen.clients, "client")
+    numbers = np.random.default_rng(clients)
+    values: dict[str, Any] = {name: column(seen.clients, name) for name in CLIENTS.names}
+    last = np.full(clients, (NOW_US - BATCH_US) * 1000)
+    values |= {"temporalities": np.ones(clients, np.int8), "last_temporality": np.ones(clients, np.int8)}
+    values |= {"last_time": last, "delta_time": last, "heartbeat_at": np.zeros(clients, np.int64)}
+    owners = np.repeat(client, RECENT)
+    pushed = np.tile(NOW_US * 1000 - np.arange(RECENT, 0, -1) * 300_000_000_000, clients)
+    recent = [owners, *numbers.integers(1, 2**62, (2, len(owners))), pushed]
+    with_series = np.repeat(client[: int(clients * cumulative)], SERIES)
+    count = len(with_series)
+    first = np.full(count, NOW_US * 1000 - 86_400_000_000_000)
+    series = [with_series, numbers.integers(1, 2**62, count), first, np.full(count, last[0])]
+    series += [numbers.integers(0, 2**40, count), np.ones(count, np.bool_), np.zeros(count, np.bool_)]
+    return ShardState(
+        clients=pa.table([pa.array(values[name]) for name in CLIENTS.names], CLIENTS),
+        recent_pushes=pa.table([pa.array(column) for column in recent], RECENT_PUSHES),
+        lost_intervals=seen.lost_intervals,
+        numbers=pa.table([pa.array(column) for column in series], NUMBERS),
+        distributions=seen.distributions,
+    )
+
+
+def some_pushes(batch: int, clients: int) -> pa.Table:
+    """One captured push for each client, of 24 different ones."""
+    landed = pq.read_table(LANDED, columns=["value", "headers"])
+    chosen = landed.take(pa.array(np.linspace(0, len(landed) - 1, 24).astype(np.int64)))
+    codecs = [
+        next((header["value"].decode() for header in headers if header["key"] == "compression_type"), "none")
+        for headers in chosen["headers"].to_pylist()
+    ]
+    who = np.arange(clients)
+    return _pushes(who, who + batch * clients, NOW_US + batch * BATCH_US, chosen["value"].to_pylist(), codecs)
+
+
+def _pushes(
+    who: np.ndarray[Any, np.dtype[np.int64]],
+    offsets: np.ndarray[Any, np.dtype[np.int64]],
+    landed_at: int,
+    payloads: list[bytes],
+    codecs: list[str],
+) -> pa.Table:
+    size = len(who)
+    kind = pa.array(who % len(payloads))
+    columns: dict[str, Any] = {
+        "source": pa.array(["kafka"]).take(pa.array(np.zeros(size, np.int64))),
+        "topic": pa.array(["client-telemetry"]).take(pa.array(np.zeros(size, np.int64))),
+        "partition": pa.array(np.zeros(size, np.int32)),
+        "offset": pa.array(offsets),
+        "landed_at": pa.array(np.full(size, landed_at)).cast(PUSHES_IN.field("landed_at").type),
+        "client_instance_id": pa.array([instance_id(number) for number in who.tolist()]),
+        "compression_type": pa.array(codecs).take(kind),
+        "push_interval_ms": pa.array(np.full(size, 300_000)),
+        "payload": pa.array(payloads, pa.binary()).take(kind),
+    }
+    return pa.table(
+        [
+            columns[field.name].cast(field.type) if field.name in columns else pa.nulls(size, field.type)
+            for field in PUSHES_IN
+        ],
+        PUSHES_IN,
+    )
+
+
+def in_state_store(figures: dict[str, float]) -> None:
+    """Ways `client` and `shard`: blobs in RocksDB by transformWithStateInPandas, read and written once per batch."""
+    from pipelines.session import spark_session  # noqa: PLC0415
+
+    spark = spark_session("benchmark-state", "local[2]")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    spark.conf.set(
+        "spark.sql.streaming.stateStore.providerClass",
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    )
+    try:
+        for clients in SPARK_CLIENT_COUNTS:
+            for way in ("client", "shard"):
+                _stream(spark, figures, clients, way)
+    finally:
+        spark.stop()
+
+
+def _stream(spark: Any, figures: dict[str, float], clients: int, way: str) -> None:
+    """First a batch that fills the state, then batches with all clients, 5 % and one; the first of each warms."""
+    from pyspark.sql import functions as F  # noqa: PLC0415
+
+    shares = [1.0] * 3 + [0.05] * 3 + [0.0] * 3
+    with tempfile.TemporaryDirectory() as folder:
+        source, checkpoint = Path(folder) / "in", Path(folder) / "checkpoint"
+        source.mkdir()
+        rows = spark.readStream.schema("who bigint").option("maxFilesPerTrigger", 1).parquet(str(source))
+        key = F.col("who") if way == "client" else F.lit(0).cast("bigint")
+        out = (
+            rows.select(key.alias("key"))
+            .groupBy("key")
+            .transformWithStateInPandas(_processor(way, clients), "key bigint", "append", "None")
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(checkpoint))
+        )
+        cpu: dict[float, list[float]] = {share: [] for share in shares}
+        stored: dict[float, list[int]] = {share: [] for share in shares}
+        query = out.trigger(processingTime="0 seconds").start()
+        for number, share in enumerate(shares):
+            who = np.arange(max(1, int(clients * share)), dtype=np.int64)
+            before, bytes_before = _cpu_s(), _written(checkpoint)
+            pq.write_table(pa.table({"who": who}), source / f".{number}")
+            (source / f".{number}").rename(source / f"{number}.parquet")
+            while query.lastProgress is None or query.lastProgress["batchId"] < number or _is_busy(query):
+                if query.exception() is not None:
+                    raise RuntimeError(str(query.exception()))
+                time.sleep(0.2)
+            if number > 1 and share == shares[number - 1]:
+                cpu[share].append(_cpu_s() - before)
+                stored[share].append(_written(checkpoint) - bytes_before)
+        query.stop()
+        for label, share in (ACTIVE | {"idle": 0.0}).items():
+            suffix = f"{clients // 1000}k_{label}_store_{way}"
+            figures[f"state_cpu_s_{suffix}"] = round(sum(cpu[share]) / len(cpu[share]), 3)
+            figures[f"state_bytes_written_{suffix}"] = round(sum(stored[share]) / len(stored[share]))
+
+
+def _is_busy(query: Any) -> bool:
+    return bool(query.status["isTriggerActive"] and query.status["isDataAvailable"])
+
+
+def _written(folder: Path) -> int:
+    """Bytes of all files; nothing is removed in so few batches."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _cpu_s() -> float:
+    """CPU seconds of this process and all below it, the JVM and its Python workers."""
+    total = 0.0
+    for process_ in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+        times = process_.cpu_times()
+        total += times.user + times.system
+    return total
+
+
+def _processor(way: str, clients: int) -> Any:
+    from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle  # noqa: PLC0415
+
+    size = BLOB_BYTES * (clients if way == "shard" else 1)
+
+    class Blob(StatefulProcessor):
+        """Reads its blob, and writes one of the same size."""
+
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self.blob = handle.getValueState("blob", "blob binary")
+
+        def handleInputRows(  # noqa: N802  Spark's name
+            self, key: Any, rows: Iterator[pd.DataFrame], _timers: Any
+        ) -> Iterator[pd.DataFrame]:
+            for _ in rows:
+                pass
+            held = self.blob.get() if self.blob.exists() else (bytes(size),)
+            # Random bytes: real digests, times and values hardly compress.
+            mixed = np.frombuffer(held[0], np.uint8) ^ np.random.default_rng().integers(0, 256, size, np.uint8)
+            self.blob.update((mixed.tobytes(),))
+            yield pd.DataFrame({"key": [key[0]]})
+
+        def close(self) -> None:
+            pass
+
+    return Blob()
+
+
+if __name__ == "__main__":
+    main()

@@ -53,6 +53,13 @@ lint: install ## ruff and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+bench: install ## figures of decoder and state, each beside its peer's, into benchmarks/results.json
+	$(BIN)/python -m benchmarks.decode
+	$(BIN)/python -m benchmarks.state
+
+soak: install ## kill the job 50 times and look whether anything is lost or doubled, into benchmarks/soak.json
+	$(BIN)/python -m benchmarks.soak
+
 lock: ## resolve requirements.lock anew from pyproject.toml
 	$(BIN)/pip-compile --quiet --strip-extras --extra spark --extra dev --no-emit-index-url --no-emit-find-links \
 	  --no-emit-trusted-host --output-file requirements.lock pyproject.toml

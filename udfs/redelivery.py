@@ -260,9 +260,8 @@ def _judge(
             continue
         # After an eviction the digests are gone: whatever isn't later than the tombstone may be a redelivery too.
         oldest = clients.last_time[c] - bounds[WINDOW]
-        if facts.temporalities[i] & DELTA and (
-            facts.last_time[i] < oldest or facts.last_time[i] <= out.tombstone_time[i]
-        ):
+        is_old = facts.last_time[i] < oldest or facts.last_time[i] <= out.tombstone_time[i]
+        if facts.delta_time[i] != 0 and is_old:
             out.verdict[i] = Verdict.TOO_LATE
             continue
         clients.terminating[c] = facts.terminating[i]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow.compute as pc
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from jobs.local_clients import Client, LocalClients
 from jobs.local_cluster import LANDING_TOPICS, LocalCluster
@@ -69,12 +69,18 @@ def start_fleet(
 
 
 def wait_for(look: Callable[[], _T], enough: Callable[[_T], object], limit: float = WAIT) -> _T:
-    """What ``look`` returns, as soon as it is enough."""
+    """What ``look`` returns, as soon as it is enough; while a topic is made anew or its broker starts, reads fail."""
     deadline = time.monotonic() + limit
-    while not enough(found := look()):
-        assert time.monotonic() < deadline, f"not enough in {limit:.0f} s: {str(found)[-2000:]}"
+    seen: object = None
+    while True:
+        try:
+            if enough(found := look()):
+                return found
+            seen = found
+        except KafkaException as error:
+            seen = error
+        assert time.monotonic() < deadline, f"not enough in {limit:.0f} s: {str(seen)[-2000:]}"
         time.sleep(0.2)
-    return found
 
 
 def messages(cluster: LocalCluster, topic: str) -> list[Message]:

@@ -138,14 +138,14 @@ def test_a_push_of_5_mib_lands_whole_or_as_headers_that_say_it_was_too_large(
 ) -> None:
     settings = {"telemetry.max.bytes": 8 * MIB, f"{LANDER}status.interval.ms": 500}
     with LocalCluster(version, plugin=receiver_jar(), properties=settings, heap_mb=640) as cluster:
-        cluster.subscribe("big", ["org.apache.kafka.application."], 1000, ["client_id=big-.*"])
+        cluster.subscribe("big", ["org.apache.kafka.application."], 2000, ["client_id=big-.*"])
         cluster.create_topic("orders")
         with LocalClients(cluster) as clients:
             fleet = start_fleet(cluster, clients, "big", "orders", gauges=BIG_GAUGES)
-            wait_for(lambda: landed(cluster), lambda pushes: len(pushes) >= 2)
+            wait_for_status(cluster, lambda now: now.landed >= 2)
             change = ["--entity-type", "topics", "--entity-name", LANDING, "--add-config", "max.message.bytes=20000"]
             cluster.tool("kafka.admin.ConfigCommand", "--alter", *change)
-            wait_for(lambda: landed(cluster), lambda pushes: sum("dropped" in push.headers for push in pushes) >= 2)
+            wait_for_status(cluster, lambda now: now.dropped["too_large"] >= 2)
             counted = fleet.close(120)
         assert counted["failed"] == 0
         end = settled(cluster)

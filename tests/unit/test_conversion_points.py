@@ -217,6 +217,20 @@ def test_p5_no_recorded_value_is_a_bit_and_does_not_touch_the_baseline(flags: in
     assert shard.one(push(3, counter(15, 0, 3)))["delta_int"] == 5
 
 
+def test_p5_the_time_of_a_point_without_value_means_nothing():
+    """P8 doesn't look at it, so it may be anything: later pushes must not become too late."""
+    shard = Shard()
+    shard.run(push(1, delta(1, 0, 1)))
+    assert shard.one(push(2, delta(0, 1, 200_000, flags=1)))["delta_status"] == "no_recorded_value"
+    rows = shard.run(push(3, delta(2, 1, 2)), push(4, delta(0, 2, 3, flags=1)), push(5, delta(0, None, None, flags=1)))
+    assert told(rows.metric_points.to_pylist(), "delta_status") == ["delta", "no_recorded_value", "no_recorded_value"]
+    assert rows.client_events.num_rows == 0
+
+
+def test_p5_a_first_push_without_values_is_not_too_late():
+    assert Shard().one(push(1, delta(0, 0, 1, flags=1)))["delta_status"] == "no_recorded_value"
+
+
 def test_p5_other_flag_bits_mean_nothing():
     assert Shard().one(push(1, counter(10, 0, 1, flags=2)))["delta_status"] == "first"
 

@@ -282,6 +282,17 @@ def test_c9_needs_a_client_that_sent_the_other_temporality() -> None:
     assert totals(total(9, 3)) == [("first", 9)]
 
 
+def test_c9_back_at_once() -> None:
+    points = [total(100, 1), total(130, 2, start_ns=at(2), temporality=DELTA), total(140, 3, start_ns=at(3))]
+    assert totals(*points)[-1] == ("flip_baseline", 0)
+
+
+def test_c9_keeps_no_totals_of_sums_that_may_fall() -> None:
+    ups = [replace(total(10 + i, i, start_ns=at(i)), is_monotonic=False) for i in (1, 2, 3)]
+    flipped = [replace(up, temporality=DELTA) for up in ups[1:]]
+    assert totals(ups[0], *flipped) == [("value", None), ("flip_baseline", 0), ("flip_baseline", 0)]
+
+
 def test_c10() -> None:
     assert totals(delta(-3, 1, 2)) == [("negative", -3)]
     assert totals(delta(-3, 1, 2, is_monotonic=False)) == [("delta", -3)]
@@ -302,6 +313,11 @@ def test_c12_eviction_and_tombstone() -> None:
     assert judge(ended, push(1, total(30, 3602), landed=3602))[1] == ("baseline", 0)
     assert judge(ended, push(1, total(30, 3601), landed=3601))[1] == ("converted", 20)
     assert judge(ended, push(1, total(11, 9)), push(2, total(30, 9999)))[2] == ("converted", 19)
+
+
+def test_c12_redelivery_after_eviction_counts_nothing() -> None:
+    for point, status in ((total(10, 1), "late"), (delta(10, 0, 1), "too_late")):
+        assert judge(push(0, point), push(1, point, landed=2 * 24 * 3600))[1] == (status, None)
 
 
 def test_d2_redelivery_marks_gauges_too() -> None:
@@ -328,6 +344,14 @@ def test_d3_gap_and_its_filler() -> None:
     assert [verdict.lost for verdict in batch.pushes] == [None, (at(1), at(2)), None]
     names = [[name for name, _ in verdict.events] for verdict in batch.pushes]
     assert names == [[], ["lost_interval"], ["lost_interval_closed"]]
+
+
+@pytest.mark.parametrize(("start", "lost"), [(3.0, None), (4.5, None), (5.0, (at(3.5), at(5)))])
+def test_d3_a_heartbeat_covers_the_time_up_to_it(start: float, lost: tuple[int, int] | None) -> None:
+    # The first push lands 0.5 s after its time, so the heartbeat is taken to be of 3.5 s.
+    first = push(0, delta(1, 0, 1), landed=1.5)
+    batch = Oracle().batch([first, push(1, landed=4), push(2, delta(3, start, 6))])
+    assert batch.pushes[2].lost == lost
 
 
 def test_d6() -> None:

@@ -288,15 +288,14 @@ def _judge(points: Points, verdicts: PushVerdicts, i: int, base: Baselines, g: i
 
 @kernel
 def _judge_first(points: Points, verdicts: PushVerdicts, i: int, base: Baselines, g: int) -> Status:
-    """C3, unless the increments up to a total have passed as deltas (C9), or before an eviction (C12)."""
     start, push = points.start[i], points.push[i]
+    has_start = 0 < start < points.time[i]
     has_sent_delta = verdicts.sent[push] & DELTA != 0
-    counted_until = verdicts.delta_time[push]
-    if not base.present[g]:
-        counted_until = max(counted_until, verdicts.tombstone_time[push])
-    if start > counted_until and (has_sent_delta or not base.delta_since[g]):
-        return Status.FIRST if start < points.time[i] else Status.BASELINE
-    return Status.FLIP_BASELINE if has_sent_delta or base.delta_since[g] else Status.BASELINE
+    is_new = has_sent_delta and has_start and start > verdicts.delta_time[push]
+    if (has_sent_delta or base.delta_since[g]) and not is_new:  # C9: its increments have passed as deltas
+        return Status.FLIP_BASELINE
+    is_counted = not base.present[g] and start <= verdicts.tombstone_time[push]  # C12
+    return Status.FIRST if has_start and not is_counted else Status.BASELINE  # C3
 
 
 @kernel

@@ -119,8 +119,12 @@ def statuses(cluster: LocalCluster) -> list[Status]:
 
 
 def wait_for_status(cluster: LocalCluster, enough: Callable[[Status], object]) -> Status:
-    """The newest status, as soon as it is enough."""
-    return wait_for(lambda: statuses(cluster)[-1:], lambda found: found and enough(found[0]))[0]
+    """The newest status, as soon as there is one of after this call that is enough."""
+    asked_ms = time.time() * 1000
+    newest = wait_for(
+        lambda: statuses(cluster)[-1:], lambda found: found and found[0].time_ms > asked_ms and enough(found[0])
+    )
+    return newest[0]
 
 
 def settled(cluster: LocalCluster) -> Status:

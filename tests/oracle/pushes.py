@@ -182,16 +182,16 @@ def d3_heartbeat(client: Client, push: Push) -> None:
 
 
 def c9_client(client: Client, verdict: PushVerdict) -> None:
-    if verdict.temporality is None or verdict.last_time is None:
+    if verdict.temporality is None:
         return
-    ahead = client.last_time is None or verdict.last_time > client.last_time
-    if ahead and {client.temporality, verdict.temporality} == {"delta", "cumulative"}:
-        verdict.events.append(("temporality_flip", None))
-    if ahead:
+    time = verdict.last_time
+    if client.last_time is None or (time is not None and time > client.last_time):
+        if {client.temporality, verdict.temporality} == {"delta", "cumulative"}:
+            verdict.events.append(("temporality_flip", None))
         client.temporality = verdict.temporality
     client.sent |= {"delta": {1}, "cumulative": {2}, "mixed": {1, 2}}[verdict.temporality]
-    if has_delta(verdict):
-        client.last_delta_time = max(verdict.last_time, client.last_delta_time or 0)
+    if has_delta(verdict) and time is not None:
+        client.last_delta_time = max(time, client.last_delta_time or 0)
 
 
 def remember(client: Client, verdict: PushVerdict, settings: Settings) -> None:

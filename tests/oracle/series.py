@@ -98,12 +98,14 @@ def cumulative(series: Series | None, judged: Judged, point: Point, verdict: Pus
 
 def c3_first(series: Series | None, point: Point, verdict: PushVerdict) -> tuple[str, Increment]:
     """C3; in the way of it stand C9's delta -> cumulative and C12's tombstone."""
-    flips = series is not None or DELTA in verdict.sent_before
-    counted_until = [verdict.tombstone_time, verdict.last_delta_time if flips else None]
     known = 0 < point.start_ns < point.time_ns
-    if known and all(time is None or point.start_ns > time for time in counted_until):
+    if series is not None or DELTA in verdict.sent_before:
+        after = verdict.last_delta_time is not None and point.start_ns > verdict.last_delta_time
+        if not (known and after):
+            return "flip_baseline", nothing(point)
+    if known and (verdict.tombstone_time is None or point.start_ns > verdict.tombstone_time):
         return "first", full(point, point.start_ns)
-    return "flip_baseline" if flips else "baseline", nothing(point)
+    return "baseline", nothing(point)
 
 
 def c4_c5_c6(last: Point, judged: Judged, point: Point) -> tuple[str, Increment]:

@@ -212,7 +212,7 @@ def test_c9_delta_to_cumulative_with_an_unknown_start_is_a_flip_too():
 def test_c9_java_starts_its_series_anew_at_the_flip():
     """start_time is the flip's time, the value the lifetime total."""
     assert flip(delta(5, 0, 1), counter(13, 3, 3), counter(15, 3, 4))[1:] == [
-        ("baseline", 0, None),
+        ("flip_baseline", 0, None),
         ("converted", 2, at(3)),
     ]
 

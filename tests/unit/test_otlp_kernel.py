@@ -175,6 +175,38 @@ def test_equal_lists_in_different_bytes_are_one_set() -> None:
     assert result.decoded.attribute_sets.to_pylist() == [[("node_id", "7")]]
 
 
+def test_a_repeated_key_is_kept_in_points_and_merged_in_resources() -> None:
+    attributes = [KeyValue(key="k", value=AnyValue(string_value=value)) for value in "ab"]
+    point, resource = pb.MetricsData(), pb.MetricsData()
+    metric = point.resource_metrics.add().scope_metrics.add().metrics.add(name="m")
+    metric.exponential_histogram.data_points.add(attributes=attributes)  # field 1, as in a resource
+    resource.resource_metrics.add().resource.attributes.extend(attributes)
+    payloads = binary(point.SerializeToString(), resource.SerializeToString())
+    assert otlp_kernel.decode(payloads, 10).odd.tolist() == [1]
+    decoded = otlp.decode(payloads)
+    assert decoded.attribute_sets.to_pylist() == [[("k", "a"), ("k", "b")], [("k", "b")]]
+    assert decoded.points["attributes"].to_pylist() == [0]
+    assert decoded.payloads["resource"].to_pylist() == [-1, 1]
+
+
+def test_a_data_point_beyond_the_cap_leaves_nothing_in_the_next_one() -> None:
+    full = pb.HistogramDataPoint(count=3, sum=1.5, min=1.0, max=2.0, bucket_counts=[1, 2], explicit_bounds=[1.0])
+    empty = pb.HistogramDataPoint()
+    messages = []
+    for points in ([full, full], [empty]):
+        data = pb.MetricsData()
+        metric = data.resource_metrics.add().scope_metrics.add().metrics.add(name="m")
+        metric.histogram.data_points.extend(points)
+        messages.append(data.SerializeToString())
+    payloads = binary(*messages)
+    decoded = otlp_kernel.decode(payloads, 1).decoded
+    assert decoded.payloads["capped"].to_pylist() == [True, False]
+    assert decoded.distributions["count"].to_pylist() == [3, 0]
+    assert decoded.distributions["bucket_counts"].to_pylist() == [[1, 2], []]
+    assert decoded.distributions["sum"].to_pylist() == [1.5, None]
+    assert_same(decoded, otlp_reference.decode(payloads, 1))
+
+
 def test_a_new_process_loads_the_kernel_from_the_cache() -> None:
     program = """
 from benchmarks.corpora import captured

@@ -225,7 +225,7 @@ def test_captured_statuses():
     counts = Counter(captured_rows().metric_points["delta_status"].to_pylist())
     assert counts["non_finite"] == sum(item["nan_points"] for item in captured_index())
     assert not {"reset", "inferred_reset", "negative", "late", "duplicate", "conflict", "start_moved"} & set(counts)
-    assert (counts["flip_converted"], counts["flip_baseline"]) == (45, 1)
+    assert (counts["flip_converted"], counts["flip_baseline"]) == (45, 46)
 
 
 def test_captured_java_flip():
@@ -237,7 +237,7 @@ def test_captured_java_flip():
         for index, offset in enumerate(offsets)
     }
     assert status[5] == {"delta": 45}
-    assert status[6] == {"baseline": 45}
+    assert status[6] == {"flip_baseline": 45}
     assert status[7] == {"converted": 45}
     assert status[12] == {"flip_converted": 45}
     assert status[13] == {"delta": 45}

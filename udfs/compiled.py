@@ -13,14 +13,17 @@ from udfs import numba_cache
 
 F = TypeVar("F", bound=Callable[..., object])
 
+# Without numba's reference counts: counting each column at each point takes ten times the work itself.
+OPTIONS: dict[str, Any] = {"_nrt": False}
+
 numba_cache.configure()
 
 try:
     from numba import njit
 
     def kernel(function: F) -> F:
-        """Compile a loop over NumPy arrays on its first call, cached on disk."""
-        compiled: Any = njit(cache=True, nogil=True)(function)
+        """Compile a loop over NumPy arrays on its first call, cached on disk; it may not make arrays."""
+        compiled: Any = njit(cache=True, nogil=True, **OPTIONS)(function)
         return cast(F, compiled)
 
 except (ImportError, OSError, RuntimeError) as error:

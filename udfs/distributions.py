@@ -200,10 +200,18 @@ def find_flaws(rows: Distributions, flaws: Int8s) -> None:
             flaws[i] = Flaw.RANGE
         elif rows.kind[i] == Kind.HISTOGRAM and len(positive) != len(bounds) + 1 and len(positive) + len(bounds) > 0:
             flaws[i] = Flaw.LENGTH
-        elif np.isnan(bounds).any() or not (bounds[1:] > bounds[:-1]).all():
+        elif not _is_increasing(bounds):
             flaws[i] = Flaw.BOUNDS
         elif total != rows.observations[i] and (len(positive) > 0 or len(negative) > 0 or total > 0):
             flaws[i] = Flaw.COUNT
+
+
+@kernel
+def _is_increasing(bounds: Doubles) -> bool:
+    increasing = len(bounds) == 0 or not math.isnan(bounds[0])
+    for k in range(1, len(bounds)):
+        increasing = increasing and bounds[k] > bounds[k - 1]
+    return increasing
 
 
 @kernel

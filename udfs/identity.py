@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from udfs.compiled import kernel
 from udfs.decoded import ATTRIBUTES
 
 UInt64s = npt.NDArray[np.uint64]
@@ -92,7 +91,6 @@ def text_hashes(texts: pa.Array) -> UInt64s:
     return np.array([text_hash(text or "") for text in texts.to_pylist()], np.uint64)
 
 
-@kernel
 def mix(left: Any, right: Any) -> Any:
     """Combine two uint64 hashes, or columns of them, into one (splitmix64's finaliser); the order matters."""
     mixed = left * np.uint64(0x9E3779B97F4A7C15) + right

@@ -205,12 +205,15 @@ def _reason(points: Points, i: int, start: np.uint64, time: np.uint64, bad_bucke
     return reason
 
 
+_mix = kernel(mix)
+
+
 @kernel
 def _identify(points: Points, clients: UInt64s, metrics: UInt64s, attributes: UInt64s, scopes: UInt64s) -> None:
     for i in range(len(points.series)):
         shape = np.uint64(points.kind[i] * 2 + points.monotonic[i])
-        descriptor = mix(mix(metrics[points.metric[i]], attributes[points.attributes[i]]), scopes[points.scope[i]])
-        points.series[i] = mix(mix(clients[points.push[i]], descriptor), shape)
+        descriptor = _mix(_mix(metrics[points.metric[i]], attributes[points.attributes[i]]), scopes[points.scope[i]])
+        points.series[i] = _mix(_mix(clients[points.push[i]], descriptor), shape)
 
 
 class PushTimes(NamedTuple):

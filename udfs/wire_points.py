@@ -184,7 +184,7 @@ def distribution(data: Bytes, pos: int, end: int, kind: int, row: int, out: Dist
     """Write a data point that isn't a number: ODD or `end`, start, time, flags, attributes' slice."""
     start_time = time = flags = np.uint64(0)
     first, last = 0, 0
-    present = seen = 0
+    present = 0
     ok = True
     _start(kind, row, out)
     while ok and pos < end:
@@ -200,9 +200,7 @@ def distribution(data: Bytes, pos: int, end: int, kind: int, row: int, out: Dist
         elif role >= WORD:
             out.words[role - WORD, row] = load64(data, inner)
         elif role >= BUCKETS:
-            into = role - BUCKETS
-            ok = seen & 1 << into == 0 and _buckets(data, inner, pos, into, row, out)  # two are merged: odd
-            seen |= 1 << into
+            ok = _buckets(data, inner, pos, role - BUCKETS, row, out)  # a second one adds to the first
         elif role >= ITEMS:
             ok = _items(data, inner, pos, role - ITEMS, row, out)
         elif role == ATTRIBUTE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -66,6 +67,18 @@ def start_fleet(
         "buffer.memory": 2_000_000,
     }
     return clients.start(client_id, command, settings)
+
+
+def cut_off(fleet: Client) -> set[str]:
+    """The instance ids of a fleet whose connection ended while a telemetry request was in flight.
+
+    Such a Java client pushes nothing for 5 minutes (DefaultClientTelemetrySender.handleFailedRequest in 4.3.1).
+    """
+    ids: list[str] = fleet.wait_for("started")["client_instance_ids"]
+    cancelled = re.findall(
+        rf"clientId={fleet.client_id}-(\d+)\] Cancelled in-flight (?:PUSH|GET)_TELEMETRY", fleet.log.read_text()
+    )
+    return {ids[int(number)] for number in cancelled}
 
 
 def wait_for(look: Callable[[], _T], enough: Callable[[_T], object], limit: float = WAIT) -> _T:

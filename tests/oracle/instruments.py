@@ -276,12 +276,12 @@ def instruments(
     scope = {"java": None, "librdkafka": "rdkafka#producer-1", "kgo": "kgo"}[style]
     result: list[Instrument] = []
     for number in range(random.randrange(1, 5)):
-        attributes = node_attributes(style, random, number)
+        attributes = attributes_of(style, random, number)
         knows_start = not unknown_starts or random.randrange(4) > 0
         kinds = ["counter"] * 5 + ["gauge", "up_down", "summary"]
         kinds += ["histogram", "histogram", "exponential_histogram", "exponential_histogram"] if distributions else []
         kind = random.choice(kinds)
-        name = f"org.apache.kafka.{kind}.{number}.total"
+        name = f"org.apache.kafka.{kind}.{number // 2}.total"
         point = Point(name, attributes=attributes, scope=scope)
         common = (start_ns, start_ns, knows_start)
         match kind:
@@ -316,15 +316,30 @@ def counter(point: Point, falls: bool, style: str, random: Random, common: tuple
     return Counter(point, *common, falls=falls, number_type=number_type, step=step, total=total)
 
 
-def node_attributes(style: str, random: Random, number: int) -> Attributes:
-    broker = random.choice([1, -1, 2147483646, 1001])
-    value: str | int = f"node-{broker}" if style == "java" else broker
-    node = (("node.id" if style == "librdkafka" else "node_id", value),)
-    pairs: list[tuple[str, str | int]] = [
-        *(node if random.randrange(2) else ()),
-        ("topic", f"t{number % 2}"),
-        ("partition", "0"),
-    ]
+def attributes_of(style: str, random: Random, number: int) -> Attributes:
+    """Attributes that no other instrument of the client has; some with a repeated key."""
+    pairs = node_attributes(style, random) if random.randrange(2) else []
+    pairs += [("topic", f"t{number % 2}"), ("partition", str(number))]
     if random.randrange(8) == 0:
-        pairs.append(("topic", "t9"))  # a repeated key
+        pairs.append(("topic", "t9"))
     return tuple(pairs)
+
+
+def node_attributes(style: str, random: Random) -> list[tuple[str, str | int]]:
+    broker = random.choice([1, -1, 2147483646, 1001])
+    if random.randrange(8) == 0:
+        if random.randrange(2):
+            return [("node_id", broker), ("node.id", random.choice(["7", "node-007", "-0", "node-2147473646"]))]
+        return [("node_id", random.choice(["x", "node-", "7", "", "node--2147483648"]))]
+    if style == "java":
+        return [("node_id", f"node-{broker}")]
+    return [("node.id" if style == "librdkafka" else "node_id", broker)]
+
+
+def reordered(point: Point, random: Random) -> Point:
+    """The same attributes in another order, when the order says nothing."""
+    pairs = list(point.attributes)
+    names = {key.replace(".", "_") for key, _ in pairs}
+    if len(names) == len(pairs):
+        random.shuffle(pairs)
+    return replace(point, attributes=tuple(pairs))

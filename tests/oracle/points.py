@@ -60,7 +60,7 @@ def normalise_attributes(pairs: Attributes) -> tuple[dict[str, str], bool]:
 
 
 def node(text: str) -> dict[str, str]:
-    match = re.fullmatch(r"(?:node-)?(-?\d+)", text)
+    match = re.fullmatch(r"(?:node-)?(-?[0-9]+)", text)
     if match is None:
         return {"node_id": text}
     number = int(match.group(1))

@@ -87,7 +87,7 @@ def c12_evict(client: Client, push: Push, settings: Settings) -> None:
         return
     limit = settings.evict_terminated_after_us if client.terminated else settings.evict_after_us
     if push.landed_at_us - client.landed_at_us > limit:
-        last = max((t for t in (client.last_time, client.tombstone_time) if t is not None), default=None)
+        last = latest(client.last_time, client.tombstone_time)
         landed = client.landed_at_us if client.last_time is not None else client.tombstone_landed_at_us
         client.__init__(  # type: ignore[misc]
             life=client.life + 1,
@@ -127,6 +127,10 @@ def describe(push: Push, points: list[Judged]) -> PushVerdict:
     return verdict
 
 
+def latest(*times: int | None) -> int | None:
+    return max((time for time in times if time is not None), default=None)
+
+
 def has_delta(verdict: PushVerdict) -> bool:
     return verdict.temporality in ("delta", "mixed")
 
@@ -151,11 +155,9 @@ def d6_too_late(client: Client, verdict: PushVerdict, settings: Settings) -> boo
 
 
 def d3_gaps(client: Client, verdict: PushVerdict) -> None:
-    last_times = [time for time in (client.last_time, verdict.tombstone_time) if time is not None]
-    if not has_delta(verdict) or verdict.last_time is None or not last_times:
-        return
-    start, end, last_time = verdict.first_start, verdict.last_time, max(last_times)
-    if start is None:
+    last_time = latest(client.last_time, verdict.tombstone_time)
+    start, end = verdict.first_start, verdict.last_time
+    if last_time is None or start is None or end is None:
         return
     if end > last_time:
         tolerance = 0
@@ -184,8 +186,8 @@ def d3_heartbeat(client: Client, push: Push) -> None:
 def c9_client(client: Client, verdict: PushVerdict) -> None:
     if verdict.temporality is None:
         return
-    time = verdict.last_time
-    if client.last_time is None or (time is not None and time > client.last_time):
+    time, last_time = verdict.last_time, latest(client.last_time, verdict.tombstone_time)
+    if last_time is None or (time is not None and time > last_time):
         if {client.temporality, verdict.temporality} == {"delta", "cumulative"}:
             verdict.events.append(("temporality_flip", None))
         client.temporality = verdict.temporality
@@ -204,6 +206,6 @@ def remember(client: Client, verdict: PushVerdict, settings: Settings) -> None:
         client.landed_after_ns = verdict.push.landed_at_us * 1000 - time
     client.digests[verdict.push.payload] = time
     horizon = (client.last_time or 0) - settings.window_ns
-    latest = sorted(client.digests.values(), reverse=True)[: settings.window_pushes]
-    keep_from = min(horizon, latest[-1])
+    recent = sorted(client.digests.values(), reverse=True)[: settings.window_pushes]
+    keep_from = min(horizon, recent[-1])
     client.digests = {payload: time for payload, time in client.digests.items() if time >= keep_from}

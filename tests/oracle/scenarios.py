@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from tests.oracle.instruments import Instrument, Report, instruments
+from tests.oracle.instruments import Instrument, Report, instruments, reordered
 from tests.oracle.model import (
     CUMULATIVE,
     DELTA,
@@ -41,6 +41,7 @@ class Features:
     redelivery: bool = True
     defects: bool = True  # broken, unrecorded, non-finite points
     silence: bool = True
+    skew: bool = True
     same_ids: bool = True
     moves: bool = True  # between partitions, so that pushes are not judged in the order of landing
     unknown_starts: bool = True
@@ -79,9 +80,12 @@ class Client:
     recent: list[Landing] = field(default_factory=list)
     held: list[Landing] = field(default_factory=list)
     last_points: tuple[Point, ...] = ()
-    reported: bool = False  # since the last flip
+    reported: bool = False  # landed a push since the last flip
     cluster_id: str | None = "c1"
+    flips: bool = False
+    heartbeats: bool = False
     moves: bool = False  # between partitions
+    skew_ns: int = 0  # the broker's clock is ahead of the client's by so much
 
     def chance(self, one_in: int) -> bool:
         return self.random.randrange(one_in) == 0
@@ -95,17 +99,17 @@ class Client:
     def step(self) -> None:
         features = self.features
         self.advance_clock()
-        if features.flips and self.reported and not self.moves and self.chance(6):
+        if self.flips and self.reported and self.chance(6):
             self.flip()
         if features.resets and self.chance(8):
             for instrument in self.instruments:
                 instrument.restart(self.random, self.clock_ns)
         if self.chance(20):
-            self.deliver((), terminating=self.chance(3))  # a heartbeat
+            if self.heartbeats:
+                self.deliver((), terminating=self.chance(3))
             return
         points = self.collect()
-        self.reported = True
-        if features.defects and self.chance(5):
+        if features.defects and not self.flips and self.chance(5):
             points = self.spoil(points)
         if features.repeats and not features.ordered and self.last_points and self.chance(5):
             points = self.repeat_some(points)
@@ -136,7 +140,7 @@ class Client:
             time_ns = self.clock_ns + (self.random.randrange(spread + 1) // self.resolution_ns * self.resolution_ns)
             point = instrument.collect(Report(self.temporality, time_ns, self.style))
             if point is not None:
-                points.append(point)
+                points.append(reordered(point, self.random))
         self.clock_ns += spread
         return tuple(points)
 
@@ -167,9 +171,10 @@ class Client:
         data = payload(points, resource, one_by_one=self.style == "java")
         landing = Landing(self, points, data, resource, terminating)
         if features.loss and self.chance(8):
-            if not features.ordered and self.chance(2):
+            if not features.ordered and not self.heartbeats and self.chance(2):
                 self.held.append(landing)
             return
+        self.reported |= bool(points)
         self.land(landing, self.clock_ns + random.randrange(1, 900) * 1_000_000)
         if self.held and self.chance(2):
             self.land(self.held.pop(0), self.clock_ns + SECOND_NS)
@@ -178,7 +183,7 @@ class Client:
 
     def land(self, landing: Landing, at_ns: int) -> None:
         partition = self.random.randrange(2) if self.moves else int(self.name[-1]) % 2
-        self.landings.append(replace(landing, landed_ns=at_ns, partition=partition))
+        self.landings.append(replace(landing, landed_ns=at_ns + self.skew_ns, partition=partition))
         self.recent.append(landing)
 
 
@@ -228,6 +233,7 @@ def make_client(name: str, random: Random, features: Features) -> Client:
     cluster_id = random.choice(["c1", "c1", "c2", None])
     if features.same_ids and random.randrange(4) == 0:
         name, cluster_id = "client-0", name  # an instance id is unique within its cluster only
+    nature = random.randrange(4)  # see READINGS.md, known differences
     client = Client(
         name=name,
         style=style,
@@ -238,7 +244,10 @@ def make_client(name: str, random: Random, features: Features) -> Client:
         interval_ns=random.choice([1, 30, 300]) * SECOND_NS,
         temporality=random.choice(features.temporalities),
         cluster_id=cluster_id,
-        moves=features.moves and not features.ordered and random.randrange(5) == 0,
+        flips=features.flips and nature == 0,
+        heartbeats=nature == 1,
+        moves=features.moves and not features.ordered and nature == 2,
+        skew_ns=random.choice([0, 0, 30, 3 * 3600, -3 * 3600]) * SECOND_NS if features.skew else 0,
     )
     client.instruments = instruments(
         style, random, START_NS - 5 * SECOND_NS, features.unknown_starts, features.distributions
@@ -254,7 +263,7 @@ def resource_of(name: str, random: Random) -> Attributes:
 
 def spoiled(point: Point, random: Random, ordered: bool) -> Point:
     """The point with one of the defects of P3, P5, P6 and P8."""
-    shift = HOUR_NS * (25 if ordered or point.temporality == DELTA else random.choice([23, 25]))
+    shift = HOUR_NS * (28 if ordered or point.temporality == DELTA else random.choice([23, 28]))
     variants = [
         replace(point, flags=NO_RECORDED_VALUE, number=None),
         replace(point, flags=2),  # a bit that says nothing

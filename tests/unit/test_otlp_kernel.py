@@ -33,9 +33,14 @@ def field(tag: int, content: bytes) -> bytes:
     return varint(tag) + varint(len(content)) + content
 
 
+def metric(*fields: bytes) -> bytes:
+    """A MetricsData message of one metric, from its encoded fields."""
+    return field(0x0A, field(0x12, field(0x12, b"".join(fields))))
+
+
 def gauge(points: bytes, name: bytes = b"m") -> bytes:
     """A MetricsData message of one gauge, from its encoded data points."""
-    return field(0x0A, field(0x12, field(0x12, field(0x0A, name) + field(0x2A, points))))
+    return metric(field(0x0A, name), field(0x2A, points))
 
 
 def run(*arguments: str, **environment: str) -> str:
@@ -116,6 +121,7 @@ def test_the_last_member_of_a_value_counts() -> None:
         (b"\x80\x80\x80\x80\x10", "a field number of 2^29"),
         (b"\x0c", "an end of a group that didn't start"),
         (b"\x08" + b"\xff" * 10 + b"\x00", "a varint of eleven bytes"),
+        (b"\x08" + b"\xff" * 9 + b"\x02", "a varint of 65 bits"),
         (gauge(b"", name=b"\xff"), "a name that isn't UTF-8"),
         (gauge(b"", name=b"\xed\xa0\x80"), "a surrogate"),
         (gauge(b"", name=b"\xc0\x80"), "an overlong NUL"),
@@ -129,6 +135,75 @@ def test_the_last_member_of_a_value_counts() -> None:
 def test_malformed_payloads_are_left_to_upb(payload: bytes, why: str) -> None:
     assert otlp_kernel.decode(binary(payload), 10).odd.tolist() == [0], why
     assert otlp.decode(binary(payload)).payloads["error"].to_pylist()[0].startswith("not a MetricsData message: ")
+
+
+KEY = field(0x0A, b"k")
+VALUE, OTHER_VALUE = (field(0x12, field(0x0A, text)) for text in (b"v", b"w"))
+EMPTY_POINT = field(0x0A, b"")
+SUM_OF_DELTAS, SUM_OF_TOTALS = (field(0x3A, EMPTY_POINT + b"\x10" + kind) for kind in (b"\x01", b"\x02"))
+TWO_TO_THE_32 = b"\x80\x80\x80\x80\x10"
+LOW_BITS_ONLY = b"\x82\x80\x80\x80\x10"  # 2^32 + 2
+
+
+def attributes(*pairs: bytes, between: bytes = b"") -> bytes:
+    return gauge(field(0x0A, between.join(field(0x3A, pair) for pair in pairs)))
+
+
+def exponential(buckets: bytes) -> bytes:
+    return metric(field(0x52, field(0x0A, buckets)))
+
+
+@pytest.mark.parametrize(
+    ("payload", "why"),
+    [
+        (metric(SUM_OF_TOTALS, field(0x2A, EMPTY_POINT * 2)), "the last member of a oneof counts"),
+        (metric(SUM_OF_DELTAS, SUM_OF_TOTALS), "a member set twice is merged"),
+        (metric(SUM_OF_TOTALS, field(0x0A, b"a"), field(0x0A, b"b")), "the last name counts"),
+        (metric(field(0x3A, EMPTY_POINT + b"\x10" + LOW_BITS_ONLY)), "an enum has 32 bits"),
+        (metric(field(0x3A, EMPTY_POINT + b"\x18" + TWO_TO_THE_32)), "a bool has 64"),
+        (metric(field(0x3A, EMPTY_POINT + b"\x10\x03")), "an unknown temporality is none"),
+        (metric(field(0x3A, EMPTY_POINT + b"\x10" + b"\xff" * 9 + b"\x01")), "a negative one is none"),
+        (metric(field(0x2A, EMPTY_POINT + b"\x10\x02\x18\x01")), "a gauge has neither of Sum's fields"),
+        (metric(field(0x4A, EMPTY_POINT + b"\x10\x02\x18\x01")), "a histogram is not monotonic"),
+        (metric(field(0x5A, EMPTY_POINT + b"\x10\x02")), "a summary has no temporality"),
+        (gauge(field(0x0A, b"\x40" + LOW_BITS_ONLY)), "flags have 32 bits"),
+        (gauge(field(0x0A, b"\x40\x81\x00\x40\x05")), "the last flags count"),
+        (gauge(field(0x0A, b"\x42\x01\x07\x3d\x01\x02\x03\x04")), "other wire types are unknown fields"),
+        (exponential(b"\x30" + LOW_BITS_ONLY), "a scale has 32 bits"),
+        (exponential(field(0x42, b"\x08\x03\x10\x07") + field(0x42, b"\x12\x02\x80\x01")), "buckets are merged"),
+        (exponential(field(0x42, b"\x12\x0a" + b"\xff" * 9 + b"\x01")), "a count of 2^64 - 1"),
+        (attributes(KEY + VALUE, KEY + OTHER_VALUE, between=field(0x2A, b"")), "attributes in two places"),
+        (attributes(KEY + VALUE, KEY + OTHER_VALUE, between=field(0x7A, KEY)), "an unknown field among attributes"),
+        (attributes(KEY + VALUE + OTHER_VALUE), "the last value counts"),
+        (attributes(KEY + VALUE + field(0x12, b"")), "an empty second value is merged"),
+        (attributes(field(0x0A, b"a") + KEY + VALUE), "the last key counts"),
+        (attributes(KEY + field(0x12, field(0x0A, b"v") + b"\x18\x05")), "the last member of a value counts"),
+        (attributes(KEY + field(0x12, b"\x18" + b"\xff" * 9 + b"\x01")), "an integer of -1"),
+        (attributes(KEY + field(0x12, b"\x10" + TWO_TO_THE_32)), "a bool of 2^32"),
+        (attributes(KEY + field(0x12, b"\x40\x05")), "a value in a string table"),
+        (attributes(VALUE, KEY, b""), "no key, no value, neither"),
+        (
+            field(0x0A, field(0x12, field(0x12, field(0x2A, EMPTY_POINT)) + field(0x0A, KEY))),
+            "a scope behind its metrics",
+        ),
+        (field(0x0A, field(0x12, field(0x0A, b"") + field(0x12, field(0x2A, EMPTY_POINT)))), "a scope without a name"),
+        (
+            b"".join(field(0x0A, field(0x0A, field(0x0A, KEY + value))) for value in (VALUE, OTHER_VALUE)),
+            "two resources",
+        ),
+        (b"\x7b\x08\x01\x7c" + metric(SUM_OF_TOTALS), "an unknown group"),
+        (b"\x8a\x00" + metric(SUM_OF_TOTALS)[1:], "a tag longer than need be"),
+    ],
+)
+def test_odd_but_legal_payloads_give_the_reference_rows(payload: bytes, why: str) -> None:
+    expected = otlp_reference.decode(binary(payload))
+    assert expected.payloads["error"].to_pylist() == [None], why
+    assert_same(otlp.decode(binary(payload)), expected)
+
+
+def test_an_earlier_key_is_checked_as_well() -> None:
+    payload = attributes(field(0x0A, b"\xff") + KEY + VALUE)
+    assert otlp.decode(binary(payload)).payloads["error"][0].is_valid
 
 
 def test_text_at_the_limits_of_utf8() -> None:

@@ -12,7 +12,7 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from udfs.rows import PUSHES_IN
-from udfs.shard import Limits, ShardRows, process
+from udfs.shard import DEFAULT_LIMITS, Limits, ShardRows, process
 from udfs.state import ShardState
 
 T0 = datetime(2027, 1, 15, 8, 0, tzinfo=UTC)
@@ -211,7 +211,7 @@ def table(pushes: Sequence[dict[str, Any]]) -> pa.Table:
 class Shard:
     """A shard and its state: each call of `run` is a micro-batch."""
 
-    def __init__(self, limits: Limits = Limits()) -> None:
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self.limits = limits
         self.state = ShardState.empty()
 

@@ -63,7 +63,9 @@ METRIC_POINTS = pa.schema(
         _field("delta", pa.float64(), "increment; for distributions see count_delta"),
         _field("delta_int", pa.int64(), "the exact increment when the series is int64"),
         _field("delta_status", pa.string(), "what conversion did with the point; see docs/semantics"),
-        _field("flags", TEXT_LIST, "start_moved, duplicate_attribute, monotonic_assumed, value_assumed; NULL when none"),
+        _field(
+            "flags", TEXT_LIST, "start_moved, duplicate_attribute, monotonic_assumed, value_assumed; NULL when none"
+        ),
         _field("subscriptions", TEXT_LIST, "names of the subscriptions that asked for it; NULL before matching"),
         _field("count", pa.int64(), "number of observations"),
         _field("sum", pa.float64(), "sum of observations"),

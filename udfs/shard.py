@@ -49,9 +49,7 @@ class ShardRows:
 DEFAULT_LIMITS = Limits()
 
 
-def process(
-    pushes: pa.Table, state: ShardState, limits: Limits = DEFAULT_LIMITS
-) -> tuple[ShardRows, ShardState]:
+def process(pushes: pa.Table, state: ShardState, limits: Limits = DEFAULT_LIMITS) -> tuple[ShardRows, ShardState]:
     """Decode and convert a shard's pushes.
 
     A pure function of its arguments: the order of `pushes` doesn't matter, nor the clock.

@@ -187,9 +187,7 @@ class ShardState:
         """
         version = int.from_bytes(data[:4], "little")
         if version != VERSION:
-            raise UnknownStateVersionError(
-                f"shard state has layout version {version}; this package reads {VERSION}"
-            )
+            raise UnknownStateVersionError(f"shard state has layout version {version}; this package reads {VERSION}")
         source = pa.BufferReader(pa.py_buffer(data).slice(4))
         return ShardState(**{name: _sorted(pa.ipc.open_stream(source).read_all()) for name in SCHEMAS})
 

@@ -70,7 +70,7 @@ load_double = _load(ir.DoubleType(), types.float64)
 
 @part
 def varint(data: Bytes, pos: int, end: int) -> tuple[UInt64, Int64]:
-    """The varint at `pos` (uint64) and the position behind it."""
+    """The varint at `pos` (uint64; more bits are dropped, as upb does) and the position behind it."""
     value = np.uint64(0)
     shift = np.uint64(0)
     last = min(end, pos + 10)
@@ -79,8 +79,7 @@ def varint(data: Bytes, pos: int, end: int) -> tuple[UInt64, Int64]:
         pos += 1
         value |= np.uint64(byte & 0x7F) << shift
         if byte < 0x80:
-            # The tenth byte holds one bit.
-            return value, (ODD if shift == np.uint64(63) and byte > 1 else pos)
+            return value, pos
         shift += np.uint64(7)
     return value, ODD
 

@@ -203,7 +203,7 @@ class ExponentialHistogram(Instrument):
             side[index] = side.get(index, 0) + 1
         self.zero_count += random.randrange(2)
         change = random.randrange(12)
-        if change == 0:
+        if change == 0 and self.scale > -4:
             self.scale -= 1
             self.positive, self.negative = halved(self.positive), halved(self.negative)
         elif change == 1:

@@ -245,6 +245,26 @@ def test_c8_a_threshold_inside_a_populated_bucket_is_raised_to_its_upper_bound()
     assert result == ("converted", 2, [0, 1], [], 1)
 
 
+def test_c8_a_threshold_inside_a_populated_negative_bucket_is_raised_too():
+    result = second(
+        exponential((3, 0), 0, 1, zero=1, negative=(0, 4)),
+        exponential((6,), 0, 2, offset=1, zero=8, zero_threshold=3.0, negative=(2,), negative_offset=2),
+        *EXPONENTIAL,
+    )
+    assert result == ("converted", 8, [0], [2], 6)
+
+
+def test_c8_a_threshold_at_a_bound_swallows_the_bucket_below_it_on_both_sides():
+    """2 is the upper bound of (1, 2]: what the new point still has there belongs to its zero bucket."""
+    result = second(exponential((0, 4), 0, 1), exponential((2, 5), 0, 2, zero_threshold=2.0, zero=1), *EXPONENTIAL)
+    assert result == ("converted", 4, [0, 1], [], 3)
+
+
+def test_c8_a_scale_lower_by_more_than_64_merges_all():
+    result = second(exponential((1, 2), 0, 1, scale=20), exponential((4,), 0, 2, scale=-100), *EXPONENTIAL)
+    assert result == ("converted", 1, [1], [], 0)
+
+
 def test_c8_a_threshold_inside_an_empty_bucket_is_not_raised():
     result = second(
         exponential((3, 0, 5), 0, 1, zero=1),

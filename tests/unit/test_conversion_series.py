@@ -243,6 +243,29 @@ def test_c9_there_and_back_again():
     ]
 
 
+def test_c9_ordinary_deltas_since_a_total_make_the_next_total_a_baseline():
+    """librdkafka: the total includes what has passed as deltas since the last one."""
+    assert flip(counter(10, 0, 1), delta(4, 1, 2), counter(16, 0, 3), counter(17, 0, 4))[1:] == [
+        ("delta", 4, at(1)),
+        ("flip_baseline", 0, None),
+        ("converted", 1, at(3)),
+    ]
+
+
+def test_c9_a_series_without_deltas_in_between_goes_on():
+    """franz-go leaves out zeros: nothing of this series has passed as delta."""
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 1)), push(2, delta(1, 1, 2, name="other.total")))
+    assert told([shard.one(push(3, counter(12, 0, 3)))], *RESULT) == [("converted", 2, at(1))]
+
+
+def test_c9_a_late_push_is_no_flip():
+    shard = Shard()
+    shard.run(push(1, delta(1, 0, 1)), push(2, counter(5, 0, 3)))
+    for late in (push(3, delta(1, 1, 2)), push(4, counter(6, 0, 4))):
+        assert "temporality_flip" not in told(shard.run(late).client_events.to_pylist(), "event")
+
+
 def test_c9_a_flip_within_one_batch():
     metrics = [counter(10, 0, 1), delta(14, 2, 2), delta(3, 2, 3), counter(19, 0, 4)]
     rows = Shard().points(*(push(i, metric) for i, metric in enumerate(metrics)))
@@ -363,6 +386,23 @@ def test_c12_without_a_tombstone_a_series_counts_in_full():
     shard.run(push(1, counter(10, 0, 1), landed=1))
     row = shard.one(push(2, counter(12, 0, 32 * DAY), landed=32 * DAY))
     assert told([row], *RESULT) == [("first", 12, at(0))]
+
+
+def test_c12_without_a_tombstone_a_client_is_a_new_one():
+    """No flip, no lost interval, nothing too late."""
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 1), landed=1))
+    rows = shard.run(push(2, delta(15, 32 * DAY, 32 * DAY), delta(2, 5, 6, name="d.total"), landed=32 * DAY))
+    assert told(rows.metric_points.to_pylist(), *RESULT) == [("delta", 15, at(32 * DAY)), ("delta", 2, at(5))]
+    assert rows.client_events.num_rows == 0
+
+
+def test_c12_what_was_removed_is_evicted_whenever_it_returns():
+    """It may return in another partition, which is read later: its series are gone all the same."""
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 1), landed=1), push(2, gauge(1, 2 * DAY), landed=2 * DAY, client_instance_id="x"))
+    row = shard.one(push(1, counter(12, 0, 5), landed=5, partition=1))
+    assert told([row], *RESULT) == [("baseline", 0, None)]
 
 
 def test_c12_an_evicted_client_is_still_known_to_have_sent_totals():

@@ -174,10 +174,10 @@ def test_points_beyond_the_limit_are_counted_in_quarantine(random: Random) -> No
 
 
 @pytest.mark.slow
-def test_rows_are_the_oracles_on_thousands_of_scenarios() -> None:
-    for seed in range(3000):
+def test_rows_are_the_oracles_in_many_scenarios() -> None:
+    for seed in range(1000):
         random = Random(seed)
-        check_against_oracle(cuts(scenario(random, Features(clients=4, pushes=40)), random))
+        check_against_oracle(cuts(scenario(random), random))
 
 
 def renumbered(pushes: Sequence[Push]) -> list[Push]:

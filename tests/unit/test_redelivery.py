@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import Any
 
 from tests.otlp_builder import Shard, at, counter, delta, gauge, histogram, push, summary, told
@@ -74,8 +75,6 @@ def test_d2_within_a_batch():
 
 
 def test_d2_the_digest_is_of_the_decompressed_bytes():
-    import gzip  # noqa: PLC0415
-
     shard = Shard()
     first = push(1, delta(5, 0, 1))
     shard.run(first)
@@ -233,6 +232,15 @@ def test_d5_absent_points_are_no_gap_and_no_reset():
         push(4, delta(3, 3, 4, name="a.total"), scope="kgo"),
     )
     assert statuses(rows) == [("delta", 5), ("delta", 1), ("delta", 2), ("delta", 3)]
+    assert rows.client_events.num_rows == 0
+
+
+def test_d5_heartbeats_cover_their_time():
+    """An idle franz-go client: its next delta starts at its last heartbeat, by a clock of its own."""
+    skew = 300
+    pushes = [push(i, landed=i) for i in range(2, 30)]
+    first = push(1, delta(5, skew, skew + 1), landed=1)
+    rows = Shard().run(first, *pushes, push(30, delta(3, skew + 29, skew + 30), landed=30))
     assert rows.client_events.num_rows == 0
 
 

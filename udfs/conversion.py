@@ -280,7 +280,9 @@ def _judge(points: Points, verdicts: PushVerdicts, i: int, base: Baselines, g: i
     if known and points.time[i] == base.time[g]:
         return Status.DUPLICATE if relation == Relation.EQUAL else Status.CONFLICT
     if points.temporality[i] == Temporality.DELTA:  # C9
-        return Status.FLIP_CONVERTED if known and relation != Relation.FELL else Status.FLIP_BASELINE
+        # Of a total that deltas came after, some of the growth has been counted.
+        is_uncounted = known and not base.delta_since[g] and relation != Relation.FELL
+        return Status.FLIP_CONVERTED if is_uncounted else Status.FLIP_BASELINE
     if known and not base.delta_since[g]:
         return _judge_next(points, i, base, g, relation)
     return _judge_first(points, verdicts, i, base, g)

@@ -453,3 +453,13 @@ def test_c12_removal_changes_no_row():
     shard = Shard()
     apart = [row for each in pushes for row in shard.points(each)]
     assert apart == Shard().points(*pushes)
+
+
+def test_c9_a_total_that_deltas_came_after_is_no_base_for_a_flip_however_the_pushes_are_cut() -> None:
+    pushes = [push(0, counter(47, 0, 1)), push(1, delta(800, 1, 2)), push(2, delta(989, 3, 3))]
+    expected = [("first", 47.0), ("delta", 800.0), ("flip_baseline", 0.0)]
+    whole = Shard().points(*pushes)
+    shard = Shard()
+    cut = shard.points(*pushes[:2]) + shard.points(pushes[2])
+    assert [(row["delta_status"], row["delta"]) for row in whole] == expected
+    assert [(row["delta_status"], row["delta"]) for row in cut] == expected

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from udfs import wire_attributes, wire_metrics, wire_points, wire_slices
+from udfs.attribute_sets import distinct_sets
 from udfs.decoded import DISTRIBUTIONS, PAYLOADS, POINTS, Kind, Number
 
 Numpy = np.ndarray[Any, Any]
@@ -164,28 +165,6 @@ def attribute_sets(data: Numpy, regions: Numpy) -> tuple[pa.MapArray, Numpy]:
     wire_attributes.take_apart(data, starts, sizes, entries)
     keys = _gather(data, entries[wire_attributes.KEY_START], entries[wire_attributes.KEY_SIZE])
     return distinct_sets(np.concatenate(([0], np.cumsum(pairs))), keys, _value_texts(data, entries))
-
-
-def distinct_sets(offsets: Numpy, keys: pa.StringArray, values: pa.StringArray) -> tuple[pa.MapArray, Numpy]:
-    """The distinct ones of lists of pairs, in order of appearance, and which one each list is (int32)."""
-    keys, values = keys.dictionary_encode(), values.dictionary_encode()
-    # A list is the bytes of its codes: Arrow's dictionary of them is that of the lists.
-    codes = np.stack([keys.indices.to_numpy(), values.indices.to_numpy()], axis=1)
-    pair_bytes = codes.itemsize * 2
-    lists = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(),
-        len(offsets) - 1,
-        [None, pa.py_buffer(offsets.astype(np.int64) * pair_bytes), pa.py_buffer(codes)],
-    ).dictionary_encode()
-    _, distinct_offsets, distinct_codes = lists.dictionary.buffers()
-    offsets = np.frombuffer(distinct_offsets, np.int64, len(lists.dictionary) + 1) // pair_bytes
-    codes = np.frombuffer(distinct_codes or b"", np.int32, int(offsets[-1]) * 2).reshape(-1, 2)
-    sets = pa.MapArray.from_arrays(
-        pa.array(offsets, pa.int32()),
-        keys.dictionary.take(pa.array(codes[:, 0])),
-        values.dictionary.take(pa.array(codes[:, 1])),
-    )
-    return sets, lists.indices.to_numpy()
 
 
 def _value_texts(data: Numpy, entries: Numpy) -> pa.StringArray:

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from udfs.attribute_sets import distinct_sets
 from udfs.decoded import Decoded
-from udfs.otlp_columns import distinct_sets
 
 Indices = npt.NDArray[np.int64]
 

@@ -55,6 +55,7 @@ lint: install ## ruff and mypy --strict
 
 bench: install ## figures of decoder and state, each beside its peer's, into benchmarks/results.json
 	$(BIN)/python -m benchmarks.decode
+	$(BIN)/python -m benchmarks.decompress
 	$(BIN)/python -m benchmarks.state
 
 soak: install ## kill the job 50 times and look whether anything is lost or doubled, into benchmarks/soak.json

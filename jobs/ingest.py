@@ -35,6 +35,11 @@ DATA_LOSS_ADVICE = (
     "was deleted and made again. Go on without them by one run with --no-fail-on-data-loss, or, for a topic made "
     "again, read it from its beginning with a new --checkpoints folder (nothing is stored twice)."
 )
+NO_PUSHES_ADVICE = (
+    "ingest: no push has landed yet. If clients are running: is the receiver on the brokers (docs/receiver.md), and does "
+    "a client-metrics subscription with a non-empty `metrics` list match them? Clients without one ask again after five "
+    "minutes."
+)
 log = logging.getLogger("telemetry-lake")
 
 
@@ -169,6 +174,8 @@ def run(spark: SparkSession, lake: Lake, source: Source, settings: IngestSetting
     if not stop.is_set():
         points = start_points(spark, lake, state, limits, trigger, settings.max_bytes_per_batch)
         _follow([points] if settings.once else [*landing, points], stop)
+    if settings.once and not stop.is_set() and not lake.has_pushes():
+        log.warning(NO_PUSHES_ADVICE)
     log.info("ingest: %s after %.0f s", "stopped" if stop.is_set() else "done", time.monotonic() - begun)
 
 

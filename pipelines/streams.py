@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
@@ -40,6 +41,10 @@ class Lake:
     def create_tables(self) -> None:
         for table in TABLES:
             table.create(self.path)
+
+    def has_pushes(self) -> bool:
+        """Whether any landing record was ever stored here."""
+        return DeltaTable(PUSHES.uri(self.path)).count() > 0
 
     def checkpoint(self, stream: str) -> str:
         return f"{self.checkpoints.rstrip('/')}/{stream}"

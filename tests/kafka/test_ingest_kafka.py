@@ -150,6 +150,20 @@ def test_a_cluster_that_cannot_be_read_is_one_clear_line(cluster: LocalCluster, 
     assert not lake.exists()
 
 
+def test_nothing_landed_says_what_to_look_at(
+    cluster: LocalCluster, ingest: Ingest, topic: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As when a subscription asks for nothing: its clients' empty pushes never reach the plugin."""
+    flags = ["--bootstrap-servers", cluster.bootstrap_servers, "--topic", topic]
+    ingest(None, tmp_path / "lake", *flags)
+    (said,) = [line for line in caplog.messages if "no push has landed yet" in line]
+    assert "subscription with a non-empty `metrics` list" in said
+    produce(cluster, topic, good_pushes(0, 1))
+    caplog.clear()
+    ingest(None, tmp_path / "lake", *flags)
+    assert "no push has landed" not in caplog.text
+
+
 def test_sasl_options_reach_the_consumer(cluster: LocalCluster, ingest: Ingest, topic: str, tmp_path: Path) -> None:
     produce(cluster, topic, good_pushes(0, 1))
     jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="alice-secret";'

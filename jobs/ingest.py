@@ -36,9 +36,9 @@ DATA_LOSS_ADVICE = (
     "again, read it from its beginning with a new --checkpoints folder (nothing is stored twice)."
 )
 NO_PUSHES_ADVICE = (
-    "ingest: no push has landed yet. If clients are running: is the receiver on the brokers (docs/receiver.md), and does "
-    "a client-metrics subscription with a non-empty `metrics` list match them? Clients without one ask again after five "
-    "minutes."
+    "ingest: no push has landed yet. If clients are running: is the receiver on the brokers (docs/receiver.md), and "
+    "does a client-metrics subscription with a non-empty `metrics` list match them? Clients without one ask again after "
+    "five minutes."
 )
 log = logging.getLogger("telemetry-lake")
 

@@ -37,8 +37,8 @@ DATA_LOSS_ADVICE = (
 )
 NO_PUSHES_ADVICE = (
     "ingest: no push has landed yet. If clients are running: is the receiver on the brokers (docs/receiver.md), and "
-    "does a client-metrics subscription with a non-empty `metrics` list match them? Clients without one ask again after "
-    "five minutes."
+    "does a client-metrics subscription with a non-empty `metrics` list match them? Clients without one ask again "
+    "after five minutes."
 )
 log = logging.getLogger("telemetry-lake")
 

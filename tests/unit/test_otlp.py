@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -137,7 +137,16 @@ def points_of_captures(_worker: int) -> int:
     return otlp.decode(captured()).points.num_rows
 
 
+FORKED = """
+import multiprocessing
+from tests.unit.test_otlp import points_of_captures
+assert points_of_captures(0) == 157_260
+with multiprocessing.get_context("fork").Pool(3) as pool:
+    assert pool.map(points_of_captures, range(6)) == [157_260] * 6
+"""
+
+
 def test_workers_forked_after_the_kernel_was_used() -> None:
-    assert points_of_captures(0) == 157_260
-    with multiprocessing.get_context("fork").Pool(3) as pool:
-        assert pool.map(points_of_captures, range(6)) == [157_260] * 6
+    """In a process of its own: other tests' threads, which a fork doesn't take along, may hold locks."""
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -75,7 +75,8 @@ class Baselines(NamedTuple):
     epoch: Int64s
     start: Int64s
     time: Int64s
-    delta_since: Bools
+    delta_since: Bools  # ordinary DELTA points have passed since
+    is_delta: Bools  # it was itself a lifetime total sent as DELTA
     is_int: Bools
     value_int: Int64s
     value_double: Doubles
@@ -162,12 +163,13 @@ def _series(table: pa.Table, points: Points, chosen: Int64s, clients: Int64s) ->
         start=np.zeros(size, np.int64),
         time=np.zeros(size, np.int64),
         delta_since=np.zeros(size, np.bool_),
+        is_delta=np.zeros(size, np.bool_),
         is_int=np.zeros(size, np.bool_),
         value_int=value,
         value_double=value.view(np.float64),
         row=np.zeros(size, np.int64),
     )
-    for name in ("start", "time", "delta_since"):
+    for name in ("start", "time", "delta_since", "is_delta"):
         getattr(base, name)[:held] = column(table, name)
     return _Series(client, series, base), group[held:]
 
@@ -283,7 +285,7 @@ def _judge(points: Points, verdicts: PushVerdicts, i: int, base: Baselines, g: i
         # Of a total that deltas came after, some of the growth has been counted.
         is_uncounted = known and not base.delta_since[g] and relation != Relation.FELL
         return Status.FLIP_CONVERTED if is_uncounted else Status.FLIP_BASELINE
-    if known and not base.delta_since[g]:
+    if known and not base.delta_since[g] and not base.is_delta[g]:
         return _judge_next(points, i, base, g, relation)
     return _judge_first(points, verdicts, i, base, g)
 
@@ -294,7 +296,7 @@ def _judge_first(points: Points, verdicts: PushVerdicts, i: int, base: Baselines
     has_start = 0 < start < points.time[i]
     has_sent_delta = verdicts.sent[push] & DELTA != 0
     is_new = has_sent_delta and has_start and start > verdicts.delta_time[push]
-    if (has_sent_delta or base.delta_since[g]) and not is_new:  # C9: its increments have passed as deltas
+    if (has_sent_delta or base.present[g]) and not is_new:  # C9: its increments have passed as deltas
         return Status.FLIP_BASELINE
     is_counted = not base.present[g] and start <= verdicts.tombstone_time[push]  # C12
     return Status.FIRST if has_start and not is_counted else Status.BASELINE  # C3
@@ -318,7 +320,7 @@ def _judge_next(points: Points, i: int, base: Baselines, g: int, relation: Relat
 def _forget_evicted(verdicts: PushVerdicts, push: int, base: Baselines, g: int) -> None:
     if base.epoch[g] != verdicts.epoch[push]:
         base.epoch[g] = verdicts.epoch[push]
-        base.present[g] = base.delta_since[g] = False
+        base.present[g] = base.delta_since[g] = base.is_delta[g] = False
 
 
 @kernel
@@ -335,7 +337,8 @@ def _is_ordinary_delta(points: Points, i: int, base: Baselines, g: int) -> bool:
 def _accept(points: Points, i: int, base: Baselines, g: int) -> None:
     base.present[g] = True
     base.start[g], base.time[g] = points.start[i], points.time[i]
-    base.delta_since[g] = points.temporality[i] == Temporality.DELTA
+    base.delta_since[g] = False
+    base.is_delta[g] = points.temporality[i] == Temporality.DELTA
 
 
 @kernel

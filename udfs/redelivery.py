@@ -253,7 +253,7 @@ def _judge(
             out.verdict[i] = Verdict.LIVENESS
             clients.terminating[c] = facts.terminating[i]
             if facts.is_heartbeat[i]:
-                clients.heartbeat_at[c] = facts.landed_at[i]
+                clients.heartbeat_at[c] = max(clients.heartbeat_at[c], facts.landed_at[i])
             continue
         if seen >= 0:
             out.verdict[i] = Verdict.DUPLICATE
@@ -279,7 +279,6 @@ def _judge(
         if not late:
             clients.last_time[c] = facts.last_time[i]
             clients.last_landed_at[c] = facts.landed_at[i]
-            clients.heartbeat_at[c] = 0
         _remember(facts, i, clients.last_time[c] - bounds[WINDOW], bounds[PUSHES], c, recent, lost)
 
 
@@ -315,7 +314,7 @@ def _check_chain(
         )
         return
     covered, tolerance = clients.last_time[c], 0
-    if clients.heartbeat_at[c] != 0:  # it covers time too; when, its landing tells to within an interval
+    if clients.heartbeat_at[c] > clients.last_landed_at[c]:  # it covers time too; when, its landing tells
         covered += (clients.heartbeat_at[c] - clients.last_landed_at[c]) * 1000
         tolerance = facts.interval[i]
     if facts.first_start[i] > covered + tolerance:

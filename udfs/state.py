@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 # A change of the layout's meaning takes a new number; a reader refuses numbers it doesn't know.
-VERSION = 1
+VERSION = 2
 
 CLIENTS = pa.schema(
     [
@@ -37,7 +37,7 @@ CLIENTS = pa.schema(
         ("last_temporality", pa.int8()),  # the same bits for its last push that had any
         ("last_time", pa.int64()),  # latest point time of its last push with points
         ("last_landed_at", pa.int64()),  # landing time of that push
-        ("heartbeat_at", pa.int64()),  # landing time of a later push without points, else 0
+        ("heartbeat_at", pa.int64()),  # latest landing time of its pushes without points, else 0
         ("delta_time", pa.int64()),  # latest point time of its DELTA pushes
         ("tombstone_time", pa.int64()),  # last_time when the client was evicted, else 0
         ("tombstone_until", pa.int64()),  # landing time up to which that counts
@@ -61,6 +61,7 @@ NUMBERS = pa.schema(
         ("value", pa.int64()),  # the int64, or the bits of the double
         ("is_int", pa.bool_()),
         ("delta_since", pa.bool_()),  # DELTA points have passed since (C9)
+        ("is_delta", pa.bool_()),  # it was a lifetime total sent as DELTA (C9)
     ]
 )
 DISTRIBUTIONS = pa.schema(
@@ -70,6 +71,7 @@ DISTRIBUTIONS = pa.schema(
         ("start", pa.int64()),
         ("time", pa.int64()),
         ("delta_since", pa.bool_()),
+        ("is_delta", pa.bool_()),
         ("kind", pa.int8()),  # decoded.Kind
         ("count", pa.int64()),
         ("sum", pa.float64()),  # NULL: none
@@ -186,10 +188,15 @@ class ShardState:
             UnknownStateVersionError: written in a layout that this package doesn't read.
         """
         version = int.from_bytes(data[:4], "little")
-        if version != VERSION:
-            raise UnknownStateVersionError(f"shard state has layout version {version}; this package reads {VERSION}")
+        if version not in (VERSION - 1, VERSION):
+            raise UnknownStateVersionError(
+                f"shard state has layout version {version}; this package reads {VERSION - 1} and {VERSION}"
+            )
         source = pa.BufferReader(pa.py_buffer(data).slice(4))
-        return ShardState(**{name: _sorted(pa.ipc.open_stream(source).read_all()) for name in SCHEMAS})
+        tables = {name: _sorted(pa.ipc.open_stream(source).read_all()) for name in SCHEMAS}
+        if version < VERSION:
+            tables |= {name: _from_v1(tables[name]) for name in ("numbers", "distributions")}
+        return ShardState(**tables)
 
     def _filter(self, clients: npt.NDArray[np.int64], keep: bool) -> ShardState:
         def part(table: pa.Table) -> pa.Table:
@@ -206,6 +213,12 @@ SCHEMAS = {
     "numbers": NUMBERS,
     "distributions": DISTRIBUTIONS,
 }
+
+
+def _from_v1(table: pa.Table) -> pa.Table:
+    """Version 1 marked a total sent as DELTA by `delta_since`: read so, it is never taken for more than it was."""
+    place = table.schema.get_field_index("delta_since") + 1
+    return table.add_column(place, pa.field("is_delta", pa.bool_()), pa.array(np.zeros(table.num_rows, np.bool_)))
 
 
 def _sorted(table: pa.Table) -> pa.Table:

@@ -243,6 +243,16 @@ def test_c9_there_and_back_again():
     ]
 
 
+def test_c9_a_second_lifetime_total_is_differenced_from_the_first():
+    """The first one's growth is unknown, for deltas came before it; what has grown since then is not."""
+    assert flip(counter(10, 0, 1), delta(2, 1, 2), delta(13, 3, 3), delta(15, 4, 4), counter(16, 0, 5))[1:] == [
+        ("delta", 2, at(1)),
+        ("flip_baseline", 0, None),
+        ("flip_converted", 2, at(3)),
+        ("flip_baseline", 0, None),
+    ]
+
+
 def test_c9_ordinary_deltas_since_a_total_make_the_next_total_a_baseline():
     """librdkafka: the total includes what has passed as deltas since the last one."""
     assert flip(counter(10, 0, 1), delta(4, 1, 2), counter(16, 0, 3), counter(17, 0, 4))[1:] == [

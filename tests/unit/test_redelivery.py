@@ -244,6 +244,23 @@ def test_d5_heartbeats_cover_their_time():
     assert rows.client_events.num_rows == 0
 
 
+def test_d5_a_heartbeat_judged_out_of_time_order_covers_its_time_too():
+    """Of a client that moves between partitions: its heartbeat of 5 s is read before its push of 2 s."""
+    rows = Shard().run(
+        push(1, delta(5, 0, 1), landed=1),
+        push(2, landed=5),
+        push(3, delta(5, 1, 2), landed=2),
+        push(4, landed=1.5),
+        push(5, delta(5, 5, 6), landed=6),
+    )
+    assert rows.client_events.num_rows == 0
+
+
+def test_d5_a_heartbeat_from_before_the_last_push_covers_nothing_less():
+    rows = Shard().run(push(1, delta(5, 0, 10), landed=10), push(2, landed=4), push(3, delta(5, 10, 11), landed=11))
+    assert rows.client_events.num_rows == 0
+
+
 def test_d5_absent_cumulative_points_are_no_reset():
     shard = Shard()
     shard.run(push(1, counter(5, 0, 1), gauge(1, 1)), push(2, gauge(1, 2)), push(3, gauge(1, 3)))

@@ -285,6 +285,6 @@ def test_a_manifest_of_a_later_version_is_refused(tmp_path):
 
 
 def test_a_state_file_of_a_later_version_is_refused(tmp_path):
-    (tmp_path / "x.state").write_bytes((2).to_bytes(4, "little"))
-    with pytest.raises(UnknownStateVersionError, match="layout version 2; this package reads 1"):
+    (tmp_path / "x.state").write_bytes((3).to_bytes(4, "little"))
+    with pytest.raises(UnknownStateVersionError, match="layout version 3; this package reads 1 and 2"):
         ShardFiles(str(tmp_path), 0).read(["x.state"])

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -48,40 +48,71 @@ class DataFile:
         return DataFile(**json.loads(text))
 
 
-def write_files(table: Table, lake: str, rows: pa.Table) -> list[DataFile]:
-    """Write rows as Parquet files of the table, one for each landed date. They count once they are committed.
+class TableFiles:
+    """Parquet files of one table in the making, one for each landed date. They count once they are committed."""
 
-    Args:
-        rows: columns of ``table.schema``; text may be dictionary-encoded.
-    """
-    if rows.num_rows == 0:
-        return []
-    filesystem, root = pafs.FileSystem.from_uri(lake_uri(table.uri(lake)))
-    dates = pc.cast(rows["landed_at"], pa.date32())
-    files = []
-    for date in pc.unique(dates).to_pylist():
-        part = rows.filter(pc.equal(dates, date))
-        folder = f"{LANDED_DATE.name}={date.isoformat()}"
-        path = f"{folder}/part-{uuid.uuid4()}.zstd.parquet"
-        filesystem.create_dir(f"{root}/{folder}", recursive=True)
-        dictionaries = [field.name for field in part.schema if pa.types.is_dictionary(field.type)]
-        maps = [field.name for field in part.schema if pa.types.is_map(field.type)]
-        pq.write_table(
-            part,
-            f"{root}/{path}",
-            filesystem=filesystem,
+    def __init__(self, table: Table, lake: str) -> None:
+        self._table = table
+        self._filesystem, self._root = pafs.FileSystem.from_uri(lake_uri(table.uri(lake)))
+        self._open: dict[date, _OpenFile] = {}
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows.
+
+        Args:
+            rows: columns of ``table.schema``; text may be dictionary-encoded.
+        """
+        if rows.num_rows == 0:
+            return
+        dates = pc.cast(rows["landed_at"], pa.date32())
+        bounds = pc.min_max(dates)
+        if bounds["min"] == bounds["max"]:  # a batch is of one day but once a day
+            self._of(bounds["min"].as_py(), rows.schema).write(rows)
+            return
+        for day in pc.unique(dates).to_pylist():
+            self._of(day, rows.schema).write(rows.filter(pc.equal(dates, day)))
+
+    def close(self) -> list[DataFile]:
+        """Finish the files."""
+        return [opened.close(self._filesystem, self._root) for opened in self._open.values()]
+
+    def _of(self, day: date, schema: pa.Schema) -> _OpenFile:
+        if day not in self._open:
+            folder = f"{LANDED_DATE.name}={day.isoformat()}"
+            self._filesystem.create_dir(f"{self._root}/{folder}", recursive=True)
+            path = f"{folder}/part-{uuid.uuid4()}.zstd.parquet"
+            stream = self._filesystem.open_output_stream(f"{self._root}/{path}")
+            self._open[day] = _OpenFile(self._table, day, path, stream, schema)
+        return self._open[day]
+
+
+class _OpenFile:
+    def __init__(self, table: Table, day: date, path: str, stream: pa.NativeFile, schema: pa.Schema) -> None:
+        dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+        maps = [field.name for field in schema if pa.types.is_map(field.type)]
+        self._table, self._day, self._path, self._stream = table, day, path, stream
+        self._statistics = FileStatistics(table.statistics)
+        self._writer = pq.ParquetWriter(
+            stream,
+            schema,
             compression="zstd",
             compression_level=1,
-            row_group_size=ROWS_PER_FILE_GROUP,
             # Numbers hardly repeat: building dictionaries of them costs more than it saves.
             use_dictionary=dictionaries + [f"{name}.key_value.{side}" for name in maps for side in ("key", "value")],
             store_schema=False,  # readers must see plain text, not Arrow's dictionary types
             write_statistics=list(table.statistics),
         )
-        size = filesystem.get_file_info(f"{root}/{path}").size
-        stats = json.dumps(_statistics(part, table.statistics))
-        files.append(DataFile(table.name, path, size, part.num_rows, date.isoformat(), stats))
-    return files
+
+    def write(self, rows: pa.Table) -> None:
+        self._statistics.add(rows)
+        self._writer.write_table(rows, row_group_size=ROWS_PER_FILE_GROUP)
+
+    def close(self, filesystem: pafs.FileSystem, root: str) -> DataFile:
+        self._writer.close()
+        self._stream.close()
+        size = filesystem.get_file_info(f"{root}/{self._path}").size
+        stats = self._statistics
+        return DataFile(self._table.name, self._path, size, stats.rows, self._day.isoformat(), stats.to_json())
 
 
 def commit(table: Table, lake: str, files: Iterable[DataFile], app_id: str, version: int) -> bool:
@@ -123,25 +154,46 @@ def _add(file: DataFile) -> AddAction:
     )
 
 
-def _milliseconds(time: datetime) -> str:
-    return f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03d}Z"
-
-
-def _statistics(rows: pa.Table, columns: Sequence[str]) -> dict[str, Any]:
+class FileStatistics:
     """Delta's per-file statistics (protocol, "Per-file Statistics"): row count and bounds of the chosen columns."""
-    low: dict[str, Any] = {}
-    high: dict[str, Any] = {}
-    nulls: dict[str, int] = {}
-    for name in columns:
-        column = rows[name]
-        nulls[name] = column.null_count
-        if pa.types.is_dictionary(column.type):  # bounds of the few distinct texts, not of every row
-            column = pa.chunked_array([chunk.dictionary for chunk in column.chunks])
-        bounds = pc.min_max(column).as_py()
-        if bounds["min"] is None:
-            continue
-        if pa.types.is_timestamp(column.type):  # Delta states milliseconds: the upper bound is rounded up
-            low[name], high[name] = _milliseconds(bounds["min"]), _milliseconds(bounds["max"] + ALMOST_A_MILLISECOND)
-        elif not isinstance(bounds["max"], str) or len(bounds["max"]) <= LONGEST_TEXT_BOUND:
-            low[name], high[name] = bounds["min"], bounds["max"]
-    return {"numRecords": rows.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.rows = 0
+        self._low: dict[str, Any] = {}
+        self._high: dict[str, Any] = {}
+        self._nulls = dict.fromkeys(columns, 0)
+
+    def add(self, rows: pa.Table) -> None:
+        self.rows += rows.num_rows
+        for name in self._nulls:
+            column = rows[name]
+            self._nulls[name] += column.null_count
+            if pa.types.is_dictionary(column.type):  # bounds of the few distinct texts, not of every row
+                column = pa.chunked_array([chunk.dictionary for chunk in column.chunks])
+            bounds = pc.min_max(column).as_py()
+            if bounds["min"] is not None:
+                self._low[name] = min(self._low.get(name, bounds["min"]), bounds["min"])
+                self._high[name] = max(self._high.get(name, bounds["max"]), bounds["max"])
+
+    def to_json(self) -> str:
+        known = [
+            name
+            for name, high in self._high.items()
+            if not isinstance(high, str) or max(len(high), len(self._low[name])) <= LONGEST_TEXT_BOUND
+        ]
+        return json.dumps(
+            {
+                "numRecords": self.rows,
+                "minValues": {name: _bound(self._low[name]) for name in known},
+                # Delta states milliseconds: the upper bound is rounded up.
+                "maxValues": {name: _bound(self._high[name], ALMOST_A_MILLISECOND) for name in known},
+                "nullCount": self._nulls,
+            }
+        )
+
+
+def _bound(value: Any, more: timedelta = timedelta()) -> Any:
+    if not isinstance(value, datetime):
+        return value
+    value += more
+    return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03d}Z"

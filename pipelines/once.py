@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
 import pyarrow.fs as pafs
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.delta_log import lake_uri
+from udfs.rows import PUSH_KEY
 
 # A push's identity (rule D1). cluster_id may be NULL. The record's time belongs to it: a topic that was deleted and
 # made again gives its offsets to other records.
@@ -38,19 +44,24 @@ class OffsetGuard:
 
     table_uri: str
     before_checkpoint: tuple[Range, ...]
+    version: int  # of the table when the checkpoint began
 
     @staticmethod
     def load(spark: SparkSession, table_uri: str, checkpoint: str) -> OffsetGuard:
         filesystem, root = pafs.FileSystem.from_uri(lake_uri(checkpoint))
         note = f"{root}/offsets-before.json"
         if filesystem.get_file_info(note).type == pafs.FileType.NotFound:
-            ranges = ranges_of(spark.read.format("delta").load(table_uri))
+            version = DeltaTable(table_uri).version()
+            ranges = ranges_of(spark.read.format("delta").option("versionAsOf", version).load(table_uri))
+            content = {"version": version, "ranges": [asdict(found) for found in ranges]}
             filesystem.create_dir(root, recursive=True)
             with filesystem.open_output_stream(f"{note}.tmp") as stream:
-                stream.write(json.dumps([asdict(found) for found in ranges]).encode())
+                stream.write(json.dumps(content).encode())
             filesystem.move(f"{note}.tmp", note)
         with filesystem.open_input_file(note) as stream:
-            return OffsetGuard(table_uri, tuple(Range(**found) for found in json.loads(stream.read())))
+            content = json.loads(stream.read())
+        ranges = tuple(Range(**found) for found in content["ranges"])
+        return OffsetGuard(table_uri, ranges, content["version"])
 
     def stored(self, spark: SparkSession, ranges: tuple[Range, ...]) -> DataFrame:
         """The identities that the table holds within the ranges."""
@@ -77,18 +88,40 @@ class OffsetGuard:
             ranges = ranges_of(batch)
         if not ranges:
             return batch
-        return batch.alias("new").join(self._held(batch, ranges), F.expr(SAME), "left_anti")
+        unstored = batch.alias("new").join(self._held(batch, ranges), F.expr(SAME), "left_anti")
+        # Comparing has shuffled them; readers work through a file in its order.
+        return unstored.repartitionByRange("partition").sortWithinPartitions("partition", "offset")
 
-    def marked(self, batch: DataFrame) -> DataFrame:
-        """The batch with a column `stored`: whether the table held the row's offset before this checkpoint began."""
-        if not self.before_checkpoint:
-            return batch.withColumn("stored", F.lit(False))
-        held = self._held(batch, self.before_checkpoint)
-        joined = batch.alias("new").join(held, F.expr(SAME), "left")
-        return joined.select("new.*", F.col("held.offset").isNotNull().alias("stored"))
+    def held(self) -> HeldOffsets | None:
+        """What a task asks whether a push's rows are there from before this checkpoint; None: nothing was."""
+        return HeldOffsets(self.table_uri, self.version) if self.before_checkpoint else None
 
     def _held(self, batch: DataFrame, ranges: tuple[Range, ...]) -> DataFrame:
         return self.stored(batch.sparkSession, ranges).alias("held")
+
+
+@dataclass(frozen=True)
+class HeldOffsets:
+    """The pushes that a table named at one version; plain values, for tasks. That version's files must be kept."""
+
+    table_uri: str
+    version: int
+
+    def within(self, pushes: pa.Table) -> pa.Table:
+        """The identities of those that lie within the spans of `pushes`, columns `IDENTITY`."""
+        found = pa.schema([field for field in PUSH_KEY if field.name in IDENTITY]).empty_table()
+        for partition in pc.unique(pushes["partition"]).to_pylist():
+            span = pc.min_max(pushes.filter(pc.field("partition") == partition)["offset"]).as_py()
+            wanted = (pads.field("partition") == partition) & (pads.field("offset") >= span["min"])
+            wanted &= pads.field("offset") <= span["max"]
+            part = _dataset(self.table_uri, self.version).to_table(columns=list(IDENTITY), filter=wanted)
+            found = pa.concat_tables([found, part.cast(found.schema)])
+        return found
+
+
+@lru_cache(maxsize=1)
+def _dataset(table_uri: str, version: int) -> pads.Dataset:
+    return DeltaTable(table_uri, version=version).to_pyarrow_dataset()
 
 
 def ranges_of(rows: DataFrame) -> tuple[Range, ...]:

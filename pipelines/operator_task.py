@@ -6,23 +6,24 @@ gives the same rows. Nothing it writes counts before the driver has committed th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 
-from pipelines.delta_log import DataFile, write_files
-from pipelines.once import IDENTITY
+from pipelines.delta_log import TableFiles
+from pipelines.once import IDENTITY, HeldOffsets
+from pipelines.push_files import PushFiles
 from pipelines.state_chain import ShardFiles
 from pipelines.tables import METRIC_POINTS, OPERATOR_TABLES
 from udfs.rows import PUSHES_IN
 from udfs.shard import Limits, process_changes
+from udfs.state import ShardState
 
 # What a task tells the driver: data files as JSON, and the shard's state files now.
 TASK_RESULT = "shard int, state array<string>, files array<string>, counts map<string, bigint>"
-TASK_INPUT = PUSHES_IN.append(pa.field("stored", pa.bool_()))
 _RESULT = pa.schema(
     [
         ("shard", pa.int32()),
@@ -35,47 +36,54 @@ _RESULT = pa.schema(
 
 @dataclass(frozen=True)
 class ShardTask:
-    """What every task of a batch needs: plain values, shipped with the task.
+    """What every task of a batch needs: plain values, shipped with the task. A row of its input is a shard's number.
 
     Attributes:
+        paths: the batch's files, below the folder of table `pushes`.
         states: shard number to its state files after the batch before; a shard without any starts empty.
         state_folder: where new state files go; they are named by batch and attempt, never overwritten.
+        held: pushes whose rows the tables have from before this checkpoint: their state counts, their rows don't.
     """
 
     lake: str
     batch_id: int
+    paths: tuple[str, ...]
+    shards: int
     state_folder: str
     states: dict[int, tuple[str, ...]] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
+    held: HeldOffsets | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        taken = [batch for batch in batches if batch.num_rows]
-        if not taken:
-            return
-        received = pa.Table.from_batches(taken).cast(TASK_INPUT)
-        pushes = received.select(PUSHES_IN.names)
-        stored = received.filter(pc.field("stored")).select(IDENTITY)
-        context = TaskContext.get()
-        assert context is not None
-        shard = context.partitionId()
+        for batch in batches:
+            for shard in batch["id"].to_pylist():
+                yield self._run(shard)
+
+    def _run(self, shard: int) -> pa.RecordBatch:
         state_files = ShardFiles(self.state_folder, shard)
         chain = state_files.read(self.states.get(shard, ()))
-        rows, changes = process_changes(pushes, chain.state, self.limits)
-        files: list[DataFile] = []
-        counts: dict[str, int] = {}
-        for table in OPERATOR_TABLES:
-            written = without(getattr(rows, table.name), stored)
-            counts[table.name] = written.num_rows
-            if table is METRIC_POINTS:
-                counts |= _statuses(written)
-            files += write_files(table, self.lake, written)
+        state, changed = chain.state, ShardState.empty()
+        writers = {table.name: TableFiles(table, self.lake) for table in OPERATOR_TABLES}
+        counts: Counter[str] = Counter()
+        for pushes in PushFiles(self.lake, self.paths).slices(shard, self.shards):
+            rows, changes = process_changes(pushes, state, self.limits)
+            state = state.merge(changes)
+            changed = changed.changed_by(changes)
+            for table in OPERATOR_TABLES:
+                written = getattr(rows, table.name)
+                if self.held is not None:
+                    written = without(written, self.held.within(pushes))
+                writers[table.name].write(written)
+                counts[table.name] += written.num_rows
+                if table is METRIC_POINTS:
+                    counts.update(_statuses(written))
         row = {
             "shard": shard,
-            "state": list(state_files.write(chain, changes, self.batch_id).names),
-            "files": [file.to_json() for file in files],
+            "state": list(state_files.write(chain, changed, self.batch_id).names),
+            "files": [file.to_json() for writer in writers.values() for file in writer.close()],
             "counts": list(counts.items()),
         }
-        yield pa.RecordBatch.from_pylist([row], schema=_RESULT)
+        return pa.RecordBatch.from_pylist([row], schema=_RESULT)
 
 
 def without(rows: pa.Table, stored: pa.Table) -> pa.Table:
@@ -93,5 +101,7 @@ def without(rows: pa.Table, stored: pa.Table) -> pa.Table:
 
 
 def _statuses(points: pa.Table) -> dict[str, int]:
+    if points.num_rows == 0:
+        return {}
     counted = pc.value_counts(points["delta_status"].unify_dictionaries())
     return {f"status:{row['values']}": row["counts"] for row in counted.to_pylist()}

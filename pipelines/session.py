@@ -33,6 +33,11 @@ LOCAL: Settings = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.scheduler.mode": "FAIR",
+    # The payloads of a batch needn't be sorted by the day that they landed on: no second copy of them.
+    "spark.sql.maxConcurrentOutputFileWriters": "16",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.hadoop.parquet.compression.codec.zstd.level": "1",
+    "spark.hadoop.parquet.enable.dictionary#payload": "false",
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

@@ -17,11 +17,11 @@ from pipelines.delta_log import DataFile, commit
 from pipelines.landing import to_pushes
 from pipelines.once import IDENTITY, SAME, OffsetGuard
 from pipelines.operator_task import TASK_RESULT, ShardTask
+from pipelines.push_files import table_paths
 from pipelines.receiver_status import to_receiver_health
 from pipelines.sources import Source
 from pipelines.state_manifest import StateError, StateFolder
 from pipelines.tables import OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES, RECEIVER_HEALTH, TABLES, Table
-from udfs.rows import PUSHES_IN
 from udfs.shard import Limits
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def start_statuses(spark: SparkSession, lake: Lake, source: Source, trigger: Tri
 def start_points(
     spark: SparkSession, lake: Lake, state: StateFolder, limits: Limits, trigger: Trigger, max_bytes_per_trigger: str
 ) -> StreamingQuery:
-    """`pushes` -> the operator's tables: shuffled by shard while still compressed, one task for each shard.
+    """`pushes` -> the operator's tables: one task for each shard, which reads the batch's files itself.
 
     A batch's order of events: tasks leave files and states; the manifest names the states; one commit per table makes
     the rows visible; Spark marks the batch done. Killed anywhere between, the batch runs again from the manifest before
@@ -79,20 +79,17 @@ def start_points(
         .option("skipChangeCommits", "true")
         .option("maxBytesPerTrigger", max_bytes_per_trigger)
         .load(PUSHES.uri(lake.path))
+        .select(F.input_file_name().alias("file"))  # all that goes through the JVM
     )
+    held = guard.held()
 
     def run(batch: DataFrame, batch_id: int) -> None:
         began = time.monotonic()
         manifest = state.before(batch_id)
-        task = ShardTask(lake.path, batch_id, state.uri, manifest.states, limits)
-        # The number of the partition is the number of the shard: the same hash places the row.
-        results = (
-            guard.marked(batch)
-            .select(*PUSHES_IN.names, "stored")
-            .repartition(state.shards, F.col("client_instance_id"))
-            .mapInArrow(task, TASK_RESULT)
-            .collect()
-        )
+        paths = table_paths([row["file"] for row in batch.distinct().collect()])
+        task = ShardTask(lake.path, batch_id, tuple(paths), state.shards, state.uri, manifest.states, limits, held)
+        shards = spark.range(0, state.shards, 1, state.shards)
+        results = shards.mapInArrow(task, TASK_RESULT).collect()
         state.write(manifest.after(batch_id, {row["shard"]: row["state"] for row in results}))
         files = [DataFile.from_json(text) for row in results for text in row["files"]]
         app_id = _app_id(batch, "points")

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import lz4.frame
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import snappy
 import zstandard
 
@@ -57,6 +59,10 @@ def decompress(
         budget_bytes: stop once this much has been decompressed in all; the result then covers the payloads up to
             there (at least one), so that a caller can work through a batch in bounded memory.
     """
+    plain = _uncompressed(payloads, compression_types, max_bytes, budget_bytes)
+    if plain is not None:
+        nothing = pa.nulls(len(plain), pa.string())
+        return Decompressed(plain, nothing, nothing)
     data: list[bytes | None] = []
     reasons: list[str | None] = []
     details: list[str | None] = []
@@ -74,6 +80,21 @@ def decompress(
             break
     text = pa.string()
     return Decompressed(pa.array(data, pa.large_binary()), pa.array(reasons, text), pa.array(details, text))
+
+
+def _uncompressed(
+    payloads: pa.Array, compression_types: pa.Array, max_bytes: int, budget_bytes: int | None
+) -> pa.LargeBinaryArray | None:
+    """The payloads up to the budget as they are, when all of them are uncompressed and within the bound."""
+    distinct = pc.unique(compression_types).to_pylist()
+    if not all(CODECS.get((name or "none").strip().lower()) is _none for name in distinct) or "" in distinct:
+        return None
+    sizes = pc.fill_null(pc.binary_length(payloads), 0).to_numpy(zero_copy_only=False)
+    if (sizes > max_bytes).any():
+        return None
+    if budget_bytes is not None:
+        payloads = payloads[: np.searchsorted(np.cumsum(sizes, dtype=np.int64), budget_bytes) + 1]
+    return payloads.cast(pa.large_binary())
 
 
 def _decompress_one(

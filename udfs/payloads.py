@@ -48,7 +48,8 @@ def read_payloads(pushes: pa.Table, max_decompressed_bytes: int, max_points: int
     )
     detail = pc.coalesce(column["reject_detail"], pc.if_else(anonymous, "no client instance id", "null value"))
     wanted = pc.and_(pc.is_null(reason), pc.is_null(column["dropped"]))
-    payload = pc.if_else(wanted, column["payload"], None)
+    # Only where it must be: a copy of all payloads.
+    payload = column["payload"] if pc.all(wanted).as_py() else pc.if_else(wanted, column["payload"], None)
 
     digest, size = np.zeros(len(payload), np.int64), np.zeros(len(payload), np.int64)
     parts: list[Decoded] = []
@@ -56,10 +57,8 @@ def read_payloads(pushes: pa.Table, max_decompressed_bytes: int, max_points: int
     done = 0
     while done < len(payload) or not parts:
         part = decompress(payload[done:], column["compression_type"][done:], max_decompressed_bytes, BUDGET_BYTES)
-        for index, raw in enumerate(part.data.to_pylist(), done):
-            if raw is not None:
-                digest[index] = xxhash.xxh3_64_intdigest(raw) - (1 << 63)
-                size[index] = len(raw)
+        digest[done : done + len(part.data)] = _digests(part.data)
+        size[done : done + len(part.data)] = pc.fill_null(pc.binary_length(part.data), 0)
         decoded = decode(part.data, max_points)
         error = decoded.payloads["error"].combine_chunks()
         reasons.append(pc.coalesce(part.reason, pc.if_else(pc.is_valid(error), INVALID_RECORD, None)))
@@ -75,6 +74,18 @@ def read_payloads(pushes: pa.Table, max_decompressed_bytes: int, max_points: int
         digest=digest,
         size=size,
     )
+
+
+def _digests(payloads: pa.LargeBinaryArray) -> list[int]:
+    """xxh3-64 of each payload's bytes, where they are; 0 for NULL."""
+    _, offsets, data = payloads.buffers()
+    ends = np.frombuffer(offsets, np.int64)[payloads.offset : payloads.offset + len(payloads) + 1].tolist()
+    content = memoryview(data or b"")
+    valid = payloads.is_valid().to_pylist()
+    return [
+        xxhash.xxh3_64_intdigest(content[start:end]) - (1 << 63) if is_valid else 0
+        for start, end, is_valid in zip(ends, ends[1:], valid, strict=False)
+    ]
 
 
 def _joined(parts: list[Decoded]) -> Decoded:

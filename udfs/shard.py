@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from udfs import numba_cache, rows
 from udfs.conversion import convert
@@ -86,7 +87,7 @@ def _process(pushes: pa.Table, state: ClientStates, limits: Limits) -> tuple[Sha
         limits.evict_terminated_after_s,
         limits.tombstone_s,
     )
-    pushes = pushes.combine_chunks().sort_by([(name, "ascending") for name in PUSH_ORDER]).combine_chunks()
+    pushes = _in_order(pushes.combine_chunks())
     keys = _push_columns(pushes)
     partition, push = _push_ids(keys)
     first = np.flatnonzero(np.append(True, push[1:] != push[:-1])[: len(push)])
@@ -144,6 +145,13 @@ def _process(pushes: pa.Table, state: ClientStates, limits: Limits) -> tuple[Sha
     changes = own.rows_of(touched)
     gone = evictions(state.merge(changes), partition, landed_at, bounds)
     return result, ShardState.joined([changes.without(gone.heard().client), gone])
+
+
+def _in_order(pushes: pa.Table) -> pa.Table:
+    """The pushes by partition and offset; they are copied only when they aren't so yet."""
+    order = pc.sort_indices(pushes.select(PUSH_ORDER), [(name, "ascending") for name in PUSH_ORDER])
+    in_order = (np.diff(order.to_numpy().astype(np.int64)) > 0).all()
+    return pushes if in_order else pushes.take(order).combine_chunks()
 
 
 def _push_columns(pushes: pa.Table) -> dict[str, pa.Array]:

@@ -164,6 +164,10 @@ class ShardState:
         kept = newer.without(told.client[told.forgotten]) if told.forgotten.any() else newer
         return ShardState.joined([self.without(told.client), kept])
 
+    def changed_by(self, newer: ShardState) -> ShardState:
+        """This change and a later one as one change: as `merge`, but what is forgotten stays to be told."""
+        return ShardState.joined([self.without(newer.heard().client), newer])
+
     @staticmethod
     def joined(states: Sequence[ShardState]) -> ShardState:
         """All rows of states that share no client."""

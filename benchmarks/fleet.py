@@ -1,0 +1,229 @@
+"""A fleet of made-up clients: real captured pushes under as many instance ids as asked, with times that fit together.
+
+A captured payload is a template: where its times, its temporalities and the values of its counters stand is looked up
+once, and each push is the template with these bytes written anew. A client keeps its template, so its series stay the
+same from push to push, a DELTA push starts where the one before ended, and a cumulative counter grows.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+
+from benchmarks.corpora import LANDED, captured
+
+DELTA, CUMULATIVE = 1, 2
+NANOS = 1_000_000_000
+STEP = 7  # what a cumulative counter grows by from push to push
+MIN_POINTS, MAX_POINTS = 8, 250
+
+Places = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Template:
+    """A payload and the offsets in it of what changes; all but `temporalities` are 8 bytes, little-endian."""
+
+    payload: npt.NDArray[np.uint8]
+    points: int
+    starts: Places
+    times: Places
+    temporalities: Places  # one-byte varints
+    doubles: Places  # values of monotonic sums
+    ints: Places
+    software: str
+    version: str
+    client_id: str
+
+    def push(self, start_ns: int, time_ns: int, temporality: int, pushes_before: int) -> bytes:
+        """The payload of a push over (start_ns, time_ns]; a cumulative one has grown by `pushes_before` steps."""
+        data = self.payload.copy()
+        _write(data, self.starts, np.array([start_ns], np.int64))
+        _write(data, self.times, np.array([time_ns], np.int64))
+        data[self.temporalities] = temporality
+        if temporality == CUMULATIVE:
+            grown = pushes_before * STEP
+            _write(data, self.doubles, _read(data, self.doubles, np.float64) + grown)
+            _write(data, self.ints, _read(data, self.ints, np.int64) + grown)
+        return data.tobytes()
+
+
+@dataclass(frozen=True)
+class Landing:
+    """What a landing record of the fleet is made of."""
+
+    client_instance_id: str
+    landed_ms: int
+    payload: bytes
+    points: int
+    headers: list[tuple[str, bytes]]
+
+
+class Fleet:
+    """`clients` instances, each pushing every `interval_s`, evenly spread; `cumulative` of them send totals.
+
+    The same arguments give the same pushes. `first_ms` is the landing time of the first push; push n lands
+    n / clients intervals later.
+    """
+
+    def __init__(self, clients: int, first_ms: int, interval_s: float = 300, cumulative: float = 0.2) -> None:
+        self.clients = clients
+        self.interval_ns = int(interval_s * NANOS)
+        self.first_ns = first_ms * 1_000_000
+        self.templates = templates()
+        self._totals_every = round(1 / cumulative) if cumulative else 0
+
+    def landings(self, first: int, last: int) -> Iterator[Landing]:
+        """Pushes number `first` to `last` - 1 of the fleet, in the order of landing."""
+        for number in range(first, last):
+            yield self.landing(number)
+
+    def landing(self, number: int) -> Landing:
+        turn, client = divmod(number, self.clients)
+        template = self.templates[client % len(self.templates)]
+        is_total = self._totals_every and (client // len(self.templates)) % self._totals_every == 0
+        landed_ns = self.first_ns + number * self.interval_ns // self.clients
+        born_ns = self.first_ns + client * self.interval_ns // self.clients - self.interval_ns
+        payload = template.push(
+            born_ns if is_total else landed_ns - self.interval_ns, landed_ns, CUMULATIVE if is_total else DELTA, turn
+        )
+        return Landing(instance_id(client), landed_ns // 1_000_000, payload, template.points, self._headers(client))
+
+    def _headers(self, client: int) -> list[tuple[str, bytes]]:
+        template = self.templates[client % len(self.templates)]
+        texts = {
+            "record_version": "1",
+            "client_instance_id": instance_id(client),
+            "client_id": f"{template.client_id}-{client % 5000}",
+            "terminating": "false",
+            "content_type": "OTLP",
+            "compression_type": "none",
+            "push_interval_ms": str(self.interval_ns // 1_000_000),
+            "principal": f"User:application-{client % 5000}",
+            "listener": "PLAINTEXT",
+            "security_protocol": "PLAINTEXT",
+            "client_address": f"10.{client >> 16 & 255}.{client >> 8 & 255}.{client & 255}",
+            "client_software_name": template.software,
+            "client_software_version": template.version,
+            "broker_id": str(client % 3 + 1),
+            "cluster_id": "benchmark",
+            "payload_bytes": str(len(template.payload)),
+        }
+        return [(name, text.encode()) for name, text in texts.items()]
+
+
+def instance_id(client: int) -> str:
+    """22 characters of URL-safe base64, as Kafka prints a Uuid."""
+    return base64.urlsafe_b64encode(hashlib.blake2b(client.to_bytes(8, "little"), digest_size=16).digest())[
+        :22
+    ].decode()
+
+
+@cache
+def templates() -> list[Template]:
+    """One push of each captured client that sent about as many points as the mission's 100."""
+    landed = pq.read_table(LANDED, columns=["headers"])["headers"].to_pylist()
+    chosen: dict[str, Template] = {}
+    for headers, payload in zip(landed, captured().to_pylist(), strict=True):
+        texts = {header["key"]: (header["value"] or b"").decode() for header in headers}
+        template = _template(payload, texts)
+        if MIN_POINTS <= template.points <= MAX_POINTS:
+            chosen[texts["client_instance_id"]] = template
+    return list(chosen.values())
+
+
+def _template(payload: bytes, texts: dict[str, str]) -> Template:
+    found: dict[str, list[int]] = {name: [] for name in ("starts", "times", "temporalities", "doubles", "ints")}
+    points = 0
+    for resource_metrics in _children(payload, 0, len(payload), 1):
+        for scope_metrics in _children(payload, *resource_metrics, 2):
+            for metric in _children(payload, *scope_metrics, 2):
+                for field, wire, at, end in _fields(payload, *metric):
+                    if wire == 2 and field in DATA_KINDS:
+                        points += _find(payload, at, end, field, found)
+    return Template(
+        np.frombuffer(payload, np.uint8),
+        points,
+        **{name: np.array(places, np.int64) for name, places in found.items()},
+        software=texts.get("client_software_name", ""),
+        version=texts.get("client_software_version", ""),
+        client_id=texts.get("client_id", ""),
+    )
+
+
+SUM = 7
+DATA_KINDS = (5, SUM, 9, 10, 11)  # Metric.gauge, sum, histogram, exponential_histogram, summary
+
+
+def _find(payload: bytes, at: int, end: int, kind: int, found: dict[str, list[int]]) -> int:
+    """Note the places inside one Metric.data; gives its number of points."""
+    fields = list(_fields(payload, at, end))
+    is_counter = kind == SUM and any(field == 3 and payload[place] for field, wire, place, _ in fields if wire == 0)
+    found["temporalities"] += [place for field, wire, place, _ in fields if field == 2 and wire == 0]
+    points = [(place, stop) for field, wire, place, stop in fields if field == 1 and wire == 2]
+    for point in points:
+        for field, wire, place, _ in _fields(payload, *point):
+            if wire == 1 and field in (2, 3):
+                found["starts" if field == 2 else "times"].append(place)
+            elif wire == 1 and is_counter and field in (4, 6):
+                found["doubles" if field == 4 else "ints"].append(place)
+    return len(points)
+
+
+def _children(payload: bytes, at: int, end: int, number: int) -> Iterator[tuple[int, int]]:
+    return ((place, stop) for field, wire, place, stop in _fields(payload, at, end) if field == number and wire == 2)
+
+
+def _fields(payload: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """Number, wire type, start and end of the value of each field of a message; trusted bytes only."""
+    while at < end:
+        key, at = _varint(payload, at)
+        field, wire = key >> 3, key & 7
+        if wire == 0:
+            _, stop = _varint(payload, at)
+        elif wire == 2:
+            length, at = _varint(payload, at)
+            stop = at + length
+        else:
+            stop = at + (8 if wire == 1 else 4)
+        yield field, wire, at, stop
+        at = stop
+
+
+def _varint(payload: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = payload[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value, at
+
+
+def _write(data: npt.NDArray[np.uint8], places: Places, values: npt.NDArray[np.generic]) -> None:
+    data[places[:, None] + np.arange(8)] = values.view(np.uint8).reshape(-1, 8)
+
+
+def _read(data: npt.NDArray[np.uint8], places: Places, kind: type[np.generic]) -> npt.NDArray[np.generic]:
+    return np.ascontiguousarray(data[places[:, None] + np.arange(8)]).view(kind).reshape(-1)
+
+
+def describe() -> str:
+    """What the fleet's pushes look like, for the benchmark's report."""
+    chosen = templates()
+    return json.dumps(
+        {
+            "templates": len(chosen),
+            "points_per_push": round(sum(each.points for each in chosen) / len(chosen), 1),
+            "bytes_per_push": round(sum(len(each.payload) for each in chosen) / len(chosen)),
+        }
+    )

@@ -23,6 +23,7 @@ from benchmarks.corpora import LANDED, captured
 DELTA, CUMULATIVE = 1, 2
 NANOS = 1_000_000_000
 STEP = 7  # what a cumulative counter grows by from push to push
+INSTANCES = 200  # of an application
 MIN_POINTS, MAX_POINTS = 8, 250
 
 Places = npt.NDArray[np.int64]
@@ -88,8 +89,9 @@ class Fleet:
 
     def landing(self, number: int) -> Landing:
         turn, client = divmod(number, self.clients)
-        template = self.templates[client % len(self.templates)]
-        is_total = self._totals_every and (client // len(self.templates)) % self._totals_every == 0
+        application = self._application(client)
+        template = self.templates[application % len(self.templates)]
+        is_total = self._totals_every and application % self._totals_every == 0
         landed_ns = self.first_ns + number * self.interval_ns // self.clients
         born_ns = self.first_ns + client * self.interval_ns // self.clients - self.interval_ns
         payload = template.push(
@@ -97,17 +99,22 @@ class Fleet:
         )
         return Landing(instance_id(client), landed_ns // 1_000_000, payload, template.points, self._headers(client))
 
+    def _application(self, client: int) -> int:
+        """Instances of an application, spread over the interval, run the same client under the same client.id."""
+        return client % -(-self.clients // INSTANCES)
+
     def _headers(self, client: int) -> list[tuple[str, bytes]]:
-        template = self.templates[client % len(self.templates)]
+        application = self._application(client)
+        template = self.templates[application % len(self.templates)]
         texts = {
             "record_version": "1",
             "client_instance_id": instance_id(client),
-            "client_id": f"{template.client_id}-{client % 5000}",
+            "client_id": f"{template.client_id}-{application}",
             "terminating": "false",
             "content_type": "OTLP",
             "compression_type": "none",
             "push_interval_ms": str(self.interval_ns // 1_000_000),
-            "principal": f"User:application-{client % 5000}",
+            "principal": f"User:application-{application}",
             "listener": "PLAINTEXT",
             "security_protocol": "PLAINTEXT",
             "client_address": f"10.{client >> 16 & 255}.{client >> 8 & 255}.{client & 255}",

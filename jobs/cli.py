@@ -10,6 +10,7 @@ COMMANDS = {
     "demo": ("jobs.demo", "see it work: captured pushes of real clients into a lake, and a report"),
     "ingest": ("jobs.ingest", "landed pushes -> Delta tables, from a Kafka topic or from files"),
     "query": ("jobs.query", "SQL over a lake, without Spark"),
+    "sync": ("jobs.sync", "configured subscriptions -> their history in the lake, from the cluster or a file"),
 }
 
 

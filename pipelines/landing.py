@@ -21,7 +21,7 @@ def to_pushes(records: DataFrame, source: str, cluster_id: str | None = None) ->
     """Records of the landing topic as rows of `pushes`; a record that breaks the contract gets a `reject_reason`.
 
     Args:
-        records: columns of `RECORD`.
+        records: columns of `RECORD`; no header is without a name.
         source: name of the source, part of a push's identity.
         cluster_id: used where the record has no `cluster_id` header.
     """
@@ -70,8 +70,7 @@ def to_pushes(records: DataFrame, source: str, cluster_id: str | None = None) ->
 
 def _headers() -> Column:
     """Header name to value; of a repeated header the last wins (the session's map key policy)."""
-    named = F.filter(F.coalesce("headers", F.array()), lambda header: header["key"].isNotNull())
-    return F.map_from_entries(named)
+    return F.map_from_entries("headers")
 
 
 def _text(header: str) -> Column:
@@ -86,7 +85,11 @@ def _reject() -> Column:
     header, key = _text("client_instance_id"), F.make_valid_utf8(F.col("key").cast("string"))
     told = F.col("told_id")
     content_type = F.lower(F.regexp_replace(_text("content_type"), r"\s", ""))
-    is_otlp = (content_type == "otlp") | content_type.startswith("application/x-protobuf;type=otlp+metrics")
+    is_otlp = (
+        (_text("content_type") == "OTLP")
+        | (content_type == "otlp")
+        | content_type.startswith("application/x-protobuf;type=otlp+metrics")
+    )
     version = _text("record_version")
 
     def problem(reason: str, *detail: Column) -> Column:

@@ -17,7 +17,8 @@ from pipelines.delta_log import TableFiles
 from pipelines.once import IDENTITY, HeldOffsets
 from pipelines.push_files import PushFiles
 from pipelines.state_chain import ShardFiles
-from pipelines.tables import METRIC_POINTS, OPERATOR_TABLES
+from pipelines.tables import METRIC_POINTS, METRIC_ROLLUPS_1H, METRIC_ROLLUPS_1M, OPERATOR_TABLES, ROWS_OF_PUSHES
+from udfs.rollups import HOUR_US, MINUTE_US, RollUp
 from udfs.rows import PUSHES_IN
 from udfs.shard import Limits, process_changes
 from udfs.state import ShardState
@@ -65,11 +66,12 @@ class ShardTask:
         state, changed = chain.state, ShardState.empty()
         writers = {table.name: TableFiles(table, self.lake) for table in OPERATOR_TABLES}
         counts: Counter[str] = Counter()
+        minutes = RollUp(MINUTE_US)
         for pushes in PushFiles(self.lake, self.paths).slices(shard, self.shards):
             rows, changes = process_changes(pushes, state, self.limits)
             state = state.merge(changes)
             changed = changed.changed_by(changes)
-            for table in OPERATOR_TABLES:
+            for table in ROWS_OF_PUSHES:
                 written = getattr(rows, table.name)
                 if self.held is not None:
                     written = without(written, self.held.within(pushes))
@@ -77,6 +79,9 @@ class ShardTask:
                 counts[table.name] += written.num_rows
                 if table is METRIC_POINTS:
                     counts.update(_statuses(written))
+                    minutes.add(written)
+        writers[METRIC_ROLLUPS_1M.name].write(minutes.table())
+        writers[METRIC_ROLLUPS_1H.name].write(minutes.coarser(HOUR_US).table())
         row = {
             "shard": shard,
             "state": list(state_files.write(chain, changed, self.batch_id).names),

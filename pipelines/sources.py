@@ -79,6 +79,7 @@ class FilesSource:
             # The default forgets files that are a week older than the newest: a loss in silence.
             .option("maxFileAge", "36500d")
             .parquet(str(folder.resolve()))
+            .withColumn("headers", F.filter("headers", lambda header: header["key"].isNotNull()))  # Kafka has none
         )
 
 

@@ -120,6 +120,14 @@ CLIENT_EVENTS = Table(
     ("landed_at", "at", "client_instance_id"),
 )
 
+_ROLLUP = "What a batch's points add to a window of a metric and client id; rows of one key are to be summed."
+METRIC_ROLLUPS_1M = Table(
+    "metric_rollups_1m", f"{_ROLLUP} Windows of a minute.", rows.METRIC_ROLLUPS, ("window_start", "metric", "client_id")
+)
+METRIC_ROLLUPS_1H = Table(
+    "metric_rollups_1h", f"{_ROLLUP} Windows of an hour.", rows.METRIC_ROLLUPS, ("window_start", "metric", "client_id")
+)
+
 RECEIVER_HEALTH = Table(
     "receiver_health",
     "One status of a broker's receiver: received = landed + dropped + queued since started_at.",
@@ -141,5 +149,6 @@ RECEIVER_HEALTH = Table(
 )
 
 # Written by the operator's tasks, in this order.
-OPERATOR_TABLES = (METRIC_POINTS, QUARANTINE, PUSH_OUTCOMES, CLIENT_EVENTS)
+ROWS_OF_PUSHES = (METRIC_POINTS, QUARANTINE, PUSH_OUTCOMES, CLIENT_EVENTS)
+OPERATOR_TABLES = (*ROWS_OF_PUSHES, METRIC_ROLLUPS_1M, METRIC_ROLLUPS_1H)
 TABLES = (PUSHES, *OPERATOR_TABLES, RECEIVER_HEALTH)

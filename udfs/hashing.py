@@ -20,13 +20,13 @@ def number(keys: Int64s) -> tuple[Int64s, int]:
     slots = 16
     while slots < 2 * len(keys):
         slots *= 2
-    return _number(keys, np.full(slots, -1, np.int64), np.empty(slots, np.int64), np.empty(len(keys), np.int64))
+    result = np.empty(len(keys), np.int64)
+    return result, _extend(keys, 0, np.full(slots, -1, np.int64), np.empty(slots, np.int64), result)
 
 
 @kernel
-def _number(keys: Int64s, numbers: Int64s, held: Int64s, result: Int64s) -> tuple[Int64s, int]:
+def _extend(keys: Int64s, count: int, numbers: Int64s, held: Int64s, result: Int64s) -> int:
     mask = len(numbers) - 1
-    count = 0
     for i in range(len(keys)):
         key = keys[i]
         slot = key & mask
@@ -37,4 +37,27 @@ def _number(keys: Int64s, numbers: Int64s, held: Int64s, result: Int64s) -> tupl
             held[slot] = key
             count += 1
         result[i] = numbers[slot]
-    return result, count
+    return count
+
+
+class Numbering:
+    """`number` over any number of batches: a key keeps the number that it got first."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._numbers = np.full(16, -1, np.int64)
+        self._held = np.empty(16, np.int64)
+
+    def number(self, keys: Int64s) -> Int64s:
+        """The number of each key; new ones go on from `size`."""
+        slots = len(self._numbers)
+        while slots < 2 * (self.size + len(keys)):
+            slots *= 2
+        if slots > len(self._numbers):
+            filled = np.flatnonzero(self._numbers >= 0)
+            known, order = self._held[filled], np.argsort(self._numbers[filled])
+            self._numbers, self._held = np.full(slots, -1, np.int64), np.empty(slots, np.int64)
+            _extend(known[order], 0, self._numbers, self._held, np.empty(len(known), np.int64))
+        result = np.empty(len(keys), np.int64)
+        self.size = _extend(keys, self.size, self._numbers, self._held, result)
+        return result

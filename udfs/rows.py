@@ -135,3 +135,28 @@ CLIENT_EVENTS = pa.schema(
         _field("detail", TEXT_MAP, "the event's evidence"),
     ]
 )
+
+METRIC_ROLLUPS = pa.schema(
+    [
+        _field("cluster_id", pa.string(), "Kafka cluster that the clients pushed to"),
+        _field("window_start", TIMESTAMP, "start of the window of the points' times"),
+        _field("client_id", pa.string(), "client.id of the requests"),
+        _field("metric", pa.string(), "Metric.name"),
+        _field("kind", pa.string(), "gauge, sum, histogram, exponential_histogram, summary"),
+        _field("temporality", pa.string(), "delta, cumulative; NULL for gauges and summaries"),
+        _field("points", pa.int64(), "data points, whatever their status"),
+        _field("increase", pa.float64(), "sum of delta; NULL when no point has one"),
+        _field("increase_int", pa.int64(), "sum of delta_int, when every delta has one"),
+        _field("covered_s", pa.float64(), "seconds that the deltas cover: sum of time - delta_start over the series"),
+        _field("resets", pa.int64(), "points with status reset or inferred_reset"),
+        _field("baselines", pa.int64(), "points with status baseline or flip_baseline: their increment is unknown"),
+        _field("refused", pa.int64(), "points with status late, duplicate, conflict or too_late: not counted"),
+        _field("value_count", pa.int64(), "points with a value"),
+        _field("value_sum", pa.float64(), "sum of value"),
+        _field("value_min", pa.float64(), "least value"),
+        _field("value_max", pa.float64(), "greatest value"),
+        _field("observations", pa.int64(), "sum of count_delta"),
+        _field("observed_sum", pa.float64(), "sum of sum_delta"),
+        _field("landed_at", TIMESTAMP, "latest landing of these points"),
+    ]
+)

@@ -27,4 +27,13 @@ public interface ClientTelemetryLanderMXBean {
 
     /** Longest time a push took of the broker's request thread, in microseconds. */
     double getRequestThreadMicrosMax();
+
+    /** Entities times quota types that the broker has sensors of. */
+    int getQuotaSensors();
+
+    /** Quota samples acknowledged in their topic. */
+    long getQuotaSamplesLanded();
+
+    /** Quota samples taken that did not land. */
+    long getQuotaSamplesLost();
 }

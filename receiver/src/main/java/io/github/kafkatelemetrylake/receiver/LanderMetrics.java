@@ -15,11 +15,13 @@ final class LanderMetrics implements ClientTelemetryLanderMXBean {
 
     private final Ledger ledger;
     private final Lander lander;
+    private final QuotaSampler quotas;
     private boolean registered;
 
-    LanderMetrics(Ledger ledger, Lander lander) {
+    LanderMetrics(Ledger ledger, Lander lander, QuotaSampler quotas) {
         this.ledger = ledger;
         this.lander = lander;
+        this.quotas = quotas;
     }
 
     void register() {
@@ -82,5 +84,20 @@ final class LanderMetrics implements ClientTelemetryLanderMXBean {
     @Override
     public double getRequestThreadMicrosMax() {
         return ledger.requestMicrosMax();
+    }
+
+    @Override
+    public int getQuotaSensors() {
+        return quotas.sensors();
+    }
+
+    @Override
+    public long getQuotaSamplesLanded() {
+        return quotas.landed();
+    }
+
+    @Override
+    public long getQuotaSamplesLost() {
+        return quotas.lost();
     }
 }

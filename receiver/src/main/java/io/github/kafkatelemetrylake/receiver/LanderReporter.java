@@ -21,6 +21,7 @@ public abstract class LanderReporter implements MetricsReporter {
     private LanderSettings settings;
     private Ledger ledger;
     private Lander lander;
+    private QuotaSampler quotas;
     private StatusPublisher status;
     private LanderMetrics metrics;
 
@@ -28,6 +29,8 @@ public abstract class LanderReporter implements MetricsReporter {
     public void configure(Map<String, ?> configs) {
         broker.brokerId(first(configs, "node.id", "broker.id"));
         settings = new LanderSettings(configs, LOG::error);
+        quotas = new QuotaSampler(settings, broker,
+                () -> settings.producer.create("client-telemetry-quotas-" + broker.brokerId(), QuotaSampler.MAX_BLOCK_MS));
     }
 
     @Override
@@ -50,26 +53,28 @@ public abstract class LanderReporter implements MetricsReporter {
             ledger = new Ledger(System.currentTimeMillis());
             lander = new Lander(settings, broker, ledger,
                     () -> settings.producer.create("client-telemetry-lander-" + broker.brokerId()));
-            status = new StatusPublisher(settings, broker, ledger, lander,
-                    () -> settings.producer.createForStatus(
+            status = new StatusPublisher(settings, broker, ledger, lander, quotas,
+                    () -> settings.producer.create(
                             "client-telemetry-status-" + broker.brokerId(), StatusPublisher.MAX_BLOCK_MS));
-            metrics = new LanderMetrics(ledger, lander);
+            metrics = new LanderMetrics(ledger, lander, quotas);
             metrics.register();
             lander.start();
             status.start();
+            quotas.start();
             LOG.info("Client telemetry lands in topic {}, status records in {}, by {}",
                     settings.topic, settings.statusTopic, settings.producer.get("bootstrap.servers"));
         }
         return lander;
     }
 
-    /** Drains and reports what was lost. Takes at most the close timeout and about six seconds. */
+    /** Drains and reports what was lost. Takes at most the close timeout and about eight seconds. */
     @Override
     public final synchronized void close() {
         if (lander == null || metrics == null) {
             return;
         }
         lander.close();
+        quotas.close();
         status.close();
         metrics.unregister();
         metrics = null;
@@ -79,13 +84,19 @@ public abstract class LanderReporter implements MetricsReporter {
     }
 
     @Override
-    public void init(List<KafkaMetric> registered) {}
+    public void init(List<KafkaMetric> registered) {
+        registered.forEach(this::metricChange);
+    }
 
     @Override
-    public void metricChange(KafkaMetric metric) {}
+    public void metricChange(KafkaMetric metric) {
+        quotas.metricChanged(metric);
+    }
 
     @Override
-    public void metricRemoval(KafkaMetric metric) {}
+    public void metricRemoval(KafkaMetric metric) {
+        quotas.metricRemoved(metric);
+    }
 
     private static String first(Map<String, ?> values, String... keys) {
         return Stream.of(keys).map(values::get).filter(value -> value != null).map(Object::toString).findFirst().orElse(null);

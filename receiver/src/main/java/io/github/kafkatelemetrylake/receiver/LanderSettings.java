@@ -44,6 +44,9 @@ final class LanderSettings {
     final int headerMaxBytes;
     final long statusIntervalMs;
     final long closeTimeoutMs;
+    final boolean quotasEnabled;
+    final String quotasTopic;
+    final long quotasIntervalMs;
     /** Where the last status waits for the next start when it could not land; null: nowhere. */
     final Path statusFile;
     final ProducerSettings producer;
@@ -80,6 +83,9 @@ final class LanderSettings {
         headerMaxBytes = (Integer) values.get("header.max.bytes");
         statusIntervalMs = (Long) values.get("status.interval.ms");
         closeTimeoutMs = (Long) values.get("close.timeout.ms");
+        quotasEnabled = (Boolean) values.get("quotas.enabled");
+        quotasTopic = (String) values.get("quotas.topic");
+        quotasIntervalMs = (Long) values.get("quotas.interval.ms");
         String file = (String) values.get("status.file");
         statusFile = file.isEmpty() ? null : Paths.get(file);
         String bootstrapServers = (String) values.get("bootstrap.servers");
@@ -119,6 +125,12 @@ final class LanderSettings {
                         Importance.LOW, "A longer header value, such as a client id, is cut to this.")
                 .define("status.interval.ms", Type.LONG, 10_000L, Range.between(100, 3_600_000), Importance.MEDIUM,
                         "Time between two status records.")
+                .define("quotas.enabled", Type.BOOLEAN, true, Importance.MEDIUM,
+                        "Whether the broker's client quota sensors are sampled.")
+                .define("quotas.topic", Type.STRING, "client-quotas", topicName, Importance.HIGH,
+                        "Topic of the quota samples.")
+                .define("quotas.interval.ms", Type.LONG, 10_000L, Range.between(100, 3_600_000), Importance.MEDIUM,
+                        "Time between two samples of a quota sensor.")
                 .define("close.timeout.ms", Type.LONG, 5_000L, Range.between(0, 600_000), Importance.MEDIUM,
                         "How long a stopping broker waits for the queue to drain.")
                 .define("status.file", Type.STRING, statusFile(brokerConfig), path, Importance.LOW,

@@ -33,6 +33,7 @@ final class StatusPublisher {
     private final BrokerIdentity broker;
     private final Ledger ledger;
     private final Lander lander;
+    private final QuotaSampler quotas;
     private final Supplier<Producer<byte[], byte[]>> producers;
     private final CountDownLatch ending = new CountDownLatch(1);
     private final OncePerMinute failureLog = new OncePerMinute();
@@ -50,11 +51,13 @@ final class StatusPublisher {
             BrokerIdentity broker,
             Ledger ledger,
             Lander lander,
+            QuotaSampler quotas,
             Supplier<Producer<byte[], byte[]>> producers) {
         this.settings = settings;
         this.broker = broker;
         this.ledger = ledger;
         this.lander = lander;
+        this.quotas = quotas;
         this.producers = producers;
         thread = new Thread(this::run, "client-telemetry-status");
         thread.setDaemon(true);
@@ -92,7 +95,7 @@ final class StatusPublisher {
     }
 
     private byte[] status() {
-        return StatusRecord.json(broker, ledger.snapshot(), ledger.startedMs, System.currentTimeMillis())
+        return StatusRecord.json(broker, ledger.snapshot(), quotas, ledger.startedMs, System.currentTimeMillis())
                 .getBytes(StandardCharsets.UTF_8);
     }
 

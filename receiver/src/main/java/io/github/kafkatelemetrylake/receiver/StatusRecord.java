@@ -15,7 +15,8 @@ final class StatusRecord {
      *
      * @param timeMs time of the status, Unix milliseconds
      */
-    static String json(BrokerIdentity broker, Ledger.Snapshot counts, long startedMs, long timeMs) {
+    static String json(
+            BrokerIdentity broker, Ledger.Snapshot counts, QuotaSampler quotas, long startedMs, long timeMs) {
         String dropped = counts.dropped.entrySet().stream()
                 .map((Map.Entry<DropReason, Long> e) -> "\"" + e.getKey() + "\":" + e.getValue())
                 .collect(Collectors.joining(",", "{", "}"));
@@ -27,15 +28,17 @@ final class StatusRecord {
                 + ",\"received\":" + counts.received
                 + ",\"landed\":" + counts.landed
                 + ",\"dropped\":" + dropped
-                + ",\"queue_depth\":" + counts.queueDepth() + "}";
+                + ",\"queue_depth\":" + counts.queueDepth()
+                + ",\"quota_samples_landed\":" + quotas.landed()
+                + ",\"quota_samples_lost\":" + quotas.lost() + "}";
     }
 
     /** Kafka's ids are of letters, digits, - and _; anything else is left out rather than escaped. */
-    private static String text(String id) {
+    static String text(String id) {
         return id == null ? "null" : "\"" + id.replaceAll("[^A-Za-z0-9_.-]", "") + "\"";
     }
 
-    private static String number(String id) {
+    static String number(String id) {
         return id != null && id.matches("\\d+") ? id : "null";
     }
 }

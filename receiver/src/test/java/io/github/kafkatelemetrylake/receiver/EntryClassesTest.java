@@ -13,6 +13,8 @@ import javax.management.MBeanServer;
 import javax.management.ObjectName;
 import javax.management.openmbean.TabularData;
 import org.apache.kafka.common.metrics.KafkaMetricsContext;
+import org.apache.kafka.common.metrics.Metrics;
+import org.apache.kafka.common.metrics.stats.Rate;
 import org.apache.kafka.server.authorizer.AuthorizableRequestContext;
 import org.apache.kafka.server.telemetry.ClientTelemetryContext;
 import org.apache.kafka.server.telemetry.ClientTelemetryExporter;
@@ -82,6 +84,26 @@ class EntryClassesTest {
     }
 
     @Test
+    void quotaSensorsOfTheBrokerAreTheSamplers() throws Exception {
+        MBeanServer jmx = ManagementFactory.getPlatformMBeanServer();
+        ObjectName name = new ObjectName(LanderMetrics.NAME);
+        ClientTelemetryLakeExporter plugin = new ClientTelemetryLakeExporter();
+        plugin.configure(config());
+        try (Metrics metrics = new Metrics()) {
+            Map<String, String> tags = Map.of("user", "ann", "client-id", "");
+            metrics.sensor("a").add(metrics.metricName("byte-rate", "Fetch", "", tags), new Rate());
+            metrics.addReporter(plugin);
+            metrics.sensor("b").add(metrics.metricName("byte-rate", "Produce", "", tags), new Rate());
+            plugin.clientTelemetryExporter();
+            assertEquals(2, jmx.getAttribute(name, "QuotaSensors"));
+            assertEquals(0L, jmx.getAttribute(name, "QuotaSamplesLanded"));
+            assertEquals(0L, jmx.getAttribute(name, "QuotaSamplesLost"));
+            metrics.removeSensor("a");
+            assertEquals(1, jmx.getAttribute(name, "QuotaSensors"));
+        }
+    }
+
+    @Test
     void neverUsedPluginClosesQuietly() {
         ClientTelemetryLakeReceiver plugin = new ClientTelemetryLakeReceiver();
         plugin.configure(config());
@@ -95,7 +117,8 @@ class EntryClassesTest {
         assertFalse(names(ClientTelemetryLakeExporter.class, "ClientTelemetryReceiver"));
         assertTrue(names(ClientTelemetryLakeReceiver.class, "ClientTelemetryReceiver"));
         assertFalse(names(ClientTelemetryLakeReceiver.class, "ClientTelemetryExporter"));
-        for (Class<?> shared : new Class<?>[] {LanderReporter.class, Lander.class, Push.class, StatusPublisher.class}) {
+        for (Class<?> shared : new Class<?>[] {LanderReporter.class, Lander.class, Push.class, StatusPublisher.class,
+            QuotaSampler.class}) {
             assertFalse(names(shared, "ClientTelemetryExporter"), shared.getName());
             assertFalse(names(shared, "ClientTelemetryContext"), shared.getName());
             assertFalse(names(shared, "ClientTelemetryReceiver"), shared.getName());

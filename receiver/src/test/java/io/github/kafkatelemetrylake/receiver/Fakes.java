@@ -16,6 +16,8 @@ import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.metrics.KafkaMetric;
+import org.apache.kafka.common.metrics.MetricsReporter;
 import org.apache.kafka.common.network.ClientInformation;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.protocol.ApiKeys;
@@ -121,6 +123,36 @@ final class Fakes {
             headers.put(header.key(), new String(header.value(), StandardCharsets.UTF_8));
         }
         return headers;
+    }
+
+    /** Tells a sampler of metrics, as the plugin does. */
+    static final class Reporter implements MetricsReporter {
+        private final QuotaSampler sampler;
+
+        Reporter(QuotaSampler sampler) {
+            this.sampler = sampler;
+        }
+
+        @Override
+        public void init(List<KafkaMetric> metrics) {
+            metrics.forEach(this::metricChange);
+        }
+
+        @Override
+        public void metricChange(KafkaMetric metric) {
+            sampler.metricChanged(metric);
+        }
+
+        @Override
+        public void metricRemoval(KafkaMetric metric) {
+            sampler.metricRemoved(metric);
+        }
+
+        @Override
+        public void close() {}
+
+        @Override
+        public void configure(Map<String, ?> configs) {}
     }
 
     /** A lander over one producer, with what it counts. */

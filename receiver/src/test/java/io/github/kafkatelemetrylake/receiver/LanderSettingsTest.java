@@ -40,6 +40,9 @@ class LanderSettingsTest {
         assertEquals(1024, settings.headerMaxBytes);
         assertEquals(10_000, settings.statusIntervalMs);
         assertEquals(5_000, settings.closeTimeoutMs);
+        assertTrue(settings.quotasEnabled);
+        assertEquals("client-quotas", settings.quotasTopic);
+        assertEquals(10_000, settings.quotasIntervalMs);
         assertEquals(Paths.get("/data/a/client-telemetry-lander.json"), settings.statusFile);
         assertEquals("localhost:9092", settings.producer.get("bootstrap.servers"));
         assertEquals("all", settings.producer.get("acks"));

@@ -23,7 +23,7 @@ import org.junit.jupiter.api.io.TempDir;
 class StatusPublisherTest {
     private static final String COUNTS =
             "\"received\":7,\"landed\":2,\"dropped\":{\"queue_full\":2,\"too_large\":1,\"send_failed\":0,\"closed\":0,"
-                    + "\"out_of_memory\":0,\"error\":0},\"queue_depth\":2}";
+                    + "\"out_of_memory\":0,\"error\":0},\"queue_depth\":2,\"quota_samples_landed\":0,\"quota_samples_lost\":0}";
 
     @TempDir
     private Path dir;
@@ -46,7 +46,11 @@ class StatusPublisherTest {
                 "status.interval.ms", "100", "status.topic", "st", "status.file", file().toString());
         Ledger ledger = ledger();
         Lander lander = new Lander(settings, Fakes.broker(), ledger, producers);
-        return new StatusPublisher(settings, Fakes.broker(), ledger, lander, producers);
+        return new StatusPublisher(settings, Fakes.broker(), ledger, lander, quotas(producers), producers);
+    }
+
+    private static QuotaSampler quotas(Supplier<Producer<byte[], byte[]>> producers) {
+        return new QuotaSampler(Fakes.settings(), Fakes.broker(), producers);
     }
 
     private Path file() {
@@ -64,12 +68,12 @@ class StatusPublisherTest {
         assertEquals(
                 "{\"version\":1,\"cluster_id\":\"3av1eYO0TP6eJFWzDROMnQ\",\"broker_id\":1,\"time_ms\":5000,\"started_ms\":1000,"
                         + COUNTS,
-                StatusRecord.json(Fakes.broker(), ledger().snapshot(), 1_000, 5_000));
+                StatusRecord.json(Fakes.broker(), ledger().snapshot(), quotas(null), 1_000, 5_000));
     }
 
     @Test
     void unknownBrokerIsNull() {
-        assertTrue(StatusRecord.json(new BrokerIdentity(), ledger().snapshot(), 1_000, 5_000)
+        assertTrue(StatusRecord.json(new BrokerIdentity(), ledger().snapshot(), quotas(null), 1_000, 5_000)
                 .startsWith("{\"version\":1,\"cluster_id\":null,\"broker_id\":null,"));
     }
 

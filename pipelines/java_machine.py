@@ -1,0 +1,56 @@
+"""A JVM for Kafka's Admin client: the Spark session's where there is one, else a bare one that starts in a second."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from pyspark.sql import SparkSession
+
+from pipelines.jars import jars
+from pipelines.session import LOG_SETTINGS, check_java, spark_session
+
+
+@dataclass(frozen=True)
+class _JavaMachine:
+    """What ``kafka_admin`` needs of a Spark session."""
+
+    _jvm: Any
+
+
+@contextmanager
+def java_machine() -> Iterator[SparkSession]:
+    """Something with a session's ``_jvm`` whose class path has Kafka's clients.
+
+    Raises:
+        JavaMissingError, JarsUnavailableError: before anything is started.
+    """
+    platform = {"DATABRICKS_RUNTIME_VERSION", "PYSPARK_GATEWAY_PORT"} & os.environ.keys()
+    if platform or SparkSession.getActiveSession() is not None:
+        yield spark_session("telemetry-lake sync")
+        return
+    check_java()
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    # Kafka's codecs and log binding are those that pyspark ships.
+    class_path = os.pathsep.join([*map(str, jars("spark")), str(Path(spec.origin).parent / "jars" / "*")])
+    port, token = launch_gateway(
+        classpath=class_path,
+        javaopts=["-Xmx128m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"],
+        redirect_stderr=subprocess.DEVNULL,
+        die_on_exit=True,
+        enable_auth=True,
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
+    try:
+        yield cast(SparkSession, _JavaMachine(gateway.jvm))
+    finally:
+        gateway.shutdown()

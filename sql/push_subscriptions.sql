@@ -1,0 +1,21 @@
+-- Which subscriptions matched the client of each push, as they were when it landed?
+-- One row per push and matching version; matches is NULL where its patterns can't be evaluated here. A push that
+-- carries a SubscriptionId is read as of subscription_at, when the subscriptions that it was made under were in force.
+SELECT
+  o.source,
+  o.topic,
+  o.partition,
+  o.offset,
+  o.cluster_id,
+  o.subscription_at,
+  v.name AS subscription,
+  v.metrics AS prefixes,
+  least(v.interval_ms, 300000) AS interval_ms,
+  m.matches
+FROM push_outcomes AS o
+JOIN client_matches AS m
+  ON m.cluster_id = o.cluster_id AND m.client_attributes_id = o.client_attributes_id
+JOIN subscriptions AS v
+  ON v.cluster_id = m.cluster_id AND v.name = m.name AND v.valid_from = m.valid_from
+WHERE coalesce(o.subscription_at, o.landed_at) >= v.valid_from
+  AND (v.valid_to IS NULL OR coalesce(o.subscription_at, o.landed_at) < v.valid_to)

@@ -1,0 +1,27 @@
+-- What does each subscription cost, per client and software?
+-- A push's bytes are shared by the points that a subscription asked for: subscriptions that overlap count them each.
+-- large_uncompressed: pushes of more than 1000 bytes sent without compression, against KIP-714's advice.
+WITH served AS (
+  SELECT s.cluster_id, s.subscription, s.source, s.topic, s.partition, s.offset, count(*) AS points
+  FROM subscription_metrics AS s
+  GROUP BY s.cluster_id, s.subscription, s.source, s.topic, s.partition, s.offset
+)
+
+SELECT
+  s.cluster_id,
+  s.subscription,
+  p.client_id,
+  p.client_software_name,
+  p.client_software_version,
+  count(*) AS pushes,
+  sum(s.points) AS points,
+  sum(p.payload_bytes * s.points / o.points) AS payload_bytes,
+  sum(o.decompressed_bytes * s.points / o.points) AS decompressed_bytes,
+  sum(o.decompressed_bytes) / sum(p.payload_bytes) AS compression_ratio,
+  count_if(coalesce(p.compression_type, 'none') IN ('none', '0') AND p.payload_bytes > 1000) AS large_uncompressed
+FROM served AS s
+JOIN pushes AS p
+  ON p.source = s.source AND p.topic = s.topic AND p.partition = s.partition AND p.offset = s.offset
+JOIN push_outcomes AS o
+  ON o.source = s.source AND o.topic = s.topic AND o.partition = s.partition AND o.offset = s.offset
+GROUP BY s.cluster_id, s.subscription, p.client_id, p.client_software_name, p.client_software_version

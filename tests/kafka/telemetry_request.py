@@ -1,0 +1,62 @@
+"""A client of GetTelemetrySubscriptions alone (KIP-714, API key 71): what a broker answers to whom."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Told:
+    """An answer, and the port that the broker saw it asked from."""
+
+    subscription_id: int
+    push_interval_ms: int
+    requested_metrics: tuple[str, ...]
+    source_port: int
+
+
+def ask(port: int, client_instance_id: bytes, client_id: str, software: tuple[str, str]) -> Told:
+    """What the broker at a port of 127.0.0.1 tells a client of this name and software (ApiVersions v3)."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        _exchange(connection, 18, 3, client_id, b"".join(map(_compact, software)) + b"\0")
+        answer = _exchange(connection, 71, 0, client_id, client_instance_id + b"\0")
+        source_port = connection.getsockname()[1]
+    error, subscription_id = struct.unpack_from(">4xh16xi", answer, 1)  # after the header's tags and the throttle time
+    assert error == 0
+    codecs, position = _varint(answer, 27)
+    position += codecs - 1
+    (push_interval_ms,) = struct.unpack_from(">i5x", answer, position)
+    count, position = _varint(answer, position + 9)
+    metrics = []
+    for _ in range(count - 1):
+        size, position = _varint(answer, position)
+        metrics.append(answer[position : position + size - 1].decode())
+        position += size - 1
+    return Told(subscription_id, push_interval_ms, tuple(metrics), source_port)
+
+
+def _exchange(connection: socket.socket, key: int, version: int, client_id: str, body: bytes) -> bytes:
+    """The answer after its correlation id."""
+    name = client_id.encode()
+    request = struct.pack(">hhih", key, version, 7, len(name)) + name + b"\0" + body
+    connection.sendall(struct.pack(">i", len(request)) + request)
+    with connection.makefile("rb") as stream:
+        answer = stream.read(struct.unpack(">i", stream.read(4))[0])
+    return answer[4:]
+
+
+def _compact(text: str) -> bytes:
+    return bytes([len(text) + 1]) + text.encode()
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, position

@@ -1,0 +1,227 @@
+"""The quota stream over a files source: samples, quarantine and usage windows, once each, however it is run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipelines.quota_usage import start_quota_samples
+from pipelines.sources import FilesSource
+from pipelines.streams import Lake
+from tests.lake_tables import table
+from tests.landing_records import write
+from udfs.quota_usage import SAMPLES_IN, quota_usage
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+class Files(FilesSource):
+    def quotas(self, spark: SparkSession) -> DataFrame:
+        return self._read(spark).where(F.col("topic") == self.topics.quotas)
+
+
+def record(offset: int, value: dict[str, Any] | bytes | None, landed: float = 0.0) -> dict[str, Any]:
+    return {
+        "key": b"1",
+        "value": json.dumps(value).encode() if isinstance(value, dict) else value,
+        "topic": "client-quotas",
+        "partition": 0,
+        "offset": offset,
+        "timestamp": NOON + timedelta(seconds=landed),
+        "timestampType": 0,
+        "headers": None,
+    }
+
+
+def sample(second: float, **fields: Any) -> dict[str, Any]:
+    told = {
+        "version": 1,
+        "cluster_id": "c",
+        "broker_id": 1,
+        "time_ms": round((NOON.timestamp() + second) * 1000),
+        "quota_type": "produce",
+        "user": "",
+        "client_id": "app",
+        "observed_rate": 50.0,
+        "quota_limit": 100.0,
+        "throttle_time_ms": None,
+    } | fields
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def run(spark: SparkSession, folder: Path, lake: Path, checkpoints: str = "checkpoints") -> None:
+    lake_of_job = Lake(str(lake), str(lake.parent / checkpoints), "default-cluster")
+    start_quota_samples(spark, lake_of_job, Files(str(folder), "test"), None).awaitTermination()
+
+
+def usage(lake: Path, seconds: int = 10) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table(lake, "quota_usage").to_pylist()
+    return sorted(
+        (row for row in rows if row["window_seconds"] == seconds),
+        key=lambda row: (row["window_start"], row["broker_id"], row["client_id"]),
+    )
+
+
+def test_samples_become_rows_and_bad_ones_go_to_quarantine(spark: SparkSession, tmp_path: Path) -> None:
+    good = [
+        sample(5),
+        sample(5, user="ann%3Dsmith%20%C3%A9", client_id="a%20b", observed_rate=0.5, quota_type="request"),
+        sample(5, user="50%zz", cluster_id=None, quota_limit=None, throttle_time_ms=12.5, quota_type="fetch"),
+        sample(5, client_id="nan") | {"throttle_time_ms": float("nan"), "quota_limit": float("inf")},
+        sample(5, user=None, client_id=None, unknown="ignored"),
+    ]
+    bad: list[dict[str, Any] | bytes | None] = [
+        None,
+        b"not json",
+        b"",
+        b"[1]",
+        b"\xff\xfe",
+        sample(5, version=2, observed_rate="in another unit"),
+        sample(5, version=None),
+        sample(5, broker_id=None),
+        sample(5, time_ms="soon"),
+        sample(5, time_ms=10**18),
+        sample(5, time_ms=-1),
+        sample(5, quota_type="lunch"),
+        sample(5, observed_rate="fast"),
+        sample(5, quota_limit=-1.0),
+        sample(5, throttle_time_ms=-1.0),
+        sample(5, observed_rate=float("nan")),
+        sample(5, observed_rate=None),
+    ]
+    records = [record(offset, value) for offset, value in enumerate([*good, *bad])]
+    records.append(record(99, b"a push") | {"topic": "client-telemetry"})
+    write(tmp_path / "in", "a.parquet", records)
+    run(spark, tmp_path / "in", tmp_path / "lake")
+
+    names = (
+        "offset", "cluster_id", "broker_id", "time", "quota_type", "user", "client_id", "observed_rate", "quota_limit",
+        "throttle_time_ms",
+    )  # fmt: skip
+    at = NOON + timedelta(seconds=5)
+    rows = sorted(tuple(row[name] for name in names) for row in table(tmp_path / "lake", "quota_samples").to_pylist())
+    assert rows == [
+        (0, "c", 1, at, "produce", "", "app", 50.0, 100.0, None),
+        (1, "c", 1, at, "request", "ann=smith é", "a%20b", 0.5, 100.0, None),
+        (2, "default-cluster", 1, at, "fetch", "50%zz", "app", 50.0, None, 12.5),
+        (3, "c", 1, at, "produce", "", "nan", 50.0, None, None),
+        (4, "c", 1, at, "produce", "", "", 50.0, 100.0, None),
+    ]
+    found = {row["offset"]: row for row in table(tmp_path / "lake", "quarantine").to_pylist()}
+    assert {offset: (row["reason"], row["detail"]) for offset, row in found.items()} == {
+        5: ("INVALID_RECORD", "null value"),
+        6: ("INVALID_RECORD", "not the JSON of a quota sample: 'not json'"),
+        7: ("INVALID_RECORD", "no version: ''"),
+        8: ("INVALID_RECORD", "not the JSON of a quota sample: '[1]'"),
+        9: ("INVALID_RECORD", "not the JSON of a quota sample: '\ufffd\ufffd'"),
+        10: ("UNSUPPORTED_VERSION", "quota sample of version 2"),
+        11: ("INVALID_RECORD", found[11]["detail"]),
+        12: ("INVALID_RECORD", "missing broker_id"),
+        13: ("INVALID_RECORD", found[13]["detail"]),
+        14: ("INVALID_RECORD", f"time_ms {10**18}"),
+        15: ("INVALID_RECORD", "time_ms -1"),
+        16: ("INVALID_RECORD", "quota type 'lunch'"),
+        17: ("INVALID_RECORD", found[17]["detail"]),
+        18: ("INVALID_RECORD", "negative quota_limit or throttle_time_ms"),
+        19: ("INVALID_RECORD", "negative quota_limit or throttle_time_ms"),
+        20: ("INVALID_RECORD", "neither observed_rate nor throttle_time_ms"),
+        21: ("INVALID_RECORD", "neither observed_rate nor throttle_time_ms"),
+    }
+    assert found[11]["detail"].startswith("no version: '{")
+    assert all(found[each]["detail"].startswith("not the JSON of a quota sample: '{") for each in (13, 17))
+    assert found[6] == found[6] | {
+        "scope": "quota_sample",
+        "payload": b"not json",
+        "source": "test",
+        "cluster_id": "default-cluster",
+    }
+    assert len(usage(tmp_path / "lake")) == 5
+
+
+def test_late_samples_correct_their_windows_and_no_other(spark: SparkSession, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    first = [sample(5), sample(15), sample(65, throttle_time_ms=3.0), sample(5, broker_id=2)]
+    write(tmp_path / "in", "a.parquet", [record(n, each) for n, each in enumerate(first)])
+    run(spark, tmp_path / "in", lake)
+    before = usage(lake)
+    assert [(row["window_start"] - NOON, row["broker_id"], row["used_percent"]) for row in before] == [
+        (timedelta(0), 1, 50.0),
+        (timedelta(0), 2, 50.0),
+        (timedelta(seconds=10), 1, 50.0),
+        (timedelta(seconds=60), 1, 100.0),
+    ]
+    assert [(row["window_start"] - NOON, row["broker_id"], row["samples"]) for row in usage(lake, 60)] == [
+        (timedelta(0), 1, 2),
+        (timedelta(0), 2, 1),
+        (timedelta(seconds=60), 1, 1),
+    ]
+
+    late = [sample(16, observed_rate=70.0), sample(-86_400), sample(65 + 86_400)]
+    write(tmp_path / "in", "b.parquet", [record(10 + n, each, 70.0) for n, each in enumerate(late)])
+    run(spark, tmp_path / "in", lake)
+    after = usage(lake)
+    assert [row for row in after if row in before] == [before[0], before[1], before[3]]
+    changed = [row for row in after if row not in before]
+    assert [(row["window_start"] - NOON, row["observed_rate"], row["samples"]) for row in changed] == [
+        (timedelta(days=-1), 50.0, 1),
+        (timedelta(seconds=10), 60.0, 2),
+        (timedelta(days=1, seconds=60), 50.0, 1),
+    ]
+    minute = [row for row in usage(lake, 60) if row["window_start"] == NOON and row["broker_id"] == 1]
+    assert [(row["samples"], row["observed_rate"]) for row in minute] == [(3, pytest.approx(170 / 3))]
+    dates = table(lake, "quota_usage")
+    assert all(row["landed_date"] == row["window_start"].date() for row in dates.to_pylist())
+
+
+def test_run_again_with_or_without_its_checkpoint_nothing_is_doubled(spark: SparkSession, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    write(tmp_path / "in", "a.parquet", [record(0, sample(5)), record(1, b"bad"), record(2, sample(6))])
+    run(spark, tmp_path / "in", lake)
+    names = ("quota_samples", "quarantine", "quota_usage")
+    first = {name: table(lake, name).to_pylist() for name in names}
+    run(spark, tmp_path / "in", lake)
+    run(spark, tmp_path / "in", lake, "new-checkpoints")
+    assert {name: table(lake, name).to_pylist() for name in names} == first
+    assert [len(rows) for rows in first.values()] == [2, 1, 2]
+
+
+def test_a_batch_that_was_cut_off_after_its_samples_runs_again(spark: SparkSession, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    write(tmp_path / "in", "a.parquet", [record(0, sample(5)), record(1, b"bad"), record(2, sample(6))])
+    run(spark, tmp_path / "in", lake)
+    expected = usage(lake) + usage(lake, 60)
+    # As if killed between the two commits: the batch isn't done, its samples are stored, its windows are not.
+    shutil.rmtree(lake / "quota_usage")
+    for commit in (tmp_path / "checkpoints" / "quota_samples" / "commits").iterdir():
+        commit.unlink()
+    run(spark, tmp_path / "in", lake)
+    assert usage(lake) + usage(lake, 60) == expected
+    assert DeltaTable(str(lake / "quota_samples")).count() == 2
+    assert DeltaTable(str(lake / "quarantine")).count() == 1
+
+
+def test_the_stream_gives_what_one_pass_over_all_samples_gives(spark: SparkSession, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    values = [
+        sample(5 + 10 * n + 3600 * (n % 3), observed_rate=7.0 * n, broker_id=n % 2, throttle_time_ms=n % 5)
+        for n in range(60)
+    ]
+    for number in range(3):  # interleaved: each file touches windows of the one before
+        records = [record(n, each) for n, each in enumerate(values) if n % 3 == number or n % 7 == number]
+        write(tmp_path / "in", f"{number}.parquet", records)
+        run(spark, tmp_path / "in", lake)
+    held = table(lake, "quota_samples").select(SAMPLES_IN.names).cast(SAMPLES_IN)
+    assert held.num_rows == 60
+    order = [(name, "ascending") for name in ("window_seconds", "window_start", "broker_id")]
+    expected = pa.concat_tables([quota_usage(held, seconds) for seconds in (10, 60)]).sort_by(order)
+    found = table(lake, "quota_usage").select(expected.column_names).sort_by(order)
+    assert found.to_pylist() == expected.to_pylist()

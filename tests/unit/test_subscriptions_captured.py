@@ -1,0 +1,52 @@
+"""All captured pushes of real clients carry the id of one subscription: everything, every second."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tests.landing_records import captured
+from udfs.subscription_id import checksums, crc32c, instance_hashes, requested_texts, subscription_checksums
+from udfs.subscriptions import Subscription
+
+EVERYTHING = Subscription("everything", ("*",), 1000)
+
+
+def clients_and_ids() -> tuple[pa.Array, npt.NDArray[np.int32]]:
+    """Client instance ids and SubscriptionIds of the captured pushes."""
+    pushes = captured()["headers"].to_pylist()
+    headers = [{header["key"]: header["value"].decode() for header in push} for push in pushes]
+    ids = np.array([int(push["subscription_id"]) for push in headers], np.int32)
+    return pa.array([push["client_instance_id"] for push in headers]), ids
+
+
+def test_captured_ids_are_those_of_everything_each_second() -> None:
+    clients, ids = clients_and_ids()
+    assert len(ids) == 1415
+    assert len(set(ids.tolist())) > 20  # one per client
+    (checksum,) = checksums((EVERYTHING,))
+    assert (subscription_checksums(ids, instance_hashes(clients)) == checksum).all()
+
+
+def test_another_interval_or_set_has_other_ids() -> None:
+    others = [
+        (Subscription("s", ("*",), 1001),),
+        (Subscription("s", ("org.apache.kafka.",), 1000),),
+        (),
+        (EVERYTHING, Subscription("faster", (), 500)),
+    ]
+    assert not checksums((EVERYTHING,)) & {each for other in others for each in checksums(other)}
+    assert checksums((EVERYTHING, Subscription("slower", ("a",), 300_000))) == checksums((EVERYTHING,))
+
+
+def test_texts_of_the_set() -> None:
+    assert requested_texts((EVERYTHING,)) == {"[*]"}
+    assert requested_texts(()) == {"[]"}
+    # "Aa" and "BB" have one hash code: the first one in stays first, and brokers differ in who is first.
+    assert requested_texts((Subscription("s", ("BB", "Aa")),)) == {"[BB, Aa]"}
+    assert requested_texts((Subscription("s", ("BB",)), Subscription("t", ("Aa",)))) == {"[BB, Aa]", "[Aa, BB]"}
+
+
+def test_crc32c_check_value() -> None:
+    assert crc32c(b"123456789") == 0xE3069283  # RFC 3720's algorithm, check value of the CRC catalogue

@@ -155,6 +155,7 @@ class StreamFailedError(RuntimeError):
 
 def run(spark: SparkSession, lake: Lake, source: Source, settings: IngestSettings, stop: threading.Event) -> None:
     """Run the streams until the source is worked off (``once``), one fails, or `stop` is set."""
+    from pipelines.progress import ProgressLines  # noqa: PLC0415
     from pipelines.state_manifest import StateFolder  # noqa: PLC0415
     from pipelines.streams import start_points, start_pushes, start_statuses  # noqa: PLC0415
     from udfs.shard import Limits  # noqa: PLC0415
@@ -166,6 +167,7 @@ def run(spark: SparkSession, lake: Lake, source: Source, settings: IngestSetting
     trigger: Trigger = None if settings.once else settings.trigger_seconds
     begun = time.monotonic()
     log.info("ingest: %s -> %s (%d shards)", settings.source, lake.path, state.shards)
+    spark.streams.addListener(ProgressLines())
     landing = [start_pushes(spark, lake, source, trigger)]
     if reads_statuses:
         landing.append(start_statuses(spark, lake, source, trigger))

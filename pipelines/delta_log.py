@@ -49,12 +49,17 @@ class DataFile:
 
 
 class TableFiles:
-    """Parquet files of one table in the making, one for each landed date. They count once they are committed."""
+    """Parquet files of one table in the making, by landed date. They count once they are committed.
+
+    A column in which every row is NULL is left out of its file: readers of Delta tables read it as NULL, and writing
+    the columns of histograms for counters would cost a quarter of the work.
+    """
 
     def __init__(self, table: Table, lake: str) -> None:
         self._table = table
         self._filesystem, self._root = pafs.FileSystem.from_uri(lake_uri(table.uri(lake)))
         self._open: dict[date, _OpenFile] = {}
+        self._closed: list[DataFile] = []
 
     def write(self, rows: pa.Table) -> None:
         """Add rows.
@@ -67,29 +72,43 @@ class TableFiles:
         dates = pc.cast(rows["landed_at"], pa.date32())
         bounds = pc.min_max(dates)
         if bounds["min"] == bounds["max"]:  # a batch is of one day but once a day
-            self._of(bounds["min"].as_py(), rows.schema).write(rows)
+            self._write(bounds["min"].as_py(), rows)
             return
         for day in pc.unique(dates).to_pylist():
-            self._of(day, rows.schema).write(rows.filter(pc.equal(dates, day)))
+            self._write(day, rows.filter(pc.equal(dates, day)))
 
     def close(self) -> list[DataFile]:
         """Finish the files."""
-        return [opened.close(self._filesystem, self._root) for opened in self._open.values()]
+        for day in list(self._open):
+            self._close(day)
+        return self._closed
 
-    def _of(self, day: date, schema: pa.Schema) -> _OpenFile:
-        if day not in self._open:
-            folder = f"{LANDED_DATE.name}={day.isoformat()}"
-            self._filesystem.create_dir(f"{self._root}/{folder}", recursive=True)
-            path = f"{folder}/part-{uuid.uuid4()}.zstd.parquet"
-            stream = self._filesystem.open_output_stream(f"{self._root}/{path}")
-            self._open[day] = _OpenFile(self._table, day, path, stream, schema)
-        return self._open[day]
+    def _write(self, day: date, rows: pa.Table) -> None:
+        names = {name for name in rows.column_names if rows[name].null_count < len(rows)}
+        there = set(self._open[day].names) if day in self._open else set()
+        if not there or not names <= there:
+            if there:
+                self._close(day)
+            kept = [name for name in rows.column_names if name in names | there]
+            self._open[day] = self._new(day, rows.schema, kept)
+        self._open[day].write(rows)
+
+    def _new(self, day: date, schema: pa.Schema, names: Sequence[str]) -> _OpenFile:
+        folder = f"{LANDED_DATE.name}={day.isoformat()}"
+        self._filesystem.create_dir(f"{self._root}/{folder}", recursive=True)
+        path = f"{folder}/part-{uuid.uuid4()}.zstd.parquet"
+        stream = self._filesystem.open_output_stream(f"{self._root}/{path}")
+        return _OpenFile(self._table, day, path, stream, pa.schema([schema.field(name) for name in names]))
+
+    def _close(self, day: date) -> None:
+        self._closed.append(self._open.pop(day).close(self._filesystem, self._root))
 
 
 class _OpenFile:
     def __init__(self, table: Table, day: date, path: str, stream: pa.NativeFile, schema: pa.Schema) -> None:
         dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         maps = [field.name for field in schema if pa.types.is_map(field.type)]
+        self.names = schema.names
         self._table, self._day, self._path, self._stream = table, day, path, stream
         self._statistics = FileStatistics(table.statistics)
         self._writer = pq.ParquetWriter(
@@ -100,12 +119,12 @@ class _OpenFile:
             # Numbers hardly repeat: building dictionaries of them costs more than it saves.
             use_dictionary=dictionaries + [f"{name}.key_value.{side}" for name in maps for side in ("key", "value")],
             store_schema=False,  # readers must see plain text, not Arrow's dictionary types
-            write_statistics=list(table.statistics),
+            write_statistics=[name for name in table.statistics if name in schema.names],
         )
 
     def write(self, rows: pa.Table) -> None:
         self._statistics.add(rows)
-        self._writer.write_table(rows, row_group_size=ROWS_PER_FILE_GROUP)
+        self._writer.write_table(rows.select(self.names), row_group_size=ROWS_PER_FILE_GROUP)
 
     def close(self, filesystem: pafs.FileSystem, root: str) -> DataFile:
         self._writer.close()

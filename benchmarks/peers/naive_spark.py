@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -22,7 +23,7 @@ from pyspark.sql import functions as F
 from benchmarks.peers import PeerError, PeerResult
 from benchmarks.peers.cpu import TreeCpu
 from jobs.local_cluster.process import Process
-from pipelines.session import spark_session
+from pipelines.jars import jars
 
 DELTA, CUMULATIVE = 1, 2
 COLUMNS = (
@@ -125,6 +126,22 @@ def ingest(records: DataFrame, table: Path) -> None:
     with_deltas(pushes.mapInPandas(points_of, COLUMNS)).write.format("delta").save(str(table))
 
 
+def session() -> SparkSession:
+    """Spark's own defaults, but for what Kafka and Delta can't do without."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return (
+        SparkSession.builder.master("local[2]")
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        .config("spark.driver.extraClassPath", os.pathsep.join(map(str, jars("spark"))))
+        .config("spark.driver.memory", "2g")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .getOrCreate()
+    )
+
+
 def read(spark: SparkSession, bootstrap_servers: str, topic: str) -> DataFrame:
     """The whole topic."""
     options = {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": topic, "startingOffsets": "earliest"}
@@ -138,7 +155,7 @@ def main() -> None:
     parser.add_argument("--topic", required=True)
     parser.add_argument("--folder", type=Path, required=True)
     options = parser.parse_args()
-    spark = spark_session("naive", "local[2]")
+    spark = session()
     ingest(read(spark, options.bootstrap_servers, options.topic).limit(20), options.folder / "warm-up")
     print("warm", flush=True)
     sys.stdin.readline()

@@ -1,0 +1,90 @@
+"""How far a run is behind its source, and how long it will take: a line for the person who waits."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+log = logging.getLogger(__name__)
+
+WORTH_TELLING_S = 15.0
+PUSHES, POINTS = "pushes", "points"
+
+
+class Backlog:
+    """Pushes that wait: in the landing topic for the stream `pushes`, and from there on for the stream `points`."""
+
+    def __init__(self) -> None:
+        self._in_topic = 0
+        self._stored = 0  # by this run
+        self._judged = 0
+
+    def line(self, progress: dict[str, Any]) -> str | None:
+        """What to say after a batch, if it is worth it.
+
+        Args:
+            progress: Spark's StreamingQueryProgress as JSON has it.
+        """
+        rows = progress["numInputRows"]
+        seconds = progress["durationMs"].get("triggerExecution", 0) / 1000
+        if progress["name"] == PUSHES:
+            self._stored += rows
+            self._in_topic = sum(_behind(source) for source in progress["sources"])
+            waiting = self._in_topic
+        elif progress["name"] == POINTS:
+            self._judged += rows
+            waiting = self._in_topic + max(0, self._stored - self._judged)
+        else:
+            return None
+        if rows == 0 or seconds == 0:
+            return None
+        rate = rows / seconds
+        if waiting / rate < WORTH_TELLING_S:
+            return None
+        return f"{progress['name']}: {waiting:,} pushes wait, about {_duration(waiting / rate)} at {rate:,.0f}/s"
+
+
+class ProgressLines(StreamingQueryListener):
+    """Logs the backlog's lines."""
+
+    def __init__(self) -> None:
+        self._backlog = Backlog()
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
+        if line := self._backlog.line(json.loads(event.progress.json)):
+            log.info(line)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None: ...  # noqa: N802
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None: ...  # noqa: N802
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None: ...  # noqa: N802
+
+
+def _behind(source: dict[str, Any]) -> int:
+    """Records of a Kafka source that were there but not in the batch; 0 for other sources."""
+    latest, end = source.get("latestOffset"), source.get("endOffset")
+    if not isinstance(latest, dict) or not isinstance(end, dict):
+        return 0
+    return sum(
+        max(0, offset - end.get(topic, {}).get(partition, 0))
+        for topic, partitions in latest.items()
+        if isinstance(partitions, dict)
+        for partition, offset in partitions.items()
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

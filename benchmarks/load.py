@@ -41,7 +41,7 @@ class Lander:
                     self._topic,
                     key=landing.client_instance_id,
                     value=landing.payload,
-                    headers=landing.headers,
+                    headers=list(landing.headers),
                     timestamp=landing.landed_ms,
                     on_delivery=self._count,
                 )

@@ -64,7 +64,7 @@ class IngestSettings(JobSettings):
     """folder or URI of the lake; made when it isn't there"""
     once: bool = False
     """work off what is there and end, instead of following the source"""
-    trigger_seconds: Annotated[float, Field(gt=0, le=3600)] = 5.0
+    trigger_seconds: Annotated[float, Field(gt=0, le=3600)] = 2.0
     """pause between the starts of two micro-batches, without --once"""
     checkpoints: str | None = None
     """folder or URI of the checkpoints [<lake>/_checkpoints]"""

@@ -27,7 +27,7 @@ from benchmarks.peers.cpu import TreeCpu
 from jobs.local_cluster.ports import ReservedPorts
 from jobs.local_cluster.process import Process
 
-SOURCES = Path(__file__).parent / "collector"
+SOURCES = Path(__file__).parent / "otelcol"
 BUILT = Path(__file__).parent.parent / ".build"
 POLL_S = 0.5
 STANDSTILL_S = 60.0

@@ -28,6 +28,7 @@ class TreeCpu:
 
     def __init__(self, pid: int, interval_s: float = 0.25) -> None:
         self.pid = pid
+        self.rss_bytes = 0
         self.peak_rss_bytes = 0  # pages that processes share count once for each
         self._interval_s = interval_s
         self._seen: dict[int, _Seen] = {}
@@ -76,4 +77,5 @@ class TreeCpu:
                 each.reaped_s = times.children_user + times.children_system
                 each.running = True
                 rss += process.info["memory_info"].rss
+            self.rss_bytes = rss
             self.peak_rss_bytes = max(self.peak_rss_bytes, rss)

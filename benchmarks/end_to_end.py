@@ -1,0 +1,129 @@
+"""The whole job as shipped, in data points per CPU-second, beside the Collector and the naive Spark job in one run.
+
+Every round lands the same pushes for all: the job, warm, takes them as they come at full speed; then the Collector
+reads them from a topic of their own; the naive job gets a smaller topic, which it is quicker on. CPU time is that of
+all processes of a side. Bad loads follow: how they compare with the fleet's.
+
+    python -m benchmarks.end_to_end     prints each figure and keeps it in benchmarks/results.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.figures import keep, keep_runs
+from benchmarks.fleet import Fleet, describe
+from benchmarks.job import Job, stored_bytes
+from benchmarks.load import land, land_at_pace
+from benchmarks.peers.collector import build_collector, run_collector
+from benchmarks.peers.naive_spark import run_naive_spark
+from jobs.local_cluster import LocalCluster
+
+CLIENTS = 200_000
+WARM_PUSHES, PUSHES, NAIVE_PUSHES = 60_000, 50_000, 10_000
+PACE_S = 60
+PARTITIONS = 4
+
+
+def main() -> None:
+    """Measure all sides and keep the figures."""
+    parser = argparse.ArgumentParser(description="End-to-end cost beside the peers.")
+    parser.add_argument("--rounds", type=int, default=3)
+    rounds = parser.parse_args().rounds
+    build_collector()
+    runs: dict[str, Any] = {"fleet": describe(), "job": [], "collector": [], "naive_spark": []}
+    with (
+        tempfile.TemporaryDirectory(prefix="end-to-end-") as scratch,
+        LocalCluster(landing_partitions=PARTITIONS, heap_mb=512) as cluster,
+    ):
+        folder, address = Path(scratch), cluster.bootstrap_servers
+        fleet = Fleet(CLIENTS, time.time_ns() // 1_000_000 - 600_000)
+        with Job(address, folder / "lake") as job:
+            done = _warm(job, address, fleet)
+            for number in range(rounds):
+                runs["job"].append(_measured(job, address, fleet, done, done + PUSHES))
+                topic = f"round-{number}"
+                cluster.create_topic(topic, PARTITIONS)
+                points = land(address, fleet, done, done + PUSHES, topic)
+                done += PUSHES
+                runs["collector"].append(
+                    dataclasses.asdict(run_collector(address, topic, points, folder / f"collector-{number}"))
+                )
+                print(f"round {number}: {runs['job'][-1]}\n  collector: {runs['collector'][-1]}", flush=True)
+                cluster.delete_topic(topic)
+            runs["job_at_a_tenth"] = _at_a_tenth(job, address)
+            sizes = {name: stored_bytes(job.lake, name) for name in TABLES}
+            points = job.points()
+        for number in range(rounds):
+            topic = f"naive-{number}"
+            cluster.create_topic(topic, PARTITIONS)
+            landed = land(address, fleet, 0, NAIVE_PUSHES, topic)
+            result = run_naive_spark(address, topic, landed, folder / f"naive-{number}")
+            runs["naive_spark"].append(dataclasses.asdict(result))
+            print(f"naive: {result}", flush=True)
+    keep_runs("end_to_end", runs)
+    ours = statistics.median(run["points"] / run["cpu_s"] for run in runs["job"])
+    collector, naive = (
+        statistics.median(run["points_read"] / run["cpu_s"] for run in runs[name])
+        for name in ("collector", "naive_spark")
+    )
+    tenth = runs["job_at_a_tenth"]
+    keep(
+        {
+            "end_to_end_points_per_cpu_s": ours,
+            "end_to_end_points_per_cpu_s_at_a_tenth": tenth["points"] / tenth["cpu_s"],
+            "end_to_end_collector_points_per_cpu_s": collector,
+            "end_to_end_naive_spark_points_per_cpu_s": naive,
+            "end_to_end_vs_collector": ours / collector,
+            "end_to_end_vs_naive_spark": ours / naive,
+            "end_to_end_peak_rss_mb": max(run["peak_rss_bytes"] for run in runs["job"]) / 2**20,
+            "bytes_per_point": sizes["metric_points"] / points,
+            "bytes_per_point_all_tables": sum(sizes.values()) / points,
+        }
+    )
+
+
+TABLES = ("pushes", "metric_points", "push_outcomes", "metric_rollups_1m", "metric_rollups_1h")
+
+
+def _warm(job: Job, address: str, fleet: Fleet) -> int:
+    """Until the JVM has compiled what it will: two loads, the second as large as a full batch."""
+    for upto in (WARM_PUSHES // 6, WARM_PUSHES):
+        land(address, fleet, job.pushes(), upto)
+        job.wait_for(upto)
+    return WARM_PUSHES
+
+
+def _measured(job: Job, address: str, fleet: Fleet, first: int, last: int) -> dict[str, float]:
+    points, cpu, begun = job.points(), job.tree.cpu_s(), time.monotonic()
+    landed = land(address, fleet, first, last)
+    job.wait_for(last)
+    seconds = time.monotonic() - begun
+    time.sleep(2)  # what a batch still does after its commit is its cost too
+    if job.points() - points != landed:
+        raise RuntimeError(f"{job.points() - points} rows of {landed} points")
+    return {
+        "points": landed,
+        "cpu_s": job.tree.cpu_s() - cpu,
+        "seconds": seconds,
+        "peak_rss_bytes": job.tree.peak_rss_bytes,
+    }
+
+
+def _at_a_tenth(job: Job, address: str) -> dict[str, float]:
+    """A fleet of a tenth of the mission's million clients, at its own pace: 333 pushes per second."""
+    before, cpu = job.pushes(), job.tree.cpu_s()
+    fleet = Fleet(100_000, time.time_ns() // 1_000_000)
+    pushes, points = land_at_pace(address, fleet, 0, PACE_S)
+    job.wait_for(before + pushes)
+    return {"points": points, "pushes": pushes, "cpu_s": job.tree.cpu_s() - cpu, "seconds": PACE_S}
+
+
+if __name__ == "__main__":
+    main()

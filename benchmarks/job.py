@@ -1,0 +1,101 @@
+"""The job under measurement: `telemetry-lake ingest` as shipped, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from benchmarks.peers.cpu import TreeCpu
+
+ROOT = Path(__file__).parent.parent
+LOOK_S = 0.5
+
+
+class JobEndedError(RuntimeError):
+    """The job ended in the middle; the message is the end of its log."""
+
+
+class Job:
+    """A context manager: the job runs inside it, following a topic with its default settings."""
+
+    def __init__(self, bootstrap_servers: str, lake: Path, *flags: str) -> None:
+        self.lake = lake
+        self._argv = [
+            *[sys.executable, "-m", "jobs.cli", "ingest", "--source", "kafka"],
+            *["--bootstrap-servers", bootstrap_servers, "--lake", str(lake), *flags],
+        ]
+        self.log = lake.with_suffix(".log")
+
+    def __enter__(self) -> Self:
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(self._argv, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+        self.tree = TreeCpu(self._process.pid).__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self.tree.__exit__(kind, error, trace)
+
+    def check(self) -> None:
+        """Raise `JobEndedError` when it doesn't run any more."""
+        if self._process.poll() is not None:
+            raise JobEndedError(self.log.read_text(errors="replace")[-3000:])
+
+    def wait_for(self, pushes: int) -> None:
+        """Until so many pushes have an outcome."""
+        while self.pushes() < pushes:
+            self.check()
+            time.sleep(LOOK_S)
+
+    def pushes(self) -> int:
+        """Pushes that have an outcome."""
+        table = self.lake / "push_outcomes"
+        return DeltaTable(table).count() if (table / "_delta_log").exists() else 0
+
+    def points(self) -> int:
+        """Rows of metric_points."""
+        return DeltaTable(self.lake / "metric_points").count()
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One batch as a reader sees it: when its outcomes became visible, and when its pushes had landed."""
+
+    committed_ms: int
+    landed_ms: pa.Array
+
+
+def commits(lake: Path) -> Iterator[Commit]:
+    """The batches of a lake in order, by the table that is committed last of those that queries need."""
+    folder = lake / "push_outcomes"
+    for log in sorted((folder / "_delta_log").glob("*.json")):
+        actions = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+        paths = [action["add"]["path"] for action in actions if "add" in action]
+        told = next(action["commitInfo"] for action in actions if "commitInfo" in action)
+        if paths:
+            parts = [pq.read_table(folder / path, columns=["landed_at"], partitioning=None) for path in paths]
+            landed = pa.concat_tables(parts)["landed_at"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+            yield Commit(int(told["timestamp"]), landed.combine_chunks())
+
+
+def stored_bytes(lake: Path, table: str) -> int:
+    """Bytes of the files that the table consists of."""
+    return sum(pa.table(DeltaTable(lake / table).get_add_actions())["size_bytes"].to_pylist())

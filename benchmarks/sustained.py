@@ -1,0 +1,185 @@
+"""A fleet at its own pace for minutes: does the lag stay, how fresh are the tables, what do memory and state do?
+
+python -m benchmarks.sustained --clients 1000000 --seconds 900          the mission: keeps figures `sustained_*`
+python -m benchmarks.sustained --clients 500000 --seconds 180 --fresh   half load: keeps `freshness_*`
+python -m benchmarks.sustained --backlog 300000                         alone, at full speed: `clients_sustained`
+python -m benchmarks.sustained --growth                                 10k, 100k, 1M clients; tables of 10^8 rows
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from benchmarks.figures import keep, keep_runs
+from benchmarks.fleet import Fleet
+from benchmarks.job import Job, commits, stored_bytes
+from benchmarks.load import land
+from jobs.local_cluster import LocalCluster
+
+PARTITIONS = 4
+INTERVAL_S, POINTS_PER_CLIENT = 300, 100  # what `clients_sustained` counts by
+WARM_PUSHES = 20_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The job under a fleet's steady load.")
+    parser.add_argument("--clients", type=int, default=1_000_000)
+    parser.add_argument("--seconds", type=float, default=900)
+    parser.add_argument("--fresh", action="store_true", help="keep the figures of freshness")
+    parser.add_argument("--backlog", type=int, help="pushes that wait in the topic when the job starts on them")
+    arguments = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="sustained-") as scratch,
+        LocalCluster(landing_partitions=PARTITIONS, heap_mb=512) as cluster,
+    ):
+        lake = Path(scratch) / "lake"
+        if arguments.backlog:
+            alone(cluster.bootstrap_servers, lake, arguments.backlog)
+        else:
+            steady(cluster.bootstrap_servers, lake, arguments.clients, arguments.seconds, arguments.fresh)
+
+
+def steady(address: str, lake: Path, clients: int, seconds: float, fresh: bool) -> None:
+    """The fleet pushes at its own pace, from a process of its own, while the job follows."""
+    with Job(address, lake) as job:
+        _warm(job, address)
+        watch = _Watch(job)
+        begun_ms, cpu, before = time.time_ns() // 1_000_000, job.tree.cpu_s(), job.points()
+        load = ["-m", "benchmarks.load", "--bootstrap-servers", address, "--clients", str(clients)]
+        told = subprocess.run(
+            [sys.executable, *load, "--seconds", str(seconds)], capture_output=True, text=True, check=True
+        ).stdout
+        figures = dict(line.split(": ") for line in told.splitlines() if ": " in line)
+        pushes = WARM_PUSHES + int(figures["pushes"])
+        ended = time.monotonic()
+        job.wait_for(pushes)
+        drained_s = time.monotonic() - ended
+        samples, cpu_s = watch.end(), job.tree.cpu_s() - cpu
+        points = job.points() - before
+        state = sum(file.stat().st_size for file in (lake / "_checkpoints" / "points-state").iterdir())
+        checkpoints = sum(file.stat().st_size for file in (lake / "_checkpoints").rglob("*") if file.is_file())
+        late = freshness(lake, begun_ms + 30_000, begun_ms + seconds * 1000)
+        lags = lag_by_minute(lake, begun_ms)
+        stored = sum(stored_bytes(lake, table) for table in ("pushes", "metric_points", "push_outcomes"))
+    runs: dict[str, Any] = {
+        "clients": clients,
+        "load": figures,
+        "drained_s": drained_s,
+        "cpu_s": cpu_s,
+        "lag_s_by_minute": lags,
+        "samples": samples,
+    }
+    keep_runs(f"sustained_{clients}", runs)
+    print(f"lag by minute, s: {lags}")
+    p50, p95 = np.percentile(late, [50, 95])
+    if fresh:
+        keep({"freshness_p50_s": p50, "freshness_p95_s": p95})
+        return
+    name = f"sustained_{clients // 1000}k"
+    day = stored / (pushes / (clients / INTERVAL_S)) * 86_400
+    keep(
+        {
+            f"{name}_seconds": seconds,
+            f"{name}_points_per_s": points / seconds,
+            f"{name}_cores_used": cpu_s / (seconds + drained_s),
+            f"{name}_freshness_p50_s": p50,
+            f"{name}_freshness_p95_s": p95,
+            f"{name}_lag_first_minutes_s": float(np.mean(lags[1:4])),
+            f"{name}_lag_last_minutes_s": float(np.mean(lags[-4:-1])),
+            f"{name}_peak_rss_mb": max(sample["rss_mb"] for sample in samples),
+            f"{name}_rss_at_half_mb": samples[len(samples) // 2]["rss_mb"],
+            f"{name}_rss_at_end_mb": samples[-1]["rss_mb"],
+            f"{name}_state_mb": state / 2**20,
+            f"{name}_checkpoints_mb": checkpoints / 2**20,
+            f"{name}_storage_gb_per_day": day / 1e9,
+        }
+    )
+
+
+def alone(address: str, lake: Path, backlog: int) -> None:
+    """A backlog of a million clients is worked off by the job alone, nothing else running but the broker."""
+    with Job(address, lake) as job:
+        _warm(job, address)
+        fleet = Fleet(1_000_000, time.time_ns() // 1_000_000 - 1_000_000)
+        stop = psutil.Process(job._process.pid)  # it must not begin before all is landed
+        family = [stop, *stop.children(recursive=True)]
+        for process in family:
+            process.suspend()
+        points = land(address, fleet, 0, backlog)
+        before, cpu, begun = job.points(), job.tree.cpu_s(), time.monotonic()
+        for process in family:
+            process.resume()
+        job.wait_for(WARM_PUSHES + backlog)
+        seconds, cpu_s = time.monotonic() - begun, job.tree.cpu_s() - cpu
+        if job.points() - before != points:
+            raise RuntimeError(f"{job.points() - before} rows of {points} points")
+        peak = job.tree.peak_rss_bytes
+    keep(
+        {
+            "backlog_points_per_s": points / seconds,
+            "backlog_points_per_cpu_s": points / cpu_s,
+            "backlog_peak_rss_mb": peak / 2**20,
+            "clients_sustained": points / seconds / POINTS_PER_CLIENT * INTERVAL_S,
+        }
+    )
+
+
+def freshness(lake: Path, from_ms: float, to_ms: float) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Seconds from landed to queryable of each push that landed in between."""
+    late = [np.zeros(0)]
+    for commit in commits(lake):
+        landed = commit.landed_ms.to_numpy(zero_copy_only=False)
+        chosen = (landed >= from_ms) & (landed < to_ms)
+        late.append((commit.committed_ms - landed[chosen]) / 1000)
+    return np.concatenate(late)
+
+
+def lag_by_minute(lake: Path, begun_ms: int) -> list[float]:
+    """For each minute of the run, how far behind its oldest push the commits of that minute were, s."""
+    minutes: dict[int, float] = {}
+    for commit in commits(lake):
+        minute = (commit.committed_ms - begun_ms) // 60_000
+        if minute >= 0 and len(commit.landed_ms):
+            oldest = (commit.committed_ms - int(commit.landed_ms.to_numpy(zero_copy_only=False).min())) / 1000
+            minutes[minute] = max(minutes.get(minute, 0.0), oldest)
+    return [round(minutes[minute], 1) for minute in sorted(minutes)]
+
+
+def _warm(job: Job, address: str) -> None:
+    """Other clients than those of the run, for the JVM to compile its loops."""
+    land(address, Fleet(WARM_PUSHES, time.time_ns() // 1_000_000 - 400_000), 0, WARM_PUSHES)
+    job.wait_for(WARM_PUSHES)
+
+
+class _Watch:
+    """A sample of memory and CPU every 10 s."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._samples, self._end = job, list[dict[str, float]](), threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def end(self) -> list[dict[str, float]]:
+        self._end.set()
+        self._thread.join()
+        return self._samples
+
+    def _run(self) -> None:
+        begun = time.monotonic()
+        while not self._end.wait(10):
+            sample = {"second": time.monotonic() - begun, "cpu_s": self._job.tree.cpu_s()}
+            self._samples.append(sample | {"rss_mb": self._job.tree.rss_bytes / 2**20})
+
+
+if __name__ == "__main__":
+    main()

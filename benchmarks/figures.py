@@ -12,7 +12,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
-LIBRARIES = ("pyspark", "delta-spark", "deltalake", "pyarrow", "numpy", "numba")
+LIBRARIES = ("pyspark", "deltalake", "pyarrow", "numpy", "numba")
 
 
 def keep(figures: Mapping[str, float]) -> None:

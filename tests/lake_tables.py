@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -11,3 +14,30 @@ from deltalake import DeltaTable
 def table(lake: Path, name: str) -> pa.Table:
     """A Delta table's rows, read without Spark."""
     return DeltaTable(str(lake / name)).to_pyarrow_table()
+
+
+Sums = dict[tuple[Any, ...], list[Any]]
+
+
+def rollup_sums(lake: Path, name: str) -> Sums:
+    """Per window, client id, metric and temporality: points, exact increase, refused points, as the rollup has them."""
+    sums: Sums = defaultdict(lambda: [0, 0, 0])
+    for row in table(lake, name).to_pylist():
+        entry = sums[row["window_start"], row["client_id"], row["metric"], row["temporality"]]
+        entry[0] += row["points"]
+        entry[1] += row["increase_int"] or 0
+        entry[2] += row["refused"]
+    return sums
+
+
+def point_sums(lake: Path, seconds: int) -> Sums:
+    """The same of metric_points, for windows of so many seconds; series that aren't whole numbers count 0."""
+    sums: Sums = defaultdict(lambda: [0, 0, 0])
+    for row in table(lake, "metric_points").to_pylist():
+        time = row["time"].replace(microsecond=0)
+        start = time.fromtimestamp(Fraction(time.timestamp()) // seconds * seconds, time.tzinfo)
+        entry = sums[start, row["client_id"], row["metric"], row["temporality"]]
+        entry[0] += 1
+        entry[1] += row["delta_int"] or 0
+        entry[2] += row["delta_status"] in ("late", "duplicate", "conflict", "too_late")
+    return sums

@@ -39,7 +39,8 @@ def read_payloads(pushes: pa.Table, max_decompressed_bytes: int, max_points: int
         max_decompressed_bytes: bound of one payload, else TELEMETRY_TOO_LARGE.
         max_points: data points kept of one payload.
     """
-    column = {name: pushes[name].combine_chunks() for name in pushes.column_names}
+    # combine_chunks copies a single chunk too: all payloads.
+    column = {name: _one_chunk(pushes[name]) for name in pushes.column_names}
     anonymous = pc.is_null(column["client_instance_id"])
     missing = pc.and_(pc.is_null(column["payload"]), pc.is_null(column["dropped"]))
     reason = pc.coalesce(
@@ -74,6 +75,10 @@ def read_payloads(pushes: pa.Table, max_decompressed_bytes: int, max_points: int
         digest=digest,
         size=size,
     )
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _digests(payloads: pa.LargeBinaryArray) -> list[int]:

@@ -89,7 +89,7 @@ def quarantined_pushes(batch: Batch) -> pa.Table:
             ]
         ),
         "payload": pa.concat_arrays(
-            [batch.pushes["payload"].combine_chunks().take(index), pa.nulls(len(capped), pa.binary())]
+            [batch.pushes["payload"].take(index).combine_chunks(), pa.nulls(len(capped), pa.binary())]
         ),
     }
     return table(columns, rows.QUARANTINE, len(rejected) + len(capped))

@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.conftest import Ingest
-from tests.lake_tables import table
+from tests.lake_tables import point_sums, rollup_sums, table
 from tests.landing_records import CAPTURED, captured, captured_index, write
 
+ROLLUPS = {"metric_rollups_1m": 60, "metric_rollups_1h": 3600}
 POINT_ORDER = ["partition", "offset", "client_instance_id", "series_id", "time", "delta_status"]
 
 
@@ -81,14 +82,27 @@ def test_five_runs_over_a_growing_folder_give_the_rows_of_one_run(
         assert table(tmp_path / "lake", "pushes").num_rows == min((number + 1) * step, 1415)
     for name in ("pushes", "metric_points", "push_outcomes", "client_events", "quarantine"):
         assert _rows(tmp_path / "lake", name) == _rows(one_run, name), name
+    for name in ROLLUPS:
+        assert rollup_sums(tmp_path / "lake", name) == rollup_sums(one_run, name), name
+
+
+@pytest.mark.parametrize("name", ["metric_rollups_1m", "metric_rollups_1h"])
+def test_rollups_sum_to_the_points(one_run: Path, name: str) -> None:
+    assert rollup_sums(one_run, name) == point_sums(one_run, ROLLUPS[name])
+    rollup, points = table(one_run, name), table(one_run, "metric_points")
+    assert pc.sum(rollup["increase"]).as_py() == pytest.approx(pc.sum(points["delta"]).as_py(), rel=1e-9)
+    assert pc.sum(rollup["value_sum"]).as_py() == pytest.approx(pc.sum(points["value"]).as_py(), rel=1e-9)
+    assert pc.sum(rollup["value_count"]).as_py() == len(points) - points["value"].null_count
 
 
 def test_a_new_checkpoint_changes_nothing(one_run: Path, ingest: Ingest, tmp_path: Path) -> None:
     write(tmp_path / "in", "a.parquet", captured().slice(0, 300))
     ingest(tmp_path / "in", tmp_path / "lake")
     before = {name: _rows(tmp_path / "lake", name) for name in ("pushes", "metric_points", "push_outcomes")}
+    sums = {name: rollup_sums(tmp_path / "lake", name) for name in ROLLUPS}
     ingest(tmp_path / "in", tmp_path / "lake", "--checkpoints", str(tmp_path / "other"))
     assert {name: _rows(tmp_path / "lake", name) for name in before} == before
+    assert {name: rollup_sums(tmp_path / "lake", name) for name in ROLLUPS} == sums
     write(tmp_path / "in", "b.parquet", captured().slice(300, 300))
     ingest(tmp_path / "in", tmp_path / "lake", "--checkpoints", str(tmp_path / "other"))
     keys = {(row["partition"], row["offset"]) for row in captured().slice(0, 600).to_pylist()}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Ingest
-from tests.lake_tables import table
+from tests.lake_tables import rollup_sums, table
 from tests.landing_records import captured, write
 
 TABLES = ("pushes", "metric_points", "push_outcomes", "client_events", "quarantine")
@@ -66,6 +66,8 @@ def test_killed_in_the_middle_and_repeated_gives_the_same_tables(
     assert process.returncode == 0, output
     for name in TABLES:
         assert _rows(lake, name) == _rows(tmp_path / "whole", name), name
+    for name in ("metric_rollups_1m", "metric_rollups_1h"):
+        assert rollup_sums(lake, name) == rollup_sums(tmp_path / "whole", name), name
     assert table(lake, "pushes").num_rows == 600
 
 

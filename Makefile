@@ -53,10 +53,17 @@ lint: install ## ruff and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: install ## figures of decoder and state, each beside its peer's, into benchmarks/results.json
+bench: install ## figures of decoder, state and the whole job, each beside its peer's, into benchmarks/results.json
 	$(BIN)/python -m benchmarks.decode
 	$(BIN)/python -m benchmarks.decompress
 	$(BIN)/python -m benchmarks.state
+	$(BIN)/python -m benchmarks.end_to_end
+	$(BIN)/python -m benchmarks.bad_loads
+	$(BIN)/python -m benchmarks.sustained --backlog 200000
+	$(BIN)/python -m benchmarks.sustained --clients 500000 --seconds 180 --fresh
+	$(BIN)/python -m benchmarks.sustained --clients 10000 --seconds 180
+	$(BIN)/python -m benchmarks.sustained --clients 100000 --seconds 180
+	$(BIN)/python -m benchmarks.sustained --clients 1000000 --seconds 900
 
 soak: install ## kill the job 50 times and look whether anything is lost or doubled, into benchmarks/soak.json
 	$(BIN)/python -m benchmarks.soak
@@ -66,4 +73,4 @@ lock: ## resolve requirements.lock anew from pyproject.toml
 	  --no-emit-trusted-host --output-file requirements.lock pyproject.toml
 
 clean: ## everything that was installed or built
-	rm -rf $(VENV) .jars .mypy_cache .pytest_cache .ruff_cache receiver/target demo-lake
+	rm -rf $(VENV) .jars benchmarks/.build .mypy_cache .pytest_cache .ruff_cache receiver/target demo-lake

@@ -1,8 +1,8 @@
 """The whole job as shipped, in data points per CPU-second, beside the Collector and the naive Spark job in one run.
 
-Every round lands the same pushes for all: the job, warm, takes them as they come at full speed; then the Collector
-reads them from a topic of their own; the naive job gets a smaller topic, which it is quicker on. CPU time is that of
-all processes of a side. Bad loads follow: how they compare with the fleet's.
+Every round lands the same pushes for all: the job, warm, takes them as they come at full speed; then the Collector and
+the naive job read them from a topic of their own. CPU time is that of all processes of a side, the start-up of the two
+Spark jobs left out. Then the job alone follows a tenth of the mission's load.
 
     python -m benchmarks.end_to_end     prints each figure and keeps it in benchmarks/results.json
 """
@@ -26,7 +26,7 @@ from benchmarks.peers.naive_spark import run_naive_spark
 from jobs.local_cluster import LocalCluster
 
 CLIENTS = 200_000
-WARM_PUSHES, PUSHES, NAIVE_PUSHES = 60_000, 50_000, 10_000
+PUSHES, WARM_ROUNDS = 50_000, 4
 PACE_S = 60
 PARTITIONS = 4
 
@@ -55,18 +55,14 @@ def main() -> None:
                 runs["collector"].append(
                     dataclasses.asdict(run_collector(address, topic, points, folder / f"collector-{number}"))
                 )
-                print(f"round {number}: {runs['job'][-1]}\n  collector: {runs['collector'][-1]}", flush=True)
+                naive = run_naive_spark(address, topic, points, folder / f"naive-{number}")
+                runs["naive_spark"].append(dataclasses.asdict(naive))
+                for side in ("job", "collector", "naive_spark"):
+                    print(f"round {number}, {side}: {runs[side][-1]}", flush=True)
                 cluster.delete_topic(topic)
             runs["job_at_a_tenth"] = _at_a_tenth(job, address)
             sizes = {name: stored_bytes(job.lake, name) for name in TABLES}
             points = job.points()
-        for number in range(rounds):
-            topic = f"naive-{number}"
-            cluster.create_topic(topic, PARTITIONS)
-            landed = land(address, fleet, 0, NAIVE_PUSHES, topic)
-            result = run_naive_spark(address, topic, landed, folder / f"naive-{number}")
-            runs["naive_spark"].append(dataclasses.asdict(result))
-            print(f"naive: {result}", flush=True)
     keep_runs("end_to_end", runs)
     ours = statistics.median(run["points"] / run["cpu_s"] for run in runs["job"])
     collector, naive = (
@@ -93,11 +89,11 @@ TABLES = ("pushes", "metric_points", "push_outcomes", "metric_rollups_1m", "metr
 
 
 def _warm(job: Job, address: str, fleet: Fleet) -> int:
-    """Until the JVM has compiled what it will: two loads, the second as large as a full batch."""
-    for upto in (WARM_PUSHES // 6, WARM_PUSHES):
-        land(address, fleet, job.pushes(), upto)
-        job.wait_for(upto)
-    return WARM_PUSHES
+    """Until the JVM has compiled what it will: some loads like those that are measured."""
+    for number in range(WARM_ROUNDS):
+        land(address, fleet, number * PUSHES, (number + 1) * PUSHES)
+        job.wait_for((number + 1) * PUSHES)
+    return WARM_ROUNDS * PUSHES
 
 
 def _measured(job: Job, address: str, fleet: Fleet, first: int, last: int) -> dict[str, float]:

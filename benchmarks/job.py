@@ -72,7 +72,8 @@ class Job:
 
     def points(self) -> int:
         """Rows of metric_points."""
-        return DeltaTable(self.lake / "metric_points").count()
+        table = self.lake / "metric_points"
+        return DeltaTable(table).count() if (table / "_delta_log").exists() else 0
 
 
 @dataclass(frozen=True)

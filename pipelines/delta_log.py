@@ -134,25 +134,32 @@ class _OpenFile:
         return DataFile(self._table.name, self._path, size, stats.rows, self._day.isoformat(), stats.to_json())
 
 
-def commit(table: Table, lake: str, files: Iterable[DataFile], app_id: str, version: int) -> bool:
-    """Add the files to the table in one commit, unless this application has already committed this version.
+class TableLog:
+    """The log of one table, followed: each commit reads what has been added to it since, not the whole."""
 
-    Returns:
-        Whether a commit was made.
-    """
-    delta = DeltaTable(table.uri(lake))
-    done = delta.transaction_version(app_id)
-    adds: list[AddAction | RemoveAction] = [_add(file) for file in files]
-    if not adds or (done is not None and done >= version):
-        return False
-    delta.create_write_transaction(
-        adds,
-        mode="append",
-        schema=table.stored,
-        partition_by=[LANDED_DATE.name],
-        commit_properties=CommitProperties(app_transactions=[Transaction(app_id, version)]),
-    )
-    return True
+    def __init__(self, table: Table, lake: str) -> None:
+        self.table = table
+        self._delta = DeltaTable(table.uri(lake), without_files=True)
+
+    def commit(self, files: Iterable[DataFile], app_id: str, version: int) -> bool:
+        """Add the files to the table in one commit, unless this application has already committed this version.
+
+        Returns:
+            Whether a commit was made.
+        """
+        self._delta.update_incremental()
+        done = self._delta.transaction_version(app_id)
+        adds: list[AddAction | RemoveAction] = [_add(file) for file in files]
+        if not adds or (done is not None and done >= version):
+            return False
+        self._delta.create_write_transaction(
+            adds,
+            mode="append",
+            schema=self.table.stored,
+            partition_by=[LANDED_DATE.name],
+            commit_properties=CommitProperties(app_transactions=[Transaction(app_id, version)]),
+        )
+        return True
 
 
 def lake_uri(path: str) -> str:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipelines.delta_log import DataFile, commit
+from pipelines.delta_log import DataFile, TableLog
 from pipelines.landing import to_pushes
 from pipelines.once import IDENTITY, SAME, OffsetGuard
 from pipelines.operator_task import TASK_RESULT, ShardTask
@@ -82,6 +82,7 @@ def start_points(
         .select(F.input_file_name().alias("file"))  # all that goes through the JVM
     )
     held = guard.held()
+    logs = [TableLog(table, lake.path) for table in OPERATOR_TABLES]
 
     def run(batch: DataFrame, batch_id: int) -> None:
         began = time.monotonic()
@@ -93,8 +94,8 @@ def start_points(
         state.write(manifest.after(batch_id, {row["shard"]: row["state"] for row in results}))
         files = [DataFile.from_json(text) for row in results for text in row["files"]]
         app_id = _app_id(batch, "points")
-        for table in OPERATOR_TABLES:
-            commit(table, lake.path, [file for file in files if file.table == table.name], app_id, batch_id)
+        for table_log in logs:
+            table_log.commit([file for file in files if file.table == table_log.table.name], app_id, batch_id)
         counts: Counter[str] = Counter()
         for row in results:
             counts.update(row["counts"])

@@ -1,0 +1,127 @@
+"""What one bad client, or a badly made topic, costs the job: CPU per data point and memory beside the fleet's own.
+
+python -m benchmarks.bad_loads     prints each figure and keeps it in benchmarks/results.json
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+from benchmarks.figures import keep, keep_runs
+from benchmarks.fleet import Fleet, Landing, instance_id
+from benchmarks.job import Job
+from benchmarks.load import Lander
+from jobs.local_cluster import LocalCluster
+
+CLIENTS, PUSHES = 20_000, 30_000
+CAP_BYTES = 1_000_000  # telemetry.max.bytes is 1 MiB; the rest is for the record's headers
+PARTITIONS = 4
+HOG = instance_id(-1 & 0xFFFFFFFF)
+Load = Callable[[Fleet, int], Iterator[Landing]]
+
+
+def fleet_alone(fleet: Fleet, first: int) -> Iterator[Landing]:
+    """What the others are compared with."""
+    return fleet.landings(first, first + PUSHES)
+
+
+def one_client_pushes_without_pause(fleet: Fleet, first: int) -> Iterator[Landing]:
+    """Every fourth push is of one client, which pushes thousands of times as often as the others."""
+    between_ns = 3 * fleet.interval_ns // fleet.clients
+    hog = Fleet(1, fleet.landing(first).landed_ms, between_ns / 1e9)
+    for number, landing in enumerate(fleet.landings(first, first + PUSHES * 3 // 4)):
+        yield landing
+        if number % 3 == 0:
+            own = hog.landing(number // 3)
+            yield dataclasses.replace(
+                own, client_instance_id=HOG, headers=[*own.headers, ("client_instance_id", HOG.encode())]
+            )
+
+
+def many_attribute_sets(fleet: Fleet, first: int) -> Iterator[Landing]:
+    """100,000 attribute sets that no other point has, beside the fleet."""
+    for number, landing in enumerate(fleet.landings(first, first + PUSHES // 4)):
+        yield landing
+        if number % 8 == 0:
+            data = MetricsData.FromString(landing.payload)
+            points = 0
+            for resource in data.resource_metrics:
+                for metric in (each for scope in resource.scope_metrics for each in scope.metrics):
+                    for point in (*metric.gauge.data_points, *metric.sum.data_points):
+                        point.attributes.add(key="request").value.string_value = f"{number}-{points}"
+                        points += 1
+            yield dataclasses.replace(landing, payload=data.SerializeToString(), points=points)
+
+
+def every_payload_at_the_cap(fleet: Fleet, first: int) -> Iterator[Landing]:
+    """Pushes of 1 MB: a client's metrics again and again in one payload."""
+    for landing in fleet.landings(first, first + PUSHES // 40):
+        times = CAP_BYTES // len(landing.payload)
+        yield dataclasses.replace(landing, payload=landing.payload * times, points=landing.points * times)
+
+
+LOADS: tuple[Load, ...] = (
+    fleet_alone,
+    one_client_pushes_without_pause,
+    many_attribute_sets,
+    every_payload_at_the_cap,
+)
+
+
+def main() -> None:
+    """Measure each load on a warm job, then the fleet on a topic with one partition."""
+    runs: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory(prefix="bad-loads-") as scratch:
+        with LocalCluster(landing_partitions=PARTITIONS, heap_mb=512) as cluster:
+            runs |= _measure(cluster.bootstrap_servers, Path(scratch) / "lake", LOADS)
+        with LocalCluster(landing_partitions=1, heap_mb=512) as cluster:
+            alone = _measure(cluster.bootstrap_servers, Path(scratch) / "one", (fleet_alone,))
+            runs["one_partition"] = alone["fleet_alone"]
+    keep_runs("bad_loads", runs)
+    base = runs.pop("fleet_alone")
+    figures = {}
+    for name, run in runs.items():
+        figures[f"bad_load_{name}_cost"] = run["cpu_s_per_m_points"] / base["cpu_s_per_m_points"]
+        figures[f"bad_load_{name}_peak_rss"] = run["peak_rss_mb"] / base["peak_rss_mb"]
+    keep(figures)
+
+
+def _measure(address: str, lake: Path, loads: tuple[Load, ...]) -> dict[str, dict[str, float]]:
+    fleet = Fleet(CLIENTS, time.time_ns() // 1_000_000 - 1_000_000)
+    runs = {}
+    with Job(address, lake) as job:
+        first = 0
+        for warm in (True, True, False):
+            for load in loads if not warm else (fleet_alone,):
+                before, points, cpu = job.pushes(), job.points(), job.tree.cpu_s()
+                job.tree.peak_rss_bytes = 0
+                lander = Lander(address)
+                pushes = expected = 0
+                for landing in load(fleet, first):
+                    lander.land(landing)
+                    pushes, expected = pushes + 1, expected + landing.points
+                lander.close()
+                job.wait_for(before + pushes)
+                time.sleep(2)
+                first += PUSHES
+                stored = job.points() - points
+                if stored != expected:
+                    raise RuntimeError(f"{load.__name__}: {stored} rows of {expected} points")
+                if not warm:
+                    runs[load.__name__] = {
+                        "points": float(expected),
+                        "cpu_s_per_m_points": (job.tree.cpu_s() - cpu) / expected * 1e6,
+                        "peak_rss_mb": job.tree.peak_rss_bytes / 2**20,
+                    }
+                    print(f"{load.__name__}: {runs[load.__name__]}", flush=True)
+    return runs
+
+
+if __name__ == "__main__":
+    main()

@@ -139,7 +139,7 @@ class TableLog:
 
     def __init__(self, table: Table, lake: str) -> None:
         self.table = table
-        self._delta = DeltaTable(table.uri(lake), without_files=True)
+        self._delta = DeltaTable(table.uri(lake))
 
     def commit(self, files: Iterable[DataFile], app_id: str, version: int) -> bool:
         """Add the files to the table in one commit, unless this application has already committed this version.

@@ -87,7 +87,8 @@ def start_points(
     def run(batch: DataFrame, batch_id: int) -> None:
         began = time.monotonic()
         manifest = state.before(batch_id)
-        paths = table_paths([row["file"] for row in batch.distinct().collect()])
+        named = batch.agg(F.collect_set("file")).collect()
+        paths = table_paths(sorted(named[0][0]))
         task = ShardTask(lake.path, batch_id, tuple(paths), state.shards, state.uri, manifest.states, limits, held)
         shards = spark.range(0, state.shards, 1, state.shards)
         results = shards.mapInArrow(task, TASK_RESULT).collect()

@@ -60,7 +60,12 @@ class ProgressLines(StreamingQueryListener):
         self._backlog = Backlog()
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
-        if line := self._backlog.line(json.loads(event.progress.json)):
+        progress = json.loads(event.progress.json)
+        if progress["numInputRows"] and progress["name"] != POINTS:  # those tell more of themselves
+            seconds = progress["durationMs"]["triggerExecution"] / 1000
+            name, batch, rows = progress["name"], progress["batchId"], progress["numInputRows"]
+            log.info("%s: batch %d stored, %s records, %.1f s", name, batch, f"{rows:,}", seconds)
+        if line := self._backlog.line(progress):
             log.info(line)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None: ...  # noqa: N802

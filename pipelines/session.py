@@ -48,9 +48,8 @@ LOCAL: Settings = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-# The parallel collector costs a tenth of G1's CPU. Without the other, HotSpot leaves the landing step, one method of
-# more than 8000 bytes, to its interpreter.
-JVM_OPTIONS = "-XX:+UseParallelGC -XX:-DontCompileHugeMethods"
+# Short batches: the parallel collector costs a tenth of G1's CPU.
+JVM_OPTIONS = "-XX:+UseParallelGC"
 
 
 class JavaMissingError(RuntimeError):

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipelines.delta_log import DataFile, TableLog
 from pipelines.landing import to_pushes
@@ -53,13 +54,13 @@ class Lake:
 def start_pushes(spark: SparkSession, lake: Lake, source: Source, trigger: Trigger) -> StreamingQuery:
     """Landing records -> `pushes`, natively; each offset once, also when another checkpoint reads it again."""
     rows = to_pushes(source.pushes(spark), source.name, lake.cluster_id)
-    return _start(rows, "pushes", lake, trigger, _append_once(spark, lake, PUSHES, source))
+    return _start_appending(rows, PUSHES, spark, lake, source, trigger)
 
 
 def start_statuses(spark: SparkSession, lake: Lake, source: Source, trigger: Trigger) -> StreamingQuery:
     """Receiver statuses -> `receiver_health`; malformed ones are told in the column `problem`."""
     rows = to_receiver_health(source.statuses(spark), source.name)
-    return _start(rows, "receiver_health", lake, trigger, _append_once(spark, lake, RECEIVER_HEALTH, source))
+    return _start_appending(rows, RECEIVER_HEALTH, spark, lake, source, trigger)
 
 
 def start_points(
@@ -108,18 +109,27 @@ def start_points(
 def _start(
     rows: DataFrame, stream: str, lake: Lake, trigger: Trigger, run: Callable[[DataFrame, int], None]
 ) -> StreamingQuery:
-    writer = rows.writeStream.queryName(stream).option("checkpointLocation", lake.checkpoint(stream)).foreachBatch(run)
-    paced = (
-        writer.trigger(availableNow=True) if trigger is None else writer.trigger(processingTime=f"{trigger} seconds")
-    )
-    return paced.start()
+    return _writer(rows, stream, lake, trigger).foreachBatch(run).start()
 
 
-def _append_once(spark: SparkSession, lake: Lake, table: Table, source: Source) -> Callable[[DataFrame, int], None]:
+def _writer(rows: DataFrame, stream: str, lake: Lake, trigger: Trigger) -> DataStreamWriter:
+    writer = rows.writeStream.queryName(stream).option("checkpointLocation", lake.checkpoint(stream))
+    return writer.trigger(availableNow=True) if trigger is None else writer.trigger(processingTime=f"{trigger} seconds")
+
+
+def _start_appending(
+    rows: DataFrame, table: Table, spark: SparkSession, lake: Lake, source: Source, trigger: Trigger
+) -> StreamingQuery:
+    """Append by Delta's own sink; where an offset may come twice, batch by batch against what the table holds.
+
+    Which of the two is settled when a checkpoint begins, so a batch that runs again finds its own ``txn``.
+    """
     guard = OffsetGuard.load(spark, table.uri(lake.path), lake.checkpoint(table.name))
+    if not source.may_repeat and not guard.before_checkpoint:
+        # Without foreachBatch no row is copied on its way, and no task generates code for that.
+        return _writer(rows, table.name, lake, trigger).format("delta").start(table.uri(lake.path))
 
     def run(batch: DataFrame, batch_id: int) -> None:
-        began = time.monotonic()
         (
             guard.unstored(batch, source.may_repeat)
             .write.format("delta")
@@ -128,9 +138,8 @@ def _append_once(spark: SparkSession, lake: Lake, table: Table, source: Source) 
             .option("txnVersion", batch_id)
             .save(table.uri(lake.path))
         )
-        log.info("%s: batch %d stored, %.1f s", table.name, batch_id, time.monotonic() - began)
 
-    return run
+    return _start(rows, table.name, lake, trigger, run)
 
 
 def _check_rebuild(spark: SparkSession, lake: Lake, guard: OffsetGuard) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from benchmarks.figures import keep, keep_runs
+from benchmarks.figures import keep_runs, tell
 from benchmarks.fleet import Fleet, Landing, instance_id
 from benchmarks.job import Job
 from benchmarks.load import Lander
@@ -89,7 +89,7 @@ def main() -> None:
     for name, run in runs.items():
         figures[f"bad_load_{name}_cost"] = run["cpu_s_per_m_points"] / base["cpu_s_per_m_points"]
         figures[f"bad_load_{name}_peak_rss"] = run["peak_rss_mb"] / base["peak_rss_mb"]
-    keep(figures)
+    tell(figures)
 
 
 def _measure(address: str, lake: Path, loads: tuple[Load, ...]) -> dict[str, dict[str, float]]:

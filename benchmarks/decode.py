@@ -27,11 +27,11 @@ import pyarrow.compute as pc
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from benchmarks import corpora
+from benchmarks.figures import keep
 from udfs import otlp, otlp_kernel
 from udfs.decoded import Decoded
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results.json"
 ROUNDS, PASSES = 5, 5
 
 
@@ -63,7 +63,7 @@ def main() -> None:
     print(f"decode_peak_memory: {figures['decode_peak_memory']:.2f} x the decoded batch")
     figures["decode_warm_start_cpu_s"] = warm_start()
     print(f"decode_warm_start_cpu_s: {figures['decode_warm_start_cpu_s']:.2f}")
-    _keep(figures)
+    keep(figures)
 
 
 def plain_columns(decoded: Decoded) -> pa.Table:
@@ -206,12 +206,6 @@ def _in_fresh_process(function: str) -> dict[str, Any]:
     ).stdout
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {"output": output, "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime}
-
-
-def _keep(figures: dict[str, float]) -> None:
-    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    results |= {key: float(f"{value:.4g}") for key, value in figures.items()}
-    RESULTS.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

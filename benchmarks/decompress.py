@@ -7,7 +7,6 @@ CPU time of the whole process, the two in turn, median of the rounds.
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -16,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.corpora import captured
-from benchmarks.decode import RESULTS, tuned_upb_loop
+from benchmarks.decode import tuned_upb_loop
+from benchmarks.figures import tell
 from tests.landing_records import CAPTURED, captured_index
 from udfs import otlp, otlp_kernel
 from udfs.compression import decompress
@@ -41,11 +41,7 @@ def main() -> None:
         "decompress_decode_points_per_cpu_s": statistics.median(ours),
         "decompress_decode_vs_upb": statistics.median(a / b for a, b in zip(ours, upb, strict=True)),
     }
-    figures = {name: float(f"{value:.4g}") for name, value in figures.items()}
-    for name, value in figures.items():
-        print(f"{name}: {value:,}")
-    results = json.loads(RESULTS.read_text(encoding="utf-8")) | figures
-    RESULTS.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    tell(figures)
 
 
 def _cpu_s(work: Callable[[], object]) -> float:

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import keep, keep_runs
+from benchmarks.figures import keep_runs, tell
 from benchmarks.fleet import Fleet, describe
 from benchmarks.job import Job, stored_bytes
 from benchmarks.load import land, land_at_pace
@@ -70,7 +70,7 @@ def main() -> None:
         for name in ("collector", "naive_spark")
     )
     tenth = runs["job_at_a_tenth"]
-    keep(
+    tell(
         {
             "end_to_end_points_per_cpu_s": ours,
             "end_to_end_points_per_cpu_s_at_a_tenth": tenth["points"] / tenth["cpu_s"],

@@ -15,10 +15,15 @@ RESULTS = HERE / "results.json"
 LIBRARIES = ("pyspark", "deltalake", "pyarrow", "numpy", "numba")
 
 
-def keep(figures: Mapping[str, float]) -> None:
-    """Print each figure as `name: value`, and put it into results.json."""
+def tell(figures: Mapping[str, float]) -> None:
+    """Print each figure as `name: value`, and keep it."""
     for name, value in figures.items():
-        print(f"{name}: {value:.4g}" if abs(value) < 1000 else f"{name}: {value:.0f}")
+        print(f"{name}: {value:.4g}" if abs(value) < 1000 else f"{name}: {value:.0f}", flush=True)
+    keep(figures)
+
+
+def keep(figures: Mapping[str, float]) -> None:
+    """Put the figures into results.json, to four digits."""
     kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     kept |= {name: float(f"{value:.4g}") for name, value in figures.items()}
     RESULTS.write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n", encoding="utf-8")

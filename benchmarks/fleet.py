@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -224,13 +223,11 @@ def _read(data: npt.NDArray[np.uint8], places: Places, kind: type[np.generic]) -
     return np.ascontiguousarray(data[places[:, None] + np.arange(8)]).view(kind).reshape(-1)
 
 
-def describe() -> str:
+def describe() -> dict[str, float]:
     """What the fleet's pushes look like, for the benchmark's report."""
     chosen = templates()
-    return json.dumps(
-        {
-            "templates": len(chosen),
-            "points_per_push": round(sum(each.points for each in chosen) / len(chosen), 1),
-            "bytes_per_push": round(sum(len(each.payload) for each in chosen) / len(chosen)),
-        }
-    )
+    return {
+        "templates": len(chosen),
+        "points_per_push": round(sum(each.points for each in chosen) / len(chosen), 1),
+        "bytes_per_push": round(sum(len(each.payload) for each in chosen) / len(chosen)),
+    }

@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
@@ -53,6 +55,19 @@ class Job:
             self._process.kill()
             self._process.wait()
         self.tree.__exit__(kind, error, trace)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop all its processes for as long as the block takes."""
+        root = psutil.Process(self._process.pid)
+        family = [root, *root.children(recursive=True)]
+        for process in family:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in family:
+                process.resume()
 
     def check(self) -> None:
         """Raise `JobEndedError` when it doesn't run any more."""

@@ -1,7 +1,7 @@
 """Land a fleet's pushes in a topic, as the receiver's producer would, as fast as it goes or at a steady pace.
 
 python -m benchmarks.load --bootstrap-servers HOST:PORT --clients 100000 --pushes 20000
-python -m benchmarks.load --bootstrap-servers HOST:PORT --clients 1000000 --seconds 900 --pace 1
+python -m benchmarks.load --bootstrap-servers HOST:PORT --clients 1000000 --seconds 900
 """
 
 from __future__ import annotations

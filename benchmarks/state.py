@@ -15,7 +15,6 @@ included.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -31,13 +30,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.corpora import LANDED
+from benchmarks.figures import tell
 from pipelines.state_chain import Chain, ShardFiles
 from udfs.redelivery import Bounds, evictions
 from udfs.rows import PUSHES_IN
 from udfs.shard import process, process_changes
 from udfs.state import CLIENTS, NUMBERS, RECENT_PUSHES, ShardState, column
 
-RESULTS = Path(__file__).parent / "results.json"
 CLIENT_COUNTS = (5_000, 20_000, 80_000)
 SPARK_CLIENT_COUNTS = (5_000, 20_000)
 ACTIVE = {"5pct": 0.05, "100pct": 1.0}
@@ -54,19 +53,11 @@ def main() -> None:
     decode_and_convert(figures)
     for count in CLIENT_COUNTS:
         in_files(figures, count)
-    keep(figures)
+    tell(figures)
     if "--no-spark" not in sys.argv[1:]:
         figures = {}
         in_state_store(figures)
-        keep(figures)
-
-
-def keep(figures: dict[str, float]) -> None:
-    """Print the figures, and put them beside the other benchmarks'."""
-    for name, value in figures.items():
-        print(f"{name}: {value}", flush=True)
-    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    RESULTS.write_text(json.dumps(dict(sorted((kept | figures).items())), indent=2) + "\n", encoding="utf-8")
+        tell(figures)
 
 
 def sizes(figures: dict[str, float]) -> None:

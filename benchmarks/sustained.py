@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 
-from benchmarks.figures import keep, keep_runs
+from benchmarks.figures import keep_runs, tell
 from benchmarks.fleet import Fleet
 from benchmarks.job import Job, commits, stored_bytes
 from benchmarks.load import land
@@ -29,6 +28,7 @@ from jobs.local_cluster import LocalCluster
 PARTITIONS = 4
 INTERVAL_S, POINTS_PER_CLIENT = 300, 100  # what `clients_sustained` counts by
 WARM_PUSHES = 20_000
+SHORTEST_S = 180
 
 
 def main() -> None:
@@ -38,6 +38,8 @@ def main() -> None:
     parser.add_argument("--fresh", action="store_true", help="keep the figures of freshness")
     parser.add_argument("--backlog", type=int, help="pushes that wait in the topic when the job starts on them")
     arguments = parser.parse_args()
+    if not arguments.fresh and not arguments.backlog and arguments.seconds < SHORTEST_S:
+        parser.error(f"a trend of the lag takes {SHORTEST_S} s at least")
     with (
         tempfile.TemporaryDirectory(prefix="sustained-") as scratch,
         LocalCluster(landing_partitions=PARTITIONS, heap_mb=512) as cluster,
@@ -83,11 +85,11 @@ def steady(address: str, lake: Path, clients: int, seconds: float, fresh: bool) 
     print(f"lag by minute, s: {lags}")
     p50, p95 = np.percentile(late, [50, 95])
     if fresh:
-        keep({"freshness_p50_s": p50, "freshness_p95_s": p95})
+        tell({"freshness_p50_s": p50, "freshness_p95_s": p95})
         return
     name = f"sustained_{clients // 1000}k"
     day = stored / (pushes / (clients / INTERVAL_S)) * 86_400
-    keep(
+    tell(
         {
             f"{name}_seconds": seconds,
             f"{name}_points_per_s": points / seconds,
@@ -111,20 +113,15 @@ def alone(address: str, lake: Path, backlog: int) -> None:
     with Job(address, lake) as job:
         _warm(job, address)
         fleet = Fleet(1_000_000, time.time_ns() // 1_000_000 - 1_000_000)
-        stop = psutil.Process(job._process.pid)  # it must not begin before all is landed
-        family = [stop, *stop.children(recursive=True)]
-        for process in family:
-            process.suspend()
-        points = land(address, fleet, 0, backlog)
-        before, cpu, begun = job.points(), job.tree.cpu_s(), time.monotonic()
-        for process in family:
-            process.resume()
+        with job.paused():  # it must not begin before all is landed
+            points = land(address, fleet, 0, backlog)
+            before, cpu, begun = job.points(), job.tree.cpu_s(), time.monotonic()
         job.wait_for(WARM_PUSHES + backlog)
         seconds, cpu_s = time.monotonic() - begun, job.tree.cpu_s() - cpu
         if job.points() - before != points:
             raise RuntimeError(f"{job.points() - before} rows of {points} points")
         peak = job.tree.peak_rss_bytes
-    keep(
+    tell(
         {
             "backlog_points_per_s": points / seconds,
             "backlog_points_per_cpu_s": points / cpu_s,

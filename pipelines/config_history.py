@@ -18,6 +18,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import TableNotFoundError
 
 from pipelines.delta_log import lake_uri
+from pipelines.tables import open_or_create
 from udfs.rows import TIMESTAMP
 
 Row = Mapping[str, Any]
@@ -52,12 +53,7 @@ class ConfigTable:
 
     def create(self, lake: str) -> DeltaTable:
         """Open the table, creating it empty when it isn't there."""
-        try:
-            return DeltaTable(self.uri(lake))
-        except TableNotFoundError:
-            return DeltaTable.create(
-                self.uri(lake), schema=self.schema, mode="ignore", name=self.name, description=self.meaning
-            )
+        return open_or_create(self.uri(lake), schema=self.schema, name=self.name, description=self.meaning)
 
     def key(self, row: Row) -> tuple[Any, ...]:
         return tuple(row[field.name] for field in self.keys)

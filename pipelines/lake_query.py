@@ -13,10 +13,12 @@ from typing import Any, TextIO
 
 import duckdb
 import pyarrow as pa
+import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from pipelines.tables import TABLES
+from pipelines.delta_log import lake_uri
+from pipelines.tables import PUSHES
 
 FORMATS = ("table", "csv", "jsonl")
 UNQUOTED_AT = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\bat\b(?!\s+time\s+zone\b)""", re.IGNORECASE)
@@ -37,21 +39,29 @@ def run_query(lake: str, sql: str) -> pa.RecordBatchReader:
     """
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
-    opened = [table.name for table in TABLES if re.search(rf"\b{table.name}\b", sql, re.IGNORECASE)]
+    tables = _tables(lake)
+    opened = [name for name in tables if re.search(rf"\b{re.escape(name)}\b", sql, re.IGNORECASE)]
     try:
         for name in opened:
             connection.register(name, DeltaTable(f"{lake.rstrip('/')}/{name}").to_pyarrow_dataset())
         answer = _ask(connection, sql)
         return pa.Table.from_pylist([]).to_reader() if answer is None else answer.to_arrow_reader(10_000)
     except DeltaError as error:
-        if not is_lake(lake):
-            raise QueryError(f"no lake at {lake}: make one with `telemetry-lake ingest --lake {lake}`") from error
         raise QueryError(_one_line(error)) from error
     except duckdb.CatalogException as error:
-        known = ", ".join(table.name for table in TABLES)
-        raise QueryError(f"{_one_line(error)} (this lake's tables: {known})") from error
+        if not is_lake(lake):
+            raise QueryError(f"no lake at {lake}: make one with `telemetry-lake ingest --lake {lake}`") from error
+        raise QueryError(f"{_one_line(error)} (this lake's tables: {', '.join(tables)})") from error
     except duckdb.Error as error:
         raise QueryError(_one_line(error)) from error
+
+
+def _tables(lake: str) -> list[str]:
+    """The lake's folders but those of checkpoints and locks: each is a table."""
+    filesystem, root = pafs.FileSystem.from_uri(lake_uri(lake))
+    entries = filesystem.get_file_info(pafs.FileSelector(root, allow_not_found=True))
+    names = [entry.base_name for entry in entries if entry.type == pafs.FileType.Directory]
+    return sorted(name for name in names if not name.startswith(("_", ".")))
 
 
 def _ask(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation | None:
@@ -68,7 +78,7 @@ def _ask(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRela
 
 def is_lake(lake: str) -> bool:
     """Whether a local folder holds a lake; a URI is taken to."""
-    return "://" in lake or (Path(lake) / TABLES[0].name / "_delta_log").is_dir()
+    return "://" in lake or (Path(lake) / PUSHES.name / "_delta_log").is_dir()
 
 
 def write_jsonl(rows: pa.RecordBatchReader, out: TextIO) -> None:

@@ -71,10 +71,11 @@ class ShardTask:
             rows, changes = process_changes(pushes, state, self.limits)
             state = state.merge(changes)
             changed = changed.changed_by(changes)
+            held = None if self.held is None else self.held.within(pushes)
             for table in ROWS_OF_PUSHES:
                 written = getattr(rows, table.name)
-                if self.held is not None:
-                    written = without(written, self.held.within(pushes))
+                if held is not None:
+                    written = without(written, held)
                 writers[table.name].write(written)
                 counts[table.name] += written.num_rows
                 if table is METRIC_POINTS:

@@ -1,4 +1,4 @@
-"""The two streams of the job: landing records to `pushes`, and `pushes` to points, quarantine, outcomes and events."""
+"""The streams of the job: landing records to `pushes`, statuses to `receiver_health`, `pushes` to the other tables."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -40,22 +41,26 @@ class Table:
 
     def create(self, lake: str) -> DeltaTable:
         """Open the table, creating it empty when it isn't there."""
-        try:
-            return DeltaTable(self.uri(lake))
-        except TableNotFoundError:
-            return DeltaTable.create(
-                self.uri(lake),
-                schema=self.stored,
-                mode="ignore",
-                partition_by=[LANDED_DATE.name],
-                name=self.name,
-                description=self.meaning,
-                configuration={
-                    "delta.dataSkippingStatsColumns": ",".join(self.statistics),
-                    # Deletion vectors and column mapping would make delta-rs' readers refuse or misread the table.
-                    "delta.enableDeletionVectors": "false",
-                },
-            )
+        return open_or_create(
+            self.uri(lake),
+            schema=self.stored,
+            partition_by=[LANDED_DATE.name],
+            name=self.name,
+            description=self.meaning,
+            configuration={
+                "delta.dataSkippingStatsColumns": ",".join(self.statistics),
+                # Deletion vectors and column mapping would make delta-rs' readers refuse or misread the table.
+                "delta.enableDeletionVectors": "false",
+            },
+        )
+
+
+def open_or_create(uri: str, **definition: Any) -> DeltaTable:
+    """The table, made empty by its definition (arguments of ``DeltaTable.create``) when it isn't there."""
+    try:
+        return DeltaTable(uri)
+    except TableNotFoundError:
+        return DeltaTable.create(uri, mode="ignore", **definition)
 
 
 PUSHES = Table(

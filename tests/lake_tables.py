@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from fractions import Fraction
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,7 @@ def point_sums(lake: Path, seconds: int) -> Sums:
     """The same of metric_points, for windows of so many seconds; series that aren't whole numbers count 0."""
     sums: Sums = defaultdict(lambda: [0, 0, 0])
     for row in table(lake, "metric_points").to_pylist():
-        time = row["time"].replace(microsecond=0)
-        start = time.fromtimestamp(Fraction(time.timestamp()) // seconds * seconds, time.tzinfo)
+        start = datetime.fromtimestamp(int(row["time"].timestamp()) // seconds * seconds, row["time"].tzinfo)
         entry = sums[start, row["client_id"], row["metric"], row["temporality"]]
         entry[0] += 1
         entry[1] += row["delta_int"] or 0

@@ -82,6 +82,12 @@ def test_table_is_for_people(capsys: pytest.CaptureFixture[str], lake: Path) -> 
     assert out.splitlines() == ["client_id  bytes", "---------  -----", "héllo          2"]
 
 
+def test_whatever_table_a_lake_holds_can_be_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Not only those of ingest: `sync` keeps some of its own."""
+    write_deltalake(str(tmp_path / "subscriptions"), pa.table({"name": ["everything"]}))
+    assert ask(capsys, tmp_path, "SELECT name FROM subscriptions", "csv") == (0, "name\neverything\n", "")
+
+
 def test_tables_without_rows_and_without_answers(capsys: pytest.CaptureFixture[str], lake: Path) -> None:
     assert ask(capsys, lake, "SELECT count(*) AS n FROM quarantine") == (0, '{"n":0}\n', "")
     assert ask(capsys, lake, "SELECT reason FROM quarantine", "csv") == (0, "reason\n", "")
@@ -99,7 +105,7 @@ def test_the_contract_column_at_needs_no_quotes(capsys: pytest.CaptureFixture[st
     ("sql", "said"),
     [
         ("SELECT nothing FROM pushes", "nothing"),
-        ("SELECT * FROM no_table", "this lake's tables: pushes, metric_points"),
+        ("SELECT * FROM no_table", "this lake's tables: client_events, metric_points"),
         ("SELEC 1", "syntax error"),
     ],
 )

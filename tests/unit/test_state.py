@@ -69,7 +69,9 @@ def test_state_empty_round_trip():
 
 def test_state_of_another_version_is_refused():
     data = (VERSION + 1).to_bytes(4, "little") + full_state().to_bytes()[4:]
-    with pytest.raises(UnknownStateVersionError, match="this package reads"):
+    with pytest.raises(
+        UnknownStateVersionError, match=f"version {VERSION + 1}; this package reads {VERSION - 1} and {VERSION}"
+    ):
         ShardState.from_bytes(data)
 
 

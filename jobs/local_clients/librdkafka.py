@@ -71,7 +71,9 @@ def _produce(driver: _Driver) -> None:
             producer.poll(0.1)
             continue
         sent += 1
-        producer.poll(max(0.0, begun + sent / rate - time.monotonic()) if rate > 0 else 0)
+        producer.poll(0)
+        while rate > 0 and (wait := begun + sent / rate - time.monotonic()) > 0 and not driver.closing.is_set():
+            producer.poll(wait)  # returns at the first delivery it serves
     while len(producer) and not driver.closing.is_set():
         producer.flush(0.1)
     driver.tell("done")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from jobs.local_clients import Client, LocalClients
@@ -39,6 +41,15 @@ def test_a_producer(clients: LocalClients, landing: Landing, topic: str) -> None
     # Connects before its first subscription are not counted (kafka-facts 2.1), later there are at most few.
     connects = delta_totals(pushes)["org.apache.kafka.producer.connection.creation.total", frozenset()]
     assert 0 <= connects <= producer.wait_for("closing")["stats"]["connects"]
+
+
+def test_the_rate_is_kept(clients: LocalClients, topic: str) -> None:
+    """Deliveries that come in between, ten a second, don't hasten it."""
+    producer = clients.producer("librdkafka", topic, "rd-paced", records=40, rate=10, properties={"linger.ms": 0})
+    producer.wait_for("started")
+    begun = time.monotonic()
+    assert producer.wait_for("done")["records"] == 40
+    assert time.monotonic() - begun > 3.5
 
 
 def test_a_consumer(clients: LocalClients, landing: Landing, topic: str) -> None:

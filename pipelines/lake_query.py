@@ -1,4 +1,4 @@
-"""SQL over a lake without Spark: DuckDB over the Delta tables, opened by delta-rs."""
+"""SQL over a lake without Spark: DuckDB over the Delta tables, opened by delta-rs, and the views over them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from pipelines.catalog import CATALOG
 from pipelines.delta_log import lake_uri
 from pipelines.tables import PUSHES
+from pipelines.views import needed
+from pipelines.views import views as views_by_name
 
 FORMATS = ("table", "csv", "jsonl")
 UNQUOTED_AT = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\bat\b(?!\s+time\s+zone\b)""", re.IGNORECASE)
@@ -30,9 +33,10 @@ class QueryError(ValueError):
 
 
 def run_query(lake: str, sql: str) -> pa.RecordBatchReader:
-    """Answer a query over the lake's tables, named by their contract names.
+    """Answer a query over the lake's tables and the views of `sql/`, named by their contract names.
 
-    Only tables that the query's text names are opened, so a lake with many tables starts as fast as one with few.
+    Only what the query's text names is opened, so a lake with many tables starts as fast as one with few. Under a view,
+    a table that the lake doesn't have yet is empty.
 
     Raises:
         QueryError: no such lake or table, or DuckDB's own message on one line.
@@ -40,10 +44,16 @@ def run_query(lake: str, sql: str) -> pa.RecordBatchReader:
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     tables = _tables(lake)
-    opened = [name for name in tables if re.search(rf"\b{re.escape(name)}\b", sql, re.IGNORECASE)]
+    named = {word.lower() for word in re.findall(r"\w+", sql)}
+    views, below = needed(named & views_by_name().keys()) if is_lake(lake) else ([], [])
     try:
-        for name in opened:
-            connection.register(name, DeltaTable(f"{lake.rstrip('/')}/{name}").to_pyarrow_dataset())
+        for name in tables:
+            if name.lower() in named or name in below:
+                connection.register(name, DeltaTable(f"{lake.rstrip('/')}/{name}").to_pyarrow_dataset())
+        for name in set(below) - set(tables):
+            connection.register(name, CATALOG[name].empty_table())
+        for view in views:
+            connection.execute(f'CREATE TEMP VIEW "{view.name}" AS {view.duckdb}')
         answer = _ask(connection, sql)
         return pa.Table.from_pylist([]).to_reader() if answer is None else answer.to_arrow_reader(10_000)
     except DeltaError as error:

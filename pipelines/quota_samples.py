@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipelines.tables import QUARANTINE, Table
-from udfs.rows import PUSH_KEY, TIMESTAMP
+from pipelines.tables import QUARANTINE, QUOTA_SAMPLES
 
 SAMPLE = (
     "version int, cluster_id string, broker_id int, time_ms bigint, quota_type string, user string, client_id string, "
@@ -16,30 +14,6 @@ SAMPLE = (
 VERSION = 1
 MAX_QUOTED = 100  # characters of hostile text that a detail repeats
 LATEST_MS = 4_102_444_800_000  # year 2100: a time beyond it is no clock's
-
-
-def _field(name: str, kind: pa.DataType, meaning: str) -> pa.Field:
-    return pa.field(name, kind, metadata={"comment": meaning})
-
-
-QUOTA_SAMPLES = Table(
-    "quota_samples",
-    "One sample of a broker's own quota sensor.",
-    pa.schema(
-        [
-            *PUSH_KEY,
-            _field("broker_id", pa.int32(), "broker that was sampled"),
-            _field("time", TIMESTAMP, "when, by the broker's clock"),
-            _field("quota_type", pa.string(), "produce, fetch, request"),
-            _field("user", pa.string(), "user name, URL-decoded; empty: not part of the entity"),
-            _field("client_id", pa.string(), "client id; empty: not part of the entity"),
-            _field("observed_rate", pa.float64(), "bytes/s, or percent of one thread's time; NULL: no sample"),
-            _field("quota_limit", pa.float64(), "the bound in force then; NULL: none"),
-            _field("throttle_time_ms", pa.float64(), "average delay of throttled responses, ms; NULL: no sample"),
-        ]
-    ),
-    ("landed_at", "time", "broker_id"),
-)
 
 
 def to_quota_samples(records: DataFrame, source: str, cluster_id: str | None = None) -> DataFrame:

@@ -18,11 +18,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipelines.once import OffsetGuard
-from pipelines.quota_samples import QUOTA_SAMPLES, rejects, samples, to_quota_samples
+from pipelines.quota_samples import rejects, samples, to_quota_samples
 from pipelines.streams import Lake, Trigger, _app_id, _start
-from pipelines.tables import LANDED_DATE, QUARANTINE, Table
+from pipelines.tables import LANDED_DATE, QUARANTINE, QUOTA_SAMPLES, QUOTA_USAGE, Table
 from udfs import quota_usage
-from udfs.quota_usage import SAMPLES_IN, USAGE
+from udfs.quota_usage import SAMPLES_IN
 from udfs.rows import TIMESTAMP
 
 log = logging.getLogger(__name__)
@@ -31,13 +31,6 @@ STREAM = "quota_samples"
 WINDOWS = (10, 60)  # seconds; each divides a minute, the unit that is computed anew
 MAX_RUNS = 50  # of a commit's condition: delta-rs takes nested ones by recursion
 TEXT = "%Y-%m-%dT%H:%M:%SZ"
-
-QUOTA_USAGE = Table(
-    "quota_usage",
-    "What one entity used of its quota on one broker in one window. landed_date is the UTC date of window_start.",
-    USAGE,
-    ("window_start", "window_seconds", "broker_id"),
-)
 
 
 class QuotaSource(Protocol):

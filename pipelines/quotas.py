@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from pipelines.config_history import Changes, ConfigTable, check, record
 from pipelines.kafka_admin import admin_client
 from udfs.quota_precedence import DEFAULT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Quota types by Kafka's config names (QuotaConfig). The last two limit no bytes and no thread time of a client's
 # requests: brokers give no samples of them.

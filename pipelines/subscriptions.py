@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
 
 from pipelines.config_history import Changes, ConfigTable, check, record
 from pipelines.kafka_admin import KafkaUnavailableError, admin_client
 from udfs.rows import TEXT_LIST, TEXT_MAP
 from udfs.subscriptions import Subscription, from_config
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def _field(name: str, kind: pa.DataType, meaning: str) -> pa.Field:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from udfs import rows
+from udfs import quota_usage, rows
 from udfs.rows import PUSH_KEY, TIMESTAMP
 
 LANDED_DATE = pa.field("landed_date", pa.date32(), metadata={"comment": "UTC date of landed_at; the partition"})
@@ -151,6 +151,32 @@ RECEIVER_HEALTH = Table(
         ]
     ),
     ("landed_at", "reported_at"),
+)
+
+QUOTA_SAMPLES = Table(
+    "quota_samples",
+    "One sample of a broker's own quota sensor.",
+    pa.schema(
+        [
+            *PUSH_KEY,
+            _field("broker_id", pa.int32(), "broker that was sampled"),
+            _field("time", TIMESTAMP, "when, by the broker's clock"),
+            _field("quota_type", pa.string(), "produce, fetch, request"),
+            _field("user", pa.string(), "user name, URL-decoded; empty: not part of the entity"),
+            _field("client_id", pa.string(), "client id; empty: not part of the entity"),
+            _field("observed_rate", pa.float64(), "bytes/s, or percent of one thread's time; NULL: no sample"),
+            _field("quota_limit", pa.float64(), "the bound in force then; NULL: none"),
+            _field("throttle_time_ms", pa.float64(), "average delay of throttled responses, ms; NULL: no sample"),
+        ]
+    ),
+    ("landed_at", "time", "broker_id"),
+)
+
+QUOTA_USAGE = Table(
+    "quota_usage",
+    "What one entity used of its quota on one broker in one window. landed_date is the UTC date of window_start.",
+    quota_usage.USAGE,
+    ("window_start", "window_seconds", "broker_id"),
 )
 
 # Written by the operator's tasks, in this order.

@@ -1,0 +1,26 @@
+"""Every view of `sql/` in Spark and in DuckDB: both take it, and both give the same columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+from pyspark.sql import SparkSession
+
+from pipelines.catalog import CATALOG
+from pipelines.views import create_views, views
+
+
+def test_spark_and_duckdb_take_every_view(spark: SparkSession, tmp_path: Path) -> None:
+    names = create_views(spark, str(tmp_path))
+    assert names == list(views())
+    with duckdb.connect() as connection:
+        for name, schema in CATALOG.items():
+            connection.register(name, schema.empty_table())
+        for view in views().values():
+            assert view.question, view.name
+            assert view.reads <= CATALOG.keys() | views().keys(), view.name
+            connection.execute(f'CREATE TEMP VIEW "{view.name}" AS {view.duckdb}')
+            frame = spark.table(view.name)
+            assert frame.count() == 0, view.name
+            assert connection.sql(f'SELECT * FROM "{view.name}"').columns == frame.columns, view.name

@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 LAKE ?= demo-lake
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-files test test-unit test-spark test-kafka test-receiver receiver test-slow lint bench soak lock clean
+.PHONY: help install demo demo-files test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow lint bench soak lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -28,7 +28,7 @@ demo: install ## a broker with the plugin, real clients, the job, a lake folder 
 demo-files: install ## the same without a broker: captured pushes of real clients
 	$(BIN)/telemetry-lake demo --lake $(LAKE)-files --files
 
-test: install lint test-unit test-receiver test-spark test-kafka ## every check and test that ends within minutes
+test: install lint test-unit test-receiver test-spark test-kafka test-dashboard ## every check and test that ends within minutes
 
 test-unit: install ## pure functions: no Spark, no broker
 	$(BIN)/pytest tests/unit -m "not slow"
@@ -38,6 +38,9 @@ test-spark: install ## the job in a local Spark session
 
 test-kafka: install ## real brokers with the plugin, real clients, and the job between them
 	$(BIN)/pytest tests/kafka -m "not slow"
+
+test-dashboard: install ## the dashboard's pages in a headless Chromium, where there is one; screenshots in tests/dashboard/screenshots
+	$(BIN)/pytest tests/dashboard -m "not slow"
 
 receiver: install ## the receiver plugin's jar, in receiver/target
 	$$($(BIN)/python -m pipelines.jars --maven) -q -B -DskipTests -f receiver/pom.xml package
@@ -64,12 +67,13 @@ bench: install ## figures of decoder, state and the whole job, each beside its p
 	$(BIN)/python -m benchmarks.sustained --clients 10000 --seconds 180
 	$(BIN)/python -m benchmarks.sustained --clients 100000 --seconds 180
 	$(BIN)/python -m benchmarks.sustained --clients 1000000 --seconds 900
+	$(BIN)/python -m benchmarks.dashboard --lake benchmarks/.build/dashboard-lake --pages --spark
 
 soak: install ## kill the job 50 times and look whether anything is lost or doubled, into benchmarks/soak.json
 	$(BIN)/python -m benchmarks.soak
 
 lock: ## resolve requirements.lock anew from pyproject.toml
-	$(BIN)/pip-compile --quiet --strip-extras --extra spark --extra dev --no-emit-index-url --no-emit-find-links \
+	$(BIN)/pip-compile --quiet --strip-extras --extra spark --extra dashboard --extra quality --extra dev --no-emit-index-url --no-emit-find-links \
 	  --no-emit-trusted-host --output-file requirements.lock pyproject.toml
 
 clean: ## everything that was installed or built

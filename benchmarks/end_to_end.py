@@ -26,7 +26,7 @@ from benchmarks.peers.naive_spark import run_naive_spark
 from jobs.local_cluster import LocalCluster
 
 CLIENTS = 200_000
-PUSHES, WARM_ROUNDS = 50_000, 4
+PUSHES, WARM_ROUNDS = 50_000, 8
 PACE_S = 60
 PARTITIONS = 4
 

@@ -1,102 +1,275 @@
-"""Kill the job at random moments and look whether anything is lost or doubled: ``make soak``.
+"""Kill the job again and again, at moments of batch, commit and checkpoint: ``make soak``, into soak.json.
 
-The captured pushes go into a folder file by file while ``telemetry-lake ingest`` follows it and is killed (-9) again
-and again. What must come out is known from the captures' index; nothing of the project's code judges it.
+Each fault gets a lake of its own. A made-up fleet lands records file by file while ``telemetry-lake ingest`` follows
+them; when a chosen file of the lake appears, the fault strikes, and the job is started again. What must come out is
+known from the fleet's own ledger; nothing of the project's code judges it.
 """
 
 from __future__ import annotations
 
 import argparse
-import collections
+import contextlib
 import json
+import os
 import random
+import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import pyarrow.parquet as pq
-from deltalake import DeltaTable
+import psutil
+
+from tests.landing_records import write
+from tests.ledger import Fleet
+from tests.ledger_check import Verdict, check
 
 ROOT = Path(__file__).parent.parent
-CAPTURED = ROOT / "jobs" / "data" / "captured" / "landed.parquet"
-INDEX = ROOT / "tests" / "data" / "captured_index.jsonl"
 RESULTS = Path(__file__).parent / "soak.json"
-Key = tuple[int, int]
+LONGEST_WAIT_S = 90.0
+PATIENCE_S = 40.0  # within which a driver without its JVM must end by itself
+# What appears in a lake in the course of its two batches: the fault strikes up to half a second after one of them.
+MOMENTS = (
+    "_checkpoints/pushes/offsets/*",
+    "pushes/landed_date=*/*",
+    "pushes/_delta_log/*.json",
+    "_checkpoints/pushes/commits/*",
+    "_checkpoints/points/offsets/*",
+    "metric_points/landed_date=*/*",
+    "_checkpoints/points-state/*.state",
+    "_checkpoints/points-state/manifest*",
+    "metric_points/_delta_log/*.json",
+    "push_outcomes/_delta_log/*.json",
+    "metric_rollups_1h/_delta_log/*.json",
+    "_checkpoints/points/commits/*",
+)
+TASK_MOMENTS = ("_checkpoints/points/offsets/*", "metric_points/landed_date=*/*")
+WORKER = "Python worker killed"
+Job = subprocess.Popen[bytes]
 
 
-def start(folder: Path, lake: Path, *flags: str) -> subprocess.Popen[bytes]:
-    argv = [sys.executable, "-m", "jobs.cli", "ingest", "--source", f"files:{folder}", "--lake", str(lake), *flags]
-    return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def kill_all(job: Job) -> bool:
+    os.killpg(job.pid, signal.SIGKILL)
+    return True
 
 
-def counted(lake: Path, table: str) -> collections.Counter[Key]:
-    rows = DeltaTable(str(lake / table)).to_pyarrow_table(columns=["partition", "offset"])
-    return collections.Counter(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))
+def kill_driver(job: Job) -> bool:
+    """Spark's JVM outlives it for the moment that it takes to notice."""
+    job.kill()
+    return True
 
 
-def difference(found: collections.Counter[Key], truth: collections.Counter[Key]) -> tuple[int, int]:
-    return (truth - found).total(), (found - truth).total()
+def kill_jvm(job: Job) -> bool:
+    return _kill_one(job, lambda process: process.name() == "java")
 
 
-def soak(kills: int, seed: int) -> dict[str, float]:
-    landed = pq.read_table(CAPTURED)
-    index = [json.loads(line) for line in INDEX.read_text(encoding="utf-8").splitlines()]
-    keys = list(zip(landed["partition"].to_pylist(), landed["offset"].to_pylist(), strict=True))
-    pushes = collections.Counter(keys)
-    points = collections.Counter(
-        {key: truth["points"] for key, truth in zip(keys, index, strict=True) if truth["points"]}
-    )
-    moments = random.Random(seed)
-    with tempfile.TemporaryDirectory(prefix="telemetry-lake-soak-") as scratch:
-        folder, lake = Path(scratch) / "in", Path(scratch) / "lake"
-        folder.mkdir()
-        step = -(-landed.num_rows // (kills + 1))
-        for kill in range(kills):
-            hidden = folder / f"_{kill}"
-            pq.write_table(landed.slice(kill * step, step), hidden)
-            hidden.rename(folder / f"{kill:03d}.parquet")
-            job = start(folder, lake, "--trigger-seconds", "0.5")
-            time.sleep(moments.uniform(4, 20))
-            job.kill()
+def kill_worker(job: Job) -> bool:
+    return _kill_one(job, lambda process: any("pyspark.daemon" in word for word in process.cmdline()))
+
+
+def _kill_one(job: Job, wanted: Callable[[psutil.Process], bool]) -> bool:
+    """The youngest such process below the job's."""
+    found: list[psutil.Process] = []
+    for process in psutil.Process(job.pid).children(recursive=True):
+        try:
+            if wanted(process):
+                found.append(process)
+        except psutil.Error:
+            continue
+    if found:
+        max(found, key=lambda process: process.create_time()).kill()
+    return bool(found)
+
+
+# Each gives whether there was something to kill.
+FAULTS: dict[str, Callable[[Job], bool]] = {
+    "driver, JVM and workers killed at once": kill_all,
+    "driver killed": kill_driver,
+    "JVM killed": kill_jvm,
+    WORKER: kill_worker,
+}
+
+
+@dataclass
+class Trial:
+    """One fault, on a lake and a fleet of its own."""
+
+    fault: str
+    folder: Path
+    chance: random.Random
+    times: int = 0
+    hung: int = 0
+    ended: int = 0
+    recoveries_s: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.fleet = Fleet(seed=self.chance.randrange(1 << 30))
+        self.lake = self.folder / "lake"
+        self._job: Job | None = None
+        self._recovering_since: float | None = None
+        self._judged = 0
+        self._files = 0
+
+    def land(self) -> None:
+        write(self.folder / "in", f"{self._files:05d}.parquet", self.fleet.round())
+        self._files += 1
+
+    def strike(self) -> None:
+        """Have a job running, wait for a moment, let the fault happen, and see what becomes of the job."""
+        self.land()
+        moment = self.chance.choice(TASK_MOMENTS if self.fault == WORKER else MOMENTS)
+        before = self._seen(moment)
+        job = self._job = self._job or self._start("--trigger-seconds", "0.5")
+        # Every fifth time in the middle of start or recovery.
+        begun, early = time.monotonic(), self.fault != WORKER and self.chance.random() < 0.2
+        deadline = begun + (self.chance.uniform(2, 20) if early else LONGEST_WAIT_S)
+        while self._seen(moment) <= before and job.poll() is None and time.monotonic() < deadline:
+            self._note_recovery()
+            time.sleep(0.002)
+        time.sleep(self.chance.uniform(0, 0.5 if self.fault != WORKER else 0.1))
+        self._note_recovery()
+        if job.poll() is not None:
+            raise RuntimeError(f"{self.fault}: the job had ended by itself with exit code {job.returncode}")
+        struck = FAULTS[self.fault](job)
+        self.times += struck
+        if struck:
+            print(f"{self.fault} {self.times}: {'while starting' if early else moment}", flush=True)
+        if self.fault == WORKER:
+            self._expect_recovery()
+            self._see_it_go_on(job)
+        else:
+            self._end(job)
+            self._job = None
+
+    def judge(self) -> Verdict:
+        """Work the lake off and hold it against the ledger."""
+        if self._job is not None:
+            self._end(self._job)
+        job = self._start("--once")
+        while job.poll() is None:
+            self._note_recovery()
+            time.sleep(0.02)
+        verdict = check(self.lake, self.fleet.ledger)
+        if job.returncode:
+            verdict.problems.append(f"the last run ended with exit code {job.returncode}")
+        if self.ended:
+            verdict.problems.append(f"{self.ended} times the job ended instead of going on")
+        if self.hung:
+            verdict.problems.append(f"{self.hung} times the driver didn't end by itself within {PATIENCE_S:.0f} s")
+        return verdict
+
+    def _see_it_go_on(self, job: Job) -> None:
+        """The task runs again in another worker; should the job end all the same, the next strike starts it again."""
+        deadline = time.monotonic() + LONGEST_WAIT_S
+        while job.poll() is None and self._recovering_since is not None and time.monotonic() < deadline:
+            self._note_recovery()
+            time.sleep(0.02)
+        if job.poll() is not None:
+            self.ended += 1
+            self._end(job)
+            self._job = None
+
+    def _expect_recovery(self) -> None:
+        self._recovering_since, self._judged = time.monotonic(), self._seen("push_outcomes/_delta_log/*.json")
+
+    def _note_recovery(self) -> None:
+        """Recovered is the job that has judged pushes again: the time since its start, or since its worker's death."""
+        if self._recovering_since is not None and self._seen("push_outcomes/_delta_log/*.json") > self._judged:
+            self.recoveries_s.append(time.monotonic() - self._recovering_since)
+            self._recovering_since = None
+
+    def _seen(self, pattern: str) -> int:
+        """How many there have been: the numbers in the names of logs and checkpoints rise, state files come and go."""
+        names = [path.name for path in self.lake.glob(pattern)]
+        numbers = [int(name.split(".")[0]) for name in names if name.split(".")[0].isdigit()]
+        if numbers:
+            return max(numbers) + 1
+        batches = [int(name.split("batch-")[1][:10]) for name in names if "batch-" in name]
+        manifests = [int(name[9:19]) for name in names if name.startswith("manifest-")]
+        return max(batches + manifests, default=len(names) - 1) + 1
+
+    def _start(self, *flags: str) -> Job:
+        argv = [sys.executable, "-m", "jobs.cli", "ingest", "--source", f"files:{self.folder / 'in'}", "--lake",
+                str(self.lake), "--master", "local[2,3]", "--driver-memory", "1g", *flags]  # fmt: skip
+        if self.times:
+            self._expect_recovery()
+        with (self.folder / "job.log").open("ab") as output:
+            return subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
+
+    def _end(self, job: Job) -> None:
+        """Nothing of a job is left when the next one starts, but for the JVM of a killed driver: that is the fault."""
+        if self.fault == "driver killed":
             job.wait()
-            print(f"kill {kill + 1} of {kills}: {_progress(lake)}", flush=True)
-        pq.write_table(landed.slice(kills * step), folder / "last.parquet")
-        began = time.monotonic()
-        code = start(folder, lake, "--once").wait()
-        recovery = time.monotonic() - began
-        lost_pushes, doubled_pushes = difference(counted(lake, "pushes"), pushes)
-        lost_points, doubled_points = difference(counted(lake, "metric_points"), points)
-        quarantined = counted(lake, "quarantine").total()
+            return
+        if self.fault == "JVM killed" and self._ends_within(job, PATIENCE_S) is False:
+            self.hung += 1
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+
+    @staticmethod
+    def _ends_within(job: Job, seconds: float) -> bool:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            job.wait(seconds)
+        return job.poll() is not None
+
+
+def soak(kills: int, seed: int) -> dict[str, Any]:
+    chance = random.Random(seed)
+    with tempfile.TemporaryDirectory(prefix="telemetry-lake-soak-", ignore_cleanup_errors=True) as scratch:
+        trials = []
+        for number, fault in enumerate(FAULTS):
+            folder = Path(scratch) / str(number)
+            folder.mkdir()
+            trials.append(Trial(fault, folder, random.Random(chance.randrange(1 << 30))))
+        while sum(trial.times for trial in trials) < kills:
+            min(trials, key=lambda trial: trial.times).strike()
+        rows = []
+        for trial in trials:
+            verdict = trial.judge()
+            for problem in verdict.problems:
+                print(f"{trial.fault}: {problem}", file=sys.stderr)
+            rows.append(_row(trial, verdict))
     return {
-        "kills": kills,
-        "exit_code_of_last_run": code,
-        "lost": lost_pushes + lost_points,
-        "doubled": doubled_pushes + doubled_points,
-        "quarantined": quarantined,
-        "recovery_s": round(recovery, 1),
+        "kills": sum(row["times"] for row in rows),
+        "lost": sum(row["lost"] for row in rows),
+        "doubled": sum(row["doubled"] for row in rows),
+        "problems": sum(row["problems"] for row in rows),
+        "pushes": sum(row["pushes"] for row in rows),
+        "seed": seed,
+        "faults": rows,
     }
 
 
-def _progress(lake: Path) -> str:
-    done = dict.fromkeys(("pushes", "push_outcomes"), 0)
-    for name in done:
-        if (lake / name / "_delta_log").is_dir():
-            done[name] = DeltaTable(str(lake / name)).count()
-    return f"{done['pushes']} pushes stored, {done['push_outcomes']} judged"
+def _row(trial: Trial, verdict: Verdict) -> dict[str, Any]:
+    recoveries = trial.recoveries_s or [float("nan")]
+    return {
+        "fault": trial.fault,
+        "times": trial.times,
+        "lost": verdict.lost,
+        "doubled": verdict.doubled,
+        "problems": len(verdict.problems),
+        "pushes": len(trial.fleet.ledger.landed),
+        "recoveries": len(trial.recoveries_s),
+        "recovery_s_median": round(statistics.median(recoveries), 1),
+        "recovery_s_max": round(max(recoveries), 1),
+    }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--kills", type=int, default=52)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     found = soak(asked.kills, asked.seed)
-    RESULTS.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    for name, value in found.items():
-        print(f"{name}: {value}")
-    return int(bool(found["lost"] or found["doubled"] or found["exit_code_of_last_run"]))
+    RESULTS.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(found, indent=2))
+    return int(bool(found["lost"] or found["doubled"] or found["problems"]))
 
 
 if __name__ == "__main__":

@@ -13,23 +13,29 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from filelock import FileLock, Timeout
 from py4j.protocol import Py4JError
-from pydantic import AfterValidator, Field, PositiveInt
+from pydantic import AfterValidator, Field, PositiveInt, SecretStr
 
+from jobs.json_lines import JsonLines
 from jobs.settings import JobSettings, UsageError, fail, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from pipelines.lifecycle_stream import LifecycleStream
+    from pipelines.pipeline_metrics import PipelineMetrics
     from pipelines.sources import Source
     from pipelines.streams import Lake, Trigger
 
 STOP_PATIENCE_S = 30
+# Least seconds between two batches: brokers are sampled that often, and a push tells of minutes.
+QUOTA_SAMPLES_S, QUOTA_REPORTS_S = 10.0, 60.0
 DATA_LOSS_ADVICE = (
     "-- Records of the landing topic are gone that were not read yet: its retention was too short for the pause, or it "
     "was deleted and made again. Go on without them by one run with --no-fail-on-data-loss, or, for a topic made "
@@ -74,7 +80,7 @@ class IngestSettings(JobSettings):
     """Kafka cluster id of records that don't name theirs"""
     shards: PositiveInt | None = None
     """parts that the state is kept in, fixed by a lake's first run [cores of the session]"""
-    master: str = "local[*]"
+    master: str = "local[*,3]"  # three tries: a killed Python worker fails a task, not the job
     """Spark master; without effect under spark-submit and Databricks"""
     driver_memory: Annotated[str, Field(pattern=r"^\d+[mg]$")] = "2g"
     """memory of the local Spark driver"""
@@ -100,28 +106,46 @@ class IngestSettings(JobSettings):
     """kafka: stop when records were deleted from the topic before they were read"""
     kafka_options: Annotated[dict[str, str], Field(default_factory=dict)]
     """kafka: options of Spark's source and, with the prefix kafka., of its consumer (SASL, SSL); never logged"""
+    sync_seconds: Annotated[float, Field(ge=1, le=86_400)] | None = None
+    """kafka: look that often what is configured on the cluster, as `telemetry-lake sync` does [never]"""
+    personal_data: Literal["keep", "hash", "drop"] = "keep"
+    """what is stored of principals and client addresses"""
+    personal_data_key: SecretStr | None = None
+    """key of the hashes, best by TELEMETRY_LAKE_PERSONAL_DATA_KEY; the same key gives the same hashes; never logged"""
+    metrics_port: Annotated[int, Field(ge=0, le=65535)] | None = None
+    """serve /metrics (Prometheus) and /health here; 0 takes a free port [off]"""
+    metrics_host: str = "127.0.0.1"
+    """address that they are served at; there is no login: open it to those only who may see it"""
+    health_file: Path | None = None
+    """file that says in JSON how the streams are, rewritten at every sign of life [off]"""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """what the progress lines show"""
+    log_format: Literal["text", "json"] = "text"
+    """progress lines for a person, or one JSON object a line"""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the job; `argv` without the program's name. Gives the exit code."""
     try:
         settings = parse(IngestSettings, sys.argv[1:] if argv is None else argv, "telemetry-lake ingest")
-        log_to_stdout(settings.log_level)
+        log_to_stdout(settings.log_level, settings.log_format)
         return _run(settings)
     except UsageError as error:
         return fail(str(error), 2)
 
 
-def log_to_stdout(level: str) -> None:
-    """Progress lines for a person, and nothing of the libraries' chatter."""
+def log_to_stdout(level: str, form: str = "text") -> None:
+    """Progress lines, for a person or (`json`) for a machine, and nothing of the libraries' chatter."""
     logging.basicConfig(level=level, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stdout)
+    if form == "json":
+        for handler in logging.getLogger().handlers:
+            handler.setFormatter(JsonLines())
     logging.getLogger("py4j").setLevel(logging.ERROR)
 
 
 def _run(settings: IngestSettings) -> int:
     # Spark and Arrow take seconds to import: a wrong flag is told before that.
+    from jobs.sync_beside import syncing  # noqa: PLC0415
     from pipelines.jars import JarsUnavailableError  # noqa: PLC0415
     from pipelines.kafka_admin import KafkaUnavailableError  # noqa: PLC0415
     from pipelines.session import JavaMissingError, spark_session  # noqa: PLC0415
@@ -135,9 +159,10 @@ def _run(settings: IngestSettings) -> int:
     try:
         source = make_source(settings)
         source.check()
-        with _only_job(lake.path):
+        with only_job(lake.path):
             spark = spark_session("telemetry-lake ingest", settings.master, settings.driver_memory)
-            run(spark, lake, source, settings, stop)
+            with syncing(spark, settings):
+                run(spark, lake, source, settings, stop)
             if not stop.is_set() and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
                 spark.stop()
     except Timeout:
@@ -155,33 +180,66 @@ class StreamFailedError(RuntimeError):
 
 def run(spark: SparkSession, lake: Lake, source: Source, settings: IngestSettings, stop: threading.Event) -> None:
     """Run the streams until the source is worked off (``once``), one fails, or `stop` is set."""
-    from pipelines.progress import ProgressLines  # noqa: PLC0415
+    from jobs.observed import observed  # noqa: PLC0415
+    from pipelines.pipeline_metrics import PipelineMetrics  # noqa: PLC0415
+
+    metrics = PipelineMetrics(lake.path, settings.cluster_id)
+    with observed(spark, metrics, settings.metrics_host, settings.metrics_port, settings.health_file):
+        _run_streams(spark, lake, source, settings, stop, metrics)
+
+
+def _run_streams(
+    spark: SparkSession, lake: Lake, source: Source, settings: IngestSettings, stop: threading.Event,
+    metrics: PipelineMetrics,
+) -> None:  # fmt: skip
+    from pipelines.checkpoint import check_checkpoints  # noqa: PLC0415
+    from pipelines.lifecycle import Lifecycle  # noqa: PLC0415
+    from pipelines.lifecycle_stream import start_lifecycle  # noqa: PLC0415
+    from pipelines.quota_clients import knows_quotas, start_quota_reports  # noqa: PLC0415
+    from pipelines.quota_usage import start_quota_samples  # noqa: PLC0415
+    from pipelines.replay import finish_swap  # noqa: PLC0415
     from pipelines.state_manifest import StateFolder  # noqa: PLC0415
     from pipelines.streams import start_points, start_pushes, start_statuses  # noqa: PLC0415
     from udfs.shard import Limits  # noqa: PLC0415
 
-    reads_statuses = source.reads_statuses(spark)
+    reads_statuses, reads_quotas = source.reads_statuses(spark), source.reads_quotas(spark)
     lake.create_tables()
+    check_checkpoints(lake.path, lake.checkpoints)
+    if finish_swap(lake.path, lake.checkpoints):
+        log.info("ingest: a replay was cut off while its rows were swapped in; that is done now")
+    lifecycle = Lifecycle(lake.path)
     state = StateFolder(lake.checkpoint("points-state"), settings.shards, spark.sparkContext.defaultParallelism)
     limits = Limits(max_decompressed_bytes=settings.max_payload_bytes, max_points_per_push=settings.max_points_per_push)
     trigger: Trigger = None if settings.once else settings.trigger_seconds
     begun = time.monotonic()
     log.info("ingest: %s -> %s (%d shards)", settings.source, lake.path, state.shards)
-    spark.streams.addListener(ProgressLines())
-    landing = [start_pushes(spark, lake, source, trigger)]
+    pushes = start_pushes(spark, lake, source, trigger)
+    running: list[StreamingQuery | LifecycleStream] = [pushes]
     if reads_statuses:
-        landing.append(start_statuses(spark, lake, source, trigger))
+        running.append(start_statuses(spark, lake, source, trigger))
+    if reads_quotas:
+        running.append(start_quota_samples(spark, lake, source, trigger and max(trigger, QUOTA_SAMPLES_S)))
     if settings.once:  # points follow what was landed by then
-        _follow(landing, stop)
+        work_off(running, stop)
+        running = []
     if not stop.is_set():
-        points = start_points(spark, lake, state, limits, trigger, settings.max_bytes_per_batch)
-        _follow([points] if settings.once else [*landing, points], stop)
+        running.append(start_points(spark, lake, state, limits, trigger, settings.max_bytes_per_batch, metrics))
+    if settings.once:  # and what is made of points follows them
+        work_off(running, stop)
+        running = []
+        if not stop.is_set():
+            lifecycle.catch_up()
+    elif not stop.is_set():
+        running.append(start_lifecycle(lifecycle, pushes, settings.trigger_seconds))
+    if knows_quotas(lake.path) and not stop.is_set():
+        running.append(start_quota_reports(spark, lake, trigger and max(trigger, QUOTA_REPORTS_S)))
+    work_off(running, stop)
     if settings.once and not stop.is_set() and not lake.has_pushes():
         log.warning(NO_PUSHES_ADVICE)
     log.info("ingest: %s after %.0f s", "stopped" if stop.is_set() else "done", time.monotonic() - begun)
 
 
-def _follow(queries: list[StreamingQuery], stop: threading.Event) -> None:
+def work_off(queries: Sequence[StreamingQuery | LifecycleStream], stop: threading.Event) -> None:
     """Wait until all queries have ended, one has failed, or a stop is asked for; then none of them runs any more."""
     try:
         while any(query.isActive for query in queries) and not stop.is_set():
@@ -202,7 +260,7 @@ def _follow(queries: list[StreamingQuery], stop: threading.Event) -> None:
                 query.stop()
 
 
-def _let_finish(query: StreamingQuery) -> None:
+def _let_finish(query: StreamingQuery | LifecycleStream) -> None:
     """Give a running batch a moment: stopped in the middle it would be done again at the next start."""
     deadline = time.monotonic() + STOP_PATIENCE_S
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
@@ -222,10 +280,14 @@ def _cause(stream: str, text: str) -> str:
 
 def make_lake(settings: IngestSettings) -> Lake:
     """Where the settings put tables and checkpoints."""
+    from pipelines.landing import Privacy  # noqa: PLC0415
     from pipelines.streams import Lake  # noqa: PLC0415
 
     checkpoints = settings.checkpoints or f"{settings.lake.rstrip('/')}/_checkpoints"
-    return Lake(settings.lake, checkpoints, settings.cluster_id)
+    key = "" if settings.personal_data_key is None else settings.personal_data_key.get_secret_value()
+    if settings.personal_data == "hash" and not key:
+        raise UsageError("personal_data_key: needed for personal_data hash, give TELEMETRY_LAKE_PERSONAL_DATA_KEY")
+    return Lake(settings.lake, checkpoints, settings.cluster_id, Privacy(settings.personal_data, key))
 
 
 def make_source(settings: IngestSettings) -> Source:
@@ -240,12 +302,23 @@ def make_source(settings: IngestSettings) -> Source:
             settings.bootstrap_servers, settings.source_name or "kafka", topics, settings.kafka_options,
             settings.starting_offsets, settings.max_records_per_batch, settings.fail_on_data_loss,
         )  # fmt: skip
+    if settings.sync_seconds is not None:
+        raise UsageError("sync_seconds: asks the cluster of --source kafka; beside files run `telemetry-lake sync`")
     path = settings.source.removeprefix("files:")
     return FilesSource(path, settings.source_name or f"files:{Path(path).resolve().name}", topics)
 
 
-def _only_job(lake: str) -> contextlib.AbstractContextManager[object]:
+def only_job(lake: str) -> contextlib.AbstractContextManager[object]:
     """One job writes a lake at a time. A lock of the operating system: it ends with its process, however that ends."""
+    return _lock(lake, ".lock")
+
+
+def only_upkeep(lake: str) -> contextlib.AbstractContextManager[object]:
+    """One process at a time takes files out of a lake's tables: `maintain`, which runs beside the job, or a replay."""
+    return _lock(lake, ".upkeep.lock")
+
+
+def _lock(lake: str, name: str) -> contextlib.AbstractContextManager[object]:
     if "://" in lake:
         return contextlib.nullcontext()
     folder = Path(lake)
@@ -253,7 +326,7 @@ def _only_job(lake: str) -> contextlib.AbstractContextManager[object]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"can't write to {folder}: {error.strerror}") from error
-    return FileLock(folder / ".lock", timeout=0)
+    return FileLock(folder / name, timeout=0)
 
 
 if __name__ == "__main__":

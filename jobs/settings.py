@@ -94,7 +94,7 @@ def _explain(item: Any) -> str:
         return f"{key}: needed, give --{key.replace('_', '-')} or {ENVIRONMENT_PREFIX}{key.upper()}"
     if item["type"] == "extra_forbidden":
         return f"{key}: no such setting"
-    secret = any(word in key for word in ("option", "password", "secret"))
+    secret = any(word in key for word in ("option", "password", "secret", "_key"))
     return f"{key}: {item['msg']}" + ("" if secret else f", got {item['input']!r}")
 
 

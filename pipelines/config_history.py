@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from pipelines.delta_log import lake_uri
@@ -92,7 +92,7 @@ def changes(
     before = {table.key(row): row for row in in_force}
     after = {table.key(row): row for row in found}
     ended = [
-        {**row, "valid_to": now, "last_seen_at": polled_at}
+        {**row, "valid_to": now, "last_seen_at": polled_at and max(polled_at, row["valid_from"])}
         for key, row in before.items()
         if key not in after or table.value(after[key]) != table.value(row)
     ]
@@ -111,7 +111,14 @@ def changes(
     return Changes(tuple(ended), tuple(begun))
 
 
-def check(table: ConfigTable, lake: str, cluster_id: str | None, found: Iterable[Row], now: datetime) -> Changes:
+def check(
+    table: ConfigTable,
+    lake: str,
+    cluster_id: str | None,
+    found: Iterable[Row],
+    now: datetime,
+    began: datetime | None = None,  # noqa: ARG001  # as for `record`: it tells the next poll only
+) -> Changes:
     """What `record` would write; the lake isn't changed."""
     polled_at = _polls(table, lake).get(cluster_id or "")
     try:
@@ -121,13 +128,24 @@ def check(table: ConfigTable, lake: str, cluster_id: str | None, found: Iterable
     return changes(table, in_force, found, cluster_id, _not_before(now, polled_at), polled_at)
 
 
-def record(table: ConfigTable, lake: str, cluster_id: str | None, found: Iterable[Row], now: datetime) -> Changes:
+def record(
+    table: ConfigTable,
+    lake: str,
+    cluster_id: str | None,
+    found: Iterable[Row],
+    now: datetime,
+    began: datetime | None = None,
+) -> Changes:
     """Bring the history up to a poll: one commit when something changed, else none.
 
     The same poll again changes nothing. One whose clock is behind the poll before counts as made at that one's time.
 
+    Args:
+        now: when the poll had its answers: what it found is sure to hold from then on.
+        began: when it began to ask: what it didn't find is sure to be absent until then; None: it took no time.
+
     Raises:
-        deltalake.exceptions.CommitFailedError: another process recorded a change of the same cluster meanwhile.
+        deltalake.exceptions.CommitFailedError: another process recorded a change meanwhile.
     """
     delta = table.create(lake)
     polls = _polls(table, lake)
@@ -135,9 +153,9 @@ def record(table: ConfigTable, lake: str, cluster_id: str | None, found: Iterabl
     now = _not_before(now, polled_at)
     found_changes = changes(table, _in_force(delta, cluster_id), found, cluster_id, now, polled_at)
     if found_changes:
-        _merge(table, delta, found_changes, f"kafka-telemetry-lake:{table.name}:{cluster_id}", now)
+        _write(table, delta, found_changes, now)
     # After the commit: a poll that is forgotten only widens the span in which the next version may have begun.
-    _note_polls(table, lake, {**polls, cluster_id or "": now})
+    _note_polls(table, lake, {**polls, cluster_id or "": _not_before(began or now, polled_at)})
     return found_changes
 
 
@@ -150,23 +168,22 @@ def _in_force(delta: DeltaTable, cluster_id: str | None) -> list[Row]:
     return [row for row in rows if row["valid_to"] is None and row["cluster_id"] == cluster_id]
 
 
-def _merge(table: ConfigTable, delta: DeltaTable, found: Changes, app_id: str, now: datetime) -> None:
-    version = (CLUSTER.name, *(field.name for field in table.keys), "valid_from")
-    same = " AND ".join(f'(held."{name}" IS NOT DISTINCT FROM new."{name}")' for name in version)
-    (
-        delta.merge(
-            pa.Table.from_pylist([*found.ended, *found.begun], schema=table.schema),
-            same,
-            source_alias="new",
-            target_alias="held",
-            commit_properties=CommitProperties(
-                # Two processes that commit under one id at once conflict, so that no version begins twice.
-                app_transactions=[Transaction(app_id, int(now.timestamp() * 1000))]
-            ),
-        )
-        .when_matched_update({name: f'new."{name}"' for name in ("valid_to", "last_seen_at")})
-        .when_not_matched_insert_all()
-        .execute()
+def _write(table: ConfigTable, delta: DeltaTable, found: Changes, now: datetime) -> None:
+    """One commit of the whole history, a small table. delta-rs' MERGE would leave text that Arrow can't filter by."""
+
+    def version(row: Row) -> tuple[Any, ...]:
+        return row[CLUSTER.name], *table.key(row), row["valid_from"]
+
+    rows: list[Row] = delta.to_pyarrow_table().to_pylist()
+    held = {version(row): row for row in (*rows, *found.ended, *found.begun)}
+    write_deltalake(
+        delta,
+        pa.Table.from_pylist(list(held.values()), schema=table.schema),
+        mode="overwrite",
+        # Two processes that commit under one id at once conflict, so that no version begins twice and none is lost.
+        commit_properties=CommitProperties(
+            app_transactions=[Transaction(f"kafka-telemetry-lake:{table.name}", int(now.timestamp() * 1000))]
+        ),
     )
 
 

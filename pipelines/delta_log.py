@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -162,6 +162,56 @@ class TableLog:
         return True
 
 
+    @property
+    def version(self) -> int:
+        """Of the table, as last read or committed."""
+        self._delta.update_incremental()
+        return int(self._delta.version())
+
+    def replace(self, files: Sequence[DataFile], version: int | None, app_id: str) -> bool:
+        """Make the table what it was at a version plus these files, in one commit; done once under an `app_id`.
+
+        No other writer may remove files meanwhile: delta-rs doesn't check such a commit against others'.
+
+        Args:
+            version: None is the empty table. Days that retention has dropped since stay dropped.
+
+        Returns:
+            Whether a commit was made.
+        """
+        self._delta.update_incremental()
+        if self._delta.transaction_version(app_id) is not None:
+            return False
+        active = {row["path"]: row for row in files_of(self._delta)}
+        then = {} if version is None else {row["path"]: row for row in files_of(self._at(version))}
+        first_day = min((row["partition"][LANDED_DATE.name] for row in active.values()), default="9999-12-31")
+        gone = [row for path, row in then.items() if path not in active]
+        back = [row for row in gone if row["partition"][LANDED_DATE.name] >= first_day]
+        actions: list[AddAction | RemoveAction] = [_remove(row) for path, row in active.items() if path not in then]
+        actions += [_add_again(row) for row in back]
+        actions += [_add(file) for file in files]
+        self._delta.create_write_transaction(
+            actions,
+            mode="append",
+            schema=self.table.stored,
+            partition_by=[LANDED_DATE.name],
+            commit_properties=CommitProperties(app_transactions=[Transaction(app_id, 0)]),
+        )
+        return True
+
+    def rearrange(self, rows: Iterable[dict[str, Any]], files: Iterable[DataFile]) -> None:
+        """Put files in the place of others (`files_of`) that hold the same rows. No other writer may remove files."""
+        actions: list[AddAction | RemoveAction] = [_remove(row, data_change=False) for row in rows]
+        actions += [_add(file, data_change=False) for file in files]
+        if actions:
+            self._delta.create_write_transaction(
+                actions, mode="append", schema=self.table.stored, partition_by=[LANDED_DATE.name]
+            )
+
+    def _at(self, version: int) -> DeltaTable:
+        return DeltaTable(self._delta.table_uri, version=version)
+
+
 def lake_uri(path: str) -> str:
     """A local path or a URI as the URI that Arrow's file systems take."""
     if "://" in path:
@@ -169,13 +219,51 @@ def lake_uri(path: str) -> str:
     return Path(path).resolve().as_uri()
 
 
-def _add(file: DataFile) -> AddAction:
+def write_whole(uri: str, content: Mapping[str, Any]) -> None:
+    """Write JSON under another name and rename it: the file is there whole or not at all."""
+    filesystem, path = pafs.FileSystem.from_uri(lake_uri(uri))
+    with filesystem.open_output_stream(f"{path}.tmp") as stream:
+        stream.write(json.dumps(content).encode())
+    filesystem.move(f"{path}.tmp", path)
+
+
+def files_of(table: DeltaTable) -> list[dict[str, Any]]:
+    """The table's files: path, size_bytes, num_records; by column partition, min, max and null_count."""
+    rows: list[dict[str, Any]] = pa.table(table.get_add_actions()).to_pylist()
+    for row in rows:
+        row["partition"] = {name: None if value is None else str(value) for name, value in row["partition"].items()}
+    return rows
+
+
+def _remove(row: dict[str, Any], *, data_change: bool = True) -> RemoveAction:
+    return RemoveAction(row["path"], data_change, int(time.time() * 1000), row["size_bytes"], row["partition"])
+
+
+def _add_again(row: dict[str, Any]) -> AddAction:
+    bounds = {side: row.get(side) or {} for side in ("min", "max", "null_count")}
+    stats = {
+        "numRecords": row["num_records"],
+        "minValues": {name: _bound(value) for name, value in bounds["min"].items() if value is not None},
+        "maxValues": {name: _bound(value) for name, value in bounds["max"].items() if value is not None},
+        "nullCount": {name: value for name, value in bounds["null_count"].items() if value is not None},
+    }
+    return AddAction(
+        path=row["path"],
+        size=row["size_bytes"],
+        partition_values=row["partition"],
+        modification_time=int(time.time() * 1000),
+        data_change=True,
+        stats=json.dumps(stats),
+    )
+
+
+def _add(file: DataFile, *, data_change: bool = True) -> AddAction:
     return AddAction(
         path=file.path,
         size=file.size,
         partition_values={LANDED_DATE.name: file.landed_date},
         modification_time=int(time.time() * 1000),
-        data_change=True,
+        data_change=data_change,
         stats=file.stats,
     )
 

@@ -26,12 +26,15 @@ class _JavaMachine:
 
 
 @contextmanager
-def java_machine() -> Iterator[SparkSession]:
-    """Something with a session's ``_jvm`` whose class path has Kafka's clients.
+def java_machine(spark: SparkSession | None = None) -> Iterator[SparkSession]:
+    """Something with a session's ``_jvm`` whose class path has Kafka's clients: `spark` where it is given.
 
     Raises:
         JavaMissingError, JarsUnavailableError: before anything is started.
     """
+    if spark is not None:
+        yield spark
+        return
     platform = {"DATABRICKS_RUNTIME_VERSION", "PYSPARK_GATEWAY_PORT"} & os.environ.keys()
     if platform or SparkSession.getActiveSession() is not None:
         yield spark_session("telemetry-lake sync")

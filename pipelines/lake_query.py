@@ -19,9 +19,11 @@ from deltalake.exceptions import DeltaError
 
 from pipelines.catalog import CATALOG
 from pipelines.delta_log import lake_uri
+from pipelines.subscription_views import BELOW, subscription_views
 from pipelines.tables import PUSHES
 from pipelines.views import needed
 from pipelines.views import views as views_by_name
+from udfs.subscription_views import PREFIX
 
 FORMATS = ("table", "csv", "jsonl")
 UNQUOTED_AT = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\bat\b(?!\s+time\s+zone\b)""", re.IGNORECASE)
@@ -45,7 +47,8 @@ def run_query(lake: str, sql: str) -> pa.RecordBatchReader:
     connection.execute("SET TimeZone = 'UTC'")
     tables = _tables(lake)
     named = {word.lower() for word in re.findall(r"\w+", sql)}
-    views, below = needed(named & views_by_name().keys()) if is_lake(lake) else ([], [])
+    own = _subscription_views(lake, named)
+    views, below = needed((named | {BELOW} if own else named) & views_by_name().keys()) if is_lake(lake) else ([], [])
     try:
         for name in tables:
             if name.lower() in named or name in below:
@@ -54,6 +57,8 @@ def run_query(lake: str, sql: str) -> pa.RecordBatchReader:
             connection.register(name, CATALOG[name].empty_table())
         for view in views:
             connection.execute(f'CREATE TEMP VIEW "{view.name}" AS {view.duckdb}')
+        for name, select in own.items():
+            connection.execute(f'CREATE TEMP VIEW "{name}" AS {select}')
         answer = _ask(connection, sql)
         return pa.Table.from_pylist([]).to_reader() if answer is None else answer.to_arrow_reader(10_000)
     except DeltaError as error:
@@ -64,6 +69,13 @@ def run_query(lake: str, sql: str) -> pa.RecordBatchReader:
         raise QueryError(f"{_one_line(error)} (this lake's tables: {', '.join(tables)})") from error
     except duckdb.Error as error:
         raise QueryError(_one_line(error)) from error
+
+
+def _subscription_views(lake: str, named: set[str]) -> dict[str, str]:
+    """The views of single subscriptions that are named, as name and SELECT."""
+    if not any(word.startswith(PREFIX) for word in named - views_by_name().keys()):
+        return {}
+    return {name: select for name, select in subscription_views(lake, "duckdb").items() if name in named}
 
 
 def _tables(lake: str) -> list[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Literal
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -15,16 +18,42 @@ RECORD = (
 INSTANCE_ID = r"^[A-Za-z0-9_-]{22}$"  # Kafka's Uuid.toString: URL-safe base64 of 16 bytes, no padding
 ZERO_UUID = "AAAAAAAAAAAAAAAAAAAAAA"
 MAX_QUOTED = 100  # characters of hostile text that a detail repeats
+MAX_HEADER = 1024  # characters of a header that are stored; Kafka's own limit is a record's size
 
 
-def to_pushes(records: DataFrame, source: str, cluster_id: str | None = None) -> DataFrame:
+@dataclass(frozen=True)
+class Privacy:
+    """What is stored of `principal` and `client_address`: ``keep``, ``hash`` (keyed, 32 hex digits) or ``drop``.
+
+    Without the key nobody can try all addresses; the same key gives the same hashes, so they still group and join.
+    """
+
+    how: Literal["keep", "hash", "drop"] = "keep"
+    key: str = field(default="", repr=False)
+
+    def column(self, value: Column) -> Column:
+        if self.how == "keep":
+            return value
+        if self.how == "drop":
+            return F.lit(None).cast("string")
+        return F.substring(F.sha2(F.concat(F.lit(self.key), F.lit("\0"), value), 256), 1, 32)
+
+
+def to_pushes(
+    records: DataFrame,
+    source: str,
+    cluster_id: str | None = None,
+    privacy: Privacy | None = None,
+) -> DataFrame:
     """Records of the landing topic as rows of `pushes`; a record that breaks the contract gets a `reject_reason`.
 
     Args:
         records: columns of `RECORD`; no header is without a name.
         source: name of the source, part of a push's identity.
         cluster_id: used where the record has no `cluster_id` header.
+        privacy: what to store of who sent it; all of it unless given.
     """
+    personal = privacy or Privacy()
     return (
         records.withColumn("h", _headers())
         .withColumn("told_id", F.coalesce(_text("client_instance_id"), F.make_valid_utf8(F.col("key").cast("string"))))
@@ -47,10 +76,10 @@ def to_pushes(records: DataFrame, source: str, cluster_id: str | None = None) ->
             _text("compression_type").alias("compression_type"),
             _number("push_interval_ms", "int").alias("push_interval_ms"),
             _number("subscription_id", "int").alias("subscription_id"),
-            _text("principal").alias("principal"),
+            personal.column(_text("principal")).alias("principal"),
             _text("listener").alias("listener"),
             _text("security_protocol").alias("security_protocol"),
-            _text("client_address").alias("client_address"),
+            personal.column(_text("client_address")).alias("client_address"),
             _number("client_port", "int").alias("client_port"),
             _text("client_software_name").alias("client_software_name"),
             _text("client_software_version").alias("client_software_version"),
@@ -74,11 +103,15 @@ def _headers() -> Column:
 
 
 def _text(header: str) -> Column:
-    return F.make_valid_utf8(F.try_element_at("h", F.lit(header)).cast("string"))
+    return F.substring(_whole(header), 1, MAX_HEADER)
 
 
 def _number(header: str, kind: str) -> Column:
-    return _text(header).try_cast(kind)
+    return _whole(header).try_cast(kind)
+
+
+def _whole(header: str) -> Column:
+    return F.make_valid_utf8(F.try_element_at("h", F.lit(header)).cast("string"))
 
 
 def _reject() -> Column:

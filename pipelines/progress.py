@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -13,6 +13,8 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
     StreamingQueryListener,
 )
+
+from pipelines.pipeline_metrics import behind
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +40,7 @@ class Backlog:
         seconds = progress["durationMs"].get("triggerExecution", 0) / 1000
         if progress["name"] == PUSHES:
             self._stored += rows
-            self._in_topic = sum(_behind(source) for source in progress["sources"])
+            self._in_topic = sum(behind(source) for source in progress["sources"])
             waiting = self._in_topic
         elif progress["name"] == POINTS:
             self._judged += rows
@@ -53,11 +55,20 @@ class Backlog:
         return f"{progress['name']}: {waiting:,} pushes wait, about {_duration(waiting / rate)} at {rate:,.0f}/s"
 
 
-class ProgressLines(StreamingQueryListener):
-    """Logs the backlog's lines."""
+class Told(Protocol):
+    """Who wants to know of the streams, by their names."""
 
-    def __init__(self) -> None:
-        self._backlog = Backlog()
+    def batch(self, progress: dict[str, Any]) -> None: ...
+    def alive(self, stream: str) -> None: ...
+    def ended(self, stream: str, cause: str | None) -> None: ...
+
+
+class ProgressLines(StreamingQueryListener):
+    """Logs the backlog's lines, and passes on what it hears."""
+
+    def __init__(self, told: Told) -> None:
+        self._backlog, self._told = Backlog(), told
+        self._names: dict[str, str] = {}
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
         progress = json.loads(event.progress.json)
@@ -67,25 +78,20 @@ class ProgressLines(StreamingQueryListener):
             log.info("%s: batch %d stored, %s records, %.1f s", name, batch, f"{rows:,}", seconds)
         if line := self._backlog.line(progress):
             log.info(line)
+        self._told.batch(progress)
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None: ...  # noqa: N802
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        self._names[str(event.runId)] = event.name or str(event.id)
+        self._told.alive(self._names[str(event.runId)])
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None: ...  # noqa: N802
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        self._told.alive(self._name(event.runId))
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None: ...  # noqa: N802
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        self._told.ended(self._name(event.runId), event.exception)
 
-
-def _behind(source: dict[str, Any]) -> int:
-    """Records of a Kafka source that were there but not in the batch; 0 for other sources."""
-    latest, end = source.get("latestOffset"), source.get("endOffset")
-    if not isinstance(latest, dict) or not isinstance(end, dict):
-        return 0
-    return sum(
-        max(0, offset - end.get(topic, {}).get(partition, 0))
-        for topic, partitions in latest.items()
-        if isinstance(partitions, dict)
-        for partition, offset in partitions.items()
-    )
+    def _name(self, run_id: object) -> str:
+        return self._names.get(str(run_id), str(run_id))
 
 
 def _duration(seconds: float) -> str:

@@ -9,7 +9,8 @@ from pipelines.tables import RECEIVER_HEALTH
 
 STATUS = (
     "version int, cluster_id string, broker_id int, time_ms bigint, started_ms bigint, received bigint, "
-    "landed bigint, dropped map<string, bigint>, queue_depth bigint"
+    "landed bigint, dropped map<string, bigint>, queue_depth bigint, "
+    "quota_samples_landed bigint, quota_samples_lost bigint"
 )
 VERSION = 1
 
@@ -42,6 +43,8 @@ def to_receiver_health(records: DataFrame, source: str) -> DataFrame:
                 "dropped_total"
             ),
             F.col("status.queue_depth").alias("queue_depth"),
+            F.col("status.quota_samples_landed").alias("quota_samples_landed"),
+            F.col("status.quota_samples_lost").alias("quota_samples_lost"),
             F.when(F.col("status").isNull(), F.substring(F.coalesce(text, F.lit("null value")), 1, 1000)).alias(
                 "problem"
             ),

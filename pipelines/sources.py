@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -63,11 +64,22 @@ class FilesSource:
         """Statuses may stand in any file."""
         return True
 
+    def reads_quotas(self, spark: SparkSession) -> bool:  # noqa: ARG002  # a Kafka source has to ask
+        """Whether a file that is there now holds quota samples; usually the files' statistics alone tell."""
+        path = Path(self.path)
+        files = [path] if path.is_file() else sorted(path.glob("[!._]*.parquet"))
+        topics = [pads.dataset(file, format="parquet") for file in files]
+        is_quota = pads.field("topic") == self.topics.quotas
+        return any(each.head(1, columns=["topic"], filter=is_quota).num_rows for each in topics)
+
     def pushes(self, spark: SparkSession) -> DataFrame:
         return self._read(spark).where(~F.col("topic").isin(self.topics.status, self.topics.quotas))
 
     def statuses(self, spark: SparkSession) -> DataFrame:
         return self._read(spark).where(F.col("topic") == self.topics.status)
+
+    def quotas(self, spark: SparkSession) -> DataFrame:
+        return self._read(spark).where(F.col("topic") == self.topics.quotas)
 
     def _read(self, spark: SparkSession) -> DataFrame:
         path = Path(self.path)
@@ -116,11 +128,18 @@ class KafkaSource:
             )
         return self.topics.status in topics
 
+    def reads_quotas(self, spark: SparkSession) -> bool:
+        """Whether the topic of quota samples is there."""
+        return self.topics.quotas in existing_topics(spark, self.bootstrap_servers, self.options)
+
     def pushes(self, spark: SparkSession) -> DataFrame:
         return self._read(spark, self.topics.telemetry)
 
     def statuses(self, spark: SparkSession) -> DataFrame:
         return self._read(spark, self.topics.status)
+
+    def quotas(self, spark: SparkSession) -> DataFrame:
+        return self._read(spark, self.topics.quotas)
 
     def _read(self, spark: SparkSession, topic: str) -> DataFrame:
         reader = (

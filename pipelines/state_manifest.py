@@ -57,6 +57,16 @@ class StateFolder:
             raise StateError(f"shards: {shards} asked, but the state below {uri} is kept in {kept}")
         self.shards = kept or shards or default_shards
 
+    def last(self) -> Manifest | None:
+        """The newest manifest; None before the first batch."""
+        manifests = self._manifests()
+        return self._read(manifests[-1]) if manifests else None
+
+    def size(self) -> int:
+        """Bytes of all state files."""
+        entries = self._filesystem.get_file_info(pafs.FileSelector(self._root))
+        return sum(entry.size for entry in entries if entry.extension == "state")
+
     def before(self, batch_id: int) -> Manifest:
         """The manifest that a batch starts from. Raises ``StateError`` when it is gone."""
         if batch_id == 0:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -15,17 +17,21 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipelines.delta_log import DataFile, TableLog
-from pipelines.landing import to_pushes
+from pipelines.landing import Privacy, to_pushes
 from pipelines.once import IDENTITY, SAME, OffsetGuard
 from pipelines.operator_task import TASK_RESULT, ShardTask
+from pipelines.pipeline_metrics import BatchFacts, PipelineMetrics
 from pipelines.push_files import table_paths
 from pipelines.receiver_status import to_receiver_health
+from pipelines.snapshots import Snapshots
 from pipelines.sources import Source
 from pipelines.state_manifest import StateError, StateFolder
 from pipelines.tables import OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES, RECEIVER_HEALTH, TABLES, Table
 from udfs.shard import Limits
 
 log = logging.getLogger(__name__)
+
+SNAPSHOT_EVERY = timedelta(days=1)
 
 # Seconds between the starts of two batches; None works off what is there and ends.
 Trigger = float | None
@@ -38,6 +44,7 @@ class Lake:
     path: str
     checkpoints: str
     cluster_id: str | None = None
+    privacy: Privacy | None = None
 
     def create_tables(self) -> None:
         for table in TABLES:
@@ -53,19 +60,20 @@ class Lake:
 
 def start_pushes(spark: SparkSession, lake: Lake, source: Source, trigger: Trigger) -> StreamingQuery:
     """Landing records -> `pushes`, natively; each offset once, also when another checkpoint reads it again."""
-    rows = to_pushes(source.pushes(spark), source.name, lake.cluster_id)
-    return _start_appending(rows, PUSHES, spark, lake, source, trigger)
+    rows = to_pushes(source.pushes(spark), source.name, lake.cluster_id, lake.privacy)
+    return start_appending(rows, PUSHES, spark, lake, source, trigger)
 
 
 def start_statuses(spark: SparkSession, lake: Lake, source: Source, trigger: Trigger) -> StreamingQuery:
     """Receiver statuses -> `receiver_health`; malformed ones are told in the column `problem`."""
     rows = to_receiver_health(source.statuses(spark), source.name)
-    return _start_appending(rows, RECEIVER_HEALTH, spark, lake, source, trigger)
+    return start_appending(rows, RECEIVER_HEALTH, spark, lake, source, trigger)
 
 
 def start_points(
-    spark: SparkSession, lake: Lake, state: StateFolder, limits: Limits, trigger: Trigger, max_bytes_per_trigger: str
-) -> StreamingQuery:
+    spark: SparkSession, lake: Lake, state: StateFolder, limits: Limits, trigger: Trigger, max_bytes_per_trigger: str,
+    metrics: PipelineMetrics | None = None,
+) -> StreamingQuery:  # fmt: skip
     """`pushes` -> the operator's tables: one task for each shard, which reads the batch's files itself.
 
     A batch's order of events: tasks leave files and states; the manifest names the states; one commit per table makes
@@ -73,7 +81,8 @@ def start_points(
     it, gives the same rows, and the tables that have its ``txnVersion`` skip it.
     """
     guard = OffsetGuard.load(spark, PUSH_OUTCOMES.uri(lake.path), lake.checkpoint("points"))
-    _check_rebuild(spark, lake, guard)
+    if state.last() is None:
+        _check_rebuild(spark, lake, guard)
     pushes = (
         spark.readStream.format("delta")
         .option("ignoreDeletes", "true")
@@ -84,6 +93,7 @@ def start_points(
     )
     held = guard.held()
     logs = [TableLog(table, lake.path) for table in OPERATOR_TABLES]
+    snapshots = Snapshots(lake.checkpoints)
 
     def run(batch: DataFrame, batch_id: int) -> None:
         began = time.monotonic()
@@ -95,20 +105,27 @@ def start_points(
         results = shards.mapInArrow(task, TASK_RESULT).collect()
         state.write(manifest.after(batch_id, {row["shard"]: row["state"] for row in results}))
         files = [DataFile.from_json(text) for row in results for text in row["files"]]
-        app_id = _app_id(batch, "points")
+        app_id = app_id_of(batch, "points")
         for table_log in logs:
             table_log.commit([file for file in files if file.table == table_log.table.name], app_id, batch_id)
+        now = datetime.now(UTC)
+        if snapshots.due(now, SNAPSHOT_EVERY):
+            versions = {table_log.table.name: table_log.version for table_log in logs}
+            snapshots.take(now, state.before(batch_id + 1), state.uri, versions)
         counts: Counter[str] = Counter()
         for row in results:
             counts.update(row["counts"])
+        if metrics is not None:
+            metrics.tell("points", batch_id, _facts(counts, files, state))
         _report(batch_id, counts, time.monotonic() - began)
 
-    return _start(pushes, "points", lake, trigger, run)
+    return start_batches(pushes, "points", lake, trigger, run)
 
 
-def _start(
+def start_batches(
     rows: DataFrame, stream: str, lake: Lake, trigger: Trigger, run: Callable[[DataFrame, int], None]
 ) -> StreamingQuery:
+    """Start a stream that gives each micro-batch and its number to `run`; its checkpoint has the stream's name."""
     return _writer(rows, stream, lake, trigger).foreachBatch(run).start()
 
 
@@ -117,7 +134,7 @@ def _writer(rows: DataFrame, stream: str, lake: Lake, trigger: Trigger) -> DataS
     return writer.trigger(availableNow=True) if trigger is None else writer.trigger(processingTime=f"{trigger} seconds")
 
 
-def _start_appending(
+def start_appending(
     rows: DataFrame, table: Table, spark: SparkSession, lake: Lake, source: Source, trigger: Trigger
 ) -> StreamingQuery:
     """Append by Delta's own sink; where an offset may come twice, batch by batch against what the table holds.
@@ -134,12 +151,12 @@ def _start_appending(
             guard.unstored(batch, source.may_repeat)
             .write.format("delta")
             .mode("append")
-            .option("txnAppId", _app_id(batch, table.name))
+            .option("txnAppId", app_id_of(batch, table.name))
             .option("txnVersion", batch_id)
             .save(table.uri(lake.path))
         )
 
-    return _start(rows, table.name, lake, trigger, run)
+    return start_batches(rows, table.name, lake, trigger, run)
 
 
 def _check_rebuild(spark: SparkSession, lake: Lake, guard: OffsetGuard) -> None:
@@ -160,10 +177,17 @@ def _check_rebuild(spark: SparkSession, lake: Lake, guard: OffsetGuard) -> None:
     )
 
 
-def _app_id(batch: DataFrame, stream: str) -> str:
+def app_id_of(batch: DataFrame, stream: str) -> str:
     """The checkpoint's own id: another checkpoint counts its batches from 0, and must not be taken for this one."""
     query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     return f"kafka-telemetry-lake:{stream}:{query_id}"
+
+
+def _facts(counts: Counter[str], files: list[DataFile], state: StateFolder) -> BatchFacts:
+    landed = [json.loads(file.stats)["maxValues"]["landed_at"] for file in files if file.table == PUSH_OUTCOMES.name]
+    statuses = {name.removeprefix("status:"): n for name, n in counts.items() if name.startswith("status:")}
+    latest = datetime.fromisoformat(max(landed).replace("Z", "+00:00")) if landed else None
+    return BatchFacts(counts["metric_points"], counts["quarantine"], statuses, latest, state.size())
 
 
 def _report(batch_id: int, counts: Counter[str], seconds: float) -> None:

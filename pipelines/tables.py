@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from deltalake.exceptions import TableNotFoundError
 
-from udfs import quota_usage, rows
+from udfs import quota_reports, quota_usage, rows
 from udfs.rows import PUSH_KEY, TIMESTAMP
 
 LANDED_DATE = pa.field("landed_date", pa.date32(), metadata={"comment": "UTC date of landed_at; the partition"})
@@ -56,11 +56,19 @@ class Table:
 
 
 def open_or_create(uri: str, **definition: Any) -> DeltaTable:
-    """The table, made empty by its definition (arguments of ``DeltaTable.create``) when it isn't there."""
+    """The table, made empty by its definition (arguments of ``DeltaTable.create``) when it isn't there.
+
+    Columns that came with a later version of the definition are added to a table that lacks them; its rows have NULL.
+    """
     try:
-        return DeltaTable(uri)
+        table = DeltaTable(uri)
     except TableNotFoundError:
         return DeltaTable.create(uri, mode="ignore", **definition)
+    held = {field.name for field in table.schema().fields}
+    new = [field for field in Schema.from_arrow(definition["schema"]).fields if field.name not in held]
+    if new:
+        table.alter.add_columns(new)
+    return table
 
 
 PUSHES = Table(
@@ -147,6 +155,8 @@ RECEIVER_HEALTH = Table(
             _field("dropped", pa.map_(pa.string(), pa.int64()), "pushes lost, by reason"),
             _field("dropped_total", pa.int64(), "pushes lost in all"),
             _field("queue_depth", pa.int64(), "pushes waiting or in flight"),
+            _field("quota_samples_landed", pa.int64(), "quota samples acknowledged by their topic"),
+            _field("quota_samples_lost", pa.int64(), "quota samples taken that did not land"),
             _field("problem", pa.string(), "the record as it stands when it is not a status of a known version"),
         ]
     ),
@@ -170,6 +180,13 @@ QUOTA_SAMPLES = Table(
         ]
     ),
     ("landed_at", "time", "broker_id"),
+)
+
+QUOTA_REPORTS = Table(
+    "quota_reports",
+    "What one push told of quotas: bytes to or from one broker, or a delay.",
+    quota_reports.REPORTS,
+    ("landed_at", "delta_start", "time"),
 )
 
 QUOTA_USAGE = Table(

@@ -17,6 +17,7 @@ import sqlglot
 from sqlglot import exp
 
 from pipelines.catalog import CATALOG
+from pipelines.subscription_views import keep_subscription_views
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +71,7 @@ def needed(names: Iterable[str]) -> tuple[list[View], list[str]]:
 
 
 def create_views(spark: SparkSession, lake: str, database: str | None = None) -> list[str]:
-    """Create all views in Spark over the lake's tables; gives their names.
+    """Create all views in Spark over the lake's tables, and one for each subscription; gives the names of the former.
 
     Args:
         database: where persistent views go, over tables of these names that are there; None: temporary views and
@@ -91,4 +92,5 @@ def create_views(spark: SparkSession, lake: str, database: str | None = None) ->
     for view in views().values():
         name = f"`{view.name}`" if database is None else f"`{database}`.`{view.name}`"
         spark.sql(f"CREATE OR REPLACE {kind} {name} AS {view.select}")
+    keep_subscription_views(spark, lake, set(views()), database)
     return list(views())

@@ -6,16 +6,18 @@ SELECT
   o.topic,
   o.partition,
   o.offset,
+  o.landed_at,
   o.cluster_id,
   o.subscription_at,
+  o.subscription_state,
+  o.subscription_uncertain,
   v.name AS subscription,
   v.metrics AS prefixes,
   least(v.interval_ms, 300000) AS interval_ms,
   m.matches
-FROM push_outcomes AS o
+FROM push_subscription_times AS o
 JOIN client_matches AS m
   ON m.cluster_id = o.cluster_id AND m.client_attributes_id = o.client_attributes_id
 JOIN subscriptions AS v
   ON v.cluster_id = m.cluster_id AND v.name = m.name AND v.valid_from = m.valid_from
-WHERE coalesce(o.subscription_at, o.landed_at) >= v.valid_from
-  AND (v.valid_to IS NULL OR coalesce(o.subscription_at, o.landed_at) < v.valid_to)
+WHERE o.subscription_at >= v.valid_from AND (v.valid_to IS NULL OR o.subscription_at < v.valid_to)

@@ -2,9 +2,9 @@
 -- A push's bytes are shared by the points that a subscription asked for: subscriptions that overlap count them each.
 -- large_uncompressed: pushes of more than 1000 bytes sent without compression, against KIP-714's advice.
 WITH served AS (
-  SELECT s.cluster_id, s.subscription, s.source, s.topic, s.partition, s.offset, count(*) AS points
+  SELECT s.cluster_id, s.subscription, s.source, s.topic, s.partition, s.offset, s.landed_at, count(*) AS points
   FROM subscription_metrics AS s
-  GROUP BY s.cluster_id, s.subscription, s.source, s.topic, s.partition, s.offset
+  GROUP BY s.cluster_id, s.subscription, s.source, s.topic, s.partition, s.offset, s.landed_at
 )
 
 SELECT
@@ -22,6 +22,8 @@ SELECT
 FROM served AS s
 JOIN pushes AS p
   ON p.source = s.source AND p.topic = s.topic AND p.partition = s.partition AND p.offset = s.offset
+    AND p.landed_at = s.landed_at
 JOIN push_outcomes AS o
   ON o.source = s.source AND o.topic = s.topic AND o.partition = s.partition AND o.offset = s.offset
+    AND o.landed_at = s.landed_at
 GROUP BY s.cluster_id, s.subscription, p.client_id, p.client_software_name, p.client_software_version

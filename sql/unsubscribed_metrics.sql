@@ -6,5 +6,6 @@ WHERE NOT EXISTS (
   SELECT 1
   FROM push_subscriptions AS s
   WHERE s.source = p.source AND s.topic = p.topic AND s.partition = p.partition AND s.offset = p.offset
+    AND s.landed_at = p.landed_at
     AND size(filter(s.prefixes, prefix -> prefix = '*' OR startswith(p.metric, prefix))) > 0
 )

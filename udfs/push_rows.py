@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from udfs import rows
+from udfs.client_attributes import client_attributes_ids
 from udfs.conversion import Status
 from udfs.points import Reason
 from udfs.redelivery import BOTH, Verdict
@@ -40,6 +41,7 @@ def push_outcomes(batch: Batch) -> pa.Table:
     resource = decoded["resource"].to_numpy()
     decompressed = payloads.size + payloads.read > 0
     columns = batch.keys | {
+        "client_attributes_id": pa.array(client_attributes_ids(pushes)),
         "terminating": pushes["terminating"].combine_chunks(),
         "outcome": coded(outcome, OUTCOMES),
         "points": pa.array(times.points.astype(np.int32)),

@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 BUCKET = ("cluster_id", "broker_id", "quota_type", "user", "client_id")
 _BUCKET_FIELDS = [
     pa.field("cluster_id", pa.string(), metadata={"comment": "Kafka cluster of the broker"}),
-    pa.field("broker_id", pa.int32(), metadata={"comment": "broker: quotas are per broker"}),
+    pa.field("broker_id", pa.int32(), metadata={"comment": "broker: quotas are per broker; NULL for evidence"}),
     pa.field("quota_type", pa.string(), metadata={"comment": "produce, fetch, request"}),
     pa.field("user", pa.string(), metadata={"comment": "user name; empty: shared by all users"}),
     pa.field("client_id", pa.string(), metadata={"comment": "client id; empty: shared by all client ids"}),
@@ -52,14 +52,19 @@ USAGE = pa.schema(
                     "0-100; 100: throttled or at the bound; NULL: unlimited or not measured",
                 ),
                 ("usage_ratio", pa.float64(), "rate / bound, uncapped; NULL where there is no such number"),
-                ("throttle_ms", pa.float64(), "mean of the throttle times told, ms"),
+                ("throttle_ms", pa.float64(), "mean of the throttle times told, ms; evidence: of the clients' maxima"),
                 ("delay_s", pa.float64(), "(overall used in window - bound) / limit per second; 0 below the bound"),
                 ("throttled", pa.bool_(), "whether any throttle time was above 0"),
-                ("source", pa.string(), "broker: sampled; client: estimated from byte counters"),
+                (
+                    "source",
+                    pa.string(),
+                    "broker: sampled; client: estimated from bytes; evidence: a delay told",
+                ),
                 (
                     "status",
                     pa.string(),
-                    "ok, unlimited, no_rate, zero_limit, limit_changed, limit_removed, negative_rate, clock_skew",
+                    "ok, unlimited, no_rate, zero_limit, limit_changed, limit_removed, limit_unknown, negative_rate, "
+                    "clock_skew",
                 ),
             )
         ),

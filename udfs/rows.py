@@ -36,6 +36,11 @@ PUSHES_IN = pa.schema(
         _field("terminating", pa.bool_(), "PushTelemetryRequest.Terminating"),
         _field("compression_type", pa.string(), "none, gzip, snappy, lz4, zstd, or 0 to 4; NULL reads as none"),
         _field("push_interval_ms", pa.int32(), "push interval of the client's subscription, ms"),
+        _field("subscription_id", pa.int32(), "PushTelemetryRequest.SubscriptionId, where the receiver sees it"),
+        _field("client_address", pa.string(), "source address of the client"),
+        _field("client_port", pa.int32(), "source port of the client"),
+        _field("client_software_name", pa.string(), "ApiVersionsRequest.ClientSoftwareName"),
+        _field("client_software_version", pa.string(), "ApiVersionsRequest.ClientSoftwareVersion"),
         _field("dropped", pa.string(), "reason why the receiver landed headers only"),
         _field("reject_reason", pa.string(), "Kafka's error name when the record breaks the landing contract"),
         _field("reject_detail", pa.string(), "what is wrong with the record"),
@@ -66,7 +71,7 @@ METRIC_POINTS = pa.schema(
         _field(
             "flags", TEXT_LIST, "start_moved, duplicate_attribute, monotonic_assumed, value_assumed; NULL when none"
         ),
-        _field("subscriptions", TEXT_LIST, "names of the subscriptions that asked for it; NULL before matching"),
+        _field("subscriptions", TEXT_LIST, "who asked for it: filled by view point_subscriptions, NULL as stored"),
         _field("count", pa.int64(), "number of observations"),
         _field("sum", pa.float64(), "sum of observations"),
         _field("min", pa.float64(), "smallest observation"),
@@ -108,6 +113,7 @@ PUSH_OUTCOMES = pa.schema(
         *PUSH_KEY,
         _field("client_instance_id", pa.string(), "KIP-714 client instance id"),
         _field("client_id", pa.string(), "client.id of the request"),
+        _field("client_attributes_id", pa.int64(), "row of client_attributes: what subscriptions are matched with"),
         _field("terminating", pa.bool_(), "PushTelemetryRequest.Terminating"),
         _field("outcome", pa.string(), "points, heartbeat, duplicate, too_late, quarantined, dropped"),
         _field("points", pa.int32(), "rows of this push in metric_points"),

@@ -1,4 +1,4 @@
-"""As of when a push's subscriptions are read, where it carries the SubscriptionId that its client had been told."""
+"""As of when a push is matched that carries the SubscriptionId its client was told; push intervals as of a time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from udfs.client_attributes import matchable
 from udfs.rows import TIMESTAMP
 from udfs.subscription_history import Timeline, subscription_of, timeline
 from udfs.subscription_id import checksums, instance_hashes, subscription_checksums
-from udfs.subscriptions import matching
+from udfs.subscriptions import DEFAULT_INTERVAL_MS, matching
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -21,42 +22,81 @@ OPEN = 2  # a match that can't be evaluated here
 
 AGREES, OLDER, NEWER, UNKNOWN = "agrees", "older", "newer", "unknown"
 
-AS_OF = pa.schema(
+TOLD_SUBSCRIPTIONS = pa.schema(
     [
-        pa.field("subscription_at", TIMESTAMP, metadata={"comment": "when the push's own subscriptions were in force"}),
+        pa.field("cluster_id", pa.string(), metadata={"comment": "Kafka cluster"}),
+        pa.field("client_attributes_id", pa.int64(), metadata={"comment": "row of client_attributes"}),
+        pa.field("landed_from", TIMESTAMP, metadata={"comment": "pushes that landed from then on; NULL: any before"}),
+        pa.field("landed_to", TIMESTAMP, metadata={"comment": "and before then; NULL: any after"}),
+        pa.field("subscription_at", TIMESTAMP, metadata={"comment": "as of when they are matched; NULL: landed_at"}),
         pa.field("subscription_state", pa.string(), metadata={"comment": "agrees, older, newer, unknown"}),
     ]
 )
 
 
-def pushed_as_of(
-    client: Int64s, landed_at: Int64s, subscription_ids: Int32s, clients: pa.Table, versions: pa.Table
-) -> pa.Table:
-    """Compare each push's SubscriptionId with those that its client had been told through time, on one cluster.
+def told_subscriptions(clients: pa.Table, versions: pa.Table) -> pa.Table:
+    """Compare clients' SubscriptionIds with those that they had been told through time, on one cluster.
 
     Args:
-        client: row of each push's client in `clients`.
-        landed_at: when each landed, µs.
-        subscription_ids: PushTelemetryRequest.SubscriptionId of each.
-        clients: distinct rows of ``subscriptions.CLIENTS``, with a client instance id.
+        clients: rows of table `client_attributes`, each with a client instance id and a SubscriptionId.
         versions: the cluster's rows of table `subscriptions`.
 
     Returns:
-        A row of ``AS_OF`` per push. `subscription_at` is `landed_at` where the id agrees with the subscriptions then in
-        force, else the nearest moment of a time with whose it agrees: an older one, when the client hadn't heard of
-        the change yet, or a newer one, which no poll had seen yet. NULL where it is unknown: no time's agrees.
+        A row of ``TOLD_SUBSCRIPTIONS`` per client and time between two changes of the subscriptions, in which its
+        pushes may have landed. Where the id agrees with what was in force then, `subscription_at` is NULL, else it is
+        the nearest moment of a time with whose it agrees: an older one, when the client hadn't heard of the change
+        yet, or a newer one, which no poll had seen yet; unknown: no time's agrees.
     """
     when = timeline(versions)
-    landed_in = when.epochs(landed_at)
-    inside = subscription_checksums(subscription_ids, instance_hashes(clients["client_instance_id"])[client])
+    ids = clients["subscription_id"].to_numpy()
+    inside = subscription_checksums(ids, instance_hashes(clients["client_instance_id"]))
+    kinds, kind = _kinds(matchable(clients), versions)
+    epochs = len(when.starts)
+    client = np.repeat(np.arange(clients.num_rows), epochs)
+    landed_in = np.tile(np.arange(epochs), clients.num_rows)
+    under = epochs_pushed_under(kind[client], landed_in, inside[client], _told(when, kinds, versions))
+    state = np.select([under < 0, under == landed_in, under < landed_in], [UNKNOWN, AGREES, OLDER], default=NEWER)
+    ends = np.append(when.starts[1:], 0)
+    at = np.where(under < landed_in, ends[under] - 1, when.starts[under])
+    columns = [
+        clients["cluster_id"].take(pa.array(client)),
+        clients["client_attributes_id"].take(pa.array(client)),
+        _times(when.starts[landed_in], landed_in == 0),
+        _times(ends[landed_in], landed_in == epochs - 1),
+        _times(at, (under < 0) | (under == landed_in)),
+        pa.array(state.tolist(), pa.string()),
+    ]
+    return pa.table(columns, schema=TOLD_SUBSCRIPTIONS)
+
+
+def push_intervals_at(client: Int64s, at: Int64s, clients: pa.Table, versions: pa.Table) -> Int64s:
+    """The push interval (ms) in force for clients of one cluster at some time.
+
+    Args:
+        client: row of `clients` that each answer is about.
+        at: its time, µs since 1970.
+        clients: columns of ``subscriptions.CLIENTS``.
+        versions: the cluster's rows of table `subscriptions`.
+
+    Returns:
+        The lowest interval of the matching subscriptions, at most five minutes; 0 where a match can't be evaluated.
+    """
+    when = timeline(versions)
     kinds, kind = _kinds(clients, versions)
-    under = epochs_pushed_under(kind[client], landed_in, inside, _told(when, kinds, versions))
-    known = under >= 0
-    ends = np.append(when.starts[1:], np.iinfo(np.int64).max)
-    at = np.clip(landed_at, when.starts[under], ends[under] - 1)
-    state = np.select([~known, under == landed_in, under < landed_in], [UNKNOWN, AGREES, OLDER], default=NEWER)
-    columns = [pa.array(at, mask=~known).cast(TIMESTAMP), pa.array(state.tolist(), pa.string())]
-    return pa.table(columns, schema=AS_OF)
+    intervals: list[int] = versions["interval_ms"].to_pylist()
+
+    def interval(matches: list[int], in_force: tuple[int, ...]) -> int:
+        if any(matches[version] == OPEN for version in in_force):
+            return 0
+        return min([DEFAULT_INTERVAL_MS, *(intervals[version] for version in in_force if matches[version])])
+
+    known = np.array([[interval(matches, in_force) for in_force in when.in_force] for matches in kinds], np.int64)
+    found: Int64s = known.reshape(-1, len(when.starts))[kind[client], when.epochs(at)]
+    return found
+
+
+def _times(micros: Int64s, none: npt.NDArray[np.bool_]) -> pa.Array:
+    return pa.array(micros, mask=none).cast(TIMESTAMP)
 
 
 def epochs_pushed_under(

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from udfs.identity import text_hash
+from udfs.client_attributes import matchable
 from udfs.rows import TIMESTAMP
-from udfs.subscriptions import MATCH_KEYS, Subscription, matching
+from udfs.subscriptions import Subscription, matching
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
@@ -32,7 +32,7 @@ def _field(name: str, kind: pa.DataType, meaning: str) -> pa.Field:
 CLIENT_MATCHES = pa.schema(
     [
         _field("cluster_id", pa.string(), "Kafka cluster"),
-        _field("client_attributes_id", pa.int64(), "stable 64-bit hash of the six attributes that match entries name"),
+        _field("client_attributes_id", pa.int64(), "row of client_attributes"),
         _field("name", pa.string(), "subscription"),
         _field("valid_from", TIMESTAMP, "which version of the subscription"),
         _field("matches", pa.bool_(), "true, or NULL where the pattern can't be evaluated; others have no row"),
@@ -46,16 +46,6 @@ def subscription_of(version: Mapping[str, Any]) -> Subscription:
     return Subscription(version["name"], tuple(version["metrics"]), version["interval_ms"], match)
 
 
-def client_attributes_ids(clients: pa.Table) -> pa.Array:
-    """A stable 64-bit id of each client's six attributes (``subscriptions.CLIENTS``)."""
-    columns = [clients[key].to_pylist() for key in MATCH_KEYS]
-    texts = (
-        "".join("-" if value is None else f"{len(value)}:{value}" for value in row)
-        for row in zip(*columns, strict=True)
-    )
-    return pa.array(np.array([text_hash(text) for text in texts], np.uint64).view(np.int64))
-
-
 def client_matches(clients: pa.Table, versions: pa.Table) -> pa.Table:
     """Who matches which version: every client against every version of the same cluster.
 
@@ -63,17 +53,17 @@ def client_matches(clients: pa.Table, versions: pa.Table) -> pa.Table:
     and new versions.
 
     Args:
-        clients: columns of ``subscriptions.CLIENTS`` and `cluster_id`, distinct.
+        clients: rows of table `client_attributes`.
         versions: rows of table `subscriptions`.
 
     Returns:
         Rows of ``CLIENT_MATCHES``.
     """
-    ids = client_attributes_ids(clients)
+    ids, known = clients["client_attributes_id"].combine_chunks(), matchable(clients)
     parts = [CLIENT_MATCHES.empty_table()]
     for version in versions.to_pylist():
         same_cluster = pc.equal(clients["cluster_id"], version["cluster_id"])
-        matched = pc.and_kleene(matching(clients, subscription_of(version)), pc.fill_null(same_cluster, False))
+        matched = pc.and_kleene(matching(known, subscription_of(version)), pc.fill_null(same_cluster, False))
         kept = pc.fill_null(matched, True)
         found = {"client_attributes_id": ids.filter(kept), "matches": matched.filter(kept)}
         rows = pa.table(found)

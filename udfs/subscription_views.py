@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from udfs.identity import text_hash
 
+PREFIX = "subscription_"
 # Views of all subscriptions, and names that end like a hash.
-TAKEN_VIEWS = ("metrics", "coverage", "cost", "changes")
+TAKEN_VIEWS = ("metrics", "coverage", "cost", "changes", "events", "uncertain_spans")
 HASHED = re.compile(r"_[0-9a-f]{8}\Z")
 
 
@@ -18,7 +19,7 @@ def view_names(names: Iterable[str]) -> dict[str, str]:
     ``subscription_<name>`` for a name of lower-case letters, digits and underscores that is not taken; any other gets
     the start of its hash too.
     """
-    return {name: f"subscription_{_view_suffix(name)}" for name in names}
+    return {name: f"{PREFIX}{_view_suffix(name)}" for name in names}
 
 
 def _view_suffix(name: str) -> str:

@@ -15,6 +15,7 @@ from typing import Self
 from jobs.local_cluster.broker import GET_TELEMETRY_SUBSCRIPTIONS, Broker, BrokerError
 from jobs.local_cluster.java import java_command, kafka_class_path
 from jobs.local_cluster.ports import ReservedPorts
+from jobs.local_cluster.tls import Tls, make_tls
 from jobs.local_cluster.tools import KafkaTools
 
 LANDING_TOPICS = ("client-telemetry", "client-telemetry-status", "client-quotas")
@@ -29,7 +30,8 @@ class LocalCluster:
 
     Broker 1 is the controller too, so it is broker 2 whose loss the cluster survives. ``plugin`` is the
     receiver's jar. ``properties`` go to every broker's ``server.properties`` last. ``sasl_users`` (name to
-    password) opens a second listener, SASL_PLAINTEXT with PLAIN. The folder with data and logs is removed at
+    password) opens a second listener, SASL_PLAINTEXT with PLAIN; ``scram_users`` one more, SASL_SSL with
+    SCRAM-SHA-512, whose certificate is in ``tls``. The folder with data and logs is removed at
     the end, but kept and named on stderr when the block fails or ``keep_folder`` is set. ``log_requests``
     adds every request to the brokers' logs, as JSON. Raises ``BrokerError``, ``KafkaToolError``,
     ``JarsUnavailableError``.
@@ -44,6 +46,7 @@ class LocalCluster:
         *,
         landing_partitions: int = 2,
         sasl_users: Mapping[str, str] | None = None,
+        scram_users: Mapping[str, str] | None = None,
         heap_mb: int = 384,
         log_requests: bool = False,
     ) -> None:
@@ -53,6 +56,8 @@ class LocalCluster:
         self._size = brokers
         self._properties = dict(properties or {})
         self._sasl_users = dict(sasl_users or {})
+        self._scram_users = dict(scram_users or {})
+        self.tls: Tls | None = None
         self._heap_mb = heap_mb
         self._log_requests = log_requests
         self.keep_folder = False
@@ -61,9 +66,9 @@ class LocalCluster:
 
     def __enter__(self) -> Self:
         self.folder = Path(tempfile.mkdtemp(prefix="kafka-cluster-"))
-        self._ports = ReservedPorts(1 + 2 * self._size)
+        self._ports = ReservedPorts(1 + 3 * self._size)
         self._controller_port, *rest = self._ports.numbers
-        self._plain_ports, self._sasl_ports = rest[: self._size], rest[self._size :]
+        self._plain_ports, self._sasl_ports, self._tls_ports = (rest[n::3] for n in range(3))
         try:
             self._start()
         except BaseException as error:
@@ -95,6 +100,11 @@ class LocalCluster:
     def sasl_bootstrap_servers(self) -> str:
         """The SASL_PLAINTEXT listener's addresses, for the users in ``sasl_users``."""
         return ",".join(f"127.0.0.1:{port}" for port in self._sasl_ports)
+
+    @property
+    def tls_bootstrap_servers(self) -> str:
+        """The SASL_SSL listener's addresses, for the users in ``scram_users``."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._tls_ports)
 
     @property
     def brokers(self) -> list[Broker]:
@@ -181,6 +191,9 @@ class LocalCluster:
     def _start(self) -> None:
         self._tools = KafkaTools(self.version, self.folder / "tools.log")
         cluster_id = _random_id()
+        self.tls = make_tls(self.folder) if self._scram_users else None
+        scram = [f"SCRAM-SHA-512=[name={name},password={word}]" for name, word in self._scram_users.items()]
+        format_options = ["--cluster-id", cluster_id, *(word for each in scram for word in ("--add-scram", each))]
         # A copy: a build may replace the jar while brokers run.
         plugins = [shutil.copy(self.plugin, self.folder)] if self.plugin else []
         class_path = kafka_class_path(self.version, *plugins)
@@ -189,7 +202,7 @@ class LocalCluster:
             folder.mkdir()
             settings = folder / "server.properties"
             settings.write_text("".join(f"{k}={v}\n" for k, v in self._server_properties(node_id).items()))
-            self._tools.run("kafka.tools.StorageTool", "format", "--cluster-id", cluster_id, "--config", settings)
+            self._tools.run("kafka.tools.StorageTool", "format", "--config", settings, *format_options)
             broker = Broker(node_id, self._plain_ports[node_id - 1], folder)
             broker.command = java_command(
                 class_path, "kafka.Kafka", settings,
@@ -213,7 +226,7 @@ class LocalCluster:
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": (
-                "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT"
+                "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
             ),
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": self.folder / f"broker-{node_id}" / "data",
@@ -242,6 +255,16 @@ class LocalCluster:
             module = "org.apache.kafka.common.security.plain.PlainLoginModule"
             properties["sasl.enabled.mechanisms"] = "PLAIN"
             properties["listener.name.sasl_plaintext.plain.sasl.jaas.config"] = f"{module} required {users};"
+        if self.tls is not None:
+            listeners.append(f"SASL_SSL://127.0.0.1:{self._tls_ports[node_id - 1]}")
+            module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+            properties |= {
+                "listener.name.sasl_ssl.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+                "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{module} required;",
+                "ssl.keystore.location": self.tls.keystore,
+                "ssl.keystore.type": "PKCS12",
+                "ssl.keystore.password": self.tls.password,
+            }
         if node_id == 1:
             listeners.append(f"CONTROLLER://127.0.0.1:{self._controller_port}")
         properties["listeners"] = ",".join(listeners)

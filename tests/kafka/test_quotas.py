@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+import bisect
 import json
 import math
 import re
 import statistics
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from jobs.local_clients import LocalClients
 from jobs.local_cluster import LocalCluster
 from jobs.local_cluster.java import compile_java, java_command, kafka_class_path
 from jobs.local_cluster.plugin import receiver_jar
 from jobs.local_cluster.process import Process
-from pipelines.quota_usage import start_quota_samples
+from pipelines.lake_query import run_query, write_table
 from pipelines.quotas import check_quotas, read_quotas, sync_quotas
-from pipelines.sources import KafkaSource
-from pipelines.streams import Lake
+from tests.conftest import Ingest
 from tests.lake_tables import table
 from udfs.quota_usage import SAMPLES_IN, quota_usage
 
@@ -37,14 +38,12 @@ pytestmark = pytest.mark.kafka
 
 TOPIC = "client-quotas"
 INTERVAL_MS = 500
+PUSH_INTERVAL_MS = 2000
+STEADY_S = 32  # the broker's rate covers 10 s; then windows of 10 s at steady load
+NEAR_MS = 200
 LIMIT, RAISED, FETCH_LIMIT, USER_LIMIT = 100_000.0, 150_000.0, 50_000.0, 80_000.0
 UNLIMITED = 2**63 - 1
 Bucket = tuple[int, str, str, str]
-
-
-class Quotas(KafkaSource):
-    def quotas(self, spark: SparkSession) -> DataFrame:
-        return self._read(spark, self.topics.quotas)
 
 
 class Reading(NamedTuple):
@@ -109,23 +108,26 @@ def brokers(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
 
 @pytest.mark.slow
 def test_samples_are_what_jmx_tells_and_follow_every_change(
-    brokers: LocalCluster, spark: SparkSession, tmp_path: Path
+    brokers: LocalCluster, spark: SparkSession, ingest: Ingest, tmp_path: Path
 ) -> None:
-    cluster, lake = brokers, str(tmp_path / "lake")
+    cluster, lake = brokers, tmp_path / "lake"
 
-    def sync() -> None:
-        configured = read_quotas(spark, cluster.bootstrap_servers, {})
-        assert bool(check_quotas(lake, datetime.now(UTC), configured)) == bool(
-            sync_quotas(lake, datetime.now(UTC), configured)
+    def sync(quotas: int) -> None:
+        """Into the lake, once the brokers know so many."""
+        look = partial(read_quotas, spark, cluster.bootstrap_servers, {})
+        configured = wait_for(look, lambda found: len(found.quotas) == quotas)
+        assert bool(check_quotas(str(lake), datetime.now(UTC), configured)) == bool(
+            sync_quotas(str(lake), datetime.now(UTC), configured)
         )
 
-    sync()
+    sync(0)
     cluster.set_quota(client_id="", producer_byte_rate=LIMIT)
     cluster.set_quota(client_id="eater", consumer_byte_rate=FETCH_LIMIT)
     cluster.set_quota(client_id="exempt", producer_byte_rate=UNLIMITED)
     cluster.set_quota(user="alice", producer_byte_rate=USER_LIMIT)
     cluster.set_quota(user="bob", client_id="both", producer_byte_rate=USER_LIMIT / 2)
-    sync()
+    sync(5)
+    cluster.subscribe("quotas", ["org.apache.kafka.producer.", "org.apache.kafka.consumer."], PUSH_INTERVAL_MS)
     jmx = Jmx(cluster)
     with LocalClients(cluster) as clients:
         size = {"value_bytes": 1000, "properties": {"batch.size": 4000, "compression.type": "none"}}
@@ -134,6 +136,7 @@ def test_samples_are_what_jmx_tells_and_follow_every_change(
         clients.producer("librdkafka", "orders", "exempt", rate=300, **size)
         clients.producer("librdkafka", "orders", "of-alice", rate=300, credentials=("alice", USERS["alice"]), **size)
         clients.producer("librdkafka", "orders", "both", rate=300, credentials=("bob", USERS["bob"]), **size)
+        clients.producer("java", "orders", "counting", rate=60, **size)
         clients.consumer("librdkafka", "orders", "eater", group="eaters", properties={"fetch.message.max.bytes": 20000})
 
         def throttled(kind: str, user: str, client_id: str) -> list[dict[str, Any]]:
@@ -148,15 +151,21 @@ def test_samples_are_what_jmx_tells_and_follow_every_change(
             ("produce", "bob", "both"),
         ):
             wait_for(partial(throttled, kind, user, client_id), lambda found: len(found) >= 4)
-        time.sleep(12)  # the broker's rate covers 10 s
-        cluster.set_quota(client_id="", producer_byte_rate=RAISED)
-        sync()
-        time.sleep(3)
-        cluster.set_quota(client_id="", producer_byte_rate=None)
-        sync()
+
+        def change(limit: float | None, quotas: int) -> None:
+            """Set the default's limit, and go on when both brokers have sampled it."""
+            cluster.set_quota(client_id="", producer_byte_rate=limit)
+            for broker in (1, 2):
+                bucket = (broker, "produce", "", "greedy")
+                wait_for(lambda bucket=bucket: limits(samples(cluster)[bucket])[-1], lambda found: found == limit)
+            sync(quotas)
+
+        time.sleep(STEADY_S)
+        change(RAISED, 5)
+        time.sleep(20)  # a whole window of 10 s
+        change(None, 4)
         time.sleep(8)
-        cluster.set_quota(client_id="", producer_byte_rate=LIMIT)
-        sync()
+        change(LIMIT, 5)
         time.sleep(3)
     jmx.close()
     time.sleep(2 * INTERVAL_MS / 1000)
@@ -172,64 +181,130 @@ def test_samples_are_what_jmx_tells_and_follow_every_change(
         assert limits(found[broker, "produce", "bob", "both"]) == [USER_LIMIT / 2]
         assert not any(each.get("throttle_time_ms") for each in found[broker, "produce", "", "modest"])
     errors = compare(found, truth)
-    print(
-        f"\n{len(errors['rate'])} samples against JMX within 200 ms: "
-        + ", ".join(
-            f"{name}: median error {statistics.median(each):.2%}, 90 % {statistics.quantiles(each, n=10)[-1]:.2%}"
-            for name, each in errors.items()
+    print(f"\nagainst JMX within {NEAR_MS} ms:")
+    for name, each in errors.items():
+        print(
+            f"  {name}: {len(each)} samples, median error {statistics.median(each):.2%}, "
+            f"90 % {statistics.quantiles(each, n=10)[-1]:.2%}"
         )
-    )
-    assert len(errors["rate"]) > 200
-    assert statistics.median(errors["rate"]) < 0.05
-    assert statistics.median(errors["throttle"]) < 0.05
+    assert min(map(len, errors.values())) > 50
+    assert all(statistics.median(each) < 0.05 for each in errors.values())
 
-    source = Quotas(cluster.bootstrap_servers, "kafka")
-    job = Lake(lake, f"{lake}/_checkpoints")
-    start_quota_samples(spark, job, source, None).awaitTermination()
-    assert table(tmp_path / "lake", "quota_samples").num_rows >= sum(map(len, found.values()))
-    usage = table(tmp_path / "lake", "quota_usage").to_pylist()
-    greedy = [row for row in usage if row["client_id"] == "greedy" and row["quota_type"] == "produce"]
+    flags = ("--bootstrap-servers", cluster.bootstrap_servers)
+    ingest(None, lake, *flags)
+    assert table(lake, "quota_samples").num_rows >= sum(map(len, found.values()))
+    counts = table(lake, "receiver_health").sort_by("reported_at").to_pylist()[-1]
+    assert (counts["quota_samples_landed"] > 0, counts["quota_samples_lost"]) == (True, 0)
+    usage = table(lake, "quota_usage").to_pylist()
+    sampled = [row for row in usage if row["source"] == "broker"]
+    greedy = [row for row in sampled if row["client_id"] == "greedy" and row["quota_type"] == "produce"]
     assert any(row["used_percent"] == 100 and row["throttled"] and row["usage_ratio"] > 0.9 for row in greedy)
     assert {"limit_removed", "limit_changed"} & {row["status"] for row in greedy}
-    modest = [row["used_percent"] for row in usage if row["client_id"] == "modest" and row["status"] == "ok"]
+    modest = [row["used_percent"] for row in sampled if row["client_id"] == "modest" and row["status"] == "ok"]
     assert modest
     assert max(modest) < 100
-    assert {row["used_percent"] for row in usage if row["client_id"] == "exempt"} == {None}
-    recall, precision = throttled_windows(cluster, table(tmp_path / "lake", "quota_samples"), 2)
+    assert {row["used_percent"] for row in sampled if row["client_id"] == "exempt"} == {None}
+    evidence = {(row["user"], row["client_id"]) for row in usage if row["source"] == "evidence"}
+    assert {("", "greedy"), ("alice", ""), ("bob", "both")} <= evidence
+    assert ("", "modest") not in evidence
+    recall, precision = throttled_windows(cluster, table(lake, "quota_samples"), 2)
     assert recall > 0.9
     assert precision > 0.8
     versions = sorted(
         (row["valid_from"], row["quota_limit"], row["not_seen_at"] is not None, row["valid_to"] is None)
-        for row in table(tmp_path / "lake", "quotas").to_pylist()
+        for row in table(lake, "quotas").to_pylist()
         if (row["user"], row["client_id"]) == ("", "<default>")
     )
     assert [row[1:] for row in versions] == [(LIMIT, True, False), (RAISED, True, False), (LIMIT, True, True)]
-    named = {
-        (row["user"], row["client_id"], row["quota_type"]) for row in table(tmp_path / "lake", "quotas").to_pylist()
-    }
+    named = {(row["user"], row["client_id"], row["quota_type"]) for row in table(lake, "quotas").to_pylist()}
     assert named == {
         ("", "<default>", "produce"), ("", "eater", "fetch"), ("", "exempt", "produce"), ("alice", "", "produce"),
         ("bob", "both", "produce"),
     }  # fmt: skip
+    check_views(lake)
+
+
+def check_views(lake: Path) -> None:
+    """What the views of docs/quotas.md answer, printed as `telemetry-lake query` does."""
+
+    def ask(sql: str) -> list[dict[str, Any]]:
+        answer = run_query(str(lake), sql).read_all()
+        print(f'\n$ telemetry-lake query --lake my-lake "{sql}"')
+        write_table(answer.to_reader(), sys.stdout)
+        rows: list[dict[str, Any]] = answer.to_pylist()
+        return rows
+
+    headroom = ask(
+        "SELECT quota_type, user, client_id, broker_id, round(observed_rate) AS rate, quota_limit, "
+        "round(used_percent, 1) AS used_percent, throttled FROM quota_headroom WHERE quota_limit > 0 "
+        "AND client_id NOT LIKE 'client-telemetry%' ORDER BY used_percent DESC, client_id, broker_id"
+    )
+    assert headroom[0]["used_percent"] == 100
+    assert {row["broker_id"] for row in headroom if row["client_id"] == "modest"} == {1, 2}
+    stretches = ask(
+        "SELECT quota_type, user, client_id, shared, since, throttled_s, brokers, round(max_throttle_ms) AS max_ms, "
+        "client_instance_ids FROM throttled_clients ORDER BY quota_type, user, client_id, since"
+    )
+    entities = {("produce", "", "greedy"), ("produce", "alice", ""), ("produce", "bob", "both"), ("fetch", "", "eater")}
+    assert {(row["quota_type"], row["user"], row["client_id"]) for row in stretches} == entities
+    assert [1, 2] in [row["brokers"] for row in stretches if row["client_id"] == "greedy"]
+    instances = {row["client_id"]: row["client_instance_id"] for row in table(lake, "pushes").to_pylist()}
+    if (lake / "client_changes").exists():
+        alice = next(row for row in stretches if row["user"] == "alice")
+        assert alice["client_instance_ids"] == [instances["of-alice"]]
+    ask(
+        "SELECT user, client_id, quota_type, limit_before, quota_limit, valid_from, valid_to FROM quota_history "
+        "WHERE client_id = '<default>' ORDER BY valid_from"
+    )
+    unlimited = ask(
+        "SELECT client_id, user, quota_type, exempted_by FROM unlimited_clients WHERE quota_type = 'produce' "
+        "ORDER BY client_id"
+    )
+    assert {row["client_id"]: row["exempted_by"] for row in unlimited} == {"exempt": "user= client-id=exempt"}
+    on = ask("SELECT quota_type, enforced, since, limits, exempt FROM quota_enforcement ORDER BY quota_type")
+    assert [(row["quota_type"], row["enforced"], row["limits"], row["exempt"]) for row in on] == [
+        ("fetch", True, 1, []),
+        ("produce", True, 3, ["user= client-id=exempt"]),
+    ]
+    changes = ask(
+        "SELECT at, limit_before, limit_after, round(rate_before) AS rate_before, round(rate_after) AS rate_after, "
+        "throttled_windows_before, throttled_windows_after FROM quota_changes WHERE client_id = '<default>' ORDER BY at"
+    )
+    assert [(row["limit_before"], row["limit_after"]) for row in changes] == [
+        (None, LIMIT), (LIMIT, RAISED), (RAISED, None), (None, LIMIT),
+    ]  # fmt: skip
+    assert changes[1]["throttled_windows_before"] > 0
+    assert changes[1]["rate_after"] > 0
+    (error,) = ask(
+        "SELECT client_id, count(*) AS windows, round(median(abs(error)), 4) AS median_error, "
+        "round(avg(used_percent), 2) AS used_percent, round(avg(estimated_percent), 2) AS estimated_percent "
+        "FROM quota_estimate_error WHERE window_seconds = 10 GROUP BY client_id ORDER BY client_id"
+    )
+    assert error["client_id"] == "counting"
+    # Over all windows: single ones differ, since a broker's rate is that of the 10 s before each sample.
+    assert error["estimated_percent"] == pytest.approx(error["used_percent"], rel=0.15)
 
 
 def throttled_windows(cluster: LocalCluster, held: pa.Table, seconds: int) -> tuple[float, float]:
     """Recall and precision of `throttled`, against the throttle times of the responses that the clients got.
 
-    Only of clients that got any response with a delay, and of windows between the first and the last sample.
+    Of windows in which the entity was sampled as often as it should be, and the ones around them: on a busy machine
+    some aren't, and say nothing about the rule.
     """
     held = held.select(SAMPLES_IN.names).cast(SAMPLES_IN)
     rows = quota_usage(held, seconds).to_pylist()
     clients = {"alice": "of-alice"}
-    told = {
-        (row["broker_id"], row["quota_type"], row["client_id"] or clients[row["user"]], row["window_start"])
-        for row in rows
-        if row["throttled"]
-    }
-    first, last = min(row["window_start"] for row in rows), max(row["window_start"] for row in rows)
-    seen = {delay for delay in delays(cluster, seconds) if first < delay[3] < last}
-    told = {row for row in told if first < row[3] < last}
+
+    def key(row: dict[str, Any], step: int = 0) -> Any:
+        start = row["window_start"] + timedelta(seconds=step * seconds)
+        return row["broker_id"], row["quota_type"], row["client_id"] or clients.get(row["user"]), start
+
+    whole = {key(row) for row in rows if row["samples"] >= 1000 * seconds / INTERVAL_MS}
+    judged = {key(row) for row in rows if all(key(row, step) in whole for step in (-1, 0, 1))}
+    told = {key(row) for row in rows if row["throttled"]} & judged
+    seen = delays(cluster, seconds) & judged
     right = len(seen & told)
+    assert len(seen) > 20
     recall, precision = right / len(seen), right / len(told)
     print(f"{len(seen)} windows of {seconds} s with delayed responses: recall {recall:.1%}, precision {precision:.1%}")
     return recall, precision
@@ -254,18 +329,39 @@ def delays(cluster: LocalCluster, seconds: int) -> set[tuple[int, str, str, date
 
 
 def compare(found: dict[Bucket, list[dict[str, Any]]], truth: dict[Bucket, list[Reading]]) -> dict[str, list[float]]:
-    """Relative errors of samples against the JMX read nearest in time, of buckets with some load."""
-    errors: dict[str, list[float]] = {"rate": [], "throttle": []}
+    """Relative errors of samples, and of what follows from them, against the JMX reads just before and after them.
+
+    A rate falls evenly with time between two records, so the truth at a sample's time lies on the line between reads.
+    """
+    errors: dict[str, list[float]] = {"rate": [], "used_percent": [], "throttle time": [], "delay": []}
     for bucket, held in found.items():
+        reads = truth.get(bucket, [])
         for sample in held:
-            near = min(truth.get(bucket, []), key=lambda read: abs(read.time_ms - sample["time_ms"]), default=None)
-            if near is None or abs(near.time_ms - sample["time_ms"]) > 200:
+            after = bisect.bisect([read.time_ms for read in reads], sample["time_ms"])
+            around = reads[max(after - 1, 0) : after + 1]
+            if len(around) < 2 or max(abs(read.time_ms - sample["time_ms"]) for read in around) > NEAR_MS:
                 continue
-            if near.rate > 1:
-                errors["rate"].append(abs(sample["observed_rate"] - near.rate) / near.rate)
-            if near.throttle_ms > 0 and not math.isnan(near.throttle_ms) and "throttle_time_ms" in sample:
-                errors["throttle"].append(abs(sample["throttle_time_ms"] - near.throttle_ms) / near.throttle_ms)
+            throttles, told = [read.throttle_ms for read in around], sample.get("throttle_time_ms", 0.0)
+            if told and not math.isnan(sum(throttles)) and min(throttles) > 0:
+                errors["throttle time"].append(min(_error(told, each) for each in throttles))
+            (first, rate, _), (last, next_rate, _) = around
+            expected = rate + (next_rate - rate) * (sample["time_ms"] - first) / max(last - first, 1)
+            limit, rate = sample.get("quota_limit"), sample.get("observed_rate", 0.0)
+            if expected <= 1:
+                continue
+            errors["rate"].append(_error(rate, expected))
+            if limit is None:
+                continue
+            if not told:  # else it is 100, whatever the rate
+                errors["used_percent"].append(_error(min(rate / limit, 1), min(expected / limit, 1)))
+            delay, expected_delay = ((each / limit - 1) * 10 for each in (rate, expected))  # Kafka's formula, for 10 s
+            if expected_delay > 0.1:
+                errors["delay"].append(_error(max(delay, 0), expected_delay))
     return errors
+
+
+def _error(told: float, expected: float) -> float:
+    return abs(told - expected) / expected
 
 
 def test_a_3_9_broker_is_sampled_too() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,13 @@ from deltalake import DeltaTable
 
 from jobs.local_cluster import LocalCluster
 from jobs.sync import main
+from pipelines.client_matches import CLIENT_ATTRIBUTES
 from tests.kafka import subscription_oracle
 from tests.kafka.old_broker import old_broker
 from tests.kafka.telemetry_request import ask
 from tests.lake_tables import table
-from udfs.subscription_as_of import pushed_as_of
+from udfs.client_attributes import ATTRIBUTES
+from udfs.subscription_as_of import told_subscriptions
 from udfs.subscription_history import subscription_of
 from udfs.subscription_id import checksums, instance_hashes, subscription_checksums
 from udfs.subscriptions import CLIENTS, matching, push_intervals
@@ -131,9 +132,11 @@ def test_broker_tells_clients_what_is_computed_for_them(cluster: LocalCluster, t
         hashes = instance_hashes(client["client_instance_id"])
         ids = np.array([told.subscription_id], np.int32)
         assert subscription_checksums(ids, hashes)[0] in checksums(mine)
-        now = np.array([int(datetime.now(UTC).timestamp() * 1e6)], np.int64)
-        states = pushed_as_of(np.zeros(1, np.int64), now, ids, client, versions)["subscription_state"]
-        assert states.to_pylist() == ["agrees"]
+        known = {key: client[key][0].as_py() for key in CLIENTS.names if key in ATTRIBUTES.names}
+        known |= {"cluster_id": versions["cluster_id"][0].as_py(), "client_address": "127.0.0.1"}
+        known |= {"client_port": told.source_port, "subscription_id": told.subscription_id}
+        states = told_subscriptions(pa.Table.from_pylist([known], CLIENT_ATTRIBUTES.schema), versions)
+        assert states["subscription_state"].to_pylist()[-1] == "agrees"
     for name in SUBSCRIPTIONS:
         cluster.unsubscribe(name)
     assert answers == [

@@ -11,22 +11,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from pipelines.quota_usage import start_quota_samples
+from pipelines.quotas import ConfiguredQuotas, configured_quotas, sync_quotas
 from pipelines.sources import FilesSource
 from pipelines.streams import Lake
+from tests import landing_records, otlp_builder
+from tests.conftest import Ingest
 from tests.lake_tables import table
 from tests.landing_records import write
 from udfs.quota_usage import SAMPLES_IN, quota_usage
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-
-
-class Files(FilesSource):
-    def quotas(self, spark: SparkSession) -> DataFrame:
-        return self._read(spark).where(F.col("topic") == self.topics.quotas)
 
 
 def record(offset: int, value: dict[str, Any] | bytes | None, landed: float = 0.0) -> dict[str, Any]:
@@ -60,7 +57,7 @@ def sample(second: float, **fields: Any) -> dict[str, Any]:
 
 def run(spark: SparkSession, folder: Path, lake: Path, checkpoints: str = "checkpoints") -> None:
     lake_of_job = Lake(str(lake), str(lake.parent / checkpoints), "default-cluster")
-    start_quota_samples(spark, lake_of_job, Files(str(folder), "test"), None).awaitTermination()
+    start_quota_samples(spark, lake_of_job, FilesSource(str(folder), "test"), None).awaitTermination()
 
 
 def in_any_order(lake: Path, name: str) -> list[dict[str, Any]]:
@@ -229,3 +226,44 @@ def test_the_stream_gives_what_one_pass_over_all_samples_gives(spark: SparkSessi
     expected = pa.concat_tables([quota_usage(held, seconds) for seconds in (10, 60)]).sort_by(order)
     found = table(lake, "quota_usage").select(expected.column_names).sort_by(order)
     assert found.to_pylist() == expected.to_pylist()
+
+
+def test_the_job_reads_samples_and_what_clients_tell_once_there_are_any(ingest: Ingest, tmp_path: Path) -> None:
+    lake, noon = tmp_path / "lake", otlp_builder.T0
+    attributes = {"node_id": "node-1"}
+    names = "org.apache.kafka.producer.node.outgoing.byte.total", "org.apache.kafka.producer.produce.throttle.time.max"
+    payload = otlp_builder.payload(
+        otlp_builder.delta(500.0, 0, 10, name=names[0], attributes=attributes),
+        otlp_builder.gauge(7.0, 10, name=names[1]),
+    )
+    status = {"version": 1, "received": 9, "quota_samples_landed": 3, "quota_samples_lost": 1}
+    landed = [
+        landing_records.record(0, payload, principal="User:alice", cluster_id="c") | {"timestamp": noon},
+        record(1, status) | {"topic": "client-telemetry-status", "timestamp": noon},
+    ]
+    write(tmp_path / "in", "a.parquet", landed)
+    ingest(tmp_path / "in", lake)
+    assert table(lake, "metric_points").num_rows == 2
+    counts = table(lake, "receiver_health").select(["quota_samples_landed", "quota_samples_lost"]).to_pylist()
+    assert counts == [{"quota_samples_landed": 3, "quota_samples_lost": 1}]
+    assert not any((lake / name).exists() for name in ("quota_samples", "quota_reports", "quota_usage"))
+
+    quotas = configured_quotas([({"user": "alice"}, {"producer_byte_rate": 100.0})])
+    sync_quotas(str(lake), noon - timedelta(hours=1), ConfiguredQuotas("c", tuple(quotas)))
+    at = {"time_ms": round(noon.timestamp() * 1000) + 5000, "user": "alice", "client_id": ""}
+    write(tmp_path / "in", "b.parquet", [record(2, sample(0, **at)) | {"timestamp": noon}])
+    ingest(tmp_path / "in", lake)
+    expected = [
+        (None, "alice", "", 100.0, "evidence"),
+        (1, "alice", "", 50.0, "broker"),
+        (1, "alice", "", 50.0, "client"),
+    ]
+
+    def found() -> list[Any]:
+        names = ("broker_id", "user", "client_id", "used_percent", "source")
+        return sorted((tuple(row[name] for name in names) for row in usage(lake)), key=lambda row: (row[0] or 0, row))
+
+    assert found() == expected
+    ingest(tmp_path / "in", lake, "--checkpoints", str(tmp_path / "new-checkpoints"))
+    assert found() == expected
+    assert table(lake, "quota_reports").num_rows == 2

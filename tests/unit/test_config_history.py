@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines import config_history
 from pipelines.config_history import Changes, ConfigTable, changes, check, record
 from tests.lake_tables import table
 
@@ -121,3 +125,32 @@ def test_the_history_tells_what_every_poll_found(polls: list[dict[str | None, fl
     for row in rows:
         assert row["not_seen_at"] is None or row["not_seen_at"] < row["valid_from"]
         assert row["valid_to"] is None or row["valid_from"] <= row["last_seen_at"] < row["valid_to"]
+
+
+def test_a_version_begins_when_a_poll_has_its_answers_and_is_unsure_since_the_one_before_asked(tmp_path: Path) -> None:
+    record(LIMITS, str(tmp_path), "c1", [], T[2], began=T[1])
+    record(LIMITS, str(tmp_path), "c1", [entry("ann", 5)], T[4], began=T[3])
+    record(LIMITS, str(tmp_path), "c1", [], T[6], began=T[5])
+    record(LIMITS, str(tmp_path), "c1", [], T[8], began=T[7])
+    record(LIMITS, str(tmp_path), "c1", [entry("ann", 6)], T[9])
+    # Seen once, by the poll that ended at 4: it was there then, if no longer than that.
+    assert history(tmp_path) == [("c1", "ann", 5, T[1], T[4], T[4], T[6]), ("c1", "ann", 6, T[7], T[9], None, None)]
+
+
+def test_text_can_be_filtered_by(tmp_path: Path) -> None:
+    """The history is rewritten by each change: its files must hold text as Arrow's readers compare it."""
+    record(LIMITS, str(tmp_path), "c1", [entry("ann", 5), entry("bob", 5)], T[0])
+    record(LIMITS, str(tmp_path), "c1", [entry("ann", 6), entry("bob", 5)], T[1])
+    rows = DeltaTable(str(tmp_path / "limits")).to_pyarrow_dataset()
+    assert rows.to_table(filter=pc.field("user") == "bob").num_rows == 1
+
+
+def test_of_two_at_once_one_conflicts(tmp_path: Path) -> None:
+    """Also of two clusters: none may lose what the other wrote."""
+    record(LIMITS, str(tmp_path), "c1", [entry("ann", 5)], T[0])
+    late = DeltaTable(str(tmp_path / "limits"))
+    record(LIMITS, str(tmp_path), "c2", [entry("bob", 5)], T[1])
+    found = changes(LIMITS, [], [entry("cat", 5)], "c1", T[2], None)
+    with pytest.raises(CommitFailedError):
+        config_history._write(LIMITS, late, found, T[2])
+    assert [row[0] for row in history(tmp_path)] == ["c1", "c2"]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
+from pipelines.client_matches import CLIENT_ATTRIBUTES
 from pipelines.subscriptions import ConfiguredSubscriptions, sync_subscriptions
 from tests.lake_tables import table
-from udfs.subscription_as_of import pushed_as_of
+from udfs.subscription_as_of import push_intervals_at, told_subscriptions
 from udfs.subscription_id import checksums, instance_hashes
 from udfs.subscriptions import CLIENTS, Subscription
 
@@ -45,10 +46,23 @@ def told(client: int, *matching: Subscription) -> int:
 
 def judged(versions: pa.Table, *pushes: tuple[int, int, int]) -> list[tuple[datetime | None, str]]:
     """Pushes of (client, minute, SubscriptionId)."""
-    columns: list[npt.NDArray[np.int64]] = [np.array(column, np.int64) for column in zip(*pushes, strict=True)]
-    landed_at = np.array([int(T[minute].timestamp() * 1e6) for minute in columns[1]], np.int64)
-    rows = pushed_as_of(columns[0], landed_at, columns[2].astype(np.int32), KNOWN, versions).to_pylist()
-    return [(row["subscription_at"], row["subscription_state"]) for row in rows]
+    rows = [
+        {"cluster_id": "c1", **ROWS[client], "subscription_id": told, "client_attributes_id": number}
+        for number, (client, _, told) in enumerate(pushes)
+    ]
+    found = told_subscriptions(pa.Table.from_pylist(rows, CLIENT_ATTRIBUTES.schema), versions).to_pylist()
+    return [_at(found, number, T[minute]) for number, (_, minute, _) in enumerate(pushes)]
+
+
+def _at(found: list[dict[str, Any]], client: int, landed_at: datetime) -> tuple[datetime | None, str]:
+    (row,) = [
+        row
+        for row in found
+        if row["client_attributes_id"] == client
+        and (row["landed_from"] is None or landed_at >= row["landed_from"])
+        and (row["landed_to"] is None or landed_at < row["landed_to"])
+    ]
+    return row["subscription_at"], row["subscription_state"]
 
 
 def before(minute: int) -> datetime:
@@ -68,9 +82,9 @@ def test_ids_against_those_of_the_time(versions: pa.Table) -> None:
         (1, 5, told(1, TWO, ORDERS_ONLY)),
         (1, 5, told(0, TWO)),
     ) == [
-        (T[3], "agrees"),
-        (T[5], "agrees"),
-        (T[5], "agrees"),
+        (None, "agrees"),
+        (None, "agrees"),
+        (None, "agrees"),
         (before(4), "older"),
         (before(4), "older"),
         (T[4], "newer"),
@@ -82,12 +96,23 @@ def test_ids_against_those_of_the_time(versions: pa.Table) -> None:
 
 def test_a_match_that_cannot_be_evaluated_tells_nothing_of_its_time(versions: pa.Table) -> None:
     assert judged(versions, (1, 9, told(1, TWO)), (2, 9, told(2, TWO)), (2, 9, told(2, TWO, ODD))) == [
-        (T[9], "agrees"),  # without a software name the odd one doesn't match, whatever its pattern means
+        (None, "agrees"),  # without a software name the odd one doesn't match, whatever its pattern means
         (None, "unknown"),
         (None, "unknown"),
     ]
 
 
-def test_no_pushes(versions: pa.Table) -> None:
-    empty = np.array([], np.int64)
-    assert pushed_as_of(empty, empty, empty.astype(np.int32), KNOWN, versions).num_rows == 0
+def test_no_clients_and_no_history(versions: pa.Table) -> None:
+    assert judged(versions) == []
+    assert judged(versions.slice(0, 0), (1, 3, told(1)), (1, 3, told(1, ONE))) == [(None, "agrees"), (None, "unknown")]
+
+
+def test_push_intervals_as_of_a_time(versions: pa.Table) -> None:
+    asked = [(0, 1), (0, 2), (0, 4), (1, 4), (1, 9), (2, 9), (2, 0)]
+    client, minutes = (np.array(column, np.int64) for column in zip(*asked, strict=True))
+    at = np.array([int(T[minute].timestamp() * 1e6) for minute in minutes], np.int64)
+    # Whether `odd` matches the third client can't be said.
+    assert push_intervals_at(client, at, KNOWN, versions).tolist() == [300_000, 1000, 500, 1000, 1000, 0, 300_000]
+    none = np.array([], np.int64)
+    assert push_intervals_at(none, none, KNOWN.slice(0, 0), versions).tolist() == []
+    assert push_intervals_at(client[:1], at[:1], KNOWN, versions.slice(0, 0)).tolist() == [300_000]

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from pathlib import Path
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipelines.client_matches import CLIENT_ATTRIBUTES
+from pipelines.subscriptions import ConfiguredSubscriptions, sync_subscriptions
+from tests.lake_tables import table
 from tests.landing_records import captured
+from udfs.subscription_as_of import told_subscriptions
 from udfs.subscription_id import checksums, crc32c, instance_hashes, requested_texts, subscription_checksums
 from udfs.subscriptions import Subscription
 
@@ -50,3 +57,20 @@ def test_texts_of_the_set() -> None:
 
 def test_crc32c_check_value() -> None:
     assert crc32c(b"123456789") == 0xE3069283  # RFC 3720's algorithm, check value of the CRC catalogue
+
+
+def test_captured_pushes_agree_with_their_subscription_and_are_older_after_a_change(tmp_path: Path) -> None:
+    clients, ids = clients_and_ids()
+    columns = {"client_instance_id": clients, "subscription_id": pa.array(ids)}
+    pushed = pa.table(columns).group_by(["client_instance_id", "subscription_id"]).aggregate([]).to_pylist()
+    rows = [{**row, "cluster_id": "c1", "client_attributes_id": number} for number, row in enumerate(pushed)]
+    known = pa.Table.from_pylist(rows, CLIENT_ATTRIBUTES.schema)
+    changed = Subscription("everything", ("*",), 2000)
+    for minute, subscription in ((0, EVERYTHING), (1, changed)):
+        at = datetime(2026, 11, 21, 12, minute, tzinfo=UTC)
+        sync_subscriptions(str(tmp_path), at, ConfiguredSubscriptions("c1", (subscription,)))
+    told = told_subscriptions(known, table(tmp_path, "subscriptions")).to_pylist()
+    states = {(row["landed_from"] and row["landed_from"].minute, row["subscription_state"]) for row in told}
+    # Before the first poll nothing is known to be in force; the id tells that there was.
+    assert states == {(None, "newer"), (0, "agrees"), (1, "older")}
+    assert len(told) == 3 * len(rows) > 3 * 20

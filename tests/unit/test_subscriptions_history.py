@@ -12,15 +12,15 @@ import pytest
 
 from pipelines.subscriptions import SUBSCRIPTIONS, ConfiguredSubscriptions, check_subscriptions, sync_subscriptions
 from tests.lake_tables import table
+from udfs.client_attributes import ATTRIBUTES, client_attributes_ids
 from udfs.subscription_history import (
     CLIENT_MATCHES,
     Timeline,
-    client_attributes_ids,
     client_matches,
     subscription_of,
     timeline,
 )
-from udfs.subscriptions import CLIENTS, Subscription
+from udfs.subscriptions import Subscription
 
 T = [datetime(2026, 11, 21, 12, minute, tzinfo=UTC) for minute in range(20)]
 A1, A2 = Subscription("a", ("x.",), 1000), Subscription("a", ("y.", "x."), 1000, (("client_id", "orders-.*"),))
@@ -112,16 +112,16 @@ def test_history_without_versions() -> None:
     assert when.uncertain(micros(T[0])).tolist() == [False]
 
 
-def clients(*rows: dict[str, str | None]) -> pa.Table:
-    schema = pa.schema([pa.field("cluster_id", pa.string()), *CLIENTS])
-    return pa.Table.from_pylist([{"cluster_id": "c1", **row} for row in rows], schema)
+def clients(*rows: dict[str, Any]) -> pa.Table:
+    found = pa.Table.from_pylist([{"cluster_id": "c1", **row} for row in rows], ATTRIBUTES)
+    return found.append_column("client_attributes_id", pa.array(client_attributes_ids(found)))
 
 
 def test_client_matches(lake: Path) -> None:
     known = clients(
         {"client_id": "orders-1"}, {"client_id": "bills"}, {"client_id": None}, {"client_id": "a", "cluster_id": "c2"}
     )
-    ids = dict(zip(client_attributes_ids(known).to_pylist(), ("orders", "bills", "none", "elsewhere"), strict=True))
+    ids = dict(zip(known["client_attributes_id"].to_pylist(), ("orders", "bills", "none", "elsewhere"), strict=True))
     found = client_matches(known, history(lake))
     assert found.schema == CLIENT_MATCHES
     assert {
@@ -137,14 +137,17 @@ def test_client_matches(lake: Path) -> None:
 
 
 def test_client_attributes_ids_tell_null_from_empty_and_columns_apart() -> None:
-    rows: list[dict[str, str | None]] = [
+    rows: list[dict[str, Any]] = [
         {"client_id": ""},
         {"client_id": None},
         {"client_id": "a"},
         {"client_software_name": "a"},
-        {"client_id": "a", "client_source_port": "1"},
+        {"client_id": "a", "client_port": 1},
+        {"client_id": "a", "client_port": 0},
+        {"client_id": "a", "subscription_id": 1},
+        {"client_id": "a", "cluster_id": "c2"},
     ]
-    ids = client_attributes_ids(clients(*rows)).to_pylist()
-    assert len(set(ids)) == 5
-    assert ids == client_attributes_ids(clients(*rows)).to_pylist()
-    assert ids[2] == 2161447148937637369  # xxh3-64 of "-1:a----", stored: it must not change
+    ids = client_attributes_ids(clients(*rows)).tolist()
+    assert len(set(ids)) == len(rows)
+    assert client_attributes_ids(clients(*rows, *rows).slice(5)).tolist() == (ids + ids)[5:]
+    assert ids[4] == 899527660803133829  # stored: it must not change

@@ -1,0 +1,129 @@
+"""How long the dashboard's questions take on a lake of 10,000 clients and ten million points.
+
+python -m benchmarks.dashboard --lake DIR [--pages] [--spark]
+
+Makes the lake where it isn't there. Each question is asked of a lake that was just opened (its tables' logs and footers
+are read anew; the file system's cache is warm), and again. With --pages a served dashboard is opened in Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from benchmarks.figures import keep_runs, tell
+from benchmarks.fleet_lake import build
+from dashboards.lake import Lake
+from dashboards.metrics import PREFIX
+from dashboards.questions import names, question
+from dashboards.screens import consumers, producers
+from pipelines.lake_query import is_lake
+
+CLIENTS, PUSHES = 10_000, 98_000
+RUNS = 3
+FIRST_VISIT = "first visit"  # of a server that was just started, by a browser that was just started
+METRICS = {
+    "groups": consumers.GROUP_METRICS,
+    "metric_by_client": producers.OVER_TIME,
+    "metric_over_time": producers.OVER_TIME,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lake", type=Path, required=True)
+    parser.add_argument("--pages", action="store_true", help="open each page in a headless Chromium too")
+    parser.add_argument("--spark", action="store_true", help="ask the same questions in Spark too")
+    asked = parser.parse_args()
+    if not is_lake(str(asked.lake)):
+        build(asked.lake, CLIENTS, PUSHES)
+    parameters = _parameters(asked.lake)
+    times = {name: _ask(asked.lake, name, parameters) for name in names()}
+    figures = {
+        "dashboard_points": float(_points(asked.lake)),
+        "dashboard_slowest_question_s": max(cold for cold, _ in times.values()),
+        "dashboard_questions_s": sum(warm for _, warm in times.values()),
+    }
+    runs: dict[str, Any] = {"duckdb_cold_s": {}, "duckdb_s": {}}
+    for name, (cold, warm) in times.items():
+        runs["duckdb_cold_s"][name], runs["duckdb_s"][name] = cold, warm
+        print(f"{name}: {cold:.3f} s, again {warm:.3f} s", flush=True)
+    if asked.spark:
+        from benchmarks.dashboard_spark import ask_in_spark  # noqa: PLC0415  # only where Java is wanted
+
+        runs["spark_s"] = ask_in_spark(asked.lake, parameters)
+    if asked.pages:
+        runs["pages_s"] = pages = _open_pages(asked.lake)
+        figures["dashboard_first_visit_s"] = pages.pop(FIRST_VISIT)
+        figures["dashboard_fleet_page_s"] = pages["fleet"]
+        figures["dashboard_slowest_page_s"] = max(pages.values())
+    tell(figures)
+    keep_runs("dashboard", runs)
+
+
+def _parameters(lake: Path) -> dict[str, Any]:
+    opened = Lake(str(lake))
+    opened.versions()
+    stop: datetime = opened.ask("extent", {})["last"][0].as_py() + timedelta(milliseconds=1)
+    start = stop - timedelta(hours=1)
+    (client,) = opened.ask("instances", {"start": start, "stop": stop}).slice(0, 1).to_pylist()
+    return {
+        "start": start, "stop": stop, "first_window": start.replace(second=0, microsecond=0), "step_ms": 300_000,
+        "top": 200, "instance": client["client_instance_id"], "metric": f"{PREFIX}{producers.SENT}",
+    }  # fmt: skip
+
+
+def _ask(lake: Path, name: str, parameters: dict[str, Any]) -> tuple[float, float]:
+    """Seconds of a question over the last hour, the least of a few runs: just opened, and again."""
+    metrics = [f"{PREFIX}{metric}" for metric in METRICS.get(name, ())]
+    cold, warm = [], []
+    for _ in range(RUNS):
+        opened = Lake(str(lake))
+        opened.versions()
+        chosen = opened.ask("instances", parameters) if "chosen" in question(name).reads else None
+        for times in (cold, warm):
+            began = time.perf_counter()
+            opened.ask(name, parameters | {"metrics": metrics}, chosen)
+            times.append(time.perf_counter() - began)
+    return min(cold), min(warm)
+
+
+def _points(lake: Path) -> int:
+    opened = Lake(str(lake))
+    opened.versions()
+    return next(int(size["rows"]) for size in opened.sizes() if size["table"] == "metric_points")
+
+
+def _open_pages(lake: Path) -> dict[str, float]:
+    """Seconds from asking for a page until it stands, each for the first time, by its name."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415
+
+    from tests.dashboard.conftest import CHROMIUM, free_port, wait_until_served  # noqa: PLC0415
+    from tests.dashboard.test_dashboard_pages import PAGES, keep, settled  # noqa: PLC0415
+
+    port = free_port()
+    argv = [sys.executable, "-m", "jobs.dashboard", "--lake", str(lake), "--port", str(port)]
+    seconds = {}
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as server, sync_playwright() as tools:
+        try:
+            wait_until_served(server, f"http://127.0.0.1:{port}")
+            page = tools.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"]).new_page()
+            for name, path in {FIRST_VISIT: "subscriptions", **{path or "fleet": path for path in PAGES}}.items():
+                began = time.perf_counter()
+                page.goto(f"http://127.0.0.1:{port}/{path}?range=1h")
+                settled(page)
+                seconds[name] = time.perf_counter() - began
+                print(f"page {name}: {seconds[name]:.2f} s", flush=True)
+                keep(page, f"large-{name.replace(' ', '-')}")
+        finally:
+            server.terminate()
+    return seconds
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""A lake of a made-up fleet, through the operator itself but without Spark: for what reads lakes.
+
+python -m benchmarks.fleet_lake --lake DIR --clients 10000 --pushes 100000
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from benchmarks.fleet import Fleet, Landing
+from pipelines.delta_log import DataFile, TableLog
+from pipelines.operator_task import ShardTask
+from pipelines.push_files import table_paths
+from pipelines.tables import LANDED_DATE, OPERATOR_TABLES, PUSHES, TABLES
+from udfs.sharding import shards_of
+
+SHARDS = 2
+TEXTS = [field.name for field in PUSHES.schema if pa.types.is_string(field.type)]
+NUMBERS = ("push_interval_ms", "broker_id", "record_version", "payload_bytes")
+
+
+def build(lake: Path, clients: int, pushes: int, batch: int = 2000, interval_s: float = 300) -> int:
+    """Write `pushes` pushes of a fleet that ends now, in micro-batches as the job would; gives the number of points."""
+    for table in TABLES:
+        table.create(str(lake))
+    logs = {table.name: TableLog(table, str(lake)) for table in OPERATOR_TABLES}
+    first_ms = int(time.time() * 1000) - int(pushes / clients * interval_s * 1000)
+    fleet = Fleet(clients, first_ms, interval_s)
+    states: dict[int, tuple[str, ...]] = {}
+    points = 0
+    (lake / "_state").mkdir(parents=True, exist_ok=True)
+    for number, start in enumerate(range(0, pushes, batch)):
+        landings = list(fleet.landings(start, min(start + batch, pushes)))
+        points += sum(landing.points for landing in landings)
+        task = ShardTask(str(lake), number, _land(lake, _rows(landings, start)), SHARDS, str(lake / "_state"), states)
+        files: list[DataFile] = []
+        for row in (row for result in task([_shards()]) for row in result.to_pylist()):
+            states[row["shard"]] = tuple(row["state"])
+            files += [DataFile.from_json(text) for text in row["files"]]
+        for name, log in logs.items():
+            log.commit([file for file in files if file.table == name], "fleet", number)
+    return points
+
+
+def _land(lake: Path, rows: pa.Table) -> tuple[str, ...]:
+    """Append to table `pushes`, every column written as Spark does; gives the new files' paths."""
+    table = DeltaTable(PUSHES.uri(str(lake)))
+    before = {unquote(uri) for uri in table.file_uris()}
+    write_deltalake(table, rows.append_column(LANDED_DATE, rows["landed_at"].cast(pa.date32())), mode="append")
+    return tuple(table_paths(sorted({unquote(uri) for uri in table.file_uris()} - before)))
+
+
+def _shards() -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"id": list(range(SHARDS))})
+
+
+def _rows(landings: list[Landing], start: int) -> pa.Table:
+    ids = pa.array([landing.client_instance_id for landing in landings])
+    rows = [
+        _row(landing, start + index, int(shard))
+        for index, (landing, shard) in enumerate(zip(landings, shards_of(ids, SHARDS), strict=True))
+    ]
+    return pa.Table.from_pylist(sorted(rows, key=lambda row: (row["partition"], row["offset"])), schema=PUSHES.schema)
+
+
+def _row(landing: Landing, offset: int, partition: int) -> dict[str, Any]:
+    headers = {name: value.decode() for name, value in landing.headers}
+    texts = {name: headers[name] for name in TEXTS if name in headers}
+    numbers = {name: int(headers[name]) for name in NUMBERS}
+    at = landing.landed_ms * 1000
+    return texts | numbers | {
+        "source": "kafka", "topic": "client-telemetry", "partition": partition, "offset": offset, "landed_at": at,
+        "received_at": at, "terminating": False, "payload": landing.payload,
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lake", type=Path, required=True)
+    parser.add_argument("--clients", type=int, default=10_000)
+    parser.add_argument("--pushes", type=int, default=100_000)
+    asked = parser.parse_args()
+    print(f"points: {build(asked.lake, asked.clients, asked.pushes)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""What quotas cost: sampling in a broker's process, the stream of samples, and looking for reports among the points.
+
+The sampler is measured with a real broker and producer; the stream with a file of one sweep for each batch, as a topic
+gives them every 10 s; looking for reports over the captured pushes' points.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from benchmarks.figures import tell
+from benchmarks.peers.cpu import TreeCpu
+from benchmarks.state import some_pushes
+from jobs.local_cluster import LocalCluster
+from jobs.local_cluster.java import java_command, kafka_class_path
+from jobs.local_cluster.plugin import receiver_jar
+from pipelines.delta_log import TableFiles, TableLog
+from pipelines.jars import maven
+from pipelines.quota_clients import read_reports
+from pipelines.quota_usage import start_quota_samples
+from pipelines.session import spark_session
+from pipelines.sources import FilesSource
+from pipelines.streams import Lake
+from pipelines.tables import METRIC_POINTS, PUSHES
+from udfs.shard import process
+from udfs.state import ShardState
+
+RECEIVER = Path(__file__).parent.parent / "receiver"
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+INTERVAL_S = 10
+SWEEPS = 12  # two minutes
+SENSORS = (1_000, 10_000, 30_000)
+CLIENTS = 5_000
+
+
+class Once(FilesSource):
+    """Offsets come once, as from Kafka: the stream doesn't look for each of them in the table."""
+
+    may_repeat = False
+
+
+def main() -> None:
+    """Measure all three."""
+    tell(sampler())
+    with TreeCpu(os.getpid()) as tree:
+        spark = spark_session("quotas", "local[2]")
+        tell(stream(spark, tree.cpu_s))
+        spark.stop()
+        tell(reports(tree.cpu_s))
+
+
+def sampler() -> dict[str, float]:
+    """CPU of a sweep over 10,000 sensors, its producer included."""
+    subprocess.run([str(maven()), "-q", "-B", "-f", str(RECEIVER / "pom.xml"), "test-compile"], check=True)
+    with LocalCluster(plugin=receiver_jar()) as cluster, tempfile.TemporaryDirectory() as scratch:
+        folders = (RECEIVER / "target" / folder for folder in ("classes", "test-classes"))
+        command = java_command(
+            kafka_class_path(cluster.version, *folders),
+            "io.github.kafkatelemetrylake.receiver.QuotaSamplerBenchmark",
+            cluster.bootstrap_servers,
+            log=Path(scratch) / "log",
+        )
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"10000 sensors: ([0-9.]+) ms of CPU a sweep, .*; (\d+) landed", told)
+    if found is None or int(found[2]) < 500_000:  # of 600,000; the first sweeps may end before the broker is found
+        raise RuntimeError(told)
+    cpu_s = float(found[1]) / 1000
+    return {"quota_sampler_cpu_s_per_sweep_10k": cpu_s, "quota_sampler_core_share_10k": cpu_s / INTERVAL_S}
+
+
+def stream(spark: SparkSession, cpu_s: Callable[[], float]) -> dict[str, float]:
+    """CPU of a batch of one sweep, at three numbers of sensors; the first run warms."""
+    used = {}
+    for sensors in (SENSORS[1], *SENSORS):
+        with tempfile.TemporaryDirectory() as scratch:
+            folder, lake = Path(scratch) / "in", Lake(f"{scratch}/lake", f"{scratch}/checkpoints")
+            folder.mkdir()
+            for number in range(SWEEPS):
+                pq.write_table(sweep(number, sensors), folder / f"{number:03d}.parquet")
+            before = cpu_s()
+            source = Once(str(folder), "benchmark", max_files_per_trigger=1)
+            start_quota_samples(spark, lake, source, None).awaitTermination()
+            used[sensors] = (cpu_s() - before) / SWEEPS
+            rows = DeltaTable(f"{lake.path}/quota_samples").count()
+            if rows != sensors * SWEEPS:
+                raise RuntimeError(f"{rows} samples stored of {sensors * SWEEPS}")
+    few, some, many = (used[sensors] for sensors in SENSORS)
+    slope = (many - few) / (SENSORS[2] - SENSORS[0])
+    return {
+        "quota_stream_cpu_s_per_batch_1k": few,
+        "quota_stream_cpu_s_per_batch_10k": some,
+        "quota_stream_cpu_s_per_batch_30k": many,
+        "quota_stream_core_share_10k": some / INTERVAL_S,
+        "quota_stream_cpu_s_per_m_samples": slope * 1e6,
+        # 1: the middle lies on the line between the ends.
+        "quota_stream_linearity": some / (few + slope * (SENSORS[1] - SENSORS[0])),
+    }
+
+
+def sweep(number: int, sensors: int) -> pa.Table:
+    """The landing records of one sweep."""
+    at = NOON + timedelta(seconds=INTERVAL_S * number + INTERVAL_S // 2)
+    values = [
+        json.dumps(
+            {
+                "version": 1,
+                "cluster_id": "c",
+                "broker_id": 1,
+                "time_ms": int(at.timestamp() * 1000),
+                "quota_type": "produce",
+                "user": f"user-{sensor % 100}",
+                "client_id": f"orders-service-producer-{sensor}",
+                "observed_rate": 1000.0 * (sensor % 990) + number,
+                "quota_limit": 1e6,
+            }
+        ).encode()
+        for sensor in range(sensors)
+    ]
+    first = number * sensors
+    return pa.table(
+        {
+            "key": pa.array([b"1"] * sensors),
+            "value": pa.array(values),
+            "topic": ["client-quotas"] * sensors,
+            "partition": pa.array([0] * sensors, pa.int32()),
+            "offset": range(first, first + sensors),
+            "timestamp": pa.array([at] * sensors, pa.timestamp("us", "UTC")),
+            "timestampType": pa.array([0] * sensors, pa.int32()),
+            "headers": pa.nulls(sensors, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        }
+    )
+
+
+def reports(cpu_s: Callable[[], float]) -> dict[str, float]:
+    """CPU of finding the reports among a million points, their principals included; the first run warms."""
+    pushes = some_pushes(0, CLIENTS)
+    points = process(pushes, ShardState.empty())[0].metric_points
+    with tempfile.TemporaryDirectory() as lake:
+        for table, rows in ((PUSHES, pushes), (METRIC_POINTS, points)):
+            table.create(lake)
+            writer = TableFiles(table, lake)
+            writer.write(rows)
+            TableLog(table, lake).commit(writer.close(), "benchmark", 0)
+        files = DeltaTable(METRIC_POINTS.uri(lake)).file_uris()
+        read_reports(lake, files)
+        before = cpu_s()
+        found = read_reports(lake, files)
+        used = cpu_s() - before
+    return {
+        "quota_reports_read_cpu_s_per_m_points": used / len(points) * 1e6,
+        "quota_reports_share_of_points": len(found) / len(points),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What people look at: pages in the browser over a lake, read by DuckDB, without Spark."""

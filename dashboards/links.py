@@ -1,0 +1,17 @@
+"""Links from a table's row to a client's page, with the selection that it was found under."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+import pandas as pd
+
+from dashboards.scene import Scene
+
+
+def client_links(rows: pd.DataFrame, scene: Scene) -> pd.DataFrame:
+    """The rows with a column `open`: the address of the page of their `client_instance_id`."""
+    query = {key: value for key, value in scene.selection.query().items() if key in ("range", "from", "to")}
+    return rows.assign(
+        open=[f"client?{urlencode(query | {'instance': instance})}" for instance in rows["client_instance_id"]]
+    )

@@ -1,0 +1,52 @@
+"""Connections and rebootstraps: who connects again and again, and who has lost the cluster."""
+
+from __future__ import annotations
+
+from dashboards.metrics import ask_over_time, by_client, largest, total
+from dashboards.scene import Scene
+from dashboards.screens.lifecycle import EVENT_COLUMNS
+from dashboards.show import every_column, halves, table
+
+KINDS = ("producer", "consumer", "admin.client")
+CREATED, CLOSED, REFUSED = (
+    {f"{kind}.{what}.total": kind.replace(".", " ") for kind in KINDS}
+    for what in ("connection.creation", "connection.close", "failed.authentication")
+)
+AGE = "producer.metadata.age"
+EVENTS = ("rebootstrap", "data_path_dead", "data_path_restored", "went_silent", "mass_silence", "mass_restart")
+
+
+def page(scene: Scene) -> None:
+    rows = ask_over_time(scene, (*CREATED, *CLOSED, *REFUSED, AGE))
+    place = halves()
+    with next(place):
+        note = "librdkafka leaves out those before its first push."
+        total(rows, scene, CREATED, "connections per second", "Connections opened", note)
+    with next(place):
+        total(rows, scene, CLOSED, "connections per second", "Connections closed", "Sent by Java clients only.")
+    with next(place):
+        note = "Below 300 s unless set. Growing without bound: the cluster is lost."
+        largest(rows, scene, {AGE: "age"}, "s", "Oldest metadata of any producer", note)
+    with next(place):
+        total(rows, scene, REFUSED, "per second", "Failed authentications")
+    events = scene.ask("events", top=500)
+    table(
+        events[events["event"].isin(EVENTS)],
+        EVENT_COLUMNS,
+        "Rebootstraps and losses",
+    )
+    by_client(
+        scene,
+        {
+            ("producer.connection.creation.total", "increase"): "producer: opened",
+            ("consumer.connection.creation.total", "increase"): "consumer: opened",
+            ("admin.client.connection.creation.total", "increase"): "admin: opened",
+            ("producer.connection.close.total", "increase"): "producer: closed",
+            ("consumer.connection.close.total", "increase"): "consumer: closed",
+            (AGE, "most"): "metadata age, max (s)",
+        },
+        "Connections by client id",
+    )
+    ready = scene.rows("rebootstrap_readiness")
+    if ready is not None:
+        every_column(ready, "Readiness for a change of the brokers' addresses (KIP-1102)")

@@ -1,0 +1,73 @@
+"""Pipeline health: what landed, what became of it, what was lost on the way and how late it is."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from dashboards.scene import Scene
+from dashboards.show import every_column, lines, numbers, table
+
+
+def page(scene: Scene) -> None:
+    activity = scene.ask("activity")
+    counted = activity.groupby("outcome")["pushes"].sum()
+    refused = int(counted.get("quarantined", 0))
+    numbers(
+        {
+            "Pushes": (activity["pushes"].sum(), "Landed in the time range."),
+            "Heartbeats": (int(counted.get("heartbeat", 0)), "Read, without data points."),
+            "Duplicates": (int(counted.get("duplicate", 0)), "The same bytes again: kept, not counted."),
+            "Quarantined": (refused, "Not readable: a row of table quarantine says why."),
+            "Lost intervals": (activity["lost_intervals"].sum(), "Collected by a client, but the push never landed."),
+            "Dropped": (int(counted.get("dropped", 0)), "The receiver landed headers only."),
+        }
+    )
+    left, right = st.columns(2)
+    with left:
+        lines(
+            activity.assign(pushes=activity["pushes"] / scene.step_s),
+            "pushes",
+            "pushes per second",
+            "Pushes by outcome",
+            "outcome",
+            scene.step_s,
+        )
+    with right:
+        late = scene.ask("freshness").melt("at_ms", ["typical_ms", "high_ms"], "name", "ms")
+        late["name"] = late["name"].map({"typical_ms": "median", "high_ms": "95th percentile"})
+        lines(late, "ms", "ms", "From the broker's receiver to the topic", "name", scene.step_s, "Between two clocks.")
+    table(
+        scene.ask("quarantined", top=500),
+        {
+            "scope": "what",
+            "reason": "reason",
+            "client_id": "client id",
+            "rows": "rows",
+            "last": "last (UTC)",
+            "detail": "detail of the last",
+        },
+        "Quarantine",
+    )
+    receivers = scene.ask("receivers", top=100)
+    table(
+        receivers,
+        {
+            "broker_id": "broker",
+            "started_at": "started (UTC)",
+            "reported_at": "reported (UTC)",
+            "received": "received",
+            "landed": "landed",
+            "dropped": "dropped",
+            "waiting": "waiting",
+        },
+        "Receivers: received = landed + dropped + waiting",
+    )
+    health = scene.rows("pipeline_health")
+    if health is not None:
+        every_column(health, "The job's micro-batches")
+    table(
+        pd.DataFrame(scene.lake.sizes()),
+        {"table": "table", "version": "version", "files": "files", "bytes": "bytes", "rows": "rows"},
+        "Tables of the lake",
+    )

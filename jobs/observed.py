@@ -1,0 +1,71 @@
+"""The running job under observation: its batches into `pipeline_metrics`, to Prometheus, and into its health."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+
+from jobs.settings import UsageError
+from pipelines.metrics_server import JobHealth, JobMetrics, MetricsServer
+from pipelines.pipeline_metrics import PipelineMetrics
+from pipelines.progress import ProgressLines
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("telemetry-lake")
+
+STALE_AFTER_S = 300.0  # a batch may take long; Spark tells of an idle stream every ten seconds
+
+
+@dataclass(frozen=True)
+class Observers:
+    """What the listener passes on (``progress.Told``)."""
+
+    table: PipelineMetrics
+    metrics: JobMetrics
+    health: JobHealth
+
+    def batch(self, progress: dict[str, Any]) -> None:
+        self.health.heard(progress["name"])
+        row = self.table.add(progress)
+        if row is not None:
+            self.metrics.add(row)
+
+    def alive(self, stream: str) -> None:
+        self.health.heard(stream)
+
+    def ended(self, stream: str, cause: str | None) -> None:
+        self.health.ended(stream)
+        if cause is not None:
+            self.health.failed(stream, " ".join(cause.split())[:300])
+
+
+@contextlib.contextmanager
+def observed(
+    spark: SparkSession, table: PipelineMetrics, host: str, port: int | None, health_file: Path | None
+) -> Iterator[Observers]:
+    """Listen to the session's streams; serve metrics and health when a port is given. Raises ``UsageError``."""
+    observers = Observers(table, JobMetrics(), JobHealth(STALE_AFTER_S, health_file))
+    listener = ProgressLines(observers)
+    with contextlib.ExitStack() as stack:
+        if port is not None:
+            try:
+                server = stack.enter_context(MetricsServer(host, port, observers.metrics, observers.health))
+            except OSError as error:
+                raise UsageError(f"metrics_port: can't listen on {host}:{port}: {error.strerror}") from error
+            log.info("ingest: metrics and health at http://%s:%d/metrics and /health", host, server.port)
+        spark.streams.addListener(listener)
+        try:
+            yield observers
+        finally:
+            with contextlib.suppress(Py4JError):
+                spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+                spark.streams.removeListener(listener)
+            table.flush()

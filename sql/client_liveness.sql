@@ -1,0 +1,75 @@
+-- Who is there, who said goodbye, who fell silent, and what is the likely cause? One row per client instance.
+-- Silent is not crashed: Java producers and admins close without a terminating push, librdkafka forgets one in ten.
+-- likely_cause, of silent clients, the first that holds: cluster_or_receiver (most fell silent within minutes and
+-- few said goodbye), closed_with_siblings (another client of its Streams instance terminated meanwhile), process_gone
+-- (all clients of its address are gone), closed_without_flag (a Java producer or admin), killed_or_cut_off (a client
+-- that would have said goodbye), unknown. A return after a back-off of 5 or 30 minutes is told
+-- by its event resumed.
+WITH known AS (
+  SELECT
+    *,
+    nullif(regexp_extract(client_id, '^(.+-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})-.+$', 1), '')
+      AS streams_instance,
+    max(last_seen) OVER (PARTITION BY cluster_id) AS as_of
+  FROM clients
+),
+
+counted AS (
+  SELECT
+    *,
+    max(CASE WHEN streams_instance IS NOT NULL THEN terminated_at END)
+      OVER (PARTITION BY cluster_id, coalesce(streams_instance, client_instance_id)) AS sibling_terminated_at,
+    count(*) OVER (PARTITION BY cluster_id, client_address) AS clients_of_address,
+    count_if(state = 'active') OVER (PARTITION BY cluster_id, client_address) AS active_of_address
+  FROM known
+),
+
+waves AS (
+  SELECT cluster_id, at
+  FROM client_events
+  WHERE event = 'mass_silence'
+    AND CAST(element_at(detail, 'share') AS DOUBLE) >= 0.5
+    AND 3 * coalesce(CAST(element_at(detail, 'terminated') AS BIGINT), 0)
+    <= CAST(element_at(detail, 'clients') AS BIGINT)
+)
+
+SELECT
+  cluster_id,
+  client_instance_id,
+  client_id,
+  application,
+  owner,
+  client_software_name,
+  client_software_version,
+  client_address,
+  streams_instance,
+  element_at(labels, 'group_id') AS group_id,
+  state,
+  CASE
+    WHEN state <> 'silent' THEN NULL
+    WHEN EXISTS (
+      SELECT 1
+      FROM waves AS w
+      WHERE coalesce(w.cluster_id, '') = coalesce(counted.cluster_id, '')
+        AND abs(unix_millis(w.at) - unix_millis(counted.silent_at)) <= 360000
+    ) THEN 'cluster_or_receiver'
+    WHEN abs(unix_millis(sibling_terminated_at) - unix_millis(last_seen))
+      <= 2 * coalesce(push_interval_ms, 300000) + 10000 THEN 'closed_with_siblings'
+    WHEN clients_of_address > 1 AND active_of_address = 0 THEN 'process_gone'
+    WHEN client_software_name = 'apache-kafka-java' AND element_at(labels, 'group_id') IS NULL
+      THEN 'closed_without_flag'
+    WHEN client_software_name IS NOT NULL THEN 'killed_or_cut_off'
+    ELSE 'unknown'
+  END AS likely_cause,
+  first_seen,
+  last_seen,
+  terminated_at,
+  silent_at,
+  unix_millis(as_of) - unix_millis(last_seen) AS not_seen_for_ms,
+  push_interval_ms,
+  pushes,
+  missed_pushes,
+  coverage,
+  resumptions,
+  duplicated
+FROM counted

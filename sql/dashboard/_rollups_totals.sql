@@ -1,0 +1,11 @@
+-- What did each point of the chosen clients add, of series without attributes? For metrics that Java consumers send both
+-- for the client and for each of its topics: the rollups would count them twice.
+SELECT time AS at, coalesce(client_id, '') AS client_id, metric, 1 AS points, delta AS increase,
+  CASE WHEN delta IS NULL THEN 0.0 ELSE (unix_micros(time) - unix_micros(delta_start)) / 1000000.0 END AS covered_s,
+  CAST(delta_status IN ('reset', 'inferred_reset') AS INT) AS resets,
+  CAST(delta_status IN ('baseline', 'flip_baseline') AS INT) AS baselines,
+  CAST(delta_status IN ('late', 'duplicate', 'conflict', 'too_late') AS INT) AS refused,
+  CAST(value IS NOT NULL AS INT) AS value_count, value AS value_sum, value AS value_min, value AS value_max
+FROM metric_points
+WHERE time >= :start AND time < :stop AND landed_at >= :start AND coalesce(size(map_keys(attributes)), 0) <= 0
+  AND client_instance_id IN (SELECT client_instance_id FROM chosen)

@@ -1,0 +1,17 @@
+-- How do a metric's values spread over the fleet, by the hour: median, 95th percentile and extremes over client ids?
+-- Of each client id's mean value, or for counters of its rate per series.
+SELECT
+  cluster_id,
+  window_start,
+  metric,
+  count(*) AS client_ids,
+  percentile_cont(0.5) WITHIN GROUP (ORDER BY measure) AS p50,
+  percentile_cont(0.95) WITHIN GROUP (ORDER BY measure) AS p95,
+  min(measure) AS least,
+  max(measure) AS most
+FROM (
+  SELECT cluster_id, window_start, metric, CASE WHEN increase IS NULL THEN mean ELSE rate END AS measure
+  FROM metric_rates_1h
+) AS measured
+WHERE measure IS NOT NULL
+GROUP BY cluster_id, window_start, metric

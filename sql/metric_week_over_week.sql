@@ -1,0 +1,19 @@
+-- How does each hour compare with the same hour a week before, per metric and client id?
+-- comparable: both hours were covered alike (within a tenth); else a difference is one of coverage, not of load.
+SELECT
+  n.cluster_id,
+  n.window_start,
+  n.client_id,
+  n.metric,
+  n.increase,
+  b.increase AS increase_before,
+  n.rate,
+  b.rate AS rate_before,
+  n.mean,
+  b.mean AS mean_before,
+  coalesce(n.rate / nullif(b.rate, 0), n.mean / nullif(b.mean, 0)) AS ratio,
+  coalesce(least(n.covered_s, b.covered_s) >= 0.9 * greatest(n.covered_s, b.covered_s), FALSE) AS comparable
+FROM metric_rates_1h AS n
+JOIN metric_rates_1h AS b
+  ON b.cluster_id <=> n.cluster_id AND b.client_id <=> n.client_id AND b.metric = n.metric AND b.kind = n.kind
+  AND b.window_start = n.window_start - INTERVAL 7 DAYS

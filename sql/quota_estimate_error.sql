@@ -1,0 +1,21 @@
+-- How far are estimates of clients from what brokers counted? One row per entity, broker and window that has both.
+-- error: of the estimated rate, relative to the broker's; 0.1 is a tenth too high.
+SELECT
+  b.cluster_id,
+  b.quota_type,
+  b.user,
+  b.client_id,
+  b.broker_id,
+  b.window_start,
+  b.window_seconds,
+  b.observed_rate,
+  c.observed_rate AS estimated_rate,
+  c.observed_rate / b.observed_rate - 1 AS error,
+  b.used_percent,
+  c.used_percent AS estimated_percent,
+  b.throttled
+FROM quota_usage AS b
+JOIN quota_usage AS c
+  ON c.cluster_id = b.cluster_id AND c.quota_type = b.quota_type AND c.user = b.user AND c.client_id = b.client_id
+  AND c.broker_id = b.broker_id AND c.window_start = b.window_start AND c.window_seconds = b.window_seconds
+WHERE b.source = 'broker' AND c.source = 'client' AND b.observed_rate > 0

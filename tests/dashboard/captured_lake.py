@@ -1,0 +1,61 @@
+"""A lake of the captured pushes, by the operator itself but without Spark, and with names that a page must not run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from pipelines.delta_log import DataFile, TableLog
+from pipelines.operator_task import ShardTask
+from pipelines.push_files import table_paths
+from pipelines.tables import LANDED_DATE, OPERATOR_TABLES, PUSHES, TABLES
+from tests.landing_records import captured
+
+TEXTS = [field.name for field in PUSHES.schema if pa.types.is_string(field.type)]
+NUMBERS = ("push_interval_ms", "broker_id", "payload_bytes")
+HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=1</script> [a](javascript:alert) $x$ :red[b]'
+# A client id that was captured, and what it is called here.
+RENAMED = {"java-consumer_none-delta": HOSTILE}
+
+
+def captured_lake(lake: Path) -> Path:
+    """Make the lake of the captured pushes."""
+    return write_lake(lake, pa.Table.from_pylist([_row(record) for record in captured().to_pylist()], PUSHES.schema))
+
+
+def write_lake(lake: Path, pushes: pa.Table) -> Path:
+    """Make a lake of one batch of pushes, rows of table `pushes`."""
+    for table in TABLES:
+        table.create(str(lake))
+    if pushes.num_rows == 0:
+        return lake
+    stored = pushes.append_column(LANDED_DATE, pushes["landed_at"].cast(pa.date32()))
+    write_deltalake(
+        PUSHES.uri(str(lake)), stored.sort_by([("partition", "ascending"), ("offset", "ascending")]), mode="append"
+    )
+    uris = [unquote(uri) for uri in DeltaTable(PUSHES.uri(str(lake))).file_uris()]
+    states = lake / "_state"
+    states.mkdir()
+    task = ShardTask(str(lake), 0, tuple(table_paths(uris)), 1, str(states))
+    (result,) = task([pa.RecordBatch.from_pydict({"id": [0]})])
+    files = [DataFile.from_json(text) for row in result.to_pylist() for text in row["files"]]
+    for table in OPERATOR_TABLES:
+        TableLog(table, str(lake)).commit([file for file in files if file.table == table.name], "captured", 0)
+    return lake
+
+
+def _row(record: dict[str, Any]) -> dict[str, Any]:
+    headers = {header["key"]: header["value"].decode() for header in record["headers"]}
+    key = {name: record[name] for name in ("topic", "partition", "offset")}
+    told = {name: headers[name] for name in TEXTS if name in headers} | {
+        name: int(headers[name]) for name in NUMBERS if name in headers
+    }
+    told["client_id"] = RENAMED.get(headers["client_id"], headers["client_id"])
+    return key | told | {
+        "source": "files", "landed_at": record["timestamp"], "terminating": headers.get("terminating") == "true",
+        "payload": record["value"],
+    }  # fmt: skip

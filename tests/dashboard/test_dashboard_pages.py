@@ -1,0 +1,194 @@
+"""The pages in a real browser: captured pushes are shown, filters filter, links reproduce, no text is run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from playwright.sync_api import Browser, Page, expect
+
+from pipelines.tables import PUSHES
+from tests.dashboard.captured_lake import HOSTILE, write_lake
+from tests.dashboard.conftest import Serve
+
+PAGES = {
+    "": "Fleet",
+    "producers": "Producers",
+    "consumers": "Consumers and groups",
+    "connections": "Connections and rebootstraps",
+    "quotas": "Quotas",
+    "lifecycle": "Lifecycle",
+    "subscriptions": "Subscriptions",
+    "pipeline": "Pipeline health",
+    "client": "One client",
+}
+PLOTS = {
+    "": 4,
+    "producers": 8,
+    "consumers": 7,
+    "connections": 4,
+    "quotas": 1,
+    "lifecycle": 2,
+    "pipeline": 1,
+    "client": 1,
+}
+SCREENSHOTS = Path(__file__).parent / "screenshots"
+PATIENCE_MS = 90_000
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def address(serve: Serve, lake: Path, browser: Browser) -> str:  # without a browser nothing is served
+    return serve(lake)
+
+
+@pytest.fixture
+def open_page(browser: Browser, address: str) -> Iterator[Open]:
+    """Open a page of the captured lake, wait until it stands; see that nothing broke or was asked of other hosts."""
+    context = browser.new_context(viewport={"width": 1400, "height": 1000})
+    broken: list[str] = []
+    page = context.new_page()
+    page.on("pageerror", lambda error: broken.append(str(error)))
+    page.on("request", lambda request: broken.append(request.url) if _is_foreign(request.url) else None)
+
+    def open_it(path: str, scheme: str = "light", at: str = address, **query: object) -> Page:
+        page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        page.goto(f"{at}/{path}?{urlencode(query, doseq=True)}")
+        settled(page)
+        return page
+
+    yield open_it
+    context.close()
+    assert broken == []
+
+
+def _is_foreign(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme in ("http", "https", "ws", "wss") and parts.hostname != "127.0.0.1"
+
+
+def settled(page: Page) -> None:
+    """Until the page's script has run to its end."""
+    page.wait_for_selector("[data-testid=stMain] h1", timeout=PATIENCE_MS)
+    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=PATIENCE_MS)
+    page.wait_for_function("!document.querySelector('[data-stale=true], [data-testid=stSpinner]')", timeout=PATIENCE_MS)
+    expect(page.get_by_test_id("stException")).to_have_count(0)
+
+
+def number(page: Page, label: str) -> str:
+    return page.get_by_test_id("stMetric").filter(has_text=label).get_by_test_id("stMetricValue").inner_text()
+
+
+def keep(page: Page, name: str) -> None:
+    """A screenshot of the whole page for people."""
+    SCREENSHOTS.mkdir(exist_ok=True)
+    height = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
+    page.set_viewport_size({"width": 1400, "height": min(int(height) + 20, 4000)})
+    page.wait_for_timeout(500)  # plots are drawn anew at the new size
+    page.screenshot(path=SCREENSHOTS / f"{name}.png")
+    page.set_viewport_size({"width": 1400, "height": 1000})
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_shows_the_captured_lake(open_page: Open, path: str) -> None:
+    page = open_page(path)
+    expect(page.locator("[data-testid=stMain] h1")).to_have_text(PAGES[path])
+    expect(page.get_by_test_id("stMain")).to_contain_text("139 client instances")
+    expect(page.locator("[data-testid=stAlertContentError]")).to_have_count(0)
+    expect(page.locator("[data-testid=stVegaLiteChart] canvas, [data-testid=stVegaLiteChart] svg")).to_have_count(
+        PLOTS.get(path, 0), timeout=PATIENCE_MS
+    )
+    keep(page, path or "fleet")
+
+
+def test_numbers_are_those_of_the_lake(open_page: Open) -> None:
+    page = open_page("")
+    assert (number(page, "Instances"), number(page, "Client ids"), number(page, "Pushes")) == ("139", "129", "1,415")
+    page.get_by_test_id("stSidebarNavLink").filter(has_text="Pipeline health").click()
+    expect(page.locator("[data-testid=stMain] h1")).to_have_text("Pipeline health", timeout=PATIENCE_MS)
+    settled(page)
+    assert (number(page, "Heartbeats"), number(page, "Lost intervals")) == ("91", "2")
+
+
+def test_a_filter_changes_what_it_should_and_stands_in_the_link(open_page: Open) -> None:
+    page = open_page("")
+    expect(page.get_by_test_id("stMain")).to_contain_text("139 client instances")
+    box = page.get_by_test_id("stMultiSelect").filter(has_text="Software version").locator("input")
+    box.fill("kgo v1.22.2")
+    box.press("Enter")
+    expect(page.get_by_test_id("stMain")).to_contain_text("20 of 139 client instances", timeout=PATIENCE_MS)
+    settled(page)
+    assert number(page, "Versions") == "1"
+    assert "version=kgo+v1.22.2" in page.url or "version=kgo%20v1.22.2" in page.url
+    link = page.url
+    page.goto(link)
+    settled(page)
+    expect(page.get_by_test_id("stMain")).to_contain_text("20 of 139 client instances")
+    page.get_by_test_id("stSidebarNavLink").filter(has_text="Pipeline health").click()
+    expect(page.locator("[data-testid=stMain] h1")).to_have_text("Pipeline health", timeout=PATIENCE_MS)
+    settled(page)
+    expect(page.get_by_test_id("stMain")).to_contain_text("20 of 139 client instances")
+    assert "version=" in page.url
+
+
+def test_a_link_reproduces_a_view(open_page: Open) -> None:
+    query = {"from": "2026-11-21T12:06:00Z", "to": "2026-11-21T12:07:00", "principal": "User:ANONYMOUS"}
+    page = open_page("", **query, group=["java-consumer-g-none-delta", "java-consumer-g-gzip-delta"])
+    expect(page.get_by_test_id("stMain")).to_contain_text(
+        "2 of 43 client instances, 2026-11-21 12:06:00 to 2026-11-21 12:07:00"
+    )
+    expect(page.get_by_test_id("stMain").get_by_test_id("stAlert")).to_have_count(0)
+
+
+def test_a_broken_link_is_told_and_the_rest_is_shown(open_page: Open) -> None:
+    page = open_page("", range="2w", clint="orders", refresh="1", version="kgo v1.22.2", **{"from": HOSTILE})
+    for said in (
+        "range=2w is not known",
+        "clint=... is not known",
+        "refresh=1 is not one of",
+        f"from={HOSTILE} is not a time",
+    ):
+        expect(page.get_by_test_id("stAlert").filter(has_text=said)).to_have_count(1)
+    assert number(page, "Instances") == "20"
+
+
+def test_filters_that_leave_nobody_are_told(open_page: Open) -> None:
+    page = open_page("", client="nobody")
+    expect(page.get_by_test_id("stAlert")).to_contain_text("No client pushed in this time range for these filters")
+    assert number(page, "Instances") == "0"
+
+
+def test_hostile_text_is_shown_and_not_run(open_page: Open) -> None:
+    page = open_page("", client=HOSTILE)
+    expect(page.get_by_test_id("stMain")).to_contain_text("1 of 139 client instances")
+    expect(page.get_by_test_id("stMultiSelect").filter(has_text=HOSTILE)).to_have_count(1)
+    page = open_page("client", client=HOSTILE)
+    chosen = page.get_by_test_id("stSelectbox").filter(has_text="Client instance").locator("input")
+    expect(chosen).to_have_value(re.compile(re.escape(HOSTILE)))
+    assert page.title() == "Kafka clients"  # not what the text would have made it
+    assert page.locator("img[src=x], [data-testid=stMain] script").count() == 0
+
+
+def test_pages_are_readable_in_the_dark(open_page: Open) -> None:
+    page = open_page("producers", scheme="dark")
+    background = page.evaluate("getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor")
+    assert sum(map(int, re.findall(r"\d+", background)[:3])) < 150
+    keep(page, "producers-dark")
+
+
+def test_an_empty_lake_says_what_is_missing_and_is_followed(open_page: Open, serve: Serve, tmp_path: Path) -> None:
+    lake = write_lake(tmp_path / "lake", pa.Table.from_pylist([], PUSHES.schema))
+    page = open_page("", at=serve(lake), refresh=10)
+    expect(page.get_by_test_id("stAlert")).to_contain_text("This lake has no pushes yet")
+    push = {"client_instance_id": "i", "client_id": "first", "landed_at": NOON, "landed_date": NOON.date()}
+    write_deltalake(PUSHES.uri(str(lake)), pa.Table.from_pylist([push], PUSHES.stored), mode="append")
+    expect(page.get_by_test_id("stMain")).to_contain_text("1 client instances", timeout=PATIENCE_MS)
+    assert number(page, "Pushes") == "0"  # landed, but not read yet

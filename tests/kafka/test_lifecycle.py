@@ -1,0 +1,144 @@
+"""What the lifecycle tells of real clients, against their true fates: closed normally, killed, paused, alive."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from jobs.local_clients import Client, LocalClients
+from jobs.local_cluster import LocalCluster
+from jobs.local_cluster.plugin import receiver_jar
+from pipelines.lake_query import run_query
+from tests.unit.test_lifecycle_lake import LandedLake
+
+INTERVAL_S = 1.0
+SILENCE_S = 60.0  # the least threshold
+NUMBERS = ("push_interval_ms", "client_port", "broker_id")
+TEXTS = (
+    "client_instance_id",
+    "client_id",
+    "client_address",
+    "principal",
+    "client_software_name",
+    "client_software_version",
+)
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(plugin=receiver_jar()) as cluster:
+        cluster.subscribe("life", ["org.apache.kafka."], int(1000 * INTERVAL_S), ["client_id=life-.*"])
+        cluster.create_topic("records", partitions=1)
+        yield cluster
+
+
+def landed(cluster: LocalCluster) -> list[dict[str, Any]]:
+    """All landing records as rows of `pushes`."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "l", "enable.metrics.push": False})
+    topic = "client-telemetry"
+    partitions = [TopicPartition(topic, p, 0) for p in consumer.list_topics(topic).topics[topic].partitions]
+    ends = sum(consumer.get_watermark_offsets(partition)[1] for partition in partitions)
+    consumer.assign(partitions)
+    rows: list[dict[str, Any]] = []
+    while len(rows) < ends:
+        rows += [_row(message) for message in consumer.consume(1000, 1)]
+    consumer.close()
+    return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
+
+
+def _row(message: Message) -> dict[str, Any]:
+    headers = {name: text.decode() for name, text in message.headers() or () if isinstance(text, bytes)}
+    return {
+        "source": "kafka",
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "landed_at": datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC),
+        "terminating": headers["terminating"] == "true",
+        **{name: int(headers[name]) for name in NUMBERS if name in headers},
+        **{name: headers[name] for name in TEXTS if name in headers},
+    }
+
+
+def wait_for_pushes(cluster: LocalCluster, wanted: dict[str, int], limit: float = 60.0) -> None:
+    deadline = time.monotonic() + limit
+    while True:
+        counts: dict[str, int] = {}
+        for row in landed(cluster):
+            counts[row["client_id"]] = counts.get(row["client_id"], 0) + 1
+        if all(counts.get(name, 0) >= least for name, least in wanted.items()):
+            return
+        assert time.monotonic() < deadline, f"{counts} of {wanted}"
+        time.sleep(1)
+
+
+@pytest.mark.slow
+def test_true_fates_and_what_is_told_of_them(own_cluster: LocalCluster, tmp_path: Path) -> None:
+    with LocalClients(own_cluster) as clients:
+        started: dict[str, Client] = {}
+        for fate in ("closed", "killed", "paused", "alive"):
+            for library in ("java", "librdkafka"):
+                name = f"life-{library}-producer-{fate}"
+                started[name] = clients.producer(library, "records", name, rate=2)  # type: ignore[arg-type]  # Library
+                name = f"life-{library}-consumer-{fate}"
+                started[name] = clients.consumer(library, "records", name, group=name)  # type: ignore[arg-type]
+        wait_for_pushes(own_cluster, dict.fromkeys(started, 3))
+        for name, client in started.items():
+            if name.endswith("closed"):
+                client.close()
+            elif name.endswith("killed"):
+                client.kill()
+            elif name.endswith("paused"):
+                client.pause()
+        time.sleep(SILENCE_S + 10)
+        paused = [name for name in started if name.endswith("paused")]
+        before = landed(own_cluster)
+        for name in paused:
+            started[name].resume()
+        counts = {name: sum(row["client_id"] == name for row in before) for name in paused}
+        wait_for_pushes(own_cluster, {name: count + 1 for name, count in counts.items()}, 330)
+        rows = landed(own_cluster)
+    lake = LandedLake(tmp_path)
+    lake.land([row for row in rows if "consumer" in row["client_id"]], {"group_id": "g"})
+    lake.land([row for row in rows if "consumer" not in row["client_id"]]).judge()
+    told = run_query(str(tmp_path), "SELECT client_id, state, likely_cause, last_seen, silent_at FROM client_liveness")
+    found = {row["client_id"]: row for row in told.read_all().to_pylist()}
+    events: dict[str, list[str]] = {name: [] for name in started}
+    for row in sorted(lake.events(), key=lambda row: (row["offset"] or 0, str(row["at"]))):
+        if row["client_id"] in events:
+            events[row["client_id"]].append(row["event"])
+    for name in sorted(started):
+        row = found[name]
+        delay = (
+            ""
+            if row["silent_at"] is None
+            else f"{(row['silent_at'] - row['last_seen']).total_seconds() / INTERVAL_S:.0f}"
+        )
+        print(f"{name}: {row['state']} {row['likely_cause'] or ''} {delay} {' '.join(events[name])}")
+    fates = {
+        "killed": [("silent", ["first_seen", "went_silent"])],
+        "paused": [("active", ["first_seen", "went_silent", "resumed"])],
+        "alive": [("active", ["first_seen"])],
+        # Java consumers always say goodbye, librdkafka nearly always, Java producers with records in their buffer.
+        "closed": [("terminated", ["first_seen", "terminated"]), ("silent", ["first_seen", "went_silent"])],
+    }
+    for name in started:
+        assert (found[name]["state"], events[name]) in fates[name.rpartition("-")[2]], name
+    assert found["life-java-consumer-closed"]["state"] == "terminated"
+    causes = {name: found[name]["likely_cause"] for name in started if found[name]["state"] == "silent"}
+    assert causes["life-java-consumer-killed"] == causes["life-librdkafka-producer-killed"] == "killed_or_cut_off"
+    assert (
+        lake.events()
+        == LandedLake(tmp_path / "again")
+        .land(rows[: len(rows) // 2])
+        .judge()
+        .land(rows[len(rows) // 2 :])
+        .judge()
+        .events()
+    )

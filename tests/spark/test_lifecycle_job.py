@@ -1,0 +1,76 @@
+"""The lifecycle beside the job's streams."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.ingest import IngestSettings, make_lake, make_source, run
+from jobs.settings import parse
+from pipelines import lifecycle_stream
+from pipelines.lifecycle_stream import is_caught_up
+from pipelines.streams import start_pushes
+from tests.conftest import Ingest
+from tests.lake_tables import table
+from tests.landing_records import GOOD_ID, captured, record, write
+
+LIMIT_S = 120
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def events(lake: Path) -> list[tuple[str, str]]:
+    rows = table(lake, "client_events").to_pylist()
+    return sorted((row["client_instance_id"], row["event"]) for row in rows)
+
+
+def test_a_live_job_says_who_falls_silent_though_nothing_lands_any_more(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle_stream, "LEAST_PAUSE_S", 0.5)
+    payload = bytes(captured()["value"][0].as_py())
+    write(tmp_path / "landed", "1.parquet", [record(0, payload, push_interval_ms="1000") | {"timestamp": LONG_AGO}])
+    flags = ["--source", f"files:{tmp_path / 'landed'}", "--lake", str(tmp_path / "lake"), "--trigger-seconds", "0.5"]
+    settings = parse(IngestSettings, flags, "test")
+    stop, lake = threading.Event(), make_lake(settings)
+    job = threading.Thread(target=run, args=(spark, lake, make_source(settings), settings, stop))
+    job.start()
+    silent = [(GOOD_ID, "first_seen"), (GOOD_ID, "went_silent")]
+    wait_for(
+        lambda: (tmp_path / "lake" / "client_events" / "_delta_log").is_dir() and events(tmp_path / "lake") == silent
+    )
+    stop.set()
+    job.join(LIMIT_S)
+    assert not job.is_alive()
+
+
+def test_a_query_is_caught_up_only_when_it_has_looked(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "landed", "1.parquet", [record(0, b"")])
+    flags = ["--source", f"files:{tmp_path / 'landed'}", "--lake", str(tmp_path / "lake")]
+    settings = parse(IngestSettings, flags, "test")
+    lake = make_lake(settings)
+    lake.create_tables()
+    query = start_pushes(spark, lake, make_source(settings), 0.5)
+    while query.lastProgress is None:
+        assert not is_caught_up(query)
+        time.sleep(0.01)
+    wait_for(lambda: is_caught_up(query))
+    query.stop()
+
+
+def test_one_run_ends_at_the_last_landing_of_each_partition(ingest: Ingest, tmp_path: Path) -> None:
+    records = [record(0, b""), record(0, b"", "B" * 22) | {"partition": 1}]
+    ingest(write(tmp_path / "landed", "1.parquet", records).parent, tmp_path / "lake")
+    assert [event for _, event in events(tmp_path / "lake")] == ["first_seen", "first_seen"]

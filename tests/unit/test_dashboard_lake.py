@@ -1,0 +1,101 @@
+"""Lakes that can't be shown, or only in part: each is told in a sentence."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from dashboards.lake import Lake, LakeError
+from dashboards.questions import Grain, names, question
+from pipelines.catalog import CATALOG
+from pipelines.delta_log import TableFiles, TableLog
+from pipelines.tables import METRIC_POINTS, PUSHES, TABLES
+from pipelines.views import views
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+GRAINS: tuple[Grain, ...] = ("points", "totals", "minutes", "hours")
+PARAMETERS = {
+    "start": NOON, "stop": NOON + timedelta(hours=1), "first_window": NOON, "step_ms": 60_000, "top": 10,
+    "metrics": ["m"], "instance": "i", "metric": "m",
+}  # fmt: skip
+PUSH = {"client_instance_id": "i", "client_id": "orders", "landed_at": NOON, "landed_date": NOON.date()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for table in TABLES:
+        table.create(str(tmp_path))
+    write_deltalake(PUSHES.uri(str(tmp_path)), pa.Table.from_pylist([PUSH], PUSHES.stored), mode="append")
+    return tmp_path
+
+
+def test_every_question_is_answered_and_says_what_it_is(folder: Path) -> None:
+    lake = Lake(str(folder))
+    lake.versions()
+    chosen = lake.ask("instances", PARAMETERS)
+    assert chosen["client_id"].to_pylist() == ["orders"]
+    for name in names():
+        for grain in GRAINS:
+            assert question(name, grain).parameters <= PARAMETERS.keys(), name
+            assert question(name, grain).reads <= CATALOG.keys() | views().keys() | {"chosen"}, name
+            lake.ask(name, PARAMETERS, chosen, grain)
+
+
+def test_tables_that_a_lake_does_not_have_are_empty(folder: Path) -> None:
+    lake = Lake(str(folder))
+    lake.versions()
+    assert lake.rows("quotas").num_rows == 0
+    assert lake.rows("findings").num_rows == 0
+    assert not lake.knows("no_such_view")
+
+
+def test_columns_that_a_file_leaves_out_are_null(folder: Path) -> None:
+    log = TableLog(METRIC_POINTS, str(folder))
+    for number, row in enumerate(({"metric": "m"}, {"metric": "m", "value": 2.0, "delta": 1.0}, {"metric": "m"})):
+        files = TableFiles(METRIC_POINTS, str(folder))
+        files.write(pa.Table.from_pylist([PUSH | row | {"time": NOON}], METRIC_POINTS.schema))
+        log.commit(files.close(), "test", number)
+    lake = Lake(str(folder))
+    lake.versions()
+    assert sorted(lake.ask("client_points", PARAMETERS)["value"].to_pylist(), key=str) == [2.0, None, None]
+
+
+def test_new_rows_are_followed(folder: Path) -> None:
+    lake = Lake(str(folder))
+    before = lake.versions()
+    assert lake.ask("extent", {})["pushes"].to_pylist() == [1]
+    write_deltalake(PUSHES.uri(str(folder)), pa.Table.from_pylist([PUSH], PUSHES.stored), mode="append")
+    assert lake.versions() != before
+    assert lake.ask("extent", {})["pushes"].to_pylist() == [2]
+
+
+def test_no_lake_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match=r"There is no lake at .*none\. Make one with `telemetry-lake demo --lake"):
+        Lake(str(tmp_path / "none")).versions()
+
+
+def test_a_newer_lake_says_what_to_update(folder: Path) -> None:
+    log = folder / METRIC_POINTS.name / "_delta_log" / f"{1:020}.json"
+    features = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["laterThing"],
+        "writerFeatures": ["laterThing"],
+    }
+    log.write_text(json.dumps({"protocol": features}) + "\n", encoding="utf-8")
+    with pytest.raises(LakeError, match=r"metric_points was written by a newer version .* update kafka-telemetry-lake"):
+        Lake(str(folder)).versions()
+
+
+def test_files_that_went_away_are_told(folder: Path) -> None:
+    lake = Lake(str(folder))
+    lake.versions()
+    for file in (folder / PUSHES.name).rglob("*.parquet"):
+        file.unlink()
+    with pytest.raises(LakeError, match=r"Files of extent went away .*: reload this page"):
+        lake.ask("extent", {})

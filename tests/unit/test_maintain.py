@@ -1,0 +1,163 @@
+"""Upkeep without Spark: what is dropped, what stays, and that neither rows nor replays suffer."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from pipelines.maintain import Maintenance, Upkeep
+from pipelines.replay import ReplayError, replay
+from pipelines.snapshots import Snapshots
+from tests.lake_tables import table
+from tests.ledger import Fleet
+from tests.ledger_check import check
+from tests.local_stream import LocalStream, run_tasks
+from udfs.shard import DEFAULT_LIMITS
+
+EVENING, NEXT_DAY = date(2026, 11, 20), date(2026, 11, 21)
+ALL_EVENING = 60  # pushes of a client until a few seconds before midnight
+
+
+def maintenance(stream: LocalStream, today: date = NEXT_DAY, hours: int = 0, **days: int) -> Maintenance:
+    return Maintenance(str(stream.lake), str(stream.checkpoints), Upkeep(days, 64 << 20, hours, 7), today)
+
+
+def maintain(stream: LocalStream, today: date = NEXT_DAY, hours: int = 0, **days: int) -> dict[str, Any]:
+    job = maintenance(stream, today, hours, **days)
+    return {name: job.maintain(name) for name in job.tables()}
+
+
+def files(stream: LocalStream, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pa.table(DeltaTable(str(stream.lake / name)).get_add_actions()).to_pylist()
+    return found
+
+
+def test_small_files_of_past_days_become_one_and_the_rows_stay(tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet()
+    for _ in range(6):
+        stream.batch(fleet.round())
+    before = table(stream.lake, "pushes").sort_by([("partition", "ascending"), ("offset", "ascending")])
+    done = maintain(stream)
+    assert done["pushes"].compacted_files == 6
+    assert done["metric_points"].compacted_files == 12  # of two shards
+    for name in ("pushes", "metric_points", "push_outcomes", "metric_rollups_1m"):
+        assert len(files(stream, name)) == 1, name
+    assert check(stream.lake, fleet.ledger).problems == []
+    (one,) = files(stream, "pushes")
+    read = pq.ParquetFile(stream.lake / "pushes" / one["path"]).read(["partition", "offset"]).to_pylist()
+    assert read == sorted(read, key=lambda row: (row["partition"], row["offset"]))
+    assert table(stream.lake, "pushes").drop_columns(["landed_date"]).equals(before.drop_columns(["landed_date"]))
+    points = table(stream.lake, "metric_points")
+    metrics = points["metric"].to_pylist()
+    assert (
+        sum(a != b for a, b in itertools.pairwise(metrics)) < len(metrics) / 4
+    )  # clustered: one in three pushes before
+    stream.batch(fleet.round())
+    assert check(stream.lake, fleet.ledger).problems == []
+    replay(str(stream.lake), str(stream.checkpoints), None, DEFAULT_LIMITS, 1, run_tasks)
+    assert check(stream.lake, fleet.ledger).problems == []
+
+
+def test_today_is_left_alone(tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
+    for _ in range(6):
+        stream.batch(fleet.round())
+    done = maintain(stream, today=EVENING)
+    assert {each.compacted_files for each in done.values()} == {0}
+    assert len(files(stream, "pushes")) == 6
+
+
+def test_a_stream_skips_compaction_since_it_changes_no_data(tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
+    for _ in range(6):
+        stream.batch(fleet.round())
+    maintain(stream)
+    logs = [file.read_text() for file in (stream.lake / "pushes" / "_delta_log").glob("*.json")]
+    (log,) = [text for text in logs if '"remove"' in text]
+    assert log.count('"dataChange":false') == 7
+    assert '"dataChange":true' not in log
+
+
+def test_retention_drops_whole_days_of_the_named_tables_only(tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
+    stream.batch(fleet.round(pushes=ALL_EVENING))
+    stream.batch(fleet.round(pushes=5))
+    outcomes = table(stream.lake, "push_outcomes").num_rows
+    done = maintain(stream, pushes=1, metric_points=2)
+    assert done["pushes"].dropped_days == ("2026-11-20",)
+    assert {name for name, each in done.items() if each.dropped_days} == {"pushes"}
+    assert set(table(stream.lake, "pushes")["landed_date"].cast(pa.string()).to_pylist()) == {"2026-11-21"}
+    assert table(stream.lake, "push_outcomes").num_rows == outcomes
+    # Once more changes nothing.
+    version = DeltaTable(str(stream.lake / "pushes")).version()
+    assert maintain(stream, pushes=1)["pushes"].dropped_days == ()
+    assert DeltaTable(str(stream.lake / "pushes")).version() == version
+    stream.batch(fleet.round())
+
+
+def test_pushes_that_are_not_judged_yet_stay(tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
+    stream.batch(fleet.round())
+    stream.land(fleet.round(pushes=ALL_EVENING))
+    late = date(2027, 1, 1)
+    assert maintain(stream, today=late, pushes=1)["pushes"].dropped_days == ()
+    stream.judge([row["path"] for row in files(stream, "pushes")][:2])
+    assert check(stream.lake, fleet.ledger).lost == 0
+
+
+def test_a_replay_from_the_beginning_is_refused_once_pushes_were_dropped(tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
+    stream.batch(fleet.round(pushes=ALL_EVENING))
+    stream.batch(fleet.round(pushes=5))
+    maintain(stream, pushes=1, metric_points=1, push_outcomes=1, quarantine=1)
+    with pytest.raises(ReplayError, match="before 2026-11-21"):
+        replay(str(stream.lake), str(stream.checkpoints), None, DEFAULT_LIMITS, 1, run_tasks)
+
+
+def test_a_snapshot_whose_later_pushes_are_dropped_goes_with_them(tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
+    stream.batch(fleet.round())
+    stream.snapshot()
+    stream.batch(fleet.round(pushes=ALL_EVENING))
+    stream.snapshot()
+    stream.batch(fleet.round(pushes=5))
+    maintain(stream, pushes=1)
+    assert [snapshot.batch_id for snapshot in Snapshots(str(stream.checkpoints)).all()] == [1]
+
+
+def test_files_that_a_snapshot_needs_survive_vacuum_until_it_is_dropped(tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet()
+    for _ in range(3):
+        stream.batch(fleet.round())
+    stream.snapshot()
+    for _ in range(3):
+        stream.batch(fleet.round())
+    version = Snapshots(str(stream.checkpoints)).all()[0].versions["metric_points"]
+    then = DeltaTable(str(stream.lake / "metric_points"), version=version)
+    rows = then.to_pyarrow_table().num_rows
+    killed = stream.lake / "metric_points" / "landed_date=2026-11-20" / "part-of-a-killed-task.zstd.parquet"
+    killed.write_bytes(b"")
+    gone = maintain(stream)["metric_points"]
+    assert gone.compacted_files == 12
+    assert gone.vacuumed_files == 7  # of the later three batches, and the killed task's
+    assert not killed.exists()
+    assert then.to_pyarrow_table().num_rows == rows
+    job = maintenance(stream, today=date(2026, 12, 24))
+    assert job.drop_snapshots() == 1
+    job.maintain("metric_points")
+    assert len(list((stream.lake / "metric_points").glob("landed_date=*/*"))) == 1
+    assert check(stream.lake, fleet.ledger).problems == []
+
+
+def test_files_of_the_last_hours_survive_vacuum(tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
+    for _ in range(6):
+        stream.batch(fleet.round())
+    assert maintain(stream, hours=1)["metric_points"].vacuumed_files == 0

@@ -62,6 +62,8 @@ bench: install ## figures of decoder, state and the whole job, each beside its p
 	$(BIN)/python -m benchmarks.state
 	$(BIN)/python -m benchmarks.end_to_end
 	$(BIN)/python -m benchmarks.bad_loads
+	$(BIN)/python -m benchmarks.lifecycle
+	$(BIN)/python -m benchmarks.quotas
 	$(BIN)/python -m benchmarks.sustained --backlog 200000
 	$(BIN)/python -m benchmarks.sustained --clients 500000 --seconds 180 --fresh
 	$(BIN)/python -m benchmarks.sustained --clients 10000 --seconds 180

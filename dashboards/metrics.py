@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 import streamlit as st
@@ -13,13 +13,9 @@ from dashboards.show import every_column, heading, lines, table
 SPREAD = {"typical": "median client", "high": "95th percentile of clients", "most": "largest value"}
 
 
-def ask_over_time(scene: Scene, metrics: Sequence[str], both: Collection[str] = ()) -> pd.DataFrame:
-    """Answers to `metric_over_time` for these metrics, asked at once.
-
-    Args:
-        both: those that clients send for themselves and for each topic: counted once, from the data points.
-    """
-    return _ask(scene, "metric_over_time", metrics, both)
+def ask_over_time(scene: Scene, metrics: Sequence[str]) -> pd.DataFrame:
+    """Answers to `metric_over_time` for these metrics, asked at once."""
+    return _ask(scene, "metric_over_time", metrics)
 
 
 def total(rows: pd.DataFrame, scene: Scene, names: Mapping[str, str], unit: str, title: str, note: str = "") -> None:
@@ -49,18 +45,16 @@ def by_client(
     title: str,
     top: int = 200,
     note: str = "",
-    both: Collection[str] = (),
     above: float | None = None,
 ) -> None:
     """A row per client id: the values of metrics, the first of which gives the order.
 
     Args:
         columns: metric and what of it (increase, rate, mean, most) to the column's heading.
-        both: as for `ask_over_time`.
         above: leave out client ids none of whose values is larger.
     """
     metrics = list(dict.fromkeys(metric for metric, _ in columns))
-    rows = _ask(scene, "metric_by_client", metrics, both, top)
+    rows = _ask(scene, "metric_by_client", metrics, top)
     parts = [
         rows[rows["metric"] == PREFIX + metric].set_index("client_id")[what].rename(f"{metric} {what}")
         for metric, what in columns
@@ -83,13 +77,8 @@ def by_minute(scene: Scene, views: Mapping[str, str]) -> None:
                 every_column(scene.rows(view, "minute"), title)
 
 
-def _ask(scene: Scene, name: str, metrics: Sequence[str], both: Collection[str], top: int = 0) -> pd.DataFrame:
-    usual = [PREFIX + metric for metric in metrics if metric not in both]
-    rows = scene.ask(name, metrics=usual, top=top)
-    if not both:
-        return rows
-    totals = scene.ask(name, "totals", metrics=[PREFIX + metric for metric in metrics if metric in both], top=top)
-    return pd.concat([rows, totals])
+def _ask(scene: Scene, name: str, metrics: Sequence[str], top: int = 0) -> pd.DataFrame:
+    return scene.ask(name, metrics=[PREFIX + metric for metric in metrics], top=top)
 
 
 def _named(rows: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:

@@ -16,7 +16,7 @@ import sqlglot
 from sqlglot import exp
 
 CHOSEN, ROLLUPS = "chosen", "rollups"
-Grain = Literal["points", "totals", "minutes", "hours"]
+Grain = Literal["points", "minutes", "hours"]
 FOLDER = files("sql") / "dashboard"
 
 

@@ -40,10 +40,9 @@ class Scene:
         """The coarsest rollups that the plots' windows can be made of."""
         return "points" if self.step_s < MINUTE_S else "minutes" if self.step_s < HOUR_S else "hours"
 
-    def ask(self, name: str, grain: Grain | None = None, **parameters: Parameter) -> pd.DataFrame:
-        """The answer to a question about the chosen clients in the time range; `grain`: of other rollups than usual."""
-        grain = grain or self.grain
-        window = timedelta(seconds={"minutes": MINUTE_S, "hours": HOUR_S}.get(grain, 1))
+    def ask(self, name: str, **parameters: Parameter) -> pd.DataFrame:
+        """The answer to a question about the chosen clients in the time range."""
+        window = timedelta(seconds={"minutes": MINUTE_S, "hours": HOUR_S}.get(self.grain, 1))
         first_window = self.start - (self.start - datetime.min.replace(tzinfo=self.start.tzinfo)) % window
         asked: dict[str, Parameter] = {
             "start": self.start,
@@ -53,7 +52,7 @@ class Scene:
             **parameters,
         }
         key = (self.lake.uri, self.versions, self.selection.filters)
-        return _answer(key, name, asked, grain, self.lake, self.chosen)
+        return _answer(key, name, asked, self.grain, self.lake, self.chosen)
 
     def rows(self, view: str, time: str | None = None) -> pd.DataFrame | None:
         """Rows of a table or view; None where this installation doesn't have it.

@@ -4,14 +4,15 @@ SELECT
   cluster_id,
   window_start,
   metric,
+  attribute_keys,
   count(*) AS client_ids,
   percentile_cont(0.5) WITHIN GROUP (ORDER BY measure) AS p50,
   percentile_cont(0.95) WITHIN GROUP (ORDER BY measure) AS p95,
   min(measure) AS least,
   max(measure) AS most
 FROM (
-  SELECT cluster_id, window_start, metric, CASE WHEN increase IS NULL THEN mean ELSE rate END AS measure
+  SELECT cluster_id, window_start, metric, attribute_keys, CASE WHEN increase IS NULL THEN mean ELSE rate END AS measure
   FROM metric_rates_1h
 ) AS measured
 WHERE measure IS NOT NULL
-GROUP BY cluster_id, window_start, metric
+GROUP BY cluster_id, window_start, metric, attribute_keys

@@ -1,11 +1,12 @@
 -- How much did each metric of each client id grow or stand at, by the hour, with resets and gaps told?
 -- increase: exact sum of the deltas, across resets. rate: increase by the second of the time that the deltas cover,
--- per series. unknown: points whose increase isn't known (baselines).
+-- per series. attribute_keys: a metric may be told per client (empty) and per topic: don't add the two up. unknown: points whose increase isn't known (baselines).
 SELECT
   cluster_id,
   window_start,
   client_id,
   metric,
+  attribute_keys,
   kind,
   sum(points) AS points,
   sum(increase) AS increase,
@@ -19,4 +20,4 @@ SELECT
   max(value_max) AS most,
   sum(observed_sum) / nullif(sum(observations), 0) AS observed_mean
 FROM metric_rollups_1h
-GROUP BY cluster_id, window_start, client_id, metric, kind
+GROUP BY cluster_id, window_start, client_id, metric, attribute_keys, kind

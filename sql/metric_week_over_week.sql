@@ -5,6 +5,7 @@ SELECT
   n.window_start,
   n.client_id,
   n.metric,
+  n.attribute_keys,
   n.increase,
   b.increase AS increase_before,
   n.rate,
@@ -16,4 +17,5 @@ SELECT
 FROM metric_rates_1h AS n
 JOIN metric_rates_1h AS b
   ON b.cluster_id <=> n.cluster_id AND b.client_id <=> n.client_id AND b.metric = n.metric AND b.kind = n.kind
+  AND b.attribute_keys <=> n.attribute_keys
   AND b.window_start = n.window_start - INTERVAL 7 DAYS

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from udfs.compiled import kernel
 from udfs.conversion import Status
 from udfs.hashing import Numbering
-from udfs.identity import mix
+from udfs.identity import column_hashes, mix
 from udfs.rows import METRIC_ROLLUPS, TIMESTAMP
 
 Int64s = npt.NDArray[np.int64]
@@ -27,7 +27,8 @@ Doubles = npt.NDArray[np.float64]
 
 MINUTE_US = 60 * 1_000_000
 HOUR_US = 60 * MINUTE_US
-KEYS = ("cluster_id", "client_id", "metric", "kind", "temporality")
+POINT_KEYS = ("cluster_id", "client_id", "metric", "kind", "temporality")
+KEYS = (*POINT_KEYS, "attribute_keys")
 RESETS = (Status.RESET, Status.INFERRED_RESET)
 BASELINES = (Status.BASELINE, Status.FLIP_BASELINE)
 REFUSED = (Status.LATE, Status.DUPLICATE, Status.CONFLICT, Status.TOO_LATE)
@@ -132,7 +133,8 @@ class RollUp:
         if points.num_rows == 0:
             return
         time = _integers(points["time"])
-        codes = [self._names[name].codes(points[name]) for name in KEYS]
+        codes = [self._names[name].codes(points[name]) for name in POINT_KEYS]
+        codes.append(self._names["attribute_keys"].codes(_attribute_keys(points["attributes"])))
         group = self._groups(np.stack([*codes, time // self._window_us]))
         _add(_columns(points, time), group, self._sums)
 
@@ -183,6 +185,22 @@ def _empty(size: int) -> _Sums:
 def _dictionary(column: pa.ChunkedArray) -> pa.DictionaryArray:
     texts = column.combine_chunks()
     return texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
+
+
+def _attribute_keys(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The names of each point's attributes as one text, comma-separated; they come sorted. A NULL map has none."""
+    maps = column.combine_chunks()
+    ends, names = maps.offsets.to_numpy().astype(np.int64), maps.keys.dictionary_encode()
+    hashes = mix(np.zeros(len(names), np.uint64), column_hashes(names))
+    passed = np.append(np.uint64(0), np.cumsum(hashes, dtype=np.uint64))
+    sets = Numbering()
+    code = sets.number(mix(np.zeros(len(maps), np.uint64), passed[ends[1:]] - passed[ends[:-1]]).view(np.int64))
+    first = np.full(sets.size, -1, np.int64)
+    first[code[::-1]] = np.arange(len(maps) - 1, -1, -1)
+    texts = [",".join(name for name, _ in pairs or ()) for pairs in maps.take(pa.array(first)).to_pylist()]
+    return pa.chunked_array(
+        [pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), pa.array(texts, pa.string()))]
+    )
 
 
 def _columns(points: pa.Table, time: Int64s) -> _Points:

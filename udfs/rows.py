@@ -150,6 +150,12 @@ METRIC_ROLLUPS = pa.schema(
         _field("metric", pa.string(), "Metric.name"),
         _field("kind", pa.string(), "gauge, sum, histogram, exponential_histogram, summary"),
         _field("temporality", pa.string(), "delta, cumulative; NULL for gauges and summaries"),
+        _field(
+            "attribute_keys",
+            pa.string(),
+            "names of the points' attributes, sorted, comma-separated; empty: none. A metric may come at several "
+            "levels, say per client and per topic: sum one of them",
+        ),
         _field("points", pa.int64(), "data points, whatever their status"),
         _field("increase", pa.float64(), "sum of delta; NULL when no point has one"),
         _field("increase_int", pa.int64(), "sum of delta_int, when every delta has one"),

@@ -11,7 +11,6 @@ LAG, FETCH = "consumer.fetch.manager.records.lag.max", "consumer.fetch.manager.f
 IDLE, BETWEEN_POLLS = "consumer.poll.idle.ratio.avg", "consumer.time.between.poll.max"
 REBALANCES, FAILED = (f"consumer.coordinator.{what}rebalance.total" for what in ("", "failed."))
 COMMIT = "consumer.coordinator.commit.latency.avg"
-BOTH = (RECORDS, BYTES)
 OVER_TIME = (RECORDS, BYTES, LAG, FETCH, IDLE, REBALANCES, FAILED, COMMIT)
 GROUP_METRICS = (LAG, REBALANCES, FAILED, COMMIT, IDLE, BETWEEN_POLLS)
 
@@ -33,7 +32,7 @@ def page(scene: Scene) -> None:
         "Consumer groups",
         "Lag and rebalances are pushed by Java consumers only. A client id that is in two groups counts in both.",
     )
-    rows = ask_over_time(scene, OVER_TIME, BOTH)
+    rows = ask_over_time(scene, OVER_TIME)
     place = halves()
     with next(place):
         total(rows, scene, {RECORDS: "consumed"}, "records per second", "Records consumed")
@@ -63,6 +62,5 @@ def page(scene: Scene) -> None:
         },
         "Consumers by client id",
         note="Rates are per instance: over the time that the pushes cover.",
-        both=BOTH,
     )
     by_minute(scene, {"consumer_groups": "Group membership", "consumer_progress": "Progress"})

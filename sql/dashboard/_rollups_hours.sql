@@ -1,6 +1,11 @@
 -- What did the chosen clients add to each window? The rows of metric_rollups_1h in the time range.
+-- Java consumers tell the two metrics named here per client and per topic: of these the topics' are left out.
 SELECT window_start AS at, coalesce(client_id, '') AS client_id, metric, points, increase, covered_s, resets, baselines,
   refused, value_count, value_sum, value_min, value_max
 FROM metric_rollups_1h
 WHERE window_start >= :first_window AND window_start < :stop
   AND (coalesce(cluster_id, ''), coalesce(client_id, '')) IN (SELECT coalesce(cluster_id, ''), client_id FROM chosen)
+  AND (coalesce(attribute_keys, '') = '' OR metric NOT IN (
+    'org.apache.kafka.consumer.fetch.manager.records.consumed.total',
+    'org.apache.kafka.consumer.fetch.manager.bytes.consumed.total'
+  ))

@@ -1,4 +1,5 @@
 -- What did each point of the chosen clients add? As the rollups' rows, for ranges too short for windows of a minute.
+-- Java consumers tell the two metrics named here per client and per topic: of these the topics' are left out.
 SELECT time AS at, coalesce(client_id, '') AS client_id, metric, 1 AS points, delta AS increase,
   CASE WHEN delta IS NULL THEN 0.0 ELSE (unix_micros(time) - unix_micros(delta_start)) / 1000000.0 END AS covered_s,
   CAST(delta_status IN ('reset', 'inferred_reset') AS INT) AS resets,
@@ -9,3 +10,7 @@ FROM metric_points
 WHERE time >= :start AND time < :stop AND landed_at >= :start AND client_instance_id IN (
   SELECT client_instance_id FROM chosen
 )
+  AND (coalesce(size(map_keys(attributes)), 0) <= 0 OR metric NOT IN (
+    'org.apache.kafka.consumer.fetch.manager.records.consumed.total',
+    'org.apache.kafka.consumer.fetch.manager.bytes.consumed.total'
+  ))

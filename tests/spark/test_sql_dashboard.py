@@ -24,7 +24,7 @@ ASKED: dict[str, Any] = {
     "start": START, "stop": START + timedelta(hours=1), "first_window": START, "step_ms": 60_000, "top": 10_000,
     "metrics": [SENT, LAG, IDLE], "instance": PRODUCER, "metric": SENT,
 }  # fmt: skip
-GRAINS: tuple[Grain, ...] = ("points", "totals", "minutes", "hours")
+GRAINS: tuple[Grain, ...] = ("points", "minutes", "hours")
 EMPTY_HERE = {
     "quarantined",
     "receivers",

@@ -14,11 +14,11 @@ from dashboards.lake import Lake, LakeError
 from dashboards.questions import Grain, names, question
 from pipelines.catalog import CATALOG
 from pipelines.delta_log import TableFiles, TableLog
-from pipelines.tables import METRIC_POINTS, PUSHES, TABLES
+from pipelines.tables import METRIC_POINTS, METRIC_ROLLUPS_1H, METRIC_ROLLUPS_1M, PUSHES, TABLES
 from pipelines.views import views
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-GRAINS: tuple[Grain, ...] = ("points", "totals", "minutes", "hours")
+GRAINS: tuple[Grain, ...] = ("points", "minutes", "hours")
 PARAMETERS = {
     "start": NOON, "stop": NOON + timedelta(hours=1), "first_window": NOON, "step_ms": 60_000, "top": 10,
     "metrics": ["m"], "instance": "i", "metric": "m",
@@ -44,6 +44,27 @@ def test_every_question_is_answered_and_says_what_it_is(folder: Path) -> None:
             assert question(name, grain).parameters <= PARAMETERS.keys(), name
             assert question(name, grain).reads <= CATALOG.keys() | views().keys() | {"chosen"}, name
             lake.ask(name, PARAMETERS, chosen, grain)
+
+
+@pytest.mark.parametrize("grain", GRAINS)
+def test_what_java_consumers_tell_per_client_and_per_topic_counts_once(folder: Path, grain: Grain) -> None:
+    metric = "org.apache.kafka.consumer.fetch.manager.records.consumed.total"
+    points = [
+        PUSH | {"metric": metric, "time": NOON, "delta": delta, "attributes": attributes, "delta_status": "value"}
+        for delta, attributes in ((5.0, []), (2.0, [("topic", "a")]), (3.0, [("topic", "b")]))
+    ]
+    rollups = [
+        {"client_id": "orders", "metric": metric, "window_start": NOON, "increase": 5.0, "attribute_keys": keys}
+        for keys in ("", "topic")
+    ]
+    for table, rows in ((METRIC_POINTS, points), (METRIC_ROLLUPS_1M, rollups), (METRIC_ROLLUPS_1H, rollups)):
+        content = pa.Table.from_pylist([{**row, "landed_date": NOON.date()} for row in rows], table.stored)
+        write_deltalake(table.uri(str(folder)), content, mode="append")
+    lake = Lake(str(folder))
+    lake.versions()
+    chosen = lake.ask("instances", PARAMETERS)
+    told = lake.ask("metric_by_client", PARAMETERS | {"metrics": [metric]}, chosen, grain)
+    assert told["increase"].to_pylist() == [5.0]
 
 
 def test_tables_that_a_lake_does_not_have_are_empty(folder: Path) -> None:

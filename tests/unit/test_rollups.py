@@ -96,6 +96,22 @@ def test_every_key_makes_rows_of_its_own(column: str):
     assert len(rolled(point(value=1.0), point(value=1.0, **{column: "other"}), point(value=1.0, **{column: None}))) == 3
 
 
+def test_levels_of_a_metric_are_kept_apart():
+    """Java consumers tell what they consumed per client and per topic under one name."""
+    rows = rolled(
+        point(delta=5.0, attributes=[]),
+        point(delta=2.0, attributes=[("topic", "a")]),
+        point(delta=3.0, attributes=[("topic", "b")]),
+        point(delta=5.0, attributes=[("partition", "0"), ("topic", "b")]),
+        point(delta=1.0),
+    )
+    assert [(row["attribute_keys"], row["increase"]) for row in rows] == [
+        ("", 6.0),
+        ("topic", 5.0),
+        ("partition,topic", 5.0),
+    ]
+
+
 def test_a_point_belongs_to_the_window_of_its_time():
     rows = rolled(*(point(time=time) for time in (0, MINUTE - 1, MINUTE, HOUR_US)))
     assert sorted((micros(row["window_start"]), row["points"]) for row in rows) == [

@@ -54,7 +54,9 @@ def options(cluster: LocalCluster, user: str, password: str) -> list[str]:
 
 def land(cluster: LocalCluster, records: list[dict[str, Any]], kinds: list[Landed]) -> list[Landed]:
     """Produce, and tell where the broker put them."""
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.metrics.push": False})
+    # Idempotent: retries after a broker's restart would else turn round a push and the same one landed again.
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "enable.metrics.push": False, "enable.idempotence": True}
+    producer = Producer(settings)
     placed: list[Landed] = []
     for record, kind in zip(records, kinds, strict=True):
         headers = [(header["key"], header["value"]) for header in record["headers"]]

@@ -55,8 +55,8 @@ def options(cluster: LocalCluster, user: str, password: str) -> list[str]:
 def land(cluster: LocalCluster, records: list[dict[str, Any]], kinds: list[Landed]) -> list[Landed]:
     """Produce, and tell where the broker put them."""
     # Idempotent: retries after a broker's restart would else turn round a push and the same one landed again.
-    settings = {"bootstrap.servers": cluster.bootstrap_servers, "enable.metrics.push": False, "enable.idempotence": True}
-    producer = Producer(settings)
+    servers = {"bootstrap.servers": cluster.bootstrap_servers}
+    producer = Producer({**servers, "enable.metrics.push": False, "enable.idempotence": True})
     placed: list[Landed] = []
     for record, kind in zip(records, kinds, strict=True):
         headers = [(header["key"], header["value"]) for header in record["headers"]]

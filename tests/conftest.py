@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
 from jobs.ingest import IngestSettings, make_lake, make_source, run
@@ -17,6 +18,9 @@ from pipelines.session import spark_session
 Ingest = Callable[..., None]
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+# A busy machine is slow, not wrong.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,9 +44,9 @@ def ingest(spark: SparkSession) -> Ingest:
     def ingest_once(folder: Path | None, lake: Path, *flags: str) -> None:
         source_flags = ["--source", "kafka"] if folder is None else ["--source", f"files:{folder}"]
         argv = [*source_flags, "--lake", str(lake), "--once", "--source-name", "test", *flags]
-        settings = parse(IngestSettings, argv, "test")
-        source = make_source(settings)
+        asked = parse(IngestSettings, argv, "test")
+        source = make_source(asked)
         source.check()
-        run(spark, make_lake(settings), source, settings, threading.Event())
+        run(spark, make_lake(asked), source, asked, threading.Event())
 
     return ingest_once

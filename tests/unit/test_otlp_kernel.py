@@ -62,7 +62,7 @@ def test_captured_pushes_give_the_reference_rows() -> None:
     assert_sets_distinct(result.decoded)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(0, 2**64), st.sampled_from((0.0, 0.02, 0.2)), st.sampled_from((1, 2, 5, 1_000_000)))
 def test_any_message_gives_the_reference_rows(seed: int, oddity: float, max_points: int) -> None:
     random = Random(seed)

@@ -30,7 +30,6 @@ TABLES = ("metric_points", "quarantine", "push_outcomes", "client_events")
 SEEDS = st.randoms(use_true_random=False) | st.integers(0, 2**32 - 1).map(Random)
 budget = settings(
     max_examples=100,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )

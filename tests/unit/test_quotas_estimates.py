@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.quota_estimates import MAX_INTERVAL_S, estimated_usage, throttle_evidence
@@ -157,7 +157,6 @@ def test_intervals_without_length_and_negative_deltas_are_left_out() -> None:
     )
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.builds(

@@ -6,7 +6,7 @@ import itertools
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.quota_precedence import DEFAULT, UNLIMITED, EffectiveQuota, effective_quota, effective_quotas
@@ -56,7 +56,6 @@ def test_a_limit_of_zero_is_a_limit() -> None:
 _NAMES = st.sampled_from(["ann", "bob", "app", DEFAULT, ""])
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(st.tuples(_NAMES, _NAMES), st.floats(0, 1e6), max_size=6),
     st.lists(st.tuples(st.none() | _NAMES, st.none() | _NAMES), max_size=12),

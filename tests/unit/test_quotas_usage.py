@@ -60,7 +60,6 @@ def test_delay_of_the_seeds_example() -> None:
     assert only([sample(5, 6.0, 5.0)])["delay_s"] == pytest.approx(2.0, rel=1e-12)
 
 
-@settings(deadline=None)
 @given(st.floats(0, 1e9), st.floats(1e-3, 1e9), st.floats(0.1, 1e3))
 def test_delay_is_kafkas_formula(observed: float, limit: float, window: float) -> None:
     """QuotaUtils.boundedThrottleTime: (O - T) / T x W above the bound."""
@@ -193,7 +192,7 @@ _SAMPLES = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(_SAMPLES, st.sampled_from([10, 60]))
 def test_whatever_the_samples_the_numbers_are_in_their_range(samples: list[dict[str, Any]], window: int) -> None:
     rows = usage(samples, window)
@@ -212,7 +211,7 @@ def test_whatever_the_samples_the_numbers_are_in_their_range(samples: list[dict[
             assert row["used_percent"] == pytest.approx(100 * row["usage_ratio"])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.builds(sample, st.integers(0, 60), st.floats(0, 500), throttle=st.none() | st.floats(0, 9)), max_size=12
@@ -232,7 +231,7 @@ def test_percent_is_the_contracts_by_a_plain_reading(samples: list[dict[str, Any
         assert found[number]["throttled"] == any((each["throttle_time_ms"] or 0) > 0 for each in held)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(_SAMPLES, st.randoms(use_true_random=False))
 def test_order_of_arrival_does_not_matter(samples: list[dict[str, Any]], random: Any) -> None:
     distinct = list({(each["time"], each["broker_id"]): each for each in samples}.values())

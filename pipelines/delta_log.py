@@ -161,7 +161,6 @@ class TableLog:
         )
         return True
 
-
     @property
     def version(self) -> int:
         """Of the table, as last read or committed."""

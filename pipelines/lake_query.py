@@ -14,13 +14,16 @@ from typing import Any, TextIO
 import duckdb
 import pyarrow as pa
 import pyarrow.fs as pafs
+import sqlglot
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from sqlglot import exp
 
 from pipelines.catalog import CATALOG
 from pipelines.delta_log import lake_uri
 from pipelines.subscription_views import BELOW, subscription_views
-from pipelines.tables import PUSHES
+from pipelines.subscriptions import SUBSCRIPTIONS
+from pipelines.tables import METRIC_POINTS, PUSHES
 from pipelines.views import needed
 from pipelines.views import views as views_by_name
 from udfs.subscription_views import PREFIX
@@ -46,6 +49,8 @@ def run_query(lake: str, sql: str) -> pa.RecordBatchReader:
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     tables = _tables(lake)
+    if SUBSCRIPTIONS.name in tables:
+        sql = with_subscriptions(sql)
     named = {word.lower() for word in re.findall(r"\w+", sql)}
     own = _subscription_views(lake, named)
     views, below = needed((named | {BELOW} if own else named) & views_by_name().keys()) if is_lake(lake) else ([], [])
@@ -69,6 +74,26 @@ def run_query(lake: str, sql: str) -> pa.RecordBatchReader:
         raise QueryError(f"{_one_line(error)} (this lake's tables: {', '.join(tables)})") from error
     except duckdb.Error as error:
         raise QueryError(_one_line(error)) from error
+
+
+def with_subscriptions(sql: str) -> str:
+    """The query over `metric_points` with column `subscriptions` filled, where it names that column.
+
+    Who asked is known only as of the question, so the column isn't stored: view `point_subscriptions` has it.
+    """
+    if not all(re.search(rf"\b{word}\b", sql, re.IGNORECASE) for word in (METRIC_POINTS.name, "subscriptions")):
+        return sql
+    try:
+        tree = sqlglot.parse_one(sql, read="duckdb")
+    except sqlglot.errors.SqlglotError:
+        return sql
+    if all(column.name.lower() != "subscriptions" for column in tree.find_all(exp.Column)):
+        return sql
+    for table in tree.find_all(exp.Table):
+        if table.name.lower() == METRIC_POINTS.name:
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(table.alias or table.name)))
+            table.set("this", exp.to_identifier("point_subscriptions"))
+    return tree.sql("duckdb")
 
 
 def _subscription_views(lake: str, named: set[str]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -17,7 +18,10 @@ import pytest
 from deltalake import write_deltalake
 
 from jobs import query
+from pipelines.lake_query import with_subscriptions
+from pipelines.subscriptions import ConfiguredSubscriptions, sync_subscriptions
 from pipelines.tables import CLIENT_EVENTS, METRIC_POINTS, PUSHES, TABLES
+from udfs.subscriptions import Subscription
 
 TIME = datetime(2026, 11, 21, 12, 0, 0, 123456, UTC)
 
@@ -99,6 +103,35 @@ def test_the_contract_column_at_needs_no_quotes(capsys: pytest.CaptureFixture[st
     )
     assert code == 0
     assert json.loads(out) == {"at": "2026-11-21T12:00:00.123456Z", "event": "temporality_flip", "word": "at"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        ("SELECT subscriptions FROM metric_points", "SELECT subscriptions FROM point_subscriptions AS metric_points"),
+        (
+            "SELECT p.subscriptions FROM metric_points AS p, pushes WHERE p.metric = 'metric_points'",
+            "SELECT p.subscriptions FROM point_subscriptions AS p, pushes WHERE p.metric = 'metric_points'",
+        ),
+        ("SELECT metric FROM metric_points", "SELECT metric FROM metric_points"),
+        ("SELECT p.metric FROM metric_points p, subscriptions", "SELECT p.metric FROM metric_points p, subscriptions"),
+        ("SELECT subscriptions FROM metric_points WHERE (", "SELECT subscriptions FROM metric_points WHERE ("),
+    ],
+)
+def test_who_asked_for_a_point_is_found_out_when_it_is_asked(asked: str, answered: str) -> None:
+    assert with_subscriptions(asked) == answered
+
+
+def test_points_name_the_subscriptions_that_asked_for_them(capsys: pytest.CaptureFixture[str], lake: Path) -> None:
+    """Nobody did here; without any subscriptions known, that is NULL."""
+    sql = "SELECT DISTINCT subscriptions FROM metric_points"
+    assert ask(capsys, lake, sql) == (0, '{"subscriptions":null}\n', "")
+    configured = ConfiguredSubscriptions("c", (Subscription("none", (), 1000),))
+    sync_subscriptions(str(lake), datetime(2026, 11, 21, tzinfo=UTC), configured)
+    try:
+        assert ask(capsys, lake, sql) == (0, '{"subscriptions":[]}\n', "")
+    finally:
+        shutil.rmtree(lake / "subscriptions")
 
 
 @pytest.mark.parametrize(

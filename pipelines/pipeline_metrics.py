@@ -72,7 +72,7 @@ class PipelineMetrics:
         self._lake, self._cluster_id = lake, cluster_id
         self._lock = threading.Lock()
         self._facts: dict[tuple[str, int], BatchFacts] = {}
-        self._seen: set[tuple[str, int]] = set()
+        self._last: dict[str, int] = {}  # run to its last batch
         self._rows: list[dict[str, Any]] = []
         self._flushed = time.monotonic()
 
@@ -84,10 +84,10 @@ class PipelineMetrics:
     def add(self, progress: Mapping[str, Any]) -> dict[str, Any] | None:
         """A row of Spark's StreamingQueryProgress, as JSON has it; None when it has been told before or is no batch."""
         with self._lock:
-            key = progress["runId"], progress["batchId"]
-            if key in self._seen or "addBatch" not in progress["durationMs"]:
+            run, batch = progress["runId"], progress["batchId"]
+            if batch <= self._last.get(run, -1) or "addBatch" not in progress["durationMs"]:
                 return None
-            self._seen.add(key)
+            self._last[run] = batch
             facts = self._facts.pop((progress["name"], progress["batchId"]), None)
             row = metrics_row(progress, facts, self._cluster_id)
             self._rows.append(row)

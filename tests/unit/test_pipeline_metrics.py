@@ -45,7 +45,7 @@ def test_a_row_per_batch_with_lag_rates_statuses_and_freshness(tmp_path: Path) -
     assert metrics.add(progress("points", 7)) is None  # told twice
     idle = progress("points", 7, records=0) | {"durationMs": {"triggerExecution": 1, "latestOffset": 1}}
     assert metrics.add(idle | {"batchId": 8}) is None  # no batch
-    metrics.add(progress("pushes", 3))
+    metrics.add(progress("pushes", 3, run="run-2"))
     assert not (tmp_path / "pipeline_metrics").exists()
     metrics.flush()
     metrics.flush()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from filelock import FileLock, Timeout
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pydantic import AfterValidator, Field, PositiveInt, SecretStr
 
 from jobs.json_lines import JsonLines
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pipelines.streams import Lake, Trigger
 
 STOP_PATIENCE_S = 30
+DISK_FULL = "No space left on device"
 # Least seconds between two batches: brokers are sampled that often, and a push tells of minutes.
 QUOTA_SAMPLES_S, QUOTA_REPORTS_S = 10.0, 60.0
 DATA_LOSS_ADVICE = (
@@ -145,6 +146,8 @@ def log_to_stdout(level: str, form: str = "text") -> None:
 
 def _run(settings: IngestSettings) -> int:
     # Spark and Arrow take seconds to import: a wrong flag is told before that.
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415
+
     from jobs.sync_beside import syncing  # noqa: PLC0415
     from pipelines.jars import JarsUnavailableError  # noqa: PLC0415
     from pipelines.kafka_admin import KafkaUnavailableError  # noqa: PLC0415
@@ -171,6 +174,8 @@ def _run(settings: IngestSettings) -> int:
         return fail(str(error), 2)
     except StreamFailedError as error:
         return fail(str(error), 1)
+    except (Py4JJavaError, DeltaError, OSError) as error:  # before a stream has begun, such as on a full disk
+        return fail(f"ingest failed: {_cause(str(error))}", 1)
     return 0
 
 
@@ -245,11 +250,11 @@ def work_off(queries: Sequence[StreamingQuery | LifecycleStream], stop: threadin
         while any(query.isActive for query in queries) and not stop.is_set():
             for query in queries:
                 if query.exception() is not None:
-                    raise StreamFailedError(_cause(query.name, str(query.exception())))
+                    raise StreamFailedError(f"stream {query.name} failed: {_cause(str(query.exception()))}")
             stop.wait(0.2)
         for query in queries:
             if query.exception() is not None and not stop.is_set():
-                raise StreamFailedError(_cause(query.name, str(query.exception())))
+                raise StreamFailedError(f"stream {query.name} failed: {_cause(str(query.exception()))}")
     except Py4JError:
         if not stop.is_set():  # a supervisor's signal reaches Spark's JVM too, which may be gone before us
             raise
@@ -267,15 +272,17 @@ def _let_finish(query: StreamingQuery | LifecycleStream) -> None:
         time.sleep(0.1)
 
 
-def _cause(stream: str, text: str) -> str:
-    """What made a stream fail, in one line: the last exception that says something, or what Spark says."""
+def _cause(text: str) -> str:
+    """What made Spark fail, in one line: the last exception that says something, or what Spark says."""
     told = text.partition("=== Streaming Query ===")[0].partition("terminated with exception: ")
     message = told[2] or told[0]
     exceptions = re.findall(r"^(?:Caused by: )?[\w.]*(?:Error|Exception)\b.{0,40}?: (?!\s*$).+", message, re.MULTILINE)
     line = " ".join((exceptions[-1] if exceptions else message).split())[:500]
+    if DISK_FULL in text and DISK_FULL not in line:  # delta-rs names it on another line
+        line += f": {DISK_FULL}"
     if "failOnDataLoss" in text or "some data may have been missed" in text:
         line += f" {DATA_LOSS_ADVICE}"
-    return f"stream {stream} failed: {line}"
+    return line
 
 
 def make_lake(settings: IngestSettings) -> Lake:

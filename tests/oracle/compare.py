@@ -136,7 +136,7 @@ def actual(tables: dict[str, list[Row]]) -> dict[str, Counter[Any]]:
         {k: v for k, v in row.items() if k not in ("series_id", "subscriptions")} for row in tables["metric_points"]
     ]
     outcomes = [
-        {k: v for k, v in row.items() if k not in ("landed_at", "client_id", "digest")}
+        {k: v for k, v in row.items() if k not in ("landed_at", "client_id", "client_attributes_id", "digest")}
         for row in tables["push_outcomes"]
     ]
     return {

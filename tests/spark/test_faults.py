@@ -152,13 +152,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_ends_the_job_with_its_reason_and_loses_nothing(runner: Runner, small_disk: Path) -> None:
     for _ in range(8):
         runner.land()
-    job = runner.start("--once", "--master", "local[2,3]")
-    for size in ("1200k", "1400k", None):
-        assert job.wait(240) == (1 if size else 0), runner.log.read_text()[-3000:]
-        if size is None:
-            break
-        assert "No space left" in runner.log.read_text().splitlines()[-1]
-        room = "64m" if size == "1400k" else size
-        subprocess.run(["mount", "-o", f"remount,size={room}", str(small_disk)], check=True)
+    runner.lake = runner.folder / "roomy"
+    assert runner.start("--once", "--master", "local[2,3]").wait(240) == 0, runner.log.read_text()[-3000:]
+    needed = sum(file.stat().st_blocks * 512 for file in runner.lake.rglob("*"))
+    runner.lake = small_disk
+    for share in (0.4, 0.6):
+        subprocess.run(["mount", "-o", f"remount,size={round(share * needed)}", str(small_disk)], check=True)
         job = runner.start("--once", "--master", "local[2,3]")
+        assert job.wait(240) == 1, runner.log.read_text()[-3000:]
+        assert "No space left" in runner.log.read_text().splitlines()[-1]
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    assert runner.start("--once", "--master", "local[2,3]").wait(240) == 0, runner.log.read_text()[-3000:]
     runner.right()

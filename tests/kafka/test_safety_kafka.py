@@ -58,7 +58,9 @@ def land(cluster: LocalCluster, records: list[dict[str, Any]], kinds: list[Lande
     servers = {"bootstrap.servers": cluster.bootstrap_servers}
     producer = Producer({**servers, "enable.metrics.push": False, "enable.idempotence": True})
     placed: list[Landed] = []
-    for record, kind in zip(records, kinds, strict=True):
+    planned = {(kind.partition, kind.offset): kind for kind in kinds}
+    for record in records:  # which overtake each other, so aren't in the ledger's order
+        kind = planned[record["partition"], record["offset"]]
         headers = [(header["key"], header["value"]) for header in record["headers"]]
 
         def done(error: object, message: Any, kind: Landed = kind) -> None:

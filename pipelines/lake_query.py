@@ -28,7 +28,6 @@ from pipelines.views import needed
 from pipelines.views import views as views_by_name
 from udfs.subscription_views import PREFIX
 
-FORMATS = ("table", "csv", "jsonl")
 UNQUOTED_AT = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\bat\b(?!\s+time\s+zone\b)""", re.IGNORECASE)
 COLUMN_WIDTH = 60  # characters; longer values are cut in the table format only
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 from pipelines.config_history import ConfigTable
 from pipelines.tables import Table
 from udfs.lifecycle_rows import CLIENT_CHANGES as CLIENT_CHANGE_ROWS
+from udfs.rows import column
 
 CLIENT_CHANGES = Table(
     "client_changes",
@@ -16,19 +17,15 @@ CLIENT_CHANGES = Table(
 )
 
 
-def _field(name: str, kind: pa.DataType, meaning: str) -> pa.Field:
-    return pa.field(name, kind, metadata={"comment": meaning})
-
-
 CLIENT_ALIASES = ConfigTable(
     "client_aliases",
     "Which application and owner a client belongs to, as told by a file; one row per version.",
     keys=(
-        _field("client_instance_id", pa.string(), "client instance that is meant; NULL: all of the client id"),
-        _field("client_id", pa.string(), "client.id that is meant; NULL: by client_instance_id alone"),
+        column("client_instance_id", pa.string(), "client instance that is meant; NULL: all of the client id"),
+        column("client_id", pa.string(), "client.id that is meant; NULL: by client_instance_id alone"),
     ),
     values=(
-        _field("application", pa.string(), "application that the client is part of"),
-        _field("owner", pa.string(), "who answers for it"),
+        column("application", pa.string(), "application that the client is part of"),
+        column("owner", pa.string(), "who answers for it"),
     ),
 )

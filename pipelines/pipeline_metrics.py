@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 from deltalake.exceptions import DeltaError
 
 from pipelines.tables import LANDED_DATE, Table
-from udfs.rows import TIMESTAMP
+from udfs.rows import TIMESTAMP, column
 
 log = logging.getLogger(__name__)
 
@@ -23,31 +23,27 @@ FLUSH_EVERY_S = 60.0  # a commit per batch would be more commits than the tables
 MOST_WAITING = 10_000  # rows, should the table refuse them for long
 
 
-def _field(name: str, kind: pa.DataType, meaning: str) -> pa.Field:
-    return pa.field(name, kind, metadata={"comment": meaning})
-
-
 PIPELINE_METRICS = Table(
     "pipeline_metrics",
     "One micro-batch of one stream of the job.",
     pa.schema(
         [
-            _field("cluster_id", pa.string(), "the job's setting; NULL when it has none"),
-            _field("stream", pa.string(), "pushes, points, receiver_health, ..."),
-            _field("run_id", pa.string(), "Spark's id of the stream since its start"),
-            _field("batch_id", pa.int64(), "number of the batch under the stream's checkpoint"),
-            _field("started_at", TIMESTAMP, "when the batch began"),
-            _field("ended_at", TIMESTAMP, "when it was done; the partition's date is its date"),
-            _field("seconds", pa.float64(), "how long it took"),
-            _field("records", pa.int64(), "records or pushes taken"),
-            _field("records_per_s", pa.float64(), "records / seconds"),
-            _field("waiting", pa.int64(), "records of the source that were there but not taken yet: the lag"),
-            _field("landed_at", TIMESTAMP, "latest landing among the pushes judged; NULL for other streams"),
-            _field("freshness_s", pa.float64(), "ended_at - landed_at: how old the newest rows were when visible"),
-            _field("points", pa.int64(), "data points written"),
-            _field("quarantined", pa.int64(), "rows of quarantine written"),
-            _field("statuses", pa.map_(pa.string(), pa.int64()), "data points by delta_status"),
-            _field("state_bytes", pa.int64(), "size of the operator's state files"),
+            column("cluster_id", pa.string(), "the job's setting; NULL when it has none"),
+            column("stream", pa.string(), "pushes, points, receiver_health, ..."),
+            column("run_id", pa.string(), "Spark's id of the stream since its start"),
+            column("batch_id", pa.int64(), "number of the batch under the stream's checkpoint"),
+            column("started_at", TIMESTAMP, "when the batch began"),
+            column("ended_at", TIMESTAMP, "when it was done; the partition's date is its date"),
+            column("seconds", pa.float64(), "how long it took"),
+            column("records", pa.int64(), "records or pushes taken"),
+            column("records_per_s", pa.float64(), "records / seconds"),
+            column("waiting", pa.int64(), "records of the source that were there but not taken yet: the lag"),
+            column("landed_at", TIMESTAMP, "latest landing among the pushes judged; NULL for other streams"),
+            column("freshness_s", pa.float64(), "ended_at - landed_at: how old the newest rows were when visible"),
+            column("points", pa.int64(), "data points written"),
+            column("quarantined", pa.int64(), "rows of quarantine written"),
+            column("statuses", pa.map_(pa.string(), pa.int64()), "data points by delta_status"),
+            column("state_bytes", pa.int64(), "size of the operator's state files"),
         ]
     ),
     ("ended_at",),

@@ -18,7 +18,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from pipelines.delta_log import lake_uri
-from pipelines.tables import PUSHES
+from pipelines.tables import PUSHES, Table
 from udfs.rows import PUSHES_IN
 from udfs.sharding import shards_of
 
@@ -31,9 +31,9 @@ SLICE_ROWS = 8192
 CLIENT = "client_instance_id"
 
 
-def table_paths(uris: Sequence[str]) -> list[str]:
-    """Paths below the folder of table `pushes`, as Delta's log has them, of the URIs that Spark calls the files by."""
-    return [unquote(uri).rpartition(f"/{PUSHES.name}/")[2] for uri in uris]
+def table_paths(uris: Sequence[str], table: Table = PUSHES) -> list[str]:
+    """Paths below the table's folder, as Delta's log has them, of the URIs that Spark calls the files by."""
+    return [unquote(uri).rpartition(f"/{table.name}/")[2] for uri in uris]
 
 
 class PushFiles:

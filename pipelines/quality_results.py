@@ -8,31 +8,26 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from pipelines.tables import LANDED_DATE, Table
-from udfs.rows import TEXT_LIST, TIMESTAMP
-
-
-def _field(name: str, kind: pa.DataType, meaning: str) -> pa.Field:
-    return pa.field(name, kind, metadata={"comment": meaning})
-
+from udfs.rows import TEXT_LIST, TIMESTAMP, column
 
 QUALITY_RESULTS = Table(
     "quality_results",
     "What one rule of `telemetry-lake quality` found. landed_date is the UTC date of checked_at.",
     pa.schema(
         [
-            _field("cluster_id", pa.string(), "NULL: a rule looks at the pushes of all clusters"),
-            _field("checked_at", TIMESTAMP, "when the check began; the same for all its rules"),
-            _field("table_name", pa.string(), "table that the rule is about"),
-            _field("rule", pa.string(), "the rule's name"),
-            _field("says", pa.string(), "what the rule says, in words"),
-            _field("status", pa.string(), "passed, failed; no_table: the lake doesn't have the table yet"),
-            _field("rows_checked", pa.int64(), "rows of the table that are new since the check before"),
-            _field("broken", pa.int64(), "rows that break the rule"),
-            _field("examples", TEXT_LIST, "a few of them"),
-            _field("from_version", pa.int64(), "version of the table that was checked before; NULL: all was looked at"),
-            _field("to_version", pa.int64(), "version of the table that was checked"),
-            _field("open_from", pa.date32(), "first landed date that the next check looks at again"),
-            _field("seconds", pa.float64(), "how long the rule took"),
+            column("cluster_id", pa.string(), "NULL: a rule looks at the pushes of all clusters"),
+            column("checked_at", TIMESTAMP, "when the check began; the same for all its rules"),
+            column("table_name", pa.string(), "table that the rule is about"),
+            column("rule", pa.string(), "the rule's name"),
+            column("says", pa.string(), "what the rule says, in words"),
+            column("status", pa.string(), "passed, failed; no_table: the lake doesn't have the table yet"),
+            column("rows_checked", pa.int64(), "rows of the table that are new since the check before"),
+            column("broken", pa.int64(), "rows that break the rule"),
+            column("examples", TEXT_LIST, "a few of them"),
+            column("from_version", pa.int64(), "version of the table that was checked before; NULL: all was looked at"),
+            column("to_version", pa.int64(), "version of the table that was checked"),
+            column("open_from", pa.date32(), "first landed date that the next check looks at again"),
+            column("seconds", pa.float64(), "how long the rule took"),
         ]
     ),
     ("checked_at",),

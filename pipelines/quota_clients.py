@@ -11,7 +11,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +26,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pipelines.delta_log import lake_uri
 from pipelines.once import OffsetGuard
 from pipelines.operator_task import without
+from pipelines.push_files import table_paths
 from pipelines.quota_windows import WINDOWS, at, replace_windows
 from pipelines.quotas import QUOTAS
 from pipelines.streams import Lake, Trigger, app_id_of, start_batches
@@ -88,9 +88,8 @@ def read_reports(lake: str, uris: Sequence[str]) -> pa.Table:
     """The reports among the points of these files of `metric_points`, columns of ``quota_reports.REPORTS``."""
     filesystem, root = pafs.FileSystem.from_uri(lake_uri(METRIC_POINTS.uri(lake)))
     found = []
-    for uri in uris:
-        path = f"{root}/{unquote(uri).rpartition(f'/{METRIC_POINTS.name}/')[2]}"
-        with filesystem.open_input_file(path) as stream:
+    for path in table_paths(uris, METRIC_POINTS):
+        with filesystem.open_input_file(f"{root}/{path}") as stream:
             points = _points(stream)
         found.append(quota_reports(points, _principals(lake, points)))
     return pa.concat_tables(found) if found else QUOTA_REPORTS.schema.empty_table()

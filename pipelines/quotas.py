@@ -12,6 +12,7 @@ import pyarrow as pa
 from pipelines.config_history import Changes, ConfigTable, check, record
 from pipelines.kafka_admin import admin_client
 from udfs.quota_precedence import DEFAULT
+from udfs.rows import column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,21 +29,17 @@ QUOTA_TYPES = {
 _ENTITY_COLUMNS = {"user": "user", "client-id": "client_id", "ip": "ip"}
 
 
-def _field(name: str, kind: pa.DataType, meaning: str) -> pa.Field:
-    return pa.field(name, kind, metadata={"comment": meaning})
-
-
 QUOTAS = ConfigTable(
     "quotas",
     "One version of a configured client quota, as long as it was in force.",
     keys=(
-        _field("user", pa.string(), f"user name, {DEFAULT}, or empty: not part of the entity"),
-        _field("client_id", pa.string(), f"client id, {DEFAULT}, or empty: not part of the entity"),
-        _field("ip", pa.string(), f"address, {DEFAULT}, or empty: not part of the entity"),
-        _field("quota_type", pa.string(), f"{', '.join(QUOTA_TYPES.values())}, or another of Kafka's config names"),
+        column("user", pa.string(), f"user name, {DEFAULT}, or empty: not part of the entity"),
+        column("client_id", pa.string(), f"client id, {DEFAULT}, or empty: not part of the entity"),
+        column("ip", pa.string(), f"address, {DEFAULT}, or empty: not part of the entity"),
+        column("quota_type", pa.string(), f"{', '.join(QUOTA_TYPES.values())}, or another of Kafka's config names"),
     ),
     values=(
-        _field(
+        column(
             "quota_limit", pa.float64(), "per broker: bytes/s, percent of a thread's time, mutations/s, connections/s"
         ),
     ),

@@ -12,25 +12,21 @@ from py4j.protocol import Py4JJavaError
 
 from pipelines.config_history import Changes, ConfigTable, check, record
 from pipelines.kafka_admin import KafkaUnavailableError, admin_client
-from udfs.rows import TEXT_LIST, TEXT_MAP
+from udfs.rows import TEXT_LIST, TEXT_MAP, column
 from udfs.subscriptions import Subscription, from_config
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def _field(name: str, kind: pa.DataType, meaning: str) -> pa.Field:
-    return pa.field(name, kind, metadata={"comment": meaning})
-
-
 SUBSCRIPTIONS = ConfigTable(
     "subscriptions",
     "One version of a client metrics subscription, as long as it was in force.",
-    keys=(_field("name", pa.string(), "name of the client-metrics resource"),),
+    keys=(column("name", pa.string(), "name of the client-metrics resource"),),
     values=(
-        _field("metrics", TEXT_LIST, "prefixes of metric names asked for, as configured; empty: none; `*`: all"),
-        _field("interval_ms", pa.int32(), "push interval asked for, ms; more than five minutes takes no effect"),
-        _field("match", TEXT_MAP, "Java regular expression per client attribute, all must match; empty: all clients"),
+        column("metrics", TEXT_LIST, "prefixes of metric names asked for, as configured; empty: none; `*`: all"),
+        column("interval_ms", pa.int32(), "push interval asked for, ms; more than five minutes takes no effect"),
+        column("match", TEXT_MAP, "Java regular expression per client attribute, all must match; empty: all clients"),
     ),
 )
 

@@ -10,13 +10,9 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import TableNotFoundError
 
 from udfs import quota_reports, quota_usage, rows
-from udfs.rows import PUSH_KEY, TIMESTAMP
+from udfs.rows import PUSH_KEY, TIMESTAMP, column
 
 LANDED_DATE = pa.field("landed_date", pa.date32(), metadata={"comment": "UTC date of landed_at; the partition"})
-
-
-def _field(name: str, kind: pa.DataType, meaning: str) -> pa.Field:
-    return pa.field(name, kind, metadata={"comment": meaning})
 
 
 @dataclass(frozen=True)
@@ -77,29 +73,29 @@ PUSHES = Table(
     pa.schema(
         [
             *PUSH_KEY,
-            _field("received_at", TIMESTAMP, "when the receiver plugin took the push"),
-            _field("client_instance_id", pa.string(), "header, else key; NULL when absent, malformed or the zero UUID"),
-            _field("client_id", pa.string(), "client.id of the request"),
-            _field("terminating", pa.bool_(), "PushTelemetryRequest.Terminating"),
-            _field("content_type", pa.string(), "OTLP, or the MIME type that the record names"),
-            _field("compression_type", pa.string(), "compression of the payload; NULL reads as none"),
-            _field("push_interval_ms", pa.int32(), "push interval of the client's subscription, ms"),
-            _field("subscription_id", pa.int32(), "PushTelemetryRequest.SubscriptionId, where the receiver sees it"),
-            _field("principal", pa.string(), "authenticated principal"),
-            _field("listener", pa.string(), "listener of the broker"),
-            _field("security_protocol", pa.string(), "security protocol of the connection"),
-            _field("client_address", pa.string(), "source address of the client"),
-            _field("client_port", pa.int32(), "source port of the client"),
-            _field("client_software_name", pa.string(), "ApiVersionsRequest.ClientSoftwareName"),
-            _field("client_software_version", pa.string(), "ApiVersionsRequest.ClientSoftwareVersion"),
-            _field("broker_id", pa.int32(), "broker that took the push"),
-            _field("correlation_id", pa.int32(), "correlation id of the request"),
-            _field("record_version", pa.int32(), "version of the landing record"),
-            _field("dropped", pa.string(), "reason why the receiver landed headers only"),
-            _field("payload", pa.binary(), "the metrics bytes as landed"),
-            _field("payload_bytes", pa.int64(), "size of the metrics bytes as the receiver got them"),
-            _field("reject_reason", pa.string(), "Kafka's error name when the record breaks the landing contract"),
-            _field("reject_detail", pa.string(), "what is wrong with the record"),
+            column("received_at", TIMESTAMP, "when the receiver plugin took the push"),
+            column("client_instance_id", pa.string(), "header, else key; NULL when absent, malformed or the zero UUID"),
+            column("client_id", pa.string(), "client.id of the request"),
+            column("terminating", pa.bool_(), "PushTelemetryRequest.Terminating"),
+            column("content_type", pa.string(), "OTLP, or the MIME type that the record names"),
+            column("compression_type", pa.string(), "compression of the payload; NULL reads as none"),
+            column("push_interval_ms", pa.int32(), "push interval of the client's subscription, ms"),
+            column("subscription_id", pa.int32(), "PushTelemetryRequest.SubscriptionId, where the receiver sees it"),
+            column("principal", pa.string(), "authenticated principal"),
+            column("listener", pa.string(), "listener of the broker"),
+            column("security_protocol", pa.string(), "security protocol of the connection"),
+            column("client_address", pa.string(), "source address of the client"),
+            column("client_port", pa.int32(), "source port of the client"),
+            column("client_software_name", pa.string(), "ApiVersionsRequest.ClientSoftwareName"),
+            column("client_software_version", pa.string(), "ApiVersionsRequest.ClientSoftwareVersion"),
+            column("broker_id", pa.int32(), "broker that took the push"),
+            column("correlation_id", pa.int32(), "correlation id of the request"),
+            column("record_version", pa.int32(), "version of the landing record"),
+            column("dropped", pa.string(), "reason why the receiver landed headers only"),
+            column("payload", pa.binary(), "the metrics bytes as landed"),
+            column("payload_bytes", pa.int64(), "size of the metrics bytes as the receiver got them"),
+            column("reject_reason", pa.string(), "Kafka's error name when the record breaks the landing contract"),
+            column("reject_detail", pa.string(), "what is wrong with the record"),
         ]
     ),
     ("landed_at", "partition", "offset", "client_instance_id"),
@@ -147,17 +143,17 @@ RECEIVER_HEALTH = Table(
     pa.schema(
         [
             *PUSH_KEY,
-            _field("broker_id", pa.int32(), "broker that the receiver runs in"),
-            _field("reported_at", TIMESTAMP, "when the receiver took the counts"),
-            _field("started_at", TIMESTAMP, "when the receiver started; its counters are monotonic since"),
-            _field("received", pa.int64(), "pushes taken from the broker"),
-            _field("landed", pa.int64(), "pushes acknowledged by the landing topic"),
-            _field("dropped", pa.map_(pa.string(), pa.int64()), "pushes lost, by reason"),
-            _field("dropped_total", pa.int64(), "pushes lost in all"),
-            _field("queue_depth", pa.int64(), "pushes waiting or in flight"),
-            _field("quota_samples_landed", pa.int64(), "quota samples acknowledged by their topic"),
-            _field("quota_samples_lost", pa.int64(), "quota samples taken that did not land"),
-            _field("problem", pa.string(), "the record as it stands when it is not a status of a known version"),
+            column("broker_id", pa.int32(), "broker that the receiver runs in"),
+            column("reported_at", TIMESTAMP, "when the receiver took the counts"),
+            column("started_at", TIMESTAMP, "when the receiver started; its counters are monotonic since"),
+            column("received", pa.int64(), "pushes taken from the broker"),
+            column("landed", pa.int64(), "pushes acknowledged by the landing topic"),
+            column("dropped", pa.map_(pa.string(), pa.int64()), "pushes lost, by reason"),
+            column("dropped_total", pa.int64(), "pushes lost in all"),
+            column("queue_depth", pa.int64(), "pushes waiting or in flight"),
+            column("quota_samples_landed", pa.int64(), "quota samples acknowledged by their topic"),
+            column("quota_samples_lost", pa.int64(), "quota samples taken that did not land"),
+            column("problem", pa.string(), "the record as it stands when it is not a status of a known version"),
         ]
     ),
     ("landed_at", "reported_at"),
@@ -169,14 +165,14 @@ QUOTA_SAMPLES = Table(
     pa.schema(
         [
             *PUSH_KEY,
-            _field("broker_id", pa.int32(), "broker that was sampled"),
-            _field("time", TIMESTAMP, "when, by the broker's clock"),
-            _field("quota_type", pa.string(), "produce, fetch, request"),
-            _field("user", pa.string(), "user name, URL-decoded; empty: not part of the entity"),
-            _field("client_id", pa.string(), "client id; empty: not part of the entity"),
-            _field("observed_rate", pa.float64(), "bytes/s, or percent of one thread's time; NULL: no sample"),
-            _field("quota_limit", pa.float64(), "the bound in force then; NULL: none"),
-            _field("throttle_time_ms", pa.float64(), "average delay of throttled responses, ms; NULL: no sample"),
+            column("broker_id", pa.int32(), "broker that was sampled"),
+            column("time", TIMESTAMP, "when, by the broker's clock"),
+            column("quota_type", pa.string(), "produce, fetch, request"),
+            column("user", pa.string(), "user name, URL-decoded; empty: not part of the entity"),
+            column("client_id", pa.string(), "client id; empty: not part of the entity"),
+            column("observed_rate", pa.float64(), "bytes/s, or percent of one thread's time; NULL: no sample"),
+            column("quota_limit", pa.float64(), "the bound in force then; NULL: none"),
+            column("throttle_time_ms", pa.float64(), "average delay of throttled responses, ms; NULL: no sample"),
         ]
     ),
     ("landed_at", "time", "broker_id"),

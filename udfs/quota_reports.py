@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from udfs.rows import METRIC_POINTS, PUSH_KEY, TIMESTAMP
+from udfs.rows import METRIC_POINTS, PUSH_KEY, TIMESTAMP, column
 
 PREFIX = "org.apache.kafka."
 # Metric to quota type.
@@ -34,22 +34,18 @@ POINTS_IN = pa.schema(
 )  # fmt: skip
 
 
-def _field(name: str, kind: pa.DataType, meaning: str) -> pa.Field:
-    return pa.field(name, kind, metadata={"comment": meaning})
-
-
 REPORTS = pa.schema(
     [
         *PUSH_KEY,
-        _field("client_instance_id", pa.string(), "KIP-714 client instance id"),
-        _field("client_id", pa.string(), "client.id of the request"),
-        _field("user", pa.string(), "name of the principal; NULL: the push doesn't tell"),
-        _field("broker_id", pa.int32(), "broker that the bytes went to or came from; NULL for a delay"),
-        _field("quota_type", pa.string(), "produce, fetch"),
-        _field("delta_start", TIMESTAMP, "the bytes moved in (delta_start, time]"),
-        _field("time", TIMESTAMP, "when the client told"),
-        _field("bytes", pa.float64(), "bytes moved; NULL for a delay"),
-        _field("throttle_ms", pa.float64(), "longest delay that a response asked for, above 0; NULL for bytes"),
+        column("client_instance_id", pa.string(), "KIP-714 client instance id"),
+        column("client_id", pa.string(), "client.id of the request"),
+        column("user", pa.string(), "name of the principal; NULL: the push doesn't tell"),
+        column("broker_id", pa.int32(), "broker that the bytes went to or came from; NULL for a delay"),
+        column("quota_type", pa.string(), "produce, fetch"),
+        column("delta_start", TIMESTAMP, "the bytes moved in (delta_start, time]"),
+        column("time", TIMESTAMP, "when the client told"),
+        column("bytes", pa.float64(), "bytes moved; NULL for a delay"),
+        column("throttle_ms", pa.float64(), "longest delay that a response asked for, above 0; NULL for bytes"),
     ]
 )
 

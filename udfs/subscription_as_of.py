@@ -1,4 +1,4 @@
-"""As of when a push is matched that carries the SubscriptionId its client was told; push intervals as of a time."""
+"""As of when a push is matched that carries the SubscriptionId its client was told."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from udfs.client_attributes import matchable
 from udfs.rows import TIMESTAMP
 from udfs.subscription_history import Timeline, subscription_of, timeline
 from udfs.subscription_id import checksums, instance_hashes, subscription_checksums
-from udfs.subscriptions import DEFAULT_INTERVAL_MS, matching
+from udfs.subscriptions import matching
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -67,32 +67,6 @@ def told_subscriptions(clients: pa.Table, versions: pa.Table) -> pa.Table:
         pa.array(state.tolist(), pa.string()),
     ]
     return pa.table(columns, schema=TOLD_SUBSCRIPTIONS)
-
-
-def push_intervals_at(client: Int64s, at: Int64s, clients: pa.Table, versions: pa.Table) -> Int64s:
-    """The push interval (ms) in force for clients of one cluster at some time.
-
-    Args:
-        client: row of `clients` that each answer is about.
-        at: its time, µs since 1970.
-        clients: columns of ``subscriptions.CLIENTS``.
-        versions: the cluster's rows of table `subscriptions`.
-
-    Returns:
-        The lowest interval of the matching subscriptions, at most five minutes; 0 where a match can't be evaluated.
-    """
-    when = timeline(versions)
-    kinds, kind = _kinds(clients, versions)
-    intervals: list[int] = versions["interval_ms"].to_pylist()
-
-    def interval(matches: list[int], in_force: tuple[int, ...]) -> int:
-        if any(matches[version] == OPEN for version in in_force):
-            return 0
-        return min([DEFAULT_INTERVAL_MS, *(intervals[version] for version in in_force if matches[version])])
-
-    known = np.array([[interval(matches, in_force) for in_force in when.in_force] for matches in kinds], np.int64)
-    found: Int64s = known.reshape(-1, len(when.starts))[kind[client], when.epochs(at)]
-    return found
 
 
 def _times(micros: Int64s, none: npt.NDArray[np.bool_]) -> pa.Array:

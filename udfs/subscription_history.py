@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from udfs.client_attributes import matchable
-from udfs.rows import TIMESTAMP
+from udfs.rows import TIMESTAMP, column
 from udfs.subscriptions import Subscription, matching
 
 Bools = npt.NDArray[np.bool_]
@@ -25,17 +25,13 @@ Int64s = npt.NDArray[np.int64]
 EARLIEST, LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
-def _field(name: str, kind: pa.DataType, meaning: str) -> pa.Field:
-    return pa.field(name, kind, metadata={"comment": meaning})
-
-
 CLIENT_MATCHES = pa.schema(
     [
-        _field("cluster_id", pa.string(), "Kafka cluster"),
-        _field("client_attributes_id", pa.int64(), "row of client_attributes"),
-        _field("name", pa.string(), "subscription"),
-        _field("valid_from", TIMESTAMP, "which version of the subscription"),
-        _field("matches", pa.bool_(), "true, or NULL where the pattern can't be evaluated; others have no row"),
+        column("cluster_id", pa.string(), "Kafka cluster"),
+        column("client_attributes_id", pa.int64(), "row of client_attributes"),
+        column("name", pa.string(), "subscription"),
+        column("valid_from", TIMESTAMP, "which version of the subscription"),
+        column("matches", pa.bool_(), "true, or NULL where the pattern can't be evaluated; others have no row"),
     ]
 )
 

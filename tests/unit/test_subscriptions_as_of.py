@@ -12,7 +12,7 @@ import pytest
 from pipelines.client_matches import CLIENT_ATTRIBUTES
 from pipelines.subscriptions import ConfiguredSubscriptions, sync_subscriptions
 from tests.lake_tables import table
-from udfs.subscription_as_of import push_intervals_at, told_subscriptions
+from udfs.subscription_as_of import told_subscriptions
 from udfs.subscription_id import checksums, instance_hashes
 from udfs.subscriptions import CLIENTS, Subscription
 
@@ -105,14 +105,3 @@ def test_a_match_that_cannot_be_evaluated_tells_nothing_of_its_time(versions: pa
 def test_no_clients_and_no_history(versions: pa.Table) -> None:
     assert judged(versions) == []
     assert judged(versions.slice(0, 0), (1, 3, told(1)), (1, 3, told(1, ONE))) == [(None, "agrees"), (None, "unknown")]
-
-
-def test_push_intervals_as_of_a_time(versions: pa.Table) -> None:
-    asked = [(0, 1), (0, 2), (0, 4), (1, 4), (1, 9), (2, 9), (2, 0)]
-    client, minutes = (np.array(column, np.int64) for column in zip(*asked, strict=True))
-    at = np.array([int(T[minute].timestamp() * 1e6) for minute in minutes], np.int64)
-    # Whether `odd` matches the third client can't be said.
-    assert push_intervals_at(client, at, KNOWN, versions).tolist() == [300_000, 1000, 500, 1000, 1000, 0, 300_000]
-    none = np.array([], np.int64)
-    assert push_intervals_at(none, none, KNOWN.slice(0, 0), versions).tolist() == []
-    assert push_intervals_at(client[:1], at[:1], KNOWN, versions.slice(0, 0)).tolist() == [300_000]

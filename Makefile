@@ -63,6 +63,8 @@ bench: install ## figures of decoder, state and the whole job, each beside its p
 	$(BIN)/python -m benchmarks.end_to_end
 	$(BIN)/python -m benchmarks.bad_loads
 	$(BIN)/python -m benchmarks.lifecycle
+	$(BIN)/python -m benchmarks.rebootstrap
+	$(BIN)/python -m benchmarks.fates
 	$(BIN)/python -m benchmarks.quotas
 	$(BIN)/python -m benchmarks.sustained --backlog 200000
 	$(BIN)/python -m benchmarks.sustained --clients 500000 --seconds 180 --fresh
@@ -71,7 +73,7 @@ bench: install ## figures of decoder, state and the whole job, each beside its p
 	$(BIN)/python -m benchmarks.sustained --clients 1000000 --seconds 900
 	$(BIN)/python -m benchmarks.dashboard --lake benchmarks/.build/dashboard-lake --pages --spark
 
-soak: install ## kill the job 50 times and look whether anything is lost or doubled, into benchmarks/soak.json
+soak: install ## every fault, 50 kills and hostile clients: is anything lost or doubled? into benchmarks/soak.json
 	$(BIN)/python -m benchmarks.soak
 
 lock: ## resolve requirements.lock anew from pyproject.toml

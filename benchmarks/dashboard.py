@@ -15,6 +15,10 @@ import time
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+from deltalake import DeltaTable
 
 from benchmarks.figures import keep_runs, tell
 from benchmarks.fleet_lake import build
@@ -22,11 +26,20 @@ from dashboards.lake import Lake
 from dashboards.metrics import PREFIX
 from dashboards.questions import names, question
 from dashboards.screens import consumers, producers
+from pipelines import lake_query
+from pipelines.duckdb_tables import dataset
 from pipelines.lake_query import is_lake
 
 CLIENTS, PUSHES = 10_000, 98_000
 RUNS = 3
 FIRST_VISIT = "first visit"  # of a server that was just started, by a browser that was just started
+QUERIES = {
+    "points by metric": "SELECT metric, count(*), sum(delta) FROM metric_points GROUP BY metric",
+    "one metric": f"SELECT count(*), sum(delta) FROM metric_points WHERE metric = '{PREFIX}{producers.SENT}'",
+    "one client": "SELECT * FROM metric_points WHERE client_instance_id = (SELECT min(client_instance_id) FROM pushes)",
+    "latest pushes": "SELECT * FROM pushes ORDER BY landed_at DESC LIMIT 10",
+    "findings": "SELECT finding, count(*) FROM findings GROUP BY finding",
+}
 METRICS = {
     "groups": consumers.GROUP_METRICS,
     "metric_by_client": producers.OVER_TIME,
@@ -44,19 +57,30 @@ def main() -> None:
         build(asked.lake, CLIENTS, PUSHES)
     parameters = _parameters(asked.lake)
     times = {name: _ask(asked.lake, name, parameters) for name in names()}
+    queries = {name: _query(asked.lake, sql) for name, sql in QUERIES.items()}
     figures = {
         "dashboard_points": float(_points(asked.lake)),
-        "dashboard_slowest_question_s": max(cold for cold, _ in times.values()),
-        "dashboard_questions_s": sum(warm for _, warm in times.values()),
+        "dashboard_slowest_question_s": max(cold for cold, _, _ in times.values()),
+        "dashboard_questions_s": sum(warm for _, warm, _ in times.values()),
+        "dashboard_questions_cpu_s": sum(cpu for _, _, cpu in times.values()),
+        "query_slowest_s": max(seconds for seconds, _ in queries.values()),
+        "query_least_speedup_over_delta_rs": min(other / own for own, other in queries.values()),
+        "query_most_speedup_over_delta_rs": max(other / own for own, other in queries.values()),
     }
-    runs: dict[str, Any] = {"duckdb_cold_s": {}, "duckdb_s": {}}
-    for name, (cold, warm) in times.items():
-        runs["duckdb_cold_s"][name], runs["duckdb_s"][name] = cold, warm
-        print(f"{name}: {cold:.3f} s, again {warm:.3f} s", flush=True)
+    runs: dict[str, Any] = {"duckdb_cold_s": {}, "duckdb_s": {}, "duckdb_cpu_s": {}, "query_s": queries}
+    for name, (cold, warm, cpu) in times.items():
+        runs["duckdb_cold_s"][name], runs["duckdb_s"][name], runs["duckdb_cpu_s"][name] = cold, warm, cpu
+        print(f"{name}: {cold:.3f} s, again {warm:.3f} s ({cpu:.3f} CPU-s)", flush=True)
+    for name, (own, other) in queries.items():
+        print(f"query {name}: {own:.3f} s, through delta-rs {other:.3f} s", flush=True)
     if asked.spark:
         from benchmarks.dashboard_spark import ask_in_spark  # noqa: PLC0415  # only where Java is wanted
 
-        runs["spark_s"] = ask_in_spark(asked.lake, parameters)
+        spark = ask_in_spark(asked.lake, parameters)
+        runs["spark_s"] = {name: seconds for name, (seconds, _) in spark.items()}
+        runs["spark_cpu_s"] = {name: cpu for name, (_, cpu) in spark.items()}
+        figures["dashboard_spark_questions_s"] = sum(runs["spark_s"].values())
+        figures["dashboard_spark_questions_cpu_s"] = sum(runs["spark_cpu_s"].values())
     if asked.pages:
         runs["pages_s"] = pages = _open_pages(asked.lake)
         figures["dashboard_first_visit_s"] = pages.pop(FIRST_VISIT)
@@ -78,19 +102,39 @@ def _parameters(lake: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ask(lake: Path, name: str, parameters: dict[str, Any]) -> tuple[float, float]:
-    """Seconds of a question over the last hour, the least of a few runs: just opened, and again."""
+def _ask(lake: Path, name: str, parameters: dict[str, Any]) -> tuple[float, float, float]:
+    """Seconds of a question over the last hour, the least of runs: just opened, and again with its CPU seconds."""
     metrics = [f"{PREFIX}{metric}" for metric in METRICS.get(name, ())]
-    cold, warm = [], []
+    cold, warm, cpu = [], [], []
     for _ in range(RUNS):
         opened = Lake(str(lake))
         opened.versions()
         chosen = opened.ask("instances", parameters) if "chosen" in question(name).reads else None
         for times in (cold, warm):
-            began = time.perf_counter()
+            began, used = time.perf_counter(), time.process_time()
             opened.ask(name, parameters | {"metrics": metrics}, chosen)
             times.append(time.perf_counter() - began)
-    return min(cold), min(warm)
+        cpu.append(time.process_time() - used)
+    return min(cold), min(warm), min(cpu)
+
+
+def _query(lake: Path, sql: str) -> tuple[float, float]:
+    """Seconds of a query as `telemetry-lake query` asks it, and with every table through delta-rs' datasets."""
+
+    def through_delta_rs(connection: Any, name: str, table: DeltaTable, columns: pa.Schema | None = None) -> None:
+        connection.register(name, dataset(table, columns))
+
+    def seconds(runs: int) -> float:
+        times = []
+        for _ in range(runs):
+            began = time.perf_counter()
+            lake_query.run_query(str(lake), sql).read_all()
+            times.append(time.perf_counter() - began)
+        return min(times)
+
+    own = seconds(RUNS)
+    with patch.object(lake_query, "register_table", through_delta_rs):
+        return own, seconds(1)  # a minute, of some
 
 
 def _points(lake: Path) -> int:

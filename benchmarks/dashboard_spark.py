@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,14 @@ from pipelines.session import spark_session
 from pipelines.views import create_views
 
 
-def ask_in_spark(lake: Path, parameters: dict[str, Any]) -> dict[str, float]:
-    """Seconds of each question in a local session, the second of two runs."""
+def ask_in_spark(lake: Path, parameters: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    """Seconds and CPU seconds of each question in a local session, the second of two runs."""
     spark = spark_session("benchmarks.dashboard", master="local[2]")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
     create_views(spark, str(lake))
+    machine = spark.sparkContext._jvm
+    assert machine is not None
+    java = int(machine.java.lang.ProcessHandle.current().pid())
     seconds = {}
 
     def ask(name: str, metrics: list[str]) -> Any:
@@ -30,9 +35,15 @@ def ask_in_spark(lake: Path, parameters: dict[str, Any]) -> dict[str, float]:
     for name in names():
         metrics = [f"{PREFIX}{metric}" for metric in METRICS.get(name, ())]
         for _ in range(2):
-            began = time.perf_counter()
+            began, cpu = time.perf_counter(), _cpu_s(java)
             ask(name, metrics).collect()
-            seconds[name] = time.perf_counter() - began
-        print(f"Spark {name}: {seconds[name]:.2f} s", flush=True)
+            seconds[name] = time.perf_counter() - began, _cpu_s(java) - cpu
+        print("Spark {}: {:.2f} s ({:.2f} CPU-s)".format(name, *seconds[name]), flush=True)
     spark.stop()
     return seconds
+
+
+def _cpu_s(process: int) -> float:
+    """CPU seconds of a process so far, user's and system's."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

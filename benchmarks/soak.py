@@ -1,275 +1,181 @@
-"""Kill the job again and again, at moments of batch, commit and checkpoint: ``make soak``, into soak.json.
+"""Every fault again and again, and what came of it: ``make soak``, into soak.json.
 
-Each fault gets a lake of its own. A made-up fleet lands records file by file while ``telemetry-lake ingest`` follows
-them; when a chosen file of the lake appears, the fault strikes, and the job is started again. What must come out is
-known from the fleet's own ledger; nothing of the project's code judges it.
+Each fault gets a lake of its own. A made-up fleet lands records while ``telemetry-lake ingest`` follows them, the fault
+strikes, and the job goes on or is started again. What must come out is known from the fleet's own ledger; nothing of
+the project's code judges it. Last, hostile clients push at full rate beside good ones (`soak_hostile`).
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
 import random
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from tests.landing_records import write
-from tests.ledger import Fleet
-from tests.ledger_check import Verdict, check
-
-ROOT = Path(__file__).parent.parent
-RESULTS = Path(__file__).parent / "soak.json"
-LONGEST_WAIT_S = 90.0
-PATIENCE_S = 40.0  # within which a driver without its JVM must end by itself
-# What appears in a lake in the course of its two batches: the fault strikes up to half a second after one of them.
-MOMENTS = (
-    "_checkpoints/pushes/offsets/*",
-    "pushes/landed_date=*/*",
-    "pushes/_delta_log/*.json",
-    "_checkpoints/pushes/commits/*",
-    "_checkpoints/points/offsets/*",
-    "metric_points/landed_date=*/*",
-    "_checkpoints/points-state/*.state",
-    "_checkpoints/points-state/manifest*",
-    "metric_points/_delta_log/*.json",
-    "push_outcomes/_delta_log/*.json",
-    "metric_rollups_1h/_delta_log/*.json",
-    "_checkpoints/points/commits/*",
+from benchmarks.soak_hostile import hostile
+from benchmarks.soak_kills import FAULTS, Trial
+from jobs.local_cluster import LocalCluster
+from tests.ledger_check import Verdict
+from tests.ledger_faults import (
+    add_partitions,
+    fill_disk,
+    following,
+    kill_brokers,
+    kill_executors,
+    land_by_two_brokers,
+    refuse_second_job,
+    small_disk,
 )
-TASK_MOMENTS = ("_checkpoints/points/offsets/*", "metric_points/landed_date=*/*")
-WORKER = "Python worker killed"
-Job = subprocess.Popen[bytes]
+from tests.ledger_run import KafkaRun, Run
+
+RESULTS = Path(__file__).parent / "soak.json"
+EXECUTORS, BROKERS = 4, 4  # kills of these
+PARTS = ("kills", "faults", "hostile")
+SHARES = (0.4, 0.6)  # of the room that a lake needs
+Row = dict[str, Any]
 
 
-def kill_all(job: Job) -> bool:
-    os.killpg(job.pid, signal.SIGKILL)
-    return True
+def soak(kills: int, seed: int, minutes: float, parts: Sequence[str]) -> Iterator[dict[str, list[Row]]]:
+    """The rows of one part after the other."""
+    with tempfile.TemporaryDirectory(prefix="telemetry-lake-soak-", ignore_cleanup_errors=True) as folder:
+        scratch = Path(folder)
+        for part in parts:
+            if part == "kills":
+                rows = list(_killed_jobs(scratch, kills - EXECUTORS - BROKERS, random.Random(seed)))
+            elif part == "faults":
+                rows = [*_faults_over_files(scratch), *_faults_of_the_topic(scratch)]
+            else:
+                rows = [hostile(_folder(scratch, "hostile"), minutes, seed)]
+            yield {part: rows}
 
 
-def kill_driver(job: Job) -> bool:
-    """Spark's JVM outlives it for the moment that it takes to notice."""
-    job.kill()
-    return True
-
-
-def kill_jvm(job: Job) -> bool:
-    return _kill_one(job, lambda process: process.name() == "java")
-
-
-def kill_worker(job: Job) -> bool:
-    return _kill_one(job, lambda process: any("pyspark.daemon" in word for word in process.cmdline()))
-
-
-def _kill_one(job: Job, wanted: Callable[[psutil.Process], bool]) -> bool:
-    """The youngest such process below the job's."""
-    found: list[psutil.Process] = []
-    for process in psutil.Process(job.pid).children(recursive=True):
-        try:
-            if wanted(process):
-                found.append(process)
-        except psutil.Error:
-            continue
-    if found:
-        max(found, key=lambda process: process.create_time()).kill()
-    return bool(found)
-
-
-# Each gives whether there was something to kill.
-FAULTS: dict[str, Callable[[Job], bool]] = {
-    "driver, JVM and workers killed at once": kill_all,
-    "driver killed": kill_driver,
-    "JVM killed": kill_jvm,
-    WORKER: kill_worker,
-}
-
-
-@dataclass
-class Trial:
-    """One fault, on a lake and a fleet of its own."""
-
-    fault: str
-    folder: Path
-    chance: random.Random
-    times: int = 0
-    hung: int = 0
-    ended: int = 0
-    recoveries_s: list[float] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.fleet = Fleet(seed=self.chance.randrange(1 << 30))
-        self.lake = self.folder / "lake"
-        self._job: Job | None = None
-        self._recovering_since: float | None = None
-        self._judged = 0
-        self._files = 0
-
-    def land(self) -> None:
-        write(self.folder / "in", f"{self._files:05d}.parquet", self.fleet.round())
-        self._files += 1
-
-    def strike(self) -> None:
-        """Have a job running, wait for a moment, let the fault happen, and see what becomes of the job."""
-        self.land()
-        moment = self.chance.choice(TASK_MOMENTS if self.fault == WORKER else MOMENTS)
-        before = self._seen(moment)
-        job = self._job = self._job or self._start("--trigger-seconds", "0.5")
-        # Every fifth time in the middle of start or recovery.
-        begun, early = time.monotonic(), self.fault != WORKER and self.chance.random() < 0.2
-        deadline = begun + (self.chance.uniform(2, 20) if early else LONGEST_WAIT_S)
-        while self._seen(moment) <= before and job.poll() is None and time.monotonic() < deadline:
-            self._note_recovery()
-            time.sleep(0.002)
-        time.sleep(self.chance.uniform(0, 0.5 if self.fault != WORKER else 0.1))
-        self._note_recovery()
-        if job.poll() is not None:
-            raise RuntimeError(f"{self.fault}: the job had ended by itself with exit code {job.returncode}")
-        struck = FAULTS[self.fault](job)
-        self.times += struck
-        if struck:
-            print(f"{self.fault} {self.times}: {'while starting' if early else moment}", flush=True)
-        if self.fault == WORKER:
-            self._expect_recovery()
-            self._see_it_go_on(job)
-        else:
-            self._end(job)
-            self._job = None
-
-    def judge(self) -> Verdict:
-        """Work the lake off and hold it against the ledger."""
-        if self._job is not None:
-            self._end(self._job)
-        job = self._start("--once")
-        while job.poll() is None:
-            self._note_recovery()
-            time.sleep(0.02)
-        verdict = check(self.lake, self.fleet.ledger)
-        if job.returncode:
-            verdict.problems.append(f"the last run ended with exit code {job.returncode}")
-        if self.ended:
-            verdict.problems.append(f"{self.ended} times the job ended instead of going on")
-        if self.hung:
-            verdict.problems.append(f"{self.hung} times the driver didn't end by itself within {PATIENCE_S:.0f} s")
-        return verdict
-
-    def _see_it_go_on(self, job: Job) -> None:
-        """The task runs again in another worker; should the job end all the same, the next strike starts it again."""
-        deadline = time.monotonic() + LONGEST_WAIT_S
-        while job.poll() is None and self._recovering_since is not None and time.monotonic() < deadline:
-            self._note_recovery()
-            time.sleep(0.02)
-        if job.poll() is not None:
-            self.ended += 1
-            self._end(job)
-            self._job = None
-
-    def _expect_recovery(self) -> None:
-        self._recovering_since, self._judged = time.monotonic(), self._seen("push_outcomes/_delta_log/*.json")
-
-    def _note_recovery(self) -> None:
-        """Recovered is the job that has judged pushes again: the time since its start, or since its worker's death."""
-        if self._recovering_since is not None and self._seen("push_outcomes/_delta_log/*.json") > self._judged:
-            self.recoveries_s.append(time.monotonic() - self._recovering_since)
-            self._recovering_since = None
-
-    def _seen(self, pattern: str) -> int:
-        """How many there have been: the numbers in the names of logs and checkpoints rise, state files come and go."""
-        names = [path.name for path in self.lake.glob(pattern)]
-        numbers = [int(name.split(".")[0]) for name in names if name.split(".")[0].isdigit()]
-        if numbers:
-            return max(numbers) + 1
-        batches = [int(name.split("batch-")[1][:10]) for name in names if "batch-" in name]
-        manifests = [int(name[9:19]) for name in names if name.startswith("manifest-")]
-        return max(batches + manifests, default=len(names) - 1) + 1
-
-    def _start(self, *flags: str) -> Job:
-        argv = [sys.executable, "-m", "jobs.cli", "ingest", "--source", f"files:{self.folder / 'in'}", "--lake",
-                str(self.lake), "--master", "local[2,3]", "--driver-memory", "1g", *flags]  # fmt: skip
-        if self.times:
-            self._expect_recovery()
-        with (self.folder / "job.log").open("ab") as output:
-            return subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
-
-    def _end(self, job: Job) -> None:
-        """Nothing of a job is left when the next one starts, but for the JVM of a killed driver: that is the fault."""
-        if self.fault == "driver killed":
-            job.wait()
-            return
-        if self.fault == "JVM killed" and self._ends_within(job, PATIENCE_S) is False:
-            self.hung += 1
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(job.pid, signal.SIGKILL)
-        job.wait()
-
-    @staticmethod
-    def _ends_within(job: Job, seconds: float) -> bool:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            job.wait(seconds)
-        return job.poll() is not None
-
-
-def soak(kills: int, seed: int) -> dict[str, Any]:
-    chance = random.Random(seed)
-    with tempfile.TemporaryDirectory(prefix="telemetry-lake-soak-", ignore_cleanup_errors=True) as scratch:
-        trials = []
-        for number, fault in enumerate(FAULTS):
-            folder = Path(scratch) / str(number)
-            folder.mkdir()
-            trials.append(Trial(fault, folder, random.Random(chance.randrange(1 << 30))))
-        while sum(trial.times for trial in trials) < kills:
-            min(trials, key=lambda trial: trial.times).strike()
-        rows = []
-        for trial in trials:
-            verdict = trial.judge()
-            for problem in verdict.problems:
-                print(f"{trial.fault}: {problem}", file=sys.stderr)
-            rows.append(_row(trial, verdict))
+def summary(rows: Mapping[str, list[Row]], seed: int) -> dict[str, Any]:
+    """What soak.json holds, of the rows of the parts."""
+    faults = [*rows.get("kills", ()), *rows.get("faults", ())]
+    judged = [*faults, *rows.get("hostile", ())]
     return {
-        "kills": sum(row["times"] for row in rows),
-        "lost": sum(row["lost"] for row in rows),
-        "doubled": sum(row["doubled"] for row in rows),
-        "problems": sum(row["problems"] for row in rows),
-        "pushes": sum(row["pushes"] for row in rows),
+        "kills": sum(row["times"] for row in faults if row["kill"]),
+        **{name: sum(row[name] for row in judged) for name in ("lost", "doubled", "problems", "pushes")},
         "seed": seed,
-        "faults": rows,
+        "faults": faults,
+        "hostile": next(iter(rows.get("hostile", ())), None),
     }
 
 
-def _row(trial: Trial, verdict: Verdict) -> dict[str, Any]:
-    recoveries = trial.recoveries_s or [float("nan")]
+def _killed_jobs(scratch: Path, kills: int, chance: random.Random) -> Iterator[Row]:
+    """The driver, its JVM, its workers, at moments of batch, commit and checkpoint."""
+    trials = []
+    for number, fault in enumerate(FAULTS):
+        trials.append(Trial(fault, _folder(scratch, str(number)), random.Random(chance.randrange(1 << 30))))
+    while sum(trial.times for trial in trials) < kills:
+        min(trials, key=lambda trial: trial.times).strike()
+    for trial in trials:
+        verdict = trial.judge()
+        yield _row(trial.fault, trial.times, verdict, len(trial.fleet.ledger.landed), trial.recoveries_s, kill=True)
+
+
+def _faults_over_files(scratch: Path) -> Iterator[Row]:
+    def tried(fault: str, times: int, strike: Callable[[Run], None], *, kill: bool = False) -> Row:
+        run = Run(_folder(scratch, fault.replace(" ", "-")))
+        return _tried(run, fault, times, lambda: strike(run), kill=kill)
+
+    yield tried(
+        "executor of a standalone cluster killed", EXECUTORS, lambda run: kill_executors(run, EXECUTORS), kill=True
+    )
+    yield tried("second job on the lake refused", 2, lambda run: refuse_second_job(run, 2))
+    run = Run(_folder(scratch, "disk"))
+    with small_disk(run.lake) as problem:
+        if problem:
+            print(f"disk full on the lake: not tried, {problem}", file=sys.stderr)
+        else:
+            yield _tried(run, "disk full on the lake", len(SHARES), lambda: fill_disk(run, SHARES))
+
+
+def _faults_of_the_topic(scratch: Path) -> Iterator[Row]:
+    with LocalCluster(brokers=2, landing_partitions=3) as cluster:
+        run = KafkaRun(_folder(scratch, "topic"), cluster)
+        try:
+            with following(run) as job:
+                yield _tried(run, "broker killed", BROKERS, lambda: kill_brokers(run, job, BROKERS), kill=True)
+                yield _tried(run, "partitions added", 2, lambda: add_partitions(run, job, 4, 6))
+                yield _tried(
+                    run, "landed by two brokers, out of order and twice", 4, lambda: land_by_two_brokers(run, job, 4)
+                )
+        finally:
+            run.close()
+
+
+def _tried(run: Run, fault: str, times: int, strike: Callable[[], None], *, kill: bool = False) -> Row:
+    """Let a fault strike and judge; a job that doesn't go on is a problem of its row, not the end of the table."""
+    before, told = len(run.ledger.landed), ""
+    run.recoveries_s = []
+    try:
+        strike()
+    except AssertionError as error:
+        told = f"the job didn't go on: {error}"
+        if not isinstance(run, KafkaRun):
+            run.close()
+    verdict = run.verdict()
+    if told:
+        verdict.problems.append(told)
+    if not isinstance(run, KafkaRun):
+        run.close()
+    print(f"{fault}: {times} times, {[round(each, 1) for each in run.recoveries_s]} s", flush=True)
+    return _row(fault, times, verdict, len(run.ledger.landed) - before, run.recoveries_s, kill=kill)
+
+
+def _folder(scratch: Path, name: str) -> Path:
+    folder = scratch / name
+    folder.mkdir()
+    return folder
+
+
+def _row(fault: str, times: int, verdict: Verdict, pushes: int, recoveries_s: list[float], *, kill: bool) -> Row:
+    for problem in verdict.problems:
+        print(f"{fault}: {problem}", file=sys.stderr)
     return {
-        "fault": trial.fault,
-        "times": trial.times,
+        "fault": fault,
+        "times": times,
+        "kill": kill,
         "lost": verdict.lost,
         "doubled": verdict.doubled,
         "problems": len(verdict.problems),
-        "pushes": len(trial.fleet.ledger.landed),
-        "recoveries": len(trial.recoveries_s),
-        "recovery_s_median": round(statistics.median(recoveries), 1),
-        "recovery_s_max": round(max(recoveries), 1),
+        "pushes": pushes,
+        "recoveries": len(recoveries_s),
+        "recovery_s_median": round(statistics.median(recoveries_s), 1) if recoveries_s else None,
+        "recovery_s_max": round(max(recoveries_s), 1) if recoveries_s else None,
     }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=52)
+    parser.add_argument("--kills", type=int, default=52, help="in all, those of executors and brokers among them")
+    parser.add_argument("--hostile", type=float, default=10, metavar="MINUTES", help="of hostile clients; 0: none")
+    parser.add_argument("--only", choices=PARTS, action="append", help="these parts; the file's other rows stay")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    found = soak(asked.kills, asked.seed)
-    RESULTS.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps(found, indent=2))
-    return int(bool(found["lost"] or found["doubled"] or found["problems"]))
+    parts = asked.only or [part for part in PARTS if part != "hostile" or asked.hostile]
+    rows = _kept() if asked.only else {}
+    for found in soak(asked.kills, asked.seed, asked.hostile, parts):
+        rows |= found
+        RESULTS.write_text(json.dumps(summary(rows, asked.seed), indent=2) + "\n", encoding="utf-8")
+    told = summary(rows, asked.seed)
+    print(json.dumps(told, indent=2))
+    return int(bool(told["lost"] or told["doubled"] or told["problems"]))
+
+
+def _kept() -> dict[str, list[Row]]:
+    """The rows of an earlier run, by part."""
+    told = json.loads(RESULTS.read_text(encoding="utf-8"))
+    rows = {
+        part: [row for row in told["faults"] if (row["fault"] in FAULTS) == (part == "kills")] for part in PARTS[:2]
+    }
+    return rows | ({"hostile": [told["hostile"]]} if told.get("hostile") else {})
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from benchmarks.figures import tell
 from pipelines.state_chain import Chain, ShardFiles
 from udfs.redelivery import Bounds, evictions
 from udfs.rows import PUSHES_IN
-from udfs.shard import process, process_changes
+from udfs.shard import process
 from udfs.state import CLIENTS, NUMBERS, RECENT_PUSHES, ShardState, column
 
 CLIENT_COUNTS = (5_000, 20_000, 80_000)
@@ -77,7 +77,7 @@ def decode_and_convert(figures: dict[str, float]) -> None:
     for batch in range(3):
         pushes = some_pushes(batch, 4_000)
         with timer:
-            process_changes(pushes, ShardState.empty())
+            process(pushes, ShardState.empty())
     figures["state_decode_convert_cpu_s_per_1000_pushes"] = round(timer.mean / 4, 4)
 
 

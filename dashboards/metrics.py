@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import streamlit as st
 
+from dashboards.plots import lines
 from dashboards.scene import PREFIX, Scene
-from dashboards.show import every_column, heading, lines, table
+from dashboards.show import every_column, heading, table
 
-SPREAD = {"typical": "median client", "high": "95th percentile of clients", "most": "largest value"}
+SPREAD = {"typical": "median", "high": "95th percentile", "most": "largest"}
 
 
 def ask_over_time(scene: Scene, metrics: Sequence[str]) -> pd.DataFrame:
@@ -20,23 +21,24 @@ def ask_over_time(scene: Scene, metrics: Sequence[str]) -> pd.DataFrame:
 
 def total(rows: pd.DataFrame, scene: Scene, names: Mapping[str, str], unit: str, title: str, note: str = "") -> None:
     """What all clients added per second, a line per metric: metric to its name in the legend."""
-    chosen = _named(rows, names)
-    lines(chosen, "per_second", unit, title, "name" if len(names) > 1 else None, scene.step_s, note)
+    chosen = scene.per_second(_named(rows, names), "increase")
+    lines(chosen, "increase", unit, title, "name" if len(names) > 1 else None, scene.step_s, note, [*names.values()])
 
 
 def spread(
     rows: pd.DataFrame, scene: Scene, metric: str, unit: str, title: str, note: str = "", most: bool = True
 ) -> None:
-    """A gauge over the fleet: median and 95th percentile over client ids, and the largest value of all."""
+    """A gauge over the fleet: median and 95th percentile over client ids, of their means, and the largest value."""
     chosen = rows[rows["metric"] == PREFIX + metric]
     kept = [name for name in SPREAD if most or name != "most"]
     long = chosen.melt("at_ms", kept, "name", "value").replace({"name": SPREAD})
-    lines(long, "value", unit, title, "name", scene.step_s, note)
+    lines(long, "value", unit, title, "name", scene.step_s, note, [SPREAD[name] for name in kept])
 
 
 def largest(rows: pd.DataFrame, scene: Scene, names: Mapping[str, str], unit: str, title: str, note: str = "") -> None:
     """The largest value that any client had, a line per metric."""
-    lines(_named(rows, names), "most", unit, title, "name" if len(names) > 1 else None, scene.step_s, note)
+    by = "name" if len(names) > 1 else None
+    lines(_named(rows, names), "most", unit, title, by, scene.step_s, note, [*names.values()])
 
 
 def by_client(

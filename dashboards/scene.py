@@ -40,14 +40,34 @@ class Scene:
         """The coarsest rollups that the plots' windows can be made of."""
         return "points" if self.step_s < MINUTE_S else "minutes" if self.step_s < HOUR_S else "hours"
 
+    @property
+    def first_window(self) -> datetime:
+        """Start of the rollups' window that holds the start of the time range."""
+        window = timedelta(seconds={"minutes": MINUTE_S, "hours": HOUR_S}.get(self.grain, 1))
+        return self.start - (self.start - datetime.min.replace(tzinfo=self.start.tzinfo)) % window
+
+    def covered_s(self, at_ms: pd.Series) -> pd.Series:
+        """How much of the plots' windows that begin then the time range holds: the first and the last are cut."""
+        begin = at_ms.clip(lower=max(self.first_window, self.first).timestamp() * 1000)
+        end = (at_ms + self.step_s * 1000).clip(upper=self.stop.timestamp() * 1000)
+        return ((end - begin) / 1000).clip(lower=0)
+
+    def whole(self, rows: pd.DataFrame, share: float) -> pd.DataFrame:
+        """The rows of windows (`at_ms`) of which the time range holds at least this share; all where none is."""
+        kept = rows[self.covered_s(rows["at_ms"]) >= share * self.step_s]
+        return kept if len(kept) else rows
+
+    def per_second(self, rows: pd.DataFrame, column: str) -> pd.DataFrame:
+        """What the windows (`at_ms`) counted, by the second of the time range in them; hardly covered ones left out."""
+        kept = self.whole(rows, 0.5)
+        return kept.assign(**{column: kept[column].astype(float) / self.covered_s(kept["at_ms"])})
+
     def ask(self, name: str, **parameters: Parameter) -> pd.DataFrame:
         """The answer to a question about the chosen clients in the time range."""
-        window = timedelta(seconds={"minutes": MINUTE_S, "hours": HOUR_S}.get(self.grain, 1))
-        first_window = self.start - (self.start - datetime.min.replace(tzinfo=self.start.tzinfo)) % window
         asked: dict[str, Parameter] = {
             "start": self.start,
             "stop": self.stop,
-            "first_window": first_window,
+            "first_window": self.first_window,
             "step_ms": self.step_s * 1000,
             **parameters,
         }

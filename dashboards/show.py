@@ -1,4 +1,4 @@
-"""How things are shown: plots with units on their axes, tables, numbers. Text of clients is shown, never run."""
+"""How things are shown: tables, numbers, text. What clients called themselves is shown, never run."""
 
 from __future__ import annotations
 
@@ -6,26 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-# Okabe and Ito's colours, told apart by the colour-blind, less the two that vanish on white or black.
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
-DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 4], [1, 3])
-HEIGHT = 250
-# Vega's own has twelve hours, without saying which half of the day.
-TIME_FORMAT = {
-    "seconds": "%H:%M:%S",
-    "minutes": "%H:%M",
-    "hours": "%H:%M",
-    "day": "%b %d",
-    "date": "%b %d",
-    "week": "%b %d",
-    "month": "%b %Y",
-    "year": "%Y",
-}
+WHOSE = ("client id", "consumer group")
 MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&@/])")
 
 
@@ -40,88 +25,26 @@ def halves() -> Iterator[Any]:
         yield from st.columns(2)
 
 
-def lines(
-    rows: pd.DataFrame, y: str, unit: str, title: str, by: str | None = None, step_s: int = 0, note: str = ""
-) -> None:
-    """A line per value of column `by`, over `at_ms`; a window without data is a gap, not a line across it."""
-    with st.container(border=True):
-        heading(title, note)
-        rows = rows.dropna(subset=[y]) if len(rows) else rows
-        if rows.empty:
-            nothing()
-            return
-        name = by or "series"
-        if by is None:
-            rows = rows.assign(series=title)
-        order = list(dict.fromkeys(rows[name]))
-        if step_s:
-            rows = with_gaps(rows, y, name, step_s)
-        x = alt.X("at_ms:T", title="time (UTC)", scale=alt.Scale(type="utc"), axis=alt.Axis(format=TIME_FORMAT))
-        encoded: dict[str, Any] = {
-            "x": x,
-            "y": alt.Y(f"{y}:Q", title=unit, scale=alt.Scale(domain=[0, 1]) if not rows[y].any() else alt.Undefined),
-            "tooltip": [
-                alt.Tooltip("at_ms:T", title="time (UTC)", format="%Y-%m-%d %H:%M:%S", formatType="utc"),
-                alt.Tooltip(f"{name}:N", title=" "),
-                alt.Tooltip(f"{y}:Q", title=unit, format=",.4~g"),
-            ],
-        }
-        if by is not None:
-            legend = alt.Legend(
-                orient="bottom", title=None, columns=2, labelLimit=260, symbolType="stroke", symbolSize=400
-            )
-            colors = alt.Scale(domain=order, range=_repeat(PALETTE, order))
-            encoded["color"] = alt.Color(f"{name}:N", scale=colors, legend=legend)
-        line = alt.Chart(rows).encode(**encoded)
-        drawn = line.mark_line(strokeWidth=2, invalid="break-paths-show-domains", **_one_color(by))
-        if by is not None:
-            dashes = alt.Scale(domain=order, range=_repeat(DASHES, order))
-            drawn = drawn.encode(strokeDash=alt.StrokeDash(f"{name}:N", scale=dashes, legend=legend))
-        chart = drawn + line.mark_circle(size=18, opacity=1, **_one_color(by))
-        st.altair_chart(chart.properties(height=HEIGHT), width="stretch")
-
-
-def bars(rows: pd.DataFrame, x: str, y: str, unit: str, title: str, note: str = "") -> None:
-    """A horizontal bar per row, largest first."""
-    with st.container(border=True):
-        heading(title, note)
-        rows = rows.dropna(subset=[x])
-        if rows.empty:
-            nothing()
-            return
-        chart = (
-            alt.Chart(rows.head(15))
-            .mark_bar(color=PALETTE[0])
-            .encode(
-                x=alt.X(f"{x}:Q", title=unit),
-                y=alt.Y(f"{y}:N", sort=None, title=None, axis=alt.Axis(labelLimit=260, labelOverlap=False)),
-                tooltip=[alt.Tooltip(f"{y}:N", title=" "), alt.Tooltip(f"{x}:Q", title=unit, format=",.4~g")],
-            )
-        )
-        st.altair_chart(chart.properties(height=max(HEIGHT, 22 * min(len(rows), 15) + 60)), width="stretch")
-
-
-def with_gaps(rows: pd.DataFrame, y: str, name: str, step_s: int) -> pd.DataFrame:
-    """The rows with one of no value after each that isn't followed by the next window."""
-    rows = rows.sort_values([name, "at_ms"])
-    follower = rows.groupby(name, sort=False)["at_ms"].shift(-1)
-    breaks = rows[follower.notna() & (follower - rows["at_ms"] > 1.5 * step_s * 1000)]
-    holes = breaks.assign(at_ms=breaks["at_ms"] + step_s * 1000)
-    holes[y] = float("nan")
-    return pd.concat([rows, holes]).sort_values([name, "at_ms"], kind="stable")
-
-
-def table(rows: pd.DataFrame | None, columns: Mapping[str, str], title: str, note: str = "", **options: Any) -> Any:
+def table(
+    rows: pd.DataFrame | None,
+    columns: Mapping[str, str],
+    title: str,
+    note: str = "",
+    none: str = "",
+    **options: Any,
+) -> Any:
     """A table of these columns, with their headings; `rows` of None: what it needs isn't in this installation."""
     with st.container(border=True):
         heading(title, note)
         if rows is None or rows.empty:
-            nothing()
+            nothing(none)
             return None
         kept = [name for name in columns if name in rows.columns]
         texts: dict[str, Any] = {name: rows[name].map(_as_text) for name in kept if rows[name].map(_is_nested).any()}
         rows = rows.assign(**texts)
         config: dict[str, Any] = {name: _column(rows[name], columns[name]) for name in kept}
+        if columns[kept[0]] in WHOSE:  # stays in sight while the others scroll by
+            config[kept[0]] = st.column_config.TextColumn(columns[kept[0]], pinned=True)
         return st.dataframe(
             rows[kept],
             column_config=config,
@@ -133,10 +56,14 @@ def table(rows: pd.DataFrame | None, columns: Mapping[str, str], title: str, not
         )
 
 
-def every_column(rows: pd.DataFrame | None, title: str, note: str = "") -> None:
-    """A table of all columns, headed by their names."""
+def every_column(rows: pd.DataFrame | None, title: str, note: str = "", none: str = "") -> None:
+    """A table of all columns, headed by their names; `none` is said where there are no rows."""
     names = {} if rows is None else {name: name.replace("_", " ") for name in rows.columns}
-    table(rows, names, title, note)
+    if rows is not None and "cluster_id" in names and rows["cluster_id"].nunique() <= 1:
+        del names["cluster_id"]  # a lake of one cluster
+    if "client_id" in names:
+        names = {"client_id": names["client_id"], **names}
+    table(rows, names, title, note, none)
 
 
 def numbers(values: Mapping[str, tuple[Any, str]]) -> None:
@@ -146,11 +73,11 @@ def numbers(values: Mapping[str, tuple[Any, str]]) -> None:
 
 
 def short(value: Any) -> str:
-    """A number in few characters: 1,234, 56.7 k, 8.9 M."""
+    """A number in few characters: 56,789, 568 k, 8.9 M."""
     if value is None or pd.isna(value):
         return "–"
     number = float(value)
-    for size, letter in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
+    for size, letter in ((1e9, " G"), (1e6, " M"), (1e5, " k")):
         if abs(number) >= size:
             return f"{number / (1e3 if letter == ' k' else size):,.3g}{letter}"
     return f"{number:,.0f}" if number == int(number) or abs(number) >= 100 else f"{number:,.3g}"
@@ -160,8 +87,8 @@ def heading(title: str, note: str = "") -> None:
     st.markdown(f"**{plain(title)}**", help=note or None)
 
 
-def nothing() -> None:
-    st.caption("Nothing in this time range for these filters.")
+def nothing(none: str = "") -> None:
+    st.caption(none or "Nothing in this time range for these filters.")
 
 
 def _column(values: pd.Series, label: str) -> Any:
@@ -188,11 +115,3 @@ def _as_text(value: Any) -> str | None:
         return None if value is None else str(value)
     pairs = value.items() if isinstance(value, dict) else value
     return ", ".join("=".join(map(str, pair)) if isinstance(pair, tuple) else str(pair) for pair in pairs)
-
-
-def _one_color(by: str | None) -> dict[str, Any]:
-    return {} if by is not None else {"color": PALETTE[0]}
-
-
-def _repeat(values: tuple[Any, ...], order: list[str]) -> list[Any]:
-    return [values[index % len(values)] for index in range(len(order))]

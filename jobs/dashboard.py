@@ -45,7 +45,6 @@ def main(argv: list[str] | None = None) -> int:
 
 def _serve(settings: DashboardSettings) -> int:
     # Loaded before the first visitor comes, in the process that serves them.
-    import altair  # noqa: F401, PLC0415
     import pandas  # noqa: F401, PLC0415
     from streamlit.web import cli  # noqa: PLC0415
 

@@ -5,43 +5,37 @@ Exit codes: 0 done or stopped cleanly, 1 failed while running, 2 can't run as as
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import re
 import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from filelock import FileLock, Timeout
-from py4j.protocol import Py4JError, Py4JJavaError
+from filelock import Timeout
+from py4j.protocol import Py4JJavaError
 from pydantic import AfterValidator, Field, PositiveInt, SecretStr
 
 from jobs.json_lines import JsonLines
+from jobs.locks import only_job
+from jobs.running import StreamFailedError, cause, work_off
 from jobs.settings import JobSettings, UsageError, fail, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from jobs.replay import ReplaySettings
     from pipelines.lifecycle_stream import LifecycleStream
     from pipelines.pipeline_metrics import PipelineMetrics
     from pipelines.sources import Source
     from pipelines.streams import Lake, Trigger
+    from udfs.shard import Limits
 
-STOP_PATIENCE_S = 30
-DISK_FULL = "No space left on device"
 # Least seconds between two batches: brokers are sampled that often, and a push tells of minutes.
 QUOTA_SAMPLES_S, QUOTA_REPORTS_S = 10.0, 60.0
-DATA_LOSS_ADVICE = (
-    "-- Records of the landing topic are gone that were not read yet: its retention was too short for the pause, or it "
-    "was deleted and made again. Go on without them by one run with --no-fail-on-data-loss, or, for a topic made "
-    "again, read it from its beginning with a new --checkpoints folder (nothing is stored twice)."
-)
 NO_PUSHES_ADVICE = (
     "ingest: no push has landed yet. If clients are running: is the receiver on the brokers (docs/receiver.md), and "
     "does a client-metrics subscription with a non-empty `metrics` list match them? Clients without one ask again "
@@ -91,6 +85,10 @@ class IngestSettings(JobSettings):
     """bound of one decompressed payload; a larger one is quarantined as TELEMETRY_TOO_LARGE"""
     max_points_per_push: PositiveInt = 100_000
     """data points taken of one push; the rest is quarantined as TOO_MANY_POINTS"""
+    max_text_bytes: Annotated[int, Field(ge=256, le=1 << 20)] = 16 << 10
+    """bytes of a point's name, or of its attributes, or of a push's labels; longer ones are quarantined"""
+    max_series_per_client: PositiveInt = 100_000
+    """cumulative series, and buckets of histograms, remembered of one client; the rest is quarantined as TOO_MANY_SERIES"""  # noqa: E501  # the library makes the help of it
     bootstrap_servers: str | None = None
     """kafka: brokers of the landing topic"""
     topic: str = "client-telemetry"
@@ -109,6 +107,8 @@ class IngestSettings(JobSettings):
     """kafka: options of Spark's source and, with the prefix kafka., of its consumer (SASL, SSL); never logged"""
     sync_seconds: Annotated[float, Field(ge=1, le=86_400)] | None = None
     """kafka: look that often what is configured on the cluster, as `telemetry-lake sync` does [never]"""
+    events_topic: str | None = None
+    """kafka: topic that each new row of client_events is sent to, at least once, in order; it must be there [none]"""
     personal_data: Literal["keep", "hash", "drop"] = "keep"
     """what is stored of principals and client addresses"""
     personal_data_key: SecretStr | None = None
@@ -149,6 +149,7 @@ def _run(settings: IngestSettings) -> int:
     from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
     from jobs.sync_beside import syncing  # noqa: PLC0415
+    from pipelines.event_feed import feeding  # noqa: PLC0415
     from pipelines.jars import JarsUnavailableError  # noqa: PLC0415
     from pipelines.kafka_admin import KafkaUnavailableError  # noqa: PLC0415
     from pipelines.session import JavaMissingError, spark_session  # noqa: PLC0415
@@ -163,8 +164,9 @@ def _run(settings: IngestSettings) -> int:
         source = make_source(settings)
         source.check()
         with only_job(lake.path):
-            spark = spark_session("telemetry-lake ingest", settings.master, settings.driver_memory)
-            with syncing(spark, settings):
+            spark = spark_session("telemetry-lake ingest", settings.master, settings.driver_memory, settings.lake)
+            feed = feeding(spark, lake.path, settings.events_topic, settings.bootstrap_servers, settings.kafka_options)
+            with feed, syncing(spark, settings):
                 run(spark, lake, source, settings, stop)
             if not stop.is_set() and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
                 spark.stop()
@@ -175,12 +177,8 @@ def _run(settings: IngestSettings) -> int:
     except StreamFailedError as error:
         return fail(str(error), 1)
     except (Py4JJavaError, DeltaError, OSError) as error:  # before a stream has begun, such as on a full disk
-        return fail(f"ingest failed: {_cause(str(error))}", 1)
+        return fail(f"ingest failed: {cause(str(error))}", 1)
     return 0
-
-
-class StreamFailedError(RuntimeError):
-    """A stream ended by an error; the message is its first cause, in one line."""
 
 
 def run(spark: SparkSession, lake: Lake, source: Source, settings: IngestSettings, stop: threading.Event) -> None:
@@ -205,7 +203,6 @@ def _run_streams(
     from pipelines.replay import finish_swap  # noqa: PLC0415
     from pipelines.state_manifest import StateFolder  # noqa: PLC0415
     from pipelines.streams import start_points, start_pushes, start_statuses  # noqa: PLC0415
-    from udfs.shard import Limits  # noqa: PLC0415
 
     reads_statuses, reads_quotas = source.reads_statuses(spark), source.reads_quotas(spark)
     lake.create_tables()
@@ -214,7 +211,7 @@ def _run_streams(
         log.info("ingest: a replay was cut off while its rows were swapped in; that is done now")
     lifecycle = Lifecycle(lake.path)
     state = StateFolder(lake.checkpoint("points-state"), settings.shards, spark.sparkContext.defaultParallelism)
-    limits = Limits(max_decompressed_bytes=settings.max_payload_bytes, max_points_per_push=settings.max_points_per_push)
+    limits = limits_of(settings)
     trigger: Trigger = None if settings.once else settings.trigger_seconds
     begun = time.monotonic()
     log.info("ingest: %s -> %s (%d shards)", settings.source, lake.path, state.shards)
@@ -244,45 +241,16 @@ def _run_streams(
     log.info("ingest: %s after %.0f s", "stopped" if stop.is_set() else "done", time.monotonic() - begun)
 
 
-def work_off(queries: Sequence[StreamingQuery | LifecycleStream], stop: threading.Event) -> None:
-    """Wait until all queries have ended, one has failed, or a stop is asked for; then none of them runs any more."""
-    try:
-        while any(query.isActive for query in queries) and not stop.is_set():
-            for query in queries:
-                if query.exception() is not None:
-                    raise StreamFailedError(f"stream {query.name} failed: {_cause(str(query.exception()))}")
-            stop.wait(0.2)
-        for query in queries:
-            if query.exception() is not None and not stop.is_set():
-                raise StreamFailedError(f"stream {query.name} failed: {_cause(str(query.exception()))}")
-    except Py4JError:
-        if not stop.is_set():  # a supervisor's signal reaches Spark's JVM too, which may be gone before us
-            raise
-    finally:
-        with contextlib.suppress(Py4JError):
-            for query in queries:
-                _let_finish(query)
-                query.stop()
+def limits_of(settings: IngestSettings | ReplaySettings) -> Limits:
+    """What of a push and of a client is taken."""
+    from udfs.shard import Limits  # noqa: PLC0415
 
-
-def _let_finish(query: StreamingQuery | LifecycleStream) -> None:
-    """Give a running batch a moment: stopped in the middle it would be done again at the next start."""
-    deadline = time.monotonic() + STOP_PATIENCE_S
-    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
-        time.sleep(0.1)
-
-
-def _cause(text: str) -> str:
-    """What made Spark fail, in one line: the last exception that says something, or what Spark says."""
-    told = text.partition("=== Streaming Query ===")[0].partition("terminated with exception: ")
-    message = told[2] or told[0]
-    exceptions = re.findall(r"^(?:Caused by: )?[\w.]*(?:Error|Exception)\b.{0,40}?: (?!\s*$).+", message, re.MULTILINE)
-    line = " ".join((exceptions[-1] if exceptions else message).split())[:500]
-    if DISK_FULL in text and DISK_FULL not in line:  # delta-rs names it on another line
-        line += f": {DISK_FULL}"
-    if "failOnDataLoss" in text or "some data may have been missed" in text:
-        line += f" {DATA_LOSS_ADVICE}"
-    return line
+    return Limits(
+        max_decompressed_bytes=settings.max_payload_bytes,
+        max_points_per_push=settings.max_points_per_push,
+        max_text_bytes=settings.max_text_bytes,
+        max_series_per_client=settings.max_series_per_client,
+    )
 
 
 def make_lake(settings: IngestSettings) -> Lake:
@@ -305,35 +273,18 @@ def make_source(settings: IngestSettings) -> Source:
     if settings.source == "kafka":
         if settings.bootstrap_servers is None:
             raise UsageError("bootstrap_servers: needed for --source kafka, give --bootstrap-servers host:port")
+        if settings.events_topic in (settings.topic, settings.status_topic, settings.quotas_topic):
+            raise UsageError(f"events_topic: {settings.events_topic} is read by this job, allowed: a topic of its own")
         return KafkaSource(
             settings.bootstrap_servers, settings.source_name or "kafka", topics, settings.kafka_options,
             settings.starting_offsets, settings.max_records_per_batch, settings.fail_on_data_loss,
         )  # fmt: skip
+    if settings.events_topic is not None:
+        raise UsageError("events_topic: is a topic of --source kafka; beside files follow table client_events")
     if settings.sync_seconds is not None:
         raise UsageError("sync_seconds: asks the cluster of --source kafka; beside files run `telemetry-lake sync`")
     path = settings.source.removeprefix("files:")
     return FilesSource(path, settings.source_name or f"files:{Path(path).resolve().name}", topics)
-
-
-def only_job(lake: str) -> contextlib.AbstractContextManager[object]:
-    """One job writes a lake at a time. A lock of the operating system: it ends with its process, however that ends."""
-    return _lock(lake, ".lock")
-
-
-def only_upkeep(lake: str) -> contextlib.AbstractContextManager[object]:
-    """One process at a time takes files out of a lake's tables: `maintain`, which runs beside the job, or a replay."""
-    return _lock(lake, ".upkeep.lock")
-
-
-def _lock(lake: str, name: str) -> contextlib.AbstractContextManager[object]:
-    if "://" in lake:
-        return contextlib.nullcontext()
-    folder = Path(lake)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"can't write to {folder}: {error.strerror}") from error
-    return FileLock(folder / name, timeout=0)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from typing import Annotated, Literal
 from filelock import Timeout
 from pydantic import Field, PositiveInt
 
-from jobs.ingest import log_to_stdout, only_upkeep
+from jobs.ingest import log_to_stdout
+from jobs.locks import only_upkeep
 from jobs.settings import JobSettings, UsageError, fail, parse
 
 log = logging.getLogger("telemetry-lake")

@@ -20,6 +20,8 @@ from jobs.settings import JobSettings, UsageError, fail, parse
 if TYPE_CHECKING:
     from pipelines.quality import Finding, Lake
 
+DATA_DOCS = "data-docs"
+
 
 class QualitySettings(JobSettings):
     """Check the rows that are new since the last check: nothing lost or doubled, tables that fit, known values."""
@@ -33,7 +35,7 @@ class QualitySettings(JobSettings):
     stale_hours: Annotated[float, Field(gt=0)] | None = None
     """the newest push must have landed within so many hours [not looked at]"""
     docs: Path | None = None
-    """folder for Great Expectations' Data Docs, index.html first [no pages]"""
+    """folder for a report, index.html, and below it Great Expectations' Data Docs [no pages]"""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -49,9 +51,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(settings: QualitySettings) -> int:
     # DuckDB, pandas and Great Expectations take seconds to import: a wrong flag is told before that.
+    import duckdb  # noqa: PLC0415
     from deltalake.exceptions import DeltaError  # noqa: PLC0415
 
-    from jobs.ingest import only_upkeep  # noqa: PLC0415
+    from jobs.locks import only_upkeep  # noqa: PLC0415
     from pipelines.lake_query import is_lake  # noqa: PLC0415
     from pipelines.quality import Lake, QualityError  # noqa: PLC0415
 
@@ -65,6 +68,9 @@ def _run(settings: QualitySettings) -> int:
         return fail(f"maintain or a replay is at work on {settings.lake}: check it when that has ended", 2)
     except QualityError as error:
         return fail(str(error), 2)
+    except duckdb.Error as error:  # delta-rs' DELETE leaves text of a kind that Arrow can't compare
+        reason = " ".join(str(error).split())
+        return fail(f"quality: a table's files can't be read: {reason}. Has another program rewritten them?", 2)
     except (DeltaError, OSError) as error:
         return fail(f"quality: {' '.join(str(error).split())}; run it again", 1)
 
@@ -80,6 +86,7 @@ def check_tables(names: list[str]) -> None:
 def _check(settings: QualitySettings, lake: Lake) -> int:
     from pipelines.quality import FAILED, NO_TABLE, PASSED  # noqa: PLC0415
     from pipelines.quality_expectations import judge  # noqa: PLC0415
+    from pipelines.quality_page import write_page  # noqa: PLC0415
     from pipelines.quality_results import QUALITY_RESULTS, append_results  # noqa: PLC0415
     from pipelines.quality_rules import RULES, tables_with_rules  # noqa: PLC0415
 
@@ -91,7 +98,7 @@ def _check(settings: QualitySettings, lake: Lake) -> int:
     now = datetime.now(UTC)
     asked = settings.tables or tables_with_rules()
     found = [each for name in lake.tables if name in asked for each in lake.check(name, now, settings.stale_hours)]
-    passed = judge(found, settings.docs)
+    passed = judge(found, settings.docs and settings.docs / DATA_DOCS)
     rows = [_row(each, PASSED if passed[each.rule.name] else FAILED) for each in found]
     for rule in RULES:
         if rule.table in asked and rule.table not in lake.tables:
@@ -99,7 +106,11 @@ def _check(settings: QualitySettings, lake: Lake) -> int:
     for row in rows:
         row["checked_at"] = now
     append_results(settings.lake, pa.Table.from_pylist(rows, QUALITY_RESULTS.schema), now)
-    _tell(found, passed, sorted(set(asked) - set(lake.tables)), settings)
+    missing = sorted(set(asked) - set(lake.tables))
+    _tell(found, passed, missing)
+    if settings.docs is not None:
+        own = f"{DATA_DOCS}/index.html"
+        print(f"pages: {write_page(settings.docs, settings.lake, now, found, passed, missing, own)}")
     return 0 if all(passed.values()) else 1
 
 
@@ -119,7 +130,7 @@ def _row(finding: Finding, status: str) -> dict[str, object]:
     }
 
 
-def _tell(found: list[Finding], passed: dict[str, bool], missing: list[str], settings: QualitySettings) -> None:
+def _tell(found: list[Finding], passed: dict[str, bool], missing: list[str]) -> None:
     """A line a table on stdout, and on stderr what is broken and what to do."""
     for name in dict.fromkeys(each.rule.table for each in found):
         rules = [each for each in found if each.rule.table == name]
@@ -135,8 +146,6 @@ def _tell(found: list[Finding], passed: dict[str, bool], missing: list[str], set
                 f", such as: {'; '.join(each.examples)}\n  What to do: {each.rule.do}",
                 file=sys.stderr,
             )
-    if settings.docs is not None:
-        print(f"pages: {settings.docs / 'index.html'}")
 
 
 if __name__ == "__main__":

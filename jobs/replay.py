@@ -18,7 +18,9 @@ from pydantic import AfterValidator, Field, PositiveInt
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from jobs.ingest import StreamFailedError, log_to_stdout, only_job, only_upkeep, work_off
+from jobs.ingest import limits_of, log_to_stdout
+from jobs.locks import only_job, only_upkeep
+from jobs.running import StreamFailedError, work_off
 from jobs.settings import JobSettings, UsageError, fail, parse
 
 if TYPE_CHECKING:
@@ -61,6 +63,10 @@ class ReplaySettings(JobSettings):
     """bound of one decompressed payload, as for ingest"""
     max_points_per_push: PositiveInt = 100_000
     """data points taken of one push, as for ingest"""
+    max_text_bytes: Annotated[int, Field(ge=256, le=1 << 20)] = 16 << 10
+    """bytes of a point's name, or of its attributes, or of a push's labels, as for ingest"""
+    max_series_per_client: PositiveInt = 100_000
+    """series remembered of one client, as for ingest"""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """what the progress lines show"""
 
@@ -89,7 +95,7 @@ def _run(settings: ReplaySettings) -> int:
     lake = Lake(settings.lake, settings.checkpoints or f"{settings.lake.rstrip('/')}/_checkpoints")
     try:
         with only_job(lake.path), only_upkeep(lake.path):
-            spark = spark_session("telemetry-lake replay", settings.master, settings.driver_memory)
+            spark = spark_session("telemetry-lake replay", settings.master, settings.driver_memory, settings.lake)
             run(spark, lake, settings)
             spark.stop()
     except Timeout:
@@ -105,18 +111,21 @@ def run(spark: SparkSession, lake: Lake, settings: ReplaySettings) -> None:
     """Bring the stream of points to rest, then replay."""
     from pipelines.checkpoint import check_checkpoints  # noqa: PLC0415
     from pipelines.operator_task import TASK_RESULT  # noqa: PLC0415
+    from pipelines.quota_clients import knows_quotas, start_quota_reports  # noqa: PLC0415
     from pipelines.replay import finish_swap, replay  # noqa: PLC0415
     from pipelines.state_manifest import StateFolder  # noqa: PLC0415
     from pipelines.streams import start_points  # noqa: PLC0415
-    from udfs.shard import Limits  # noqa: PLC0415
 
     lake.create_tables()
     check_checkpoints(lake.path, lake.checkpoints)
     if finish_swap(lake.path, lake.checkpoints):
         log.info("replay: the swap of an earlier replay was cut off; it is done now")
-    limits = Limits(max_decompressed_bytes=settings.max_payload_bytes, max_points_per_push=settings.max_points_per_push)
+    limits = limits_of(settings)
     state = StateFolder(lake.checkpoint("points-state"), None, spark.sparkContext.defaultParallelism)
-    work_off([start_points(spark, lake, state, limits, None, f"{settings.batch_mb}m")], threading.Event())
+    stop = threading.Event()
+    work_off([start_points(spark, lake, state, limits, None, f"{settings.batch_mb}m")], stop)
+    if knows_quotas(lake.path):  # what it hasn't read yet would come from rows that are gone then
+        work_off([start_quota_reports(spark, lake, None)], stop)
 
     def run_tasks(task: ShardTask) -> Iterable[Mapping[str, Any]]:
         shards = spark.range(0, task.shards, 1, task.shards)

@@ -17,6 +17,8 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
+from pipelines.object_store import StoreUnavailableError, check_store
+
 ENVIRONMENT_PREFIX = "TELEMETRY_LAKE_"
 _conf_file: ContextVar[str | None] = ContextVar("conf_file", default=None)
 
@@ -63,18 +65,22 @@ def parse(settings: type[SettingsT], argv: list[str], program: str) -> SettingsT
         program: the command's name for its help, such as ``telemetry-lake ingest``.
 
     Raises:
-        UsageError: names the key, the value and what is allowed.
+        UsageError: names the key, the value and what is allowed, or says why the lake's store doesn't answer.
         SystemExit: after ``--help``.
     """
     file, argv = _take_conf(argv)
     _conf_file.set(file)
     settings.model_config["cli_prog_name"] = program
     try:
-        return CliApp.run(settings, cli_args=argv)
+        found = CliApp.run(settings, cli_args=argv)
+        check_store(getattr(found, "lake", None) or "")
+    except StoreUnavailableError as error:
+        raise UsageError(str(error)) from error
     except ValidationError as error:
         raise UsageError("\n".join(_explain(item) for item in error.errors(include_url=False))) from error
     except SettingsError as error:
         raise UsageError(str(error).replace("error parsing CLI: ", "")) from error
+    return found
 
 
 def _take_conf(argv: list[str]) -> tuple[str | None, list[str]]:

@@ -49,6 +49,8 @@ def _sync(spark: SparkSession, settings: IngestSettings, ended: threading.Event)
         lake=settings.lake,
         bootstrap_servers=settings.bootstrap_servers,
         kafka_options=settings.kafka_options,
+        personal_data=settings.personal_data,
+        personal_data_key=settings.personal_data_key,
         every_seconds=settings.sync_seconds,
     )
     try:

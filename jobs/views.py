@@ -49,7 +49,7 @@ def _create(settings: ViewsSettings, lake: str) -> int:
     if not is_lake(lake):
         return fail(f"no lake at {lake}: make one with `telemetry-lake ingest --lake {lake}`", 2)
     try:
-        spark = spark_session("telemetry-lake views", driver_memory=settings.driver_memory)
+        spark = spark_session("telemetry-lake views", driver_memory=settings.driver_memory, lake=lake)
         register_tables(spark, lake, settings.database)
         for name in create_views(spark, lake, settings.database):
             print(f"{settings.database}.{name}")

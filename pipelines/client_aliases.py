@@ -1,4 +1,4 @@
-"""Client aliases from a file: to which application a client belongs, and who answers for it."""
+"""Client aliases: to which application a client belongs, and who answers for it; from a file."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ INSTANCE_ID = r"^[A-Za-z0-9_-]{22}$"
 COLUMNS = ("client_instance_id", "client_id", "application", "owner")
 
 
-class AliasError(ValueError):
-    """A file of aliases that isn't understood; the message names the file, the key, the value and what is allowed."""
+class AliasError(Exception):
+    """Aliases that aren't understood; the message names the file, the key, the value and what is allowed."""
 
 
 class _Alias(BaseModel):
@@ -65,6 +65,14 @@ def read_aliases(path: Path) -> list[dict[str, Any]]:
     return list(found.values())
 
 
+def check_alias(content: Any) -> dict[str, Any]:
+    """One alias as keys and values of table `client_aliases`. Raises ``AliasError``."""
+    try:
+        return _Alias.model_validate(content).model_dump()
+    except ValidationError as error:
+        raise AliasError("; ".join(_explain(item) for item in error.errors())) from None
+
+
 def _csv(text: str) -> dict[str, Any]:
     """The rows of a CSV file; an empty cell is none."""
     rows = csv.DictReader(text.splitlines())
@@ -72,7 +80,7 @@ def _csv(text: str) -> dict[str, Any]:
 
 
 def _explain(item: Any) -> str:
-    key = ".".join(str(part) for part in item["loc"]) or "the file"
+    key = ".".join(str(part) for part in item["loc"]) or "the value"
     if item["type"] == "missing":
         return f"{key}: needed"
     if item["type"] == "extra_forbidden":

@@ -7,6 +7,7 @@ become visible in one commit per table, which carries ``txnAppId``/``txnVersion`
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -211,11 +212,14 @@ class TableLog:
         return DeltaTable(self._delta.table_uri, version=version)
 
 
+def absolute_uri(path: str) -> str:
+    """A local path or a URI as a URI."""
+    return path if "://" in path else Path(path).resolve().as_uri()
+
+
 def lake_uri(path: str) -> str:
-    """A local path or a URI as the URI that Arrow's file systems take."""
-    if "://" in path:
-        return path
-    return Path(path).resolve().as_uri()
+    """A local path or a URI as the URI that Arrow's file systems take: they call S3 otherwise than Hadoop does."""
+    return re.sub(r"^s3a://", "s3://", absolute_uri(path))
 
 
 def write_whole(uri: str, content: Mapping[str, Any]) -> None:

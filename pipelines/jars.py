@@ -24,6 +24,14 @@ SPARK_PACKAGES = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
 )
 
+AWS_PARTS = (
+    "annotations", "apache-client", "arns", "auth", "aws-core", "aws-query-protocol", "aws-xml-protocol", "checksums",
+    "checksums-spi", "crt-core", "endpoints-spi", "http-auth", "http-auth-aws", "http-auth-aws-eventstream",
+    "http-auth-spi", "http-client-spi", "identity-spi", "json-utils", "metrics-spi", "netty-nio-client", "profiles",
+    "protocol-core", "regions", "retries", "retries-spi", "s3", "s3-transfer-manager", "sdk-core", "sts",
+    "third-party-jackson-core", "utils",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Bundle:
@@ -52,8 +60,21 @@ BUNDLES = {
         ),
         transitive=False,
     ),
+    # A lake in S3. Hadoop's own choice, the SDK in one jar, is half a gigabyte: these are the parts that S3A uses.
+    "spark-s3": Bundle(
+        (
+            "org.apache.hadoop:hadoop-aws:3.4.1",
+            "software.amazon.eventstream:eventstream:1.0.1",
+            "org.reactivestreams:reactive-streams:1.0.4",
+            *(f"software.amazon.awssdk:{part}:2.29.52" for part in AWS_PARTS),
+        ),
+        transitive=False,
+    ),
     "kafka-4.3.1": Bundle(("org.apache.kafka:kafka_2.13:4.3.1", "org.apache.kafka:kafka-tools:4.3.1"), transitive=True),
     "kafka-3.9.1": Bundle(("org.apache.kafka:kafka_2.13:3.9.1", "org.apache.kafka:kafka-tools:3.9.1"), transitive=True),
+    "kafka-3.8.1": Bundle(
+        ("org.apache.kafka:kafka-clients:3.8.1", "com.fasterxml.jackson.core:jackson-databind:2.16.2"), transitive=True
+    ),
     # Its rocksdbjni alone is 60 MB: only for who runs a Streams application.
     "streams-4.3.1": Bundle(("org.apache.kafka:kafka-streams:4.3.1",), transitive=True),
     # Kafka 4's artifacts bring no log binding; this is 3.9's, so one configuration serves both.

@@ -28,25 +28,33 @@ def admin_client(spark: SparkSession, bootstrap_servers: str, options: Mapping[s
     Raises:
         KafkaUnavailableError: from anything asked inside the block that the cluster doesn't answer or refuses.
     """
-    jvm: Any = spark._jvm  # the session's gateway has no public name
-    properties = jvm.java.util.Properties()
-    for key, value in options.items():
-        if key.startswith("kafka."):
-            properties.put(key.removeprefix("kafka."), value)
-    properties.put("bootstrap.servers", bootstrap_servers)
+    jvm: Any = spark._jvm
+    properties = client_properties(spark, bootstrap_servers, options)
     properties.put("default.api.timeout.ms", str(TIMEOUT_MS))
-    properties.put("request.timeout.ms", str(TIMEOUT_MS))
-    properties.put("client.id", "kafka-telemetry-lake")
     try:
         client = jvm.org.apache.kafka.clients.admin.Admin.create(properties)
     except Py4JJavaError as error:
-        raise KafkaUnavailableError(f"Kafka client options are wrong: {_message(error)}") from None
+        raise KafkaUnavailableError(f"Kafka client options are wrong: {message_of(error)}") from None
     try:
         yield client
     except Py4JJavaError as error:
         raise KafkaUnavailableError(_explain(error, bootstrap_servers)) from None
     finally:
         client.close(jvm.java.time.Duration.ofSeconds(1))
+
+
+def client_properties(spark: SparkSession, bootstrap_servers: str, options: Mapping[str, str]) -> Any:
+    """Properties of a client in the session's JVM: those of `options` that begin with ``kafka.``, and the job's own."""
+    jvm: Any = spark._jvm  # the session's gateway has no public name
+    properties = jvm.java.util.Properties()
+    properties.put("metadata.recovery.strategy", "rebootstrap")  # KIP-899; older clients don't know it
+    for key, value in options.items():
+        if key.startswith("kafka."):
+            properties.put(key.removeprefix("kafka."), value)
+    properties.put("bootstrap.servers", bootstrap_servers)
+    properties.put("request.timeout.ms", str(TIMEOUT_MS))
+    properties.put("client.id", "kafka-telemetry-lake")
+    return properties
 
 
 def existing_topics(spark: SparkSession, bootstrap_servers: str, options: Mapping[str, str]) -> set[str]:
@@ -65,7 +73,7 @@ def _explain(error: Py4JJavaError, bootstrap_servers: str) -> str:
             f"no broker answers at {bootstrap_servers} within {TIMEOUT_MS // 1000} s: check the address, that the "
             "broker runs, and that kafka.security.protocol in kafka_options is that of the listener"
         )
-    return f"asking the brokers at {bootstrap_servers} failed: {_message(error)}"
+    return f"asking the brokers at {bootstrap_servers} failed: {message_of(error)}"
 
 
 def _root(error: Py4JJavaError) -> Any:
@@ -75,7 +83,7 @@ def _root(error: Py4JJavaError) -> Any:
     return cause
 
 
-def _message(error: Py4JJavaError) -> str:
+def message_of(error: Py4JJavaError) -> str:
     """The first line of the root cause. Kafka's configuration errors name the key, and passwords are hidden types."""
     cause = _root(error)
     return f"{cause.getClass().getSimpleName()}: {str(cause.getMessage()).splitlines()[0][:300]}"

@@ -1,4 +1,4 @@
-"""SQL over a lake without Spark: DuckDB over the Delta tables, opened by delta-rs, and the views over them."""
+"""SQL over a lake without Spark: DuckDB over the Delta tables, whose logs delta-rs reads, and the views over them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
-from pathlib import Path
+from decimal import Decimal
 from typing import Any, TextIO
 
 import duckdb
@@ -21,6 +21,7 @@ from sqlglot import exp
 
 from pipelines.catalog import CATALOG
 from pipelines.delta_log import lake_uri
+from pipelines.duckdb_tables import local_folder, register_table
 from pipelines.subscription_views import BELOW, subscription_views
 from pipelines.subscriptions import SUBSCRIPTIONS
 from pipelines.tables import METRIC_POINTS, PUSHES
@@ -56,7 +57,7 @@ def run_query(lake: str, sql: str) -> pa.RecordBatchReader:
     try:
         for name in tables:
             if name.lower() in named or name in below:
-                connection.register(name, DeltaTable(f"{lake.rstrip('/')}/{name}").to_pyarrow_dataset())
+                register_table(connection, name, DeltaTable(f"{lake.rstrip('/')}/{name}"), CATALOG.get(name))
         for name in set(below) - set(tables):
             connection.register(name, CATALOG[name].empty_table())
         for view in views:
@@ -66,11 +67,17 @@ def run_query(lake: str, sql: str) -> pa.RecordBatchReader:
         answer = _ask(connection, sql)
         return pa.Table.from_pylist([]).to_reader() if answer is None else answer.to_arrow_reader(10_000)
     except DeltaError as error:
-        raise QueryError(_one_line(error)) from error
+        told = _one_line(error)
+        newer = "the lake was written by a newer version: update kafka-telemetry-lake: "
+        raise QueryError(f"{newer if is_of_newer_version(error) else ''}{told}") from error
     except duckdb.CatalogException as error:
         if not is_lake(lake):
             raise QueryError(f"no lake at {lake}: make one with `telemetry-lake ingest --lake {lake}`") from error
         raise QueryError(f"{_one_line(error)} (this lake's tables: {', '.join(tables)})") from error
+    except duckdb.IOException as error:
+        told = _one_line(error).partition(" LINE ")[0]
+        gone = ": maintenance took it away just now (ask again), or someone did by hand" if "No files" in told else ""
+        raise QueryError(f"{told}{gone}") from error
     except duckdb.Error as error:
         raise QueryError(_one_line(error)) from error
 
@@ -123,8 +130,16 @@ def _ask(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRela
 
 
 def is_lake(lake: str) -> bool:
-    """Whether a local folder holds a lake; a URI is taken to."""
-    return "://" in lake or (Path(lake) / PUSHES.name / "_delta_log").is_dir()
+    """Whether a folder or URI holds a lake."""
+    folder = local_folder(lake)
+    if folder is None:
+        return bool(DeltaTable.is_deltatable(PUSHES.uri(lake)))
+    return (folder / PUSHES.name / "_delta_log").is_dir()
+
+
+def is_of_newer_version(error: Exception) -> bool:
+    """Whether a table could not be read because this version knows too little."""
+    return any(sign in str(error).lower() for sign in ("reader version", "reader feature", "unsupported"))
 
 
 def write_jsonl(rows: pa.RecordBatchReader, out: TextIO) -> None:
@@ -145,7 +160,8 @@ def write_table(rows: pa.RecordBatchReader, out: TextIO) -> None:
     """Aligned columns for a person; long values are cut, so take csv or jsonl for a program."""
     names = rows.schema.names
     lines = [[_short(_cell(value)) for value in row.values()] for row in _rows(rows)]
-    numeric = [pa.types.is_integer(field.type) or pa.types.is_floating(field.type) for field in rows.schema]
+    number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    numeric = [any(is_it(field.type) for is_it in number) for field in rows.schema]
     widths = [max(len(line[i]) for line in [names, *lines]) for i in range(len(names))]
 
     def put(line: list[str]) -> None:
@@ -161,9 +177,17 @@ def write_table(rows: pa.RecordBatchReader, out: TextIO) -> None:
 
 def _rows(rows: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
     types = [field.type for field in rows.schema]
-    for batch in rows:
+    for batch in _batches(rows):
         for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             yield dict(zip(rows.schema.names, map(_plain, values, types), strict=True))
+
+
+def _batches(rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """The batches; DuckDB finds them while they are read, so it is here that a damaged file shows."""
+    try:
+        yield from rows
+    except (OSError, pa.ArrowException) as error:
+        raise QueryError(f"a file of the lake can't be read: {_one_line(error)}") from error
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:  # noqa: PLR0911  # one return for each kind of value
@@ -176,6 +200,8 @@ def _plain(value: Any, kind: pa.DataType) -> Any:  # noqa: PLR0911  # one return
         return utc.replace(tzinfo=None).isoformat() + "Z"
     if isinstance(value, bytes):
         return value.hex()
+    if isinstance(value, Decimal):  # such as a sum of bigints
+        return int(value) if kind.scale == 0 else float(value)
     if pa.types.is_map(kind):
         return {str(key): _plain(item, kind.item_type) for key, item in value}
     if pa.types.is_struct(kind):
@@ -196,7 +222,8 @@ def _cell(value: Any) -> str:
 
 
 def _short(text: str) -> str:
-    text = text.replace("\n", " ")
+    # A client's name must not reach the terminal as its escape sequences.
+    text = "".join(char if char.isprintable() else " " if char == "\n" else repr(char)[1:-1] for char in text)
     return text if len(text) <= COLUMN_WIDTH else text[: COLUMN_WIDTH - 1] + "…"
 
 

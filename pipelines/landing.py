@@ -54,21 +54,21 @@ def to_pushes(
         privacy: what to store of who sent it; all of it unless given.
     """
     personal = privacy or Privacy()
+    told_id, reject = _told_id(), _reject()
+    received_at = F.timestamp_millis(_number("received_at_ms", "bigint"))
+    landed_at = F.coalesce("timestamp", received_at, F.timestamp_seconds(F.lit(0)))
+    # One projection that names an expression many times: Spark computes it once, but would copy every payload once
+    # more for each projection in between.
     return (
-        records.withColumn("h", _headers())
-        .withColumn("told_id", F.coalesce(_text("client_instance_id"), F.make_valid_utf8(F.col("key").cast("string"))))
-        .withColumn("received_at", F.timestamp_millis(_number("received_at_ms", "bigint")))
-        .withColumn("landed_at", F.coalesce("timestamp", "received_at", F.timestamp_seconds(F.lit(0))))
-        .withColumn("reject", _reject())
-        .select(
+        records.select(
             F.lit(source).alias("source"),
             F.coalesce(_text("cluster_id"), F.lit(cluster_id)).alias("cluster_id"),
             "topic",
             "partition",
             "offset",
-            "landed_at",
-            "received_at",
-            F.when(~F.coalesce(F.col("reject.reason"), F.lit("")).eqNullSafe("INVALID_REQUEST"), F.col("told_id"))
+            landed_at.alias("landed_at"),
+            received_at.alias("received_at"),
+            F.when(~F.coalesce(reject["reason"], F.lit("")).eqNullSafe("INVALID_REQUEST"), told_id)
             .alias("client_instance_id"),
             _text("client_id").alias("client_id"),
             F.lower(_text("terminating")).eqNullSafe("true").alias("terminating"),
@@ -89,9 +89,9 @@ def to_pushes(
             _text("dropped").alias("dropped"),
             F.col("value").alias("payload"),
             F.coalesce(_number("payload_bytes", "bigint"), F.length("value").cast("bigint")).alias("payload_bytes"),
-            F.col("reject.reason").alias("reject_reason"),
-            F.col("reject.detail").alias("reject_detail"),
-            F.to_date("landed_at").alias("landed_date"),
+            reject["reason"].alias("reject_reason"),
+            reject["detail"].alias("reject_detail"),
+            F.to_date(landed_at).alias("landed_date"),
         )
         .select(*PUSHES.stored.names)
     )  # fmt: skip
@@ -100,6 +100,10 @@ def to_pushes(
 def _headers() -> Column:
     """Header name to value; of a repeated header the last wins (the session's map key policy)."""
     return F.map_from_entries("headers")
+
+
+def _told_id() -> Column:
+    return F.coalesce(_text("client_instance_id"), F.make_valid_utf8(F.col("key").cast("string")))
 
 
 def _text(header: str) -> Column:
@@ -111,12 +115,12 @@ def _number(header: str, kind: str) -> Column:
 
 
 def _whole(header: str) -> Column:
-    return F.make_valid_utf8(F.try_element_at("h", F.lit(header)).cast("string"))
+    return F.make_valid_utf8(F.try_element_at(_headers(), F.lit(header)).cast("string"))
 
 
 def _reject() -> Column:
     header, key = _text("client_instance_id"), F.make_valid_utf8(F.col("key").cast("string"))
-    told = F.col("told_id")
+    told = _told_id()
     content_type = _text("content_type")
     plain = F.lower(F.regexp_replace(content_type, r"\s", ""))
     is_metrics = plain.startswith("application/x-protobuf;type=otlp+metrics")

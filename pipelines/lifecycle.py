@@ -32,10 +32,12 @@ from udfs.lifecycle_events import Bound, Found, event_rows
 from udfs.lifecycle_labels import LABELS_IN, label
 from udfs.lifecycle_state import Clients
 from udfs.lifecycle_waves import Waves, wave_rows
+from udfs.rebootstrap import SIGNALS_IN, judge
 
 log = logging.getLogger(__name__)
 
 APP_ID = "kafka-telemetry-lake:lifecycle"
+OUTCOMES_IN = pa.unify_schemas([LABELS_IN, SIGNALS_IN])
 STEP_ROWS = 200_000  # pushes that one step takes, whole commits
 # Changes are merged into one row per client when they outgrow the clients, or lie in too many files.
 LEAST_CHANGES = 100_000
@@ -117,6 +119,20 @@ class Lifecycle:
         self._merge_changes()
         return is_new
 
+    def relabel(self, outcomes: pa.Table) -> int:
+        """Take labels that pushes have since a replay; gives how many clients had others.
+
+        Args:
+            outcomes: columns of `LABELS_IN`, of each client the latest.
+        """
+        step = self._note.step + 1
+        changed = label(self._clients, outcomes, step)
+        if len(changed):
+            # Noted first: cut off in between, the next step has a number of its own, and the labels come once more.
+            self._write_note(replace(self._note, step=step))
+            self._commit(CLIENT_CHANGES, self._clients.rows(changed), step)
+        return len(changed)
+
     def _next(self, now: int | None) -> Cut | None:
         done = self._note.done
         # Outcomes first: the push of each that is seen here is then there too.
@@ -142,9 +158,11 @@ class Lifecycle:
             clocks = {code: max(clock, cut.now) for code, clock in self._clocks.items()}
             swept, silent = sweep(clients, clocks, versions, step)
             changed, events = np.union1d(changed, swept), Found.all_of([events, silent])
-        outcomes = _rows(self._outcomes, done.outcomes, cut.outcomes, LABELS_IN)
+        outcomes = _rows(self._outcomes, done.outcomes, cut.outcomes, OUTCOMES_IN)
         changed = np.union1d(changed, label(clients, outcomes, step))
         self._waves.add(clients, events)
+        connected, signs = judge(clients, outcomes, step)
+        changed, events = np.union1d(changed, connected), Found.all_of([events, signs])
         fleet = wave_rows(self._waves.close(clients, clocks))
         single = event_rows(clients, self._bound.kept(events))
         self._bound.forget(self._clocks)

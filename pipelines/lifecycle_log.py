@@ -40,19 +40,27 @@ class FollowedTable:
         """
         version = after + 1
         while until is None or version <= until:
-            try:
-                with self._filesystem.open_input_file(f"{self._root}/_delta_log/{version:020d}.json") as stream:
-                    actions = [json.loads(line) for line in stream.read().splitlines() if line.strip()]
-            except FileNotFoundError:
-                if until is not None or DeltaTable(self.uri).version() >= version:
-                    raise StateError(
-                        f"{self.uri}: version {version} is no longer in the table's log, which was not followed for "
-                        "longer than it is kept: the lifecycle of clients can't be carried on. Delete the folder of "
-                        "table client_changes to begin anew"
-                    ) from None
-                return
+            actions = self._actions(version)
+            if actions is None and until is None:
+                if DeltaTable(self.uri).version() < version:
+                    return
+                actions = self._actions(version)  # it may have come since it was looked for
+            if actions is None:
+                raise StateError(
+                    f"{self.uri}: version {version} is no longer in the table's log, which was not followed for "
+                    "longer than it is kept: the lifecycle of clients can't be carried on. Delete the folder of "
+                    "table client_changes to begin anew"
+                )
             yield _commit(version, actions)
             version += 1
+
+    def _actions(self, version: int) -> list[dict[str, dict[str, object]]] | None:
+        """The actions of a commit; None: the log doesn't have it."""
+        try:
+            with self._filesystem.open_input_file(f"{self._root}/_delta_log/{version:020d}.json") as stream:
+                return [json.loads(line) for line in stream.read().splitlines() if line.strip()]
+        except FileNotFoundError:
+            return None
 
     def read(self, files: list[str], schema: pa.Schema) -> pa.Table:
         """Columns of files; those that a file lacks are NULL."""

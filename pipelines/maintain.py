@@ -23,8 +23,8 @@ from deltalake.exceptions import TableNotFoundError
 
 from pipelines.catalog import CATALOG
 from pipelines.delta_log import DataFile, FileStatistics, TableLog, files_of, lake_uri
-from pipelines.replay import DROPPED_BEFORE, SAME, ask
 from pipelines.snapshots import Snapshots
+from pipelines.stored_pushes import DROPPED_BEFORE, SAME, ask
 from pipelines.tables import LANDED_DATE, METRIC_POINTS, PUSH_OUTCOMES, PUSHES
 
 # Tables whose rows have a landed date, and so an age.

@@ -74,6 +74,7 @@ class JobMetrics:
         self._records = Counter(f"{prefix}_records", "Records or pushes taken", by, registry=self.registry)
         self._points = Counter(f"{prefix}_points", "Data points written", ("delta_status",), registry=self.registry)
         self._quarantined = Counter(f"{prefix}_quarantined", "Rows of quarantine written", registry=self.registry)
+        self._broken = Counter(f"{prefix}_broken_rows", "Rows that break a rule", ("rule",), registry=self.registry)
         self._seconds = Gauge(f"{prefix}_batch_seconds", "Duration of the last batch", by, registry=self.registry)
         self._waiting = Gauge(f"{prefix}_waiting_records", "Records not taken yet", by, registry=self.registry)
         self._freshness = Gauge(f"{prefix}_freshness_seconds", "Age of the newest rows when they became visible",
@@ -94,6 +95,8 @@ class JobMetrics:
         for status, number in row["statuses"] or []:
             self._points.labels(status).inc(number)
         self._quarantined.inc(row["quarantined"] or 0)
+        for rule, number in row["broken"] or []:
+            self._broken.labels(rule).inc(number)
         if row["freshness_s"] is not None:
             self._freshness.set(row["freshness_s"])
         if row["state_bytes"] is not None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from pipelines.delta_log import lake_uri
 from udfs.rows import PUSH_KEY
+
+if TYPE_CHECKING:  # upkeep, which needs no Spark, takes its terms from here
+    from pyspark.sql import DataFrame, SparkSession
 
 # A push's identity (rule D1). cluster_id may be NULL. The record's time belongs to it: a topic that was deleted and
 # made again gives its offsets to other records.
@@ -65,6 +67,8 @@ class OffsetGuard:
 
     def stored(self, spark: SparkSession, ranges: tuple[Range, ...]) -> DataFrame:
         """The identities that the table holds within the ranges."""
+        from pyspark.sql import functions as F  # noqa: PLC0415
+
         within = F.lit(False)
         for found in ranges:
             within |= (
@@ -82,6 +86,8 @@ class OffsetGuard:
             may_repeat: the source may give one offset again under one checkpoint, as files can: the batch is compared
                 with all of the table, not only with what was there before the checkpoint.
         """
+        from pyspark.sql import functions as F  # noqa: PLC0415
+
         ranges = self.before_checkpoint
         if may_repeat:
             batch = batch.dropDuplicates(list(IDENTITY))
@@ -126,6 +132,8 @@ def _dataset(table_uri: str, version: int) -> pads.Dataset:
 
 def ranges_of(rows: DataFrame) -> tuple[Range, ...]:
     """The span of offsets of each source, topic and partition."""
+    from pyspark.sql import functions as F  # noqa: PLC0415
+
     found = rows.groupBy("source", "topic", "partition").agg(
         F.min("offset").alias("low"), F.max("offset").alias("high")
     )

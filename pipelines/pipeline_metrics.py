@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,6 +44,7 @@ PIPELINE_METRICS = Table(
             column("quarantined", pa.int64(), "rows of quarantine written"),
             column("statuses", pa.map_(pa.string(), pa.int64()), "data points by delta_status"),
             column("state_bytes", pa.int64(), "size of the operator's state files"),
+            column("broken", pa.map_(pa.string(), pa.int64()), "rows that break a rule of docs/quality.md, by rule"),
         ]
     ),
     ("ended_at",),
@@ -59,6 +60,7 @@ class BatchFacts:
     statuses: Mapping[str, int]
     landed_at: datetime | None
     state_bytes: int
+    broken: Mapping[str, int] = field(default_factory=dict)
 
 
 class PipelineMetrics:
@@ -150,4 +152,5 @@ def metrics_row(progress: Mapping[str, Any], facts: BatchFacts | None, cluster_i
         "quarantined": None if facts is None else facts.quarantined,
         "statuses": None if facts is None else list(facts.statuses.items()),
         "state_bytes": None if facts is None else facts.state_bytes,
+        "broken": None if facts is None else list(facts.broken.items()),
     }

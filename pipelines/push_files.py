@@ -49,6 +49,11 @@ class PushFiles:
         groups = [group for path in paths for group in _groups(filesystem.open_input_file(f"{root}/{path}"))]
         self._groups = sorted(groups, key=lambda group: (group.partition[0], group.offset[0]))
 
+    @property
+    def rows(self) -> int:
+        """The pushes of all shards."""
+        return sum(len(group.ids) for group in self._groups)
+
     def slices(self, shard: int, shards: int) -> Iterator[pa.Table]:
         """The shard's pushes, columns `PUSHES_IN`; a partition's offsets rise from slice to slice."""
         chosen = [(group, shards_of(group.ids, shards) == shard) for group in self._groups]

@@ -6,6 +6,7 @@ that the new rows are of, and DuckDB spills what doesn't fit.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ TOLD = (
     "offset",
     "client_id",
     "metric",
+    "points",
     "broker_id",
     "user",
     "name",
@@ -112,7 +114,7 @@ class Lake:
                 begun = time.monotonic()
                 select = rule.select or f"SELECT * FROM added WHERE {rule.breaks}"
                 broken = counted[rule.name] if rule.breaks else _one(connection, f"SELECT count(*) FROM ({select})")
-                told = tuple(_examples(connection, select)) if broken else ()
+                told = tuple(_examples(connection, select, rule)) if broken else ()
                 open_from = _one(connection, rule.open_from) if rule.open_from else None
                 seconds = time.monotonic() - begun + (each if rule.breaks else 0)
                 yield Finding(rule, rows, broken, told, held.since, held.version, open_from, seconds)
@@ -246,17 +248,16 @@ def _one(connection: duckdb.DuckDBPyConnection, select: str) -> Any:
     return found
 
 
-def _examples(connection: duckdb.DuckDBPyConnection, select: str) -> Iterator[str]:
-    """A few rows as a person finds them again."""
+def _examples(connection: duckdb.DuckDBPyConnection, select: str, rule: Rule) -> Iterator[str]:
+    """A few rows as a person finds them again, with what the rule looks at."""
     found = connection.sql(f"SELECT * FROM ({select}) LIMIT {EXAMPLES}")
-    named = [name for name in found.columns if name in TOLD] or found.columns
-    own = [name for name in found.columns if name not in CATALOG["metric_points"].names and name not in named][:4]
-    for row in found.select(*[duckdb.ColumnExpression(name) for name in dict.fromkeys([*named, *own])]).fetchall():
-        yield ", ".join(
-            f"{name} {_text(value)}"
-            for name, value in zip(dict.fromkeys([*named, *own]), row, strict=True)
-            if value is not None
-        )
+    asked = set(re.findall(r"\w+", rule.breaks)) | set(found.columns) - set(CATALOG[rule.table].names)
+    names = [name for name in found.columns if name in TOLD] + [
+        name for name in found.columns if name in asked and name not in TOLD
+    ]
+    for row in found.select(*[duckdb.ColumnExpression(name) for name in names or found.columns]).fetchall():
+        cells = zip(names or found.columns, row, strict=True)
+        yield ", ".join(f"{name} {_text(value)}" for name, value in cells if value is not None)
 
 
 def _text(value: Any) -> str:

@@ -56,7 +56,7 @@ def _expected(finding: Finding) -> ExpectColumnMaxToBeBetween:
     return ExpectColumnMaxToBeBetween(
         column=rule.name,
         max_value=0,
-        description=f"{rule.says[0].upper()}{rule.says[1:]}: at most 0 rows break it.",
+        description=f"{rule.sentence}: at most 0 rows break it.",
         notes="\n\n".join([f"{finding.rows} new rows.", *finding.examples, f"When broken: {rule.do}"]),
         meta={"rule": rule.name},
     )

@@ -6,12 +6,14 @@ dates that these rows are of.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from udfs.rows import PUSH_KEY
 from udfs.shard_rows import INCREMENT_STATUSES, KINDS, STATUSES
 
-KEY = ", ".join(f'"{field.name}"' for field in PUSH_KEY)  # an offset of a topic made again is another push
+KEYS = [field.name for field in PUSH_KEY]
+KEY = ", ".join(f'"{name}"' for name in KEYS)  # an offset of a topic made again is another push
 _SAME = " AND ".join(f'a."{field.name}" IS NOT DISTINCT FROM b."{field.name}"' for field in PUSH_KEY)
 _PARTITION = ("source", "cluster_id", "topic", "partition")
 _SAME_PARTITION = " AND ".join(f'a."{name}" IS NOT DISTINCT FROM b."{name}"' for name in _PARTITION)
@@ -30,6 +32,8 @@ class Rule:
         select: rows that break it, over `added` (the table's rows that are new), the tables of `reads` (all their rows
             from the first landed date that is looked at on), `first_days` (table_name, landed_date), `newest`
             (table_name, landed_at), `days` (landed_date, rows: of this table) and `asked` (now, stale_hours).
+        in_batch: how many rows of a micro-batch break it, of its tasks' counts: pushes in_files, those of them that are
+            repeated or judged, rows written to a table by its name, outcome_points and outcomes_rejected.
         open_from: the first landed date that the next check must look at again, over the same relations.
     """
 
@@ -40,7 +44,13 @@ class Rule:
     breaks: str = ""
     select: str = ""
     reads: tuple[str, ...] = ()
+    in_batch: Callable[[Mapping[str, int]], int] | None = None
     open_from: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """`says` with a capital, unless it begins with the name of a column."""
+        return self.says if "_" in self.says.split()[0] else self.says[0].upper() + self.says[1:]
 
 
 def _among(column: str, *allowed: str) -> str:
@@ -87,6 +97,7 @@ RULES = (
                             b.judged > a.landed_at + {_GRACE} OR b.last > a."offset" AND ({_NEWEST} 'pushes')
                               <= ({_NEWEST} 'push_outcomes') + INTERVAL 1 SECOND))""",
         reads=("pushes", "push_outcomes"),
+        in_batch=lambda totals: totals["in_files"] - totals["judged"],
         open_from=f"SELECT min(landed_date) FROM ({_UNJUDGED})",
     ),
     Rule(
@@ -103,7 +114,7 @@ RULES = (
     Rule(
         "pushes_fresh",
         "pushes",
-        "the newest push landed within --stale-hours",
+        "the newest push landed within --stale-hours, where these are given",
         "is the job running, do the brokers' receivers land (SELECT * FROM pipeline_health), do clients push?",
         select="""SELECT newest.landed_at AS newest_push, asked.now FROM newest, asked
             WHERE table_name = 'pushes' AND newest.landed_at < now - to_seconds(CAST(stale_hours * 3600 AS BIGINT))""",
@@ -115,6 +126,7 @@ RULES = (
         _REPLAY,
         select=_once("push_outcomes"),
         reads=("push_outcomes",),
+        in_batch=lambda totals: totals["repeated"],
     ),
     Rule(
         "outcomes_have_a_push",
@@ -133,6 +145,7 @@ RULES = (
             LEFT JOIN (SELECT {KEY}, count(*) AS stored FROM metric_points GROUP BY ALL) AS b ON {_SAME}
             WHERE {_within("metric_points")} AND coalesce(a.points, 0) <> coalesce(b.stored, 0)""",
         reads=("metric_points",),
+        in_batch=lambda totals: totals["outcome_points"] - totals["metric_points"],
     ),
     Rule(
         "outcomes_have_quarantine_rows",
@@ -142,6 +155,7 @@ RULES = (
         select=f"""SELECT a.* EXCLUDE (labels, statuses) FROM added AS a ANTI JOIN quarantine AS b ON {_SAME}
             WHERE {_within("quarantine")} AND (a.outcome = 'quarantined' OR a.quarantined_points > 0)""",
         reads=("quarantine",),
+        in_batch=lambda totals: max(0, totals["outcomes_rejected"] - totals["quarantine"]),
     ),
     Rule(
         "outcomes_have_a_client",

@@ -28,19 +28,18 @@ from deltalake.exceptions import DeltaError
 from pipelines.delta_log import DataFile, TableFiles, TableLog, lake_uri, write_whole
 from pipelines.once import IDENTITY
 from pipelines.operator_task import ShardTask
+from pipelines.replay_followers import follow, quota_reports_anew
 from pipelines.snapshots import Snapshot, Snapshots
 from pipelines.state_manifest import Manifest, StateFolder
-from pipelines.tables import CLIENT_EVENTS, LANDED_DATE, OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES
+from pipelines.stored_pushes import DROPPED_BEFORE, SAME, ask
+from pipelines.tables import CLIENT_EVENTS, LANDED_DATE, OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES, QUOTA_REPORTS
 from udfs.shard import Limits
 
 TaskResults = Iterable[Mapping[str, Any]]
 RunTasks = Callable[[ShardTask], TaskResults]  # rows of `operator_task.TASK_RESULT`, one per shard
 Progress = Callable[[int, int], None]  # payload bytes done, of all
 
-SAME = " AND ".join(f'n."{name}" IS NOT DISTINCT FROM h."{name}"' for name in IDENTITY)
 SWAP = "points-swap.json"  # beside the checkpoints
-# Days since 1970 before which pushes have been dropped: a transaction id of table `pushes`, so it outlives the log.
-DROPPED_BEFORE = "kafka-telemetry-lake:dropped-before"
 # What the operator writes into `client_events`.
 OPERATOR_EVENTS = ("temporality_flip", "lost_interval", "lost_interval_closed", "too_late")
 COPIES = "_replay"  # below the folder of table pushes
@@ -107,7 +106,8 @@ def replay(
         if progress is not None:
             progress(done, total)
     files += _kept_events(lake, snapshot)
-    _write_swap(checkpoints, generation, last, states, snapshot, files)
+    reports, minutes = quota_reports_anew(lake, files)
+    _write_swap(checkpoints, generation, last, states, snapshot, [*files, *reports], minutes)
     finish_swap(lake, checkpoints)
     return generation
 
@@ -126,9 +126,11 @@ def finish_swap(lake: str, checkpoints: str) -> bool:
     with filesystem.open_input_file(note) as stream:
         swap = json.loads(stream.read())
     files = [DataFile(**file) for file in swap["files"]]
-    for table in OPERATOR_TABLES:
+    app_id = f"kafka-telemetry-lake:replay:{swap['generation']}"
+    minutes = swap.get("quota_minutes")  # None: an earlier release has prepared it
+    reports = (QUOTA_REPORTS,) if minutes is not None and DeltaTable.is_deltatable(QUOTA_REPORTS.uri(lake)) else ()
+    for table in (*OPERATOR_TABLES, *reports):
         own = [file for file in files if file.table == table.name]
-        app_id = f"kafka-telemetry-lake:replay:{swap['generation']}"
         TableLog(table, lake).replace(own, swap["versions"].get(table.name), app_id)
     states = {int(shard): tuple(names) for shard, names in swap["states"].items()}
     StateFolder(f"{checkpoints}/points-state", None, 1).write(Manifest(swap["batch_id"], swap["shards"], states))
@@ -138,6 +140,7 @@ def finish_swap(lake: str, checkpoints: str) -> bool:
         if snapshot.uri.rpartition("/")[2] > swap["snapshot"]:
             snapshots.drop(snapshot)
     _forget_rows_before(filesystem, root, checkpoints)
+    follow(lake, minutes or (), app_id)
     filesystem.delete_file(note)
     _drop_copies(lake)
     return True
@@ -249,7 +252,7 @@ def _unjudged(pushes: pa.Table, judged: pads.Dataset) -> pa.Table:
 
 def _write_swap(
     checkpoints: str, generation: str, last: Manifest, states: dict[int, tuple[str, ...]], snapshot: Snapshot | None,
-    files: Sequence[DataFile],
+    files: Sequence[DataFile], quota_minutes: Sequence[int],
 ) -> None:  # fmt: skip
     """What is to be done, renamed into place whole: from here on the replay can only go forward."""
     content = {
@@ -260,6 +263,7 @@ def _write_swap(
         "snapshot": "" if snapshot is None else snapshot.uri.rpartition("/")[2],
         "versions": {} if snapshot is None else {n: v for n, v in snapshot.versions.items() if n != CLIENT_EVENTS.name},
         "files": [asdict(file) for file in files],
+        "quota_minutes": quota_minutes,
     }
     write_whole(f"{checkpoints}/{SWAP}", content)
 
@@ -275,16 +279,6 @@ def _forget_rows_before(filesystem: pafs.FileSystem, root: str, checkpoints: str
 
 def _dataset(uri: str, version: int | None = None) -> pads.Dataset:
     return DeltaTable(uri, version=version).to_pyarrow_dataset()
-
-
-def ask(query: str, **tables: Any) -> list[tuple[Any, ...]]:
-    """The rows that DuckDB answers over Arrow tables, datasets or scanners, by name."""
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        for name, table in tables.items():
-            connection.register(name, table)
-        rows: list[tuple[Any, ...]] = connection.execute(query).fetchall()
-    return rows
 
 
 def _drop_copies(lake: str) -> None:

@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from pipelines.catalog import CATALOG
 from pipelines.client_matches import CACHE_TABLES
+from pipelines.consumer_group_offsets import GROUP_OFFSETS
+from pipelines.consumer_groups import GROUP_MEMBERS, GROUP_STATES
 from pipelines.lifecycle_tables import CLIENT_ALIASES, CLIENT_CHANGES
 from pipelines.pipeline_metrics import PIPELINE_METRICS
 from pipelines.quality_results import QUALITY_RESULTS
@@ -24,7 +26,7 @@ MEANINGS = {
     table.name: table.meaning
     for table in (
         *TABLES, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES, QUOTA_SAMPLES, QUOTA_REPORTS, QUOTA_USAGE,
-        SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, *CACHE_TABLES,
+        SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, *CACHE_TABLES, GROUP_STATES, GROUP_MEMBERS, GROUP_OFFSETS,
     )
 }  # fmt: skip
 HEAD = """# Schema

@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from pipelines.jars import jars
+from pipelines.object_store import in_s3, s3a_settings
 
 LOWEST_JAVA = 17
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
@@ -44,6 +45,8 @@ LOCAL: Settings = {
         f"spark.hadoop.parquet.enable.dictionary#{column}": "false"
         for column in ("payload", "offset", "landed_at", "received_at", "client_instance_id", "client_address")
     },
+    # HotSpot never compiles a method of more than 8,000 bytes: a longer generated loop must be split.
+    "spark.sql.codegen.hugeMethodLimit": "8000",
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -70,13 +73,18 @@ def check_java() -> None:
         raise JavaMissingError(f"Java {version[1]} found by {where} is too old: {wanted}")
 
 
-def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = "2g") -> SparkSession:
+def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = "2g", lake: str = "") -> SparkSession:
     """Get the running session of a platform (Databricks, spark-submit), or start a local one.
+
+    Args:
+        lake: folder or URI of the lake; in S3 it needs further jars and settings.
 
     Raises:
         JavaMissingError: before anything is started.
     """
     builder = SparkSession.builder.appName(app_name).config(map=SEMANTICS)
+    if in_s3(lake):
+        builder = builder.config(map=dict(s3a_settings()))
     if "DATABRICKS_RUNTIME_VERSION" in os.environ or SparkSession.getActiveSession() is not None:
         return builder.getOrCreate()
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # under spark-submit: its --packages, --master and --conf hold
@@ -85,7 +93,8 @@ def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers run whatever python3 is on the PATH
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     log_settings = LOG_SETTINGS.as_uri()
-    class_path = os.pathsep.join(str(jar) for jar in jars("spark"))
+    bundles = ("spark", "spark-s3") if in_s3(lake) else ("spark",)
+    class_path = os.pathsep.join(str(jar) for bundle in bundles for jar in jars(bundle))
     return (
         builder.master(master)
         .config(map=LOCAL)

@@ -145,6 +145,7 @@ class KafkaSource:
         reader = (
             spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", self.bootstrap_servers)
+            .option("kafka.metadata.recovery.strategy", "rebootstrap")  # KIP-899; the default from Kafka 4.0 on
             .option("subscribe", topic)
             .option("includeHeaders", "true")
             .option("maxOffsetsPerTrigger", self.max_offsets_per_trigger)

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipelines.catalog import CATALOG
-from pipelines.delta_log import lake_uri
+from pipelines.delta_log import absolute_uri
 
 
 def register_tables(spark: SparkSession, lake: str, database: str) -> None:
@@ -18,7 +18,7 @@ def register_tables(spark: SparkSession, lake: str, database: str) -> None:
     spark.sql(f"CREATE DATABASE IF NOT EXISTS `{database}`")
     spark.catalog.setCurrentDatabase(database)
     for name, schema in CATALOG.items():
-        uri = f"{lake_uri(lake).rstrip('/')}/{name}"
+        uri = f"{absolute_uri(lake).rstrip('/')}/{name}"
         if DeltaTable.is_deltatable(uri):
             if spark.catalog.tableExists(name) and spark.catalog.getTable(name).tableType == "VIEW":
                 spark.sql(f"DROP VIEW `{name}`")

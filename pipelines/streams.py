@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -22,6 +22,7 @@ from pipelines.once import IDENTITY, SAME, OffsetGuard
 from pipelines.operator_task import TASK_RESULT, ShardTask
 from pipelines.pipeline_metrics import BatchFacts, PipelineMetrics
 from pipelines.push_files import table_paths
+from pipelines.quality_batch import broken_rules, told
 from pipelines.receiver_status import to_receiver_health
 from pipelines.snapshots import Snapshots
 from pipelines.sources import Source
@@ -115,8 +116,11 @@ def start_points(
         counts: Counter[str] = Counter()
         for row in results:
             counts.update(row["counts"])
+        broken = broken_rules(counts)
+        for line in told(broken):
+            log.error("points: batch %d breaks a rule of %s", batch_id, line)
         if metrics is not None:
-            metrics.tell("points", batch_id, _facts(counts, files, state))
+            metrics.tell("points", batch_id, _facts(counts, files, state, broken))
         _report(batch_id, counts, time.monotonic() - began)
 
     return start_batches(pushes, "points", lake, trigger, run)
@@ -183,11 +187,11 @@ def app_id_of(batch: DataFrame, stream: str) -> str:
     return f"kafka-telemetry-lake:{stream}:{query_id}"
 
 
-def _facts(counts: Counter[str], files: list[DataFile], state: StateFolder) -> BatchFacts:
+def _facts(counts: Counter[str], files: list[DataFile], state: StateFolder, broken: Mapping[str, int]) -> BatchFacts:
     landed = [json.loads(file.stats)["maxValues"]["landed_at"] for file in files if file.table == PUSH_OUTCOMES.name]
     statuses = {name.removeprefix("status:"): n for name, n in counts.items() if name.startswith("status:")}
     latest = datetime.fromisoformat(max(landed).replace("Z", "+00:00")) if landed else None
-    return BatchFacts(counts["metric_points"], counts["quarantine"], statuses, latest, state.size())
+    return BatchFacts(counts["metric_points"], counts["quarantine"], statuses, latest, state.size(), broken)
 
 
 def _report(batch_id: int, counts: Counter[str], seconds: float) -> None:

@@ -2,9 +2,10 @@
 -- Silent is not crashed: Java producers and admins close without a terminating push, librdkafka forgets one in ten.
 -- likely_cause, of silent clients, the first that holds: cluster_or_receiver (most fell silent within minutes and
 -- few said goodbye), closed_with_siblings (another client of its Streams instance terminated meanwhile), process_gone
--- (all clients of its address are gone), closed_without_flag (a Java producer or admin), killed_or_cut_off (a client
--- that would have said goodbye), unknown. A return after a back-off of 5 or 30 minutes is told
--- by its event resumed.
+-- (all clients of its address are gone), closed_without_flag (a Java producer with nothing to send, or an admin),
+-- killed_or_cut_off (a client that would have said goodbye, such as a Java producer whose last push told of records in
+-- its buffer or requests under way), unknown. A return after a back-off of 5 or 30 minutes is told by its event resumed.
+-- buffered_bytes, requests_in_flight: of silent Java producers, as last told; NULL: not told.
 WITH known AS (
   SELECT
     *,
@@ -24,6 +25,26 @@ counted AS (
   FROM known
 ),
 
+last_told AS (
+  SELECT
+    c.cluster_id,
+    c.client_instance_id,
+    max(CASE WHEN p.metric = 'org.apache.kafka.producer.buffer.total.bytes' THEN p.value END)
+      - min(CASE WHEN p.metric = 'org.apache.kafka.producer.buffer.available.bytes' THEN p.value END) AS buffered_bytes,
+    max(CASE WHEN p.metric = 'org.apache.kafka.producer.requests.in.flight' THEN p.value END) AS requests_in_flight
+  FROM clients AS c
+  JOIN metric_points AS p
+    ON p.landed_at = c.landed_at AND p.partition = c.partition AND p.offset = c.offset
+    AND p.topic = c.topic AND p.source = c.source
+  WHERE c.state = 'silent' AND c.client_software_name = 'apache-kafka-java'
+    AND p.metric IN (
+      'org.apache.kafka.producer.buffer.total.bytes',
+      'org.apache.kafka.producer.buffer.available.bytes',
+      'org.apache.kafka.producer.requests.in.flight'
+    )
+  GROUP BY c.cluster_id, c.client_instance_id
+),
+
 waves AS (
   SELECT cluster_id, at
   FROM client_events
@@ -34,8 +55,8 @@ waves AS (
 )
 
 SELECT
-  cluster_id,
-  client_instance_id,
+  counted.cluster_id,
+  counted.client_instance_id,
   client_id,
   application,
   owner,
@@ -57,6 +78,7 @@ SELECT
       <= 2 * coalesce(push_interval_ms, 300000) + 10000 THEN 'closed_with_siblings'
     WHEN clients_of_address > 1 AND active_of_address = 0 THEN 'process_gone'
     WHEN client_software_name = 'apache-kafka-java' AND element_at(labels, 'group_id') IS NULL
+      AND coalesce(told.buffered_bytes, 0) <= 0 AND coalesce(told.requests_in_flight, 0) <= 0
       THEN 'closed_without_flag'
     WHEN client_software_name IS NOT NULL THEN 'killed_or_cut_off'
     ELSE 'unknown'
@@ -71,5 +93,10 @@ SELECT
   missed_pushes,
   coverage,
   resumptions,
-  duplicated
+  duplicated,
+  told.buffered_bytes,
+  told.requests_in_flight
 FROM counted
+LEFT JOIN last_told AS told
+  ON coalesce(told.cluster_id, '') = coalesce(counted.cluster_id, '')
+  AND told.client_instance_id = counted.client_instance_id

@@ -1,19 +1,14 @@
--- How do consumer groups get on? One row per consumer instance and minute of its clock, with its group.
--- members: instances of the group that pushed in the minute. Times in ms; NULL: the client doesn't tell (librdkafka has
+-- How do consumer groups get on? One row per consumer instance and minute of its clock, with its group; and one per
+-- member that pushes nothing but is known to Kafka's Admin (`telemetry-lake sync`): pushes 0, client_instance_id NULL,
+-- its minute that since when it has this assignment. members: instances of the group that pushed in the minute;
+-- known_members, coordinator_id, assignment: as Admin told last. Times in ms; NULL: the client doesn't tell (librdkafka has
 -- assigned_partitions, rebalance_latency and commit_latency only). member_ids: member ids it had so far, ten at most:
 -- each is a new membership. Averages are means of the pushes' averages. -1 of last_heartbeat reads as NULL: none yet.
-WITH told AS (
-  SELECT *, substring(metric, 18) AS name
-  FROM metric_points
-  WHERE metric LIKE 'org.apache.kafka.consumer.coordinator.%'
-    AND delta_status NOT IN ('duplicate', 'conflict', 'too_late')
-),
-
-minutes AS (
+WITH minutes AS (
   SELECT
     p.cluster_id,
     p.client_instance_id,
-    date_trunc('minute', p.time) AS minute,
+    p.minute,
     count(DISTINCT p.landed_at) AS pushes,
     max(CASE WHEN p.name = 'consumer.coordinator.assigned.partitions' THEN p.value END) AS assigned_partitions,
     sum(CASE WHEN p.name = 'consumer.coordinator.rebalance.total' THEN p.delta END) AS rebalances,
@@ -35,8 +30,20 @@ minutes AS (
     avg(CASE WHEN p.name = 'consumer.coordinator.commit.latency.avg' THEN p.value END) AS commit_latency_avg_ms,
     max(CASE WHEN p.name = 'consumer.coordinator.commit.latency.max' THEN p.value END) AS commit_latency_max_ms,
     sum(CASE WHEN p.name = 'consumer.coordinator.commit.total' THEN p.delta END) AS commits
-  FROM told AS p
-  GROUP BY p.cluster_id, p.client_instance_id, date_trunc('minute', p.time)
+  FROM counted_points AS p
+  WHERE p.metric LIKE 'org.apache.kafka.consumer.coordinator.%'
+  GROUP BY p.cluster_id, p.client_instance_id, p.minute
+),
+
+groups AS (
+  SELECT
+    cluster_id,
+    group_id,
+    max(group_type) AS group_type,
+    max(coordinator_id) AS coordinator_id,
+    count(*) AS known_members
+  FROM consumer_group_members
+  GROUP BY cluster_id, group_id
 )
 
 SELECT
@@ -51,7 +58,7 @@ SELECT
   c.client_software_name,
   c.client_software_version,
   element_at(c.labels, 'group_instance_id') AS group_instance_id,
-  element_at(c.labels, 'group_member_id') AS group_member_id,
+  coalesce(k.member_id, element_at(c.labels, 'group_member_id')) AS group_member_id,
   array_size(c.group_member_ids) AS member_ids,
   c.state,
   m.pushes,
@@ -70,7 +77,56 @@ SELECT
   m.last_heartbeat_ago_max_s,
   m.commit_latency_avg_ms,
   m.commit_latency_max_ms,
-  m.commits
+  m.commits,
+  g.group_type,
+  g.coordinator_id,
+  g.known_members,
+  k.assignment
 FROM minutes AS m
 JOIN clients AS c
   ON coalesce(c.cluster_id, '') = coalesce(m.cluster_id, '') AND c.client_instance_id = m.client_instance_id
+LEFT JOIN groups AS g
+  ON g.cluster_id = m.cluster_id AND g.group_id = element_at(c.labels, 'group_id')
+LEFT JOIN consumer_group_members AS k
+  ON k.cluster_id = m.cluster_id AND k.client_instance_id = m.client_instance_id
+UNION ALL
+SELECT
+  k.cluster_id,
+  k.group_id,
+  date_trunc('minute', k.since) AS minute,
+  0 AS members,
+  NULL AS client_instance_id,
+  k.client_id,
+  k.application,
+  k.owner,
+  NULL AS client_software_name,
+  NULL AS client_software_version,
+  k.group_instance_id,
+  k.member_id AS group_member_id,
+  NULL AS member_ids,
+  NULL AS state,
+  0 AS pushes,
+  CAST(k.assigned_partitions AS DOUBLE) AS assigned_partitions,
+  NULL AS rebalances,
+  NULL AS failed_rebalances,
+  NULL AS rebalance_latency_avg_ms,
+  NULL AS rebalance_latency_max_ms,
+  NULL AS rebalance_latency_ms,
+  NULL AS join_time_avg_ms,
+  NULL AS join_time_max_ms,
+  NULL AS sync_time_avg_ms,
+  NULL AS sync_time_max_ms,
+  NULL AS heartbeats,
+  NULL AS heartbeat_response_time_max_ms,
+  NULL AS last_heartbeat_ago_max_s,
+  NULL AS commit_latency_avg_ms,
+  NULL AS commit_latency_max_ms,
+  NULL AS commits,
+  g.group_type,
+  g.coordinator_id,
+  g.known_members,
+  k.assignment
+FROM consumer_group_members AS k
+JOIN groups AS g
+  ON g.cluster_id = k.cluster_id AND g.group_id = k.group_id
+WHERE k.client_instance_id IS NULL

@@ -2,18 +2,11 @@
 -- records_lag_max, records_lead_min: over its partitions. poll_idle_ratio: 0 to 1, share of the time that the
 -- application spends in poll. NULL: the client doesn't tell; librdkafka has fetch_latency, poll_idle_ratio and
 -- node_request_latency only.
-WITH told AS (
-  SELECT *, substring(metric, 18) AS name, element_at(attributes, 'topic') AS of_topic
-  FROM metric_points
-  WHERE metric LIKE 'org.apache.kafka.consumer.%'
-    AND delta_status NOT IN ('duplicate', 'conflict', 'too_late')
-),
-
-minutes AS (
+WITH minutes AS (
   SELECT
     p.cluster_id,
     p.client_instance_id,
-    date_trunc('minute', p.time) AS minute,
+    p.minute,
     count(DISTINCT p.landed_at) AS pushes,
     max(CASE WHEN p.name = 'consumer.fetch.manager.records.lag.max' THEN p.value END) AS records_lag_max,
     min(CASE WHEN p.name = 'consumer.fetch.manager.records.lead.min' THEN p.value END) AS records_lead_min,
@@ -37,8 +30,9 @@ minutes AS (
     max(CASE WHEN p.name = 'consumer.time.between.poll.max' THEN p.value END) AS time_between_poll_max_ms,
     max(CASE WHEN p.name = 'consumer.last.poll.seconds.ago' THEN p.value END) AS last_poll_ago_max_s,
     max(CASE WHEN p.name = 'consumer.node.request.latency.max' THEN p.value END) AS node_request_latency_max_ms
-  FROM told AS p
-  GROUP BY p.cluster_id, p.client_instance_id, date_trunc('minute', p.time)
+  FROM counted_points AS p
+  WHERE p.metric LIKE 'org.apache.kafka.consumer.%'
+  GROUP BY p.cluster_id, p.client_instance_id, p.minute
 )
 
 SELECT

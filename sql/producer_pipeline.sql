@@ -1,18 +1,11 @@
 -- Where do a producer's records wait, and how do they leave? One row per producer instance and minute of its clock.
 -- compression_ratio: compressed to uncompressed size, 0 to 1. slowest_node_id: the node of node_request_latency_max_ms.
 -- NULL: the client doesn't tell; librdkafka has queue time, request latency, throttle time, connections, node latency.
-WITH told AS (
-  SELECT *, substring(metric, 18) AS name
-  FROM metric_points
-  WHERE metric LIKE 'org.apache.kafka.producer.%'
-    AND delta_status NOT IN ('duplicate', 'conflict', 'too_late')
-),
-
-minutes AS (
+WITH minutes AS (
   SELECT
     p.cluster_id,
     p.client_instance_id,
-    date_trunc('minute', p.time) AS minute,
+    p.minute,
     count(DISTINCT p.landed_at) AS pushes,
     avg(CASE WHEN p.name = 'producer.record.queue.time.avg' THEN p.value END) AS queue_time_avg_ms,
     max(CASE WHEN p.name = 'producer.record.queue.time.max' THEN p.value END) AS queue_time_max_ms,
@@ -37,8 +30,9 @@ minutes AS (
       element_at(p.attributes, 'node_id'),
       CASE WHEN p.name = 'producer.node.request.latency.max' THEN p.value END
     ) AS slowest_node_id
-  FROM told AS p
-  GROUP BY p.cluster_id, p.client_instance_id, date_trunc('minute', p.time)
+  FROM counted_points AS p
+  WHERE p.metric LIKE 'org.apache.kafka.producer.%'
+  GROUP BY p.cluster_id, p.client_instance_id, p.minute
 )
 
 SELECT

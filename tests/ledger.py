@@ -18,6 +18,7 @@ from typing import Any
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
 TOPIC = "client-telemetry"
+CLIENT_ID, HOSTILE_ID = "fleet", "hostile"  # client.id of all its clients; of those that do all they can to it
 START = datetime(2026, 11, 20, 23, 50, tzinfo=UTC)  # before midnight: a run spans two landed dates
 DELTA, CUMULATIVE = 1, 2
 EVERY_S = 10
@@ -26,7 +27,10 @@ GARBAGE = b"\xff\xff not protobuf "
 
 @dataclass(frozen=True)
 class Landed:
-    """One landed record: ``kind`` is points, heartbeat, garbage, or again (the same push, landed a second time)."""
+    """One landed record: ``kind`` is points, heartbeat, garbage, or again (the same push, landed a second time).
+
+    Of a hostile one only the place is known: what becomes of it is open, as long as something does.
+    """
 
     partition: int
     offset: int
@@ -63,8 +67,8 @@ class Fleet:
     def __init__(self, clients: int = 20, partitions: int = 3, seed: int = 1) -> None:
         self.ledger = Ledger()
         self._random = random.Random(seed)
-        self._ids = [_instance_id(self._random) for _ in range(clients)]
-        self._hostile = _instance_id(self._random)
+        self._ids = [instance_id(self._random) for _ in range(clients)]
+        self._hostile = instance_id(self._random)
         self._partitions = partitions
         self._next_offset = [0] * partitions
         self._round = 0
@@ -119,7 +123,7 @@ class Fleet:
         self.ledger.landed.append(Landed(partition, offset, client, kind, points))
         headers = {
             "client_instance_id": client,
-            "client_id": "fleet",
+            "client_id": CLIENT_ID,
             "compression_type": codec,
             "terminating": "false",
         }
@@ -138,7 +142,7 @@ class Fleet:
         return START + timedelta(seconds=EVERY_S * step)
 
 
-def _instance_id(chance: random.Random) -> str:
+def instance_id(chance: random.Random) -> str:
     return base64.urlsafe_b64encode(b"\x01" + chance.randbytes(15)).decode().rstrip("=")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
 from udfs.decoded import ATTRIBUTES
@@ -27,6 +28,7 @@ COORDINATOR_BASE = 2147483647
 LOWEST_COORDINATOR = 2147473647
 
 FRANZ_GO_SCOPE = "kgo"
+CACHED_BYTES = 1024
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,12 @@ class AttributeSets:
 
 def normalise(sets: pa.MapArray) -> AttributeSets:
     """Apply I4 to attribute lists as sent: what differs in order, or in how a client names a node, becomes equal."""
-    done = [_normalised(tuple(pairs)) for pairs in sets.to_pylist()]
+    # Long texts would fill the memory that short ones need a little of.
+    short = (set_bytes(sets) <= CACHED_BYTES).tolist()
+    done = [
+        (_normalised if is_short else _normalised.__wrapped__)(tuple(pairs))
+        for pairs, is_short in zip(sets.to_pylist(), short, strict=True)
+    ]
     return AttributeSets(
         maps=pa.array([list(pairs) for pairs, _, _ in done], ATTRIBUTES),
         hashes=np.array([digest for _, digest, _ in done], np.uint64),
@@ -52,7 +59,7 @@ def normalise(sets: pa.MapArray) -> AttributeSets:
     )
 
 
-@lru_cache(maxsize=200_000)
+@lru_cache(maxsize=100_000)
 def _normalised(pairs: Pairs) -> tuple[Pairs, int, bool]:
     plain: dict[str, str] = {}
     duplicate = False
@@ -67,6 +74,15 @@ def _normalised(pairs: Pairs) -> tuple[Pairs, int, bool]:
         plain.update(renamed)
     ordered = tuple(sorted(plain.items()))
     return ordered, text_hash("".join(f"{len(text)}:{text}" for pair in ordered for text in pair)), duplicate
+
+
+def set_bytes(sets: pa.MapArray) -> Int64s:
+    """Bytes of the keys and values of each set."""
+    pairs = pc.add(pc.binary_length(sets.keys), pc.fill_null(pc.binary_length(sets.items), 0))
+    passed = np.append(0, np.cumsum(pairs.to_numpy(zero_copy_only=False), dtype=np.int64))
+    offsets = sets.offsets.to_numpy()
+    sizes: Int64s = passed[offsets[1:]] - passed[offsets[:-1]]
+    return sizes
 
 
 def _node(text: str) -> dict[str, str]:

@@ -38,6 +38,9 @@ class Event(IntEnum):
     SOFTWARE_CHANGED = 3
     DUPLICATE_INSTANCE = 4
     TERMINATED = 5
+    REBOOTSTRAP = 6
+    DATA_PATH_DEAD = 7
+    DATA_PATH_RESTORED = 8
 
 
 @dataclass(frozen=True)
@@ -162,7 +165,19 @@ def _detail(
         return {"from": str(before), "to": str(after)}
     if kind == Event.DUPLICATE_INSTANCE:
         return {"client_port": str(first), "other_port": str(second)}
-    return {}
+    return _connections(kind, first, second, third)
+
+
+def _connections(kind: int, first: int, second: int, third: int) -> dict[str, str]:
+    numbers: dict[str, int] = {}
+    if kind == Event.REBOOTSTRAP:
+        numbers = {"bootstrap": first, "usual_bootstrap": second, "connections_created": third}
+    elif kind == Event.DATA_PATH_DEAD:
+        numbers = {"unheard_pushes": second, "metadata_age_s": third}
+    elif kind == Event.DATA_PATH_RESTORED:
+        numbers = {"unheard_ms": second // 1000}
+    answered = {"answered_at": time_text(first)} if kind in (Event.DATA_PATH_DEAD, Event.DATA_PATH_RESTORED) else {}
+    return answered | {name: str(number) for name, number in numbers.items() if number >= 0}
 
 
 def _resumed(state: int, gap_ms: int, silent_at: int, at: int) -> dict[str, str]:

@@ -53,6 +53,17 @@ CLIENT_CHANGES = pa.schema(
         column("origin", pa.int64(), "hash of the last push's client id, software, principal and address"),
         column("connection_before", pa.int64(), "the same of the push before"),
         column("duplicated", pa.bool_(), "two instances push under this id, as far as seen since it resumed"),
+        column("signals_at", TIMESTAMP, "landing of its last push that told of its connections (udfs.rebootstrap)"),
+        column("signals_port", pa.int32(), "source port of that push; -1: not told"),
+        column("usual_bootstrap", pa.int64(), "bootstrap requests, or nodes, of its last quiet push; -1: none yet"),
+        column("answered_at", TIMESTAMP, "landing of its last push with a response of a broker"),
+        column("unheard_pushes", pa.int64(), "pushes since that had no response of a broker"),
+        column("refused_pushes", pa.int64(), "those of them with connections that ended or failed"),
+        column(
+            "connection_state",
+            pa.int64(),
+            "bits: 1 connections changed, 2 in a rebootstrap, 4 to be confirmed, 8 unanswered, 16 dead data path",
+        ),
         column("step", pa.int64(), "the lifecycle step that wrote the row; the newest counts"),
     ]
 )

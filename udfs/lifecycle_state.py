@@ -20,12 +20,16 @@ Objects = npt.NDArray[np.object_]
 Partition = tuple[str, str, int]
 
 # Columns of numbers with what stands for NULL in them.
-TIMES = {"first_seen": 0, "last_seen": 0, "terminated_at": 0, "silent_at": 0, "deadline": int(NEVER)}
+TIMES = {
+    "first_seen": 0, "last_seen": 0, "terminated_at": 0, "silent_at": 0, "deadline": int(NEVER), "signals_at": 0,
+    "answered_at": 0,
+}  # fmt: skip
 NUMBERS = {
     **TIMES,
     "state": 0, "partition": -1, "offset": -1, "push_interval_ms": 0, "pushes": 0, "missed_pushes": 0, "missed_ms": 0,
     "gap_ms": -1, "connection": 0, "connection_before": 0, "origin": 0, "client_port": -1, "broker_id": -1,
-    "brokers": 0, "resumptions": 0, "duplicated": 0, "step": 0,
+    "brokers": 0, "resumptions": 0, "duplicated": 0, "step": 0, "signals_port": -1, "usual_bootstrap": -1,
+    "unheard_pushes": 0, "refused_pushes": 0, "connection_state": 0,
 }  # fmt: skip
 OBJECTS = ("client_instance_id", "cluster_id", *TEXTS, "labels", "group_member_ids")
 BROKER_BITS = 62  # distinct broker ids that are told apart; further ones aren't listed

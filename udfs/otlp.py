@@ -17,13 +17,18 @@ from udfs import otlp_merge, otlp_reference
 from udfs.decoded import Decoded
 
 
-def decode(payloads: pa.Array | pa.ChunkedArray, max_points: int = 1_000_000, max_bytes: int = 64 << 20) -> Decoded:
+def decode(
+    payloads: pa.Array | pa.ChunkedArray, max_points: int = 1_000_000, max_bytes: int = 64 << 20,
+    budget: int = 1 << 62,
+) -> Decoded:  # fmt: skip
     """Decode uncompressed MetricsData messages, with the rows of `otlp_reference.decode`.
 
     Args:
         payloads: binary or large_binary; NULL and empty decode to zero points.
         max_points: data points kept of one payload; the rest is left out and `capped` says so.
         max_bytes: a larger payload is an error and isn't looked at.
+        budget: points decoded in all; the result then covers the payloads up to there (at least one), so that a caller
+            can work through a batch in bounded memory. The reference decoder doesn't look at it.
 
     Raises:
         pyarrow.ArrowInvalid: the distinct metric names or attribute texts of the batch exceed 2 GiB.
@@ -37,8 +42,9 @@ def decode(payloads: pa.Array | pa.ChunkedArray, max_points: int = 1_000_000, ma
     if kernel is None:
         decoded = otlp_reference.decode(payloads, max_points)
     else:
-        result = kernel.decode(payloads, max_points)
+        result = kernel.decode(payloads, max_points, budget)
         decoded = result.decoded
+        rejected = rejected[rejected < decoded.payloads.num_rows]
         if len(result.odd):
             odd = otlp_reference.decode(payloads.take(pa.array(result.odd)), max_points)
             decoded = otlp_merge.merged(decoded, odd, result.odd)

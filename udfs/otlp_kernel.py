@@ -17,6 +17,7 @@ from udfs.decoded import Decoded
 from udfs.wire_reader import ODD
 
 Numpy = np.ndarray[Any, Any]
+NO_BUDGET = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,13 @@ class KernelResult:
     odd: Numpy
 
 
-def decode(payloads: pa.LargeBinaryArray, max_points: int) -> KernelResult:
-    """Decode uncompressed MetricsData messages; the rows are those of `otlp_reference.decode`."""
+def decode(payloads: pa.LargeBinaryArray, max_points: int, budget: int = NO_BUDGET) -> KernelResult:
+    """Decode uncompressed MetricsData messages; the rows are those of `otlp_reference.decode`.
+
+    Ends before the payload with which the points would be more than `budget`, but not before the second.
+    """
     load()
-    return decode_slices(*_bounds(payloads), max_points)
+    return decode_slices(*_bounds(payloads), max_points, budget)
 
 
 @cache
@@ -40,12 +44,17 @@ def load() -> None:
         decode_slices(*_bounds(pa.array([], pa.large_binary())), 1)
 
 
-def decode_slices(data: Numpy, starts: Numpy, ends: Numpy, max_points: int) -> KernelResult:
+def decode_slices(data: Numpy, starts: Numpy, ends: Numpy, max_points: int, budget: int = NO_BUDGET) -> KernelResult:
     """`decode` for the payloads ``data[start:end]`` (uint8, int64, int64; read only)."""
     outcomes = np.zeros((4, len(starts)), np.int64)
     outcomes[wire_metrics.RESOURCE] = -1
     needs = np.zeros((3, len(starts)), np.int64)
     wire_metrics.measure(data, starts, ends, max_points, np.empty(5, np.int64), needs, outcomes)
+    within = int(np.searchsorted(np.cumsum(needs[wire_metrics.POINTS]), budget, "right"))
+    if within < len(starts):
+        kept = max(1, within)
+        starts, ends = starts[:kept], ends[:kept]
+        needs, outcomes = (np.ascontiguousarray(each[:, :kept]) for each in (needs, outcomes))
     points_needed, distributions_needed = (int(total) for total in needs[:2].sum(axis=1))
     empty = np.empty((0, 4), np.int64)
     state = wire_metrics.State(

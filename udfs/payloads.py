@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,13 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from udfs.compression import INVALID_RECORD, decompress
+from udfs.compression import INVALID_RECORD, TELEMETRY_TOO_LARGE, decompress
 from udfs.decoded import Decoded
+from udfs.identity import set_bytes
 from udfs.otlp import decode
 
 INVALID_REQUEST = "INVALID_REQUEST"
-# Payloads decompressed at a time: what a batch needs of memory beside its pushes and its columns.
-BUDGET_BYTES = 256 << 20
+# What is decompressed, and decoded, at a time: what a task needs of memory beside its pushes, whatever they hold.
+BUDGET_BYTES = 64 << 20
+BUDGET_POINTS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -31,50 +34,82 @@ class Payloads:
     size: npt.NDArray[np.int64]  # decompressed bytes; 0 when not decompressed
 
 
-def read_payloads(pushes: pa.Table, max_decompressed_bytes: int, max_points: int) -> Payloads:
-    """Decompress and decode what the landing contract lets through.
+def read_payloads(
+    pushes: pa.Table, max_decompressed_bytes: int, max_points: int, max_text_bytes: int
+) -> Iterator[Payloads]:
+    """Decompress and decode what the landing contract lets through, in parts of bounded size: at least one.
 
     Args:
         pushes: rows of `rows.PUSHES_IN`, one chunk.
         max_decompressed_bytes: bound of one payload, else TELEMETRY_TOO_LARGE.
         max_points: data points kept of one payload.
+        max_text_bytes: bound of a payload's labels, else TELEMETRY_TOO_LARGE.
     """
     # combine_chunks copies a single chunk too: all payloads.
     column = {name: _one_chunk(pushes[name]) for name in pushes.column_names}
     anonymous = pc.is_null(column["client_instance_id"])
     missing = pc.and_(pc.is_null(column["payload"]), pc.is_null(column["dropped"]))
-    reason = pc.coalesce(
+    told = pc.coalesce(
         column["reject_reason"],
         pc.if_else(anonymous, INVALID_REQUEST, pc.if_else(missing, INVALID_RECORD, None)),
     )
-    detail = pc.coalesce(column["reject_detail"], pc.if_else(anonymous, "no client instance id", "null value"))
-    wanted = pc.and_(pc.is_null(reason), pc.is_null(column["dropped"]))
+    why = pc.coalesce(column["reject_detail"], pc.if_else(anonymous, "no client instance id", "null value"))
+    wanted = pc.and_(pc.is_null(told), pc.is_null(column["dropped"]))
     # Only where it must be: a copy of all payloads.
     payload = column["payload"] if pc.all(wanted).as_py() else pc.if_else(wanted, column["payload"], None)
 
-    digest, size = np.zeros(len(payload), np.int64), np.zeros(len(payload), np.int64)
-    parts: list[Decoded] = []
-    reasons, details = [], []
     done = 0
-    while done < len(payload) or not parts:
+    while done < len(payload) or not done:
         part = decompress(payload[done:], column["compression_type"][done:], max_decompressed_bytes, BUDGET_BYTES)
-        digest[done : done + len(part.data)] = _digests(part.data)
-        size[done : done + len(part.data)] = pc.fill_null(pc.binary_length(part.data), 0)
-        decoded = decode(part.data, max_points)
-        error = decoded.payloads["error"].combine_chunks()
-        reasons.append(pc.coalesce(part.reason, pc.if_else(pc.is_valid(error), INVALID_RECORD, None)))
-        details.append(pc.coalesce(part.detail, error))
-        parts.append(decoded)
-        done += len(part.data)
-    reason = pc.coalesce(reason, pa.concat_arrays(reasons))
-    return Payloads(
-        decoded=_joined(parts),
-        read=pc.and_(wanted, pc.is_null(reason)).to_numpy(zero_copy_only=False),
-        reason=reason,
-        detail=pc.if_else(wanted, pa.concat_arrays(details), detail),
-        digest=digest,
-        size=size,
+        first = 0
+        while first < len(part.data) or not first:
+            data = part.data[first:]
+            decoded = decode(data, max_points, budget=BUDGET_POINTS)
+            rows = slice(first, first + decoded.payloads.num_rows)
+            of_pushes = slice(done + first, done + rows.stop)
+            data = part.data[rows]
+            too_long = _long_labels(decoded, max_text_bytes)
+            if pc.any(pc.is_valid(too_long)).as_py():
+                decoded = _without(decoded, np.flatnonzero(too_long.is_valid().to_numpy(zero_copy_only=False)))
+            error = decoded.payloads["error"].combine_chunks()
+            found = pc.coalesce(
+                part.reason[rows],
+                pc.if_else(pc.is_valid(error), INVALID_RECORD, None),
+                pc.if_else(pc.is_valid(too_long), TELEMETRY_TOO_LARGE, None),
+            )
+            reason = pc.coalesce(told[of_pushes], found)
+            asked = wanted[of_pushes]
+            yield Payloads(
+                decoded=decoded,
+                read=pc.and_(asked, pc.is_null(reason)).to_numpy(zero_copy_only=False),
+                reason=reason,
+                detail=pc.if_else(asked, pc.coalesce(part.detail[rows], error, too_long), why[of_pushes]),
+                digest=np.array(_digests(data), np.int64),
+                size=pc.fill_null(pc.binary_length(data), 0).to_numpy(zero_copy_only=False),
+            )
+            first = max(1, rows.stop)
+        done += max(1, len(part.data))
+
+
+def _long_labels(decoded: Decoded, max_bytes: int) -> pa.Array:
+    """What is wrong with each payload's labels, if they are too long; else NULL."""
+    size = np.append(set_bytes(decoded.attribute_sets), 0)[decoded.payloads["resource"].to_numpy()]
+    text = pc.binary_join_element_wise(
+        "labels of", pa.array(size).cast(pa.string()), f"bytes, more than {max_bytes}", " "
     )
+    return pc.if_else(pa.array(size > max_bytes), text, None)
+
+
+def _without(decoded: Decoded, payloads: npt.NDArray[np.int64]) -> Decoded:
+    """`decoded` without the points and labels of these payloads."""
+    points = decoded.points.filter(pa.array(~np.isin(decoded.points["payload"].to_numpy(), payloads)))
+    kept = decoded.payloads
+    for name, nothing in (("points", 0), ("resource", -1), ("capped", False)):
+        values = kept[name].to_numpy(zero_copy_only=False).copy()
+        values[payloads] = nothing
+        place = kept.schema.get_field_index(name)
+        kept = kept.set_column(place, kept.schema.field(place), pa.array(values, kept.schema.field(place).type))
+    return Decoded(kept, points.combine_chunks(), decoded.distributions, decoded.attribute_sets)
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
@@ -91,32 +126,3 @@ def _digests(payloads: pa.LargeBinaryArray) -> list[int]:
         xxhash.xxh3_64_intdigest(content[start:end]) - (1 << 63) if is_valid else 0
         for start, end, is_valid in zip(ends, ends[1:], valid, strict=False)
     ]
-
-
-def _joined(parts: list[Decoded]) -> Decoded:
-    """One `Decoded` of several, with the indices moved on."""
-    if len(parts) == 1:
-        return parts[0]
-    payloads = sets = distributions = 0
-    moved = []
-    for part in parts:
-        points = _moved(part.points, {"payload": payloads, "attributes": sets, "distribution": distributions})
-        moved.append((_moved(part.payloads, {"resource": sets}), points))
-        payloads += part.payloads.num_rows
-        sets += len(part.attribute_sets)
-        distributions += part.distributions.num_rows
-    return Decoded(
-        payloads=pa.concat_tables([table for table, _ in moved]).combine_chunks(),
-        points=pa.concat_tables([table for _, table in moved]).unify_dictionaries().combine_chunks(),
-        distributions=pa.concat_tables([part.distributions for part in parts]).combine_chunks(),
-        attribute_sets=pa.concat_arrays([part.attribute_sets for part in parts]),
-    )
-
-
-def _moved(table: pa.Table, offsets: dict[str, int]) -> pa.Table:
-    for name, offset in offsets.items():
-        values = table[name].combine_chunks()
-        none = pc.less(values, 0)
-        moved = pc.if_else(none, values, pc.add(values, pa.scalar(offset, values.type)))
-        table = table.set_column(table.column_names.index(name), table.field(name), moved)
-    return table

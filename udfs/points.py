@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from udfs.compiled import kernel
 from udfs.decoded import Decoded, Kind, Number, Temporality
-from udfs.identity import FRANZ_GO_SCOPE, AttributeSets, UInt64s, mix, text_hashes
+from udfs.identity import FRANZ_GO_SCOPE, AttributeSets, UInt64s, mix, set_bytes, text_hashes
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -26,7 +27,7 @@ MAX_INT64 = (1 << 63) - 1
 
 
 class Reason(IntEnum):
-    """Why a point is in quarantine (P3, P8)."""
+    """Why a point is in quarantine (P3, P8), or what of one client was too much."""
 
     NONE = 0
     NO_TIME = 1
@@ -36,6 +37,8 @@ class Reason(IntEnum):
     BAD_BUCKETS = 5
     FUTURE_TIME = 6
     TOO_MANY_POINTS = 7
+    TEXT_TOO_LONG = 8
+    TOO_MANY_SERIES = 9
 
 
 # Bits of the `flags` column of metric_points, and their texts.
@@ -124,6 +127,19 @@ def read_points(
         np.append(text_hashes(scopes), text_hashes(pa.array([""]))),
     )
     return points._replace(series=points.series.view(np.int64))
+
+
+def long_texts(decoded: Decoded, points: Points, max_bytes: int) -> Bools:
+    """The points with a name, a scope or attributes of more than so many bytes."""
+    long = (set_bytes(decoded.attribute_sets) > max_bytes)[points.attributes]
+    for name, index in (("metric", points.metric), ("scope", points.scope)):
+        texts = _chunk(decoded.points, name)
+        if texts is not None and len(texts.dictionary):
+            sizes = np.append(pc.binary_length(texts.dictionary).fill_null(0).to_numpy(zero_copy_only=False), 0)
+            if sizes.max() > max_bytes:
+                long |= sizes[index] > max_bytes  # -1: no scope
+    found: Bools = long
+    return found
 
 
 def _chunk(table: pa.Table, name: str) -> pa.DictionaryArray | None:

@@ -13,6 +13,7 @@ from udfs import rows
 from udfs.client_attributes import client_attributes_ids
 from udfs.conversion import Status
 from udfs.points import Reason
+from udfs.push_signals import push_signals
 from udfs.redelivery import BOTH, Verdict
 from udfs.shard_rows import (
     STATUSES,
@@ -56,6 +57,7 @@ def push_outcomes(batch: Batch) -> pa.Table:
         "lost_end": micros(verdicts.lost_end),
         "decompressed_bytes": masked(payloads.size, decompressed),
         "digest": masked(payloads.digest, decompressed),
+        **push_signals(batch),
     }
     return _without_reread(table(columns, rows.PUSH_OUTCOMES, pushes.num_rows), batch)
 
@@ -72,29 +74,35 @@ def _statuses(batch: Batch) -> pa.MapArray:
 
 
 def quarantined_pushes(batch: Batch) -> pa.Table:
-    """Rows of quarantine for whole pushes, and one for each push with more points than the limit."""
+    """Rows of quarantine for whole pushes, and one for each push with more points, or more series, than the limit."""
     rejected = np.flatnonzero(batch.payloads.reason.is_valid().to_numpy(zero_copy_only=False))
-    capped = np.flatnonzero(batch.capped & (batch.verdicts.verdict != Verdict.REREAD))
+    fresh = batch.verdicts.verdict != Verdict.REREAD
+    capped = np.flatnonzero(batch.capped & fresh)
+    beyond = np.bincount(batch.points.push[batch.points.reason == Reason.TOO_MANY_SERIES], minlength=len(fresh))
+    full = np.flatnonzero((beyond > 0) & fresh)
     index = pa.array(rejected)
-    columns = of_pushes(batch.keys, np.concatenate([rejected, capped])) | {
-        "scope": pa.array(["push"] * len(rejected) + ["point"] * len(capped), pa.string()),
+    partly = len(capped) + len(full)
+    columns = of_pushes(batch.keys, np.concatenate([rejected, capped, full])) | {
+        "scope": pa.array(["push"] * len(rejected) + ["point"] * partly, pa.string()),
         "reason": pa.concat_arrays(
             [
                 batch.payloads.reason.take(index),
                 pa.array([Reason.TOO_MANY_POINTS.name] * len(capped), pa.string()),
+                pa.array([Reason.TOO_MANY_SERIES.name] * len(full), pa.string()),
             ]
         ),
         "detail": pa.concat_arrays(
             [
                 batch.payloads.detail.take(index),
                 pa.array(["the points beyond the limit of a push aren't converted"] * len(capped), pa.string()),
+                pa.array([f"{n} points of series beyond the limit of a client" for n in beyond[full]], pa.string()),
             ]
         ),
         "payload": pa.concat_arrays(
-            [batch.pushes["payload"].take(index).combine_chunks(), pa.nulls(len(capped), pa.binary())]
+            [batch.pushes["payload"].take(index).combine_chunks(), pa.nulls(partly, pa.binary())]
         ),
     }
-    return table(columns, rows.QUARANTINE, len(rejected) + len(capped))
+    return table(columns, rows.QUARANTINE, len(rejected) + partly)
 
 
 def client_events(batch: Batch) -> pa.Table:

@@ -138,6 +138,11 @@ class RollUp:
         group = self._groups(np.stack([*codes, time // self._window_us]))
         _add(_columns(points, time), group, self._sums)
 
+    @property
+    def size(self) -> int:
+        """Rows of `table`."""
+        return self._keys.shape[1]
+
     def coarser(self, window_us: int) -> RollUp:
         """The same in longer windows, of which each holds whole windows of this one."""
         result = RollUp(window_us)

@@ -109,6 +109,22 @@ QUARANTINE = pa.schema(
     ]
 )
 
+# What a push tells of its client's connections (udfs.push_signals); NULL when it has no such metric.
+CONNECTION_SIGNALS = pa.schema(
+    [
+        column("client_port", pa.int32(), "source port of the client"),
+        column("bootstrap_requests", pa.int64(), "increment of the requests to bootstrap nodes (Java)"),
+        column("broker_requests", pa.int64(), "increment of the requests to brokers (Java)"),
+        column("broker_responses", pa.int64(), "increment of the responses of brokers (Java)"),
+        column("connections_created", pa.int64(), "increment of the connections made; librdkafka: that were tried"),
+        column("connections_closed", pa.int64(), "increment of the connections that ended or failed (Java)"),
+        column("bootstrap_nodes", pa.int32(), "bootstrap nodes and librdkafka's coordinator, by node.request.latency"),
+        column("broker_nodes", pa.int32(), "brokers by id that the client knows, by node.request.latency"),
+        column("answering_nodes", pa.int32(), "those of them with a latency above 0"),
+        column("metadata_age_s", pa.float64(), "age of the producer's metadata, s (Java)"),
+    ]
+)
+
 PUSH_OUTCOMES = pa.schema(
     [
         *PUSH_KEY,
@@ -129,6 +145,7 @@ PUSH_OUTCOMES = pa.schema(
         column("lost_end", TIMESTAMP, "end of that interval"),
         column("decompressed_bytes", pa.int64(), "size of the payload after decompression, bytes"),
         column("digest", pa.int64(), "xxh3-64 of the decompressed payload"),
+        *CONNECTION_SIGNALS,
     ]
 )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from functools import cache
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,22 +16,26 @@ from udfs import numba_cache, rows
 from udfs.conversion import convert
 from udfs.distributions import find_flaws, read_distributions
 from udfs.identity import client_keys, column_hashes, mix, normalise
-from udfs.payloads import read_payloads
-from udfs.points import push_times, read_points
+from udfs.payloads import Payloads, read_payloads
+from udfs.points import Reason, long_texts, push_times, read_points
 from udfs.push_rows import client_events, push_outcomes, quarantined_pushes
 from udfs.redelivery import Bounds, PushFacts, evictions, judge_pushes
+from udfs.series_limit import beyond_limit
 from udfs.shard_rows import PUSH_COLUMNS, Batch, metric_points, quarantined_points
 from udfs.state import ClientStates, ShardState
 
+States = TypeVar("States", bound=ClientStates)
 PUSH_ORDER = ("source", "cluster_id", "topic", "partition", "offset")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of a push and of the state; see D2, D6 and C12 in docs/semantics."""
+    """Bounds of a push, of a client and of the state; see D2, D6 and C12 in docs/semantics."""
 
     max_decompressed_bytes: int = 16 << 20
     max_points_per_push: int = 100_000
+    max_text_bytes: int = 16 << 10
+    max_series_per_client: int = 100_000
     redelivery_window_s: int = 3600
     redelivery_pushes: int = 16
     evict_after_s: int = 86_400
@@ -60,26 +66,50 @@ def process(pushes: pa.Table, state: ShardState, limits: Limits = DEFAULT_LIMITS
         state: what the batch before returned.
         limits: bounds.
     """
-    result, changes = process_changes(pushes, state, limits)
-    return result, state.merge(changes)
+    parts: list[ShardRows] = []
+    for part, _, after in process_parts(pushes, state, limits):
+        parts.append(part)
+        state = after
+    names = [field.name for field in fields(ShardRows)]
+    return ShardRows(**{name: pa.concat_tables([getattr(part, name) for part in parts]) for name in names}), state
 
 
-def process_changes(
-    pushes: pa.Table, state: ClientStates, limits: Limits = DEFAULT_LIMITS
-) -> tuple[ShardRows, ShardState]:
-    """As `process`, with the state of those clients only that the batch has changed, to be merged into `state`."""
+def process_parts(
+    pushes: pa.Table, state: States, limits: Limits = DEFAULT_LIMITS
+) -> Iterator[tuple[ShardRows, ShardState, States]]:
+    """As `process`, in parts whose size is bounded whatever the payloads hold: at least one.
+
+    Each part comes with the state of those clients only that it has changed, and with the whole state after it, which
+    the next part goes on from.
+    """
     _compile_once()
-    return _process(pushes, state, limits)
+    yield from _parts(pushes, state, limits)
 
 
 @cache
 def _compile_once() -> None:
     """Compile, or load from the cache, every kernel: one worker of a machine at a time."""
     with numba_cache.exclusive():
-        _process(rows.PUSHES_IN.empty_table(), ShardState.empty(), DEFAULT_LIMITS)
+        list(_parts(rows.PUSHES_IN.empty_table(), ShardState.empty(), DEFAULT_LIMITS))
 
 
-def _process(pushes: pa.Table, state: ClientStates, limits: Limits) -> tuple[ShardRows, ShardState]:
+def _parts(pushes: pa.Table, state: States, limits: Limits) -> Iterator[tuple[ShardRows, ShardState, States]]:
+    pushes = _in_order(pushes.combine_chunks())
+    _, push = _push_ids(_push_columns(pushes))
+    first = np.flatnonzero(np.append(True, push[1:] != push[:-1])[: len(push)])
+    if len(first) < len(push):  # D1
+        pushes = pushes.take(pa.array(first)).combine_chunks()
+    done = 0
+    bounds = limits.max_decompressed_bytes, limits.max_points_per_push, limits.max_text_bytes
+    for payloads in read_payloads(pushes, *bounds):
+        part = pushes if len(payloads.read) == pushes.num_rows else pushes.slice(done, len(payloads.read))
+        done += part.num_rows
+        result, changes = _process(part, payloads, state, limits)
+        state = state.merge(changes)
+        yield result, changes, state
+
+
+def _process(pushes: pa.Table, payloads: Payloads, state: ClientStates, limits: Limits) -> tuple[ShardRows, ShardState]:
     bounds = Bounds(
         limits.redelivery_window_s,
         limits.redelivery_pushes,
@@ -87,14 +117,8 @@ def _process(pushes: pa.Table, state: ClientStates, limits: Limits) -> tuple[Sha
         limits.evict_terminated_after_s,
         limits.tombstone_s,
     )
-    pushes = _in_order(pushes.combine_chunks())
     keys = _push_columns(pushes)
     partition, push = _push_ids(keys)
-    first = np.flatnonzero(np.append(True, push[1:] != push[:-1])[: len(push)])
-    if len(first) < len(push):  # D1
-        pushes, partition, push = pushes.take(pa.array(first)), partition[first], push[first]
-        keys = _push_columns(pushes)
-    payloads = read_payloads(pushes, limits.max_decompressed_bytes, limits.max_points_per_push)
     attributes = normalise(payloads.decoded.attribute_sets)
     distributions = read_distributions(payloads.decoded.distributions)
     flaws = np.zeros(len(distributions.observations), np.int8)
@@ -102,9 +126,15 @@ def _process(pushes: pa.Table, state: ClientStates, limits: Limits) -> tuple[Sha
     clients = client_keys(keys["cluster_id"], keys["client_instance_id"])
     landed_at = keys["landed_at"].fill_null(0).view(pa.int64()).to_numpy()
     points = read_points(payloads.decoded, landed_at, clients, attributes, flaws != 0)
+    named = keys["client_instance_id"].is_valid().to_numpy(zero_copy_only=False)
+    touched = np.unique(clients[named])
+    held = state.rows_of(touched)
+    points.reason[long_texts(payloads.decoded, points, limits.max_text_bytes)] = Reason.TEXT_TOO_LONG
+    points.reason[beyond_limit(points, distributions, clients, held, limits.max_series_per_client)] = (
+        Reason.TOO_MANY_SERIES
+    )
     times = push_times(points, len(push))
 
-    named = keys["client_instance_id"].is_valid().to_numpy(zero_copy_only=False)
     facts = PushFacts(
         client=clients,
         partition=partition,
@@ -120,8 +150,7 @@ def _process(pushes: pa.Table, state: ClientStates, limits: Limits) -> tuple[Sha
         last_time=times.last_time,
         delta_time=times.delta_time,
     )
-    touched = np.unique(clients[named])
-    verdicts, own = judge_pushes(facts, state.rows_of(touched), bounds)
+    verdicts, own = judge_pushes(facts, held, bounds)
     converted, increments, own = convert(points, distributions, verdicts, clients, own)
     batch = Batch(
         pushes,

@@ -29,6 +29,13 @@ FLAG_LISTS = pa.array(
     [[text for bit, text in enumerate(FLAGS) if mask >> bit & 1] or None for mask in range(1 << len(FLAGS))],
     rows.TEXT_LIST,
 )  # by their bits
+LONGEST_QUOTED = 1024  # characters of a rejected point's name that quarantine repeats
+DETAILS = {
+    Reason.NO_TIME: "time_unix_nano is 0",
+    Reason.NO_VALUE: "neither as_double nor as_int is set",
+    Reason.UNKNOWN_TEMPORALITY: "aggregation_temporality is neither DELTA nor CUMULATIVE",
+    Reason.TEXT_TOO_LONG: "its name, scope or attributes are longer than the limit of texts",
+}
 INCREMENT_STATUSES = Status.FLIP_BASELINE  # the statuses up to it have a delta
 PUSH_COLUMNS = [*(field.name for field in rows.PUSH_KEY), "client_instance_id", "client_id"]
 
@@ -101,9 +108,9 @@ def metric_points(batch: Batch) -> pa.Table:
     names, scopes = (batch.payloads.decoded.points[name].combine_chunks() for name in ("metric", "scope"))
     columns = of_pushes(batch.keys, points.push) | {
         "series_id": pa.array(points.series),
-        "metric": pa.DictionaryArray.from_arrays(pa.array(points.metric), names.dictionary),
+        "metric": _used(pa.DictionaryArray.from_arrays(pa.array(points.metric), names.dictionary)),
         "attributes": batch.attributes.maps.take(pa.array(points.attributes)),
-        "scope": coded(points.scope, scopes.dictionary, points.scope >= 0),
+        "scope": _used(coded(points.scope, scopes.dictionary, points.scope >= 0)),
         "kind": coded(kind, KINDS),
         "temporality": coded(points.temporality - 1, TEMPORALITIES, points.temporality > 0),
         "is_monotonic": masked(points.monotonic | (kind != Kind.SUM), (kind != Kind.GAUGE) & (kind != Kind.SUMMARY)),
@@ -121,6 +128,12 @@ def metric_points(batch: Batch) -> pa.Table:
     if (kind > Kind.SUM).any():
         columns |= _distribution_columns(batch, points, counted & (kind != Kind.SUMMARY))
     return table(columns, rows.METRIC_POINTS, len(points.push))
+
+
+def _used(texts: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Without the long texts of points that are in quarantine: a file would hold them all."""
+    longest = pc.max(pc.binary_length(texts.dictionary)).as_py()
+    return texts if (longest or 0) <= LONGEST_QUOTED else texts.dictionary_decode().dictionary_encode()
 
 
 def _distribution_columns(batch: Batch, points: Points, counted: Bools) -> dict[str, pa.Array]:
@@ -170,26 +183,23 @@ def _finite_quantiles(quantiles: pa.MapArray) -> pa.Array:
 def quarantined_points(batch: Batch) -> pa.Table:
     """Rows of quarantine for points."""
     points = batch.points
-    bad = np.flatnonzero((points.reason != Reason.NONE) & (batch.verdicts.verdict[points.push] != Verdict.REREAD))
+    told = (points.reason != Reason.NONE) & (points.reason != Reason.TOO_MANY_SERIES)  # that is one row a push
+    bad = np.flatnonzero(told & (batch.verdicts.verdict[points.push] != Verdict.REREAD))
     names = batch.payloads.decoded.points["metric"].combine_chunks()
     details = [_detail(batch, int(i)) for i in bad]
     columns = of_pushes(batch.keys, points.push[bad]) | {
         "scope": pa.array(["point"] * len(bad), pa.string()),
         "reason": pa.array([Reason(code).name for code in points.reason[bad]], pa.string()),
         "detail": pa.array(details, pa.string()),
-        "metric": names.dictionary.take(pa.array(points.metric[bad])),
+        "metric": pc.utf8_slice_codeunits(names.dictionary.take(pa.array(points.metric[bad])), 0, LONGEST_QUOTED),
     }
     return table(columns, rows.QUARANTINE, len(bad))
 
 
 def _detail(batch: Batch, i: int) -> str:
     source, reason = batch.payloads.decoded.points, batch.points.reason[i]
-    if reason == Reason.NO_TIME:
-        return "time_unix_nano is 0"
-    if reason == Reason.NO_VALUE:
-        return "neither as_double nor as_int is set"
-    if reason == Reason.UNKNOWN_TEMPORALITY:
-        return "aggregation_temporality is neither DELTA nor CUMULATIVE"
+    if reason in DETAILS:
+        return DETAILS[Reason(reason)]
     if reason == Reason.BAD_BUCKETS:
         return FLAWS[Flaw(batch.flaws[batch.points.distribution[i]])]
     start, time = source["start_ns"][i].as_py(), source["time_ns"][i].as_py()

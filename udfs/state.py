@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -120,7 +120,7 @@ class ClientStates(Protocol):
     def heard(self) -> Heard:
         """Every client."""
 
-    def merge(self, newer: ShardState) -> ClientStates:
+    def merge(self, newer: ShardState) -> Self:
         """This state with the clients of `newer` replaced by their rows there; those forgotten there are gone."""
 
 

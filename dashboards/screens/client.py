@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
+from dashboards.plots import lines
 from dashboards.scene import PREFIX, Scene
-from dashboards.screens.fleet import CLIENT_COLUMNS
-from dashboards.show import lines, numbers, plain, table
+from dashboards.screens.fleet import CLIENT_COLUMNS, tell_finding
+from dashboards.show import numbers, plain, table
 
 PREFERRED = ("record.send.total", "records.consumed.total", "request.latency.avg", "connection.creation.total")
 MOST_POINTS = 20_000
@@ -96,12 +98,22 @@ def _about(client: pd.DataFrame, scene: Scene) -> None:
             "Silent for (s)": ((scene.last - row["last_push"]).total_seconds(), "Before the lake's newest push."),
         }
     )
-    shown = {name: heading for name, heading in CLIENT_COLUMNS.items() if name != "open"}
-    table(client, {**shown, "client_address": "address"}, "What is known of it")
+    shown = {name: heading for name, heading in CLIENT_COLUMNS.items() if name not in ("open", "pushes")}
+    known = client.rename(columns={**shown, "client_address": "address"})[[*shown.values(), "address"]]
+    facts = known.T.set_axis(["value"], axis=1).rename_axis("what").reset_index()
+    facts["value"] = facts["value"].map(_as_fact)
+    table(facts, {"what": "what", "value": "value"}, "What is known of it")
     found = scene.ask("findings", top=1000)
-    for finding in found[found["client_id"] == row["client_id"]].to_dict("records"):
-        told = "{severity}, {finding}: {evidence}. {advice}".format_map(finding)
-        (st.info if finding["severity"] == "info" else st.warning)(plain(told))
+    for _, finding in found[found["client_id"] == row["client_id"]].iterrows():
+        tell_finding(finding)
+
+
+def _as_fact(value: Any) -> str | None:
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, pd.Timestamp):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    return None if pd.isna(value) else str(value)
 
 
 def _points(scene: Scene, instance: str, metric: str, kind: str) -> None:

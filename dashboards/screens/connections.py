@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dashboards.metrics import ask_over_time, by_client, largest, total
 from dashboards.scene import Scene
-from dashboards.screens.lifecycle import EVENT_COLUMNS
+from dashboards.screens.lifecycle import EVENT_COLUMNS, NONE_YET
 from dashboards.show import every_column, halves, table
 
 KINDS = ("producer", "consumer", "admin.client")
@@ -49,4 +49,4 @@ def page(scene: Scene) -> None:
     )
     ready = scene.rows("rebootstrap_readiness")
     if ready is not None:
-        every_column(ready, "Readiness for a change of the brokers' addresses (KIP-1102)")
+        every_column(ready, "Readiness for a change of the brokers' addresses (KIP-1102)", none=NONE_YET)

@@ -6,12 +6,13 @@ import pandas as pd
 import streamlit as st
 
 from dashboards.links import client_links
+from dashboards.plots import bars, lines
 from dashboards.scene import Scene
-from dashboards.show import bars, lines, numbers, plain, table
+from dashboards.show import numbers, plain, table
 
 CLIENT_COLUMNS = {
-    "open": "open",
     "client_id": "client id",
+    "open": "open",
     "client_instance_id": "client instance",
     "software": "software",
     "principal": "principal",
@@ -41,7 +42,7 @@ def page(scene: Scene) -> None:
     left, right = st.columns(2)
     with left:
         lines(
-            scene.ask("clients_over_time").fillna({"client_software_name": "unknown"}),
+            scene.whole(scene.ask("clients_over_time").fillna({"client_software_name": "unknown"}), 0.95),
             "clients",
             "client instances",
             "Client instances that pushed",
@@ -54,7 +55,7 @@ def page(scene: Scene) -> None:
     left, right = st.columns(2)
     with left:
         lines(
-            per_second(read, "points", scene.step_s),
+            scene.per_second(read, "points"),
             "points",
             "data points per second",
             "Data points",
@@ -63,7 +64,7 @@ def page(scene: Scene) -> None:
         )
     with right:
         lines(
-            per_second(read, "bytes", scene.step_s),
+            scene.per_second(read, "bytes"),
             "bytes",
             "bytes per second",
             "Telemetry, decompressed",
@@ -79,21 +80,24 @@ def findings(scene: Scene, top: int = 200) -> None:
     """What is wrong with whom, and for a chosen row what to do about it."""
     found = scene.ask("findings", top=top)
     columns = {
+        "client_id": "client id",
         "severity": "severity",
         "finding": "finding",
-        "client_id": "client id",
-        "hours": "hours seen",
         "evidence": "evidence",
+        "hours": "hours seen",
         "advice": "advice",
         "last_window": "last seen in the hour from (UTC)",
     }
-    note = "What the rules of docs/findings.md see in the hours of the time range. Choose a row to read its advice."
+    note = "What the rules of docs/findings.md see in the hours of the time range."
     chosen = table(found, columns, "Findings", note, on_select="rerun", selection_mode="single-row", key="findings")
     if chosen is not None and chosen.selection.rows:
-        row = found.iloc[chosen.selection.rows[0]]
-        st.info(plain(f"{row['client_id']}, {row['finding']}: {row['evidence']}. {row['advice']}"))
+        tell_finding(found.iloc[chosen.selection.rows[0]], of_whom=True)
+    elif len(found):
+        st.caption("Choose a row to read its evidence and advice in full.")
 
 
-def per_second(rows: pd.DataFrame, column: str, step_s: int) -> pd.DataFrame:
-    """A count per window as a count per second."""
-    return rows.assign(**{column: rows[column].astype(float) / step_s})
+def tell_finding(row: pd.Series, of_whom: bool = False) -> None:
+    """A finding's evidence and advice, in the colour of its severity."""
+    say = {"error": st.error, "warning": st.warning}.get(row["severity"], st.info)
+    whose = f"{row['client_id']}, " if of_whom else ""
+    say(plain(f"{whose}{row['finding']}: {row['evidence']}. {row['advice']}"))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
+from dashboards.plots import lines
 from dashboards.scene import Scene
-from dashboards.show import every_column, lines, numbers, table
+from dashboards.show import every_column, numbers, table
 
 
 def page(scene: Scene) -> None:
@@ -26,7 +27,7 @@ def page(scene: Scene) -> None:
     left, right = st.columns(2)
     with left:
         lines(
-            activity.assign(pushes=activity["pushes"] / scene.step_s),
+            scene.per_second(activity, "pushes"),
             "pushes",
             "pushes per second",
             "Pushes by outcome",

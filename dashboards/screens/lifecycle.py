@@ -6,12 +6,14 @@ import pandas as pd
 import streamlit as st
 
 from dashboards.links import client_links
+from dashboards.plots import bars, lines
 from dashboards.scene import Scene
 from dashboards.screens.fleet import CLIENT_COLUMNS
-from dashboards.show import bars, every_column, lines, numbers, table
+from dashboards.show import every_column, numbers, table
 
 SILENT_INTERVALS = 3  # a broker forgets a client after so many push intervals, and no less than a minute
 LEAST_S = 60
+NONE_YET = "Nothing here yet: the job's lifecycle stage fills this as it follows the clients."
 EVENT_COLUMNS = {
     "at": "at (UTC)",
     "event": "event",
@@ -54,4 +56,4 @@ def page(scene: Scene) -> None:
     ):
         found = scene.rows(view)
         if found is not None:
-            every_column(found, title)
+            every_column(found, title, "Of the whole lake, whatever the time range.", NONE_YET)

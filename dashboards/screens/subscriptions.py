@@ -23,8 +23,8 @@ def page(scene: Scene) -> None:
         "cluster_id": "cluster",
     }
     now = None if known is None else known[known["valid_to"].isna()].sort_values("name")
-    table(now, columns, "Subscriptions in force")
-    every_column(scene.rows("subscription_changes"), "Changes")
+    table(now, columns, "Subscriptions in force", none="None known.")
+    every_column(scene.rows("subscription_changes"), "Changes", none="None known.")
     with st.container(border=True):
         st.markdown("**Cost and coverage**")
         st.caption("These read every data point of the lake, whatever the time range: that may take a while.")

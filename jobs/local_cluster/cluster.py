@@ -6,6 +6,7 @@ import base64
 import shutil
 import sys
 import tempfile
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -134,10 +135,21 @@ class LocalCluster:
         if replication_factor is not None:
             options += ["--replication-factor", str(replication_factor)]
         self.tool(_TOPICS, "--create", "--topic", name, "--partitions", str(partitions), *options)
+        self._until_topic(name, is_there=True)
         self.tool(_TOPICS, "--describe", "--topic", name)
 
     def delete_topic(self, name: str) -> None:
+        """Gone when this returns."""
         self.tool(_TOPICS, "--delete", "--topic", name)
+        self._until_topic(name, is_there=False)
+
+    def _until_topic(self, name: str, *, is_there: bool, limit: float = 60.0) -> None:
+        """The controller has done it; brokers hear of it a little later."""
+        end = time.monotonic() + limit
+        while (name in self.topics()) != is_there:
+            if time.monotonic() > end:
+                raise BrokerError(f"topic {name} is {'not' if is_there else 'still'} there after {limit:.0f} s")
+            time.sleep(0.1)
 
     def topics(self) -> list[str]:
         return self.tool(_TOPICS, "--list").split()

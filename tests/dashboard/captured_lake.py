@@ -24,7 +24,9 @@ RENAMED = {"java-consumer_none-delta": HOSTILE}
 
 def captured_lake(lake: Path) -> Path:
     """Make the lake of the captured pushes."""
-    return write_lake(lake, pa.Table.from_pylist([_row(record) for record in captured().to_pylist()], PUSHES.schema))
+    return write_lake(
+        lake, pa.Table.from_pylist([push_row(record) for record in captured().to_pylist()], PUSHES.schema)
+    )
 
 
 def write_lake(lake: Path, pushes: pa.Table) -> Path:
@@ -48,7 +50,8 @@ def write_lake(lake: Path, pushes: pa.Table) -> Path:
     return lake
 
 
-def _row(record: dict[str, Any]) -> dict[str, Any]:
+def push_row(record: dict[str, Any]) -> dict[str, Any]:
+    """A row of table `pushes` of a landing record, as Spark's Kafka source has it."""
     headers = {header["key"]: header["value"].decode() for header in record["headers"]}
     key = {name: record[name] for name in ("topic", "partition", "offset")}
     told = {name: headers[name] for name in TEXTS if name in headers} | {

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow.compute as pc
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException
 
 from jobs.local_clients import Client, LocalClients
 from jobs.local_cluster import LANDING_TOPICS, LocalCluster
 from jobs.local_cluster.java import compile_java, java_command, kafka_class_path
 from tests.lake_tables import table
+from tests.topic_messages import messages
 
 from .landing import Push, _push
 
@@ -94,25 +95,6 @@ def wait_for(look: Callable[[], _T], enough: Callable[[_T], object], limit: floa
             seen = error
         assert time.monotonic() < deadline, f"not enough in {limit:.0f} s: {str(seen)[-2000:]}"
         time.sleep(0.2)
-
-
-def messages(cluster: LocalCluster, topic: str) -> list[Message]:
-    """All records of a topic until now, in the order of each partition."""
-    consumer = Consumer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "tests", "enable.metrics.push": False}
-    )
-    try:
-        partitions = [TopicPartition(topic, p, 0) for p in consumer.list_topics(topic, 30).topics[topic].partitions]
-        awaited = sum(consumer.get_watermark_offsets(each, 30)[1] for each in partitions)
-        consumer.assign(partitions)
-        found: list[Message] = []
-        deadline = time.monotonic() + WAIT
-        while len(found) < awaited:
-            assert time.monotonic() < deadline, f"{topic}: {len(found)} of {awaited} records in {WAIT:.0f} s"
-            found += [message for message in consumer.consume(1000, 0.2) if message.error() is None]
-        return found[:awaited]
-    finally:
-        consumer.close()
 
 
 def landed(cluster: LocalCluster) -> list[Push]:

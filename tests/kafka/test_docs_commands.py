@@ -1,14 +1,22 @@
-"""README's spark-submit lines work as they are printed."""
+"""Commands of README and docs that need a broker, or a JVM of their own, work as they are printed."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from jobs.local_cluster import LocalCluster
+from jobs.local_cluster.ports import ReservedPorts
+from tests.documented_commands import Command, commands
 from tests.lake_tables import table
 
 from .test_ingest_kafka import good_pushes, produce
@@ -45,3 +53,93 @@ def test_spark_submit_from_kafka(cluster: LocalCluster, topic: str, tmp_path: Pa
     command = command.replace("127.0.0.1:9092", f"{cluster.bootstrap_servers} --topic {topic}")
     run(command, tmp_path / "lake")
     assert table(tmp_path / "lake", "metric_points").num_rows == 60
+
+
+def of_page(page: str, *words: str) -> Command:
+    """The one command of a page that has these words."""
+    (found,) = [each for each in commands() if each.page == page and all(word in each.text for word in words)]
+    return found
+
+
+@contextmanager
+def started(command: str, log: Path, **environment: str) -> Iterator[Callable[[str], None]]:
+    """A command in the background, ended with the block; gives what waits until it has said something."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            ["sh", "-c", f"exec {command}"], cwd=ROOT, env={**os.environ, **environment}, stdout=out, stderr=out
+        )
+
+        def wait_for(told: str) -> None:
+            deadline = time.monotonic() + 300
+            while told not in log.read_text("utf-8"):
+                assert process.poll() is None, log.read_text("utf-8")[-2000:]
+                assert time.monotonic() < deadline, log.read_text("utf-8")[-2000:]
+                time.sleep(0.2)
+
+        try:
+            yield wait_for
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(60)
+            finally:
+                process.kill()
+
+
+@pytest.mark.slow
+def test_spark_submit_on_a_standalone_cluster(tmp_path: Path) -> None:
+    """docs/spark-submit.md: a master and two workers."""
+    ports = ReservedPorts(1)
+    port = str(ports.numbers[0])
+    master = of_page("spark-submit.md", "deploy.master.Master").text.replace("7077", port)
+    worker = of_page("spark-submit.md", "deploy.worker.Worker").text.replace("7077", port)
+    job = of_page("spark-submit.md", "spark-submit --master spark://").text.replace("7077", port)
+    folder = Path(str(pyspark.__file__)).parent
+    settings = {"SPARK_HOME": str(folder), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(tmp_path / "work"),
+                "SPARK_MASTER_WEBUI_PORT": "0", "SPARK_WORKER_WEBUI_PORT": "0"}  # fmt: skip
+    logs = [tmp_path / f"{name}.log" for name in ("master", "one", "two")]
+    with started(master, logs[0], **settings) as wait_for:
+        wait_for("I have been elected leader")
+        with started(worker, logs[1], **settings) as first, started(worker, logs[2], **settings) as second:
+            first("Successfully registered with master")
+            second("Successfully registered with master")
+            assert "/shared/my-lake" in job
+            done = subprocess.run(
+                ["sh", "-c", job.replace("/shared/my-lake", str(tmp_path / "lake"))], cwd=ROOT, capture_output=True,
+                text=True, check=False, timeout=900, env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+            )  # fmt: skip
+            assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+            first("Asked to launch executor")
+            second("Asked to launch executor")
+    ports.release()
+    assert "(2 shards)" in done.stdout
+    assert table(tmp_path / "lake", "metric_points").num_rows == 157_260
+
+
+@pytest.mark.slow
+def test_sync_and_ingest(cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
+    """The example settings of conf/, with this broker and lake; flags win over the file."""
+    cluster.subscribe("documented", ["org.apache.kafka."], 60_000, ["client_id=documented"])
+    produce(cluster, topic, good_pushes(0, 4))
+    lake = tmp_path / "lake"
+    here = f" --lake {lake} --bootstrap-servers {cluster.bootstrap_servers}"
+
+    def command(page: str, *words: str) -> str:
+        text = of_page(page, *words).text.partition(" #")[0].replace("--lake my-lake", "")
+        text = re.sub(r"--bootstrap-servers \S+", "", text)
+        return f"{ROOT}/.venv/bin/{text.removeprefix('.venv/bin/')}{here}"
+
+    def run_here(text: str) -> str:
+        done = subprocess.run(["sh", "-c", text], cwd=ROOT, capture_output=True, text=True, check=False, timeout=500)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        return done.stdout
+
+    assert "documented" in run_here(command("subscriptions.md", "telemetry-lake sync", "--check"))
+    assert not (lake / "subscriptions").exists()
+    with started(command("subscriptions.md", "--conf conf/sync.yml"), tmp_path / "sync.log") as wait_for:
+        wait_for("documented")  # what is new is told; it goes on until it is stopped
+    assert "documented" in table(lake, "subscriptions")["name"].to_pylist()
+    assert "documented" not in run_here(command("operate.md", "telemetry-lake sync", "--bootstrap-servers"))
+    run_here(f"{command('subscriptions.md', '--conf conf/ingest.yml')} --topic {topic} --once")
+    assert table(lake, "metric_points").num_rows == 60
+    cluster.unsubscribe("documented")

@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from deltalake import DeltaTable
 
-from jobs.ingest import StreamFailedError
 from jobs.local_cluster import LocalCluster
+from jobs.running import StreamFailedError
 from pipelines.kafka_admin import KafkaUnavailableError
 from pipelines.sources import SourceError
 from tests.conftest import Ingest

@@ -1,26 +1,35 @@
-"""What the lifecycle tells of real clients, against their true fates: closed normally, killed, paused, alive."""
+"""What the lifecycle tells of real clients, against their true fates: closed normally, killed, paused, alive.
+
+And of clients whose subscription is deleted and made again: they push nothing for minutes, and aren't silent.
+"""
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Message
 
-from jobs.local_clients import Client, LocalClients
+from jobs.local_clients import Client, Library, LocalClients
 from jobs.local_cluster import LocalCluster
 from jobs.local_cluster.plugin import receiver_jar
+from jobs.sync import main as sync
 from pipelines.lake_query import run_query
+from tests.topic_messages import messages
 from tests.unit.test_lifecycle_lake import LandedLake
 
 INTERVAL_S = 1.0
 SILENCE_S = 60.0  # the least threshold
+LIBRARIES: tuple[Library, ...] = ("java", "librdkafka")
 NUMBERS = ("push_interval_ms", "client_port", "broker_id")
 TEXTS = (
+    "cluster_id",
     "client_instance_id",
     "client_id",
     "client_address",
@@ -34,21 +43,18 @@ TEXTS = (
 def own_cluster() -> Iterator[LocalCluster]:
     with LocalCluster(plugin=receiver_jar()) as cluster:
         cluster.subscribe("life", ["org.apache.kafka."], int(1000 * INTERVAL_S), ["client_id=life-.*"])
+        hold(cluster)
         cluster.create_topic("records", partitions=1)
         yield cluster
 
 
+def hold(cluster: LocalCluster) -> None:
+    cluster.subscribe("held", ["org.apache.kafka."], int(1000 * INTERVAL_S), ["client_id=held-.*"])
+
+
 def landed(cluster: LocalCluster) -> list[dict[str, Any]]:
     """All landing records as rows of `pushes`."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "l", "enable.metrics.push": False})
-    topic = "client-telemetry"
-    partitions = [TopicPartition(topic, p, 0) for p in consumer.list_topics(topic).topics[topic].partitions]
-    ends = sum(consumer.get_watermark_offsets(partition)[1] for partition in partitions)
-    consumer.assign(partitions)
-    rows: list[dict[str, Any]] = []
-    while len(rows) < ends:
-        rows += [_row(message) for message in consumer.consume(1000, 1)]
-    consumer.close()
+    rows = map(_row, messages(cluster, "client-telemetry"))
     return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
 
 
@@ -78,17 +84,29 @@ def wait_for_pushes(cluster: LocalCluster, wanted: dict[str, int], limit: float 
         time.sleep(1)
 
 
+def longest_gap_s(rows: list[dict[str, Any]], client_id: str) -> float:
+    """Between two pushes of a client, or from its last to the last of all."""
+    times: list[datetime] = sorted(row["landed_at"] for row in rows if row["client_id"] == client_id)
+    times.append(max(row["landed_at"] for row in rows))
+    return max((after - before).total_seconds() for before, after in pairwise(times))
+
+
 @pytest.mark.slow
 def test_true_fates_and_what_is_told_of_them(own_cluster: LocalCluster, tmp_path: Path) -> None:
     with LocalClients(own_cluster) as clients:
         started: dict[str, Client] = {}
         for fate in ("closed", "killed", "paused", "alive"):
-            for library in ("java", "librdkafka"):
+            for library in LIBRARIES:
                 name = f"life-{library}-producer-{fate}"
-                started[name] = clients.producer(library, "records", name, rate=2)  # type: ignore[arg-type]  # Library
+                started[name] = clients.producer(library, "records", name, rate=2)
                 name = f"life-{library}-consumer-{fate}"
-                started[name] = clients.consumer(library, "records", name, group=name)  # type: ignore[arg-type]
-        wait_for_pushes(own_cluster, dict.fromkeys(started, 3))
+                started[name] = clients.consumer(library, "records", name, group=name)
+        held = [f"held-{library}" for library in LIBRARIES]
+        for library, name in zip(LIBRARIES, held, strict=True):
+            clients.producer(library, "records", name, rate=2)
+        wait_for_pushes(own_cluster, dict.fromkeys([*started, *held], 3))
+        look = ["--lake", str(tmp_path), "--bootstrap-servers", own_cluster.bootstrap_servers, "--no-consumer-groups"]
+        assert sync(look) == 0
         for name, client in started.items():
             if name.endswith("closed"):
                 client.close()
@@ -96,6 +114,11 @@ def test_true_fates_and_what_is_told_of_them(own_cluster: LocalCluster, tmp_path
                 client.kill()
             elif name.endswith("paused"):
                 client.pause()
+        own_cluster.unsubscribe("held")
+        assert sync(look) == 0
+        time.sleep(5 * INTERVAL_S)  # so that they ask while there is none: they ask again after five minutes
+        hold(own_cluster)
+        assert sync(look) == 0
         time.sleep(SILENCE_S + 10)
         paused = [name for name in started if name.endswith("paused")]
         before = landed(own_cluster)
@@ -104,12 +127,15 @@ def test_true_fates_and_what_is_told_of_them(own_cluster: LocalCluster, tmp_path
         counts = {name: sum(row["client_id"] == name for row in before) for name in paused}
         wait_for_pushes(own_cluster, {name: count + 1 for name, count in counts.items()}, 330)
         rows = landed(own_cluster)
+    gaps = {name: longest_gap_s(rows, name) for name in held}
+    print(f"longest gaps of clients without a subscription: {gaps}")
+    assert max(gaps.values()) > SILENCE_S
     lake = LandedLake(tmp_path)
     lake.land([row for row in rows if "consumer" in row["client_id"]], {"group_id": "g"})
     lake.land([row for row in rows if "consumer" not in row["client_id"]]).judge()
     told = run_query(str(tmp_path), "SELECT client_id, state, likely_cause, last_seen, silent_at FROM client_liveness")
     found = {row["client_id"]: row for row in told.read_all().to_pylist()}
-    events: dict[str, list[str]] = {name: [] for name in started}
+    events: dict[str, list[str]] = {name: [] for name in (*started, *held)}
     for row in sorted(lake.events(), key=lambda row: (row["offset"] or 0, str(row["at"]))):
         if row["client_id"] in events:
             events[row["client_id"]].append(row["event"])
@@ -130,9 +156,11 @@ def test_true_fates_and_what_is_told_of_them(own_cluster: LocalCluster, tmp_path
     }
     for name in started:
         assert (found[name]["state"], events[name]) in fates[name.rpartition("-")[2]], name
+    assert {name: events[name] for name in held} == {name: ["first_seen"] for name in held}
     assert found["life-java-consumer-closed"]["state"] == "terminated"
     causes = {name: found[name]["likely_cause"] for name in started if found[name]["state"] == "silent"}
     assert causes["life-java-consumer-killed"] == causes["life-librdkafka-producer-killed"] == "killed_or_cut_off"
+    shutil.copytree(tmp_path / "subscriptions", tmp_path / "again" / "subscriptions")
     assert (
         lake.events()
         == LandedLake(tmp_path / "again")

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from jobs.local_cluster import LocalCluster
 from pipelines.kafka_admin import KafkaUnavailableError
 from pipelines.sources import SourceError
 from tests.conftest import Ingest
-from tests.ledger import Fleet, Landed, Ledger
+from tests.ledger import Fleet, Ledger
 from tests.ledger_check import check
+from tests.ledger_run import land
 
 pytestmark = pytest.mark.slow
 TOPICS = ("client-telemetry", "client-telemetry-status", "client-quotas")
@@ -50,29 +50,6 @@ def options(cluster: LocalCluster, user: str, password: str) -> list[str]:
         "kafka.ssl.truststore.type": "PKCS12",
     }
     return [word for key, value in found.items() for word in ("--kafka-options", f"{key}={value}")]
-
-
-def land(cluster: LocalCluster, records: list[dict[str, Any]], kinds: list[Landed]) -> list[Landed]:
-    """Produce, and tell where the broker put them."""
-    # Idempotent: retries after a broker's restart would else turn round a push and the same one landed again.
-    servers = {"bootstrap.servers": cluster.bootstrap_servers}
-    producer = Producer({**servers, "enable.metrics.push": False, "enable.idempotence": True})
-    placed: list[Landed] = []
-    planned = {(kind.partition, kind.offset): kind for kind in kinds}
-    for record in records:  # which overtake each other, so aren't in the ledger's order
-        kind = planned[record["partition"], record["offset"]]
-        headers = [(header["key"], header["value"]) for header in record["headers"]]
-
-        def done(error: object, message: Any, kind: Landed = kind) -> None:
-            assert error is None
-            placed.append(Landed(message.partition(), message.offset(), kind.client, kind.kind, kind.points))
-
-        producer.produce(
-            "client-telemetry", record["value"], record["key"], record["partition"],
-            timestamp=round(record["timestamp"].timestamp() * 1000), headers=headers, on_delivery=done,
-        )  # fmt: skip
-    assert producer.flush(60) == 0
-    return placed
 
 
 def test_sasl_ssl_with_scram_and_acls(

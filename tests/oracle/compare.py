@@ -22,6 +22,10 @@ DISTRIBUTION = (
     "count", "sum", "min", "max", "explicit_bounds", "bucket_counts", "scale", "zero_count", "zero_threshold",
     "positive_offset", "positive_counts", "negative_offset", "negative_counts", "quantiles",
 )  # fmt: skip
+OUTCOME = (  # other columns of push_outcomes have tests of their own
+    *KEY, "client_instance_id", "terminating", "outcome", "points", "quarantined_points", "statuses", "labels",
+    "temporality", "first_start", "first_time", "last_time", "lost_start", "lost_end", "decompressed_bytes",
+)  # fmt: skip
 LARGEST, SMALLEST = 2**63 - 1, -(2**63)
 
 
@@ -135,10 +139,7 @@ def actual(tables: dict[str, list[Row]]) -> dict[str, Counter[Any]]:
     points = [
         {k: v for k, v in row.items() if k not in ("series_id", "subscriptions")} for row in tables["metric_points"]
     ]
-    outcomes = [
-        {k: v for k, v in row.items() if k not in ("landed_at", "client_id", "client_attributes_id", "digest")}
-        for row in tables["push_outcomes"]
-    ]
+    outcomes = [{name: row[name] for name in OUTCOME} for row in tables["push_outcomes"]]
     return {
         "metric_points": bag(points),
         "quarantine": Counter(

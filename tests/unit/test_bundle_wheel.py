@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobs.cli import COMMANDS
-from tests.unit.test_quality import push, write
+from tests.unit.test_quality import outcome, push, write
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -44,7 +44,7 @@ def test_the_wheel_without_extras(installed: Path, tmp_path: Path) -> None:
         assert f"usage: telemetry-lake {name}" in out
 
     lake = tmp_path / "lake"
-    write(lake, pushes=[push(0), push(1)])
+    write(lake, pushes=[push(0), push(1)], push_outcomes=[outcome(0), outcome(1)])
     sql = "SELECT client_id, count(*) AS pushes FROM pushes GROUP BY 1"
     assert run(command, "query", "--lake", lake, "--format", "csv", sql, cwd=tmp_path) == (
         0, "client_id,pushes\norders,2\n", "",
@@ -53,6 +53,10 @@ def test_the_wheel_without_extras(installed: Path, tmp_path: Path) -> None:
         command, "query", "--lake", lake, "--format", "csv", "SELECT count(*) FROM findings", cwd=tmp_path
     )
     assert (code, out.splitlines()[-1]) == (0, "0")  # a view: sql/ is in the wheel
+
+    code, out, error = run(command, "maintain", "--lake", lake, cwd=tmp_path)
+    assert (code, error) == (0, ""), error
+    assert "maintain: pushes: no day dropped, 0 files compacted, 0 deleted" in out
 
     (tmp_path / "in").mkdir()
     for arguments, extra in {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from jobs.sync import main
 from pipelines.client_aliases import AliasError, read_aliases
+from pipelines.client_aliases_topic import AliasRecord, aliases_of
 from tests.lake_tables import table
 from tests.sql_views import answer
 
@@ -49,6 +51,43 @@ def test_what_is_wrong_with_a_file_is_told(tmp_path: Path, text: str, message: s
     (tmp_path / "aliases.yml").write_text(text)
     with pytest.raises(AliasError, match=f"aliases.yml: {message.replace('.', '[.]')}"):
         read_aliases(tmp_path / "aliases.yml")
+
+
+def record(offset: int, key: str | None, value: str | None, timestamp_ms: int = 0, partition: int = 0) -> AliasRecord:
+    return AliasRecord(key, value, partition, offset, timestamp_ms)
+
+
+def test_of_a_topic_the_last_record_of_each_key_counts() -> None:
+    shop, bank = (json.dumps({"client_id": "orders", "application": name}) for name in ("shop", "bank"))
+    canary = f'{{"client_instance_id": "{ID}", "application": "shop-canary"}}'
+    told = aliases_of([record(0, "orders", bank), record(1, "x", canary), record(2, "orders", shop)])
+    assert [(row["client_id"], row["client_instance_id"], row["application"]) for row in told.rows] == [
+        (None, ID, "shop-canary"), ("orders", None, "shop"),
+    ]  # fmt: skip
+    assert told.problems == []
+    assert aliases_of([record(0, "orders", shop), record(1, "orders", None)]).rows == []
+    # Two keys for one client: the later record, also of another partition.
+    two = [record(0, "a", bank, 20), record(5, "b", shop, 10, partition=1)]
+    assert [row["application"] for row in aliases_of(two).rows] == ["bank"]
+
+
+def test_records_that_are_not_understood_are_told_and_left_out() -> None:
+    records = [
+        record(0, None, '{"client_id": "a", "application": "b"}'), record(1, "k", "{"),
+        record(2, "l", '{"client_id": "a"}'), record(3, "m", "[]"),
+        record(4, "n", '{"client_id": "a", "application": "b"}'),
+    ]  # fmt: skip
+    told = aliases_of(records)
+    assert [row["application"] for row in told.rows] == ["b"]
+    assert [problem.partition(":")[0] for problem in told.problems] == [f"partition 0, offset {i}" for i in range(4)]
+    assert [problem for problem in told.problems if "application: needed" in problem] == [
+        "partition 0, offset 2: application: needed"
+    ]
+
+
+def test_a_topic_needs_brokers_and_no_file_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--lake", "l", "--aliases-topic", "t", "--aliases-file", "a.yml"]) == 2
+    assert "aliases_topic: needs --bootstrap-servers, and no --aliases-file" in capsys.readouterr().err
 
 
 def test_sync_keeps_their_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,6 +86,28 @@ def test_columns_that_a_file_leaves_out_are_null(folder: Path) -> None:
     assert sorted(lake.ask("client_points", PARAMETERS)["value"].to_pylist(), key=str) == [2.0, None, None]
 
 
+@pytest.mark.parametrize("native", [True, False])
+def test_a_lake_by_its_uri_and_through_delta_rs(folder: Path, native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not native:  # as behind a URI that DuckDB can't open
+        monkeypatch.setattr("dashboards.lake.native_select", lambda *_: None)
+    lake = Lake(folder.as_uri())
+    lake.versions()
+    chosen = lake.ask("instances", PARAMETERS)
+    assert chosen["client_id"].to_pylist() == ["orders"]
+    assert lake.ask("activity", PARAMETERS, chosen).num_rows == 0
+    write_deltalake(PUSHES.uri(str(folder)), pa.Table.from_pylist([PUSH], PUSHES.stored), mode="append")
+    lake.versions()
+    assert lake.ask("extent", {})["pushes"].to_pylist() == [2]
+    assert lake.rows("pushes").num_rows == 2
+
+
+def test_a_view_that_is_missing_is_told(folder: Path) -> None:
+    lake = Lake(str(folder))
+    lake.versions()
+    with pytest.raises(LakeError, match=r"Neither a table nor a view is called gone: this installation's sql/ is dama"):
+        lake.rows("gone")
+
+
 def test_new_rows_are_followed(folder: Path) -> None:
     lake = Lake(str(folder))
     before = lake.versions()

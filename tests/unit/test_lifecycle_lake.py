@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from pipelines import lifecycle
+from pipelines import lifecycle, lifecycle_log
 from pipelines.delta_log import TableFiles, TableLog
 from pipelines.lake_query import run_query
 from pipelines.lifecycle import Lifecycle
@@ -209,6 +209,24 @@ def test_a_live_source_without_records_silences_its_clients(lake: LandedLake) ->
     assert DeltaTable(str(lake.path / "client_changes")).version() == steps
     replayed = LandedLake(lake.path / "again").land([push(0, 0)]).land([push(200, 1)]).judge()
     assert lake.land([push(200, 1)]).judge().events() == replayed.events()
+
+
+def test_a_commit_that_comes_while_the_log_is_looked_at_is_taken(
+    lake: LandedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.land([push(0, 0)]).judge()
+
+    def landing_meanwhile(uri: str) -> DeltaTable:
+        monkeypatch.setattr(lifecycle_log, "DeltaTable", DeltaTable)
+        for name in ("pushes", "push_outcomes"):
+            if uri.endswith(f"/{name}"):
+                lake.land([push(1, 1, "b")], {"group_id": "g"})
+        return DeltaTable(uri)
+
+    life = Lifecycle(str(lake.path))
+    monkeypatch.setattr(lifecycle_log, "DeltaTable", landing_meanwhile)
+    life.catch_up()
+    assert sorted(lake.clients()) == ["a", "b"]
 
 
 def test_table_without_its_note_is_refused(lake: LandedLake) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,19 @@ def maintain(stream: LocalStream, today: date = NEXT_DAY, hours: int = 0, **days
 def files(stream: LocalStream, name: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = pa.table(DeltaTable(str(stream.lake / name)).get_add_actions()).to_pylist()
     return found
+
+
+def test_the_command_needs_no_spark(tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet()
+    for _ in range(6):
+        stream.batch(fleet.round())
+    program = (
+        "import sys; sys.modules['pyspark'] = None\n"
+        f"from jobs import cli; sys.exit(cli.main(['maintain', '--lake', {str(stream.lake)!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "maintain: pushes: no day dropped, 6 files compacted, 0 deleted" in done.stdout
 
 
 def test_small_files_of_past_days_become_one_and_the_rows_stay(tmp_path: Path) -> None:

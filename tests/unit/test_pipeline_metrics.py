@@ -6,6 +6,7 @@ import json
 import logging
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,7 @@ def test_a_row_per_batch_with_lag_rates_statuses_and_freshness(tmp_path: Path) -
         "quarantined": 3,
         "statuses": [("delta", 1500), ("late", 2)],
         "state_bytes": 4096,
+        "broken": [],
         "landed_date": AT.date(),
     }
     assert (pushes["stream"], pushes["points"], pushes["freshness_s"]) == ("pushes", None, None)
@@ -92,7 +94,7 @@ def test_prometheus_and_health_over_http(tmp_path: Path) -> None:
     clock = [1000.0]
     health = JobHealth(300, tmp_path / "health.json", lambda: clock[0])
     observers = Observers(PipelineMetrics(str(tmp_path)), JobMetrics(), health)
-    observers.table.tell("points", 7, FACTS)
+    observers.table.tell("points", 7, replace(FACTS, broken={"points_never_fall": 5}))
     observers.alive("pushes")
     observers.batch(progress("points", 7, waiting=40))
     with MetricsServer("127.0.0.1", 0, observers.metrics, health) as server:
@@ -115,6 +117,7 @@ def test_prometheus_and_health_over_http(tmp_path: Path) -> None:
         assert samples["telemetry_lake_waiting_records", "points"] == 40
         assert samples["telemetry_lake_points_total", "late"] == 2
         assert samples["telemetry_lake_quarantined_total",] == 3
+        assert samples["telemetry_lake_broken_rows_total", "points_never_fall"] == 5
         assert samples["telemetry_lake_freshness_seconds",] == 10
         assert samples["telemetry_lake_state_bytes",] == 4096
         assert samples["telemetry_lake_last_batch_timestamp_seconds", "points"] == AT.timestamp() + 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -10,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from jobs import cli
 from pipelines.catalog import CATALOG
@@ -188,9 +189,14 @@ def test_a_check_takes_up_where_the_last_one_ended(
     code, out, err = run(capsys, "--lake", str(lake), "--docs", str(tmp_path / "pages"))
     assert (code, err) == (0, "")
     assert "metric_points: 2 rows in all, 8 of 8 rules hold" in out
-    page = next((tmp_path / "pages" / "validations" / "metric_points").rglob("*.html")).read_text("utf-8")
+    data_docs = tmp_path / "pages" / "data-docs"
+    page = next((data_docs / "validations" / "metric_points").rglob("*.html")).read_text("utf-8")
     assert "No monotonic sum has a negative delta" in page
-    assert (tmp_path / "pages" / "index.html").is_file()
+    assert (data_docs / "index.html").is_file()
+    page = (tmp_path / "pages" / "index.html").read_text("utf-8")
+    assert f"all {len(RULES)} rules hold" in page
+    assert page.count("<td class=held>holds") == len(RULES)
+    assert re.findall(r"https?:|<script|<link", page) == []  # it can be read where there is no internet
 
     # Without a row more in pushes, the push that was left open has been passed over; and a sum has fallen.
     much_later = T0 + timedelta(hours=1)
@@ -200,8 +206,13 @@ def test_a_check_takes_up_where_the_last_one_ended(
         push_outcomes=[outcome(6, much_later)],
         metric_points=[point(6, much_later, delta=-3.0)],
     )
-    code, out, err = run(capsys, "--lake", str(lake))
+    code, out, err = run(capsys, "--lake", str(lake), "--docs", str(tmp_path / "pages"))
     assert code == 1
+    page = (tmp_path / "pages" / "index.html").read_text("utf-8")
+    assert "2 of 29 rules are broken" in page
+    assert "<li>cluster_id c, topic t, partition 0, offset 6, client_id orders, metric m, is_monotonic True, " in page
+    assert "What to do: make its rows anew: telemetry-lake replay" in page
+    assert "metric_points <span class=soft>1 rows, new since version 0" in page
     assert "metric_points: 1 rows new since version 0, 7 of 8 rules hold" in out
     assert "BROKEN pushes: every push has an outcome" in err
     assert "partition 0, offset 5" in err
@@ -250,6 +261,14 @@ def test_a_table_of_a_newer_version(lake: Path, capsys: pytest.CaptureFixture[st
         Lake(str(lake), full=False)
     code, _, err = run(capsys, "--lake", str(lake))
     assert (code, len(err.splitlines()), "Upgrade kafka-telemetry-lake here" in err) == (2, 1, True)
+
+
+def test_files_that_another_program_has_rewritten(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    DeltaTable(lake / "push_outcomes").delete('"offset" = 1')
+    code, _, err = run(capsys, "--lake", str(lake), "--tables", "push_outcomes")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "a table's files can't be read: " in err
+    assert "Has another program rewritten them?" in err
 
 
 def test_without_great_expectations(

@@ -86,6 +86,27 @@ def test_table_is_for_people(capsys: pytest.CaptureFixture[str], lake: Path) -> 
     assert out.splitlines() == ["client_id  bytes", "---------  -----", "héllo          2"]
 
 
+def test_sums_of_bigints_are_numbers_and_exact(capsys: pytest.CaptureFixture[str], lake: Path) -> None:
+    sql = "SELECT sum(value_int) * 4 AS n, 0.5 AS half FROM metric_points"
+    assert ask(capsys, lake, sql)[1] == '{"n":18446744073709551620,"half":0.5}\n'
+    assert ask(capsys, lake, sql, "csv")[1] == "n,half\n18446744073709551620,0.5\n"
+
+
+def test_names_that_terminals_would_obey_are_spelled_out(capsys: pytest.CaptureFixture[str], lake: Path) -> None:
+    _, out, _ = ask(capsys, lake, "SELECT chr(27) || '[2J' || chr(8238) || 'é' || chr(10) || 'b' AS name", "table")
+    assert out.splitlines()[2] == "\\x1b[2J\\u202eé b"
+
+
+def test_a_newer_lake_says_what_to_update(capsys: pytest.CaptureFixture[str], lake: Path, tmp_path: Path) -> None:
+    shutil.copytree(lake / PUSHES.name, tmp_path / PUSHES.name)
+    features = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["later"], "writerFeatures": ["later"]}
+    log = tmp_path / PUSHES.name / "_delta_log" / f"{2:020}.json"
+    log.write_text(json.dumps({"protocol": features}) + "\n", encoding="utf-8")
+    code, out, err = ask(capsys, tmp_path, "SELECT * FROM pushes")
+    assert (code, out, len(err.splitlines())) == (1, "", 1)
+    assert "the lake was written by a newer version: update kafka-telemetry-lake" in err
+
+
 def test_whatever_table_a_lake_holds_can_be_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Not only those of ingest: `sync` keeps some of its own."""
     write_deltalake(str(tmp_path / "subscriptions"), pa.table({"name": ["everything"]}))

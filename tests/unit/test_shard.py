@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from tests.landing_records import captured, captured_index
 from tests.otlp_builder import Shard, at, counter, delta, exponential, gauge, histogram, push, table, told
 from udfs import rows as schemas
-from udfs.payloads import read_payloads
+from udfs.payloads import Payloads, read_payloads
 from udfs.rows import PUSHES_IN
 from udfs.shard import Limits, ShardRows, process
 from udfs.state import ShardState
@@ -302,18 +303,30 @@ def test_captured_franz_go_star_pushes_are_heartbeats():
 
 
 def test_large_batches_are_decoded_in_parts(monkeypatch: pytest.MonkeyPatch):
-    whole = read_payloads(captured_pushes(), 1 << 24, 1000)
+    whole = list(read_payloads(captured_pushes(), 1 << 24, 1000, 1 << 20))
     monkeypatch.setattr("udfs.payloads.BUDGET_BYTES", 1 << 20)
-    parts = read_payloads(captured_pushes(), 1 << 24, 1000)
-    assert parts.decoded.payloads["points"].equals(whole.decoded.payloads["points"])
-    for name in set(parts.decoded.points.column_names) - {"attributes", "distribution"}:
-        assert repr(parts.decoded.points[name].to_pylist()) == repr(whole.decoded.points[name].to_pylist()), name
+    monkeypatch.setattr("udfs.payloads.BUDGET_POINTS", 5000)
+    parts = list(read_payloads(captured_pushes(), 1 << 24, 1000, 1 << 20))
+    assert max(part.decoded.points.num_rows for part in parts) <= 5000
+    assert len(whole) < len(parts)
 
-    def attributes(decoded: Any) -> list[Any]:
-        return decoded.attribute_sets.take(decoded.points["attributes"].combine_chunks()).to_pylist()  # type: ignore[no-any-return]
+    def every(of: list[Payloads], get: Callable[[Payloads], list[Any]]) -> str:
+        return repr([value for part in of for value in get(part)])
 
-    assert attributes(parts.decoded) == attributes(whole.decoded)
-    assert parts.digest.tolist() == whole.digest.tolist()
+    def attributes(part: Payloads) -> list[Any]:
+        sets = part.decoded.attribute_sets
+        return sets.take(part.decoded.points["attributes"].combine_chunks()).to_pylist()  # type: ignore[no-any-return]
+
+    assert every(parts, attributes) == every(whole, attributes)
+    assert every(parts, lambda part: part.digest.tolist()) == every(whole, lambda part: part.digest.tolist())
+    columns = set(whole[0].decoded.points.column_names) - {"payload", "attributes", "distribution"}
+    for of, names in (("payloads", {"points", "capped", "error"}), ("points", columns)):
+        for name in names:
+
+            def values(part: Payloads, of: str = of, name: str = name) -> list[Any]:
+                return getattr(part.decoded, of)[name].to_pylist()  # type: ignore[no-any-return]
+
+            assert every(parts, values) == every(whole, values), name
 
 
 def test_parts_keep_labels_and_distributions_apart(monkeypatch: pytest.MonkeyPatch):

@@ -65,6 +65,26 @@ def test_likely_cause_of_a_single_client(told: Row, cause: str | None) -> None:
     assert (row["likely_cause"], row["not_seen_for_ms"]) == (cause, 400_000)
 
 
+BUFFER = "producer.buffer"
+
+
+@pytest.mark.parametrize(
+    ("available", "in_flight", "cause"),
+    [(32.0, 0.0, "closed_without_flag"), (31.0, 0.0, "killed_or_cut_off"), (32.0, 2.0, "killed_or_cut_off")],
+)
+def test_likely_cause_weighs_what_a_producer_had_to_send(available: float, in_flight: float, cause: str) -> None:
+    place = {"source": "kafka", "topic": "t", "partition": 0}
+    silent = client("a", "silent", landed_at=at(100), offset=7, **place)
+    points = [
+        point(f"{BUFFER}.total.bytes", 100, offset=7, value=32.0, **place),
+        point(f"{BUFFER}.available.bytes", 100, offset=7, value=available, **place),
+        point("producer.requests.in.flight", 100, offset=7, value=in_flight, **place),
+        point(f"{BUFFER}.available.bytes", 100, offset=6, value=1.0, **place),  # of the push before
+    ]
+    (row,) = answer("client_liveness", {"client_changes": [silent], "metric_points": points})
+    assert (row["buffered_bytes"], row["requests_in_flight"], row["likely_cause"]) == (32 - available, in_flight, cause)
+
+
 def test_likely_cause_weighs_the_siblings() -> None:
     silent = client(f"{STREAMS}-admin", "silent")
     closed = client(f"{STREAMS}-StreamThread-1-consumer", "terminated", 101, client_address="10.0.0.99")
@@ -148,6 +168,61 @@ def test_consumer_groups() -> None:
     ]
 
 
+def member(group: str, member_id: str, client_id: str, *assignment: str, **more: Any) -> Row:
+    usual: Row = {
+        "cluster_id": "c", "group_id": group, "member_id": member_id, "client_id": client_id, "host": "10.0.0.1",
+        "assignment": list(assignment), "valid_from": at(70),
+    }  # fmt: skip
+    return usual | more
+
+
+STATES = [
+    {"cluster_id": "c", "group_id": "g", "group_type": "consumer", "state": "Stable", "coordinator_id": 2},
+    {"cluster_id": "c", "group_id": "g", "group_type": "consumer", "state": "Assigning", "valid_to": at(60)},
+]
+
+
+def test_members_of_a_group_are_known_by_their_id_then_by_their_client_id() -> None:
+    group = [("group_id", "g")]
+    clients = [
+        client("java", labels=[*group, ("group_member_id", "m-1")], client_id="orders"),
+        client("stale", labels=[*group, ("group_member_id", "m-0")], client_id="orders"),  # it has joined anew since
+        client("rd", labels=group, client_id="bills"),
+        client("gone", "silent", labels=group, client_id="bills"),
+        client("other", labels=[("group_id", "h")], client_id="bills"),
+    ]
+    members = [
+        member("g", "m-1", "orders", "t-0"), member("g", "m-2", "orders", "t-1"), member("g", "m-3", "bills"),
+        member("g", "m-4", "bills", "t-2", "t-3"), member("g", "m-5", "bills", valid_to=at(80)),
+        member("g", "m-6", "orders", "t-4"),
+    ]  # fmt: skip
+    tables = {"client_changes": clients, "group_members": members, "group_states": STATES}
+    rows = answer("consumer_group_members", tables)
+    assert {(row["group_type"], row["group_state"], row["coordinator_id"]) for row in rows} == {
+        ("consumer", "Stable", 2)
+    }
+    assert {row["member_id"]: (row["client_instance_id"], row["assigned_partitions"]) for row in rows} == {
+        "m-1": ("java", 1), "m-2": ("stale", 1), "m-3": ("rd", 0), "m-4": (None, 2), "m-6": (None, 1),
+    }  # fmt: skip
+
+
+def test_consumer_groups_show_members_that_push_nothing() -> None:
+    labels = [("group_id", "g"), ("group_member_id", "m-1")]
+    tables = {
+        "client_changes": [client("a", labels=labels)],
+        "metric_points": [point("consumer.coordinator.assigned.partitions", 0, value=1.0)],
+        "group_states": STATES,
+        "group_members": [member("g", "m-1", "a", "t-0"), member("g", "m-2", "silent one", "t-1", "t-2")],
+    }
+    names = ("minute", "client_instance_id", "client_id", "group_member_id", "pushes", "members", "known_members",
+             "assigned_partitions", "coordinator_id", "assignment")  # fmt: skip
+    rows = answer("consumer_groups", tables)
+    assert [tuple(row[name] for name in names) for row in rows] == [
+        (at(0), "a", "a", "m-1", 1, 1, 2, 1.0, 2, ["t-0"]),
+        (at(60), None, "silent one", "m-2", 0, 0, 2, 2.0, 2, ["t-1", "t-2"]),
+    ]
+
+
 def test_consumer_progress() -> None:
     prefix = "consumer.fetch.manager"
     points = [
@@ -185,42 +260,6 @@ def test_producer_pipeline() -> None:
         "buffer_wait_ms": 2.5, "record_retries": 3.0, "metadata_age_max_s": 12.0, "batch_size_avg_bytes": None,
         "client_id": None,
     }  # fmt: skip
-
-
-def exchange(place: int, bootstrap: float, broker: float, created: float, closed: float, age: float) -> list[Row]:
-    """What one push of a Java producer tells of its connections; pushes come every second."""
-    here = {"offset": place, "topic": "t", "partition": 0, "source": "kafka"}
-    node = "producer.node.request.total"
-    return [
-        total(node, place, bootstrap, attributes=[("node_id", "-1"), ("node_role", "bootstrap")], **here),
-        total(node, place, broker, attributes=[("node_id", "1"), ("node_role", "broker")], **here),
-        total("producer.connection.creation.total", place, created, **here),
-        total("producer.connection.close.total", place, closed, **here),
-        point("producer.metadata.age", place, value=age, **here),
-    ]
-
-
-FIRST, STEADY = (4, 6, 2, 0, 0.5), (1, 10, 0, 0, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("pushes", "told"),
-    [
-        ([FIRST, STEADY, STEADY, (2, 10, 1, 1, 0.7), STEADY], [(3, "rebootstrap")]),
-        ([FIRST, STEADY, STEADY, (1, 10, 1, 1, 0.7)], []),  # a broker's connection made anew
-        ([FIRST, STEADY, STEADY, (2, 10, 0, 0, 0.7)], []),  # telemetry twice, over the same connection
-        ([FIRST, (2, 9, 1, 0, 0.7)], []),  # no usual level yet
-        ([FIRST, STEADY, *[(1, 0, 0, 1, 2.0 + age) for age in range(6)]], [(4, "data_path_dead")]),
-        ([FIRST, STEADY, (1, 0, 0, 1, 2), (1, 0, 0, 1, 3), STEADY, (1, 0, 0, 1, 2), (1, 0, 0, 1, 3)], []),
-        ([FIRST, STEADY, *[(1, 0, 0, 0, 2.0 + age) for age in range(6)]], []),  # idle, nothing to send
-        ([FIRST, (1, 0, 0, 0, 590.0), (1, 0, 0, 0, 890.0), (1, 0, 0, 0, 1190.0)], [(2, "data_path_dead")]),
-    ],
-)
-def test_rebootstraps(pushes: Sequence[tuple[float, ...]], told: list[tuple[int, str]]) -> None:
-    points = [row for place, push in enumerate(pushes) for row in exchange(place, *push)]
-    rows = answer("rebootstraps", {"metric_points": points, "client_changes": [client("a")]})
-    assert [(row["offset"], row["event"]) for row in rows] == told
-    assert {row["at"] for row in rows} <= {at(place) for place, _ in told}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pipelines.state_chain import LONGEST_CHAIN, Chain, ShardFiles
 from pipelines.state_manifest import KEPT, Manifest, StateError, StateFolder
 from pipelines.state_parts import StateParts
 from tests.otlp_builder import counter, delta, exponential, histogram, push, table
-from udfs.shard import Limits, process, process_changes
+from udfs.shard import Limits, process, process_parts
 from udfs.state import SCHEMAS, ShardState, UnknownStateVersionError
 
 HOUR = 3600
@@ -83,7 +83,7 @@ def test_a_chain_of_files_is_the_whole_state(tmp_path, seed):
         assert_equal(chain.state.whole(), whole)
         before = whole.clients.num_rows
         expected, whole = process(pushes, whole, limits)
-        rows, changes = process_changes(pushes, chain.state, limits)
+        [(rows, changes, _)] = process_parts(pushes, chain.state, limits)
         for name in ("metric_points", "quarantine", "push_outcomes", "client_events"):
             assert getattr(rows, name).to_pylist() == getattr(expected, name).to_pylist()
         names = files.write(chain, changes, batch_id).names

@@ -1,0 +1,349 @@
+"""Hostile clients at full rate beside good ones: ``python -m benchmarks.soak_hostile --minutes 2`` shows them alone.
+
+Each way of being hostile has a client instance of its own, and all land as fast as the job takes it: before a push is
+landed, no more than `AHEAD` bytes wait. The good clients' numbers are judged by their ledger; memory, and what is
+stored of each hostile byte, are measured; quarantine must name every client whose pushes it can't have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import itertools
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import lz4.frame
+import snappy
+import zstandard
+from confluent_kafka import Producer
+from deltalake import DeltaTable
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+
+from benchmarks.peers.cpu import TreeCpu
+from jobs.local_cluster import LocalCluster
+from pipelines.lake_query import run_query
+from tests.landing_records import captured
+from tests.ledger import CUMULATIVE, HOSTILE_ID, START, Landed, Ledger, instance_id
+from tests.ledger_run import KafkaRun
+
+BEGAN_NS = time.monotonic_ns()
+MIB = 1 << 20
+CAP = MIB - 4096  # telemetry.max.bytes is 1 MiB; the rest is for the message around it
+AHEAD = 48 * MIB
+CATCHES_UP_S = 900.0
+GOOD_EVERY_S = 5.0
+LEAST = 600  # pushes, however short the time: each way has done its worst by then
+NAMES, SETS = 1_000_000, 100_000
+MOST_RSS_MB, MOST_BYTES_STORED = 7_000, 3.0
+# What quarantine must say of a client, whatever else it says.
+REASONS = {
+    "random bytes": "INVALID_RECORD",
+    "labels of 1 MiB": "TELEMETRY_TOO_LARGE",
+    "a million metric names": "TOO_MANY_SERIES",
+    "gzip bomb": "TELEMETRY_TOO_LARGE",
+    "snappy bomb": "TELEMETRY_TOO_LARGE",
+    "lz4 bomb": "TELEMETRY_TOO_LARGE",
+    "zstd bomb": "TELEMETRY_TOO_LARGE",
+    "texts of 1 MiB": "TEXT_TOO_LONG",
+}
+
+
+@dataclass(frozen=True)
+class Push:
+    """What a hostile client sends."""
+
+    payload: bytes
+    codec: str = "none"
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+Pushes = Iterator[Push]
+
+
+def random_bytes(chance: random.Random) -> Pushes:
+    while True:
+        yield Push(
+            chance.randbytes(chance.randrange(1, 4000)), chance.choice(["none", "gzip", "snappy", "lz4", "zstd"])
+        )
+
+
+def mutated_pushes(chance: random.Random) -> Pushes:
+    """Pushes of real clients with a few bytes changed, cut or repeated."""
+    payloads = [value for value in captured()["value"].to_pylist() if value]
+    while True:
+        payload = bytearray(chance.choice(payloads))
+        for _ in range(chance.randrange(1, 8)):
+            at = chance.randrange(len(payload))
+            payload[at : at + chance.randrange(3)] = chance.randbytes(chance.randrange(3))
+        yield Push(bytes(payload))
+
+
+def payloads_at_the_cap(chance: random.Random) -> Pushes:
+    """As many points as fit into 1 MiB, each of 2 to 20 bytes."""
+    empty = pb.NumberDataPoint().SerializeToString()
+    least = b"\x0a" + bytes([len(empty)]) + empty
+    while True:
+        gauge = least * ((CAP - 64) // len(least))
+        yield Push(_nested(gauge))
+        points = [_number(chance.randrange(1 << 30)) for _ in range(20_000)]
+        yield Push(_payload(pb.Metric(name="at.the.cap", gauge=pb.Gauge(data_points=points))))
+
+
+def headers_of_a_mebibyte(chance: random.Random) -> Pushes:
+    while True:
+        junk = chance.randbytes(MIB // 2).hex().encode()
+        yield Push(_payload(_sum("app.total", 1)), headers=(("client_software_name", junk),))
+        yield Push(_payload(_sum("app.total", 1)), headers=(("x-junk", junk),))
+
+
+def labels_of_a_mebibyte(chance: random.Random) -> Pushes:
+    while True:
+        label = KeyValue(key="team", value=AnyValue(string_value=chance.randbytes(CAP // 2).hex()[: CAP - 200]))
+        yield Push(_payload(_sum("app.total", 1), resource=Resource(attributes=[label])))
+        many = [KeyValue(key=f"label.{n}", value=AnyValue(string_value="x")) for n in range(50_000)]
+        yield Push(_payload(_sum("app.total", 1), resource=Resource(attributes=many)))
+
+
+def texts_of_a_mebibyte(chance: random.Random) -> Pushes:
+    """Metric names and attribute values."""
+    while True:
+        text = chance.randbytes(CAP // 2).hex()[: CAP - 200]
+        yield Push(_payload(_sum(text, 1)))
+        yield Push(_payload(_sum("app.total", 1, topic=text)))
+
+
+def made_up_names(chance: random.Random) -> Pushes:
+    """A million metric names from one client, each a counter of its own, then again."""
+    for first in itertools.cycle(range(0, NAMES, 10_000)):
+        yield Push(_payload(*[_sum(f"made.up.{n}.total", chance.randrange(9)) for n in range(first, first + 10_000)]))
+
+
+def attribute_sets(chance: random.Random) -> Pushes:
+    """100,000 distinct attribute sets in far less than a minute, then new ones."""
+    for first in itertools.count(0, 5_000):
+        yield Push(_payload(*[_sum("app.total", 1, request=f"{first + n}-{chance.random()}") for n in range(5_000)]))
+
+
+def bomb(codec: str) -> Callable[[random.Random], Pushes]:
+    """Up to 64 MiB of nothing, and the most points that are taken in as few bytes as possible, by turns."""
+    packs: dict[str, Callable[[bytes], bytes]] = {
+        "gzip": lambda raw: gzip.compress(raw, 9, mtime=0),
+        "snappy": snappy.compress,
+        "lz4": lz4.frame.compress,
+        "zstd": zstandard.ZstdCompressor(level=9).compress,
+    }
+    pack = packs[codec]
+
+    def pushes(_: random.Random) -> Pushes:
+        nothing = next(each for each in (pack(bytes(size * MIB)) for size in (64, 17)) if len(each) < CAP)
+        points = pack(_payload(pb.Metric(name="bomb", gauge=pb.Gauge(data_points=[_number(1)] * 100_000))))
+        return itertools.cycle([Push(nothing, codec), Push(points, codec)])
+
+    return pushes
+
+
+# How a client is hostile, and how many pushes it makes while each other makes one.
+WAYS: dict[str, tuple[Callable[[random.Random], Pushes], int]] = {
+    "random bytes": (random_bytes, 60),
+    "mutated pushes": (mutated_pushes, 60),
+    "payloads at the cap": (payloads_at_the_cap, 1),
+    "headers of 1 MiB": (headers_of_a_mebibyte, 2),
+    "labels of 1 MiB": (labels_of_a_mebibyte, 2),
+    "texts of 1 MiB": (texts_of_a_mebibyte, 2),
+    "a million metric names": (made_up_names, 4),
+    "attribute sets": (attribute_sets, 4),
+    **{f"{codec} bomb": (bomb(codec), 2) for codec in ("gzip", "snappy", "lz4", "zstd")},
+}
+
+
+@dataclass
+class Attack:
+    """The hostile clients' producer and what it has landed."""
+
+    bootstrap_servers: str
+    seed: int
+    bytes_landed: int = 0
+    landed: list[Landed] = field(default_factory=list)
+    pushes: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        chance = random.Random(f"hostile {self.seed}")  # not the ids of the good clients
+        self.clients = {way: instance_id(chance) for way in WAYS}
+        self._sources = {way: make(random.Random(chance.random())) for way, (make, _) in WAYS.items()}
+        self._cycle = itertools.cycle([way for way, (_, often) in WAYS.items() for _ in range(often)])
+        self._producer = Producer(
+            {"bootstrap.servers": self.bootstrap_servers, "enable.idempotence": True, "message.max.bytes": 4 * MIB,
+             "partitioner": "murmur2_random", "enable.metrics.push": False}
+        )  # fmt: skip
+
+    def land_next(self) -> None:
+        way = next(self._cycle)
+        client, push = self.clients[way], next(self._sources[way])
+        headers: list[tuple[str, str | bytes | None]] = [
+            ("client_instance_id", client.encode()), ("client_id", HOSTILE_ID.encode()),
+            ("compression_type", push.codec.encode()), ("terminating", b"false"), *push.headers,
+        ]  # fmt: skip
+
+        def done(error: object, message: Any) -> None:
+            if error is not None:
+                raise RuntimeError(f"a hostile push was not landed: {error}")
+            self.landed.append(Landed(message.partition(), message.offset(), client, "hostile", 0))
+
+        self._producer.produce(
+            "client-telemetry", push.payload, client.encode(), headers=headers, on_delivery=done,
+            timestamp=now_ns() // 1_000_000,
+        )  # fmt: skip
+        self.bytes_landed += len(push.payload) + sum(len(name) + len(value or "") for name, value in headers)
+        self.pushes[way] += 1
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        if self._producer.flush(120):
+            raise RuntimeError("hostile pushes were not landed")
+
+
+class HostileRun(KafkaRun):
+    """The good clients' run, whose ledger names the hostile pushes too."""
+
+    attack: Attack
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(self.placed + self.attack.landed, self.fleet.ledger.increments)
+
+
+def hostile(folder: Path, minutes: float, seed: int = 1) -> dict[str, Any]:
+    """A row of soak.json: rates, what was rejected, whether the good clients' points are exact, memory and storage."""
+    with LocalCluster(landing_partitions=4, heap_mb=512) as cluster:
+        run = HostileRun(folder, cluster, seed)
+        run.attack = attack = Attack(cluster.bootstrap_servers, seed)
+        try:
+            run.land()
+            job = run.start()  # the shipped defaults, but for the driver's memory
+            run.wait_for_all(job)
+            with TreeCpu(job.pid) as tree, ThreadPoolExecutor(1) as beside:
+                begun = time.monotonic()
+                good = begun
+                landing = beside.submit(lambda: None)
+                sizes: list[tuple[int, int]] = []  # pushes and bytes landed by then
+                while (now := time.monotonic()) - begun < minutes * 60 or len(attack.landed) < LEAST:
+                    if now - good > GOOD_EVERY_S and landing.done():
+                        landing.result()
+                        landing, good = beside.submit(run.land), now
+                    if _waiting(run, sizes) < AHEAD:
+                        for _ in range(50):
+                            attack.land_next()
+                        attack.flush()
+                        sizes.append((len(attack.landed), attack.bytes_landed))
+                    else:
+                        time.sleep(0.2)
+                    if job.poll() is not None:
+                        raise RuntimeError(f"the job has ended: {run.log.read_text()[-3000:]}")
+                seconds = time.monotonic() - begun
+                landing.result()
+                run.land()
+                run.wait(lambda: run.judged() == len(run.ledger.landed), job, CATCHES_UP_S)
+                peak_mb = round(tree.peak_rss_bytes / MIB)
+            verdict = run.verdict()
+            run.end(job)
+            problems = [*verdict.problems, *_unnamed(run)]
+        finally:
+            run.close()
+        stored = sum(file.stat().st_size for file in run.lake.rglob("*") if file.is_file())
+        ratio = stored / attack.bytes_landed
+        if peak_mb > MOST_RSS_MB:
+            problems.append(f"the job took {peak_mb} MB, more than {MOST_RSS_MB}")
+        if ratio > MOST_BYTES_STORED:
+            problems.append(f"{ratio:.2f} bytes are stored for each hostile byte, more than {MOST_BYTES_STORED}")
+        for problem in problems:
+            print(f"hostile: {problem}", file=sys.stderr)
+        rejected = DeltaTable(str(run.lake / "quarantine")).to_pyarrow_dataset().count_rows()
+        return {
+            "minutes": round(seconds / 60, 1),
+            "pushes": len(attack.landed),
+            "pushes_per_s": round(len(attack.landed) / seconds),
+            "mb_per_s": round(attack.bytes_landed / seconds / 1e6, 1),
+            "rejected": rejected,
+            "good_pushes": len(run.placed),
+            "good_points": sum(each.points for each in run.placed),
+            "good_points_exact": verdict.right,
+            "lost": verdict.lost,
+            "doubled": verdict.doubled,
+            "problems": len(problems),
+            "peak_rss_mb": peak_mb,
+            "bytes_stored_per_hostile_byte": round(ratio, 2),
+            "ways": dict(attack.pushes),
+        }
+
+
+def _waiting(run: HostileRun, sizes: list[tuple[int, int]]) -> int:
+    """Hostile bytes that the job hasn't judged yet, about."""
+    judged = max(0, run.judged() - len(run.placed))
+    while len(sizes) > 1 and sizes[0][0] <= judged:
+        sizes.pop(0)
+    return run.attack.bytes_landed - sizes[0][1] if sizes else 0
+
+
+def _unnamed(run: HostileRun) -> list[str]:
+    """What quarantine doesn't say of the hostile clients, or says of others."""
+    rows = run_query(str(run.lake), "SELECT client_instance_id, reason FROM quarantine_offenders").read_all()
+    found = {(row["client_instance_id"], row["reason"]) for row in rows.to_pylist()}
+    return [
+        f"quarantine doesn't say {reason} of the client with {way}"
+        for way, reason in REASONS.items()
+        if (run.attack.clients[way], reason) not in found
+    ]
+
+
+def now_ns() -> int:
+    """The time in the fleet's world, which began with this process."""
+    return round(START.timestamp()) * 1_000_000_000 + time.monotonic_ns() - BEGAN_NS
+
+
+def _number(value: int, attributes: tuple[KeyValue, ...] = ()) -> pb.NumberDataPoint:
+    at = now_ns()
+    return pb.NumberDataPoint(start_time_unix_nano=at - 1, time_unix_nano=at, as_int=value, attributes=attributes)
+
+
+def _sum(name: str, value: int, **attributes: str) -> pb.Metric:
+    cumulative: Any = CUMULATIVE
+    pairs = tuple(KeyValue(key=key, value=AnyValue(string_value=text)) for key, text in attributes.items())
+    data = pb.Sum(data_points=[_number(value, pairs)], aggregation_temporality=cumulative, is_monotonic=True)
+    return pb.Metric(name=name, sum=data)
+
+
+def _payload(*metrics: pb.Metric, resource: Resource | None = None) -> bytes:
+    held = pb.ResourceMetrics(resource=resource, scope_metrics=[pb.ScopeMetrics(metrics=metrics)])
+    return pb.MetricsData(resource_metrics=[held]).SerializeToString()
+
+
+def _nested(points: bytes) -> bytes:
+    """The bytes of a gauge's points as a push."""
+    gauge = pb.Gauge.FromString(points)
+    return _payload(pb.Metric(name="least", gauge=gauge))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=2)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="telemetry-lake-hostile-", ignore_cleanup_errors=True) as scratch:
+        found = hostile(Path(scratch), asked.minutes)
+    print(json.dumps(found, indent=2))
+    return int(bool(found["problems"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

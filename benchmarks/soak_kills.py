@@ -1,0 +1,208 @@
+"""The job killed again and again, at moments of batch, commit and checkpoint: one trial for each kind of kill."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from tests.landing_records import write
+from tests.ledger import Fleet
+from tests.ledger_check import Verdict, check
+
+ROOT = Path(__file__).parent.parent
+LONGEST_WAIT_S = 90.0
+PATIENCE_S = 40.0  # within which a driver without its JVM must end by itself
+# What appears in a lake in the course of its two batches: the fault strikes up to half a second after one of them.
+MOMENTS = (
+    "_checkpoints/pushes/offsets/*",
+    "pushes/landed_date=*/*",
+    "pushes/_delta_log/*.json",
+    "_checkpoints/pushes/commits/*",
+    "_checkpoints/points/offsets/*",
+    "metric_points/landed_date=*/*",
+    "_checkpoints/points-state/*.state",
+    "_checkpoints/points-state/manifest*",
+    "metric_points/_delta_log/*.json",
+    "push_outcomes/_delta_log/*.json",
+    "metric_rollups_1h/_delta_log/*.json",
+    "_checkpoints/points/commits/*",
+)
+TASK_MOMENTS = ("_checkpoints/points/offsets/*", "metric_points/landed_date=*/*")
+WORKER = "Python worker killed"
+Job = subprocess.Popen[bytes]
+
+
+def kill_all(job: Job) -> bool:
+    os.killpg(job.pid, signal.SIGKILL)
+    return True
+
+
+def kill_driver(job: Job) -> bool:
+    """Spark's JVM outlives it for the moment that it takes to notice."""
+    job.kill()
+    return True
+
+
+def kill_jvm(job: Job) -> bool:
+    return _kill_one(job, lambda process: process.name() == "java")
+
+
+def kill_worker(job: Job) -> bool:
+    return _kill_one(job, lambda process: any("pyspark.daemon" in word for word in process.cmdline()))
+
+
+def _kill_one(job: Job, wanted: Callable[[psutil.Process], bool]) -> bool:
+    """The youngest such process below the job's."""
+    found: list[psutil.Process] = []
+    for process in psutil.Process(job.pid).children(recursive=True):
+        try:
+            if wanted(process):
+                found.append(process)
+        except psutil.Error:
+            continue
+    if found:
+        max(found, key=lambda process: process.create_time()).kill()
+    return bool(found)
+
+
+# Each gives whether there was something to kill.
+FAULTS: dict[str, Callable[[Job], bool]] = {
+    "driver, JVM and workers killed at once": kill_all,
+    "driver killed": kill_driver,
+    "JVM killed": kill_jvm,
+    WORKER: kill_worker,
+}
+
+
+@dataclass
+class Trial:
+    """One fault, on a lake and a fleet of its own."""
+
+    fault: str
+    folder: Path
+    chance: random.Random
+    times: int = 0
+    hung: int = 0
+    ended: int = 0
+    recoveries_s: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.fleet = Fleet(seed=self.chance.randrange(1 << 30))
+        self.lake = self.folder / "lake"
+        self._job: Job | None = None
+        self._recovering_since: float | None = None
+        self._judged = 0
+        self._files = 0
+
+    def land(self) -> None:
+        write(self.folder / "in", f"{self._files:05d}.parquet", self.fleet.round())
+        self._files += 1
+
+    def strike(self) -> None:
+        """Have a job running, wait for a moment, let the fault happen, and see what becomes of the job."""
+        self.land()
+        moment = self.chance.choice(TASK_MOMENTS if self.fault == WORKER else MOMENTS)
+        before = self._seen(moment)
+        job = self._job = self._job or self._start("--trigger-seconds", "0.5")
+        # Every fifth time in the middle of start or recovery.
+        begun, early = time.monotonic(), self.fault != WORKER and self.chance.random() < 0.2
+        deadline = begun + (self.chance.uniform(2, 20) if early else LONGEST_WAIT_S)
+        while self._seen(moment) <= before and job.poll() is None and time.monotonic() < deadline:
+            self._note_recovery()
+            time.sleep(0.002)
+        time.sleep(self.chance.uniform(0, 0.5 if self.fault != WORKER else 0.1))
+        self._note_recovery()
+        if job.poll() is not None:
+            raise RuntimeError(f"{self.fault}: the job had ended by itself with exit code {job.returncode}")
+        struck = FAULTS[self.fault](job)
+        self.times += struck
+        if struck:
+            print(f"{self.fault} {self.times}: {'while starting' if early else moment}", flush=True)
+        if self.fault == WORKER:
+            self._expect_recovery()
+            self._see_it_go_on(job)
+        else:
+            self._end(job)
+            self._job = None
+
+    def judge(self) -> Verdict:
+        """Work the lake off and hold it against the ledger."""
+        if self._job is not None:
+            self._end(self._job)
+        job = self._start("--once")
+        while job.poll() is None:
+            self._note_recovery()
+            time.sleep(0.02)
+        verdict = check(self.lake, self.fleet.ledger)
+        if job.returncode:
+            verdict.problems.append(f"the last run ended with exit code {job.returncode}")
+        if self.ended:
+            verdict.problems.append(f"{self.ended} times the job ended instead of going on")
+        if self.hung:
+            verdict.problems.append(f"{self.hung} times the driver didn't end by itself within {PATIENCE_S:.0f} s")
+        return verdict
+
+    def _see_it_go_on(self, job: Job) -> None:
+        """The task runs again in another worker; should the job end all the same, the next strike starts it again."""
+        deadline = time.monotonic() + LONGEST_WAIT_S
+        while job.poll() is None and self._recovering_since is not None and time.monotonic() < deadline:
+            self._note_recovery()
+            time.sleep(0.02)
+        if job.poll() is not None:
+            self.ended += 1
+            self._end(job)
+            self._job = None
+
+    def _expect_recovery(self) -> None:
+        self._recovering_since, self._judged = time.monotonic(), self._seen("push_outcomes/_delta_log/*.json")
+
+    def _note_recovery(self) -> None:
+        """Recovered is the job that has judged pushes again: the time since its start, or since its worker's death."""
+        if self._recovering_since is not None and self._seen("push_outcomes/_delta_log/*.json") > self._judged:
+            self.recoveries_s.append(time.monotonic() - self._recovering_since)
+            self._recovering_since = None
+
+    def _seen(self, pattern: str) -> int:
+        """How many there have been: the numbers in the names of logs and checkpoints rise, state files come and go."""
+        names = [path.name for path in self.lake.glob(pattern)]
+        numbers = [int(name.split(".")[0]) for name in names if name.split(".")[0].isdigit()]
+        if numbers:
+            return max(numbers) + 1
+        batches = [int(name.split("batch-")[1][:10]) for name in names if "batch-" in name]
+        manifests = [int(name[9:19]) for name in names if name.startswith("manifest-")]
+        return max(batches + manifests, default=len(names) - 1) + 1
+
+    def _start(self, *flags: str) -> Job:
+        argv = [sys.executable, "-m", "jobs.cli", "ingest", "--source", f"files:{self.folder / 'in'}", "--lake",
+                str(self.lake), "--master", "local[2,3]", "--driver-memory", "1g", *flags]  # fmt: skip
+        if self.times:
+            self._expect_recovery()
+        with (self.folder / "job.log").open("ab") as output:
+            return subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
+
+    def _end(self, job: Job) -> None:
+        """Nothing of a job is left when the next one starts, but for the JVM of a killed driver: that is the fault."""
+        if self.fault == "driver killed":
+            job.wait()
+            return
+        if self.fault == "JVM killed" and self._ends_within(job, PATIENCE_S) is False:
+            self.hung += 1
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+
+    @staticmethod
+    def _ends_within(job: Job, seconds: float) -> bool:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            job.wait(seconds)
+        return job.poll() is not None

@@ -1,0 +1,16 @@
+-- Which points of Kafka's own metrics count? One row per point of metric_points, without those that were told twice or
+-- too late to be counted. name: the metric without `org.apache.kafka.`. Filter by metric: files are sorted by it.
+SELECT
+  cluster_id,
+  client_instance_id,
+  metric,
+  substring(metric, 18) AS name,
+  attributes,
+  element_at(attributes, 'topic') AS of_topic,
+  date_trunc('minute', time) AS minute,
+  landed_at,
+  value,
+  delta
+FROM metric_points
+WHERE metric LIKE 'org.apache.kafka.%'
+  AND delta_status NOT IN ('duplicate', 'conflict', 'too_late')

@@ -1,0 +1,23 @@
+-- Who sends what is rejected? One row per client instance and reason; the client with offender_rank 1 has the most rows.
+-- payload_bytes is what quarantine keeps of its pushes; detail is one of the reasons in words.
+SELECT
+  dense_rank() OVER (ORDER BY rejected_of_client DESC, cluster_id, client_instance_id) AS offender_rank,
+  cluster_id, client_instance_id, client_id, scope, reason, rejected, payload_bytes, first_at, last_at, detail
+FROM (
+  SELECT *, sum(rejected) OVER (PARTITION BY cluster_id, client_instance_id) AS rejected_of_client
+  FROM (
+    SELECT
+      cluster_id,
+      client_instance_id,
+      max(client_id) AS client_id,
+      scope,
+      reason,
+      count(*) AS rejected,
+      CAST(coalesce(sum(octet_length(payload)), 0) AS BIGINT) AS payload_bytes,
+      min(landed_at) AS first_at,
+      max(landed_at) AS last_at,
+      max(detail) AS detail
+    FROM quarantine
+    GROUP BY cluster_id, client_instance_id, scope, reason
+  ) AS per_reason
+) AS per_client

@@ -1,0 +1,111 @@
+"""A lake in an S3-compatible store, on a real S3 server: every command, and commits that meet."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from jobs import cli
+from pipelines.lake_query import run_query
+from tests.conftest import Ingest
+from tests.lake_tables import table
+from tests.landing_records import captured, write
+from tests.s3_server import BUCKET, S3Server
+
+pytestmark = pytest.mark.slow
+
+LAKE = f"s3a://{BUCKET}/telemetry/lake"
+TABLES = ("pushes", "metric_points", "push_outcomes", "client_events")
+Command = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    server = S3Server.start(tmp_path_factory.mktemp("s3") / "objects")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def command(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Run a command with the store's environment; gives what it says."""
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+
+    def run(*argv: str, code: int = 0) -> str:
+        # A JVM and a session of its own: jars and settings of S3 are there from a session's start.
+        done = subprocess.run(
+            [sys.executable, "-m", "jobs.cli", *argv], capture_output=True, text=True, check=False, timeout=800
+        )
+        assert done.returncode == code, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout + done.stderr
+
+    return run
+
+
+def test_the_whole_job_and_its_upkeep(command: Command, ingest: Ingest, tmp_path: Path) -> None:
+    landed, source = captured().slice(0, 400), tmp_path / "in"
+    for number in range(2):  # the second run goes on with the first one's checkpoint and state
+        write(source, f"{number}.parquet", landed.slice(number * 200, 200))
+        command("ingest", "--source", f"files:{source}", "--source-name", "test", "--lake", LAKE, "--once",
+                "--master", "local[2]")  # fmt: skip
+        ingest(source, tmp_path / "local")
+
+    for name in TABLES:
+        select = f"SELECT count(*) AS n, sum(hash(COLUMNS(* EXCLUDE (landed_date)))) FROM {name}"
+        assert run_query(LAKE, select).read_all() == run_query(str(tmp_path / "local"), select).read_all(), name
+    assert command("query", "--lake", LAKE, "--format", "csv", "SELECT count(*) AS n FROM clients") == "n\n45\n"
+    assert table(tmp_path / "local", "pushes").num_rows == 400
+
+    assert "BROKEN" not in command("quality", "--lake", LAKE)
+    assert "push_outcomes: 0 rows new since version" in command("quality", "--lake", LAKE)
+    assert "replay: done" in command("replay", "--lake", LAKE, "--master", "local[2]")
+    compacted = command("maintain", "--lake", LAKE, "--vacuum-hours", "24")
+    assert re.search(r"maintain: pushes: no day dropped, \d+ files compacted", compacted)
+    assert "BROKEN" not in command("quality", "--lake", LAKE, "--full")
+
+
+def test_writers_that_meet_lose_no_commit(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    uri = f"s3a://{BUCKET}/commits"
+    write_deltalake(uri, pa.table({"writer": pa.array([], pa.int64()), "n": pa.array([], pa.int64())}))
+
+    def write_often(writer: int) -> None:
+        for n in range(5):
+            write_deltalake(uri, pa.table({"writer": [writer], "n": [n]}), mode="append")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write_often, range(4)))
+    stored = DeltaTable(uri)
+    assert stored.version() == 20
+    rows = stored.to_pyarrow_table().to_pylist()
+    assert sorted((row["writer"], row["n"]) for row in rows) == [(writer, n) for writer in range(4) for n in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("lake", "changed", "told"),
+    [
+        ("s3a://nowhere/lake", {}, "there is no bucket nowhere at http://127.0.0.1:"),
+        (LAKE, {"AWS_SECRET_ACCESS_KEY": "wrong"}, "Look at AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID"),
+        (f"s3a://{BUCKET}/empty", {}, f"no lake at s3a://{BUCKET}/empty"),
+    ],
+)
+def test_a_store_that_refuses(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lake: str,
+    changed: dict[str, str], told: str,
+) -> None:  # fmt: skip
+    for name, value in {**server.environment, **changed}.items():
+        monkeypatch.setenv(name, value)
+    assert cli.main(["maintain", "--lake", lake]) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert len(error.splitlines()) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.ingest import IngestSettings, make_lake, make_source, run
+from jobs.ingest import IngestSettings, make_lake, make_source
 from jobs.settings import parse
 from pipelines import lifecycle_stream
 from pipelines.lifecycle_stream import is_caught_up
@@ -19,6 +18,7 @@ from pipelines.streams import start_pushes
 from tests.conftest import Ingest
 from tests.lake_tables import table
 from tests.landing_records import GOOD_ID, captured, record, write
+from tests.live_job import live_job
 
 LIMIT_S = 120
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -43,17 +43,13 @@ def test_a_live_job_says_who_falls_silent_though_nothing_lands_any_more(
     payload = bytes(captured()["value"][0].as_py())
     write(tmp_path / "landed", "1.parquet", [record(0, payload, push_interval_ms="1000") | {"timestamp": LONG_AGO}])
     flags = ["--source", f"files:{tmp_path / 'landed'}", "--lake", str(tmp_path / "lake"), "--trigger-seconds", "0.5"]
-    settings = parse(IngestSettings, flags, "test")
-    stop, lake = threading.Event(), make_lake(settings)
-    job = threading.Thread(target=run, args=(spark, lake, make_source(settings), settings, stop))
-    job.start()
     silent = [(GOOD_ID, "first_seen"), (GOOD_ID, "went_silent")]
-    wait_for(
-        lambda: (tmp_path / "lake" / "client_events" / "_delta_log").is_dir() and events(tmp_path / "lake") == silent
-    )
-    stop.set()
-    job.join(LIMIT_S)
-    assert not job.is_alive()
+    with live_job(spark, *flags):
+        wait_for(
+            lambda: (
+                (tmp_path / "lake" / "client_events" / "_delta_log").is_dir() and events(tmp_path / "lake") == silent
+            )
+        )
 
 
 def test_a_query_is_caught_up_only_when_it_has_looked(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 LAKE ?= demo-lake
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-files test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow lint bench soak lock clean
+.PHONY: help install demo demo-files test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-unit test-slow-jobs lint bench soak lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -48,8 +48,14 @@ receiver: install ## the receiver plugin's jar, in receiver/target
 test-receiver: install ## the plugin's JUnit tests
 	$$($(BIN)/python -m pipelines.jars --maven) -q -B -f receiver/pom.xml verify
 
-test-slow: install ## the tests that take longer
-	$(BIN)/pytest tests -m slow
+test-slow: install ## the tests that take longer; those of brokers and Spark mostly wait, so the others run beside them
+	$(MAKE) -j2 test-slow-unit test-slow-jobs
+
+test-slow-unit:
+	$(BIN)/pytest tests/unit -m slow
+
+test-slow-jobs:
+	$(BIN)/pytest tests/kafka tests/spark tests/dashboard -m slow
 
 lint: install ## ruff and mypy --strict
 	$(BIN)/ruff check .
@@ -67,9 +73,11 @@ bench: install ## figures of decoder, state and the whole job, each beside its p
 	$(BIN)/python -m benchmarks.fates
 	$(BIN)/python -m benchmarks.quotas
 	$(BIN)/python -m benchmarks.sustained --backlog 200000
-	$(BIN)/python -m benchmarks.sustained --clients 500000 --seconds 180 --fresh
+	$(BIN)/python -m benchmarks.sustained --clients 500000 --seconds 600 --fresh
 	$(BIN)/python -m benchmarks.sustained --clients 10000 --seconds 180
 	$(BIN)/python -m benchmarks.sustained --clients 100000 --seconds 180
+	$(BIN)/python -m benchmarks.sustained --clients 100000 --seconds 180 --history 1000000
+	$(BIN)/python -m benchmarks.sustained --clients 100000 --seconds 180 --history 100000000
 	$(BIN)/python -m benchmarks.sustained --clients 1000000 --seconds 900
 	$(BIN)/python -m benchmarks.dashboard --lake benchmarks/.build/dashboard-lake --pages --spark
 

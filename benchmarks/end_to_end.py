@@ -118,11 +118,11 @@ def _at_a_tenth(job: Job, address: str) -> dict[str, float]:
     Small batches have paths of their own for the JVM to compile: as long before as it is measured.
     """
     before = job.pushes()
-    pushes, _ = land_at_pace(address, Fleet(100_000, time.time_ns() // 1_000_000), 0, PACE_S)
+    pushes, _, _ = land_at_pace(address, Fleet(100_000, time.time_ns() // 1_000_000), 0, PACE_S)
     job.wait_for(before + pushes)
     before, cpu = job.pushes(), job.tree.cpu_s()
     fleet = Fleet(100_000, time.time_ns() // 1_000_000)
-    pushes, points = land_at_pace(address, fleet, 0, PACE_S)
+    pushes, points, _ = land_at_pace(address, fleet, 0, PACE_S)
     job.wait_for(before + pushes)
     return {"points": points, "pushes": pushes, "cpu_s": job.tree.cpu_s() - cpu, "seconds": PACE_S}
 

@@ -11,7 +11,7 @@ import time
 
 from confluent_kafka import Producer
 
-from benchmarks.fleet import Fleet, Landing
+from benchmarks.fleet import Fleet, Landing, templates
 
 BEHIND_S = 0.05
 
@@ -72,15 +72,18 @@ def land(bootstrap_servers: str, fleet: Fleet, first: int, last: int, topic: str
     return points
 
 
-def land_at_pace(bootstrap_servers: str, fleet: Fleet, first: int, seconds: float) -> tuple[int, int]:
-    """Land each push when it is due by the fleet's own times, from now on; gives pushes and points.
+def land_at_pace(bootstrap_servers: str, fleet: Fleet, first: int, seconds: float) -> tuple[int, int, float]:
+    """Land each push when it is due by the fleet's own times, from now on.
 
     The fleet's clock must say that push `first` is due now.
+
+    Returns:
+        Pushes, points, and how many seconds after its landing time a push was given to the producer, on average.
     """
     lander = Lander(bootstrap_servers)
     per_second = fleet.clients * 1_000_000_000 / fleet.interval_ns
     begun = time.monotonic()
-    number, points = first, 0
+    number, points, late_s = first, 0, 0.0
     while (elapsed := time.monotonic() - begun) < seconds:
         due = first + int(elapsed * per_second)
         if due == number:
@@ -89,9 +92,10 @@ def land_at_pace(bootstrap_servers: str, fleet: Fleet, first: int, seconds: floa
             landing = fleet.landing(number)
             lander.land(landing)
             points += landing.points
+            late_s += time.time() - landing.landed_ms / 1000
             number += 1
     lander.close()
-    return number - first, points
+    return number - first, points, late_s / max(number - first, 1)
 
 
 def main() -> None:
@@ -106,6 +110,7 @@ def main() -> None:
     how.add_argument("--pushes", type=int, help="as fast as it goes")
     how.add_argument("--seconds", type=float, help="at the fleet's own pace")
     arguments = parser.parse_args()
+    templates()  # it takes a second, by which every push would be late
     now_ms = time.time_ns() // 1_000_000
     first_ms = arguments.first_ms or now_ms - int(arguments.first * arguments.interval * 1000 / arguments.clients)
     fleet = Fleet(arguments.clients, first_ms, arguments.interval, arguments.cumulative)
@@ -114,7 +119,8 @@ def main() -> None:
         pushes = arguments.pushes
         points = land(arguments.bootstrap_servers, fleet, arguments.first, arguments.first + pushes)
     else:
-        pushes, points = land_at_pace(arguments.bootstrap_servers, fleet, arguments.first, arguments.seconds)
+        pushes, points, late_s = land_at_pace(arguments.bootstrap_servers, fleet, arguments.first, arguments.seconds)
+        print(f"late_s: {late_s:.3f}")
     seconds = time.monotonic() - begun
     print(f"pushes: {pushes}")
     print(f"points: {points}")

@@ -1,9 +1,9 @@
 """A fleet at its own pace for minutes: does the lag stay, how fresh are the tables, what do memory and state do?
 
 python -m benchmarks.sustained --clients 1000000 --seconds 900          the mission: keeps figures `sustained_*`
-python -m benchmarks.sustained --clients 500000 --seconds 180 --fresh   half load: keeps `freshness_*`
+python -m benchmarks.sustained --clients 500000 --seconds 600 --fresh   half load: keeps `freshness_*`
 python -m benchmarks.sustained --backlog 300000                         alone, at full speed: `clients_sustained`
-python -m benchmarks.sustained --growth                                 10k, 100k, 1M clients; tables of 10^8 rows
+python -m benchmarks.sustained --clients 100000 --seconds 180 --history 100000000   tables that hold so many points
 """
 
 from __future__ import annotations
@@ -18,17 +18,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from benchmarks.figures import keep_runs, tell
 from benchmarks.fleet import Fleet
 from benchmarks.job import Job, commits, stored_bytes
 from benchmarks.load import land
 from jobs.local_cluster import LocalCluster
+from pipelines.delta_log import TableFiles, TableLog
+from pipelines.tables import METRIC_POINTS, METRIC_ROLLUPS_1H, METRIC_ROLLUPS_1M
 
 PARTITIONS = 4
 INTERVAL_S, POINTS_PER_CLIENT = 300, 100  # what `clients_sustained` counts by
 WARM_PUSHES = 20_000
 SHORTEST_S = 180
+COMPILED_S = 300  # after so long HotSpot has compiled what a batch runs
 
 
 def main() -> None:
@@ -36,10 +42,12 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=900)
     parser.add_argument("--fresh", action="store_true", help="keep the figures of freshness")
+    parser.add_argument("--history", type=int, default=0, help="points that the tables hold before")
     parser.add_argument("--backlog", type=int, help="pushes that wait in the topic when the job starts on them")
     arguments = parser.parse_args()
-    if not arguments.fresh and not arguments.backlog and arguments.seconds < SHORTEST_S:
-        parser.error(f"a trend of the lag takes {SHORTEST_S} s at least")
+    shortest_s = SHORTEST_S + (COMPILED_S if arguments.fresh else 0)
+    if not arguments.backlog and arguments.seconds < shortest_s:
+        parser.error(f"it takes {shortest_s} s at least")
     with (
         tempfile.TemporaryDirectory(prefix="sustained-") as scratch,
         LocalCluster(landing_partitions=PARTITIONS, heap_mb=512) as cluster,
@@ -48,13 +56,21 @@ def main() -> None:
         if arguments.backlog:
             alone(cluster.bootstrap_servers, lake, arguments.backlog)
         else:
-            steady(cluster.bootstrap_servers, lake, arguments.clients, arguments.seconds, arguments.fresh)
+            steady(
+                cluster.bootstrap_servers,
+                lake,
+                arguments.clients,
+                arguments.seconds,
+                arguments.fresh,
+                arguments.history,
+            )
 
 
-def steady(address: str, lake: Path, clients: int, seconds: float, fresh: bool) -> None:
+def steady(address: str, lake: Path, clients: int, seconds: float, fresh: bool, history: int) -> None:
     """The fleet pushes at its own pace, from a process of its own, while the job follows."""
     with Job(address, lake) as job:
         _warm(job, address)
+        _grow(lake, history)
         watch = _Watch(job)
         begun_ms, cpu, before = time.time_ns() // 1_000_000, job.tree.cpu_s(), job.points()
         load = ["-m", "benchmarks.load", "--bootstrap-servers", address, "--clients", str(clients)]
@@ -70,24 +86,29 @@ def steady(address: str, lake: Path, clients: int, seconds: float, fresh: bool) 
         points = job.points() - before
         state = sum(file.stat().st_size for file in (lake / "_checkpoints" / "points-state").iterdir())
         checkpoints = sum(file.stat().st_size for file in (lake / "_checkpoints").rglob("*") if file.is_file())
-        late = freshness(lake, begun_ms + 30_000, begun_ms + seconds * 1000)
+        late = freshness(lake, begun_ms + (COMPILED_S if fresh else 30) * 1000, begun_ms + seconds * 1000)
+        minutes = [freshness(lake, at, at + 60_000) for at in range(begun_ms, begun_ms + int(seconds) * 1000, 60_000)]
         lags = lag_by_minute(lake, begun_ms)
         stored = sum(stored_bytes(lake, table) for table in ("pushes", "metric_points", "push_outcomes"))
+    by_minute = [round(float(np.median(minute)), 2) for minute in minutes if len(minute)]
     runs: dict[str, Any] = {
         "clients": clients,
+        "freshness_p50_s_by_minute": by_minute,
         "load": figures,
         "drained_s": drained_s,
         "cpu_s": cpu_s,
         "lag_s_by_minute": lags,
         "samples": samples,
     }
-    keep_runs(f"sustained_{clients}", runs)
+    keep_runs(f"sustained_{clients}" + (f"_history_{history}" if history else ""), runs)
     print(f"lag by minute, s: {lags}")
+    print(f"the load itself was late by {figures['late_s']} s")
+    print(f"median freshness by minute, s: {by_minute}")
     p50, p95 = np.percentile(late, [50, 95])
     if fresh:
         tell({"freshness_p50_s": p50, "freshness_p95_s": p95})
         return
-    name = f"sustained_{clients // 1000}k"
+    name = f"sustained_{clients // 1000}k" + (f"_history_{history:.0e}" if history else "")
     day = stored / (pushes / (clients / INTERVAL_S)) * 86_400
     tell(
         {
@@ -116,16 +137,25 @@ def alone(address: str, lake: Path, backlog: int) -> None:
         with job.paused():  # it must not begin before all is landed
             points = land(address, fleet, 0, backlog)
             before, cpu, begun = job.points(), job.tree.cpu_s(), time.monotonic()
+            watch = _Watch(job)
         job.wait_for(WARM_PUSHES + backlog)
         seconds, cpu_s = time.monotonic() - begun, job.tree.cpu_s() - cpu
         if job.points() - before != points:
             raise RuntimeError(f"{job.points() - before} rows of {points} points")
         peak = job.tree.peak_rss_bytes
+        samples = watch.end()
+        state = sum(file.stat().st_size for file in (lake / "_checkpoints" / "points-state").iterdir())
+    keep_runs(f"backlog_{backlog}", {"pushes": backlog, "points": points, "samples": samples})
     tell(
         {
+            "backlog_pushes": backlog,
+            "backlog_seconds": seconds,
             "backlog_points_per_s": points / seconds,
             "backlog_points_per_cpu_s": points / cpu_s,
             "backlog_peak_rss_mb": peak / 2**20,
+            "backlog_rss_at_half_mb": samples[len(samples) // 2]["rss_mb"],
+            "backlog_rss_at_end_mb": samples[-1]["rss_mb"],
+            "backlog_state_mb": state / 2**20,
             "clients_sustained": points / seconds / POINTS_PER_CLIENT * INTERVAL_S,
         }
     )
@@ -156,6 +186,20 @@ def _warm(job: Job, address: str) -> None:
     """Other clients than those of the run, for the JVM to compile its loops."""
     land(address, Fleet(WARM_PUSHES, time.time_ns() // 1_000_000 - 400_000), 0, WARM_PUSHES)
     job.wait_for(WARM_PUSHES)
+
+
+def _grow(lake: Path, points: int) -> None:
+    """Append the tables' own rows once more, until they hold so many points and as many rollups as go with them."""
+    held = DeltaTable(lake / METRIC_POINTS.name).count()
+    for table in (METRIC_POINTS, METRIC_ROLLUPS_1M, METRIC_ROLLUPS_1H):
+        paths = DeltaTable(lake / table.name).file_uris()
+        texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
+        parts = [pq.read_table(path, partitioning=None, read_dictionary=texts) for path in paths]
+        rows = pa.concat_tables(parts, promote_options="default")
+        for number in range(max(0, points - held) // held):
+            files = TableFiles(table, str(lake))
+            files.write(rows)
+            TableLog(table, str(lake)).commit(files.close(), "history", number)
 
 
 class _Watch:

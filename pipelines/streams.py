@@ -99,7 +99,7 @@ def start_points(
     def run(batch: DataFrame, batch_id: int) -> None:
         began = time.monotonic()
         manifest = state.before(batch_id)
-        named = batch.agg(F.collect_set("file")).collect()
+        named = batch.coalesce(1).agg(F.collect_set("file")).collect()  # one task, no shuffle
         paths = table_paths(sorted(named[0][0]))
         task = ShardTask(lake.path, batch_id, tuple(paths), state.shards, state.uri, manifest.states, limits, held)
         shards = spark.range(0, state.shards, 1, state.shards)

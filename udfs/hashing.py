@@ -20,13 +20,13 @@ def number(keys: Int64s) -> tuple[Int64s, int]:
     slots = 16
     while slots < 2 * len(keys):
         slots *= 2
-    result = np.empty(len(keys), np.int64)
-    return result, _extend(keys, 0, np.full(slots, -1, np.int64), np.empty(slots, np.int64), result)
+    result, first = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
+    return result, _extend(keys, 0, np.full(slots, -1, np.int64), np.empty(slots, np.int64), result, first)
 
 
 @kernel
-def _extend(keys: Int64s, count: int, numbers: Int64s, held: Int64s, result: Int64s) -> int:
-    mask = len(numbers) - 1
+def _extend(keys: Int64s, count: int, numbers: Int64s, held: Int64s, result: Int64s, first: Int64s) -> int:
+    mask, before = len(numbers) - 1, count
     for i in range(len(keys)):
         key = keys[i]
         slot = key & mask
@@ -35,6 +35,7 @@ def _extend(keys: Int64s, count: int, numbers: Int64s, held: Int64s, result: Int
         if numbers[slot] < 0:
             numbers[slot] = count
             held[slot] = key
+            first[count - before] = i
             count += 1
         result[i] = numbers[slot]
     return count
@@ -48,8 +49,12 @@ class Numbering:
         self._numbers = np.full(16, -1, np.int64)
         self._held = np.empty(16, np.int64)
 
-    def number(self, keys: Int64s) -> Int64s:
-        """The number of each key; new ones go on from `size`."""
+    def number(self, keys: Int64s) -> tuple[Int64s, Int64s]:
+        """Number keys; new ones go on from `size`.
+
+        Returns:
+            The number of each key, and where each new one stands first.
+        """
         slots = len(self._numbers)
         while slots < 2 * (self.size + len(keys)):
             slots *= 2
@@ -57,7 +62,7 @@ class Numbering:
             filled = np.flatnonzero(self._numbers >= 0)
             known, order = self._held[filled], np.argsort(self._numbers[filled])
             self._numbers, self._held = np.full(slots, -1, np.int64), np.empty(slots, np.int64)
-            _extend(known[order], 0, self._numbers, self._held, np.empty(len(known), np.int64))
-        result = np.empty(len(keys), np.int64)
-        self.size = _extend(keys, self.size, self._numbers, self._held, result)
-        return result
+            _extend(known[order], 0, self._numbers, self._held, *np.empty((2, len(known)), np.int64))
+        result, first, before = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64), self.size
+        self.size = _extend(keys, before, self._numbers, self._held, result, first)
+        return result, first[: self.size - before]

@@ -148,6 +148,9 @@ class RollUp:
         result = RollUp(window_us)
         result._names = self._names
         group = result._groups(np.vstack([self._keys[:-1], self._keys[-1] // (window_us // self._window_us)]))
+        if result.size == self.size:  # a small batch: no window has two of this one's
+            result._sums = self._sums
+            return result
         for (_, _, combine), sums, values in zip(SUMS.values(), result._sums, self._sums, strict=True):
             combine.at(sums, group, values)
         return result
@@ -173,11 +176,7 @@ class RollUp:
         hashes = np.zeros(keys.shape[1], np.uint64)
         for row in keys:
             hashes = mix(hashes, row.view(np.uint64))
-        held = self._numbering.size
-        group = self._numbering.number(hashes.view(np.int64))
-        first = np.zeros(self._numbering.size - held, np.int64)
-        later = np.flatnonzero(group >= held)[::-1]
-        first[group[later] - held] = later
+        group, first = self._numbering.number(hashes.view(np.int64))
         self._keys = np.concatenate([self._keys, keys[:, first]], axis=1)
         self._sums = _Sums._make(map(np.concatenate, zip(self._sums, _empty(len(first)), strict=True)))
         return group
@@ -199,9 +198,8 @@ def _attribute_keys(column: pa.ChunkedArray) -> pa.ChunkedArray:
     hashes = mix(np.zeros(len(names), np.uint64), column_hashes(names))
     passed = np.append(np.uint64(0), np.cumsum(hashes, dtype=np.uint64))
     sets = Numbering()
-    code = sets.number(mix(np.zeros(len(maps), np.uint64), passed[ends[1:]] - passed[ends[:-1]]).view(np.int64))
-    first = np.full(sets.size, -1, np.int64)
-    first[code[::-1]] = np.arange(len(maps) - 1, -1, -1)
+    sums = mix(np.zeros(len(maps), np.uint64), passed[ends[1:]] - passed[ends[:-1]])
+    code, first = sets.number(sums.view(np.int64))
     texts = [",".join(name for name, _ in pairs or ()) for pairs in maps.take(pa.array(first)).to_pylist()]
     return pa.chunked_array(
         [pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), pa.array(texts, pa.string()))]

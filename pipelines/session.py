@@ -56,6 +56,9 @@ LOCAL: Settings = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+# In one process a heartbeat tells nothing of an executor; but where the machine stood still for two minutes (asleep,
+# moved to another host), Spark forgets its executor, and ends the JVM some minutes later.
+ONE_PROCESS: Settings = {"spark.storage.blockManagerHeartbeatTimeoutMs": "7d"}
 
 
 class JavaMissingError(RuntimeError):
@@ -102,7 +105,7 @@ def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = 
     class_path = os.pathsep.join(str(jar) for bundle in bundles for jar in jars(bundle))
     return (
         builder.master(master)
-        .config(map=LOCAL)
+        .config(map=LOCAL | (ONE_PROCESS if master.startswith("local") else {}))
         .config("spark.driver.memory", driver_memory)
         .config("spark.driver.extraClassPath", class_path)
         .config("spark.executor.extraClassPath", class_path)

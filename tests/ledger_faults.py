@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pyspark
 from confluent_kafka.admin import AdminClient, NewPartitions
 
@@ -21,6 +22,12 @@ from tests.ledger_run import KafkaRun, Run, below
 LOCAL = ("--master", "local[2,3]")
 FOLLOW = ("--trigger-seconds", "0.2")
 RESTART_S = 5.0
+# Spark forgets an executor after a second, and the executor ends its JVM when 60 heartbeats were in vain.
+IMPATIENT = {
+    "PYSPARK_SUBMIT_ARGS": "--conf spark.executor.heartbeatInterval=100ms --conf spark.network.timeout=1s "
+    "--conf spark.network.timeoutInterval=100ms pyspark-shell"
+}
+STILL_S, GIVES_UP_S = 3.0, 12.0
 
 
 def kill_workers(run: Run, times: int) -> None:
@@ -75,6 +82,30 @@ def kill_executors(run: Run, times: int) -> None:
     for worker in workers:
         worker.terminate()
     ports.release()
+
+
+def stand_still(run: Run, times: int) -> None:
+    """All of the job's processes stop for longer than Spark waits for a heartbeat, as on a machine that sleeps.
+
+    The environment must say `IMPATIENT`: Spark's own two minutes, and the minutes after that, would be long to wait.
+    """
+    run.land()
+    job = run.start(*FOLLOW, *LOCAL)
+    run.wait(lambda: run.judged() > 0, job)
+    for _ in range(times):
+        root = psutil.Process(job.pid)
+        family = [root, *root.children(recursive=True)]
+        for process in family:
+            process.suspend()
+        time.sleep(STILL_S)
+        for process in family:
+            process.resume()
+        run.land()
+        run.recover(job)
+    time.sleep(GIVES_UP_S)
+    run.land()
+    run.wait_for_all(job)
+    run.end(job)
 
 
 @contextmanager

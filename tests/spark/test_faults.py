@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.ledger_faults import fill_disk, kill_executors, kill_workers, refuse_second_job, small_disk
+from tests.ledger_faults import (
+    IMPATIENT,
+    fill_disk,
+    kill_executors,
+    kill_workers,
+    refuse_second_job,
+    small_disk,
+    stand_still,
+)
 from tests.ledger_run import Run
 
 pytestmark = pytest.mark.slow
@@ -32,6 +40,13 @@ def test_a_killed_python_worker_fails_a_task_and_not_the_job(run: Run) -> None:
 
 def test_an_executor_of_a_standalone_cluster_is_killed(run: Run) -> None:
     kill_executors(run, 2)
+    assert is_right(run)
+
+
+def test_a_machine_that_stood_still_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in IMPATIENT.items():
+        monkeypatch.setenv(name, value)
+    stand_still(run, 4)
     assert is_right(run)
 
 

@@ -72,7 +72,7 @@ bench: install ## figures of decoder, state and the whole job, each beside its p
 	$(BIN)/python -m benchmarks.rebootstrap
 	$(BIN)/python -m benchmarks.fates
 	$(BIN)/python -m benchmarks.quotas
-	$(BIN)/python -m benchmarks.sustained --backlog 200000
+	$(BIN)/python -m benchmarks.sustained --backlog 2000000
 	$(BIN)/python -m benchmarks.sustained --clients 500000 --seconds 600 --fresh
 	$(BIN)/python -m benchmarks.sustained --clients 10000 --seconds 180
 	$(BIN)/python -m benchmarks.sustained --clients 100000 --seconds 180

@@ -2,7 +2,7 @@
 
 python -m benchmarks.sustained --clients 1000000 --seconds 900          the mission: keeps figures `sustained_*`
 python -m benchmarks.sustained --clients 500000 --seconds 600 --fresh   half load: keeps `freshness_*`
-python -m benchmarks.sustained --backlog 300000                         alone, at full speed: `clients_sustained`
+python -m benchmarks.sustained --backlog 2000000                        alone, at full speed: `clients_sustained`
 python -m benchmarks.sustained --clients 100000 --seconds 180 --history 100000000   tables that hold so many points
 """
 

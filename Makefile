@@ -51,10 +51,10 @@ test-receiver: install ## the plugin's JUnit tests
 test-slow: install ## the tests that take longer; those of brokers and Spark mostly wait, so the others run beside them
 	$(MAKE) -j2 test-slow-unit test-slow-jobs
 
-test-slow-unit:
+test-slow-unit: install
 	$(BIN)/pytest tests/unit -m slow
 
-test-slow-jobs:
+test-slow-jobs: install
 	$(BIN)/pytest tests/kafka tests/spark tests/dashboard -m slow
 
 lint: install ## ruff and mypy --strict
@@ -76,7 +76,6 @@ bench: install ## figures of decoder, state and the whole job, each beside its p
 	$(BIN)/python -m benchmarks.sustained --clients 500000 --seconds 600 --fresh
 	$(BIN)/python -m benchmarks.sustained --clients 10000 --seconds 180
 	$(BIN)/python -m benchmarks.sustained --clients 100000 --seconds 180
-	$(BIN)/python -m benchmarks.sustained --clients 100000 --seconds 180 --history 1000000
 	$(BIN)/python -m benchmarks.sustained --clients 100000 --seconds 180 --history 100000000
 	$(BIN)/python -m benchmarks.sustained --clients 1000000 --seconds 900
 	$(BIN)/python -m benchmarks.dashboard --lake benchmarks/.build/dashboard-lake --pages --spark

@@ -30,6 +30,7 @@ from tests.ledger_faults import (
     land_by_two_brokers,
     refuse_second_job,
     small_disk,
+    stand_still,
 )
 from tests.ledger_run import KafkaRun, Run
 
@@ -88,6 +89,7 @@ def _faults_over_files(scratch: Path) -> Iterator[Row]:
         "executor of a standalone cluster killed", EXECUTORS, lambda run: kill_executors(run, EXECUTORS), kill=True
     )
     yield tried("second job on the lake refused", 2, lambda run: refuse_second_job(run, 2))
+    yield tried("machine stood still", 4, lambda run: stand_still(run, 4))
     run = Run(_folder(scratch, "disk"))
     with small_disk(run.lake) as problem:
         if problem:

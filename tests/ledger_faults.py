@@ -22,7 +22,7 @@ from tests.ledger_run import KafkaRun, Run, below
 LOCAL = ("--master", "local[2,3]")
 FOLLOW = ("--trigger-seconds", "0.2")
 RESTART_S = 5.0
-# Spark forgets an executor after a second, and the executor ends its JVM when 60 heartbeats were in vain.
+# Spark forgets an executor after a second, not two minutes; the executor ends its JVM after 60 heartbeats in vain.
 IMPATIENT = {
     "PYSPARK_SUBMIT_ARGS": "--conf spark.executor.heartbeatInterval=100ms --conf spark.network.timeout=1s "
     "--conf spark.network.timeoutInterval=100ms pyspark-shell"
@@ -85,12 +85,9 @@ def kill_executors(run: Run, times: int) -> None:
 
 
 def stand_still(run: Run, times: int) -> None:
-    """All of the job's processes stop for longer than Spark waits for a heartbeat, as on a machine that sleeps.
-
-    The environment must say `IMPATIENT`: Spark's own two minutes, and the minutes after that, would be long to wait.
-    """
+    """All of the job's processes stop for longer than Spark waits for a heartbeat, as on a machine that sleeps."""
     run.land()
-    job = run.start(*FOLLOW, *LOCAL)
+    job = run.start(*FOLLOW, *LOCAL, environment=IMPATIENT)
     run.wait(lambda: run.judged() > 0, job)
     for _ in range(times):
         root = psutil.Process(job.pid)

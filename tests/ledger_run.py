@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +54,18 @@ class Run:
         write(self.folder / "in", f"{self.files:03d}.parquet", self.fleet.round())
         self.files += 1
 
-    def start(self, *flags: str, command: tuple[str, ...] = (), log: Path | None = None) -> Job:
+    def start(
+        self,
+        *flags: str,
+        command: tuple[str, ...] = (),
+        log: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Job:
         argv = command or (sys.executable, "-m", "jobs.cli", "ingest", *self.source(), "--lake", str(self.lake),
                            "--driver-memory", "1g", *flags)  # fmt: skip
         with (log or self.log).open("ab") as output:
-            job = subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
+            known = {**os.environ, **(environment or {})}
+            job = subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=output, start_new_session=True, env=known)
         self.running.append(job)
         return job
 

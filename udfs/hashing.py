@@ -10,20 +10,6 @@ from udfs.compiled import kernel
 Int64s = npt.NDArray[np.int64]
 
 
-def number(keys: Int64s) -> tuple[Int64s, int]:
-    """Number the distinct keys by first appearance.
-
-    Returns:
-        The number of each key, and how many distinct ones there are. Keys are hashes already: their low bits are
-        used as they are.
-    """
-    slots = 16
-    while slots < 2 * len(keys):
-        slots *= 2
-    result, first = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
-    return result, _extend(keys, 0, np.full(slots, -1, np.int64), np.empty(slots, np.int64), result, first)
-
-
 @kernel
 def _extend(keys: Int64s, count: int, numbers: Int64s, held: Int64s, result: Int64s, first: Int64s) -> int:
     mask, before = len(numbers) - 1, count
@@ -66,3 +52,15 @@ class Numbering:
         result, first, before = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64), self.size
         self.size = _extend(keys, before, self._numbers, self._held, result, first)
         return result, first[: self.size - before]
+
+
+def number(keys: Int64s) -> tuple[Int64s, int]:
+    """Number the distinct keys by first appearance.
+
+    Returns:
+        The number of each key, and how many distinct ones there are. Keys are hashes already: their low bits are
+        used as they are.
+    """
+    numbering = Numbering()
+    numbers, _ = numbering.number(keys)
+    return numbers, numbering.size

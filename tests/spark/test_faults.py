@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.ledger_faults import (
-    IMPATIENT,
     fill_disk,
     kill_executors,
     kill_workers,
@@ -43,9 +42,7 @@ def test_an_executor_of_a_standalone_cluster_is_killed(run: Run) -> None:
     assert is_right(run)
 
 
-def test_a_machine_that_stood_still_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in IMPATIENT.items():
-        monkeypatch.setenv(name, value)
+def test_a_machine_that_stood_still_goes_on(run: Run) -> None:
     stand_still(run, 4)
     assert is_right(run)
 

@@ -2,6 +2,8 @@
 
 A new base replaces the chain when the changes have outgrown the base, so a byte of state is rewritten about once for
 each byte that has changed: the cost of a batch follows its clients, not the shard's.
+
+In a local folder the files are the memory of the state too: workers map them, and share the pages.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ import pyarrow.fs as pafs
 
 from pipelines.delta_log import lake_uri
 from pipelines.state_parts import StateParts
-from udfs.state import ShardState
+from udfs.state import ShardState, write_tables
 
 LONGEST_CHAIN = 50  # files to read when a worker starts
-CACHED_BYTES = 128 << 20  # per worker process; one shard is kept however large it is
+CACHED_BYTES = 128 << 20  # of files that aren't mapped, per worker process; one shard is kept however large it is
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,9 @@ class ShardFiles:
     def __init__(self, uri: str, shard: int) -> None:
         self._key = (uri, shard)
         self._filesystem, self._root = pafs.FileSystem.from_uri(lake_uri(uri))
+        self._maps = isinstance(self._filesystem, pafs.LocalFileSystem)
+        if self._maps:
+            self._filesystem = pafs.LocalFileSystem(use_mmap=True)
 
     def read(self, names: Sequence[str]) -> Chain:
         """The state that these files make."""
@@ -58,31 +63,33 @@ class ShardFiles:
         if tuple(names[: len(chain.names)]) != chain.names:
             chain = Chain()
         for name in names[len(chain.names) :]:
-            with self._filesystem.open_input_file(f"{self._root}/{name}") as stream:
-                data = stream.read()
-            part = ShardState.from_bytes(data)
-            chain = Chain((*chain.names, name), (*chain.sizes, len(data)), chain.state.merge(part))
+            chain = self._longer(chain, name)
         return self._cache(chain)
 
     def write(self, chain: Chain, changes: ShardState, batch_id: int) -> Chain:
         """Leave a file with the changes, or a new base that has them merged; it counts once a manifest names it."""
         if changes.clients.num_rows == 0:
             return chain
-        state, data = chain.state.merge(changes), changes.to_bytes()
+        data = changes.to_bytes()
         name = f"shard-{self._key[1]:05d}-batch-{batch_id:010d}-{uuid.uuid4().hex[:8]}.state"
-        if len(chain.names) < LONGEST_CHAIN and sum(chain.sizes[1:]) + len(data) <= sum(chain.sizes[:1]):
-            chain = Chain((*chain.names, name), (*chain.sizes, len(data)), state)
-        else:
-            base = state.whole()
-            data = base.to_bytes()
-            chain = Chain((name,), (len(data),), StateParts.of([base]))
         with self._filesystem.open_output_stream(f"{self._root}/{name}") as stream:
-            stream.write(data)
-        return self._cache(chain)
+            if len(chain.names) < LONGEST_CHAIN and sum(chain.sizes[1:]) + len(data) <= sum(chain.sizes[:1]):
+                stream.write(data)
+            else:
+                write_tables(stream, chain.state.merge(changes).whole())
+                chain = Chain()
+        return self._cache(self._longer(chain, name))
+
+    def _longer(self, chain: Chain, name: str) -> Chain:
+        """The chain with one file more, as that file holds it."""
+        with self._filesystem.open_input_file(f"{self._root}/{name}") as stream:
+            data = stream.read_buffer()
+        state = chain.state.merge(ShardState.from_bytes(data))
+        return Chain((*chain.names, name), (*chain.sizes, len(data)), state)
 
     def _cache(self, chain: Chain) -> Chain:
         _cached[self._key] = chain
         _cached.move_to_end(self._key)
-        while len(_cached) > 1 and sum(sum(kept.sizes) for kept in _cached.values()) > CACHED_BYTES:
+        while not self._maps and len(_cached) > 1 and sum(sum(kept.sizes) for kept in _cached.values()) > CACHED_BYTES:
             _cached.popitem(last=False)
         return chain

@@ -6,7 +6,7 @@ so its cost grows with them and not with the shard; only an index of a few bytes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from udfs.state import SCHEMAS, Heard, ShardState, column
+from udfs.state import SCHEMAS, Heard, ShardState, column, sorted_table
 
 Int64s = npt.NDArray[np.int64]
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -50,16 +50,19 @@ class StateParts:
 
     def rows_of(self, clients: Int64s) -> ShardState:
         """The rows of these clients (`identity.client_keys`)."""
+        return ShardState(**dict(self._tables(clients)))
+
+    def whole(self) -> Iterator[tuple[str, pa.Table]]:
+        """The tables of all clients, one after the other: a shard's state needn't be in memory twice."""
+        return self._tables(self.index.heard.client)
+
+    def _tables(self, clients: Int64s) -> Iterator[tuple[str, pa.Table]]:
         place = _find(self.index.heard.client, clients)
         place = np.sort(place[place >= 0])
         part, row = self.index.part[place], self.index.row[place]
-        return ShardState.joined(
-            [ShardState.empty(), *(self.parts[number].cut(row[part == number]) for number in np.unique(part))]
-        )
-
-    def whole(self) -> ShardState:
-        """All clients in one state."""
-        return self.rows_of(self.index.heard.client)
+        chosen = [(self.parts[number], row[part == number]) for number in np.unique(part)]
+        for name in SCHEMAS:
+            yield name, sorted_table(name, [each.cut(name, rows) for each, rows in chosen])
 
 
 class _Index(NamedTuple):
@@ -104,16 +107,15 @@ class _Part:
             begins[name] = np.append(np.searchsorted(owners, clients), len(owners))
         return _Part(state, begins)
 
-    def cut(self, clients: Int64s) -> ShardState:
-        """The rows of the clients with these row numbers (rising)."""
+    def cut(self, name: str, clients: Int64s) -> pa.Table:
+        """The rows that the clients with these row numbers (rising) have in the table of that name."""
+        table: pa.Table = getattr(self.state, name)
         if len(clients) == self.state.clients.num_rows:
-            return self.state
-        tables = {}
-        for name, begins in self.begins.items():
-            first, size = begins[clients], begins[clients + 1] - begins[clients]
-            rank = np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size, size)
-            tables[name] = getattr(self.state, name).take(pa.array(np.repeat(first, size) + rank))
-        return ShardState(**tables)
+            return table
+        begins = self.begins[name]
+        first, size = begins[clients], begins[clients + 1] - begins[clients]
+        rank = np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size, size)
+        return table.take(pa.array(np.repeat(first, size) + rank))
 
 
 def _find(keys: Int64s, wanted: Int64s) -> Int64s:

@@ -15,7 +15,7 @@ state is a state too: of the clients that changed, whole. docs/state.md describe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple, Protocol, Self
 
@@ -24,7 +24,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 # A change of the layout's meaning takes a new number; a reader refuses numbers it doesn't know.
-VERSION = 2
+VERSION = 3
+HEADER_BYTES = 8  # of the version; so Arrow's buffers lie in the file as they must in memory
+HEADER_BYTES_V2 = 4
 
 CLIENTS = pa.schema(
     [
@@ -171,34 +173,30 @@ class ShardState:
     @staticmethod
     def joined(states: Sequence[ShardState]) -> ShardState:
         """All rows of states that share no client."""
-        return ShardState(
-            **{name: _sorted(pa.concat_tables([getattr(state, name) for state in states])) for name in SCHEMAS}
-        )
+        return ShardState(**{name: sorted_table(name, [getattr(state, name) for state in states]) for name in SCHEMAS})
 
     def to_bytes(self) -> bytes:
-        """The state as one blob: an Arrow IPC stream per table behind a version number."""
+        """The state as one blob, as `write_tables` leaves it in a file."""
         sink = pa.BufferOutputStream()
-        sink.write(VERSION.to_bytes(4, "little"))
-        for name, schema in SCHEMAS.items():
-            with pa.ipc.new_stream(sink, schema) as stream:
-                stream.write_table(getattr(self, name))
+        write_tables(sink, ((name, getattr(self, name)) for name in SCHEMAS))
         return bytes(sink.getvalue())
 
     @staticmethod
-    def from_bytes(data: bytes) -> ShardState:
-        """Read `to_bytes`.
+    def from_bytes(data: bytes | pa.Buffer) -> ShardState:
+        """Read `to_bytes`. Columns stay views of `data` where its rows are sorted.
 
         Raises:
             UnknownStateVersionError: written in a layout that this package doesn't read.
         """
-        version = int.from_bytes(data[:4], "little")
-        if version not in (VERSION - 1, VERSION):
+        blob = pa.py_buffer(data)
+        version = int.from_bytes(blob.slice(0, HEADER_BYTES_V2).to_pybytes(), "little")
+        if not 1 <= version <= VERSION:
             raise UnknownStateVersionError(
-                f"shard state has layout version {version}; this package reads {VERSION - 1} and {VERSION}"
+                f"shard state has layout version {version}; this package reads 1 to {VERSION}"
             )
-        source = pa.BufferReader(pa.py_buffer(data).slice(4))
+        source = pa.BufferReader(blob.slice(HEADER_BYTES if version == VERSION else HEADER_BYTES_V2))
         tables = {name: _sorted(pa.ipc.open_stream(source).read_all()) for name in SCHEMAS}
-        if version < VERSION:
+        if version == 1:
             tables |= {name: _from_v1(tables[name]) for name in ("numbers", "distributions")}
         return ShardState(**tables)
 
@@ -217,6 +215,19 @@ SCHEMAS = {
     "numbers": NUMBERS,
     "distributions": DISTRIBUTIONS,
 }
+
+
+def write_tables(sink: pa.NativeFile, tables: Iterable[tuple[str, pa.Table]]) -> None:
+    """A version number, then each table of `SCHEMAS` as an Arrow IPC stream; one table is in memory at a time."""
+    sink.write(VERSION.to_bytes(HEADER_BYTES, "little"))
+    for name, table in tables:
+        with pa.ipc.new_stream(sink, SCHEMAS[name]) as stream:
+            stream.write_table(table)
+
+
+def sorted_table(name: str, parts: Sequence[pa.Table]) -> pa.Table:
+    """The table of that name with the rows of all parts, by client."""
+    return _sorted(pa.concat_tables([SCHEMAS[name].empty_table(), *parts]))
 
 
 def _from_v1(table: pa.Table) -> pa.Table:

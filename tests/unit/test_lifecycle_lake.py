@@ -138,6 +138,7 @@ def test_merged_changes_are_the_same_clients(lake: LandedLake, monkeypatch: pyte
     for step in range(5):
         lake.land([push(10 * step, step, f"c{step % 2}", broker_id=step)], {"client_rack": "r"}).judge()
     before = lake.clients()
+    monkeypatch.setattr(lifecycle, "ROWS_AT_A_TIME", 2)
     monkeypatch.setattr(lifecycle, "MOST_FILES", 0)
     lake.land([others(41, 5)]).judge()
     assert table(lake.path, "client_changes").num_rows == 3

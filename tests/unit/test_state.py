@@ -67,12 +67,16 @@ def test_state_empty_round_trip():
     assert_equal(ShardState.from_bytes(ShardState.empty().to_bytes()), ShardState.empty())
 
 
+def test_version_2_had_a_shorter_header():
+    state = full_state()
+    assert_equal(ShardState.from_bytes((2).to_bytes(4, "little") + state.to_bytes()[8:]), state)
+
+
 def test_state_of_another_version_is_refused():
-    data = (VERSION + 1).to_bytes(4, "little") + full_state().to_bytes()[4:]
-    with pytest.raises(
-        UnknownStateVersionError, match=f"version {VERSION + 1}; this package reads {VERSION - 1} and {VERSION}"
-    ):
-        ShardState.from_bytes(data)
+    for version in (0, VERSION + 1):
+        data = version.to_bytes(8, "little") + full_state().to_bytes()[8:]
+        with pytest.raises(UnknownStateVersionError, match=f"version {version}; this package reads 1 to {VERSION}"):
+            ShardState.from_bytes(data)
 
 
 def test_state_holds_what_it_says():

@@ -16,7 +16,7 @@ from pipelines.state_manifest import KEPT, Manifest, StateError, StateFolder
 from pipelines.state_parts import StateParts
 from tests.otlp_builder import counter, delta, exponential, histogram, push, table
 from udfs.shard import Limits, process, process_parts
-from udfs.state import SCHEMAS, ShardState, UnknownStateVersionError
+from udfs.state import SCHEMAS, ShardState, UnknownStateVersionError, column
 
 HOUR = 3600
 STATE_V1 = Path(__file__).parent.parent / "data" / "state-v1.bin"
@@ -31,6 +31,10 @@ def new_worker() -> None:
 def assert_equal(left: ShardState, right: ShardState) -> None:
     for name in SCHEMAS:
         assert getattr(left, name).equals(getattr(right, name)), name
+
+
+def whole(state: StateParts) -> ShardState:
+    return ShardState(**dict(state.whole()))
 
 
 def random_batches(seed: int, batches: int) -> list[pa.Table]:
@@ -73,23 +77,23 @@ def test_a_chain_of_files_is_the_whole_state(tmp_path, seed):
     """Row for row, whether the worker has the chain cached, partly cached, or reads it all."""
     limits = Limits(redelivery_pushes=2)
     numbers = random.Random(seed)
-    whole, names = ShardState.empty(), ()
+    expected_state, names = ShardState.empty(), ()
     lengths, forgotten, evicted = set(), 0, 0
     for batch_id, pushes in enumerate(random_batches(seed, 40)):
         if numbers.random() < 0.3:
             state_chain._cached.clear()
         files = ShardFiles(str(tmp_path), 0)
         chain = files.read(names)
-        assert_equal(chain.state.whole(), whole)
-        before = whole.clients.num_rows
-        expected, whole = process(pushes, whole, limits)
+        assert_equal(whole(chain.state), expected_state)
+        before = expected_state.clients.num_rows
+        expected, expected_state = process(pushes, expected_state, limits)
         [(rows, changes, _)] = process_parts(pushes, chain.state, limits)
         for name in ("metric_points", "quarantine", "push_outcomes", "client_events"):
             assert getattr(rows, name).to_pylist() == getattr(expected, name).to_pylist()
         names = files.write(chain, changes, batch_id).names
         lengths.add(len(names))
-        forgotten += whole.clients.num_rows < before
-        evicted += int(whole.heard().evicted.sum())
+        forgotten += expected_state.clients.num_rows < before
+        evicted += int(expected_state.heard().evicted.sum())
     assert max(lengths) > 3
     assert 1 in lengths
     assert forgotten > 0
@@ -118,12 +122,12 @@ def test_rows_of_a_client_come_from_the_newest_part():
     rows = state.rows_of(np.array([2, 3, 9]))
     assert rows.clients["landed_at"].to_pylist() == [5, 1]
     assert rows.recent_pushes["digest"].to_pylist() == [200, 300, 301]
-    assert state.whole().clients["client"].to_pylist() == [1, 2, 3, 4]
+    assert whole(state).clients["client"].to_pylist() == [1, 2, 3, 4]
 
 
 def test_a_forgotten_client_is_gone_from_every_table():
     forgotten = ShardState.never_heard(np.array([2]))
-    for state in (StateParts.of([clients(1, 2), forgotten]).whole(), clients(1, 2).merge(forgotten)):
+    for state in (whole(StateParts.of([clients(1, 2), forgotten])), clients(1, 2).merge(forgotten)):
         assert state.clients["client"].to_pylist() == [1]
         assert state.recent_pushes["client"].to_pylist() == [1]
     returned = StateParts.of([clients(1, 2), forgotten, clients(2, landed=9)])
@@ -134,7 +138,7 @@ def test_a_state_that_others_still_hold_does_not_change():
     before = StateParts.of([clients(1, 2)])
     before.merge(clients(2, 3, landed=5))
     assert before.heard().landed_at.tolist() == [1, 1]
-    assert before.whole().clients.num_rows == 2
+    assert whole(before).clients.num_rows == 2
 
 
 def written(root: Path, chain: Chain) -> list[str]:
@@ -153,7 +157,7 @@ def test_a_change_is_written_alone_until_changes_outgrow_the_base(tmp_path):
         assert sum(chain.sizes[1:]) <= base
     assert sum(before.sizes[1:]) > base * 0.8
     assert chain.sizes[0] == base
-    assert chain.state.whole().clients.num_rows == 2000
+    assert whole(chain.state).clients.num_rows == 2000
     assert [(tmp_path / name).stat().st_size for name in chain.names] == list(chain.sizes)
 
 
@@ -215,14 +219,49 @@ def test_shards_and_folders_do_not_share_what_is_cached(tmp_path):
             assert state.heard().client.tolist() == [10 * number + shard]
 
 
-def test_the_cache_is_bounded(tmp_path, monkeypatch):
+def test_files_that_are_not_mapped_are_cached_up_to_a_bound(tmp_path, monkeypatch):
+    def write(shard: int, state: ShardState) -> None:
+        files = ShardFiles(str(tmp_path), shard)
+        files._maps = False  # as in an object store
+        files.write(Chain(), state, 0)
+
     monkeypatch.setattr(state_chain, "CACHED_BYTES", 30_000)
     for shard in range(5):
-        ShardFiles(str(tmp_path), shard).write(Chain(), clients(*range(100)), 0)
+        write(shard, clients(*range(100)))
     assert [shard for _, shard in state_chain._cached] == [3, 4]
     monkeypatch.setattr(state_chain, "CACHED_BYTES", 0)
-    ShardFiles(str(tmp_path), 9).write(Chain(), clients(1), 0)
+    write(9, clients(1))
     assert [shard for _, shard in state_chain._cached] == [9]
+
+
+def test_a_mapped_state_takes_no_memory_but_its_index(tmp_path):
+    """Its columns are the file's pages, where Arrow and NumPy would have them; every shard stays at hand."""
+    size = 0
+    for shard in range(3):
+        chain = ShardFiles(str(tmp_path), shard).write(Chain(), clients(*range(20_000), pushes=12), 0)
+        size += chain.sizes[0]
+    assert [shard for _, shard in state_chain._cached] == [0, 1, 2]
+    del chain
+    with_state = pa.total_allocated_bytes()
+    state_chain._cached.clear()
+    assert size > 20_000_000
+    assert with_state - pa.total_allocated_bytes() < size / 50
+    state = ShardFiles(str(tmp_path), 0).read([next(tmp_path.glob("shard-00000-*")).name]).state.parts[0].state
+    assert column(state.recent_pushes, "digest").flags.aligned
+    assert not column(state.recent_pushes, "digest").flags.owndata
+
+
+def test_a_worker_that_had_a_shard_before_reads_what_others_wrote_since(tmp_path):
+    """Tasks change places between workers: one shard's turn on another doesn't cost this one its state."""
+    files = ShardFiles(str(tmp_path), 0)
+    base = files.write(Chain(), clients(*range(100)), 0)
+    ours = dict(state_chain._cached)
+    state_chain._cached.clear()  # the other worker
+    longer = files.write(files.read(base.names), clients(5, landed=7), 1)
+    state_chain._cached.clear()
+    state_chain._cached.update(ours)
+    (tmp_path / base.names[0]).unlink()  # to be seen if it is read
+    assert files.read(longer.names).state.heard().landed_at.max() == 7
 
 
 def test_files_of_a_chain_are_kept_as_long_as_a_manifest_names_them(tmp_path):
@@ -272,7 +311,7 @@ def test_a_manifest_of_version_1_is_a_chain_of_one_file(tmp_path):
     folder = StateFolder(str(tmp_path), None, 8)
     assert folder.before(5) == Manifest(4, 2, {1: (name,)})
     chain = ShardFiles(str(tmp_path), 1).read(folder.before(5).states[1])
-    assert chain.state.whole().clients.num_rows == 2
+    assert whole(chain.state).clients.num_rows == 2
     folder.write(folder.before(5).after(5, {0: ["x"]}))
     assert folder.before(6).states == {0: ("x",), 1: (name,)}
     assert (tmp_path / name).exists()
@@ -285,6 +324,6 @@ def test_a_manifest_of_a_later_version_is_refused(tmp_path):
 
 
 def test_a_state_file_of_a_later_version_is_refused(tmp_path):
-    (tmp_path / "x.state").write_bytes((3).to_bytes(4, "little"))
-    with pytest.raises(UnknownStateVersionError, match="layout version 3; this package reads 1 and 2"):
+    (tmp_path / "x.state").write_bytes((4).to_bytes(8, "little"))
+    with pytest.raises(UnknownStateVersionError, match="layout version 4; this package reads 1 to 3"):
         ShardFiles(str(tmp_path), 0).read(["x.state"])

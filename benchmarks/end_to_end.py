@@ -22,7 +22,7 @@ from benchmarks.fleet import Fleet, describe
 from benchmarks.job import Job, stored_bytes
 from benchmarks.load import land, land_at_pace
 from benchmarks.peers.collector import build_collector, run_collector
-from benchmarks.peers.naive_spark import run_naive_spark
+from benchmarks.peers.naive_spark import WAYS, run_naive_spark
 from jobs.local_cluster import LocalCluster
 
 CLIENTS = 200_000
@@ -37,7 +37,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     rounds = parser.parse_args().rounds
     build_collector()
-    runs: dict[str, Any] = {"fleet": describe(), "job": [], "collector": [], "naive_spark": []}
+    peers = ["collector", *WAYS.values()]
+    runs: dict[str, Any] = {"fleet": describe(), **{side: [] for side in ("job", *peers)}}
     with (
         tempfile.TemporaryDirectory(prefix="end-to-end-") as scratch,
         LocalCluster(landing_partitions=PARTITIONS, heap_mb=512) as cluster,
@@ -52,12 +53,11 @@ def main() -> None:
                 cluster.create_topic(topic, PARTITIONS)
                 points = land(address, fleet, done, done + PUSHES, topic)
                 done += PUSHES
-                runs["collector"].append(
-                    dataclasses.asdict(run_collector(address, topic, points, folder / f"collector-{number}"))
-                )
-                naive = run_naive_spark(address, topic, points, folder / f"naive-{number}")
-                runs["naive_spark"].append(dataclasses.asdict(naive))
-                for side in ("job", "collector", "naive_spark"):
+                collector = run_collector(address, topic, points, folder / f"collector-{number}")
+                naive = [run_naive_spark(way, address, topic, points, folder / f"{way}-{number}") for way in WAYS]
+                for result in (collector, *naive):
+                    runs[result.name].append(dataclasses.asdict(result))
+                for side in ("job", *peers):
                     print(f"round {number}, {side}: {runs[side][-1]}", flush=True)
                 cluster.delete_topic(topic)
             runs["job_at_a_tenth"] = _at_a_tenth(job, address)
@@ -65,19 +65,14 @@ def main() -> None:
             points = job.points()
     keep_runs("end_to_end", runs)
     ours = statistics.median(run["points"] / run["cpu_s"] for run in runs["job"])
-    collector, naive = (
-        statistics.median(run["points_read"] / run["cpu_s"] for run in runs[name])
-        for name in ("collector", "naive_spark")
-    )
+    theirs = {name: statistics.median(run["points_read"] / run["cpu_s"] for run in runs[name]) for name in peers}
     tenth = runs["job_at_a_tenth"]
     tell(
         {
             "end_to_end_points_per_cpu_s": ours,
             "end_to_end_points_per_cpu_s_at_a_tenth": tenth["points"] / tenth["cpu_s"],
-            "end_to_end_collector_points_per_cpu_s": collector,
-            "end_to_end_naive_spark_points_per_cpu_s": naive,
-            "end_to_end_vs_collector": ours / collector,
-            "end_to_end_vs_naive_spark": ours / naive,
+            **{f"end_to_end_{name}_points_per_cpu_s": per_cpu_s for name, per_cpu_s in theirs.items()},
+            **{f"end_to_end_vs_{name}": ours / per_cpu_s for name, per_cpu_s in theirs.items()},
             "end_to_end_peak_rss_mb": max(run["peak_rss_bytes"] for run in runs["job"]) / 2**20,
             "bytes_per_point": sizes["metric_points"] / points,
             "bytes_per_point_all_tables": sum(sizes.values()) / points,

@@ -48,6 +48,7 @@ def main() -> None:
         with Job(address, folder / "lake") as job:
             done = _warm(job, address, fleet)
             for number in range(rounds):
+                done = _woken(job, address, fleet, done)
                 runs["job"].append(_measured(job, address, fleet, done, done + PUSHES))
                 topic = f"round-{number}"
                 cluster.create_topic(topic, PARTITIONS)
@@ -89,6 +90,13 @@ def _warm(job: Job, address: str, fleet: Fleet) -> int:
         land(address, fleet, number * PUSHES, (number + 1) * PUSHES)
         job.wait_for((number + 1) * PUSHES)
     return WARM_ROUNDS * PUSHES
+
+
+def _woken(job: Job, address: str, fleet: Fleet, done: int) -> int:
+    """Spark ends Python workers after an idle minute, and the peers take longer: a load for the new ones."""
+    land(address, fleet, done, done + PUSHES)
+    job.wait_for(done + PUSHES)
+    return done + PUSHES
 
 
 def _measured(job: Job, address: str, fleet: Fleet, first: int, last: int) -> dict[str, float]:

@@ -1,8 +1,9 @@
 """The whole job as shipped, in data points per CPU-second, beside the Collector and the naive Spark job in one run.
 
-Every round lands the same pushes for all: the job, warm, takes them as they come at full speed; then the Collector and
-the naive job read them from a topic of their own. CPU time is that of all processes of a side, the start-up of the two
-Spark jobs left out. Then the job alone follows a tenth of the mission's load.
+Every round lands the same pushes for all, and each side finds them waiting: the job, warm, stands still meanwhile, and
+takes them in batches as large as its defaults allow; the Collector and the naive job read a topic of their own. CPU
+time is that of all processes of a side, the start-up of the two Spark jobs left out. Then the job alone follows a tenth
+of the mission's load.
 
     python -m benchmarks.end_to_end     prints each figure and keeps it in benchmarks/results.json
 """
@@ -22,13 +23,14 @@ from benchmarks.fleet import Fleet, describe
 from benchmarks.job import Job, stored_bytes
 from benchmarks.load import land, land_at_pace
 from benchmarks.peers.collector import build_collector, run_collector
-from benchmarks.peers.naive_spark import WAYS, run_naive_spark
+from benchmarks.peers.naive_spark import run_naive_spark
 from jobs.local_cluster import LocalCluster
 
 CLIENTS = 200_000
 PUSHES, WARM_ROUNDS = 50_000, 8
 PACE_S = 60
 PARTITIONS = 4
+PEERS = ("collector", "naive_spark")
 
 
 def main() -> None:
@@ -37,8 +39,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     rounds = parser.parse_args().rounds
     build_collector()
-    peers = ["collector", *WAYS.values()]
-    runs: dict[str, Any] = {"fleet": describe(), **{side: [] for side in ("job", *peers)}}
+    runs: dict[str, Any] = {"fleet": describe(), **{side: [] for side in ("job", *PEERS)}}
     with (
         tempfile.TemporaryDirectory(prefix="end-to-end-") as scratch,
         LocalCluster(landing_partitions=PARTITIONS, heap_mb=512) as cluster,
@@ -48,17 +49,19 @@ def main() -> None:
         with Job(address, folder / "lake") as job:
             done = _warm(job, address, fleet)
             for number in range(rounds):
-                done = _woken(job, address, fleet, done)
+                # Spark ends Python workers after an idle minute, and the peers take longer: a round for the new ones.
+                _measured(job, address, fleet, done, done + PUSHES)
+                done += PUSHES
                 runs["job"].append(_measured(job, address, fleet, done, done + PUSHES))
                 topic = f"round-{number}"
                 cluster.create_topic(topic, PARTITIONS)
                 points = land(address, fleet, done, done + PUSHES, topic)
                 done += PUSHES
                 collector = run_collector(address, topic, points, folder / f"collector-{number}")
-                naive = [run_naive_spark(way, address, topic, points, folder / f"{way}-{number}") for way in WAYS]
-                for result in (collector, *naive):
+                naive = run_naive_spark(address, topic, points, folder / f"naive-{number}")
+                for result in (collector, naive):
                     runs[result.name].append(dataclasses.asdict(result))
-                for side in ("job", *peers):
+                for side in ("job", *PEERS):
                     print(f"round {number}, {side}: {runs[side][-1]}", flush=True)
                 cluster.delete_topic(topic)
             runs["job_at_a_tenth"] = _at_a_tenth(job, address)
@@ -66,7 +69,7 @@ def main() -> None:
             points = job.points()
     keep_runs("end_to_end", runs)
     ours = statistics.median(run["points"] / run["cpu_s"] for run in runs["job"])
-    theirs = {name: statistics.median(run["points_read"] / run["cpu_s"] for run in runs[name]) for name in peers}
+    theirs = {name: statistics.median(run["points_read"] / run["cpu_s"] for run in runs[name]) for name in PEERS}
     tenth = runs["job_at_a_tenth"]
     tell(
         {
@@ -92,16 +95,10 @@ def _warm(job: Job, address: str, fleet: Fleet) -> int:
     return WARM_ROUNDS * PUSHES
 
 
-def _woken(job: Job, address: str, fleet: Fleet, done: int) -> int:
-    """Spark ends Python workers after an idle minute, and the peers take longer: a load for the new ones."""
-    land(address, fleet, done, done + PUSHES)
-    job.wait_for(done + PUSHES)
-    return done + PUSHES
-
-
 def _measured(job: Job, address: str, fleet: Fleet, first: int, last: int) -> dict[str, float]:
-    points, cpu, begun = job.points(), job.tree.cpu_s(), time.monotonic()
-    landed = land(address, fleet, first, last)
+    with job.paused():
+        landed = land(address, fleet, first, last)
+        points, cpu, begun = job.points(), job.tree.cpu_s(), time.monotonic()
     job.wait_for(last)
     seconds = time.monotonic() - begun
     time.sleep(2)  # what a batch still does after its commit is its cost too

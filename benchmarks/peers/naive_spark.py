@@ -1,10 +1,7 @@
 """The Spark job that an engineer writes in an afternoon: protobuf objects, Python loops, a window for the deltas.
 
-In two ways: a pandas UDF that gives an array of points per payload, which is then exploded (`naive_spark`); or, for who
-knows it, `mapInPandas`, which gives rows. Correct for counters that arrive in one run.
-
-`python -m benchmarks.peers.naive_spark` is the job; it says "warm" when a tiny read has gone all the way, and "done"
-when the table is written.
+It is correct for counters that arrive in one run. `python -m benchmarks.peers.naive_spark` is the job; it says "warm"
+when a tiny read has gone all the way, and "done" when the table is written.
 """
 
 from __future__ import annotations
@@ -16,7 +13,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from deltalake import DeltaTable
@@ -30,23 +26,20 @@ from jobs.local_cluster.process import Process
 from pipelines.jars import jars
 
 DELTA, CUMULATIVE = 1, 2
-POINT = (
-    "metric string, attributes string, kind string, temporality int, is_monotonic boolean, start_time_ns bigint, "
-    "time_ns bigint, value double"
+COLUMNS = (
+    "client_instance_id string, metric string, attributes string, kind string, temporality int, is_monotonic boolean, "
+    "start_time timestamp, time timestamp, value double"
 )
-NAMES = [column.split()[0] for column in POINT.split(", ")]
-WAYS = {"pandas_udf": "naive_spark", "map_in_pandas": "naive_spark_map_in_pandas"}  # as figures call them
+NAMES = [column.split()[0] for column in COLUMNS.split(", ")]
 
 
-def run_naive_spark(way: str, bootstrap_servers: str, topic: str, points: int, folder: Path) -> PeerResult:
+def run_naive_spark(bootstrap_servers: str, topic: str, points: int, folder: Path) -> PeerResult:
     """Run the job in a process of its own, on two threads; start-up and warm-up are told apart. Raises `PeerError`."""
     folder.mkdir(parents=True, exist_ok=True)
     log, table = folder / "naive_spark.log", folder / "points"
     module = [sys.executable, "-m", "benchmarks.peers.naive_spark"]
     process = Process(
-        [*module, "--way", way, "--bootstrap-servers", bootstrap_servers, "--topic", topic, "--folder", folder],
-        log,
-        pipes=True,
+        [*module, "--bootstrap-servers", bootstrap_servers, "--topic", topic, "--folder", folder], log, pipes=True
     )
     try:
         with TreeCpu(process.pid) as tree:
@@ -65,7 +58,7 @@ def run_naive_spark(way: str, bootstrap_servers: str, topic: str, points: int, f
     if rows != points:
         raise PeerError(f"{rows} rows of {points} points")
     return PeerResult(
-        name=WAYS[way],
+        name="naive_spark",
         points=rows,
         points_read=rows,
         cpu_s=cpu_s,
@@ -83,55 +76,40 @@ def _wait_for(word: bytes, process: Process, log: Path) -> None:
     raise PeerError(f"the naive job ended before it was {word.decode()}\n{log.read_text(errors='replace')[-3000:]}")
 
 
-def points_of(payload: bytes) -> Iterator[tuple[Any, ...]]:
-    """The columns of `POINT` of each data point; the value of a histogram is its count."""
-    data = MetricsData()
-    data.ParseFromString(payload)
-    for resource_metrics in data.resource_metrics:
-        for scope_metrics in resource_metrics.scope_metrics:
-            for metric in scope_metrics.metrics:
-                kind = metric.WhichOneof("data") or "gauge"
-                body = getattr(metric, kind)
-                for point in body.data_points:
-                    attributes = {each.key: each.value.string_value for each in point.attributes}
-                    value = getattr(point, point.WhichOneof("value")) if kind in ("gauge", "sum") else point.count
-                    yield (
-                        metric.name,
-                        json.dumps(attributes, sort_keys=True),
-                        kind,
-                        getattr(body, "aggregation_temporality", None),
-                        getattr(body, "is_monotonic", None),
-                        point.start_time_unix_nano,
-                        point.time_unix_nano,
-                        float(value),
-                    )
-
-
-def decoded_by_pandas_udf(pushes: DataFrame) -> DataFrame:
-    """An array of points of each payload, exploded."""
-
-    def decode(payloads: pd.Series) -> pd.Series:
-        return payloads.map(lambda payload: [dict(zip(NAMES, point, strict=True)) for point in points_of(payload)])
-
-    udf = F.pandas_udf(decode, f"array<struct<{POINT.replace(' ', ':').replace(',:', ',')}>>")
-    return pushes.select("client_instance_id", F.explode(udf("value")).alias("point")).select(
-        "client_instance_id", "point.*"
-    )
-
-
-def decoded_by_map_in_pandas(pushes: DataFrame) -> DataFrame:
-    """Rows of points."""
-
-    def decode(batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        for batch in batches:
-            rows = [
-                (instance_id, *point)
-                for instance_id, payload in zip(batch["client_instance_id"], batch["value"], strict=True)
-                for point in points_of(payload)
-            ]
-            yield pd.DataFrame(rows, columns=["client_instance_id", *NAMES])
-
-    return pushes.mapInPandas(decode, f"client_instance_id string, {POINT}")
+def points_of(pushes: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """One row per data point; the value of a histogram is its count."""
+    for batch in pushes:
+        rows = []
+        for instance_id, payload in zip(batch["client_instance_id"], batch["value"], strict=True):
+            data = MetricsData()
+            data.ParseFromString(payload)
+            for resource_metrics in data.resource_metrics:
+                for scope_metrics in resource_metrics.scope_metrics:
+                    for metric in scope_metrics.metrics:
+                        kind = metric.WhichOneof("data") or "gauge"
+                        body = getattr(metric, kind)
+                        for point in body.data_points:
+                            attributes = {each.key: each.value.string_value for each in point.attributes}
+                            value = (
+                                getattr(point, point.WhichOneof("value")) if kind in ("gauge", "sum") else point.count
+                            )
+                            rows.append(
+                                (
+                                    instance_id,
+                                    metric.name,
+                                    json.dumps(attributes, sort_keys=True),
+                                    kind,
+                                    getattr(body, "aggregation_temporality", None),
+                                    getattr(body, "is_monotonic", None),
+                                    point.start_time_unix_nano,
+                                    point.time_unix_nano,
+                                    float(value),
+                                )
+                            )
+        points = pd.DataFrame(rows, columns=NAMES)
+        for name in ("start_time", "time"):
+            points[name] = pd.to_datetime(points[name], unit="ns", utc=True)
+        yield points
 
 
 def with_deltas(points: DataFrame) -> DataFrame:
@@ -142,13 +120,10 @@ def with_deltas(points: DataFrame) -> DataFrame:
     return points.withColumn("delta", increment.when(F.col("temporality") == DELTA, F.col("value")))
 
 
-def ingest(records: DataFrame, way: str, table: Path) -> None:
+def ingest(records: DataFrame, table: Path) -> None:
     """Landing records to a new Delta table."""
     pushes = records.select(F.col("key").cast("string").alias("client_instance_id"), "value")
-    points = {"pandas_udf": decoded_by_pandas_udf, "map_in_pandas": decoded_by_map_in_pandas}[way](pushes)
-    times = {name: F.timestamp_micros(F.expr(f"{name}_ns div 1000")) for name in ("start_time", "time")}
-    points = points.withColumns(times).drop("start_time_ns", "time_ns")
-    with_deltas(points).write.format("delta").save(str(table))
+    with_deltas(pushes.mapInPandas(points_of, COLUMNS)).write.format("delta").save(str(table))
 
 
 def session() -> SparkSession:
@@ -179,13 +154,12 @@ def main() -> None:
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--way", choices=WAYS, required=True)
     options = parser.parse_args()
     spark = session()
-    ingest(read(spark, options.bootstrap_servers, options.topic).limit(20), options.way, options.folder / "warm-up")
+    ingest(read(spark, options.bootstrap_servers, options.topic).limit(20), options.folder / "warm-up")
     print("warm", flush=True)
     sys.stdin.readline()
-    ingest(read(spark, options.bootstrap_servers, options.topic), options.way, options.folder / "points")
+    ingest(read(spark, options.bootstrap_servers, options.topic), options.folder / "points")
     print("done", flush=True)
     sys.stdin.readline()
 

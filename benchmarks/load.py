@@ -30,6 +30,7 @@ class Lander:
                 "batch.size": 1 << 20,
                 "enable.idempotence": True,
                 "queue.buffering.max.kbytes": 256 * 1024,
+                "message.max.bytes": 2 << 20,
                 "partitioner": "murmur2_random",  # the Java client's
             }
         )

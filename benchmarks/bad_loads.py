@@ -1,4 +1,7 @@
-"""What one bad client, or a badly made topic, costs the job: CPU per data point and memory beside the fleet's own.
+"""What bad clients, or a badly made topic, cost the job: CPU beside the fleet alone, and what they add to its load.
+
+A bad load is the fleet's own pushes with others among them, or bad ones alone. Its cost is a ratio to the fleet alone,
+and so are its points and landed bytes: one that costs no more than its share has a cost below the larger of the two.
 
 python -m benchmarks.bad_loads     prints each figure and keeps it in benchmarks/results.json
 """
@@ -33,10 +36,10 @@ def fleet_alone(fleet: Fleet, first: int) -> Iterator[Landing]:
 
 
 def one_client_pushes_without_pause(fleet: Fleet, first: int) -> Iterator[Landing]:
-    """Every fourth push is of one client, which pushes thousands of times as often as the others."""
+    """One client more, which pushes thousands of times as often as the others: a third of the fleet's pushes."""
     between_ns = 3 * fleet.interval_ns // fleet.clients
     hog = Fleet(1, fleet.landing(first).landed_ms, between_ns / 1e9)
-    for number, landing in enumerate(fleet.landings(first, first + PUSHES * 3 // 4)):
+    for number, landing in enumerate(fleet.landings(first, first + PUSHES)):
         yield landing
         if number % 3 == 0:
             own = hog.landing(number // 3)
@@ -46,22 +49,23 @@ def one_client_pushes_without_pause(fleet: Fleet, first: int) -> Iterator[Landin
 
 
 def many_attribute_sets(fleet: Fleet, first: int) -> Iterator[Landing]:
-    """100,000 attribute sets that no other point has, beside the fleet."""
-    for number, landing in enumerate(fleet.landings(first, first + PUSHES // 4)):
-        yield landing
-        if number % 8 == 0:
-            data = MetricsData.FromString(landing.payload)
-            points = 0
-            for resource in data.resource_metrics:
-                for metric in (each for scope in resource.scope_metrics for each in scope.metrics):
-                    for point in (*metric.gauge.data_points, *metric.sum.data_points):
-                        point.attributes.add(key="request").value.string_value = f"{number}-{points}"
-                        points += 1
-            yield dataclasses.replace(landing, payload=data.SerializeToString(), points=points)
+    """100,000 attribute sets that no other point has: an attribute more on every point of every 32nd push."""
+    for number, landing in enumerate(fleet.landings(first, first + PUSHES)):
+        if number % 32:
+            yield landing
+            continue
+        data = MetricsData.FromString(landing.payload)
+        points = 0
+        for resource in data.resource_metrics:
+            for metric in (each for scope in resource.scope_metrics for each in scope.metrics):
+                for point in (*metric.gauge.data_points, *metric.sum.data_points):
+                    point.attributes.add(key="request").value.string_value = f"{number}-{points}"
+                    points += 1
+        yield dataclasses.replace(landing, payload=data.SerializeToString(), points=points)
 
 
 def every_payload_at_the_cap(fleet: Fleet, first: int) -> Iterator[Landing]:
-    """Pushes of 1 MB: a client's metrics again and again in one payload."""
+    """Pushes of 1 MB and no others: a client's metrics again and again in one payload."""
     for landing in fleet.landings(first, first + PUSHES // 40):
         times = CAP_BYTES // len(landing.payload)
         yield dataclasses.replace(landing, payload=landing.payload * times, points=landing.points * times)
@@ -86,11 +90,13 @@ def main() -> None:
             runs["one_partition"] = alone["fleet_alone"]
     keep_runs("bad_loads", runs)
     base = runs.pop("fleet_alone")
-    figures = {}
-    for name, run in runs.items():
-        figures[f"bad_load_{name}_cost"] = run["cpu_s_per_m_points"] / base["cpu_s_per_m_points"]
-        figures[f"bad_load_{name}_peak_rss"] = run["peak_rss_mb"] / base["peak_rss_mb"]
-    tell(figures)
+    tell(
+        {
+            f"bad_load_{name}_{figure}": run[figure] / base[figure]
+            for name, run in runs.items()
+            for figure in ("cpu_s", "points", "bytes", "peak_rss_mb")
+        }
+    )
 
 
 def _measure(address: str, lake: Path, loads: tuple[Load, ...]) -> dict[str, dict[str, float]]:
@@ -101,12 +107,12 @@ def _measure(address: str, lake: Path, loads: tuple[Load, ...]) -> dict[str, dic
         for warm in (*[True] * WARM_ROUNDS, False):
             for load in loads if not warm else (fleet_alone,):
                 before, points = job.pushes(), job.points()
-                pushes = expected = 0
+                pushes = expected = size = 0
                 with job.paused():  # full batches of each: their cost is not what is compared
                     lander = Lander(address)
                     for landing in load(fleet, first):
                         lander.land(landing)
-                        pushes, expected = pushes + 1, expected + landing.points
+                        pushes, expected, size = pushes + 1, expected + landing.points, size + len(landing.payload)
                     lander.close()
                     cpu, job.tree.peak_rss_bytes = job.tree.cpu_s(), 0
                 job.wait_for(before + pushes)
@@ -117,8 +123,9 @@ def _measure(address: str, lake: Path, loads: tuple[Load, ...]) -> dict[str, dic
                     raise RuntimeError(f"{load.__name__}: {stored} rows of {expected} points")
                 if not warm:
                     runs[load.__name__] = {
-                        "points": float(expected),
-                        "cpu_s_per_m_points": (job.tree.cpu_s() - cpu) / expected * 1e6,
+                        "points": expected,
+                        "bytes": size,
+                        "cpu_s": job.tree.cpu_s() - cpu,
                         "peak_rss_mb": job.tree.peak_rss_bytes / 2**20,
                     }
                     print(f"{load.__name__}: {runs[load.__name__]}", flush=True)

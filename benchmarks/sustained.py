@@ -108,8 +108,7 @@ def steady(address: str, lake: Path, clients: int, seconds: float, fresh: bool, 
     if fresh:
         tell({"freshness_p50_s": p50, "freshness_p95_s": p95})
         return
-    name = f"sustained_{clients // 1000}k" + (f"_history_{history:.0e}" if history else "")
-    day = stored / (pushes / (clients / INTERVAL_S)) * 86_400
+    name = f"sustained_{clients // 1000}k" + (f"_history_{history // 1_000_000}m" if history else "")
     tell(
         {
             f"{name}_seconds": seconds,
@@ -124,9 +123,11 @@ def steady(address: str, lake: Path, clients: int, seconds: float, fresh: bool, 
             f"{name}_rss_at_end_mb": samples[-1]["rss_mb"],
             f"{name}_state_mb": state / 2**20,
             f"{name}_checkpoints_mb": checkpoints / 2**20,
-            f"{name}_storage_gb_per_day": day / 1e9,
         }
     )
+    if not history:
+        day = stored / (pushes / (clients / INTERVAL_S)) * 86_400
+        tell({f"{name}_storage_gb_per_day": day / 1e9})
 
 
 def alone(address: str, lake: Path, backlog: int) -> None:

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
 from pipelines.delta_log import lake_uri
@@ -71,19 +72,22 @@ class ShardFiles:
         if changes.clients.num_rows == 0:
             return chain
         data = changes.to_bytes()
+        is_change = len(chain.names) < LONGEST_CHAIN and sum(chain.sizes[1:]) + len(data) <= sum(chain.sizes[:1])
         name = f"shard-{self._key[1]:05d}-batch-{batch_id:010d}-{uuid.uuid4().hex[:8]}.state"
         with self._filesystem.open_output_stream(f"{self._root}/{name}") as stream:
-            if len(chain.names) < LONGEST_CHAIN and sum(chain.sizes[1:]) + len(data) <= sum(chain.sizes[:1]):
+            if is_change:
                 stream.write(data)
             else:
                 write_tables(stream, chain.state.merge(changes).whole())
-                chain = Chain()
-        return self._cache(self._longer(chain, name))
+        if not is_change:
+            return self._cache(self._longer(Chain(), name))
+        return self._cache(self._longer(chain, name, None if self._maps else pa.py_buffer(data)))
 
-    def _longer(self, chain: Chain, name: str) -> Chain:
-        """The chain with one file more, as that file holds it."""
-        with self._filesystem.open_input_file(f"{self._root}/{name}") as stream:
-            data = stream.read_buffer()
+    def _longer(self, chain: Chain, name: str, data: pa.Buffer | None = None) -> Chain:
+        """The chain with one file more; `data` is what it holds where that needn't be read."""
+        if data is None:
+            with self._filesystem.open_input_file(f"{self._root}/{name}") as stream:
+                data = stream.read_buffer()
         state = chain.state.merge(ShardState.from_bytes(data))
         return Chain((*chain.names, name), (*chain.sizes, len(data)), state)
 

@@ -189,12 +189,12 @@ class ShardState:
             UnknownStateVersionError: written in a layout that this package doesn't read.
         """
         blob = pa.py_buffer(data)
-        version = int.from_bytes(blob.slice(0, HEADER_BYTES_V2).to_pybytes(), "little")
+        version = int.from_bytes(blob[:HEADER_BYTES_V2].to_pybytes(), "little")
         if not 1 <= version <= VERSION:
             raise UnknownStateVersionError(
                 f"shard state has layout version {version}; this package reads 1 to {VERSION}"
             )
-        source = pa.BufferReader(blob.slice(HEADER_BYTES if version == VERSION else HEADER_BYTES_V2))
+        source = pa.BufferReader(blob[HEADER_BYTES if version == VERSION else HEADER_BYTES_V2 :])
         tables = {name: _sorted(pa.ipc.open_stream(source).read_all()) for name in SCHEMAS}
         if version == 1:
             tables |= {name: _from_v1(tables[name]) for name in ("numbers", "distributions")}
@@ -223,6 +223,7 @@ def write_tables(sink: pa.NativeFile, tables: Iterable[tuple[str, pa.Table]]) ->
     for name, table in tables:
         with pa.ipc.new_stream(sink, SCHEMAS[name]) as stream:
             stream.write_table(table)
+        del table  # before the next one is made
 
 
 def sorted_table(name: str, parts: Sequence[pa.Table]) -> pa.Table:

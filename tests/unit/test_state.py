@@ -77,6 +77,8 @@ def test_state_of_another_version_is_refused():
         data = version.to_bytes(8, "little") + full_state().to_bytes()[8:]
         with pytest.raises(UnknownStateVersionError, match=f"version {version}; this package reads 1 to {VERSION}"):
             ShardState.from_bytes(data)
+    with pytest.raises(UnknownStateVersionError, match="version 0;"):
+        ShardState.from_bytes(b"")  # a disk that was full
 
 
 def test_state_holds_what_it_says():

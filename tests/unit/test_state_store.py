@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -232,6 +233,16 @@ def test_files_that_are_not_mapped_are_cached_up_to_a_bound(tmp_path, monkeypatc
     monkeypatch.setattr(state_chain, "CACHED_BYTES", 0)
     write(9, clients(1))
     assert [shard for _, shard in state_chain._cached] == [9]
+
+
+def test_a_change_that_is_not_mapped_is_kept_as_it_was_written(tmp_path):
+    files = ShardFiles(str(tmp_path), 0)
+    files._maps = False
+    base = files.write(Chain(), clients(*range(100)), 0)
+    files._filesystem = SimpleNamespace(open_output_stream=lambda path: pa.OSFile(path, "wb"))  # which can't read
+    chain = files.write(base, clients(5, landed=7), 1)
+    assert chain.state.heard().landed_at.max() == 7
+    assert chain.sizes[1] == (tmp_path / chain.names[1]).stat().st_size
 
 
 def test_a_mapped_state_takes_no_memory_but_its_index(tmp_path):

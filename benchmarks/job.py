@@ -7,18 +7,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from benchmarks.peers.cpu import TreeCpu
+from benchmarks.stillness import standing_still
 
 ROOT = Path(__file__).parent.parent
 LOOK_S = 0.5
@@ -56,18 +56,9 @@ class Job:
             self._process.wait()
         self.tree.__exit__(kind, error, trace)
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
+    def paused(self) -> AbstractContextManager[None]:
         """Stop all its processes for as long as the block takes."""
-        root = psutil.Process(self._process.pid)
-        family = [root, *root.children(recursive=True)]
-        for process in family:
-            process.suspend()
-        try:
-            yield
-        finally:
-            for process in family:
-                process.resume()
+        return standing_still(self._process.pid)
 
     def check(self) -> None:
         """Raise `JobEndedError` when it doesn't run any more."""

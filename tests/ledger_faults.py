@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pyspark
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from benchmarks.stillness import standing_still
 from jobs.local_cluster.ports import ReservedPorts
 from tests.ledger_run import KafkaRun, Run, below
 
@@ -90,13 +90,8 @@ def stand_still(run: Run, times: int) -> None:
     job = run.start(*FOLLOW, *LOCAL, environment=IMPATIENT)
     run.wait(lambda: run.judged() > 0, job)
     for _ in range(times):
-        root = psutil.Process(job.pid)
-        family = [root, *root.children(recursive=True)]
-        for process in family:
-            process.suspend()
-        time.sleep(STILL_S)
-        for process in family:
-            process.resume()
+        with standing_still(job.pid):
+            time.sleep(STILL_S)
         run.land()
         run.recover(job)
     time.sleep(GIVES_UP_S)

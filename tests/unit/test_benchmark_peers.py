@@ -10,14 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from benchmarks.peers import PeerError
 from benchmarks.peers.collector import points_in
 from benchmarks.peers.cpu import TreeCpu
-from benchmarks.stillness import standing_still
 
 BURN = "import time\nwhile time.process_time() < {seconds}: pass\n"
 SLACK_S = 0.15  # starts of Python, and the kernel's ticks
@@ -93,16 +91,6 @@ def test_memory_is_the_peak_of_the_sum() -> None:
     with watched(program) as tree:
         pass
     assert 200_000_000 < tree.peak_rss_bytes < 260_000_000
-
-
-def test_a_process_stands_still_though_its_children_end_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as process:
-        with subprocess.Popen([sys.executable, "-S", "-c", "pass"]) as short:
-            ended = psutil.Process(short.pid)
-        monkeypatch.setattr(psutil.Process, "children", lambda _, recursive: [ended] if recursive else [])
-        with standing_still(process.pid):
-            assert psutil.Process(process.pid).status() == psutil.STATUS_STOPPED
-        assert psutil.Process(process.pid).status() != psutil.STATUS_STOPPED
 
 
 def test_points_of_the_collectors_file(tmp_path: Path) -> None:

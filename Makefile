@@ -1,5 +1,5 @@
-# kafka-telemetry-lake. `make help` lists what there is; `make demo` and `make test` need nothing installed by hand
-# but Python 3.11+, a JDK 17+ and make.
+# kafka-telemetry-lake. `make help` lists the targets. `make demo` and `make test` need only Python 3.11+, a JDK 17+ and
+# make; they install everything else into this folder.
 
 PYTHON ?= python3
 VENV := .venv
@@ -7,48 +7,62 @@ BIN := $(VENV)/bin
 LAKE ?= demo-lake
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-files test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-unit test-slow-jobs lint bench soak lock clean
+.PHONY: help install demo demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-unit test-slow-jobs lint bench soak lock clean
 
-help: ## this list
+help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-install: $(VENV)/.installed ## .venv with telemetry-lake and the test tools, and the jars, all in this folder
+install: $(VENV)/.installed ## install telemetry-lake, the test tools and the jars into this folder
 
 $(VENV)/.installed: pyproject.toml requirements.lock tools/check-machine
 	@PYTHON=$(PYTHON) tools/check-machine
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
-	$(BIN)/python -m pipelines.jars spark kafka-4.3.1 kafka-logging
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars spark kafka-4.3.1 kafka-logging
 	@touch $@
 
-demo: install ## a broker with the plugin, real clients, the job, a lake folder and a report
+demo: install ## run a broker with the plugin, real clients and the job; print a report of the lake
 	$(BIN)/telemetry-lake demo --lake $(LAKE)
 
-demo-files: install ## the same without a broker: captured pushes of real clients
+demo-files: install ## the same without a broker, from captured pushes of real clients
 	$(BIN)/telemetry-lake demo --lake $(LAKE)-files --files
 
-test: install lint test-unit test-receiver test-spark test-kafka test-dashboard ## every check and test that ends within minutes
+check: install ## lint, types and every fast test in under two minutes; run it before each commit
+	$(MAKE) lint
+	$(BIN)/pytest tests/unit -m "not slow and not exhaustive" -n 2
 
-test-unit: install ## pure functions: no Spark, no broker
-	$(BIN)/pytest tests/unit -m "not slow"
+fmt: install ## format the code and apply ruff's fixes
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
 
-test-spark: install ## the job in a local Spark session
+test: install ## all checks and tests but the slow ones; the broker tests run beside the others
+	$(MAKE) --output-sync=target -j2 test-brokers test-others
+
+.PHONY: test-brokers test-others
+test-brokers: test-kafka
+
+test-others: lint test-unit test-receiver test-spark test-dashboard
+
+test-unit: install ## tests of functions, without Spark or a broker
+	$(BIN)/pytest tests/unit -m "not slow" -n 2
+
+test-spark: install ## tests of the job in a local Spark session
 	$(BIN)/pytest tests/spark -m "not slow"
 
-test-kafka: install ## real brokers with the plugin, real clients, and the job between them
+test-kafka: install ## tests with real brokers, the plugin, real clients and the job
 	$(BIN)/pytest tests/kafka -m "not slow"
 
-test-dashboard: install ## the dashboard's pages in a headless Chromium, where there is one; screenshots in tests/dashboard/screenshots
+test-dashboard: install ## tests of the dashboard, in headless Chromium if installed; screenshots in tests/dashboard/screenshots
 	$(BIN)/pytest tests/dashboard -m "not slow"
 
-receiver: install ## the receiver plugin's jar, in receiver/target
-	$$($(BIN)/python -m pipelines.jars --maven) -q -B -DskipTests -f receiver/pom.xml package
+receiver: install ## build the receiver plugin's jar in receiver/target
+	$$($(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars --maven) -q -B -DskipTests -f receiver/pom.xml package
 
-test-receiver: install ## the plugin's JUnit tests
-	$$($(BIN)/python -m pipelines.jars --maven) -q -B -f receiver/pom.xml verify
+test-receiver: install ## JUnit tests of the plugin
+	$$($(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars --maven) -q -B -f receiver/pom.xml verify
 
-test-slow: install ## the tests that take longer; those of brokers and Spark mostly wait, so the others run beside them
+test-slow: install ## slow tests; those with brokers and Spark run beside the others
 	$(MAKE) -j2 test-slow-unit test-slow-jobs
 
 test-slow-unit: install
@@ -57,12 +71,12 @@ test-slow-unit: install
 test-slow-jobs: install
 	$(BIN)/pytest tests/kafka tests/spark tests/dashboard -m slow
 
-lint: install ## ruff and mypy --strict
+lint: install ## ruff and mypy --strict, tests and benchmarks included
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: install ## figures of decoder, state and the whole job, each beside its peer's, into benchmarks/results.json
+bench: install ## run all benchmarks beside their peers; results in benchmarks/results.json
 	$(BIN)/python -m benchmarks.decode
 	$(BIN)/python -m benchmarks.decompress
 	$(BIN)/python -m benchmarks.state
@@ -80,12 +94,15 @@ bench: install ## figures of decoder, state and the whole job, each beside its p
 	$(BIN)/python -m benchmarks.sustained --clients 1000000 --seconds 900
 	$(BIN)/python -m benchmarks.dashboard --lake benchmarks/.build/dashboard-lake --pages --spark
 
-soak: install ## every fault, 50 kills and hostile clients: is anything lost or doubled? into benchmarks/soak.json
+soak: install ## inject every fault, at least 52 kills, run hostile clients; results in benchmarks/soak.json
 	$(BIN)/python -m benchmarks.soak
 
-lock: ## resolve requirements.lock anew from pyproject.toml
-	$(BIN)/pip-compile --quiet --strip-extras --extra spark --extra dashboard --extra quality --extra dev --no-emit-index-url --no-emit-find-links \
-	  --no-emit-trusted-host --output-file requirements.lock pyproject.toml
+lock: install ## rewrite requirements.lock, .ci/go.lock and the jars' checksums (pipelines/runtime/jars.sha256)
+	$(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes --extra spark --extra dashboard --extra quality --extra dev \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file .ci/go.lock .ci/go.in
+	$(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars --lock
 
-clean: ## everything that was installed or built
+clean: ## remove everything that was installed or built
 	rm -rf $(VENV) .jars benchmarks/.build .mypy_cache .pytest_cache .ruff_cache receiver/target demo-lake

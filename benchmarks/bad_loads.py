@@ -1,9 +1,9 @@
-"""What bad clients, or a badly made topic, cost the job: CPU beside the fleet alone, and what they add to its load.
+"""The cost to the job of unusual clients, or of a badly configured topic, relative to the normal fleet.
 
-A bad load is the fleet's own pushes with others among them, or bad ones alone. Its cost is a ratio to the fleet alone,
-and so are its points and landed bytes: one that costs no more than its share has a cost below the larger of the two.
+A bad load is the fleet's pushes mixed with others, or bad pushes alone. Its CPU, points and landed bytes are given as
+ratios to the fleet alone. A load is proportional if its CPU ratio is below the larger of the other two.
 
-python -m benchmarks.bad_loads     prints each figure and keeps it in benchmarks/results.json
+python -m benchmarks.bad_loads     prints each figure and stores it in benchmarks/results.json
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from benchmarks.figures import keep_runs, tell
+from benchmarks.figures import print_figures, store_runs
 from benchmarks.fleet import Fleet, Landing, instance_id
 from benchmarks.job import Job
 from benchmarks.load import Lander
-from jobs.local_cluster import LocalCluster
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 
 CLIENTS, PUSHES = 20_000, 30_000
 CAP_BYTES = 1_000_000  # telemetry.max.bytes is 1 MiB; the rest is for the record's headers
@@ -31,12 +31,12 @@ Load = Callable[[Fleet, int], Iterator[Landing]]
 
 
 def fleet_alone(fleet: Fleet, first: int) -> Iterator[Landing]:
-    """What the others are compared with."""
+    """The baseline: the fleet's pushes and no others."""
     return fleet.landings(first, first + PUSHES)
 
 
 def one_client_pushes_without_pause(fleet: Fleet, first: int) -> Iterator[Landing]:
-    """One client more, which pushes thousands of times as often as the others: a third of the fleet's pushes."""
+    """An additional client that pushes thousands of times as often as the others: one push per three of the fleet's."""
     between_ns = 3 * fleet.interval_ns // fleet.clients
     hog = Fleet(1, fleet.landing(first).landed_ms, between_ns / 1e9)
     for number, landing in enumerate(fleet.landings(first, first + PUSHES)):
@@ -49,7 +49,7 @@ def one_client_pushes_without_pause(fleet: Fleet, first: int) -> Iterator[Landin
 
 
 def many_attribute_sets(fleet: Fleet, first: int) -> Iterator[Landing]:
-    """100,000 attribute sets that no other point has: an attribute more on every point of every 32nd push."""
+    """100,000 unique attribute sets: every point of every 32nd push has an additional attribute."""
     for number, landing in enumerate(fleet.landings(first, first + PUSHES)):
         if number % 32:
             yield landing
@@ -65,7 +65,7 @@ def many_attribute_sets(fleet: Fleet, first: int) -> Iterator[Landing]:
 
 
 def every_payload_at_the_cap(fleet: Fleet, first: int) -> Iterator[Landing]:
-    """Pushes of 1 MB and no others: a client's metrics again and again in one payload."""
+    """Only pushes of 1 MB: a client's metrics, repeated within one payload."""
     for landing in fleet.landings(first, first + PUSHES // 40):
         times = CAP_BYTES // len(landing.payload)
         yield dataclasses.replace(landing, payload=landing.payload * times, points=landing.points * times)
@@ -88,9 +88,9 @@ def main() -> None:
         with LocalCluster(landing_partitions=1, heap_mb=512) as cluster:
             alone = _measure(cluster.bootstrap_servers, Path(scratch) / "one", (fleet_alone,))
             runs["one_partition"] = alone["fleet_alone"]
-    keep_runs("bad_loads", runs)
+    store_runs("bad_loads", runs)
     base = runs.pop("fleet_alone")
-    tell(
+    print_figures(
         {
             f"bad_load_{name}_{figure}": run[figure] / base[figure]
             for name, run in runs.items()
@@ -108,7 +108,7 @@ def _measure(address: str, lake: Path, loads: tuple[Load, ...]) -> dict[str, dic
             for load in loads if not warm else (fleet_alone,):
                 before, points = job.pushes(), job.points()
                 pushes = expected = size = 0
-                with job.paused():  # full batches of each: their cost is not what is compared
+                with job.paused():  # so that every load is read in full batches
                     lander = Lander(address)
                     for landing in load(fleet, first):
                         lander.land(landing)

@@ -1,6 +1,6 @@
-"""Payloads to measure with: lists of uncompressed MetricsData messages.
+"""Payloads for benchmarks: lists of uncompressed MetricsData messages.
 
-All made-up values come from fixed seeds. Names, attributes and times look like those of Kafka clients.
+All synthetic values come from fixed seeds. Names, attributes and times look like those of Kafka clients.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
-from udfs.compression import decompress
+from kafka_telemetry_lake.udfs.conversion.compression import decompress
 
-LANDED = Path(__file__).parent.parent / "jobs" / "data" / "captured" / "landed.parquet"
+LANDED = Path(__file__).parent.parent / "sandbox" / "data" / "captured" / "landed.parquet"
 START_NS = 1_795_262_781_047_000_000
 CUMULATIVE = 2
 
@@ -38,7 +38,7 @@ def captured() -> pa.LargeBinaryArray:
 
 
 def distinct(payloads: int = 10_000, points: int = 30) -> pa.LargeBinaryArray:
-    """Every payload has a resource and a set of attributes of its own; its points share the set."""
+    """Payloads that each have their own resource and their own attribute set, which the points share."""
     names = [f"org.apache.kafka.producer.metric.number.{number}.total" for number in range(points)]
 
     def fill(index: int, metrics: Any, numbers: random.Random) -> None:

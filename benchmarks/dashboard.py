@@ -1,9 +1,9 @@
-"""How long the dashboard's questions take on a lake of 10,000 clients and ten million points.
+"""How long the dashboard's queries take on a lake of 10,000 clients and ten million points.
 
 python -m benchmarks.dashboard --lake DIR [--pages] [--spark]
 
-Makes the lake where it isn't there. Each question is asked of a lake that was just opened (its tables' logs and footers
-are read anew; the file system's cache is warm), and again. With --pages a served dashboard is opened in Chromium.
+Creates the lake if it is missing. Each query runs on a newly opened lake, which reads the tables' logs and footers
+again (the file system's cache is warm), and then a second time. --pages also opens a served dashboard in Chromium.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from unittest.mock import patch
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from benchmarks.figures import keep_runs, tell
+from benchmarks.dashboard_spark import ask_in_spark
+from benchmarks.figures import print_figures, store_runs
 from benchmarks.fleet_lake import build
-from dashboards.lake import Lake
-from dashboards.metrics import PREFIX
-from dashboards.questions import names, question
-from dashboards.screens import consumers, producers
-from pipelines import lake_query
-from pipelines.duckdb_tables import dataset
-from pipelines.lake_query import is_lake
+from kafka_telemetry_lake.dashboards.lake import Lake
+from kafka_telemetry_lake.dashboards.questions import names, question
+from kafka_telemetry_lake.dashboards.scene import PREFIX
+from kafka_telemetry_lake.dashboards.screens import consumers, producers
+from kafka_telemetry_lake.pipelines.query import lake_query
+from kafka_telemetry_lake.pipelines.query.duckdb_tables import dataset
+from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 
 CLIENTS, PUSHES = 10_000, 98_000
 RUNS = 3
-FIRST_VISIT = "first visit"  # of a server that was just started, by a browser that was just started
+FIRST_VISIT = "first visit"  # with a newly started server and browser
 QUERIES = {
     "points by metric": "SELECT metric, count(*), sum(delta) FROM metric_points GROUP BY metric",
     "one metric": f"SELECT count(*), sum(delta) FROM metric_points WHERE metric = '{PREFIX}{producers.SENT}'",
@@ -52,14 +53,14 @@ def main() -> None:
     parser.add_argument("--lake", type=Path, required=True)
     parser.add_argument("--pages", action="store_true", help="open each page in a headless Chromium too")
     parser.add_argument("--spark", action="store_true", help="ask the same questions in Spark too")
-    asked = parser.parse_args()
-    if not is_lake(str(asked.lake)):
-        build(asked.lake, CLIENTS, PUSHES)
-    parameters = _parameters(asked.lake)
-    times = {name: _ask(asked.lake, name, parameters) for name in names()}
-    queries = {name: _query(asked.lake, sql) for name, sql in QUERIES.items()}
+    args = parser.parse_args()
+    if not is_lake(str(args.lake)):
+        build(args.lake, CLIENTS, PUSHES)
+    parameters = _parameters(args.lake)
+    times = {name: _ask(args.lake, name, parameters) for name in names()}
+    queries = {name: _query(args.lake, sql) for name, sql in QUERIES.items()}
     figures = {
-        "dashboard_points": float(_points(asked.lake)),
+        "dashboard_points": float(_points(args.lake)),
         "dashboard_slowest_question_s": max(cold for cold, _, _ in times.values()),
         "dashboard_questions_s": sum(warm for _, warm, _ in times.values()),
         "dashboard_questions_cpu_s": sum(cpu for _, _, cpu in times.values()),
@@ -73,21 +74,19 @@ def main() -> None:
         print(f"{name}: {cold:.3f} s, again {warm:.3f} s ({cpu:.3f} CPU-s)", flush=True)
     for name, (own, other) in queries.items():
         print(f"query {name}: {own:.3f} s, through delta-rs {other:.3f} s", flush=True)
-    if asked.spark:
-        from benchmarks.dashboard_spark import ask_in_spark  # noqa: PLC0415  # only where Java is wanted
-
-        spark = ask_in_spark(asked.lake, parameters)
+    if args.spark:
+        spark = ask_in_spark(args.lake, parameters, METRICS)
         runs["spark_s"] = {name: seconds for name, (seconds, _) in spark.items()}
         runs["spark_cpu_s"] = {name: cpu for name, (_, cpu) in spark.items()}
         figures["dashboard_spark_questions_s"] = sum(runs["spark_s"].values())
         figures["dashboard_spark_questions_cpu_s"] = sum(runs["spark_cpu_s"].values())
-    if asked.pages:
-        runs["pages_s"] = pages = _open_pages(asked.lake)
+    if args.pages:
+        runs["pages_s"] = pages = _open_pages(args.lake)
         figures["dashboard_first_visit_s"] = pages.pop(FIRST_VISIT)
         figures["dashboard_fleet_page_s"] = pages["fleet"]
         figures["dashboard_slowest_page_s"] = max(pages.values())
-    tell(figures)
-    keep_runs("dashboard", runs)
+    print_figures(figures)
+    store_runs("dashboard", runs)
 
 
 def _parameters(lake: Path) -> dict[str, Any]:
@@ -103,9 +102,11 @@ def _parameters(lake: Path) -> dict[str, Any]:
 
 
 def _ask(lake: Path, name: str, parameters: dict[str, Any]) -> tuple[float, float, float]:
-    """Seconds of a question over the last hour, the least of runs: just opened, and again with its CPU seconds."""
+    """Least seconds of a question over the last hour on a newly opened lake, and again; the latter's CPU seconds."""
     metrics = [f"{PREFIX}{metric}" for metric in METRICS.get(name, ())]
-    cold, warm, cpu = [], [], []
+    cold: list[float] = []
+    warm: list[float] = []
+    cpu: list[float] = []
     for _ in range(RUNS):
         opened = Lake(str(lake))
         opened.versions()
@@ -119,7 +120,7 @@ def _ask(lake: Path, name: str, parameters: dict[str, Any]) -> tuple[float, floa
 
 
 def _query(lake: Path, sql: str) -> tuple[float, float]:
-    """Seconds of a query as `telemetry-lake query` asks it, and with every table through delta-rs' datasets."""
+    """Seconds of a query as `telemetry-lake query` runs it, and with every table read through delta-rs' datasets."""
 
     def through_delta_rs(connection: Any, name: str, table: DeltaTable, columns: pa.Schema | None = None) -> None:
         connection.register(name, dataset(table, columns))
@@ -134,7 +135,7 @@ def _query(lake: Path, sql: str) -> tuple[float, float]:
 
     own = seconds(RUNS)
     with patch.object(lake_query, "register_table", through_delta_rs):
-        return own, seconds(1)  # a minute, of some
+        return own, seconds(1)  # some take a minute
 
 
 def _points(lake: Path) -> int:
@@ -144,14 +145,14 @@ def _points(lake: Path) -> int:
 
 
 def _open_pages(lake: Path) -> dict[str, float]:
-    """Seconds from asking for a page until it stands, each for the first time, by its name."""
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415
+    """Seconds from the request for a page until it is complete, by page, on its first visit."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415  # only where pages are opened
 
-    from tests.dashboard.conftest import CHROMIUM, free_port, wait_until_served  # noqa: PLC0415
-    from tests.dashboard.test_dashboard_pages import PAGES, keep, settled  # noqa: PLC0415
+    from tests.dashboard.conftest import CHROMIUM, free_port, wait_until_served  # noqa: PLC0415  # the same
+    from tests.dashboard.test_dashboard_pages import PAGES, keep, settled  # noqa: PLC0415  # the same
 
     port = free_port()
-    argv = [sys.executable, "-m", "jobs.dashboard", "--lake", str(lake), "--port", str(port)]
+    argv = [sys.executable, "-m", "kafka_telemetry_lake", "dashboard", "--lake", str(lake), "--port", str(port)]
     seconds = {}
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as server, sync_playwright() as tools:
         try:

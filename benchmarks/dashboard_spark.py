@@ -1,27 +1,33 @@
-"""The dashboard's questions in Spark, for comparison."""
+"""The dashboard's queries in Spark, for comparison."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.dashboard import METRICS
-from dashboards.metrics import PREFIX
-from dashboards.questions import FOLDER, names
-from pipelines.session import spark_session
-from pipelines.views import create_views
+from kafka_telemetry_lake.dashboards.questions import FOLDER, names
+from kafka_telemetry_lake.dashboards.scene import PREFIX
+from kafka_telemetry_lake.pipelines.query.spark_catalog import create_views
+from kafka_telemetry_lake.pipelines.runtime.session import spark_session
 
 
-def ask_in_spark(lake: Path, parameters: dict[str, Any]) -> dict[str, tuple[float, float]]:
-    """Seconds and CPU seconds of each question in a local session, the second of two runs."""
+def ask_in_spark(
+    lake: Path, parameters: dict[str, Any], metrics_of: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[float, float]]:
+    """Seconds and CPU seconds of each question in a local session, of the second of two runs.
+
+    Args:
+        metrics_of: metrics by question.
+    """
     spark = spark_session("benchmarks.dashboard", master="local[2]")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     create_views(spark, str(lake))
-    machine = spark.sparkContext._jvm
-    assert machine is not None
-    java = int(machine.java.lang.ProcessHandle.current().pid())
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    java = int(jvm.java.lang.ProcessHandle.current().pid())
     seconds = {}
 
     def ask(name: str, metrics: list[str]) -> Any:
@@ -33,7 +39,7 @@ def ask_in_spark(lake: Path, parameters: dict[str, Any]) -> dict[str, tuple[floa
     spark.table("chosen").cache().count()
     ask("_rollups_minutes", []).createOrReplaceTempView("rollups")
     for name in names():
-        metrics = [f"{PREFIX}{metric}" for metric in METRICS.get(name, ())]
+        metrics = [f"{PREFIX}{metric}" for metric in metrics_of.get(name, ())]
         for _ in range(2):
             began, cpu = time.perf_counter(), _cpu_s(java)
             ask(name, metrics).collect()
@@ -44,6 +50,6 @@ def ask_in_spark(lake: Path, parameters: dict[str, Any]) -> dict[str, tuple[floa
 
 
 def _cpu_s(process: int) -> float:
-    """CPU seconds of a process so far, user's and system's."""
+    """CPU seconds of a process so far, user and system."""
     fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,10 +1,10 @@
-"""Decoding, in data points per CPU-second, next to its peers in the same run.
+"""Decoding speed in data points per CPU-second, compared with its peers in the same run.
 
-Peers: Go's pdata Unmarshal (`go_pdata`, what the OpenTelemetry Collector decodes with; needs `go`), which stops at Go
-structs, and upb's messages read by a tuned Python loop. Ours ends with plain columns: text, maps and lists of every
-row. CPU time is that of the whole process; every pass is timed, the figure is the median.
+Peers are Go's pdata Unmarshal (`go_pdata`, the OpenTelemetry Collector's decoder; needs `go`), which decodes to Go
+structs, and a tuned Python loop over upb's messages. Ours decodes to plain columns: text, maps and lists of every row.
+CPU time is that of the whole process. A figure is the median of all passes.
 
-    python -m benchmarks.decode     prints each figure and keeps it in benchmarks/results.json
+    python -m benchmarks.decode     prints each figure and stores it in benchmarks/results.json
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ import pyarrow.compute as pc
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from benchmarks import corpora
-from benchmarks.figures import keep
-from udfs import otlp, otlp_kernel
-from udfs.decoded import Decoded
+from benchmarks.figures import store_figures
+from kafka_telemetry_lake.udfs.otlp import decode as otlp
+from kafka_telemetry_lake.udfs.otlp import kernel as otlp_kernel
+from kafka_telemetry_lake.udfs.otlp.decoded import Decoded
 
 HERE = Path(__file__).parent
 ROUNDS, PASSES = 5, 5
 
 
 def main() -> None:
-    """Measure every corpus and print the bars."""
+    """Measure every corpus, and print and store the figures."""
     figures: dict[str, float] = {}
     captured = corpora.captured()
     otlp_kernel.load()  # the figures must not be the fallback's
@@ -56,14 +57,14 @@ def main() -> None:
                 upb = _rate(lambda: tuned_upb_loop(captured), ROUNDS)
                 figures["decode_vs_upb"] = ours / upb
                 print(f"decode_vs_upb: {ours / upb:.1f} (against {upb / 1e6:.2f} M points/CPU-s)")
-    odd = len(otlp_kernel.decode(captured, 1_000_000).odd)
+    odd = len(otlp_kernel.decode(captured).odd)
     figures["decode_fallback_share"] = odd / len(captured)
     print(f"decode_fallback_share: {odd / len(captured):.4f} ({odd} of {len(captured)} payloads went to upb)")
     figures["decode_peak_memory"] = peak_memory()
     print(f"decode_peak_memory: {figures['decode_peak_memory']:.2f} x the decoded batch")
     figures["decode_warm_start_cpu_s"] = warm_start()
     print(f"decode_warm_start_cpu_s: {figures['decode_warm_start_cpu_s']:.2f}")
-    keep(figures)
+    store_figures(figures)
 
 
 def plain_columns(decoded: Decoded) -> pa.Table:
@@ -84,7 +85,7 @@ def plain_columns(decoded: Decoded) -> pa.Table:
 
 
 def tuned_upb_loop(payloads: pa.LargeBinaryArray) -> int:
-    """What a careful Python user does for gauges and sums: upb's parser, columns as lists, text made once."""
+    """Decode gauges and sums as a careful Python user would: upb's parser, columns as lists, each text decoded once."""
     metric_names, values, starts, times, attributes = [], [], [], [], []
     kinds, monotonic, owners = [], [], []
     known: dict[tuple[tuple[str, str], ...], int] = {}
@@ -93,6 +94,7 @@ def tuned_upb_loop(payloads: pa.LargeBinaryArray) -> int:
             for scope_metrics in resource_metrics.scope_metrics:
                 for metric in scope_metrics.metrics:
                     kind = metric.WhichOneof("data")
+                    assert kind is not None  # valid metrics only
                     data = getattr(metric, kind)
                     name = metric.name
                     is_monotonic = kind == "sum" and data.is_monotonic
@@ -129,7 +131,7 @@ def _build_go(directory: Path) -> Path:
 
 
 def _against_go(go: Path, payloads: pa.LargeBinaryArray, directory: Path) -> tuple[float, float]:
-    """Data points per CPU-second of ours and of Go, in turns."""
+    """Data points per CPU-second of our decoder and of Go's, measured in turns."""
     file = directory / "payloads"
     file.write_bytes(b"".join(struct.pack("<I", len(payload)) + payload for payload in payloads.to_pylist()))
     points = otlp.decode(payloads).points.num_rows
@@ -159,18 +161,18 @@ def _rate(decode: Callable[[], int], passes: int) -> float:
 
 
 def peak_memory() -> float:
-    """Peak of resident memory while decoding 1.1 M captured points, above that before, per byte decoded."""
-    return float(_in_fresh_process("measure_peak_memory")["output"])
+    """Growth of resident memory to its peak while decoding 1.1 M captured points, per byte of decoded columns."""
+    return float(_in_new_process("measure_peak_memory")["output"])
 
 
 def measure_peak_memory() -> None:
-    """What the fresh process of `peak_memory` runs."""
+    """Runs in the new process of `peak_memory`."""
     otlp.decode(corpora.captured())
     print(measured_memory(pa.concat_arrays([corpora.captured()] * 7))[1])
 
 
 def measured_memory(payloads: pa.LargeBinaryArray) -> tuple[Decoded, float]:
-    """What they decode to, and the peak of resident memory above that before, per byte of it; Linux only."""
+    """Decode, and measure the growth of resident memory to its peak, per byte of decoded columns; Linux only."""
     pa.default_memory_pool().release_unused()
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
     before = _status("VmRSS")
@@ -185,17 +187,17 @@ def _status(name: str) -> int:
 
 
 def warm_start() -> float:
-    """CPU-seconds until a new process with a filled cache has decoded its first payload."""
+    """CPU-seconds until a new process, with the kernels in the cache, has decoded its first payload."""
     otlp.decode(pa.array([b""], pa.binary()))
-    return statistics.median(_in_fresh_process("decode_nothing")["cpu_s"] for _ in range(3))
+    return float(statistics.median(_in_new_process("decode_nothing")["cpu_s"] for _ in range(3)))
 
 
 def decode_nothing() -> None:
-    """What the fresh process of `warm_start` runs."""
+    """Runs in the new process of `warm_start`."""
     otlp.decode(pa.array([b""], pa.binary()))
 
 
-def _in_fresh_process(function: str) -> dict[str, Any]:
+def _in_new_process(function: str) -> dict[str, Any]:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     output = subprocess.run(
         [sys.executable, "-c", f"from benchmarks import decode; decode.{function}()"],

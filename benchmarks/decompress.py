@@ -1,8 +1,9 @@
-"""Decompress and decode the captured pushes, every codec and framing, next to upb's loop without decompression.
+"""Decompression and decoding of the captured pushes, in every codec and framing, compared with upb's loop alone.
 
-    python -m benchmarks.decompress     prints each figure and keeps it in benchmarks/results.json
+    python -m benchmarks.decompress     prints each figure and stores it in benchmarks/results.json
 
-CPU time of the whole process, the two in turn, median of the rounds.
+CPU time is that of the whole process. The sides alternate; a figure is the median of the rounds. upb's loop reads
+payloads that are already decompressed.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import pyarrow.parquet as pq
 
 from benchmarks.corpora import captured
 from benchmarks.decode import tuned_upb_loop
-from benchmarks.figures import tell
-from tests.landing_records import CAPTURED, captured_index
-from udfs import otlp, otlp_kernel
-from udfs.compression import decompress
+from benchmarks.figures import print_figures
+from kafka_telemetry_lake.udfs.conversion.compression import decompress
+from kafka_telemetry_lake.udfs.otlp import decode as otlp
+from kafka_telemetry_lake.udfs.otlp import kernel as otlp_kernel
+from tests.support.landing_records import CAPTURED, captured_index
 
 ROUNDS = 7
 
@@ -41,7 +43,7 @@ def main() -> None:
         "decompress_decode_points_per_cpu_s": statistics.median(ours),
         "decompress_decode_vs_upb": statistics.median(a / b for a, b in zip(ours, upb, strict=True)),
     }
-    tell(figures)
+    print_figures(figures)
 
 
 def _cpu_s(work: Callable[[], object]) -> float:

@@ -1,11 +1,11 @@
-"""The whole job as shipped, in data points per CPU-second, beside the Collector and the naive Spark job in one run.
+"""The whole job as shipped, in data points per CPU-second, compared with the Collector and a naive Spark job.
 
-Every round lands the same pushes for all, and each side finds them waiting: the job, warm, stands still meanwhile, and
-takes them in batches as large as its defaults allow; the Collector and the naive job read a topic of their own. CPU
-time is that of all processes of a side, the start-up of the two Spark jobs left out. Then the job alone follows a tenth
-of the mission's load.
+Every round lands the same pushes for all sides before they start to read. The warm job is paused meanwhile, and then
+reads them in batches as large as its defaults allow. The Collector and the naive job read a separate topic. CPU time is
+that of all processes of a side, without the start-up of the two Spark jobs. At the end the job alone follows a tenth of
+the full load.
 
-    python -m benchmarks.end_to_end     prints each figure and keeps it in benchmarks/results.json
+    python -m benchmarks.end_to_end     prints each figure and stores it in benchmarks/results.json
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import keep_runs, tell
+from benchmarks.figures import print_figures, store_runs
 from benchmarks.fleet import Fleet, describe
 from benchmarks.job import Job, stored_bytes
 from benchmarks.load import land, land_at_pace
 from benchmarks.peers.collector import build_collector, run_collector
 from benchmarks.peers.naive_spark import run_naive_spark
-from jobs.local_cluster import LocalCluster
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 
 CLIENTS = 200_000
 PUSHES, WARM_ROUNDS = 50_000, 8
@@ -34,7 +34,7 @@ PEERS = ("collector", "naive_spark")
 
 
 def main() -> None:
-    """Measure all sides and keep the figures."""
+    """Measure all sides, and print and store the figures."""
     parser = argparse.ArgumentParser(description="End-to-end cost beside the peers.")
     parser.add_argument("--rounds", type=int, default=3)
     rounds = parser.parse_args().rounds
@@ -49,7 +49,7 @@ def main() -> None:
         with Job(address, folder / "lake") as job:
             done = _warm(job, address, fleet)
             for number in range(rounds):
-                # Spark ends Python workers after an idle minute, and the peers take longer: a round for the new ones.
+                # Spark ends Python workers after an idle minute, and the peers take longer: one round starts new ones.
                 _measured(job, address, fleet, done, done + PUSHES)
                 done += PUSHES
                 runs["job"].append(_measured(job, address, fleet, done, done + PUSHES))
@@ -67,11 +67,11 @@ def main() -> None:
             runs["job_at_a_tenth"] = _at_a_tenth(job, address)
             sizes = {name: stored_bytes(job.lake, name) for name in TABLES}
             points = job.points()
-    keep_runs("end_to_end", runs)
+    store_runs("end_to_end", runs)
     ours = statistics.median(run["points"] / run["cpu_s"] for run in runs["job"])
     theirs = {name: statistics.median(run["points_read"] / run["cpu_s"] for run in runs[name]) for name in PEERS}
     tenth = runs["job_at_a_tenth"]
-    tell(
+    print_figures(
         {
             "end_to_end_points_per_cpu_s": ours,
             "end_to_end_points_per_cpu_s_at_a_tenth": tenth["points"] / tenth["cpu_s"],
@@ -88,7 +88,7 @@ TABLES = ("pushes", "metric_points", "push_outcomes", "metric_rollups_1m", "metr
 
 
 def _warm(job: Job, address: str, fleet: Fleet) -> int:
-    """Until the JVM has compiled what it will: some loads like those that are measured."""
+    """Land some loads like the measured ones, until the JVM has compiled the hot code."""
     for number in range(WARM_ROUNDS):
         land(address, fleet, number * PUSHES, (number + 1) * PUSHES)
         job.wait_for((number + 1) * PUSHES)
@@ -101,7 +101,7 @@ def _measured(job: Job, address: str, fleet: Fleet, first: int, last: int) -> di
         points, cpu, begun = job.points(), job.tree.cpu_s(), time.monotonic()
     job.wait_for(last)
     seconds = time.monotonic() - begun
-    time.sleep(2)  # what a batch still does after its commit is its cost too
+    time.sleep(2)  # includes the work that a batch does after its commit
     if job.points() - points != landed:
         raise RuntimeError(f"{job.points() - points} rows of {landed} points")
     return {
@@ -113,17 +113,19 @@ def _measured(job: Job, address: str, fleet: Fleet, first: int, last: int) -> di
 
 
 def _at_a_tenth(job: Job, address: str) -> dict[str, float]:
-    """A fleet of a tenth of the mission's million clients, at its own pace: 333 pushes per second.
+    """A fleet of 100,000 clients, a tenth of the full load, at its own pace: 333 pushes per second.
 
-    Small batches have paths of their own for the JVM to compile: as long before as it is measured.
+    The JVM compiles other code for small batches, so the warm-up takes as long as the measurement.
     """
     before = job.pushes()
     pushes, _, _ = land_at_pace(address, Fleet(100_000, time.time_ns() // 1_000_000), 0, PACE_S)
     job.wait_for(before + pushes)
-    before, cpu = job.pushes(), job.tree.cpu_s()
+    before, stored, cpu = job.pushes(), job.points(), job.tree.cpu_s()
     fleet = Fleet(100_000, time.time_ns() // 1_000_000)
     pushes, points, _ = land_at_pace(address, fleet, 0, PACE_S)
     job.wait_for(before + pushes)
+    if job.points() - stored != points:
+        raise RuntimeError(f"{job.points() - stored} rows of {points} points")
     return {"points": points, "pushes": pushes, "cpu_s": job.tree.cpu_s() - cpu, "seconds": PACE_S}
 
 

@@ -1,9 +1,8 @@
-"""Real clients that end in every way, against what the lake tells of them: ``python -m benchmarks.fates``.
+"""Real clients that end in every way, compared with their state in the lake: ``python -m benchmarks.fates``.
 
-A broker with the receiver, and of each kind of client one per fate and round: closed normally, killed (SIGKILL), paused
-(SIGSTOP), cut off (a TCP proxy that stops forwarding, connections open), alive. ``telemetry-lake ingest --once`` then
-judges what has landed, and once more when those that were paused or cut off may have come back. franz-go takes part
-where Go is installed.
+Each round runs one client of each kind for each fate: closed normally, killed (SIGKILL), paused (SIGSTOP), cut off (a
+TCP proxy stops forwarding, with its connections open), or alive. ``telemetry-lake ingest --once`` then processes the
+landed pushes, and does so again after paused and cut-off clients could return. franz-go takes part if Go is installed.
 """
 
 from __future__ import annotations
@@ -25,43 +24,43 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from benchmarks.figures import keep_runs, tell
-from jobs.local_clients import Client, LocalClients
-from jobs.local_cluster import LocalCluster
-from jobs.local_cluster.plugin import receiver_jar
-from jobs.local_cluster.process import Process
-from jobs.local_cluster.proxy import AddressProxy
-from pipelines.lake_query import run_query
+from benchmarks.figures import print_figures, store_runs
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.sandbox.clients import Client, LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
+from kafka_telemetry_lake.sandbox.cluster.process import Process
+from kafka_telemetry_lake.sandbox.cluster.proxy import AddressProxy
 
 KINDS = (
     "java producer", "java consumer", "java streams", "librdkafka producer", "librdkafka consumer",
     "franz-go producer", "franz-go consumer",
 )  # fmt: skip
 FATES = ("closed", "killed", "paused", "cut_off", "alive")
-TOLD = ("active", "terminated", "silent")
+STATES = ("active", "terminated", "silent")
 LEAST_SILENCE_S = 60.0
 GO_DRIVER = Path(__file__).parent.parent / "tests" / "clients" / "go"
 RATE = 5.0
-STREAMS_CLIENTS = 3  # of one application, at least: the consumer that restores may have nothing to do, and no pushes
+STREAMS_CLIENTS = 3  # the least that push in an application; an idle restore consumer doesn't push
 Names = dict[tuple[str, str], str]
 
 
 @dataclass
 class Instance:
-    """A client instance, what became of its process at a time (s), and what was told of it."""
+    """A client instance, the fate of its process at time `at` (epoch s), and its state in the lake."""
 
     kind: str
     fate: str
     client_id: str
     at: float
-    told: str = "active"
-    told_at: float | None = None
+    state: str = "active"
+    state_at: float | None = None
     cause: str | None = None
     resumed: bool = False
 
 
 class Landing:
-    """How often clients have pushed, read from the landing topic."""
+    """Counts pushes by client id, read from the landing topic."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         settings = {"bootstrap.servers": bootstrap_servers, "group.id": "fates", "enable.metrics.push": False}
@@ -71,7 +70,7 @@ class Landing:
         self._pushes: Counter[str] = Counter()
 
     def pushes(self, name: str) -> Counter[str]:
-        """Of the client ids that begin with a name: those inside a Streams application are several."""
+        """Pushes by client id, of the client ids that begin with `name`: a Streams application has several."""
         while messages := self._consumer.consume(1000, 0.2):
             for message in messages:
                 headers = dict(message.headers() or [])
@@ -93,7 +92,7 @@ def wait_for(condition: Callable[[], bool], limit_s: float) -> bool:
 
 
 class Run:
-    """A cluster and a lake; rounds of clients in between."""
+    """A cluster, a lake, and rounds of clients."""
 
     def __init__(self, stack: ExitStack, interval_s: float, return_s: float) -> None:
         self.interval_s, self.return_s = interval_s, return_s
@@ -112,7 +111,8 @@ class Run:
         started = {key: self._start(key[0], name, cut=key[1] == "cut_off") for key, name in names.items()}
         self._wait_for_pushes(names)
         instances = self._meet(started, names)
-        time.sleep(max(LEAST_SILENCE_S, 3 * self.interval_s) + 2 * self.interval_s)
+        # On a busy machine the last pushes before a fate land some seconds late, and those of the living too.
+        time.sleep(max(LEAST_SILENCE_S, 3 * self.interval_s) + max(15.0, 2 * self.interval_s))
         self._judge(instances)
         if self.return_s:
             self._let_return(started)
@@ -142,21 +142,22 @@ class Run:
             return self.clients.start(name, [_go_driver(), role], settings)
         if role == "producer":
             return self.clients.producer(library, "records", name, rate=RATE, properties=address)  # type: ignore[arg-type]  # Library
-        return self.clients.consumer(library, "records", name, group=name, properties=address)  # type: ignore[arg-type]
+        return self.clients.consumer(library, "records", name, group=name, properties=address)  # type: ignore[arg-type]  # the same
 
     def _wait_for_pushes(self, names: Names) -> None:
-        """Until each client has pushed twice, so that it has its usual pace."""
+        """Wait until each client has pushed twice, and so reached its regular interval."""
 
-        def there(kind: str, name: str) -> bool:
+        def is_pushing(kind: str, name: str) -> bool:
             wanted = STREAMS_CLIENTS if kind.endswith("streams") else 1
             return sum(count >= 2 for count in self.landing.pushes(name).values()) >= wanted
 
-        if not wait_for(lambda: all(there(kind, name) for (kind, _), name in names.items()), 300 + 3 * self.interval_s):
-            missing = [name for (kind, _), name in names.items() if not there(kind, name)]
+        limit_s = 300 + 3 * self.interval_s
+        if not wait_for(lambda: all(is_pushing(kind, name) for (kind, _), name in names.items()), limit_s):
+            missing = [name for (kind, _), name in names.items() if not is_pushing(kind, name)]
             raise RuntimeError(f"these clients don't push: {missing}; {self.cluster.folder}")
 
     def _meet(self, started: dict[tuple[str, str], Client], names: Names) -> list[Instance]:
-        """Let every client meet its fate, spread over an interval."""
+        """Apply each client's fate, in random order, spread over a push interval."""
         met: dict[tuple[str, str], float] = {}
         cut_at: float | None = None
         for key, client in sorted(started.items(), key=lambda _: random.random()):
@@ -181,8 +182,18 @@ class Run:
         ]
 
     def _judge(self, instances: Sequence[Instance]) -> None:
-        """Run the job over what has landed, and take what it tells."""
-        job = [sys.executable, "-m", "jobs.cli", "ingest", "--source", "kafka", "--once", "--lake", str(self.lake)]
+        """Run the job over the landed pushes, and read the instances' states."""
+        job = [
+            sys.executable,
+            "-m",
+            "kafka_telemetry_lake.jobs.cli",
+            "ingest",
+            "--source",
+            "kafka",
+            "--once",
+            "--lake",
+            str(self.lake),
+        ]
         done = subprocess.run(
             [*job, "--bootstrap-servers", self.cluster.bootstrap_servers], capture_output=True, text=True, check=False
         )
@@ -192,9 +203,9 @@ class Run:
         for each in instances:
             each.cause = causes.get(each.client_id)
             for at, event in self._events(each.client_id):
-                told = {"terminated": "terminated", "went_silent": "silent"}.get(event)
-                if told is not None and each.told_at is None:
-                    each.told, each.told_at = told, at
+                state = {"terminated": "terminated", "went_silent": "silent"}.get(event)
+                if state is not None and each.state_at is None:
+                    each.state, each.state_at = state, at
 
     def _events(self, client_id: str) -> list[tuple[float, str]]:
         rows = self._ask("SELECT client_id, at, event FROM client_events ORDER BY at")
@@ -208,7 +219,7 @@ class Run:
 
 @dataclass
 class CutOff:
-    """The proxy in a process of its own: stopped, it forwards nothing, and its connections stay open."""
+    """The proxy in its own process: while paused, it forwards nothing, but its connections stay open."""
 
     process: Process
     address: str
@@ -249,12 +260,12 @@ def _go_driver() -> Path:
 def measure(
     kinds: Sequence[str], fates: Sequence[str], *, rounds: int, interval_s: float, return_s: float
 ) -> list[Instance]:
-    """What was told of real clients.
+    """The states of real clients in the lake.
 
     Args:
-        rounds: how many clients of each kind meet each fate, one after the other.
+        rounds: how many clients of each kind get each fate, one after the other.
         interval_s: push interval.
-        return_s: time that those have to push again that were paused or cut off; 0: they don't come back.
+        return_s: time in which paused and cut-off clients may push again; 0: they don't return.
     """
     if shutil.which("go") is None:
         kinds = [kind for kind in kinds if not kind.startswith("franz-go")]
@@ -264,30 +275,30 @@ def measure(
 
 
 def right(each: Instance) -> bool:
-    """Whether what was told is what the client did; a client that closes without a flag is silent, and no error."""
+    """Whether the state fits the fate; a closed client may be silent, since some close without a terminating push."""
     if each.fate == "closed":
-        return each.told in ("terminated", "silent")
-    return each.told == ("active" if each.fate == "alive" else "silent")
+        return each.state in ("terminated", "silent")
+    return each.state == ("active" if each.fate == "alive" else "silent")
 
 
 def delays(instances: Sequence[Instance], interval_s: float) -> list[float]:
     """From a client's end to its event's `at`, in push intervals."""
-    return [(each.told_at - each.at) / interval_s for each in instances if each.told_at is not None]
+    return [(each.state_at - each.at) / interval_s for each in instances if each.state_at is not None]
 
 
 def table(instances: Sequence[Instance], interval_s: float) -> str:
     """The confusion table, in Markdown: a row per kind and fate; delays in push intervals."""
-    lines = ["| client | fate | " + " | ".join(TOLD) + " | delay | likely cause | came back |", "|---" * 8 + "|"]
+    lines = ["| client | fate | " + " | ".join(STATES) + " | delay | likely cause | resumed |", "|---" * 8 + "|"]
     for kind in KINDS:
         for fate in FATES:
             own = [each for each in instances if (each.kind, each.fate) == (kind, fate)]
             if not own:
                 continue
-            counts = Counter(each.told for each in own)
+            counts = Counter(each.state for each in own)
             causes = Counter(each.cause for each in own if each.cause is not None)
             late = delays(own, interval_s)
             cells = [
-                kind, fate, *(str(counts[told] or "") for told in TOLD),
+                kind, fate, *(str(counts[state] or "") for state in STATES),
                 f"{min(late):.1f} to {max(late):.1f}" if late else "",
                 ", ".join(f"{cause}: {count}" for cause, count in causes.most_common()),
                 str(sum(each.resumed for each in own) or ""),
@@ -297,32 +308,34 @@ def table(instances: Sequence[Instance], interval_s: float) -> str:
 
 
 def figures(instances: Sequence[Instance], interval_s: float) -> dict[str, float]:
-    found: dict[str, float] = {"fates_interval_s": interval_s, "fates_instances": len(instances)}
-    found["fates_right"] = sum(map(right, instances))
+    result: dict[str, float] = {"fates_interval_s": interval_s, "fates_instances": len(instances)}
+    result["fates_right"] = sum(map(right, instances))
     for fate in FATES:
-        for told in TOLD:
-            own = [each for each in instances if (each.fate, each.told) == (fate, told)]
-            found[f"fates_{fate}_{told}"] = len(own)
+        for state in STATES:
+            own = [each for each in instances if (each.fate, each.state) == (fate, state)]
+            result[f"fates_{fate}_{state}"] = len(own)
             if late := delays(own, interval_s):
-                found[f"fates_{fate}_{told}_delay_max_intervals"] = max(late)
-        found[f"fates_{fate}_resumed"] = sum(each.resumed for each in instances if each.fate == fate)
-    return found
+                result[f"fates_{fate}_{state}_delay_max_intervals"] = max(late)
+        result[f"fates_{fate}_resumed"] = sum(each.resumed for each in instances if each.fate == fate)
+    return result
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--interval", type=float, default=20.0, help="push interval, s")
-    parser.add_argument("--return-after", type=float, default=100.0, help="s until those paused or cut off are judged")
+    parser.add_argument(
+        "--return-after", type=float, default=100.0, help="s that paused and cut-off clients get to return"
+    )
     parser.add_argument("--proxy", type=int, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.proxy is not None:
-        _serve(asked.proxy)
+    args = parser.parse_args()
+    if args.proxy is not None:
+        _serve(args.proxy)
         return
-    instances = measure(KINDS, FATES, rounds=asked.rounds, interval_s=asked.interval, return_s=asked.return_after)
-    print(table(instances, asked.interval))
-    tell(figures(instances, asked.interval))
-    keep_runs("fates", {"instances": [vars(each) for each in instances]})
+    instances = measure(KINDS, FATES, rounds=args.rounds, interval_s=args.interval, return_s=args.return_after)
+    print(table(instances, args.interval))
+    print_figures(figures(instances, args.interval))
+    store_runs("fates", {"instances": [vars(each) for each in instances]})
 
 
 if __name__ == "__main__":

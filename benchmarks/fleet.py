@@ -1,8 +1,8 @@
-"""A fleet of made-up clients: real captured pushes under as many instance ids as asked, with times that fit together.
+"""A fleet of synthetic clients: captured pushes under any number of instance ids, with consistent times.
 
-A captured payload is a template: where its times, its temporalities and the values of its counters stand is looked up
-once, and each push is the template with these bytes written anew. A client keeps its template, so its series stay the
-same from push to push, a DELTA push starts where the one before ended, and a cumulative counter grows.
+A captured payload is a template. The positions of its times, temporalities and counter values are determined in
+advance, and each push is the template with these bytes replaced. A client always uses the same template, so its series
+stay the same from push to push, a DELTA push starts where the previous one ended, and a cumulative counter grows.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from benchmarks.corpora import LANDED, captured
 
 DELTA, CUMULATIVE = 1, 2
 NANOS = 1_000_000_000
-STEP = 7  # what a cumulative counter grows by from push to push
+STEP = 7  # growth of a cumulative counter from push to push
 INSTANCES = 200  # of an application
+PRINCIPALS = 100
 MIN_POINTS, MAX_POINTS = 8, 250
 
 Places = npt.NDArray[np.int64]
@@ -30,7 +31,7 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Template:
-    """A payload and the offsets in it of what changes; all but `temporalities` are 8 bytes, little-endian."""
+    """A payload and the offsets of its variable parts; all but `temporalities` are 8 bytes, little-endian."""
 
     payload: npt.NDArray[np.uint8]
     points: int
@@ -58,7 +59,7 @@ class Template:
 
 @dataclass(frozen=True)
 class Landing:
-    """What a landing record of the fleet is made of."""
+    """The content of a landing record of the fleet."""
 
     client_instance_id: str
     landed_ms: int
@@ -68,7 +69,7 @@ class Landing:
 
 
 class Fleet:
-    """`clients` instances, each pushing every `interval_s`, evenly spread; `cumulative` of them send totals.
+    """`clients` instances, each pushing every `interval_s`, evenly spread; share `cumulative` of them sends totals.
 
     The same arguments give the same pushes. `first_ms` is the landing time of the first push; push n lands
     n / clients intervals later.
@@ -113,7 +114,8 @@ class Fleet:
             "content_type": "OTLP",
             "compression_type": "none",
             "push_interval_ms": str(self.interval_ns // 1_000_000),
-            "principal": f"User:application-{application}",
+            # Fleets of other sizes have the same instances, and an instance belongs to one principal.
+            "principal": f"User:team-{client % PRINCIPALS}",
             "listener": "PLAINTEXT",
             "security_protocol": "PLAINTEXT",
             "client_address": f"10.{client >> 16 & 255}.{client >> 8 & 255}.{client & 255}",
@@ -135,7 +137,7 @@ def instance_id(client: int) -> str:
 
 @cache
 def templates() -> list[Template]:
-    """One push of each captured client that sent about as many points as the mission's 100."""
+    """One push of each captured client with about 100 points per push (`MIN_POINTS` to `MAX_POINTS`)."""
     landed = pq.read_table(LANDED, columns=["headers"])["headers"].to_pylist()
     chosen: dict[str, Template] = {}
     for headers, payload in zip(landed, captured().to_pylist(), strict=True):
@@ -147,18 +149,18 @@ def templates() -> list[Template]:
 
 
 def _template(payload: bytes, texts: dict[str, str]) -> Template:
-    found: dict[str, list[int]] = {name: [] for name in ("starts", "times", "temporalities", "doubles", "ints")}
+    offsets: dict[str, list[int]] = {name: [] for name in ("starts", "times", "temporalities", "doubles", "ints")}
     points = 0
     for resource_metrics in _children(payload, 0, len(payload), 1):
         for scope_metrics in _children(payload, *resource_metrics, 2):
             for metric in _children(payload, *scope_metrics, 2):
                 for field, wire, at, end in _fields(payload, *metric):
                     if wire == 2 and field in DATA_KINDS:
-                        points += _find(payload, at, end, field, found)
+                        points += _collect(payload, at, end, field, offsets)
     return Template(
         np.frombuffer(payload, np.uint8),
         points,
-        **{name: np.array(places, np.int64) for name, places in found.items()},
+        **{name: np.array(places, np.int64) for name, places in offsets.items()},
         software=texts.get("client_software_name", ""),
         version=texts.get("client_software_version", ""),
         client_id=texts.get("client_id", ""),
@@ -169,18 +171,18 @@ SUM = 7
 DATA_KINDS = (5, SUM, 9, 10, 11)  # Metric.gauge, sum, histogram, exponential_histogram, summary
 
 
-def _find(payload: bytes, at: int, end: int, kind: int, found: dict[str, list[int]]) -> int:
-    """Note the places inside one Metric.data; gives its number of points."""
+def _collect(payload: bytes, at: int, end: int, kind: int, offsets: dict[str, list[int]]) -> int:
+    """Add the offsets inside one Metric.data; returns its number of points."""
     fields = list(_fields(payload, at, end))
     is_counter = kind == SUM and any(field == 3 and payload[place] for field, wire, place, _ in fields if wire == 0)
-    found["temporalities"] += [place for field, wire, place, _ in fields if field == 2 and wire == 0]
+    offsets["temporalities"] += [place for field, wire, place, _ in fields if field == 2 and wire == 0]
     points = [(place, stop) for field, wire, place, stop in fields if field == 1 and wire == 2]
     for point in points:
         for field, wire, place, _ in _fields(payload, *point):
             if wire == 1 and field in (2, 3):
-                found["starts" if field == 2 else "times"].append(place)
+                offsets["starts" if field == 2 else "times"].append(place)
             elif wire == 1 and is_counter and field in (4, 6):
-                found["doubles" if field == 4 else "ints"].append(place)
+                offsets["doubles" if field == 4 else "ints"].append(place)
     return len(points)
 
 
@@ -189,7 +191,7 @@ def _children(payload: bytes, at: int, end: int, number: int) -> Iterator[tuple[
 
 
 def _fields(payload: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Number, wire type, start and end of the value of each field of a message; trusted bytes only."""
+    """Number, wire type, start and end of the value of each field of a message, which must be valid."""
     while at < end:
         key, at = _varint(payload, at)
         field, wire = key >> 3, key & 7
@@ -224,7 +226,7 @@ def _read(data: npt.NDArray[np.uint8], places: Places, kind: type[np.generic]) -
 
 
 def describe() -> dict[str, float]:
-    """What the fleet's pushes look like, for the benchmark's report."""
+    """Statistics of the fleet's pushes, for the benchmark's report."""
     chosen = templates()
     return {
         "templates": len(chosen),

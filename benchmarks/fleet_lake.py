@@ -1,4 +1,4 @@
-"""A lake of a made-up fleet, through the operator itself but without Spark: for what reads lakes.
+"""A lake of a synthetic fleet, written by the operator without Spark, for benchmarks that read lakes.
 
 python -m benchmarks.fleet_lake --lake DIR --clients 10000 --pushes 100000
 """
@@ -15,11 +15,12 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from benchmarks.fleet import Fleet, Landing
-from pipelines.delta_log import DataFile, TableLog
-from pipelines.operator_task import ShardTask
-from pipelines.push_files import table_paths
-from pipelines.tables import LANDED_DATE, OPERATOR_TABLES, PUSHES, TABLES
-from udfs.sharding import shards_of
+from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
+from kafka_telemetry_lake.pipelines.ingest.push_files import table_paths
+from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
+from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES, TABLES
+from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
+from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
 
 SHARDS = 2
 TEXTS = [field.name for field in PUSHES.schema if pa.types.is_string(field.type)]
@@ -27,7 +28,7 @@ NUMBERS = ("push_interval_ms", "broker_id", "record_version", "payload_bytes")
 
 
 def build(lake: Path, clients: int, pushes: int, batch: int = 2000, interval_s: float = 300) -> int:
-    """Write `pushes` pushes of a fleet that ends now, in micro-batches as the job would; gives the number of points."""
+    """Write pushes of a fleet up to now, in micro-batches as the job would; returns the number of points."""
     for table in TABLES:
         table.create(str(lake))
     logs = {table.name: TableLog(table, str(lake)) for table in OPERATOR_TABLES}
@@ -50,7 +51,7 @@ def build(lake: Path, clients: int, pushes: int, batch: int = 2000, interval_s: 
 
 
 def _land(lake: Path, rows: pa.Table) -> tuple[str, ...]:
-    """Append to table `pushes`, every column written as Spark does; gives the new files' paths."""
+    """Append to table `pushes`, with every column written as Spark does; returns the new files' paths."""
     table = DeltaTable(PUSHES.uri(str(lake)))
     before = {unquote(uri) for uri in table.file_uris()}
     write_deltalake(table, rows.append_column(LANDED_DATE, rows["landed_at"].cast(pa.date32())), mode="append")
@@ -86,8 +87,8 @@ def main() -> None:
     parser.add_argument("--lake", type=Path, required=True)
     parser.add_argument("--clients", type=int, default=10_000)
     parser.add_argument("--pushes", type=int, default=100_000)
-    asked = parser.parse_args()
-    print(f"points: {build(asked.lake, asked.clients, asked.pushes)}")
+    args = parser.parse_args()
+    print(f"points: {build(args.lake, args.clients, args.pushes)}")
 
 
 if __name__ == "__main__":

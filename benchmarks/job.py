@@ -1,4 +1,4 @@
-"""The job under measurement: `telemetry-lake ingest` as shipped, in a process of its own."""
+"""The job under measurement: `telemetry-lake ingest` as shipped, in its own process."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from benchmarks.peers.cpu import TreeCpu
-from benchmarks.stillness import standing_still
+from benchmarks.suspension import suspended
 
 ROOT = Path(__file__).parent.parent
 LOOK_S = 0.5
 
 
 class JobEndedError(RuntimeError):
-    """The job ended in the middle; the message is the end of its log."""
+    """The job exited during the measurement; the message is the end of its log."""
 
 
 class Job:
-    """A context manager: the job runs inside it, following a topic with its default settings."""
+    """A context manager in which the job runs and follows a topic, with its default settings."""
 
     def __init__(self, bootstrap_servers: str, lake: Path, *flags: str) -> None:
         self.lake = lake
         self._argv = [
-            *[sys.executable, "-m", "jobs.cli", "ingest", "--source", "kafka"],
+            *[sys.executable, "-m", "kafka_telemetry_lake.jobs.cli", "ingest", "--source", "kafka"],
             *["--bootstrap-servers", bootstrap_servers, "--lake", str(lake), *flags],
         ]
         self.log = lake.with_suffix(".log")
@@ -57,16 +57,16 @@ class Job:
         self.tree.__exit__(kind, error, trace)
 
     def paused(self) -> AbstractContextManager[None]:
-        """Stop all its processes for as long as the block takes."""
-        return standing_still(self._process.pid)
+        """Suspend all its processes while the block runs."""
+        return suspended(self._process.pid)
 
     def check(self) -> None:
-        """Raise `JobEndedError` when it doesn't run any more."""
+        """Raise `JobEndedError` if it no longer runs."""
         if self._process.poll() is not None:
             raise JobEndedError(self.log.read_text(errors="replace")[-3000:])
 
     def wait_for(self, pushes: int) -> None:
-        """Until so many pushes have an outcome."""
+        """Wait until this many pushes have an outcome."""
         while self.pushes() < pushes:
             self.check()
             time.sleep(LOOK_S)
@@ -84,25 +84,25 @@ class Job:
 
 @dataclass(frozen=True)
 class Commit:
-    """One batch as a reader sees it: when its outcomes became visible, and when its pushes had landed."""
+    """One batch as a reader sees it: when its outcomes became visible, and when its pushes landed."""
 
     committed_ms: int
     landed_ms: pa.Array
 
 
 def commits(lake: Path) -> Iterator[Commit]:
-    """The batches of a lake in order, by the table that is committed last of those that queries need."""
+    """The batches of a lake in order, from `push_outcomes`, which is committed last of the tables that queries need."""
     folder = lake / "push_outcomes"
     for log in sorted((folder / "_delta_log").glob("*.json")):
         actions = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
         paths = [action["add"]["path"] for action in actions if "add" in action]
-        told = next(action["commitInfo"] for action in actions if "commitInfo" in action)
+        commit_info = next(action["commitInfo"] for action in actions if "commitInfo" in action)
         if paths:
             parts = [pq.read_table(folder / path, columns=["landed_at"], partitioning=None) for path in paths]
             landed = pa.concat_tables(parts)["landed_at"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
-            yield Commit(int(told["timestamp"]), landed.combine_chunks())
+            yield Commit(int(commit_info["timestamp"]), landed.combine_chunks())
 
 
 def stored_bytes(lake: Path, table: str) -> int:
-    """Bytes of the files that the table consists of."""
+    """Bytes of the table's live files."""
     return sum(pa.table(DeltaTable(lake / table).get_add_actions())["size_bytes"].to_pylist())

@@ -1,6 +1,6 @@
-"""What the lifecycle of clients costs: CPU of a step beside the number of known clients, and of merging its table.
+"""The cost of the client lifecycle: CPU of a step by the number of known clients, and of merging its table.
 
-A step of ten seconds of a fleet at the stock push interval of five minutes: one client in thirty has pushed.
+A step covers ten seconds of a fleet at the default push interval of five minutes, so one client in thirty has pushed.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ import tempfile
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from pipelines.delta_log import TableFiles
-from pipelines.lifecycle_tables import CLIENT_CHANGES
-from pipelines.subscriptions import SUBSCRIPTIONS
-from udfs.lifecycle import LIFECYCLE_IN, Clocks, advance
-from udfs.lifecycle_events import Bound, event_rows
-from udfs.lifecycle_labels import LABELS_IN, label
-from udfs.lifecycle_state import Clients
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles
+from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
+from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
+from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
+from kafka_telemetry_lake.udfs.lifecycle.events import EventLimit, event_rows
+from kafka_telemetry_lake.udfs.lifecycle.labels import LABELS_IN, label
+from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN, Clocks
+from kafka_telemetry_lake.udfs.lifecycle.transitions import advance
 
 INTERVAL_MS = 300_000
 STEP_US = 10_000_000
@@ -80,14 +82,14 @@ def main() -> None:
 
 def measure(size: int) -> None:
     """Print the figures of a fleet of this size."""
-    fleet, clients, clocks, bound = Fleet(size), Clients(), Clocks(), Bound()
+    fleet, clients, clocks, event_limit = Fleet(size), Clients(), Clocks(), EventLimit()
     versions = SUBSCRIPTIONS.schema.empty_table()
     now = 1_790_000_000_000_000
 
     def step(pushes: pa.Table, outcomes: pa.Table, number: int, folder: str) -> None:
-        found = advance(clients, clocks, pushes, versions, number)
-        changed = np.union1d(found.changed, label(clients, outcomes, number))
-        event_rows(clients, bound.kept(found.events))
+        advanced = advance(clients, clocks, pushes, versions, number)
+        changed = np.union1d(advanced.changed, label(clients, outcomes, number))
+        event_rows(clients, event_limit.apply(advanced.events))
         files = TableFiles(CLIENT_CHANGES, folder)
         files.write(clients.rows(changed))
         files.close()
@@ -95,13 +97,13 @@ def measure(size: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         chunk = 100_000
         seen = [fleet.pushes(first, min(chunk, size - first), now) for first in range(0, size, chunk)]
-        begun = sum(cpu(lambda each=each: step(*each, 1, folder)) for each in seen)
+        begun = sum(cpu(partial(step, *each, 1, folder)) for each in seen)
         del seen
         spent = []
         for number in range(STEPS):
             now += STEP_US
             both = fleet.pushes(number * size // 30, size // 30, now)
-            spent.append(cpu(lambda both=both, number=number: step(*both, 2 + number, folder)))
+            spent.append(cpu(partial(step, *both, 2 + number, folder)))
         merge = cpu(lambda: TableFiles(CLIENT_CHANGES, folder).write(clients.rows(np.arange(size))))
     mean = float(np.mean(spent[2:]))
     per_push = 1e6 * mean / (size // 30)

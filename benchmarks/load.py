@@ -1,4 +1,4 @@
-"""Land a fleet's pushes in a topic, as the receiver's producer would, as fast as it goes or at a steady pace.
+"""Land a fleet's pushes in a topic, as the receiver's producer would, as fast as possible or at a steady rate.
 
 python -m benchmarks.load --bootstrap-servers HOST:PORT --clients 100000 --pushes 20000
 python -m benchmarks.load --bootstrap-servers HOST:PORT --clients 1000000 --seconds 900
@@ -53,7 +53,7 @@ class Lander:
                 return
 
     def close(self) -> None:
-        """Wait until all is landed. Raises ``RuntimeError`` when some isn't."""
+        """Wait until all records have landed. Raises ``RuntimeError`` if some have not."""
         left = self._producer.flush(60)
         if left or self._failed:
             raise RuntimeError(f"{left + self._failed} records were not landed")
@@ -63,7 +63,7 @@ class Lander:
 
 
 def land(bootstrap_servers: str, fleet: Fleet, first: int, last: int, topic: str = "client-telemetry") -> int:
-    """Land pushes number `first` to `last` - 1 as fast as it goes; gives their number of points."""
+    """Land pushes number `first` to `last` - 1 as fast as possible; returns their number of points."""
     lander = Lander(bootstrap_servers, topic)
     points = 0
     for landing in fleet.landings(first, last):
@@ -74,12 +74,10 @@ def land(bootstrap_servers: str, fleet: Fleet, first: int, last: int, topic: str
 
 
 def land_at_pace(bootstrap_servers: str, fleet: Fleet, first: int, seconds: float) -> tuple[int, int, float]:
-    """Land each push when it is due by the fleet's own times, from now on.
-
-    The fleet's clock must say that push `first` is due now.
+    """Land each push at its landing time, from now on; push `first` of the fleet must be due now.
 
     Returns:
-        Pushes, points, and how many seconds after its landing time a push was given to the producer, on average.
+        Pushes, points, and the mean delay in seconds from a push's landing time to its handover to the producer.
     """
     lander = Lander(bootstrap_servers)
     per_second = fleet.clients * 1_000_000_000 / fleet.interval_ns
@@ -108,10 +106,10 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="number of the first push")
     parser.add_argument("--first-ms", type=int, help="landing time of push 0 [now]")
     how = parser.add_mutually_exclusive_group(required=True)
-    how.add_argument("--pushes", type=int, help="as fast as it goes")
+    how.add_argument("--pushes", type=int, help="as fast as possible")
     how.add_argument("--seconds", type=float, help="at the fleet's own pace")
     arguments = parser.parse_args()
-    templates()  # it takes a second, by which every push would be late
+    templates()  # takes a second, by which every push would be late
     now_ms = time.time_ns() // 1_000_000
     first_ms = arguments.first_ms or now_ms - int(arguments.first * arguments.interval * 1000 / arguments.clients)
     fleet = Fleet(arguments.clients, first_ms, arguments.interval, arguments.cumulative)

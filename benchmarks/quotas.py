@@ -1,7 +1,7 @@
-"""What quotas cost: sampling in a broker's process, the stream of samples, and looking for reports among the points.
+"""The cost of quotas: sampling in a broker, the stream of samples, and the search for quota metrics among the points.
 
-The sampler is measured with a real broker and producer; the stream with a file of one sweep for each batch, as a topic
-gives them every 10 s; looking for reports over the captured pushes' points.
+The sampler is measured with a real broker and producer. The stream reads one file per batch, with one sweep, as a topic
+would deliver it every 10 s. The search runs over the captured pushes' points.
 """
 
 from __future__ import annotations
@@ -20,49 +20,49 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from benchmarks.figures import tell
+from benchmarks.figures import print_figures
 from benchmarks.peers.cpu import TreeCpu
 from benchmarks.state import some_pushes
-from jobs.local_cluster import LocalCluster
-from jobs.local_cluster.java import java_command, kafka_class_path
-from jobs.local_cluster.plugin import receiver_jar
-from pipelines.delta_log import TableFiles, TableLog
-from pipelines.jars import maven
-from pipelines.quota_clients import read_reports
-from pipelines.quota_usage import start_quota_samples
-from pipelines.session import spark_session
-from pipelines.sources import FilesSource
-from pipelines.streams import Lake
-from pipelines.tables import METRIC_POINTS, PUSHES
-from udfs.shard import process
-from udfs.state import ShardState
+from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
+from kafka_telemetry_lake.pipelines.ingest.streams import Lake
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, TableLog
+from kafka_telemetry_lake.pipelines.quotas.client_reports import read_reports
+from kafka_telemetry_lake.pipelines.quotas.stream import start_quota_samples
+from kafka_telemetry_lake.pipelines.runtime.jars import maven
+from kafka_telemetry_lake.pipelines.runtime.session import spark_session
+from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+from kafka_telemetry_lake.sandbox.cluster.java import java_command, kafka_class_path
+from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
+from kafka_telemetry_lake.udfs.conversion.shard import process
+from kafka_telemetry_lake.udfs.conversion.state import ShardState
 
 RECEIVER = Path(__file__).parent.parent / "receiver"
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 INTERVAL_S = 10
 SWEEPS = 6  # a minute
-SENSORS = (10_000, 100_000, 300_000)  # below, a batch's own cost hides that of its samples
+SENSORS = (10_000, 100_000, 300_000)  # with fewer, the fixed cost of a batch dominates
 CLIENTS = 5_000
 
 
 class Once(FilesSource):
-    """Offsets come once, as from Kafka: the stream doesn't look for each of them in the table."""
+    """A source whose offsets never repeat, as Kafka's: the stream needn't look them up in the table."""
 
     may_repeat = False
 
 
 def main() -> None:
     """Measure all three."""
-    tell(sampler())
+    print_figures(sampler())
     with TreeCpu(os.getpid()) as tree:
         spark = spark_session("quotas", "local[2]")
-        tell(stream(spark, tree.cpu_s))
+        print_figures(stream(spark, tree.cpu_s))
         spark.stop()
-        tell(reports(tree.cpu_s))
+        print_figures(reports(tree.cpu_s))
 
 
 def sampler() -> dict[str, float]:
-    """CPU of a sweep over 10,000 sensors, its producer included."""
+    """CPU of a sweep over 10,000 sensors, including its producer's."""
     subprocess.run([str(maven()), "-q", "-B", "-f", str(RECEIVER / "pom.xml"), "test-compile"], check=True)
     with LocalCluster(plugin=receiver_jar()) as cluster, tempfile.TemporaryDirectory() as scratch:
         folders = (RECEIVER / "target" / folder for folder in ("classes", "test-classes"))
@@ -72,16 +72,16 @@ def sampler() -> dict[str, float]:
             cluster.bootstrap_servers,
             log=Path(scratch) / "log",
         )
-        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = re.search(r"10000 sensors: ([0-9.]+) ms of CPU a sweep, .*; (\d+) landed", told)
-    if found is None or int(found[2]) < 500_000:  # of 600,000; the first sweeps may end before the broker is found
-        raise RuntimeError(told)
-    cpu_s = float(found[1]) / 1000
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    match = re.search(r"10000 sensors: ([0-9.]+) ms of CPU a sweep, .*; (\d+) landed", output)
+    if match is None or int(match[2]) < 500_000:  # of 600,000; the first sweeps may end before a broker is connected
+        raise RuntimeError(output)
+    cpu_s = float(match[1]) / 1000
     return {"quota_sampler_cpu_s_per_sweep_10k": cpu_s, "quota_sampler_core_share_10k": cpu_s / INTERVAL_S}
 
 
 def stream(spark: SparkSession, cpu_s: Callable[[], float]) -> dict[str, float]:
-    """CPU of a batch of one sweep, at three numbers of sensors; the first two runs warm."""
+    """CPU of a batch of one sweep, for three numbers of sensors; the first two runs are warm-up."""
     used = {}
     for sensors in (*SENSORS[:2], *SENSORS):
         with tempfile.TemporaryDirectory() as scratch:
@@ -104,7 +104,7 @@ def stream(spark: SparkSession, cpu_s: Callable[[], float]) -> dict[str, float]:
         "quota_stream_cpu_s_per_batch_300k": many,
         "quota_stream_core_share_10k": few / INTERVAL_S,
         "quota_stream_cpu_s_per_m_samples": slope * 1e6,
-        # 1: the middle lies on the line between the ends.
+        # 1 if the middle value is on the line between the other two.
         "quota_stream_linearity": some / (few + slope * (SENSORS[1] - SENSORS[0])),
     }
 
@@ -144,23 +144,23 @@ def sweep(number: int, sensors: int) -> pa.Table:
 
 
 def reports(cpu_s: Callable[[], float]) -> dict[str, float]:
-    """CPU of finding the reports among a million points, their principals included; the first run warms."""
+    """CPU of finding the reports and their principals among the points; the first run is warm-up."""
     pushes = some_pushes(0, CLIENTS)
     points = process(pushes, ShardState.empty())[0].metric_points
     with tempfile.TemporaryDirectory() as lake:
-        for table, rows in ((PUSHES, pushes), (METRIC_POINTS, points)):
+        for table, content in ((PUSHES, pushes), (METRIC_POINTS, points)):
             table.create(lake)
             writer = TableFiles(table, lake)
-            writer.write(rows)
+            writer.write(content)
             TableLog(table, lake).commit(writer.close(), "benchmark", 0)
         files = DeltaTable(METRIC_POINTS.uri(lake)).file_uris()
         read_reports(lake, files)
         before = cpu_s()
-        found = read_reports(lake, files)
+        rows = read_reports(lake, files)
         used = cpu_s() - before
     return {
         "quota_reports_read_cpu_s_per_m_points": used / len(points) * 1e6,
-        "quota_reports_share_of_points": len(found) / len(points),
+        "quota_reports_share_of_points": len(rows) / len(points),
     }
 
 

@@ -1,9 +1,9 @@
-"""How well rebootstraps of real clients are told (KIP-1102), and what telling them costs the job.
+"""How well rebootstraps of real clients are detected (KIP-1102), and the cost of detection to the job.
 
-Real Java and librdkafka producers and consumers lose a real cluster's addresses in every way that KIP-1102 knows; their
-own logs are the truth. An episode is a scene in which a client starts to bootstrap again; it is told when an event
-`rebootstrap` follows before the scene's end. An event is false when its client's log has no rebootstrap since its event
-before: strategy none, a broker that restarts, and quiet scenes are played too.
+Real Java and librdkafka producers and consumers lose a real cluster's addresses in every way that KIP-1102 describes.
+Their own logs are the ground truth. An episode is a scene in which a client starts to rebootstrap. It is detected if an
+event `rebootstrap` follows before the scene's end. An event is false if its client's log has no rebootstrap since the
+previous event. Clients with strategy none, restarts of brokers, and quiet scenes are included.
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.figures import tell
+from benchmarks.figures import print_figures
 from benchmarks.rebootstrap_scenes import Run, play
-from pipelines.delta_log import TableFiles
-from pipelines.lifecycle import OUTCOMES_IN
-from pipelines.lifecycle_log import FollowedTable
-from pipelines.tables import PUSH_OUTCOMES
-from udfs import rows
-from udfs.identity import client_keys
-from udfs.lifecycle_events import event_rows
-from udfs.lifecycle_labels import LABELS_IN
-from udfs.lifecycle_state import Clients
-from udfs.rebootstrap import judge
-from udfs.shard import process
-from udfs.state import ShardState
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles
+from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
+from kafka_telemetry_lake.pipelines.lifecycle.follower import OUTCOMES_IN
+from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
+from kafka_telemetry_lake.udfs import rows
+from kafka_telemetry_lake.udfs.conversion import push_rows, push_signals
+from kafka_telemetry_lake.udfs.conversion.shard import process
+from kafka_telemetry_lake.udfs.conversion.state import ShardState
+from kafka_telemetry_lake.udfs.identity import client_keys
+from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
+from kafka_telemetry_lake.udfs.lifecycle.events import event_rows
+from kafka_telemetry_lake.udfs.lifecycle.labels import LABELS_IN
+from kafka_telemetry_lake.udfs.lifecycle.rebootstrap import judge
+from tests.support.landing_records import captured
 
-# The scenes before the first lost address leave clients with strategy none their brokers.
+# Clients with strategy none can reach their brokers until the first scene that changes addresses.
 SCENES = ("quiet", "one_restarts", "all_restart", "required", "quiet", "refused", "unanswered", "refused_everywhere")
-# Log and landing are two clocks' views of one moment: librdkafka's log lines wait for a poll.
+# Log and landing times are from two clocks, and librdkafka writes its log lines only at a poll.
 SLACK_S = 0.5
 KINDS = ("java-producer", "java-consumer", "librdkafka-producer", "librdkafka-consumer")
 JOB_US_PER_POINT, POINTS_PER_PUSH = 4.1, 102  # docs/decisions.md, "Where a point's CPU goes"
@@ -47,7 +49,7 @@ class Score:
     """Counts of one family or kind of clients."""
 
     episodes: int = 0
-    told: int = 0
+    detected: int = 0
     events: int = 0
     false: int = 0
     missed: list[str] = field(default_factory=list)
@@ -55,15 +57,15 @@ class Score:
 
     @property
     def recall(self) -> float:
-        return self.told / self.episodes if self.episodes else 1.0
+        return self.detected / self.episodes if self.episodes else 1.0
 
     @property
     def precision(self) -> float:
         return 1 - self.false / self.events if self.events else 1.0
 
 
-def judged(run: Run) -> list[dict[str, Any]]:
-    """The events of a run's clients, as the job tells them."""
+def detected_events(run: Run) -> list[dict[str, Any]]:
+    """The events that the job derives from a run's pushes."""
     pushes = pa.Table.from_pylist(list(_pushes(run.landed)), rows.PUSHES_IN)
     outcomes = process(pushes, ShardState.empty())[0].push_outcomes.select(OUTCOMES_IN.names).cast(OUTCOMES_IN)
     clients = Clients()
@@ -74,35 +76,35 @@ def judged(run: Run) -> list[dict[str, Any]]:
     by_id = {row["client_instance_id"]: row["client_id"] for row in names}
     clients.objects["client_instance_id"][slots] = ids[1].take(pa.array(first)).to_pylist()
     clients.objects["client_id"][slots] = [by_id[name] for name in clients.objects["client_instance_id"][slots]]
-    found: list[dict[str, Any]] = event_rows(clients, judge(clients, outcomes, 1)[1]).to_pylist()
-    return found
+    events: list[dict[str, Any]] = event_rows(clients, judge(clients, outcomes, 1)[1]).to_pylist()
+    return events
 
 
 def _pushes(landed: pa.Table) -> Iterator[dict[str, Any]]:
     for record in landed.to_pylist():
-        told = {each["key"]: each["value"].decode() for each in record["headers"]}
+        headers = {each["key"]: each["value"].decode() for each in record["headers"]}
         yield {
-            "source": "kafka", "cluster_id": told["cluster_id"], "landed_at": record["timestamp"],
-            "payload": record["value"], "client_port": int(told["client_port"]),
+            "source": "kafka", "cluster_id": headers["cluster_id"], "landed_at": record["timestamp"],
+            "payload": record["value"], "client_port": int(headers["client_port"]),
             **{name: record[name] for name in ("topic", "partition", "offset")},
-            **{name: told[name] for name in ("client_instance_id", "client_id", "compression_type")},
+            **{name: headers[name] for name in ("client_instance_id", "client_id", "compression_type")},
         }  # fmt: skip
 
 
 def scores(run: Run, events: Sequence[dict[str, Any]]) -> dict[str, Score]:
-    """Scores by kind of client, and with strategy none."""
-    found = {kind: Score() for kind in (*KINDS, "none")}
-    told: dict[str, list[float]] = {}
+    """Scores by kind of client, and of the clients with strategy none."""
+    by_kind = {kind: Score() for kind in (*KINDS, "none")}
+    detected: dict[str, list[float]] = {}
     for event in events:
         if event["event"] == "rebootstrap":
-            told.setdefault(event["client_id"], []).append(event["at"].timestamp())
+            detected.setdefault(event["client_id"], []).append(event["at"].timestamp())
     logged: dict[str, list[float]] = {}
     for client, moment in run.rebootstraps:
         logged.setdefault(client, []).append(moment)
     ends = [*(begin for _, begin in run.scenes[1:]), run.ended]
-    for client in sorted(told.keys() | logged.keys()):
-        score = found[_kind(client)]
-        at, true = sorted(told.get(client, [])), logged.get(client, [])
+    for client in sorted(detected.keys() | logged.keys()):
+        score = by_kind[_kind(client)]
+        at, true = sorted(detected.get(client, [])), logged.get(client, [])
         score.events += len(at)
         for before, moment in zip([0.0, *at], at, strict=False):
             if not any(before - SLACK_S < each <= moment + SLACK_S for each in true):
@@ -111,11 +113,11 @@ def scores(run: Run, events: Sequence[dict[str, Any]]) -> dict[str, Score]:
         for (scene, begin), end in zip(run.scenes, ends, strict=True):
             own = [each for each in true if begin <= each < end]
             if own:
-                is_told = any(min(own) - SLACK_S < each < end for each in at)
+                is_detected = any(min(own) - SLACK_S < each < end for each in at)
                 score.episodes += 1
-                score.told += is_told
-                score.missed += [] if is_told else [f"{client} {scene}"]
-    return found
+                score.detected += is_detected
+                score.missed += [] if is_detected else [f"{client} {scene}"]
+    return by_kind
 
 
 def _kind(client: str) -> str:
@@ -127,17 +129,15 @@ def _scene(run: Run, moment: float) -> str:
     return [name for name, begin in run.scenes if begin <= moment][-1]
 
 
-def summed(found: Sequence[Score]) -> Score:
-    """The counts of several."""
-    counts = {name: sum(getattr(each, name) for each in found) for name in ("episodes", "told", "events", "false")}
-    return Score(**counts, missed=[text for each in found for text in each.missed],
-                 wrong=[text for each in found for text in each.wrong])  # fmt: skip
+def summed(parts: Sequence[Score]) -> Score:
+    """The sum of several scores."""
+    counts = {name: sum(getattr(each, name) for each in parts) for name in ("episodes", "detected", "events", "false")}
+    return Score(**counts, missed=[text for each in parts for text in each.missed],
+                 wrong=[text for each in parts for text in each.wrong])  # fmt: skip
 
 
 def cost(clients: int = 100_000) -> dict[str, float]:
-    """CPU of the shard's signals, of their columns, and of judging them, µs per push, and their share of the job's."""
-    from udfs import push_rows, push_signals  # noqa: PLC0415
-
+    """CPU of detection in µs per push (the shard's signals, their columns, the rules), and its share of the job's."""
     spent = {"shard": 0.0}
     original = push_signals.push_signals
 
@@ -147,18 +147,16 @@ def cost(clients: int = 100_000) -> dict[str, float]:
         spent["shard"] += time.process_time() - before
         return columns
 
-    from tests.landing_records import captured  # noqa: PLC0415
-
     landed = captured().slice(0, 1200)
     pushes = pa.Table.from_pylist([_captured_push(record) for record in landed.to_pylist()], rows.PUSHES_IN)
-    push_rows.push_signals = timed  # type: ignore[attr-defined]
+    push_rows.push_signals = timed  # type: ignore[attr-defined]  # imported there, called by that name
     try:
         process(pushes, ShardState.empty())
         spent["shard"] = 0.0
         for _ in range(5):
             outcomes = process(pushes, ShardState.empty())[0].push_outcomes
     finally:
-        push_rows.push_signals = original  # type: ignore[attr-defined]
+        push_rows.push_signals = original  # type: ignore[attr-defined]  # imported there, called by that name
     shard = 1e6 * spent["shard"] / (5 * pushes.num_rows)
     columns = _columns(pa.concat_tables([outcomes] * 20).combine_chunks())
     judging = _judging(outcomes.select(OUTCOMES_IN.names).cast(OUTCOMES_IN), clients)
@@ -172,14 +170,14 @@ def cost(clients: int = 100_000) -> dict[str, float]:
 
 
 def _captured_push(record: dict[str, Any]) -> dict[str, Any]:
-    told = {each["key"]: each["value"].decode() for each in record["headers"] if each["value"] is not None}
-    named = {name: told.get(name) for name in ("client_instance_id", "client_id", "compression_type")}
+    headers = {each["key"]: each["value"].decode() for each in record["headers"] if each["value"] is not None}
+    named = {name: headers.get(name) for name in ("client_instance_id", "client_id", "compression_type")}
     place = {name: record[name] for name in ("topic", "partition", "offset")}
     return {**place, **named, "source": "files", "landed_at": record["timestamp"], "payload": record["value"]}
 
 
 def _columns(outcomes: pa.Table) -> float:
-    """µs per push, of writing and reading the signals beside what `push_outcomes` has anyway."""
+    """µs per push to write and read the signals, in addition to the other columns of `push_outcomes`."""
     bare = outcomes
     for name in rows.CONNECTION_SIGNALS.names:
         place = bare.schema.get_field_index(name)
@@ -197,7 +195,7 @@ def _columns(outcomes: pa.Table) -> float:
 
 
 def _judging(captured: pa.Table, size: int) -> float:
-    """µs per push, of steps in which each client of a large fleet has pushed once, as the captured ones did."""
+    """µs per push of steps in which each client of a large fleet pushes once, with the captured clients' signals."""
     outcomes = captured.take(pa.array(np.arange(size) % captured.num_rows))
     names = pa.array([f"client-{number}" for number in range(size)])
     outcomes = outcomes.set_column(outcomes.schema.get_field_index("client_instance_id"), "client_instance_id", names)
@@ -216,18 +214,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=int, default=6, help="of each kind, one of them with strategy none")
     parser.add_argument("--interval", type=float, nargs="+", default=[1.0, 5.0], help="push intervals, s: a run each")
-    parser.add_argument("--cost", action="store_true", help="only what it costs")
+    parser.add_argument("--cost", action="store_true", help="measure only the cost")
     arguments = parser.parse_args()
-    tell(cost())
+    print_figures(cost())
     if arguments.cost:
         return
     runs = [play(SCENES, arguments.clients, 1, interval, 15 + 2 * interval) for interval in arguments.interval]
-    report([scores(run, judged(run)) for run in runs])
+    report([scores(run, detected_events(run)) for run in runs])
 
 
-def report(found: Sequence[dict[str, Score]]) -> None:
-    """Print the table and the misses, and keep the figures."""
-    by_kind = {kind: summed([each[kind] for each in found]) for kind in (*KINDS, "none")}
+def report(runs: Sequence[dict[str, Score]]) -> None:
+    """Print the table and the missed episodes, and store the figures."""
+    by_kind = {kind: summed([each[kind] for each in runs]) for kind in (*KINDS, "none")}
     figures: dict[str, float] = {}
     for family in ("java", "librdkafka"):
         score = summed([by_kind[kind] for kind in KINDS if kind.startswith(family)])
@@ -244,7 +242,7 @@ def report(found: Sequence[dict[str, Score]]) -> None:
         )
     every = summed(list(by_kind.values()))
     print(f"missed: {', '.join(every.missed) or 'none'}; false: {', '.join(every.wrong) or 'none'}")
-    tell(figures)
+    print_figures(figures)
 
 
 if __name__ == "__main__":

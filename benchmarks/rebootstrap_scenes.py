@@ -1,6 +1,6 @@
-"""Rebootstraps of real clients (KIP-1102): many of each family behind a proxy whose addresses go away, and their logs.
+"""Rebootstraps of real clients (KIP-1102): many of each family behind a proxy that changes addresses, and their logs.
 
-A client's own log is the truth: it says when it starts to bootstrap again.
+A client's own log is the ground truth: it has the time at which the client starts to rebootstrap.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from pathlib import Path
 import pyarrow as pa
 from confluent_kafka import Message
 
-from jobs import local_clients
-from jobs.local_clients import LocalClients
-from jobs.local_cluster import LocalCluster
-from jobs.local_cluster.java import compile_java, java_command, kafka_class_path
-from jobs.local_cluster.plugin import receiver_jar
-from jobs.local_cluster.proxy import AddressProxy
-from tests.landing_records import SCHEMA
-from tests.topic_messages import messages
+from kafka_telemetry_lake.sandbox import clients as local_clients
+from kafka_telemetry_lake.sandbox.clients import LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+from kafka_telemetry_lake.sandbox.cluster.java import compile_java, java_command, kafka_class_path
+from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
+from kafka_telemetry_lake.sandbox.cluster.proxy import AddressProxy
+from tests.support.landing_records import SCHEMA
+from tests.support.topic_messages import messages
 
 FAMILIES = ("java", "librdkafka")
 RECORDS = "records"
 LANDING = "client-telemetry"
-# A log line's time and milliseconds, and the client that it is about.
+# Groups: a log line's time, its milliseconds, and its client id.
 _LINE = re.compile(
     r"^(\S+ \S+),(\d+) .*?((?:java|librdkafka)-[a-z0-9-]+).*(?:Rebootstrapping with|re-bootstrap sequence)"
 )
-# What makes an address that went away noticed within seconds.
+# Clients notice within seconds that an address is gone.
 SETTINGS = {"metadata.recovery.rebootstrap.trigger.ms": 5000}
 JAVA = {
     "metadata.max.age.ms": 3000,
@@ -54,7 +54,7 @@ LIBRDKAFKA = {
 
 @dataclass
 class Run:
-    """What a run left: landing records, when each scene began (epoch s), and when which client rebootstrapped."""
+    """Records of a run: landing records, each scene's start, each rebootstrap's client id and time (epoch s)."""
 
     interval_s: float
     landed: pa.Table = field(default_factory=SCHEMA.empty_table)
@@ -64,7 +64,7 @@ class Run:
 
 
 def play(scenes: Sequence[str], clients: int, none: int, interval_s: float, scene_s: float) -> Run:
-    """Real clients through these scenes; `clients` of each kind and family, the first `none` with strategy none."""
+    """Run real clients through scenes: `clients` of each kind and family, the first `none` with strategy none."""
     run = Run(interval_s)
     with LocalCluster(brokers=2, plugin=receiver_jar()) as cluster:
         cluster.subscribe("all", ["*"], int(1000 * interval_s), ["client_id=(java|librdkafka)-.*"])
@@ -132,12 +132,12 @@ def _fleet(
 
 
 def rebootstraps_of(log: Path) -> list[tuple[str, float]]:
-    """Client id and time, epoch s, of each line that tells of a rebootstrap."""
-    found = [_LINE.match(line) for line in log.read_text(errors="replace").splitlines()]
+    """Client id and time, epoch s, of each log line that reports a rebootstrap."""
+    matches = [_LINE.match(line) for line in log.read_text(errors="replace").splitlines()]
     return [
-        (told[3], datetime.strptime(told[1], "%Y-%m-%d %H:%M:%S").timestamp() + int(told[2]) / 1000)
-        for told in found
-        if told
+        (match[3], datetime.strptime(match[1], "%Y-%m-%d %H:%M:%S").timestamp() + int(match[2]) / 1000)
+        for match in matches
+        if match
     ]
 
 
@@ -148,6 +148,8 @@ def landed(cluster: LocalCluster) -> pa.Table:
 
 def _row(message: Message) -> dict[str, object]:
     kind, milliseconds = message.timestamp()
+    headers = message.headers() or []
+    assert isinstance(headers, list)
     return {
         "key": message.key(),
         "value": message.value(),
@@ -156,5 +158,5 @@ def _row(message: Message) -> dict[str, object]:
         "offset": message.offset(),
         "timestamp": datetime.fromtimestamp(milliseconds / 1000, UTC),
         "timestampType": kind - 1,
-        "headers": [{"key": name, "value": value} for name, value in message.headers() or ()],
+        "headers": [{"key": name, "value": value} for name, value in headers],
     }

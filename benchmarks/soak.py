@@ -1,8 +1,8 @@
-"""Every fault again and again, and what came of it: ``make soak``, into soak.json.
+"""Injects every fault repeatedly and checks the result: ``make soak``, into soak.json.
 
-Each fault gets a lake of its own. A made-up fleet lands records while ``telemetry-lake ingest`` follows them, the fault
-strikes, and the job goes on or is started again. What must come out is known from the fleet's own ledger; nothing of
-the project's code judges it. Last, hostile clients push at full rate beside good ones (`soak_hostile`).
+Each fault gets its own lake. A synthetic fleet lands records while ``telemetry-lake ingest`` follows them, the fault
+occurs, and the job continues or is restarted. The fleet's own ledger has the expected result, computed without the
+project's code. At the end hostile clients push at full rate beside good ones (`soak_hostile`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.push_search import search_row
 from benchmarks.soak_hostile import hostile
 from benchmarks.soak_kills import FAULTS, Trial
-from jobs.local_cluster import LocalCluster
-from tests.ledger_check import Verdict
-from tests.ledger_faults import (
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+from tests.support.ledger_check import Verdict
+from tests.support.ledger_faults import (
     add_partitions,
     fill_disk,
     following,
@@ -30,19 +31,21 @@ from tests.ledger_faults import (
     land_by_two_brokers,
     refuse_second_job,
     small_disk,
-    stand_still,
+    suspend_job,
 )
-from tests.ledger_run import KafkaRun, Run
+from tests.support.ledger_run import KafkaRun, Run
 
 RESULTS = Path(__file__).parent / "soak.json"
-EXECUTORS, BROKERS = 4, 4  # kills of these
-PARTS = ("kills", "faults", "hostile")
-SHARES = (0.4, 0.6)  # of the room that a lake needs
+EXECUTORS, BROKERS = 4, 4  # numbers of kills
+PARTS = ("kills", "faults", "hostile", "search")
+SHARES = (0.4, 0.6)  # of the disk space that a lake needs
 Row = dict[str, Any]
 
 
-def soak(kills: int, seed: int, minutes: float, parts: Sequence[str]) -> Iterator[dict[str, list[Row]]]:
-    """The rows of one part after the other."""
+def soak(
+    kills: int, seed: int, minutes: float, search_minutes: float, parts: Sequence[str]
+) -> Iterator[dict[str, list[Row]]]:
+    """Run the parts, and yield each part's rows."""
     with tempfile.TemporaryDirectory(prefix="telemetry-lake-soak-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
         for part in parts:
@@ -50,13 +53,15 @@ def soak(kills: int, seed: int, minutes: float, parts: Sequence[str]) -> Iterato
                 rows = list(_killed_jobs(scratch, kills - EXECUTORS - BROKERS, random.Random(seed)))
             elif part == "faults":
                 rows = [*_faults_over_files(scratch), *_faults_of_the_topic(scratch)]
+            elif part == "search":
+                rows = [search_row(search_minutes, seed)]
             else:
                 rows = [hostile(_folder(scratch, "hostile"), minutes, seed)]
             yield {part: rows}
 
 
 def summary(rows: Mapping[str, list[Row]], seed: int) -> dict[str, Any]:
-    """What soak.json holds, of the rows of the parts."""
+    """The content of soak.json, from the rows of the parts."""
     faults = [*rows.get("kills", ()), *rows.get("faults", ())]
     judged = [*faults, *rows.get("hostile", ())]
     return {
@@ -64,12 +69,12 @@ def summary(rows: Mapping[str, list[Row]], seed: int) -> dict[str, Any]:
         **{name: sum(row[name] for row in judged) for name in ("lost", "doubled", "problems", "pushes")},
         "seed": seed,
         "faults": faults,
-        "hostile": next(iter(rows.get("hostile", ())), None),
+        **{part: next(iter(rows.get(part, ())), None) for part in PARTS[2:]},
     }
 
 
 def _killed_jobs(scratch: Path, kills: int, chance: random.Random) -> Iterator[Row]:
-    """The driver, its JVM, its workers, at moments of batch, commit and checkpoint."""
+    """Kill the driver, its JVM and its workers during batches, commits and checkpoints."""
     trials = []
     for number, fault in enumerate(FAULTS):
         trials.append(Trial(fault, _folder(scratch, str(number)), random.Random(chance.randrange(1 << 30))))
@@ -89,7 +94,7 @@ def _faults_over_files(scratch: Path) -> Iterator[Row]:
         "executor of a standalone cluster killed", EXECUTORS, lambda run: kill_executors(run, EXECUTORS), kill=True
     )
     yield tried("second job on the lake refused", 2, lambda run: refuse_second_job(run, 2))
-    yield tried("machine stood still", 4, lambda run: stand_still(run, 4))
+    yield tried("machine suspended", 4, lambda run: suspend_job(run, 4))
     run = Run(_folder(scratch, "disk"))
     with small_disk(run.lake) as problem:
         if problem:
@@ -113,18 +118,18 @@ def _faults_of_the_topic(scratch: Path) -> Iterator[Row]:
 
 
 def _tried(run: Run, fault: str, times: int, strike: Callable[[], None], *, kill: bool = False) -> Row:
-    """Let a fault strike and judge; a job that doesn't go on is a problem of its row, not the end of the table."""
-    before, told = len(run.ledger.landed), ""
+    """Cause a fault and check the result; a job that doesn't recover is a problem of this row, and the soak goes on."""
+    before, failure = len(run.ledger.landed), ""
     run.recoveries_s = []
     try:
         strike()
     except AssertionError as error:
-        told = f"the job didn't go on: {error}"
+        failure = f"the job didn't recover: {error}"
         if not isinstance(run, KafkaRun):
             run.close()
     verdict = run.verdict()
-    if told:
-        verdict.problems.append(told)
+    if failure:
+        verdict.problems.append(failure)
     if not isinstance(run, KafkaRun):
         run.close()
     print(f"{fault}: {times} times, {[round(each, 1) for each in run.recoveries_s]} s", flush=True)
@@ -156,28 +161,38 @@ def _row(fault: str, times: int, verdict: Verdict, pushes: int, recoveries_s: li
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=52, help="in all, those of executors and brokers among them")
-    parser.add_argument("--hostile", type=float, default=10, metavar="MINUTES", help="of hostile clients; 0: none")
-    parser.add_argument("--only", choices=PARTS, action="append", help="these parts; the file's other rows stay")
+    parser.add_argument("--kills", type=int, default=52, help="in total, including those of executors and brokers")
+    parser.add_argument(
+        "--hostile", type=float, default=10, metavar="MINUTES", help="duration of hostile clients; 0: none"
+    )
+    parser.add_argument(
+        "--search",
+        type=float,
+        default=20,
+        metavar="MINUTES",
+        help="duration of the search for the costliest push; 0: none",
+    )
+    parser.add_argument("--only", choices=PARTS, action="append", help="run only this part; the file's other rows stay")
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    parts = asked.only or [part for part in PARTS if part != "hostile" or asked.hostile]
-    rows = _kept() if asked.only else {}
-    for found in soak(asked.kills, asked.seed, asked.hostile, parts):
-        rows |= found
-        RESULTS.write_text(json.dumps(summary(rows, asked.seed), indent=2) + "\n", encoding="utf-8")
-    told = summary(rows, asked.seed)
-    print(json.dumps(told, indent=2))
-    return int(bool(told["lost"] or told["doubled"] or told["problems"]))
+    args = parser.parse_args()
+    parts = args.only or [part for part in PARTS if getattr(args, part, 1)]
+    rows = _stored_rows() if args.only else {}
+    for part_rows in soak(args.kills, args.seed, args.hostile, args.search, parts):
+        rows |= part_rows
+        RESULTS.write_text(json.dumps(summary(rows, args.seed), indent=2) + "\n", encoding="utf-8")
+    result = summary(rows, args.seed)
+    print(json.dumps(result, indent=2))
+    costly = (result["search"] or {}).get("problems", 0)
+    return int(bool(result["lost"] or result["doubled"] or result["problems"] or costly))
 
 
-def _kept() -> dict[str, list[Row]]:
+def _stored_rows() -> dict[str, list[Row]]:
     """The rows of an earlier run, by part."""
-    told = json.loads(RESULTS.read_text(encoding="utf-8"))
+    stored = json.loads(RESULTS.read_text(encoding="utf-8"))
     rows = {
-        part: [row for row in told["faults"] if (row["fault"] in FAULTS) == (part == "kills")] for part in PARTS[:2]
+        part: [row for row in stored["faults"] if (row["fault"] in FAULTS) == (part == "kills")] for part in PARTS[:2]
     }
-    return rows | ({"hostile": [told["hostile"]]} if told.get("hostile") else {})
+    return rows | {part: [stored[part]] for part in PARTS[2:] if stored.get(part)}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The job killed again and again, at moments of batch, commit and checkpoint: one trial for each kind of kill."""
+"""Kills the job repeatedly during batches, commits and checkpoints: one trial for each kind of kill."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pathlib import Path
 
 import psutil
 
-from tests.landing_records import write
-from tests.ledger import Fleet
-from tests.ledger_check import Verdict, check
+from tests.support.landing_records import write
+from tests.support.ledger import Fleet
+from tests.support.ledger_check import Verdict, check
 
 ROOT = Path(__file__).parent.parent
 LONGEST_WAIT_S = 90.0
-PATIENCE_S = 40.0  # within which a driver without its JVM must end by itself
-# What appears in a lake in the course of its two batches: the fault strikes up to half a second after one of them.
+PATIENCE_S = 40.0  # a driver without its JVM must exit within this time
+# Files that appear in a lake during its two batches; the fault occurs up to half a second after one of them.
 MOMENTS = (
     "_checkpoints/pushes/offsets/*",
     "pushes/landed_date=*/*",
@@ -48,7 +48,7 @@ def kill_all(job: Job) -> bool:
 
 
 def kill_driver(job: Job) -> bool:
-    """Spark's JVM outlives it for the moment that it takes to notice."""
+    """Spark's JVM outlives the driver until it notices."""
     job.kill()
     return True
 
@@ -62,20 +62,20 @@ def kill_worker(job: Job) -> bool:
 
 
 def _kill_one(job: Job, wanted: Callable[[psutil.Process], bool]) -> bool:
-    """The youngest such process below the job's."""
-    found: list[psutil.Process] = []
+    """Kill the youngest such descendant of the job's process, if there is one."""
+    candidates: list[psutil.Process] = []
     for process in psutil.Process(job.pid).children(recursive=True):
         try:
             if wanted(process):
-                found.append(process)
+                candidates.append(process)
         except psutil.Error:
             continue
-    if found:
-        max(found, key=lambda process: process.create_time()).kill()
-    return bool(found)
+    if candidates:
+        max(candidates, key=lambda process: process.create_time()).kill()
+    return bool(candidates)
 
 
-# Each gives whether there was something to kill.
+# Each returns whether there was a process to kill.
 FAULTS: dict[str, Callable[[Job], bool]] = {
     "driver, JVM and workers killed at once": kill_all,
     "driver killed": kill_driver,
@@ -86,7 +86,7 @@ FAULTS: dict[str, Callable[[Job], bool]] = {
 
 @dataclass
 class Trial:
-    """One fault, on a lake and a fleet of its own."""
+    """One fault, with its own lake and fleet."""
 
     fault: str
     folder: Path
@@ -109,12 +109,12 @@ class Trial:
         self._files += 1
 
     def strike(self) -> None:
-        """Have a job running, wait for a moment, let the fault happen, and see what becomes of the job."""
+        """With a job running, wait for one of the moments, cause the fault, and observe the job."""
         self.land()
         moment = self.chance.choice(TASK_MOMENTS if self.fault == WORKER else MOMENTS)
         before = self._seen(moment)
         job = self._job = self._job or self._start("--trigger-seconds", "0.5")
-        # Every fifth time in the middle of start or recovery.
+        # One time in five, the fault occurs during start or recovery.
         begun, early = time.monotonic(), self.fault != WORKER and self.chance.random() < 0.2
         deadline = begun + (self.chance.uniform(2, 20) if early else LONGEST_WAIT_S)
         while self._seen(moment) <= before and job.poll() is None and time.monotonic() < deadline:
@@ -130,13 +130,13 @@ class Trial:
             print(f"{self.fault} {self.times}: {'while starting' if early else moment}", flush=True)
         if self.fault == WORKER:
             self._expect_recovery()
-            self._see_it_go_on(job)
+            self._await_recovery(job)
         else:
             self._end(job)
             self._job = None
 
     def judge(self) -> Verdict:
-        """Work the lake off and hold it against the ledger."""
+        """Process the remaining input and compare the lake with the ledger."""
         if self._job is not None:
             self._end(self._job)
         job = self._start("--once")
@@ -147,13 +147,13 @@ class Trial:
         if job.returncode:
             verdict.problems.append(f"the last run ended with exit code {job.returncode}")
         if self.ended:
-            verdict.problems.append(f"{self.ended} times the job ended instead of going on")
+            verdict.problems.append(f"{self.ended} times the job exited instead of recovering")
         if self.hung:
-            verdict.problems.append(f"{self.hung} times the driver didn't end by itself within {PATIENCE_S:.0f} s")
+            verdict.problems.append(f"{self.hung} times the driver didn't exit by itself within {PATIENCE_S:.0f} s")
         return verdict
 
-    def _see_it_go_on(self, job: Job) -> None:
-        """The task runs again in another worker; should the job end all the same, the next strike starts it again."""
+    def _await_recovery(self, job: Job) -> None:
+        """Wait until the task has run again in another worker; if the job exits, the next strike starts another one."""
         deadline = time.monotonic() + LONGEST_WAIT_S
         while job.poll() is None and self._recovering_since is not None and time.monotonic() < deadline:
             self._note_recovery()
@@ -167,13 +167,13 @@ class Trial:
         self._recovering_since, self._judged = time.monotonic(), self._seen("push_outcomes/_delta_log/*.json")
 
     def _note_recovery(self) -> None:
-        """Recovered is the job that has judged pushes again: the time since its start, or since its worker's death."""
+        """If the job has stored outcomes again, record the time since its start, or since the death of its worker."""
         if self._recovering_since is not None and self._seen("push_outcomes/_delta_log/*.json") > self._judged:
             self.recoveries_s.append(time.monotonic() - self._recovering_since)
             self._recovering_since = None
 
     def _seen(self, pattern: str) -> int:
-        """How many there have been: the numbers in the names of logs and checkpoints rise, state files come and go."""
+        """How many such files there have been, by the rising numbers in their names, since state files are deleted."""
         names = [path.name for path in self.lake.glob(pattern)]
         numbers = [int(name.split(".")[0]) for name in names if name.split(".")[0].isdigit()]
         if numbers:
@@ -183,15 +183,16 @@ class Trial:
         return max(batches + manifests, default=len(names) - 1) + 1
 
     def _start(self, *flags: str) -> Job:
-        argv = [sys.executable, "-m", "jobs.cli", "ingest", "--source", f"files:{self.folder / 'in'}", "--lake",
-                str(self.lake), "--master", "local[2,3]", "--driver-memory", "1g", *flags]  # fmt: skip
+        argv = [sys.executable, "-m", "kafka_telemetry_lake.jobs.cli", "ingest",
+                "--source", f"files:{self.folder / 'in'}", "--lake", str(self.lake),
+                "--master", "local[2,3]", "--driver-memory", "1g", *flags]  # fmt: skip
         if self.times:
             self._expect_recovery()
         with (self.folder / "job.log").open("ab") as output:
             return subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
 
     def _end(self, job: Job) -> None:
-        """Nothing of a job is left when the next one starts, but for the JVM of a killed driver: that is the fault."""
+        """Kill all processes of a job before the next one starts, except the JVM of a killed driver."""
         if self.fault == "driver killed":
             job.wait()
             return

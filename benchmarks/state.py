@@ -1,16 +1,16 @@
-"""What keeping state costs per micro-batch, against the number of clients and how many of them are active.
+"""The cost of state per micro-batch, by the number of clients and the share of active ones.
 
-Ways: `whole`, a file with the shard's whole state per batch; `delta`, a base file and a file of changes per batch
-(`pipelines.state_chain`, what the job does); and in Spark's own state store (RocksDB) `client`, a blob per client by
-`applyInPandasWithState`, and `shard`, a blob per shard by `transformWithStateInPandas`.
+Four ways are compared. `whole` writes a file with the shard's whole state per batch. `delta` has a base file and writes
+a file of changes per batch (`pipelines.state.chain`, which the job uses). Two use Spark's state store (RocksDB):
+`client` has a blob per client (`applyInPandasWithState`), `shard` a blob per shard (`transformWithStateInPandas`).
 
-The first two run in one process on one shard, without decoding and conversion, whose cost stands apart: read, cut out
-the active clients, merge, look for evictions, write. The state store gets and puts blobs of a DELTA client's size in a
-function that does nothing else, on a local Spark with one shuffle partition; CPU of JVM and Python, so the fixed cost
-of a Spark batch is in it: `idle` is that of a batch with one row. All figures are means over warm batches, compaction
-included.
+The first two run in one process on one shard: they read, select the active clients, merge, look for evictions, and
+write. Decoding and conversion are measured separately. The state store reads and writes blobs of a DELTA client's size
+and does nothing else, in a local Spark with one shuffle partition. Its CPU is that of JVM and Python, so it includes
+the fixed cost of a Spark batch; `idle` is the cost of a batch with one row. All figures are means over warm batches,
+including compaction.
 
-    python -m benchmarks.state [--no-spark]     prints each figure and keeps it in benchmarks/results.json
+    python -m benchmarks.state [--no-spark]     prints each figure and stores it in benchmarks/results.json
 """
 
 from __future__ import annotations
@@ -28,23 +28,27 @@ import pandas as pd
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from benchmarks.corpora import LANDED
-from benchmarks.figures import tell
-from pipelines.state_chain import Chain, ShardFiles
-from udfs.redelivery import Bounds, evictions
-from udfs.rows import PUSHES_IN
-from udfs.shard import process
-from udfs.state import CLIENTS, NUMBERS, RECENT_PUSHES, ShardState, column
+from benchmarks.figures import print_figures
+from kafka_telemetry_lake.pipelines.runtime.session import spark_session
+from kafka_telemetry_lake.pipelines.state.chain import Chain, ShardFiles
+from kafka_telemetry_lake.udfs.conversion.eviction import evicted_clients
+from kafka_telemetry_lake.udfs.conversion.shard import process
+from kafka_telemetry_lake.udfs.conversion.state import CLIENTS, NUMBERS, RECENT_PUSHES, ShardState, column
+from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
+from kafka_telemetry_lake.udfs.rows import PUSHES_IN
 
 CLIENT_COUNTS = (5_000, 20_000, 80_000)
 SPARK_CLIENT_COUNTS = (5_000, 20_000)
 ACTIVE = {"5pct": 0.05, "100pct": 1.0}
 RECENT = 12  # pushes of the last hour, one in five minutes
-SERIES = 40  # of a cumulative client
+SERIES = 40  # of each cumulative client
 BATCH_US = 15_000_000
 NOW_US = 1_795_262_781_000_000
-BLOB_BYTES = 459  # of a DELTA client: a row of CLIENTS and RECENT of RECENT_PUSHES
+BLOB_BYTES = 459  # of a DELTA client: a row of CLIENTS and `RECENT` rows of RECENT_PUSHES
 
 
 def main() -> None:
@@ -53,15 +57,15 @@ def main() -> None:
     decode_and_convert(figures)
     for count in CLIENT_COUNTS:
         in_files(figures, count)
-    tell(figures)
+    print_figures(figures)
     if "--no-spark" not in sys.argv[1:]:
         figures = {}
         in_state_store(figures)
-        tell(figures)
+        print_figures(figures)
 
 
 def sizes(figures: dict[str, float]) -> None:
-    """Bytes on disk of one client more, and of one series more."""
+    """Bytes on disk per additional client, and per additional series."""
 
     def size(clients: int, cumulative: float) -> int:
         return len(synthetic(clients, cumulative).to_bytes())
@@ -72,7 +76,7 @@ def sizes(figures: dict[str, float]) -> None:
 
 
 def decode_and_convert(figures: dict[str, float]) -> None:
-    """The operator's other work, to compare with: captured pushes of 4,000 clients, without state."""
+    """The operator's other work, for comparison: captured pushes of 4,000 clients, without state."""
     timer = Timer()
     for batch in range(3):
         pushes = some_pushes(batch, 4_000)
@@ -82,11 +86,10 @@ def decode_and_convert(figures: dict[str, float]) -> None:
 
 
 def in_files(figures: dict[str, float], clients: int) -> None:
-    """Ways `whole` and `delta`: DELTA clients, of whom a fifth has cumulative series too."""
+    """Ways `whole` and `delta`, for DELTA clients; a fifth of them has cumulative series too."""
     state = synthetic(clients, 0.2)
-    keys = state.heard().client
-    partition, landed_at = state.heard().partition[:1], state.heard().landed_at[:1]
-    bounds = Bounds(3600, 16, 86_400, 3600, 30 * 86_400)
+    keys = state.client_columns().client
+    partition, landed_at = state.client_columns().partition[:1], state.client_columns().landed_at[:1]
     for label, share in ACTIVE.items():
         suffix = f"{clients // 1000}k_{label}"
         parts = int(1 / share)  # the clients take turns
@@ -97,11 +100,11 @@ def in_files(figures: dict[str, float], clients: int) -> None:
             for batch in range(4):
                 active, changes = turns[batch % parts]
                 with timer:
-                    held = ShardState.from_bytes(path.read_bytes())
-                    held.rows_of(active)
-                    held = held.merge(changes)
-                    evictions(held, partition, landed_at, bounds)
-                    path.write_bytes(held.to_bytes())
+                    stored = ShardState.from_bytes(path.read_bytes())
+                    stored.rows_of(active)
+                    stored = stored.merge(changes)
+                    evicted_clients(stored, partition, landed_at, DEFAULT_LIMITS)
+                    path.write_bytes(stored.to_bytes())
             figures[f"state_cpu_s_{suffix}_whole"] = timer.mean
             figures[f"state_bytes_written_{suffix}_whole"] = path.stat().st_size
         with tempfile.TemporaryDirectory() as folder:
@@ -113,7 +116,7 @@ def in_files(figures: dict[str, float], clients: int) -> None:
                 with timer:
                     chain = files.read(names)
                     chain.state.rows_of(active)
-                    evictions(chain.state.merge(changes), partition, landed_at, bounds)
+                    evicted_clients(chain.state.merge(changes), partition, landed_at, DEFAULT_LIMITS)
                     chain = files.write(chain, changes, batch)
                 names = chain.names
                 written += chain.sizes[-1]
@@ -124,7 +127,7 @@ def in_files(figures: dict[str, float], clients: int) -> None:
 
 
 class Timer:
-    """CPU seconds of this process, all threads: a mean over its uses."""
+    """Measures CPU seconds of this process, all threads; `mean` is over its uses."""
 
     def __init__(self) -> None:
         self.spent: list[float] = []
@@ -145,7 +148,7 @@ def instance_id(number: int) -> str:
 
 
 def synthetic(clients: int, cumulative: float) -> ShardState:
-    """A shard in which every client has pushed for an hour; a share of them has `SERIES` cumulative sums too."""
+    """A shard whose clients have all pushed for an hour; share `cumulative` of them also has `SERIES` sums."""
     heard = np.arange(clients)
     _, seen = process(_pushes(heard, heard, NOW_US - BATCH_US, [b""], ["none"]), ShardState.empty())
     client = column(seen.clients, "client")
@@ -172,7 +175,7 @@ def synthetic(clients: int, cumulative: float) -> ShardState:
 
 
 def some_pushes(batch: int, clients: int) -> pa.Table:
-    """One captured push for each client, of 24 different ones."""
+    """One push per client, from 24 different captured ones."""
     landed = pq.read_table(LANDED, columns=["value", "headers"])
     chosen = landed.take(pa.array(np.linspace(0, len(landed) - 1, 24).astype(np.int64)))
     codecs = [
@@ -214,8 +217,6 @@ def _pushes(
 
 def in_state_store(figures: dict[str, float]) -> None:
     """Ways `client` and `shard`: each active blob is read and written once per batch."""
-    from pipelines.session import spark_session  # noqa: PLC0415
-
     spark = spark_session("benchmark-state", "local[2]")
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     spark.conf.set(
@@ -231,9 +232,7 @@ def in_state_store(figures: dict[str, float]) -> None:
 
 
 def _stream(spark: Any, figures: dict[str, float], clients: int, way: str) -> None:
-    """First a batch that fills the state, then batches with all clients, 5 % and one; the first of each warms."""
-    from pyspark.sql import functions as F  # noqa: PLC0415
-
+    """Run batches with all clients, 5 % and one; the very first fills the state, the first of each size is warm-up."""
     shares = [1.0] * 3 + [0.05] * 3 + [0.0] * 3
     with tempfile.TemporaryDirectory() as folder:
         source, checkpoint = Path(folder) / "in", Path(folder) / "checkpoint"
@@ -273,12 +272,12 @@ def _is_busy(query: Any) -> bool:
 
 
 def _written(folder: Path) -> int:
-    """Bytes of all files; nothing is removed in so few batches."""
+    """Bytes of all files; none are deleted in so few batches."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _cpu_s() -> float:
-    """CPU seconds of this process and all below it, the JVM and its Python workers."""
+    """CPU seconds of this process and its descendants: the JVM and its Python workers."""
     total = 0.0
     for process_ in [psutil.Process(), *psutil.Process().children(recursive=True)]:
         times = process_.cpu_times()
@@ -287,7 +286,7 @@ def _cpu_s() -> float:
 
 
 def _rewritten(blob: bytes) -> bytes:
-    """As many other bytes; real digests, times and values hardly compress."""
+    """Random bytes of the same number; real digests, times and values hardly compress either."""
     return os.urandom(len(blob))
 
 
@@ -298,18 +297,17 @@ def _client_blob(_key: Any, rows: Iterator[pd.DataFrame], state: Any) -> Iterato
 
 
 def _shard_blob(clients: int) -> Any:
-    from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle  # noqa: PLC0415
-
     class Blob(StatefulProcessor):
         """One blob with the state of all clients."""
 
         def init(self, handle: StatefulProcessorHandle) -> None:
             self.blob = handle.getValueState("blob", "blob binary")
 
-        def handleInputRows(  # noqa: N802  Spark's name
+        def handleInputRows(  # noqa: N802  # Spark's name
             self, _key: Any, rows: Iterator[pd.DataFrame], _timers: Any
         ) -> Iterator[pd.DataFrame]:
-            self.blob.update((_rewritten(self.blob.get()[0] if self.blob.exists() else bytes(BLOB_BYTES * clients)),))
+            stored = self.blob.get()
+            self.blob.update((_rewritten(bytes(BLOB_BYTES * clients) if stored is None else stored[0]),))
             for frame in rows:
                 yield frame[:0]
 

@@ -1,9 +1,9 @@
-"""A fleet at its own pace for minutes: does the lag stay, how fresh are the tables, what do memory and state do?
+"""A fleet at its own pace for minutes: lag, freshness of the tables, memory and state over time.
 
-python -m benchmarks.sustained --clients 1000000 --seconds 900          the mission: keeps figures `sustained_*`
-python -m benchmarks.sustained --clients 500000 --seconds 600 --fresh   half load: keeps `freshness_*`
-python -m benchmarks.sustained --backlog 2000000                        alone, at full speed: `clients_sustained`
-python -m benchmarks.sustained --clients 100000 --seconds 180 --history 100000000   tables that hold so many points
+python -m benchmarks.sustained --clients 1000000 --seconds 900          full load: stores figures `sustained_*`
+python -m benchmarks.sustained --clients 500000 --seconds 600 --fresh   half load: stores `freshness_*`
+python -m benchmarks.sustained --backlog 2000000                        no load, full speed: stores `clients_sustained`
+python -m benchmarks.sustained --clients 100000 --seconds 180 --history 100000000   tables start with this many points
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from benchmarks.figures import keep_runs, tell
+from benchmarks.figures import print_figures, store_runs
 from benchmarks.fleet import Fleet
 from benchmarks.job import Job, commits, stored_bytes
 from benchmarks.load import land
-from jobs.local_cluster import LocalCluster
-from pipelines.delta_log import TableFiles, TableLog
-from pipelines.tables import METRIC_POINTS, METRIC_ROLLUPS_1H, METRIC_ROLLUPS_1M
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, TableLog
+from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, METRIC_ROLLUPS_1H, METRIC_ROLLUPS_1M
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 
 PARTITIONS = 4
-INTERVAL_S, POINTS_PER_CLIENT = 300, 100  # what `clients_sustained` counts by
+INTERVAL_S, POINTS_PER_CLIENT = 300, 100  # by which `clients_sustained` is calculated
 WARM_PUSHES = 20_000
 SHORTEST_S = 180
-COMPILED_S = 300  # after so long HotSpot has compiled what a batch runs
+COMPILED_S = 300  # by then HotSpot has compiled the code of a batch
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="The job under a fleet's steady load.")
     parser.add_argument("--clients", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=900)
-    parser.add_argument("--fresh", action="store_true", help="keep the figures of freshness")
-    parser.add_argument("--history", type=int, default=0, help="points that the tables hold before")
-    parser.add_argument("--backlog", type=int, help="pushes that wait in the topic when the job starts on them")
+    parser.add_argument("--fresh", action="store_true", help="store the figures of freshness")
+    parser.add_argument("--history", type=int, default=0, help="points in the tables before the run")
+    parser.add_argument("--backlog", type=int, help="pushes in the topic before the job starts to read")
     arguments = parser.parse_args()
     shortest_s = SHORTEST_S + (COMPILED_S if arguments.fresh else 0)
     if not arguments.backlog and arguments.seconds < shortest_s:
-        parser.error(f"it takes {shortest_s} s at least")
+        parser.error(f"--seconds must be at least {shortest_s}")
     with (
         tempfile.TemporaryDirectory(prefix="sustained-") as scratch,
         LocalCluster(landing_partitions=PARTITIONS, heap_mb=512) as cluster,
@@ -67,23 +67,25 @@ def main() -> None:
 
 
 def steady(address: str, lake: Path, clients: int, seconds: float, fresh: bool, history: int) -> None:
-    """The fleet pushes at its own pace, from a process of its own, while the job follows."""
+    """The fleet pushes at its own pace, from its own process, while the job follows."""
     with Job(address, lake) as job:
         _warm(job, address)
         _grow(lake, history)
         watch = _Watch(job)
         begun_ms, cpu, before = time.time_ns() // 1_000_000, job.tree.cpu_s(), job.points()
         load = ["-m", "benchmarks.load", "--bootstrap-servers", address, "--clients", str(clients)]
-        told = subprocess.run(
+        output = subprocess.run(
             [sys.executable, *load, "--seconds", str(seconds)], capture_output=True, text=True, check=True
         ).stdout
-        figures = dict(line.split(": ") for line in told.splitlines() if ": " in line)
+        figures = dict(line.split(": ") for line in output.splitlines() if ": " in line)
         pushes = WARM_PUSHES + int(figures["pushes"])
         ended = time.monotonic()
         job.wait_for(pushes)
         drained_s = time.monotonic() - ended
         samples, cpu_s = watch.end(), job.tree.cpu_s() - cpu
         points = job.points() - before
+        if points != int(figures["points"]):
+            raise RuntimeError(f"{points} rows of {figures['points']} points")
         state = sum(file.stat().st_size for file in (lake / "_checkpoints" / "points-state").iterdir())
         checkpoints = sum(file.stat().st_size for file in (lake / "_checkpoints").rglob("*") if file.is_file())
         late = freshness(lake, begun_ms + (COMPILED_S if fresh else 30) * 1000, begun_ms + seconds * 1000)
@@ -100,16 +102,16 @@ def steady(address: str, lake: Path, clients: int, seconds: float, fresh: bool, 
         "lag_s_by_minute": lags,
         "samples": samples,
     }
-    keep_runs(f"sustained_{clients}" + (f"_history_{history}" if history else ""), runs)
+    store_runs(f"sustained_{clients}" + (f"_history_{history}" if history else ""), runs)
     print(f"lag by minute, s: {lags}")
     print(f"the load itself was late by {figures['late_s']} s")
     print(f"median freshness by minute, s: {by_minute}")
     p50, p95 = np.percentile(late, [50, 95])
     if fresh:
-        tell({"freshness_p50_s": p50, "freshness_p95_s": p95})
+        print_figures({"freshness_p50_s": p50, "freshness_p95_s": p95})
         return
     name = f"sustained_{clients // 1000}k" + (f"_history_{history // 1_000_000}m" if history else "")
-    tell(
+    print_figures(
         {
             f"{name}_seconds": seconds,
             f"{name}_points_per_s": points / seconds,
@@ -127,15 +129,15 @@ def steady(address: str, lake: Path, clients: int, seconds: float, fresh: bool, 
     )
     if not history:
         day = stored / (pushes / (clients / INTERVAL_S)) * 86_400
-        tell({f"{name}_storage_gb_per_day": day / 1e9})
+        print_figures({f"{name}_storage_gb_per_day": day / 1e9})
 
 
 def alone(address: str, lake: Path, backlog: int) -> None:
-    """A backlog of a million clients is worked off by the job alone, nothing else running but the broker."""
+    """The job processes a backlog of a million clients; only the broker runs beside it."""
     with Job(address, lake) as job:
         _warm(job, address)
         fleet = Fleet(1_000_000, time.time_ns() // 1_000_000 - 1_000_000)
-        with job.paused():  # it must not begin before all is landed
+        with job.paused():  # until all pushes have landed
             points = land(address, fleet, 0, backlog)
             before, cpu, begun = job.points(), job.tree.cpu_s(), time.monotonic()
             watch = _Watch(job)
@@ -146,8 +148,8 @@ def alone(address: str, lake: Path, backlog: int) -> None:
         peak = job.tree.peak_rss_bytes
         samples = watch.end()
         state = sum(file.stat().st_size for file in (lake / "_checkpoints" / "points-state").iterdir())
-    keep_runs(f"backlog_{backlog}", {"pushes": backlog, "points": points, "samples": samples})
-    tell(
+    store_runs(f"backlog_{backlog}", {"pushes": backlog, "points": points, "samples": samples})
+    print_figures(
         {
             "backlog_pushes": backlog,
             "backlog_seconds": seconds,
@@ -163,7 +165,7 @@ def alone(address: str, lake: Path, backlog: int) -> None:
 
 
 def freshness(lake: Path, from_ms: float, to_ms: float) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Seconds from landed to queryable of each push that landed in between."""
+    """Seconds from landed to queryable, of each push that landed in this period."""
     late = [np.zeros(0)]
     for commit in commits(lake):
         landed = commit.landed_ms.to_numpy(zero_copy_only=False)
@@ -184,27 +186,27 @@ def lag_by_minute(lake: Path, begun_ms: int) -> list[float]:
 
 
 def _warm(job: Job, address: str) -> None:
-    """Other clients than those of the run, for the JVM to compile its loops."""
+    """Process pushes of other clients than the run's, so that the JVM compiles its loops."""
     land(address, Fleet(WARM_PUSHES, time.time_ns() // 1_000_000 - 400_000), 0, WARM_PUSHES)
     job.wait_for(WARM_PUSHES)
 
 
 def _grow(lake: Path, points: int) -> None:
-    """Append the tables' own rows once more, until they hold so many points and as many rollups as go with them."""
-    held = DeltaTable(lake / METRIC_POINTS.name).count()
+    """Append the tables' own rows repeatedly, until there are this many points and the rollups that belong to them."""
+    existing = DeltaTable(lake / METRIC_POINTS.name).count()
     for table in (METRIC_POINTS, METRIC_ROLLUPS_1M, METRIC_ROLLUPS_1H):
         paths = DeltaTable(lake / table.name).file_uris()
         texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
         parts = [pq.read_table(path, partitioning=None, read_dictionary=texts) for path in paths]
         rows = pa.concat_tables(parts, promote_options="default")
-        for number in range(max(0, points - held) // held):
+        for number in range(max(0, points - existing) // existing):
             files = TableFiles(table, str(lake))
             files.write(rows)
             TableLog(table, str(lake)).commit(files.close(), "history", number)
 
 
 class _Watch:
-    """A sample of memory and CPU every 10 s."""
+    """Samples memory and CPU every 10 s."""
 
     def __init__(self, job: Job) -> None:
         self._job, self._samples, self._end = job, list[dict[str, float]](), threading.Event()

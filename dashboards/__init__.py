@@ -1,1 +1,1 @@
-"""What people look at: pages in the browser over a lake, read by DuckDB, without Spark."""
+"""The dashboard: browser pages over a lake, queried through DuckDB, without Spark."""

@@ -1,4 +1,4 @@
-"""The dashboard's entry: ``telemetry-lake dashboard`` has Streamlit run this file, the lake in TELEMETRY_LAKE_LAKE."""
+"""The Streamlit script that ``telemetry-lake dashboard`` runs. TELEMETRY_LAKE_LAKE is the lake's folder or URI."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from dashboards.controls import controls, keep_link, problems_of_link
-from dashboards.lake import LakeError
-from dashboards.scene import Scene, open_scene
-from dashboards.screens import (
+from kafka_telemetry_lake.dashboards.controls import controls, link_problems, write_link
+from kafka_telemetry_lake.dashboards.lake import LakeError
+from kafka_telemetry_lake.dashboards.questions import MOST_INSTANCES
+from kafka_telemetry_lake.dashboards.scene import Scene, open_scene
+from kafka_telemetry_lake.dashboards.screens import (
     client,
     connections,
     consumers,
@@ -21,7 +22,7 @@ from dashboards.screens import (
     quotas,
     subscriptions,
 )
-from dashboards.show import plain
+from kafka_telemetry_lake.dashboards.show import plain
 
 Page = Callable[[Scene], None]
 PAGES: tuple[tuple[str, str, str, Page], ...] = (
@@ -50,31 +51,34 @@ def main() -> None:
 
 
 def _shown(title: str, page: Page, uri: str) -> Callable[[], None]:
-    """A page with the controls at its side; with its own rhythm when it is to follow new data."""
+    """A page with its title and the sidebar; its body reruns at the refresh interval of the selection."""
 
     def show() -> None:
         st.title(title)
-        for problem in problems_of_link():
+        for problem in link_problems():
             st.warning(plain(problem))
         try:
             selection = controls(uri)
         except LakeError as problem:
             st.error(plain(problem))
             return
-        keep_link(selection)
+        write_link(selection)
 
         def body() -> None:
             try:
                 scene = open_scene(uri, selection)
                 if scene is None:
                     st.info(
-                        "This lake has no pushes yet. Once `telemetry-lake ingest` has stored some, they appear here; "
-                        "clients push once a client metrics subscription asks them to."
+                        "This lake has no pushes yet. They appear here after `telemetry-lake ingest` has stored them. "
+                        "Clients push only if a client metrics subscription requests it."
                     )
                     return
-                st.caption(_told(scene))
+                st.caption(_summary(scene))
                 if scene.chosen.num_rows == 0:
-                    st.info("No client pushed in this time range for these filters: widen the range or drop a filter.")
+                    st.info(
+                        "No client that matches the filters pushed in this time range. "
+                        "Widen the range or remove a filter."
+                    )
                 page(scene)
             except LakeError as problem:
                 st.error(plain(problem))
@@ -84,9 +88,11 @@ def _shown(title: str, page: Page, uri: str) -> Callable[[], None]:
     return show
 
 
-def _told(scene: Scene) -> str:
+def _summary(scene: Scene) -> str:
     shown, known = scene.chosen.num_rows, scene.instances.num_rows
     clients = f"{shown:,} client instances" if shown == known else f"{shown:,} of {known:,} client instances"
+    if known == MOST_INSTANCES:
+        clients += " (only the latest; there may be more)"
     return plain(
         f"{clients}, {scene.start:%Y-%m-%d %H:%M:%S} to {scene.stop:%Y-%m-%d %H:%M:%S} UTC. "
         f"Newest push of the lake: {scene.last:%Y-%m-%d %H:%M:%S} UTC. Windows of {scene.step_s:,} s."

@@ -1,4 +1,4 @@
-"""The controls at the side, and the link that reproduces what they show."""
+"""The controls in the sidebar, and the link that reproduces their selection."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import cast
 import pyarrow.compute as pc
 import streamlit as st
 
-from dashboards.scene import Scene, open_scene
-from dashboards.selection import FILTERS, RANGE_NAMES, REFRESH_SECONDS, Selection, parse
-from dashboards.show import plain
+from kafka_telemetry_lake.dashboards.scene import Scene, open_scene
+from kafka_telemetry_lake.dashboards.selection import FILTERS, RANGE_NAMES, REFRESH_SECONDS, Selection, parse
+from kafka_telemetry_lake.dashboards.show import plain
 
 FIXED = "fixed"
 MOST_OPTIONS = 2000
 LABELS = {"client": "Client id", "principal": "Principal", "group": "Consumer group", "version": "Software version"}
-LINKED = ("instance", "metric")  # what one page adds to the link
+LINKED = ("instance", "metric")  # parameters that only the client page adds to the link
 
 
-def problems_of_link() -> list[str]:
-    """What of the link that opened this session isn't understood, told until the selection changes."""
+def link_problems() -> list[str]:
+    """Problems in the link that opened this session; none after the selection changes."""
     if "selection" not in st.session_state:
         query = {key: st.query_params.get_all(key) for key in st.query_params}
         selection, problems = parse(query)
@@ -29,7 +29,7 @@ def problems_of_link() -> list[str]:
 
 
 def controls(uri: str) -> Selection:
-    """Show the controls; the selection that they stand at.
+    """Show the controls and return their selection.
 
     Raises:
         LakeError: the lake can't be read.
@@ -47,8 +47,8 @@ def controls(uri: str) -> Selection:
     return selection
 
 
-def keep_link(selection: Selection) -> None:
-    """The page's address says what it shows."""
+def write_link(selection: Selection) -> None:
+    """Write the selection into the page's address."""
     st.query_params.from_dict({**selection.query(), **st.session_state.get("linked", {})})
 
 
@@ -60,7 +60,7 @@ def _range(before: Selection, scene: Scene | None) -> Selection:
         options,
         index=options.index(now),
         format_func=lambda key: RANGE_NAMES.get(key, "from ... to ... (UTC)"),
-        help="Latest counts back from the lake's newest push. A fixed range makes a link that shows the same tomorrow.",
+        help="The latest ranges end at the lake's newest push. A link with a fixed range shows the same data tomorrow.",
     )
     if span != FIXED:
         return Selection(span)
@@ -69,7 +69,7 @@ def _range(before: Selection, scene: Scene | None) -> Selection:
     begin = _moment("From (UTC)", start)
     end = _moment("To (UTC)", stop)
     if begin >= end:
-        st.warning("From is not before to: showing the range as it was.")
+        st.warning("From must be earlier than To. The range is unchanged.")
         begin, end = start, stop
     return Selection(before.span).fixed(begin, end)
 
@@ -80,7 +80,7 @@ def _moment(label: str, at: datetime) -> datetime:
         read = datetime.fromisoformat(text)
         return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
     except (ValueError, OverflowError):
-        st.warning(plain(f"{text} is not a time such as 2026-11-21 12:00:00: left as it was."))
+        st.warning(plain(f"{text} is not a time such as 2026-11-21 12:00:00. The time is unchanged."))
         return at
 
 

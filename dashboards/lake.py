@@ -1,4 +1,4 @@
-"""A lake as the pages see it: read only, followed, asked through DuckDB."""
+"""Read-only access of the pages to a lake, through DuckDB."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from dashboards.questions import CHOSEN, Grain, question
-from pipelines.catalog import CATALOG
-from pipelines.duckdb_tables import dataset, native_select
-from pipelines.lake_query import is_lake, is_of_newer_version
-from pipelines.views import needed, views
+from kafka_telemetry_lake.dashboards.questions import CHOSEN, Grain, question
+from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
+from kafka_telemetry_lake.pipelines.query.duckdb_tables import dataset, native_select
+from kafka_telemetry_lake.pipelines.query.lake_query import is_lake, is_of_newer_version
+from kafka_telemetry_lake.pipelines.query.views import needed, views
+from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
+from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 Parameter = datetime | str | int | list[str]
 Versions = tuple[tuple[str, int], ...]
 
 
-class LakeError(Exception):
-    """The lake can't be shown; the message tells a person what to do."""
+class LakeError(TelemetryLakeError):
+    """The lake can't be read; the message says what the user can do."""
 
 
 class Lake:
-    """A lake, followed: every question is answered from its tables as they are by then. Safe to share by threads.
+    """A lake whose tables are read at the versions that the last call of `versions` saw. Safe for use by many threads.
 
-    Answers of a table behind a URI come through delta-rs; DuckDB reads the files of others by itself (`duckdb_tables`).
+    DuckDB reads the files of a local table itself. A table behind a URI is read through delta-rs (`duckdb_tables`).
     """
 
     def __init__(self, uri: str) -> None:
@@ -36,21 +38,20 @@ class Lake:
         self._lock = threading.Lock()
         self._tables: dict[str, DeltaTable] = {}
         self._viewed: dict[str, int] = {}
-        self._database = duckdb.connect()
-        self._database.execute("SET TimeZone = 'UTC'")
+        self._database = connect(self.uri)
         self._database.execute("CREATE SCHEMA empty")
         self._made: set[str] = set()
         self._foreign: set[str] = set()  # tables that only delta-rs can read
 
     def versions(self) -> Versions:
-        """The version of each table that is there, by now: what cached answers stand for.
+        """Look up the current version of each existing table; cached answers are valid for these versions.
 
         Raises:
-            LakeError: no lake, or one that can't be read.
+            LakeError: there is no lake, or it can't be read.
         """
         if not is_lake(self.uri):
             raise LakeError(
-                f"There is no lake at {self.uri}. Make one with `telemetry-lake demo --lake {self.uri}` or "
+                f"There is no lake at {self.uri}. Create one with `telemetry-lake demo --lake {self.uri}` or "
                 f"`telemetry-lake ingest --lake {self.uri} ...`, then reload this page."
             )
         with self._lock:
@@ -65,12 +66,12 @@ class Lake:
         chosen: pa.Table | None = None,
         grain: Grain = "minutes",
     ) -> pa.Table:
-        """The answer to a question of `sql/dashboard/`.
+        """Answer a question of `sql/dashboard/`.
 
         Args:
-            parameters: values of its parameters; others are left out.
-            chosen: the client instances that the filters leave, rows of question `instances`.
-            grain: which rollups it reads, where it reads any.
+            parameters: values by name; names that the question doesn't have are ignored.
+            chosen: the client instances that pass the filters, rows of question `instances`.
+            grain: the rollups to read, if the question reads rollups.
 
         Raises:
             LakeError: a table or a view can't be read.
@@ -80,11 +81,11 @@ class Lake:
         return self._run(name, asked.duckdb, asked.reads - {CHOSEN}, values, chosen)
 
     def knows(self, name: str) -> bool:
-        """Whether a table or view of this name is part of this installation, with or without rows."""
+        """Whether this installation has a table or view of this name; it may be empty."""
         return name in CATALOG or name in views()
 
     def rows(self, name: str, between: tuple[str, datetime, datetime] | None = None, top: int = 10_000) -> pa.Table:
-        """The first rows of a table or view; `between`: those with a column from one time to before another."""
+        """The first rows of a table or view. `between`: a column, its earliest time, and the time that it is before."""
         if between is None:
             return self._run(name, f'FROM "{name}" LIMIT {top}', frozenset({name}), {}, None)
         column, start, stop = between
@@ -92,7 +93,7 @@ class Lake:
         return self._run(name, sql, frozenset({name}), {"start": start, "stop": stop}, None)
 
     def sizes(self) -> list[dict[str, str | int]]:
-        """Version, live files, bytes and rows of each table that is there."""
+        """Version, live files, bytes and rows of each existing table."""
         with self._lock:
             return [
                 {"table": name, "version": table.version(), **_size(table)}
@@ -106,12 +107,11 @@ class Lake:
             with self._lock:
                 self._prepare(reads)
                 cursor = self._database.cursor()
-            cursor.execute("SET TimeZone = 'UTC'")
             for table in self._foreign & set(needed(reads)[1]):
                 cursor.register(table, dataset(self._tables[table], CATALOG[table]))
             if chosen is not None:
                 cursor.register(CHOSEN, chosen)
-            answer = _of_machine_numbers(cursor.sql(sql, params=dict(values)).to_arrow_table())
+            answer = _without_decimals(cursor.sql(sql, params=dict(values)).to_arrow_table())
         except (duckdb.Error, DeltaError) as error:
             raise LakeError(_advice(name, error)) from error
         return answer
@@ -128,11 +128,11 @@ class Lake:
             raise LakeError(_advice(name, error)) from error
 
     def _prepare(self, reads: frozenset[str]) -> None:
-        """Make the views and tables under a question, as of the tables' latest known versions."""
-        wanted, below = needed(reads)
-        for name in below:
+        """Create the views that a question reads, and the tables below them at their latest known versions."""
+        wanted, tables = needed(reads)
+        for name in tables:
             if name not in CATALOG:
-                raise LakeError(f"Neither a table nor a view is called {name}: this installation's sql/ is damaged.")
+                raise LakeError(f"No table or view is called {name}: this installation's sql/ is damaged.")
             version = self._tables[name].version() if name in self._tables else -1
             if self._viewed.get(name) != version:
                 self._view(name)
@@ -156,8 +156,8 @@ class Lake:
         self._database.execute(f'CREATE OR REPLACE VIEW "{name}" AS {select}')
 
 
-def _of_machine_numbers(rows: pa.Table) -> pa.Table:
-    """DuckDB's sums of whole numbers are decimals, which pandas would keep as objects."""
+def _without_decimals(rows: pa.Table) -> pa.Table:
+    """Convert decimals to integers or doubles: DuckDB's sums of integers are decimals, slow objects in pandas."""
     for index, field in enumerate(rows.schema):
         if pa.types.is_decimal(field.type):
             kind = pa.int64() if field.type.scale == 0 else pa.float64()
@@ -179,5 +179,5 @@ def _advice(name: str, error: Exception) -> str:
     if is_of_newer_version(error):
         return f"Table {name} was written by a newer version than this one reads: update kafka-telemetry-lake. ({text})"
     if "no such file" in text.lower() or "no files found" in text.lower():
-        return f"Files of {name} went away while they were read, by maintenance or by hand: reload this page. ({text})"
-    return f"{name} can't be answered: {text}"
+        return f"Files of {name} were deleted during the query, by maintenance or by hand: reload this page. ({text})"
+    return f"{name} can't be read: {text}"

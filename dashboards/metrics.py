@@ -1,4 +1,4 @@
-"""Plots and tables of client metrics, by the metrics' names without `org.apache.kafka.`."""
+"""Plots and tables of client metrics. Metrics are named without the prefix `org.apache.kafka.`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import streamlit as st
 
-from dashboards.plots import lines
-from dashboards.scene import PREFIX, Scene
-from dashboards.show import every_column, heading, table
+from kafka_telemetry_lake.dashboards.plots import lines
+from kafka_telemetry_lake.dashboards.scene import PREFIX, Scene
+from kafka_telemetry_lake.dashboards.show import every_column, heading, table
 
 SPREAD = {"typical": "median", "high": "95th percentile", "most": "largest"}
 
 
 def ask_over_time(scene: Scene, metrics: Sequence[str]) -> pd.DataFrame:
-    """Answers to `metric_over_time` for these metrics, asked at once."""
+    """Answer question `metric_over_time` for all these metrics in one query."""
     return _ask(scene, "metric_over_time", metrics)
 
 
 def total(rows: pd.DataFrame, scene: Scene, names: Mapping[str, str], unit: str, title: str, note: str = "") -> None:
-    """What all clients added per second, a line per metric: metric to its name in the legend."""
+    """Plot the increase per second of all clients, a line per metric; `names` maps metrics to names in the legend."""
     chosen = scene.per_second(_named(rows, names), "increase")
     lines(chosen, "increase", unit, title, "name" if len(names) > 1 else None, scene.step_s, note, [*names.values()])
 
@@ -28,15 +28,15 @@ def total(rows: pd.DataFrame, scene: Scene, names: Mapping[str, str], unit: str,
 def spread(
     rows: pd.DataFrame, scene: Scene, metric: str, unit: str, title: str, note: str = "", most: bool = True
 ) -> None:
-    """A gauge over the fleet: median and 95th percentile over client ids, of their means, and the largest value."""
+    """Plot a gauge: the median and the 95th percentile of the client ids' means, and, if `most`, the largest value."""
     chosen = rows[rows["metric"] == PREFIX + metric]
-    kept = [name for name in SPREAD if most or name != "most"]
-    long = chosen.melt("at_ms", kept, "name", "value").replace({"name": SPREAD})
-    lines(long, "value", unit, title, "name", scene.step_s, note, [SPREAD[name] for name in kept])
+    columns = [name for name in SPREAD if most or name != "most"]
+    long = chosen.melt("at_ms", columns, "name", "value").replace({"name": SPREAD})
+    lines(long, "value", unit, title, "name", scene.step_s, note, [SPREAD[name] for name in columns])
 
 
 def largest(rows: pd.DataFrame, scene: Scene, names: Mapping[str, str], unit: str, title: str, note: str = "") -> None:
-    """The largest value that any client had, a line per metric."""
+    """Plot the largest value of any client, a line per metric."""
     by = "name" if len(names) > 1 else None
     lines(_named(rows, names), "most", unit, title, by, scene.step_s, note, [*names.values()])
 
@@ -49,11 +49,11 @@ def by_client(
     note: str = "",
     above: float | None = None,
 ) -> None:
-    """A row per client id: the values of metrics, the first of which gives the order.
+    """Show a table of metric values with a row per client id, in descending order of the first column.
 
     Args:
-        columns: metric and what of it (increase, rate, mean, most) to the column's heading.
-        above: leave out client ids none of whose values is larger.
+        columns: metric and aggregate (increase, rate, mean, most) of each column, to its heading.
+        above: omit client ids that have no value above this.
     """
     metrics = list(dict.fromkeys(metric for metric, _ in columns))
     rows = _ask(scene, "metric_by_client", metrics, top)
@@ -71,9 +71,12 @@ def by_client(
 
 
 def by_minute(scene: Scene, views: Mapping[str, str]) -> None:
-    """Views of data points by instance and minute: view to title; asked for by hand, as they read every point."""
+    """Show views of data points by instance and minute, given as view to title.
+
+    A toggle switches them on, because they read every point.
+    """
     with st.container(border=True):
-        heading("By instance and minute", "Read from the data points of the time range, which may take a while.")
+        heading("By instance and minute", "This reads every data point of the time range and may take a while.")
         if st.toggle("Show", key="by-minute"):
             for view, title in views.items():
                 every_column(scene.rows(view, "minute"), title)

@@ -1,4 +1,4 @@
-"""Plots with units on their axes, as Vega-Lite's JSON: Altair's checks of it took longer than the questions."""
+"""Plots with units on their axes, as Vega-Lite JSON: Altair's validation took longer than the queries."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboards.show import heading, nothing
+from kafka_telemetry_lake.dashboards.show import heading, nothing
 
-# Okabe and Ito's colours, told apart by the colour-blind, less the two that vanish on white or black.
+# The Okabe-Ito palette for colour-blind readers, without its two colours that are invisible on white or on black.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 4], [1, 3])
 HEIGHT = 260
 MOST_BARS = 15
 LONGEST_LABEL_PX = 260
-# Vega's own has twelve hours, without saying which half of the day.
+# Vega's default is a 12-hour clock without AM or PM.
 TIME_FORMAT = {
     "seconds": "%H:%M:%S",
     "minutes": "%H:%M",
@@ -42,10 +42,10 @@ def lines(
     note: str = "",
     order: Sequence[str] = (),
 ) -> None:
-    """A line per value of column `by`, over `at_ms`; a window without data is a gap, not a line across it.
+    """Plot a line per value of column `by` over `at_ms`; a window without data is a gap in its line.
 
     Args:
-        order: values of `by` in the order of the legend; others follow as they come.
+        order: values of `by` that come first in the legend; others follow in row order.
     """
     with st.container(border=True):
         heading(title, note)
@@ -59,9 +59,9 @@ def lines(
         named = list(dict.fromkeys([*order, *rows[name]]))
         if step_s:
             rows = with_gaps(rows, y, name, step_s)
-        # Dashes over a full line: of two lines in one place both are seen.
+        # Dashed lines are drawn over solid ones, so that both are visible if their values are equal.
         rows = rows.sort_values(name, key=lambda names: names.map(named.index), kind="stable")
-        # Where all is 0, the axis would have no length; and of wholes there are no halves.
+        # If all values were 0, the axis would have no length. Whole numbers need no fractional ticks.
         scale = {"domain": [0, 1]} if not rows[y].fillna(0).any() else {}
         whole = {"tickMinStep": 1} if (rows[y].dropna() % 1 == 0).all() else {}
         encoding: Spec = {
@@ -85,19 +85,19 @@ def lines(
         else:
             columns = 3 if len(named) <= 3 else 2
             height += 18 * (-(-len(named) // columns) - 1)
-            # A legend for both, so that a line is told by its dashes too.
+            # Colours and dashes share a legend, so that dashes identify a line too.
             legend = {
                 "orient": "top", "title": None, "labelLimit": LONGEST_LABEL_PX, "symbolType": "stroke",
                 "symbolSize": 400, "columns": columns, "offset": 4, "padding": 0,
             }  # fmt: skip
-            of = {"field": name, "type": "nominal", "legend": legend}
-            encoding["color"] = of | {"scale": {"domain": named, "range": _repeat(PALETTE, named)}}
-            line["encoding"] = {"strokeDash": of | {"scale": {"domain": named, "range": _repeat(DASHES, named)}}}
+            channel = {"field": name, "type": "nominal", "legend": legend}
+            encoding["color"] = channel | {"scale": {"domain": named, "range": _repeat(PALETTE, named)}}
+            line["encoding"] = {"strokeDash": channel | {"scale": {"domain": named, "range": _repeat(DASHES, named)}}}
         _draw(rows, {"layer": [line, dots], "encoding": encoding}, height)
 
 
 def bars(rows: pd.DataFrame, x: str, y: str, unit: str, title: str, note: str = "") -> None:
-    """A horizontal bar per row, of the first rows."""
+    """Plot a horizontal bar for each of the first `MOST_BARS` rows."""
     with st.container(border=True):
         heading(title, note)
         rows = rows.dropna(subset=[x]).head(MOST_BARS) if len(rows) else rows
@@ -123,7 +123,7 @@ def bars(rows: pd.DataFrame, x: str, y: str, unit: str, title: str, note: str = 
 
 
 def with_gaps(rows: pd.DataFrame, y: str, name: str, step_s: int) -> pd.DataFrame:
-    """The rows with one of no value after each that isn't followed by the next window."""
+    """The rows, with a row of value NaN wherever the next window of a line is missing."""
     rows = rows.sort_values([name, "at_ms"])
     follower = rows.groupby(name, sort=False)["at_ms"].shift(-1)
     breaks = rows[follower.notna() & (follower - rows["at_ms"] > 1.5 * step_s * 1000)]
@@ -139,7 +139,7 @@ def _draw(rows: pd.DataFrame, spec: Spec, height: int) -> None:
 
 
 def _fields(spec: Any) -> list[str]:
-    """The columns that a spec names."""
+    """The columns that a spec refers to."""
     if isinstance(spec, list):
         return list(dict.fromkeys(field for part in spec for field in _fields(part)))
     if not isinstance(spec, dict):

@@ -1,8 +1,8 @@
-"""The questions that the pages ask: one file of `sql/dashboard/` each, in Spark's dialect, with named parameters.
+"""The pages' queries, called questions: one file of `sql/dashboard/` each, in Spark's dialect, with named parameters.
 
-A question may name any table and view of the lake, and two relations that the asker gives: ``chosen`` (the client
-instances that the filters leave, rows of `instances.sql`) and ``rollups`` (what these clients added to each window, by
-one of the `_rollups_*.sql`).
+A question may read any table and view of the lake, and two relations that its caller supplies: ``chosen`` (the client
+instances that pass the filters, rows of `instances.sql`) and ``rollups`` (these clients' increases in each window,
+from one of the `_rollups_*.sql`).
 """
 
 from __future__ import annotations
@@ -17,39 +17,52 @@ from sqlglot import exp
 
 CHOSEN, ROLLUPS = "chosen", "rollups"
 Grain = Literal["points", "minutes", "hours"]
-FOLDER = files("sql") / "dashboard"
+# Limit of answers whose SQL has none: invented client ids must not overload the browser.
+MOST_ROWS = 10_000
+MOST_INSTANCES = 1_000_000
+FOLDER = files("kafka_telemetry_lake.sql") / "dashboard"
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question: its SELECT in DuckDB's dialect, and the tables, views and parameters that it names."""
+    """A question: its SELECT in DuckDB's dialect, and the tables, views and parameters that it refers to.
+
+    Attributes:
+        most: rows to show; the SELECT returns one row more if there are more rows. None: parameter ``top`` is the
+            limit.
+    """
 
     name: str
     duckdb: str
     reads: frozenset[str]
     parameters: frozenset[str]
+    most: int | None
 
 
 def names() -> list[str]:
-    """All questions; the helpers that begin with an underscore are none."""
-    found = (file.name.removesuffix(".sql") for file in FOLDER.iterdir() if file.name.endswith(".sql"))
-    return sorted(name for name in found if not name.startswith("_"))
+    """Names of all questions; files that begin with an underscore are helpers."""
+    stems = (file.name.removesuffix(".sql") for file in FOLDER.iterdir() if file.name.endswith(".sql"))
+    return sorted(name for name in stems if not name.startswith("_"))
 
 
 @cache
 def question(name: str, grain: Grain = "minutes") -> Question:
-    """A question by name, with rollups of this grain where it asks for any."""
+    """A question by name, with rollups of this grain if it reads rollups."""
     tree = _select(name)
     if any(table.name == ROLLUPS for table in tree.find_all(exp.Table)):
         added = exp.CTE(this=_select(f"_rollups_{grain}"), alias=exp.TableAlias(this=exp.to_identifier(ROLLUPS)))
         before = tree.ctes
         tree.set("with_", exp.With(expressions=[added, *before]))
+    most = None if tree.args.get("limit") else MOST_INSTANCES if name == "instances" else MOST_ROWS
+    if most is not None:
+        tree = tree.limit(most + 1)
     inner = {cte.alias for cte in tree.find_all(exp.CTE)}
     return Question(
         name,
         tree.sql("duckdb", identify=True, comments=False),
         frozenset(table.name for table in tree.find_all(exp.Table)) - inner,
         frozenset(marker.name for marker in tree.find_all(exp.Placeholder)),
+        most,
     )
 
 

@@ -1,4 +1,4 @@
-"""What every page gets: the selection, the lake's answers to it, and the client instances that it leaves."""
+"""The input of every page: the selection, the client instances that match it, and the lake's answers for them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from dashboards.lake import Lake, Parameter, Versions
-from dashboards.questions import Grain
-from dashboards.selection import FILTERS, Selection, step_seconds
+from kafka_telemetry_lake.dashboards.lake import Lake, Parameter, Versions
+from kafka_telemetry_lake.dashboards.questions import MOST_INSTANCES, MOST_ROWS, Grain, question
+from kafka_telemetry_lake.dashboards.selection import FILTERS, Selection, step_seconds
 
 MINUTE_S, HOUR_S = 60, 3600
 PREFIX = "org.apache.kafka."
@@ -37,30 +37,30 @@ class Scene:
 
     @property
     def grain(self) -> Grain:
-        """The coarsest rollups that the plots' windows can be made of."""
+        """The coarsest rollups that are no longer than the plots' windows."""
         return "points" if self.step_s < MINUTE_S else "minutes" if self.step_s < HOUR_S else "hours"
 
     @property
     def first_window(self) -> datetime:
-        """Start of the rollups' window that holds the start of the time range."""
+        """Start of the rollups' window that contains the start of the time range."""
         window = timedelta(seconds={"minutes": MINUTE_S, "hours": HOUR_S}.get(self.grain, 1))
         return self.start - (self.start - datetime.min.replace(tzinfo=self.start.tzinfo)) % window
 
     def covered_s(self, at_ms: pd.Series) -> pd.Series:
-        """How much of the plots' windows that begin then the time range holds: the first and the last are cut."""
+        """Seconds of each plot window, by its start, that lie in the time range; less for the first and the last."""
         begin = at_ms.clip(lower=max(self.first_window, self.first).timestamp() * 1000)
         end = (at_ms + self.step_s * 1000).clip(upper=self.stop.timestamp() * 1000)
         return ((end - begin) / 1000).clip(lower=0)
 
     def whole(self, rows: pd.DataFrame, share: float) -> pd.DataFrame:
-        """The rows of windows (`at_ms`) of which the time range holds at least this share; all where none is."""
-        kept = rows[self.covered_s(rows["at_ms"]) >= share * self.step_s]
-        return kept if len(kept) else rows
+        """The rows of windows (`at_ms`) that lie in the time range by at least this share; all rows if none do."""
+        covered = rows[self.covered_s(rows["at_ms"]) >= share * self.step_s]
+        return covered if len(covered) else rows
 
     def per_second(self, rows: pd.DataFrame, column: str) -> pd.DataFrame:
-        """What the windows (`at_ms`) counted, by the second of the time range in them; hardly covered ones left out."""
-        kept = self.whole(rows, 0.5)
-        return kept.assign(**{column: kept[column].astype(float) / self.covered_s(kept["at_ms"])})
+        """The rows with a column per covered second of its window (`at_ms`), without windows less than half covered."""
+        covered = self.whole(rows, 0.5)
+        return covered.assign(**{column: covered[column].astype(float) / self.covered_s(covered["at_ms"])})
 
     def ask(self, name: str, **parameters: Parameter) -> pd.DataFrame:
         """The answer to a question about the chosen clients in the time range."""
@@ -71,21 +71,25 @@ class Scene:
             "step_ms": self.step_s * 1000,
             **parameters,
         }
+        most = question(name).most
+        if most is None:
+            most = int(str(parameters["top"]))
+            asked["top"] = most + 1
         key = (self.lake.uri, self.versions, self.selection.filters)
-        return _answer(key, name, asked, self.grain, self.lake, self.chosen)
+        return first(_answer(key, name, asked, self.grain, self.lake, self.chosen), most)
 
     def rows(self, view: str, time: str | None = None) -> pd.DataFrame | None:
-        """Rows of a table or view; None where this installation doesn't have it.
+        """Rows of a table or view; None if this installation doesn't have it.
 
-        With filters only those of the chosen clients, and those that aren't about a single client.
+        If there are filters, only rows about the chosen clients and rows that aren't about a single client.
 
         Args:
-            time: column that must lie in the time range; None: rows of any time.
+            time: column that must lie in the time range; None: rows of all times.
         """
         if not self.lake.knows(view):
             return None
         between = None if time is None else (time, self.start, self.stop)
-        rows = _rows((self.lake.uri, self.versions), view, between, self.lake)
+        rows = first(_rows((self.lake.uri, self.versions), view, between, self.lake), MOST_ROWS)
         if not self.selection.filters or not {"client_instance_id", "client_id"} & set(rows.columns):
             return rows
         name = "client_instance_id" if "client_instance_id" in rows.columns else "client_id"
@@ -93,8 +97,15 @@ class Scene:
         return rows[rows[name].isna() | rows[name].isin(known)]
 
 
+def first(rows: pd.DataFrame, most: int) -> pd.DataFrame:
+    """The first rows of an answer; if there are more, the page says so."""
+    if len(rows) > most:
+        st.caption(f"There are more than {most:,} rows; these are the first. Narrow the time range or the filters.")
+    return rows.head(most)
+
+
 def open_scene(uri: str, selection: Selection) -> Scene | None:
-    """The scene of a selection; None while the lake has no pushes.
+    """The scene of a selection; None if the lake has no pushes.
 
     Raises:
         LakeError: the lake can't be read.
@@ -121,8 +132,8 @@ def open_lake(uri: str) -> Lake:
     return Lake(uri)
 
 
-# Streamlit keeps an answer under the arguments without a leading underscore.
-@st.cache_data(max_entries=500, ttl=3600, show_spinner="Asking the lake ...")
+# Streamlit caches an answer by those arguments that have no leading underscore.
+@st.cache_data(max_entries=500, ttl=3600, show_spinner="Querying the lake ...")
 def _answer(
     key: object,  # noqa: ARG001  # the lake's versions and the filters
     name: str,
@@ -135,19 +146,19 @@ def _answer(
     return rows
 
 
-@st.cache_data(max_entries=50, ttl=3600, show_spinner="Asking the lake ...")
+@st.cache_data(max_entries=50, ttl=3600, show_spinner="Querying the lake ...")
 def _rows(
     key: object,  # noqa: ARG001  # the lake's versions
     view: str,
     between: tuple[str, datetime, datetime] | None,
     _lake: Lake,
 ) -> pd.DataFrame:
-    rows: pd.DataFrame = _lake.rows(view, between).to_pandas()
+    rows: pd.DataFrame = _lake.rows(view, between, MOST_ROWS + 1).to_pandas()
     return rows
 
 
 @st.cache_resource(max_entries=20, ttl=3600, show_spinner="Looking up the clients ...")
 def _instances(key: object, start: datetime, stop: datetime, _lake: Lake) -> pa.Table:  # noqa: ARG001  # the same
-    rows = _lake.ask("instances", {"start": start, "stop": stop})
+    rows = _lake.ask("instances", {"start": start, "stop": stop}).slice(0, MOST_INSTANCES)
     name, version = (pc.fill_null(rows[f"client_software_{part}"], "unknown") for part in ("name", "version"))
     return rows.append_column("software", pc.binary_join_element_wise(name, version, " "))

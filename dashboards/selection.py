@@ -1,4 +1,4 @@
-"""What a page shows: a time range and filters, and the same as the query of a link."""
+"""What a page shows: a time range and filters. They can be written as the query string of a link."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MOST_WINDOWS = 120
 
 @dataclass(frozen=True)
 class Selection:
-    """A time range and filters; the range is `span` back from the newest push, unless `start` and `stop` fix it."""
+    """A time range and filters. The range is `start` to `stop` if set, else the last `span` before the newest push."""
 
     span: str = DEFAULT_RANGE
     start: datetime | None = None
@@ -45,15 +45,15 @@ class Selection:
     refresh: int = 0
 
     def chosen(self, key: str) -> tuple[str, ...]:
-        """Values of a filter; none: everything passes."""
+        """Values of a filter; if empty, everything passes."""
         return dict(self.filters).get(key, ())
 
     def fixed(self, start: datetime, stop: datetime) -> Selection:
-        """The same with a fixed time range: a link to it shows the same rows tomorrow."""
+        """The same filters with a fixed time range: a link to it shows the same rows tomorrow."""
         return replace(self, start=start, stop=stop, refresh=0)
 
     def bounds(self, first: datetime, last: datetime) -> tuple[datetime, datetime]:
-        """The time range, from inclusive, to exclusive, for a lake whose pushes landed from `first` to `last`."""
+        """Start (inclusive) and end (exclusive) of the range, for a lake whose pushes landed from `first` to `last`."""
         if self.start and self.stop:
             return self.start, self.stop
         stop = last + timedelta(milliseconds=1)
@@ -73,22 +73,22 @@ class Selection:
 
 
 def parse(query: Mapping[str, Sequence[str]]) -> tuple[Selection, list[str]]:
-    """The selection of a link's query, and what of it isn't understood: a sentence each; the rest counts."""
+    """The selection of a link's query, and a sentence for each invalid part, which is ignored."""
     problems = [
-        f"The link's {key}=... is not known and was left out; known: {', '.join(KEYS)}."
+        f"The link's {key}=... is unknown and was ignored; known: {', '.join(KEYS)}."
         for key in query
         if key not in KEYS
     ]
     span = _one(query, "range") or DEFAULT_RANGE
     if span not in RANGES:
-        problems.append(f"The link's range={span} is not known; known: {', '.join(RANGES)}. Showing {DEFAULT_RANGE}.")
+        problems.append(f"The link's range={span} is unknown; known: {', '.join(RANGES)}. Showing {DEFAULT_RANGE}.")
         span = DEFAULT_RANGE
     start, stop = (_time(query, key, problems) for key in ("from", "to"))
     if (start is None) != (stop is None) and not problems:
         problems.append(f"The link needs both from=... and to=...; showing the {RANGE_NAMES[span]}.")
     elif start and stop and start >= stop:
-        told = f"The link's from={_text(start)} is not before to={_text(stop)}"
-        problems.append(f"{told}; showing the {RANGE_NAMES[span]}.")
+        problem = f"The link's from={_text(start)} is not before to={_text(stop)}"
+        problems.append(f"{problem}; showing the {RANGE_NAMES[span]}.")
         start = stop = None
     refresh = _one(query, "refresh") or "0"
     if refresh not in map(str, REFRESH_SECONDS):
@@ -101,7 +101,7 @@ def parse(query: Mapping[str, Sequence[str]]) -> tuple[Selection, list[str]]:
 
 
 def step_seconds(start: datetime, stop: datetime, push_interval_ms: float) -> int:
-    """Length of a plot's windows: at most about 120 of them, none shorter than the clients' push interval."""
+    """Length of a plot's windows, at least the push interval, so that there are at most about `MOST_WINDOWS`."""
     least = max((stop - start).total_seconds() / MOST_WINDOWS, push_interval_ms / 1000)
     return next((step for step in STEPS_S if step >= least), STEPS_S[-1])
 
@@ -119,7 +119,7 @@ def _time(query: Mapping[str, Sequence[str]], key: str, problems: list[str]) -> 
         time = datetime.fromisoformat(text)
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except (ValueError, OverflowError):
-        problems.append(f"The link's {key}={text} is not a time such as 2026-11-21T12:00:00Z; left out.")
+        problems.append(f"The link's {key}={text} is not a time such as 2026-11-21T12:00:00Z; ignored.")
         return None
 
 

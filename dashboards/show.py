@@ -1,4 +1,4 @@
-"""How things are shown: tables, numbers, text. What clients called themselves is shown, never run."""
+"""Shows tables, numbers and text. Names that clients chose are escaped, so that they can't act as Markdown."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-WHOSE = ("client id", "consumer group")
+from kafka_telemetry_lake.pipelines.query.printable import printable
+
+PINNED = ("client id", "consumer group")
 MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&@/])")
 
 
 def plain(text: object) -> str:
-    """Text for places that read Markdown, shown as it stands."""
-    return MARKDOWN.sub(r"\\\1", str(text).replace("\n", " "))
+    """Text escaped for places that render Markdown."""
+    return MARKDOWN.sub(r"\\\1", printable(str(text).replace("\n", " ")))
 
 
 def halves() -> Iterator[Any]:
-    """Places for plots, two side by side, as many as are asked for."""
+    """Yield containers for plots without end, two side by side."""
     while True:
         yield from st.columns(2)
 
@@ -33,20 +35,20 @@ def table(
     none: str = "",
     **options: Any,
 ) -> Any:
-    """A table of these columns, with their headings; `rows` of None: what it needs isn't in this installation."""
+    """Show these columns under their headings; `rows` is None if this installation lacks the table or view."""
     with st.container(border=True):
         heading(title, note)
         if rows is None or rows.empty:
             nothing(none)
             return None
-        kept = [name for name in columns if name in rows.columns]
-        texts: dict[str, Any] = {name: rows[name].map(_as_text) for name in kept if rows[name].map(_is_nested).any()}
+        shown = [name for name in columns if name in rows.columns]
+        texts: dict[str, Any] = {name: rows[name].map(_as_text) for name in shown if rows[name].map(_is_nested).any()}
         rows = rows.assign(**texts)
-        config: dict[str, Any] = {name: _column(rows[name], columns[name]) for name in kept}
-        if columns[kept[0]] in WHOSE:  # stays in sight while the others scroll by
-            config[kept[0]] = st.column_config.TextColumn(columns[kept[0]], pinned=True)
+        config: dict[str, Any] = {name: _column(rows[name], columns[name]) for name in shown}
+        if columns[shown[0]] in PINNED:  # stays visible while the others scroll
+            config[shown[0]] = st.column_config.TextColumn(columns[shown[0]], pinned=True)
         return st.dataframe(
-            rows[kept],
+            rows[shown],
             column_config=config,
             hide_index=True,
             width="stretch",
@@ -57,7 +59,7 @@ def table(
 
 
 def every_column(rows: pd.DataFrame | None, title: str, note: str = "", none: str = "") -> None:
-    """A table of all columns, headed by their names; `none` is said where there are no rows."""
+    """Show a table of all columns under their own names; `none` is the text if there are no rows."""
     names = {} if rows is None else {name: name.replace("_", " ") for name in rows.columns}
     if rows is not None and "cluster_id" in names and rows["cluster_id"].nunique() <= 1:
         del names["cluster_id"]  # a lake of one cluster
@@ -67,7 +69,7 @@ def every_column(rows: pd.DataFrame | None, title: str, note: str = "", none: st
 
 
 def numbers(values: Mapping[str, tuple[Any, str]]) -> None:
-    """Large numbers side by side: label to value and explanation."""
+    """Show large numbers side by side, given as label to value and explanation."""
     for column, (label, (value, meaning)) in zip(st.columns(len(values)), values.items(), strict=True):
         column.metric(label, short(value), help=meaning, border=True)
 
@@ -88,7 +90,7 @@ def heading(title: str, note: str = "") -> None:
 
 
 def nothing(none: str = "") -> None:
-    st.caption(none or "Nothing in this time range for these filters.")
+    st.caption(none or "No rows in this time range for these filters.")
 
 
 def _column(values: pd.Series, label: str) -> Any:

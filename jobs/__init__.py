@@ -1,1 +1,1 @@
-"""Entry points: one ``main(argv)`` each, for spark-submit, a wheel task and the ``telemetry-lake`` command."""
+"""The commands of ``telemetry-lake``: command `x` has its settings in `x_settings` and its code in `x`."""

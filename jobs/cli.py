@@ -1,40 +1,20 @@
-"""The ``telemetry-lake`` command: finds the job and gives it the rest of the line."""
+"""The ``telemetry-lake`` program: prints help and version, and runs the named command."""
 
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from importlib.metadata import version
 
-COMMANDS = {
-    "demo": ("jobs.demo", "see it work: captured pushes of real clients into a lake, and a report"),
-    "ingest": ("jobs.ingest", "landed pushes -> Delta tables, from a Kafka topic or from files"),
-    "maintain": ("jobs.maintain", "retention, compaction and VACUUM, beside the running job"),
-    "query": ("jobs.query", "SQL over a lake, without Spark"),
-    "replay": ("jobs.replay", "stored pushes decoded and converted anew after a fix, and swapped in"),
-    "sync": ("jobs.sync", "configured subscriptions -> their history in the lake, from the cluster or a file"),
-    "quality": ("jobs.quality", "rules that every lake must keep, checked over the rows that are new"),
-    "dashboard": ("jobs.dashboard", "pages in the browser over a lake"),
-    "views": ("jobs.views", "the views of sql/: create them in Spark, or list the questions that they answer"),
-}
-
-
-# Modules that a wheel without its extras lacks, and the extra that brings them.
-EXTRAS = {
-    "altair": "dashboard",
-    "streamlit": "dashboard",
-    "great_expectations": "quality",
-    "pandas": "spark",
-    "pyspark": "spark",
-}
+from kafka_telemetry_lake.jobs.commands import COMMANDS
+from kafka_telemetry_lake.jobs.entry import run_command
 
 
 def usage() -> str:
-    """The help of the command itself."""
-    commands = "\n".join(f"  {name:<9} {meaning}" for name, (_, meaning) in COMMANDS.items())
+    """The text of ``telemetry-lake --help``."""
+    commands = "\n".join(f"  {name:<9} {meaning}" for name, meaning in COMMANDS.items())
     return f"""usage: telemetry-lake COMMAND [--help] [flags]
 
-What Kafka clients tell about themselves (KIP-714), as exact, queryable Delta tables.
+Stores the metrics that Kafka clients push (KIP-714) as exact, queryable Delta tables.
 
 commands:
 {commands}
@@ -44,11 +24,11 @@ New here? Try these three:
   telemetry-lake query --lake demo-lake "SELECT client_id, count(*) FROM metric_points GROUP BY 1"
   telemetry-lake ingest --source files:DIR --lake my-lake --once
 
-Settings come from flags, then TELEMETRY_LAKE_* variables, then --conf FILE (YAML; see conf/)."""
+A setting is taken from its flag, else from its TELEMETRY_LAKE_* variable, else from --conf FILE (YAML; see conf/)."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Dispatch to a job; `argv` without the program's name. Gives the exit code: 2 for an unknown command."""
+    """Run a command; `argv` excludes the program's name. Returns the exit code: 2 for an unknown command."""
     words = sys.argv[1:] if argv is None else argv
     if not words or words[0] in ("-h", "--help", "help"):
         print(usage())
@@ -57,25 +37,13 @@ def main(argv: list[str] | None = None) -> int:
         print(f"telemetry-lake {version('kafka-telemetry-lake')}")
         return 0
     if words[0] not in COMMANDS:
-        print(f"telemetry-lake: no command {words[0]!r}; there are: {', '.join(COMMANDS)}", file=sys.stderr)
+        print(f"telemetry-lake: unknown command {words[0]!r}; the commands are: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    try:
-        module = import_module(COMMANDS[words[0]][0])
-        return int(module.main(words[1:]))
-    except ModuleNotFoundError as error:
-        extra = EXTRAS.get((error.name or "").partition(".")[0])
-        if extra is None:
-            raise
-        print(
-            f"telemetry-lake: {words[0]} needs {error.name}: pip install 'kafka-telemetry-lake[{extra}]'"
-            + (", or run it by spark-submit or on Databricks, which bring it" if extra == "spark" else ""),
-            file=sys.stderr,
-        )
-        return 2
+    return run_command(words[0], words[1:])
 
 
 def task() -> None:
-    """The same as a task of a scheduler that takes an exception, not an exit code, for a failure (Databricks)."""
+    """`main` for schedulers that detect failure by an exception, not by an exit code (Databricks)."""
     if code := main():
         raise SystemExit(code)
 

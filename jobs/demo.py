@@ -1,52 +1,35 @@
-"""``telemetry-lake demo``: real clients, a real broker with the receiver plugin, the job, and a report.
-
-Exit codes: those of ``telemetry-lake ingest``.
-"""
+"""``telemetry-lake demo``: real clients, a real broker with the receiver plugin, the job, and a report."""
 
 from __future__ import annotations
 
 import logging
 import shutil
-import sys
 import tempfile
 import time
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field
+from kafka_telemetry_lake.jobs.demo_report import report
+from kafka_telemetry_lake.jobs.demo_settings import DemoSettings
+from kafka_telemetry_lake.jobs.entry import run_command
+from kafka_telemetry_lake.jobs.logs import log_to_stdout
+from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of
+from kafka_telemetry_lake.pipelines.runtime.jars import JarsUnavailableError
+from kafka_telemetry_lake.pipelines.runtime.session import check_java
+from kafka_telemetry_lake.pipelines.tables.table import table_uri
+from kafka_telemetry_lake.sandbox.clients import ClientUnavailableError, LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+from kafka_telemetry_lake.sandbox.cluster.plugin import ReceiverUnavailableError, receiver_jar
+from kafka_telemetry_lake.udfs.errors import CannotRunError
 
-from jobs import ingest
-from jobs.demo_report import report
-from jobs.settings import JobSettings, UsageError, fail, parse
-
-if TYPE_CHECKING:
-    from jobs.local_clients import LocalClients
-
-DATA = Path(__file__).parent / "data"
+DATA = Path(str(files("kafka_telemetry_lake.sandbox") / "data"))
 PUSH_INTERVAL_MS = 1000
 
 log = logging.getLogger("telemetry-lake")
 
 
-class DemoSettings(JobSettings):
-    """Start a broker with the receiver plugin and real clients, ingest what they push, and print what came of it."""
-
-    lake: str = "demo-lake"
-    """folder of the demo's lake; a lake that is already there goes on"""
-    files: bool = False
-    """no broker: ingest captured pushes of real clients (every codec, both temporalities, damaged ones beside them)"""
-    seconds: Annotated[float, Field(ge=3, le=600)] = 12
-    """how long the clients work"""
-    driver_memory: str = "1g"
-    """memory of the local Spark driver"""
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Run the demo; `argv` without the program's name. Gives the exit code."""
-    try:
-        settings = parse(DemoSettings, sys.argv[1:] if argv is None else argv, "telemetry-lake demo")
-    except UsageError as error:
-        return fail(str(error), 2)
+def run_job(settings: DemoSettings) -> int:
+    """Run the demo; the exit code is that of its `telemetry-lake ingest`."""
     code = _from_files(settings) if settings.files else _from_clients(settings)
     if code == 0:
         report(settings.lake)
@@ -55,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _ingest(settings: DemoSettings, *source: str) -> int:
     flags = ["--lake", settings.lake, "--once", "--driver-memory", settings.driver_memory, "--master", "local[2]"]
-    return ingest.main([*source, *flags])
+    return run_command("ingest", [*source, *flags])
 
 
 def _from_files(settings: DemoSettings) -> int:
@@ -66,13 +49,7 @@ def _from_files(settings: DemoSettings) -> int:
 
 
 def _from_clients(settings: DemoSettings) -> int:
-    from jobs.local_clients import ClientError, ClientUnavailableError, LocalClients  # noqa: PLC0415  # not needed for --files
-    from jobs.local_cluster import BrokerError, KafkaToolError, LocalCluster  # noqa: PLC0415
-    from jobs.local_cluster.plugin import ReceiverUnavailableError, receiver_jar  # noqa: PLC0415
-    from pipelines.jars import JarsUnavailableError  # noqa: PLC0415
-    from pipelines.session import JavaMissingError, check_java  # noqa: PLC0415
-
-    ingest.log_to_stdout("INFO")
+    log_to_stdout("INFO")
     try:
         check_java()
         log.info("demo: starting a Kafka broker with the receiver plugin")
@@ -83,19 +60,17 @@ def _from_clients(settings: DemoSettings) -> int:
             cluster.set_quota(client_id="throttled-importer", producer_byte_rate=60_000)
             with LocalClients(cluster) as clients:
                 _work(clients, settings.seconds)
-            # Each demo has a broker of its own, so its topic is another one than the last demo's.
+            # Every demo starts a new broker, so its topic must not share a source name or checkpoints with the last.
             flags = ["--bootstrap-servers", cluster.bootstrap_servers, "--source-name", f"kafka:{cluster.folder.name}"]
-            flags += ["--checkpoints", f"{settings.lake}/_checkpoints/{cluster.folder.name}"]
+            flags += ["--checkpoints", table_uri(checkpoints_of(settings.lake), cluster.folder.name)]
             return _ingest(settings, "--source", "kafka", *flags)
-    except (JavaMissingError, BrokerError, KafkaToolError, ClientError) as error:
-        return fail(str(error), 2)
     except (JarsUnavailableError, ReceiverUnavailableError, ClientUnavailableError) as error:
-        return fail(f"{error}\nThe demo without a broker: telemetry-lake demo --files", 2)
+        raise CannotRunError(f"{error}\nTo run the demo without a broker: telemetry-lake demo --files") from error
 
 
 def _work(clients: LocalClients, seconds: float) -> None:
-    """A small fleet: one throttled by its quota, one killed, the others closed like any program."""
-    log.info("demo: clients at work: Java and librdkafka producers, a consumer group, one throttled, one soon killed")
+    """Run a small fleet: one client is throttled by its quota, one is killed, the others close normally."""
+    log.info("demo: running Java and librdkafka producers and a consumer group; one is throttled, one will be killed")
     orders = clients.producer("java", "orders", "orders-service", rate=200)
     payments = clients.producer("librdkafka", "orders", "payments-service", rate=100)
     importer = clients.producer("java", "orders", "throttled-importer", rate=200, value_bytes=500)
@@ -104,12 +79,8 @@ def _work(clients: LocalClients, seconds: float) -> None:
     billing_2 = clients.consumer("librdkafka", "orders", "billing-2", group="billing")
     time.sleep(seconds / 2)
     crashing.kill()
-    log.info("demo: crashing-service was killed (-9); the others go on")
+    log.info("demo: crashing-service was killed (-9); the others keep running")
     time.sleep(seconds / 2)
     for client in (orders, payments, importer, billing, billing_2):
         client.close()
-    log.info("demo: the others are closed; now the job takes what they pushed from the topic")
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    log.info("demo: the other clients have closed; ingesting what they pushed to the topic")

@@ -1,4 +1,4 @@
-"""The demo's report: a few questions, asked of the lake by SQL."""
+"""The demo's report: the answers to a few SQL queries over the lake."""
 
 from __future__ import annotations
 
@@ -6,35 +6,39 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.pipelines.query.printable import printable
 
 REPORT = {
     "Who pushed: ten of {clients} client instances": """
         SELECT client_id, any_value(client_software_name) AS software, count(*) AS pushes, max(landed_at) AS last_push,
-               bool_or(terminating) AS said_goodbye
+               bool_or(terminating) AS terminated
         FROM pushes WHERE reject_reason IS NULL GROUP BY client_instance_id, client_id ORDER BY pushes DESC, client_id
         LIMIT 10""",
-    "What grew most: counters by the sum of their deltas": """
+    "Counters that grew most, by the sum of their deltas": """
         SELECT client_id, replace(metric, 'org.apache.kafka.', '') AS metric, count(*) AS points,
                round(sum(delta)) AS increase, string_agg(DISTINCT delta_status, ', ' ORDER BY delta_status) AS statuses
         FROM metric_points
         WHERE delta IS NOT NULL AND cardinality(attributes) = 0
               AND metric LIKE '%.total' AND metric NOT LIKE '%time.%total'
         GROUP BY client_instance_id, client_id, metric ORDER BY increase DESC, client_id LIMIT 10""",
-    "Who was throttled (largest throttle time that a client saw, ms)": """
+    "Throttled clients, by their longest throttle time (ms)": """
         SELECT client_id, max(value) AS throttle_ms, count(*) FILTER (WHERE value > 0) AS pushes_throttled
         FROM metric_points WHERE metric LIKE '%throttle.time.max' AND value > 0
         GROUP BY client_id ORDER BY throttle_ms DESC LIMIT 5""",
-    "How points became deltas": """
+    "Data points by delta status": """
         SELECT kind, temporality, delta_status, count(*) AS points FROM metric_points
         GROUP BY ALL ORDER BY points DESC""",
-    "Who said goodbye (the terminating push), by client software": """
+    "Clients that sent a terminating push, by client software": """
         SELECT client_software_name AS software, client_software_version AS version,
                count(DISTINCT client_instance_id) AS clients,
-               count(DISTINCT client_instance_id) FILTER (WHERE terminating) AS said_goodbye
+               count(DISTINCT client_instance_id) FILTER (WHERE terminating) AS terminated
         FROM pushes WHERE reject_reason IS NULL GROUP BY ALL ORDER BY clients DESC""",
-    "What was quarantined: nothing is lost without a row that says so": """
+    "Quarantined rows: whatever is rejected gets a row with its reason": """
         SELECT reason, partition, "offset", detail FROM quarantine ORDER BY landed_at, partition, "offset" LIMIT 20""",
-    "What the receivers say: received = landed + dropped + waiting": """
+    "Receiver health: received = landed + dropped + waiting": """
         SELECT broker_id, count(*) AS statuses, max(received) AS received, max(landed) AS landed,
                max(dropped_total) AS dropped, arg_max(queue_depth, reported_at) AS waiting
         FROM receiver_health GROUP BY source, broker_id, started_at ORDER BY max(reported_at) DESC LIMIT 3""",
@@ -48,7 +52,7 @@ QUESTIONS = (
 
 
 def report(lake: str) -> None:
-    """Print the report of a lake, with query lines to go on with."""
+    """Print the report of a lake, and example queries to try next."""
     console = Console(width=max(Console().width, 120))
     (counted,) = _answer(lake, "SELECT count(DISTINCT client_instance_id) AS clients FROM push_outcomes")
     for title, sql in REPORT.items():
@@ -58,7 +62,7 @@ def report(lake: str) -> None:
         for name in rows[0] if rows else ["nothing"]:
             table.add_column(name.replace("_", " "), justify="right" if rows and _is_number(rows[0][name]) else "left")
         for row in rows:
-            table.add_row(*map(_text, row.values()))
+            table.add_row(*(Text(printable(_text(value))) for value in row.values()))  # else rich reads its markup
         console.print(table)
     console.print("Go on with your own questions:", style="bold")
     for sql in QUESTIONS:
@@ -66,8 +70,6 @@ def report(lake: str) -> None:
 
 
 def _answer(lake: str, sql: str) -> list[dict[str, Any]]:
-    from pipelines.lake_query import run_query  # noqa: PLC0415  # DuckDB is not needed for --help
-
     rows: list[dict[str, Any]] = run_query(lake, sql).read_all().to_pylist()
     return rows
 

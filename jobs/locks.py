@@ -1,31 +1,46 @@
-"""Who may write a lake: one job, and one upkeep beside it. Locks of the operating system end with their process."""
+"""File locks of a lake: one job writes at a time, and one upkeep process. The OS releases them with the process."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
-from jobs.settings import UsageError
-
-
-def only_job(lake: str) -> contextlib.AbstractContextManager[object]:
-    """One job writes a lake at a time. Entering raises ``filelock.Timeout`` beside another."""
-    return _lock(lake, ".lock")
+from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 
-def only_upkeep(lake: str) -> contextlib.AbstractContextManager[object]:
-    """One process at a time takes files out of a lake's tables: `maintain`, which runs beside the job, or a replay."""
-    return _lock(lake, ".upkeep.lock")
+class LakeBusyError(CannotRunError):
+    """Another process holds the lake's lock."""
 
 
-def _lock(lake: str, name: str) -> contextlib.AbstractContextManager[object]:
+def only_job(lake: str, busy: str) -> contextlib.AbstractContextManager[None]:
+    """Lock for the job that writes the lake. Entering raises ``LakeBusyError(busy)`` if another process has it."""
+    return _lock(lake, ".lock", busy)
+
+
+def only_upkeep(lake: str, busy: str) -> contextlib.AbstractContextManager[None]:
+    """Lock for removing files from tables: `maintain`, which may run beside the job, or a replay."""
+    return _lock(lake, ".upkeep.lock", busy)
+
+
+@contextlib.contextmanager
+def _lock(lake: str, name: str, busy: str) -> Iterator[None]:
     if "://" in lake:
-        return contextlib.nullcontext()
+        yield
+        return
     folder = Path(lake)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / name, timeout=0)
+        lock.acquire()
+    except Timeout:
+        raise LakeBusyError(busy) from None
     except OSError as error:
         raise UsageError(f"can't write to {folder}: {error.strerror}") from error
-    return FileLock(folder / name, timeout=0)
+    try:
+        yield
+    finally:
+        lock.release()

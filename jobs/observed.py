@@ -1,45 +1,52 @@
-"""The running job under observation: its batches into `pipeline_metrics`, to Prometheus, and into its health."""
+"""Observes the running job: reports its micro-batches to table `pipeline_metrics`, to Prometheus and to its health."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from jobs.settings import UsageError
-from pipelines.metrics_server import JobHealth, JobMetrics, MetricsServer
-from pipelines.pipeline_metrics import PipelineMetrics
-from pipelines.progress import ProgressLines
+from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.pipelines.observe.metrics_server import JobHealth, JobMetrics, MetricsServer
+from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import BatchFacts, PipelineMetrics
+from kafka_telemetry_lake.pipelines.observe.progress import ProgressLines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger("telemetry-lake")
 
-STALE_AFTER_S = 300.0  # a batch may take long; Spark tells of an idle stream every ten seconds
+STALE_AFTER_S = 300.0  # a batch may take long; Spark reports an idle stream every ten seconds
 
 
 @dataclass(frozen=True)
 class Observers:
-    """What the listener passes on (``progress.Told``)."""
+    """A ``progress.StreamObserver`` that feeds the table, the Prometheus metrics and the health."""
 
     table: PipelineMetrics
     metrics: JobMetrics
     health: JobHealth
 
     def batch(self, progress: dict[str, Any]) -> None:
-        self.health.heard(progress["name"])
+        self.health.reported(progress["name"])
+        row = self.table.add(progress)
+        if row is not None:
+            self.metrics.add(row)
+
+    def judged(self, progress: Mapping[str, Any], facts: BatchFacts) -> None:
+        """Take a batch of the operator, which runs inside stream `pushes`."""
+        self.table.record(progress["name"], progress["batchId"], facts)
         row = self.table.add(progress)
         if row is not None:
             self.metrics.add(row)
 
     def alive(self, stream: str) -> None:
-        self.health.heard(stream)
+        self.health.reported(stream)
 
     def ended(self, stream: str, cause: str | None) -> None:
         self.health.ended(stream)
@@ -51,7 +58,11 @@ class Observers:
 def observed(
     spark: SparkSession, table: PipelineMetrics, host: str, port: int | None, health_file: Path | None
 ) -> Iterator[Observers]:
-    """Listen to the session's streams; serve metrics and health when a port is given. Raises ``UsageError``."""
+    """Listen to the session's streams; serve metrics and health if `port` is set.
+
+    Raises:
+        UsageError: `port` can't be bound.
+    """
     observers = Observers(table, JobMetrics(), JobHealth(STALE_AFTER_S, health_file))
     listener = ProgressLines(observers)
     with contextlib.ExitStack() as stack:

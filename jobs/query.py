@@ -1,48 +1,21 @@
-"""``telemetry-lake query``: SQL over a lake, without Spark. Only results go to stdout.
-
-Exit codes: 0 answered, 1 the query failed, 2 can't run as asked.
-"""
+"""``telemetry-lake query``: runs SQL over a lake, without Spark. Stdout gets results only."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Literal
 
-from pydantic_settings import CliPositionalArg
-
-from jobs.settings import JobSettings, UsageError, fail, parse
+from kafka_telemetry_lake.jobs.query_settings import QuerySettings
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query, write_csv, write_jsonl, write_table
 
 
-class QuerySettings(JobSettings):
-    """Answer SQL over the lake's tables with DuckDB: telemetry-lake query --lake DIR "SELECT ..." """
-
-    sql: CliPositionalArg[str]
-    """the query, in DuckDB's dialect"""
-    lake: str
-    """folder or URI of the lake"""
-    format: Literal["table", "csv", "jsonl"] = "table"
-    """table for people, csv or jsonl (one object a line) for programs"""
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Run the query; `argv` without the program's name. Gives the exit code."""
+def run_job(settings: QuerySettings) -> int:
+    """Print the query's result."""
+    write = {"table": write_table, "csv": write_csv, "jsonl": write_jsonl}
     try:
-        settings = parse(QuerySettings, sys.argv[1:] if argv is None else argv, "telemetry-lake query")
-    except UsageError as error:
-        return fail(str(error), 2)
-    from pipelines import lake_query  # noqa: PLC0415  # DuckDB loads after the flags were found right
-
-    write = {"table": lake_query.write_table, "csv": lake_query.write_csv, "jsonl": lake_query.write_jsonl}
-    try:
-        write[settings.format](lake_query.run_query(settings.lake, settings.sql), sys.stdout)
+        rows = run_query(settings.lake, settings.sql, settings.allow_files, settings.memory, settings.spill)
+        write[settings.format](rows, sys.stdout)
         sys.stdout.flush()
-    except lake_query.QueryError as error:
-        return fail(str(error), 1)
-    except BrokenPipeError:  # the reader, such as `head`, had enough
+    except BrokenPipeError:  # the reader, such as `head`, closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,13 +1,12 @@
-"""Settings of the jobs: flags, then environment (``TELEMETRY_LAKE_*``), then a YAML file, then defaults; validated."""
+"""Reads and validates settings: flags, then ``TELEMETRY_LAKE_*`` variables, then a YAML file, then defaults."""
 
 from __future__ import annotations
 
-import sys
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     CliApp,
@@ -17,18 +16,19 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-from pipelines.object_store import StoreUnavailableError, check_store
+from kafka_telemetry_lake.pipelines.lake.object_store import check_store
+from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 ENVIRONMENT_PREFIX = "TELEMETRY_LAKE_"
 _conf_file: ContextVar[str | None] = ContextVar("conf_file", default=None)
 
 
-class UsageError(Exception):
-    """The command can't run as asked; the message is for the person who asked."""
+class UsageError(CannotRunError):
+    """A setting is wrong, or conflicts with another setting or with the lake."""
 
 
 class JobSettings(BaseSettings):
-    """What all jobs share: how settings are found. Fields' docstrings are the help of the flags."""
+    """Base of all settings classes. The docstrings of fields are the help texts of their flags."""
 
     model_config = SettingsConfigDict(
         env_prefix=ENVIRONMENT_PREFIX,
@@ -43,15 +43,25 @@ class JobSettings(BaseSettings):
     )
 
     @classmethod
+    def __pydantic_init_subclass__(cls, **_kwargs: object) -> None:
+        """A command's own settings come before inherited ones in its help."""
+        fields = sorted(cls.model_fields.items(), key=lambda item: item[0] not in cls.__annotations__)
+        cls.model_fields.clear()
+        cls.model_fields.update(fields)
+
+    @classmethod
     def settings_customise_sources(
         cls,
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # the signature is the library's
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  # the same
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings, YamlConfigSettingsSource(settings_cls, yaml_file=_conf_file.get())
+
+    def check_together(self) -> None:
+        """Raise ``UsageError`` for settings that are valid one by one, but not together."""
 
 
 SettingsT = TypeVar("SettingsT", bound=JobSettings)
@@ -62,25 +72,29 @@ def parse(settings: type[SettingsT], argv: list[str], program: str) -> SettingsT
 
     Args:
         argv: flags; ``--conf FILE`` names a YAML file of settings.
-        program: the command's name for its help, such as ``telemetry-lake ingest``.
+        program: the command's name in its help, such as ``telemetry-lake ingest``.
 
     Raises:
-        UsageError: names the key, the value and what is allowed, or says why the lake's store doesn't answer.
+        UsageError: names the setting, its value and the allowed values.
+        StoreUnavailableError: the lake's object store doesn't answer.
         SystemExit: after ``--help``.
     """
     file, argv = _take_conf(argv)
     _conf_file.set(file)
     settings.model_config["cli_prog_name"] = program
     try:
-        found = CliApp.run(settings, cli_args=argv)
-        check_store(getattr(found, "lake", None) or "")
-    except StoreUnavailableError as error:
-        raise UsageError(str(error)) from error
+        parsed = CliApp.run(settings, cli_args=argv)
+        check_store(getattr(parsed, "lake", None) or "")
     except ValidationError as error:
         raise UsageError("\n".join(_explain(item) for item in error.errors(include_url=False))) from error
     except SettingsError as error:
         raise UsageError(str(error).replace("error parsing CLI: ", "")) from error
-    return found
+    return parsed
+
+
+def secret_text(secret: SecretStr | None) -> str:
+    """The text of a secret; empty if it isn't set."""
+    return "" if secret is None else secret.get_secret_value()
 
 
 def _take_conf(argv: list[str]) -> tuple[str | None, list[str]]:
@@ -89,7 +103,7 @@ def _take_conf(argv: list[str]) -> tuple[str | None, list[str]]:
         if flag == "--conf":
             taken = [value] if equals else argv[index + 1 : index + 2]
             if not taken or not Path(taken[0]).is_file():
-                raise UsageError(f"--conf: no such file: {taken[0] if taken else '(nothing given)'}")
+                raise UsageError(f"--conf: no such file: {taken[0] if taken else '(no file given)'}")
             return taken[0], argv[:index] + argv[index + (1 if equals else 2) :]
     return None, argv
 
@@ -97,14 +111,8 @@ def _take_conf(argv: list[str]) -> tuple[str | None, list[str]]:
 def _explain(item: Any) -> str:
     key = ".".join(str(part) for part in item["loc"]) or "settings"
     if item["type"] == "missing":
-        return f"{key}: needed, give --{key.replace('_', '-')} or {ENVIRONMENT_PREFIX}{key.upper()}"
+        return f"{key}: required; set --{key.replace('_', '-')} or {ENVIRONMENT_PREFIX}{key.upper()}"
     if item["type"] == "extra_forbidden":
-        return f"{key}: no such setting"
+        return f"{key}: unknown setting"
     secret = any(word in key for word in ("option", "password", "secret", "_key"))
     return f"{key}: {item['msg']}" + ("" if secret else f", got {item['input']!r}")
-
-
-def fail(message: str, code: int) -> int:
-    """Print one error for a person and give the exit code back."""
-    print(f"telemetry-lake: {message}", file=sys.stderr)
-    return code

@@ -1,4 +1,4 @@
-"""Sync beside ingest: what is configured on the cluster is looked up in a thread; at the end clients are matched."""
+"""Runs `sync` in a thread of `ingest`, and adds the events of subscriptions when ingest ends."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from deltalake.exceptions import DeltaError
 from duckdb import Error as DuckDBError
+from pyspark.sql import SparkSession
 
-from jobs.sync import SyncSettings
-from jobs.sync import run as run_sync
-from pipelines.subscription_events import keep_events
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from jobs.ingest import IngestSettings
+from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
+from kafka_telemetry_lake.jobs.sync import run as run_sync
+from kafka_telemetry_lake.jobs.sync_settings import SyncSettings
+from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription_events
 
 END_PATIENCE_S = 30
 
@@ -27,7 +23,7 @@ log = logging.getLogger("telemetry-lake")
 
 @contextmanager
 def syncing(spark: SparkSession, settings: IngestSettings) -> Iterator[None]:
-    """Sync every `sync_seconds` inside the block, where set; a failure is told and never ends the block."""
+    """Sync every `sync_seconds`, if set, inside the block. A failure is logged and never ends the block."""
     ended = threading.Event()
     thread = threading.Thread(target=_sync, args=(spark, settings, ended), name="sync", daemon=True)
     if settings.sync_seconds is not None:
@@ -39,13 +35,13 @@ def syncing(spark: SparkSession, settings: IngestSettings) -> Iterator[None]:
         if thread.is_alive():
             thread.join(END_PATIENCE_S)
     try:
-        keep_events(settings.lake)  # of clients that came since the last look, or are new to a lake that `sync` keeps
+        add_subscription_events(settings.lake)  # of pushes since the last sync
     except (DeltaError, DuckDBError, OSError) as error:
-        log.warning("sync: %s; the next one matches the clients that are new", error)
+        log.warning("sync: %s; the next sync will match the new clients", error)
 
 
 def _sync(spark: SparkSession, settings: IngestSettings, ended: threading.Event) -> None:
-    wanted = SyncSettings.model_construct(
+    sync_settings = SyncSettings.model_construct(
         lake=settings.lake,
         bootstrap_servers=settings.bootstrap_servers,
         kafka_options=settings.kafka_options,
@@ -54,7 +50,7 @@ def _sync(spark: SparkSession, settings: IngestSettings, ended: threading.Event)
         every_seconds=settings.sync_seconds,
     )
     try:
-        run_sync(wanted, ended, spark)
+        run_sync(sync_settings, ended, spark)
     except Exception:
-        if not ended.is_set():  # the session's JVM may be gone by then
-            log.exception("sync: has ended; what is configured is no longer followed")
+        if not ended.is_set():  # after `ended` the session's JVM may have stopped
+            log.exception("sync: stopped by an error; changes on the cluster are no longer recorded")

@@ -1,6 +1,6 @@
-"""Upkeep of a lake, safe beside the running streams: retention by whole days, compaction with clustering, VACUUM.
+"""Maintenance of a lake: retention by whole days, compaction with clustering, VACUUM. It uses delta-rs, not Spark.
 
-All of it by delta-rs, without Spark. Streams of `pushes` skip the deletes (``ignoreDeletes``, ``skipChangeCommits``),
+It is safe while the job runs. Streams that read `pushes` skip the deletes (``ignoreDeletes``, ``skipChangeCommits``),
 and compaction changes no data (``dataChange = false``).
 """
 
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -21,30 +21,42 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties
 from deltalake.exceptions import TableNotFoundError
 
-from pipelines.catalog import CATALOG
-from pipelines.delta_log import DataFile, FileStatistics, TableLog, files_of, lake_uri
-from pipelines.snapshots import Snapshots
-from pipelines.stored_pushes import DROPPED_BEFORE, SAME, ask
-from pipelines.tables import LANDED_DATE, METRIC_POINTS, PUSH_OUTCOMES, PUSHES
+from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES, PushFiles
+from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, FileStatistics, TableLog, files_of
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.stored_pushes import DROPPED_BEFORE, ask, same_push
+from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
+from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
+from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES, PUSHES
+from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, table_uri
+from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
-# Tables whose rows have a landed date, and so an age.
+# Tables that are partitioned by landed date, so retention can drop days.
 BY_DAY = tuple(name for name, schema in CATALOG.items() if LANDED_DATE.name in schema.names)
-# What queries filter by, where the order of landing isn't it already.
+# Columns that queries filter by, for tables whose queries don't mainly filter by landing time.
 CLUSTERED_BY = {METRIC_POINTS.name: ("metric", "client_instance_id")}
 ROWS_PER_GROUP = 8192
-SMALL_FILES = 5  # of a day, from which on compaction is worth it
+SMALL_FILES = 5  # least number of a day's small files to compact
+LONGEST_PROBLEM = 500
 ZSTD = WriterProperties(compression="ZSTD", compression_level=1)
 
 
+Result = TypeVar("Result")
+
+
+class RetentionError(TelemetryLakeError):
+    """Days can't be dropped now; the message says why."""
+
+
 @dataclass(frozen=True)
-class Upkeep:
-    """What to do.
+class MaintenanceSettings:
+    """Settings of a maintenance pass.
 
     Attributes:
-        retention_days: table to days that are kept, today among them; a table that isn't named keeps all.
+        retention_days: days to retain for each table, including today; tables that aren't named retain all days.
         target_bytes: size of compacted files.
-        vacuum_hours: files that no version of the last hours names are deleted.
-        snapshot_days: how long snapshots of the state are kept, to replay from.
+        vacuum_hours: delete files that no version of this many hours refers to.
+        snapshot_days: days to retain snapshots of the state, from which a replay can start.
     """
 
     retention_days: Mapping[str, int]
@@ -54,53 +66,73 @@ class Upkeep:
 
 
 @dataclass(frozen=True)
-class Done:
-    """What was done to a table."""
+class MaintenanceResult:
+    """What was done to a table, and a line for each step that failed."""
 
     table: str
     dropped_days: tuple[str, ...] = ()
     compacted_files: int = 0
     vacuumed_files: int = 0
+    problems: tuple[str, ...] = ()
 
 
 class Maintenance:
-    """One pass over a lake.
+    """One maintenance pass over a lake.
 
     Args:
         lake: folder or URI of the lake.
         checkpoints: the checkpoints of its job.
-        today: UTC; what ages count from.
+        settings: what to do.
+        today: UTC date from which ages are computed.
     """
 
-    def __init__(self, lake: str, checkpoints: str, upkeep: Upkeep, today: date) -> None:
-        self._lake, self._checkpoints, self._upkeep, self._today = lake, checkpoints.rstrip("/"), upkeep, today
+    def __init__(self, lake: str, checkpoints: str, settings: MaintenanceSettings, today: date) -> None:
+        self._lake, self._checkpoints, self._settings, self._today = lake, checkpoints.rstrip("/"), settings, today
         self._snapshots = Snapshots(checkpoints)
+        self._pushes_retention_failed = False
 
     def tables(self) -> list[str]:
-        """The tables that the lake has; `pushes` comes first, since its retention looks at the others' rows."""
+        """The lake's tables. `pushes` comes first, because its retention needs the rows of other tables."""
         names = [PUSHES.name, *(name for name in CATALOG if name != PUSHES.name)]
         return [name for name in names if self._open(name) is not None]
 
-    def maintain(self, name: str) -> Done:
-        """Retention, compaction and VACUUM of one table."""
-        dropped = self._drop_days(name)
-        compacted = self._compact(name)
-        return Done(name, dropped, compacted, self._vacuum(name))
+    def maintain(self, name: str) -> MaintenanceResult:
+        """Retention, compaction and VACUUM of one table. If a step fails, the others are still done."""
+        problems: list[str] = []
+
+        def run(step: Callable[[str], Result], what: str, otherwise: Result) -> Result:
+            try:
+                return step(name)
+            except Exception as error:
+                problems.append(f"{what}: {' '.join(f'{type(error).__name__}: {error}'.split())[:LONGEST_PROBLEM]}")
+                return otherwise
+
+        none: tuple[str, ...] = ()
+        dropped = run(self._drop_days, "retention", none)
+        if problems and name == PUSHES.name:
+            self._pushes_retention_failed = True
+        compacted, vacuumed = run(self._compact, "compaction", 0), run(self._vacuum, "VACUUM", 0)
+        return MaintenanceResult(name, dropped, compacted, vacuumed, tuple(problems))
 
     def drop_snapshots(self) -> int:
-        """Delete the snapshots of the state that are too old."""
-        oldest = self._today - timedelta(days=self._upkeep.snapshot_days)
+        """Delete snapshots of the state that are too old, and return their number."""
+        oldest = self._today - timedelta(days=self._settings.snapshot_days)
         return len(self._snapshots.drop_older(datetime.combine(oldest, datetime.min.time(), UTC)))
 
     def _drop_days(self, name: str) -> tuple[str, ...]:
-        """Whole landed dates beyond the table's retention; pushes that aren't judged yet stay, and all later days."""
-        kept = self._upkeep.retention_days.get(name)
+        """Drop the landed dates beyond the table's retention; returns them.
+
+        Of `pushes`, only days before the first unprocessed push are dropped.
+        """
+        retained_days = self._settings.retention_days.get(name)
         table = self._open(name)
-        if kept is None or table is None:
+        if retained_days is None or table is None:
             return ()
-        oldest = self._today - timedelta(days=kept - 1)
+        if name == PUSH_OUTCOMES.name and self._pushes_retention_failed:
+            raise RetentionError("skipped because it failed for pushes: a push without outcome counts as unprocessed")
+        oldest = self._today - timedelta(days=retained_days - 1)
         if name == PUSHES.name:
-            oldest = min([oldest, *(date.fromisoformat(day) for day in self._unjudged_days(oldest))])
+            oldest = min([oldest, *(date.fromisoformat(day) for day in self._unprocessed_days(oldest))])
         days = tuple(sorted(day for day in _days(table) if date.fromisoformat(day) < oldest))
         if not days:
             return ()
@@ -112,34 +144,36 @@ class Maintenance:
         table.delete(f"{LANDED_DATE.name} < '{oldest.isoformat()}'", commit_properties=properties)
         return days
 
-    def _unjudged_days(self, before: date) -> list[str]:
-        """Landed dates, before one, of pushes that the stream of points hasn't read."""
+    def _unprocessed_days(self, before: date) -> list[str]:
+        """Landed dates before a date that have pushes which the points stream hasn't processed."""
         pushes = self._dataset(PUSHES.name).filter(pads.field(LANDED_DATE.name) < before)
         outcomes = self._dataset(PUSH_OUTCOMES.name)
-        query = f"SELECT DISTINCT CAST({LANDED_DATE.name} AS VARCHAR) FROM n ANTI JOIN h ON {SAME}"
-        return [day for (day,) in ask(query, n=pushes, h=outcomes)]
+        unprocessed = f"pushes ANTI JOIN outcomes ON {same_push('pushes', 'outcomes')}"
+        query = f"SELECT DISTINCT CAST({LANDED_DATE.name} AS VARCHAR) FROM {unprocessed}"
+        return [day for (day,) in ask(query, pushes=pushes, outcomes=outcomes)]
 
     def _drop_snapshots_that_need(self, before: date) -> None:
-        """A snapshot is of no use when pushes that it hasn't judged are dropped: a replay from it would have a gap."""
+        """Drop snapshots that precede some of the pushes landed before a date: a replay from them would have a gap."""
         dropped = self._dataset(PUSHES.name).filter(pads.field(LANDED_DATE.name) < before)
         for snapshot in self._snapshots.all():
-            judged = self._dataset(PUSH_OUTCOMES.name, snapshot.versions[PUSH_OUTCOMES.name])
-            if ask(f"SELECT 1 FROM n ANTI JOIN h ON {SAME} LIMIT 1", n=dropped, h=judged):
+            outcomes = self._dataset(PUSH_OUTCOMES.name, snapshot.versions[PUSH_OUTCOMES.name])
+            query = f"SELECT 1 FROM dropped ANTI JOIN outcomes ON {same_push('dropped', 'outcomes')} LIMIT 1"
+            if ask(query, dropped=dropped, outcomes=outcomes):
                 self._snapshots.drop(snapshot)
 
     def _compact(self, name: str) -> int:
-        """Small files of past days become files of the target size. Today's are still being added to."""
+        """Compact the small files of past days into files of the target size; returns the number of files compacted."""
         table = self._open(name)
         if table is None or name not in BY_DAY:
             return 0
         small: dict[str, list[dict[str, Any]]] = {}
         for row in files_of(table):
-            if row["size_bytes"] < self._upkeep.target_bytes // 2:
+            if row["size_bytes"] < self._settings.target_bytes // 2:
                 small.setdefault(row["partition"][LANDED_DATE.name], []).append(row)
         compacted = 0
-        waiting = set(self._unjudged_days(self._today)) if name == PUSHES.name else set()
+        unprocessed = set(self._unprocessed_days(self._today)) if name == PUSHES.name else set()
         for day, rows in sorted(small.items()):
-            if len(rows) < SMALL_FILES or day >= self._today.isoformat() or day in waiting:
+            if len(rows) < SMALL_FILES or day >= self._today.isoformat() or day in unprocessed:
                 continue
             compacted += len(rows)
             if name == PUSHES.name:
@@ -147,7 +181,7 @@ class Maintenance:
                 continue
             options: dict[str, Any] = {
                 "partition_filters": [(LANDED_DATE.name, "=", day)],
-                "target_size": self._upkeep.target_bytes,
+                "target_size": self._settings.target_bytes,
                 "writer_properties": ZSTD,
             }
             if name in CLUSTERED_BY:
@@ -157,11 +191,14 @@ class Maintenance:
         return compacted
 
     def _compact_pushes(self, rows: list[dict[str, Any]]) -> None:
-        """Files of one day that follow each other become one, by partition and offset: the order that tasks read in."""
+        """Compact a day's files, oldest first, into files sorted by partition and offset, the order that tasks need."""
         rows = sorted(rows, key=lambda row: row["min"]["landed_at"])
         groups: list[list[dict[str, Any]]] = [[]]
         for row in rows:
-            if groups[-1] and sum(r["size_bytes"] for r in groups[-1]) + row["size_bytes"] > self._upkeep.target_bytes:
+            if (
+                groups[-1]
+                and sum(r["size_bytes"] for r in groups[-1]) + row["size_bytes"] > self._settings.target_bytes
+            ):
                 groups.append([])
             groups[-1].append(row)
         groups = [group for group in groups if len(group) > 1]
@@ -169,49 +206,51 @@ class Maintenance:
         log.rearrange([row for group in groups for row in group], [self._joined(group) for group in groups])
 
     def _joined(self, rows: list[dict[str, Any]]) -> DataFile:
-        filesystem, root = pafs.FileSystem.from_uri(lake_uri(PUSHES.uri(self._lake)))
-        parts = [pq.ParquetFile(f"{root}/{unquote(row['path'])}", filesystem=filesystem).read() for row in rows]
-        # Rows of earlier versions lack the later columns.
-        pushes = pa.concat_tables(parts, promote_options="default")
-        for field in PUSHES.schema:
-            if field.name not in pushes.schema.names:
-                pushes = pushes.append_column(field, pa.nulls(len(pushes), field.type))
-        pushes = pushes.select(PUSHES.schema.names).sort_by([("partition", "ascending"), ("offset", "ascending")])
+        """Merge files into one in bounded memory: pushes may take a thousand times as much memory as disk space."""
+        filesystem, root = filesystem_of(PUSHES.uri(self._lake))
+        paths = [unquote(row["path"]) for row in rows]
+        stored = pa.unify_schemas([pq.read_schema(f"{root}/{path}", filesystem=filesystem) for path in paths])
+        # Files written by earlier releases lack newer columns.
+        known = [stored.field(field.name) if field.name in stored.names else field for field in PUSHES.schema]
+        schema = pa.schema([field.remove_metadata() for field in known])
         day = rows[0]["partition"][LANDED_DATE.name]
         path = f"{LANDED_DATE.name}={day}/part-{uuid.uuid4()}.zstd.parquet"
         texts = [f.name for f in PUSHES.schema if pa.types.is_string(f.type) and f.name != "client_instance_id"]
-        pq.write_table(
-            pushes, f"{root}/{path}", filesystem=filesystem, compression="zstd", compression_level=1,
-            use_dictionary=texts, row_group_size=ROWS_PER_GROUP,
-        )  # fmt: skip
         statistics = FileStatistics(PUSHES.statistics)
-        statistics.add(pushes)
+        with pq.ParquetWriter(
+            f"{root}/{path}", schema, filesystem=filesystem, compression="zstd", compression_level=1,
+            use_dictionary=texts,
+        ) as writer:  # fmt: skip
+            slices = PushFiles(self._lake, paths, schema).slices(0, 1, sorted_by_partition=True)
+            for pushes in _row_groups(slices):
+                statistics.add(pushes)
+                writer.write_table(pushes, row_group_size=ROWS_PER_GROUP)
         size = filesystem.get_file_info(f"{root}/{path}").size
-        return DataFile(PUSHES.name, path, size, len(pushes), day, statistics.to_json())
+        return DataFile(PUSHES.name, path, size, statistics.rows, day, statistics.to_json())
 
     def _vacuum(self, name: str) -> int:
-        """Files that nothing names any more, those of killed tasks among them; never those that a replay may need."""
+        """Delete unreferenced files, including those of killed tasks, but none that a replay may need."""
         table = self._open(name)
         assert table is not None
         keep = {snapshot.versions[name] for snapshot in self._snapshots.all() if name in snapshot.versions}
         if name == PUSH_OUTCOMES.name:
             keep |= self._version_before_checkpoint()
         options: dict[str, Any] = {
-            "retention_hours": self._upkeep.vacuum_hours,
+            "retention_hours": self._settings.vacuum_hours,
             "enforce_retention_duration": False,
             "full": True,
             "keep_versions": sorted(keep) or None,
         }
-        filesystem, root = pafs.FileSystem.from_uri(lake_uri(table.table_uri))
-        found = [f"{root}/{unquote(path)}" for path in table.vacuum(dry_run=True, **options)]
-        there = [info for info in filesystem.get_file_info(found) if info.type == pafs.FileType.File]
-        if there:  # else it would leave two commits all the same
+        filesystem, root = filesystem_of(table.table_uri)
+        unreferenced = [f"{root}/{unquote(path)}" for path in table.vacuum(dry_run=True, **options)]
+        files = [info for info in filesystem.get_file_info(unreferenced) if info.type == pafs.FileType.File]
+        if files:  # VACUUM makes two commits even if there is nothing to delete
             table.vacuum(dry_run=False, **options)
-        return len(there)
+        return len(files)
 
     def _version_before_checkpoint(self) -> set[int]:
-        """The version whose rows a new checkpoint of the points stream leaves out (`once.OffsetGuard`)."""
-        filesystem, root = pafs.FileSystem.from_uri(lake_uri(self._checkpoints))
+        """The version that tells the points stream which rows were stored before its checkpoint (`OffsetGuard`)."""
+        filesystem, root = filesystem_of(self._checkpoints)
         try:
             with filesystem.open_input_file(f"{root}/points/offsets-before.json") as stream:
                 content = json.loads(stream.read())
@@ -221,12 +260,24 @@ class Maintenance:
 
     def _open(self, name: str) -> DeltaTable | None:
         try:
-            return DeltaTable(f"{self._lake.rstrip('/')}/{name}")
+            return DeltaTable(table_uri(self._lake, name))
         except TableNotFoundError:
             return None
 
     def _dataset(self, name: str, version: int | None = None) -> pads.Dataset:
-        return DeltaTable(f"{self._lake.rstrip('/')}/{name}", version=version).to_pyarrow_dataset()
+        return DeltaTable(table_uri(self._lake, name), version=version).to_pyarrow_dataset()
+
+
+def _row_groups(slices: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Combine slices into row groups of at most `ROWS_PER_GROUP` rows or `SLICE_BYTES` bytes."""
+    waiting: list[pa.Table] = []
+    for pushes in slices:
+        group = [*waiting, pushes]
+        if sum(each.num_rows for each in group) > ROWS_PER_GROUP or sum(each.nbytes for each in group) > SLICE_BYTES:
+            yield from waiting and [pa.concat_tables(waiting)]
+            group = [pushes]
+        waiting = group
+    yield from waiting and [pa.concat_tables(waiting)]
 
 
 def _days(table: DeltaTable) -> set[str]:

@@ -1,4 +1,4 @@
--- What did each client id do in each hour? What findings are made of: counts, means and greatest values of the hour.
+-- What did each client id do in each hour? Counts, means and maxima of the hour, from which view findings is computed.
 -- sending_s and connected_s: the time that the counts cover, over all instances of the client id.
 WITH measured AS (
   SELECT
@@ -92,6 +92,13 @@ pushed AS (
   GROUP BY cluster_id, client_id, date_trunc('HOUR', landed_at)
 ),
 
+failed AS (
+  SELECT cluster_id, client_id, date_trunc('HOUR', landed_at) AS window_start, count(*) AS set_aside
+  FROM quarantine
+  WHERE scope = 'push' AND reason = 'PROCESSING_FAILED'
+  GROUP BY cluster_id, client_id, date_trunc('HOUR', landed_at)
+),
+
 software AS (
   SELECT
     cluster_id,
@@ -112,7 +119,8 @@ SELECT
   p.pushes,
   p.span_s,
   s.push_interval_s,
-  p.quarantined,
+  p.quarantined - coalesce(f.set_aside, 0) AS quarantined,
+  coalesce(f.set_aside, 0) AS set_aside,
   p.lost_intervals,
   p.push_bytes_max,
   s.software_name,
@@ -141,5 +149,7 @@ SELECT
 FROM pushed AS p
 LEFT JOIN software AS s
   ON s.cluster_id <=> p.cluster_id AND s.client_id <=> p.client_id AND s.window_start = p.window_start
+LEFT JOIN failed AS f
+  ON f.cluster_id <=> p.cluster_id AND f.client_id <=> p.client_id AND f.window_start = p.window_start
 LEFT JOIN measured AS m
   ON m.cluster_id <=> p.cluster_id AND m.client_id <=> p.client_id AND m.window_start = p.window_start

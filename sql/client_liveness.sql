@@ -1,11 +1,11 @@
--- Who is there, who said goodbye, who fell silent, and what is the likely cause? One row per client instance.
--- Silent is not crashed: Java producers and admins close without a terminating push, librdkafka forgets one in ten.
--- likely_cause, of silent clients, the first that holds: cluster_or_receiver (most fell silent within minutes and
--- few said goodbye), closed_with_siblings (another client of its Streams instance terminated meanwhile), process_gone
--- (all clients of its address are gone), closed_without_flag (a Java producer with nothing to send, or an admin),
--- killed_or_cut_off (a client that would have said goodbye, such as a Java producer whose last push told of records in
--- its buffer or requests under way), unknown. A return after a back-off of 5 or 30 minutes is told by its event resumed.
--- buffered_bytes, requests_in_flight: of silent Java producers, as last told; NULL: not told.
+-- Which clients are active, terminated or silent, and what is the likely cause? One row per client instance.
+-- Silent doesn't mean crashed: Java producers and admins close without a terminating push, and librdkafka omits one in
+-- ten. likely_cause (L17) of a silent client is the first that applies: cluster_or_receiver (most clients fell silent
+-- within minutes and few terminated), closed_with_siblings (another client of its Streams instance terminated at that
+-- time), process_gone (all clients of its address are gone), closed_without_flag (a Java producer with nothing left to
+-- send, or an admin), killed_or_cut_off (a client that would have sent a terminating push, such as a Java producer whose
+-- last push reported buffered records or requests in flight), unknown. A client that returns after a back-off of 5 or 30
+-- minutes has an event resumed. buffered_bytes, requests_in_flight: last values of silent Java producers; NULL: none.
 WITH known AS (
   SELECT
     *,
@@ -25,7 +25,7 @@ counted AS (
   FROM known
 ),
 
-last_told AS (
+last_reported AS (
   SELECT
     c.cluster_id,
     c.client_instance_id,
@@ -78,7 +78,7 @@ SELECT
       <= 2 * coalesce(push_interval_ms, 300000) + 10000 THEN 'closed_with_siblings'
     WHEN clients_of_address > 1 AND active_of_address = 0 THEN 'process_gone'
     WHEN client_software_name = 'apache-kafka-java' AND element_at(labels, 'group_id') IS NULL
-      AND coalesce(told.buffered_bytes, 0) <= 0 AND coalesce(told.requests_in_flight, 0) <= 0
+      AND coalesce(reported.buffered_bytes, 0) <= 0 AND coalesce(reported.requests_in_flight, 0) <= 0
       THEN 'closed_without_flag'
     WHEN client_software_name IS NOT NULL THEN 'killed_or_cut_off'
     ELSE 'unknown'
@@ -94,9 +94,9 @@ SELECT
   coverage,
   resumptions,
   duplicated,
-  told.buffered_bytes,
-  told.requests_in_flight
+  reported.buffered_bytes,
+  reported.requests_in_flight
 FROM counted
-LEFT JOIN last_told AS told
-  ON coalesce(told.cluster_id, '') = coalesce(counted.cluster_id, '')
-  AND told.client_instance_id = counted.client_instance_id
+LEFT JOIN last_reported AS reported
+  ON coalesce(reported.cluster_id, '') = coalesce(counted.cluster_id, '')
+  AND reported.client_instance_id = counted.client_instance_id

@@ -1,7 +1,7 @@
--- Which quota limits each client now? One row per client instance and quota type that is measured.
--- The most specific of Kafka's eight levels counts: user before <default> before any user, and within each of them client
--- id before <default> before any client id. level is 1 to 8; NULL, as quota_limit: no quota matches.
--- bucket_user, bucket_client_id: whom brokers count together with it; empty is everybody.
+-- Which quota limits each client now? One row per client instance and measured quota type.
+-- The most specific of Kafka's eight levels applies: user, then default user, then no user; within each of them client
+-- id, then default client id, then no client id. level: 1 to 8. level and quota_limit are NULL if no quota matches.
+-- bucket_user, bucket_client_id: the bucket in which brokers count the client; empty: all users, or all client ids.
 SELECT
   cluster_id, client_instance_id, client_id, user, state, first_seen, last_seen, quota_type,
   CASE WHEN quota_limit < 9223372036854775807 THEN quota_limit END AS quota_limit,

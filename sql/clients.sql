@@ -1,5 +1,5 @@
--- Who is there, since when, in which state, and whose is it? One row per client instance.
--- The alias of an instance id counts before that of its client id, one of the client's cluster before one of any.
+-- Which clients are known, since when, in which state, and who owns them? One row per client instance.
+-- An alias of the instance id takes precedence over one of the client id, and one of the cluster over one of any cluster.
 SELECT
   cluster_id, client_instance_id, client_id, application, owner, client_software_name, client_software_version, principal,
   client_address, client_port, labels, group_member_ids, push_interval_ms, first_seen, last_seen, state, terminated_at,

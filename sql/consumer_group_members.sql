@@ -1,6 +1,6 @@
--- Who is in a consumer group, with which partitions, as Kafka's Admin told `telemetry-lake sync` last? One row per member.
--- client_instance_id, NULL: the member pushes nothing. A member is known by its member id; clients that don't tell theirs
--- (librdkafka) by group and client id, as many as push: which of those that share both is which is a guess.
+-- Who is in each consumer group, with which partitions, as of the last `telemetry-lake sync`? One row per member.
+-- client_instance_id: NULL if the member pushes nothing. Members and clients are matched by member id. Clients that
+-- don't push theirs (librdkafka) are matched by group and client id: among several with the same ids it is a guess.
 WITH pushing AS (
   SELECT *, element_at(labels, 'group_id') AS group_id, element_at(labels, 'group_member_id') AS member_id
   FROM clients

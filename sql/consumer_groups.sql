@@ -1,9 +1,9 @@
--- How do consumer groups get on? One row per consumer instance and minute of its clock, with its group; and one per
--- member that pushes nothing but is known to Kafka's Admin (`telemetry-lake sync`): pushes 0, client_instance_id NULL,
--- its minute that since when it has this assignment. members: instances of the group that pushed in the minute;
--- known_members, coordinator_id, assignment: as Admin told last. Times in ms; NULL: the client doesn't tell (librdkafka has
--- assigned_partitions, rebalance_latency and commit_latency only). member_ids: member ids it had so far, ten at most:
--- each is a new membership. Averages are means of the pushes' averages. -1 of last_heartbeat reads as NULL: none yet.
+-- How are consumer groups doing? One row per consumer instance and minute of its clock, with its group.
+-- Members that push nothing but are known from `telemetry-lake sync` have one row each: pushes 0, client_instance_id
+-- NULL, and the minute in which their assignment was first seen. members: instances of the group that pushed in the
+-- minute. known_members, coordinator_id, assignment: as of the last sync. Times are in ms. NULL: not pushed (librdkafka
+-- pushes only assigned_partitions, rebalance_latency and commit_latency). member_ids: number of member ids so far, at
+-- most ten; each is a new membership. Averages are means of the pushed averages. A last_heartbeat of -1 (none) is NULL.
 WITH minutes AS (
   SELECT
     p.cluster_id,

@@ -1,5 +1,5 @@
--- Which points of Kafka's own metrics count? One row per point of metric_points, without those that were told twice or
--- too late to be counted. name: the metric without `org.apache.kafka.`. Filter by metric: files are sorted by it.
+-- Which points of Kafka's own metrics count? One row per point of metric_points, except points that were pushed twice
+-- or too late. name: the metric without `org.apache.kafka.`. Filter by metric, by which the files are sorted.
 SELECT
   cluster_id,
   client_instance_id,

@@ -1,6 +1,6 @@
--- How complete is what clients told? One row per client instance, and one per cluster (client_instance_id NULL).
--- coverage: 0 to 1, share of the time from first to last push that pushes cover, by landing times; lost_ms: intervals
--- that DELTA pushes left out, by the clients' clocks, less those that a late push filled. Nothing is filled in.
+-- How complete is the telemetry of each client (D4)? One row per client instance, and one per cluster
+-- (client_instance_id NULL). coverage: 0 to 1, share of the time from first to last push that pushes cover, by landing
+-- time. lost_ms: intervals missing between DELTA pushes, by the client's clock, minus those that a late push filled.
 WITH chains AS (
   SELECT
     cluster_id,

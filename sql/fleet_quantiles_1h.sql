@@ -1,5 +1,5 @@
--- How do a metric's values spread over the fleet, by the hour: median, 95th percentile and extremes over client ids?
--- Of each client id's mean value, or for counters of its rate per series.
+-- How are a metric's values distributed over the fleet per hour: median, 95th percentile and extremes over client ids?
+-- The value of a client id is its mean, or for counters its rate per series.
 SELECT
   cluster_id,
   window_start,

@@ -1,5 +1,5 @@
--- Who has most of a metric, by the hour? Filter place <= N for the top N client ids, and metric and window_start.
--- amount: the increase of counters, the greatest value of others. share: of what all client ids had.
+-- Which client ids have the most of a metric per hour? Filter by place <= N for the top N, metric and window_start.
+-- amount: the increase of counters, the maximum of other metrics. share: of the total over all client ids.
 SELECT
   cluster_id,
   window_start,

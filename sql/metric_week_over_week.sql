@@ -1,5 +1,5 @@
 -- How does each hour compare with the same hour a week before, per metric and client id?
--- comparable: both hours were covered alike (within a tenth); else a difference is one of coverage, not of load.
+-- comparable: both hours have the same coverage (within 10 %); if not, a difference may come from coverage, not load.
 SELECT
   n.cluster_id,
   n.window_start,

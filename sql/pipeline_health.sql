@@ -1,7 +1,7 @@
--- Does the job keep up? One row per stream of the job: its last batch, and what it has done in the hour before that.
--- waiting: records of the source that the last batch left; freshness_s: how old the newest rows were when they became
--- visible; busy: share of the hour spent in batches, near 1 is a job at its limit. last_batch_at far behind the clock
--- means that the job stands still.
+-- Does the job keep up? One row per stream of the job: its last batch, and totals of the hour before it.
+-- waiting: records of the source that the last batch left. freshness_s: age of the newest rows when they became visible.
+-- busy: share of the hour spent in batches; near 1 the job is at its limit. If last_batch_at is far in the past, the job
+-- has stopped.
 WITH last_batches AS (
   SELECT cluster_id, stream, max(ended_at) AS last_batch_at
   FROM pipeline_metrics

@@ -1,5 +1,5 @@
--- Who asked for each point? Rows of metric_points with the names of the subscriptions that did; empty: nobody did.
--- NULL: a subscription may have, whose patterns can't be evaluated here.
+-- Which subscriptions asked for each point? Rows of metric_points with the names of the subscriptions; empty: none.
+-- NULL: unknown, because the patterns of a subscription can't be evaluated here.
 WITH asked AS (
   SELECT
     p.source,

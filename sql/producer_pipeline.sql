@@ -1,6 +1,6 @@
--- Where do a producer's records wait, and how do they leave? One row per producer instance and minute of its clock.
--- compression_ratio: compressed to uncompressed size, 0 to 1. slowest_node_id: the node of node_request_latency_max_ms.
--- NULL: the client doesn't tell; librdkafka has queue time, request latency, throttle time, connections, node latency.
+-- Where do a producer's records wait, and how are they sent? One row per producer instance and minute of its clock.
+-- compression_ratio: compressed by uncompressed size, 0 to 1. slowest_node_id: the node of node_request_latency_max_ms.
+-- NULL: not pushed; librdkafka pushes only queue time, request latency, throttle time, connections and node latency.
 WITH minutes AS (
   SELECT
     p.cluster_id,

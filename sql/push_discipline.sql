@@ -1,11 +1,11 @@
--- Does each client push when it should? One row per push that names its client, held against its push interval.
--- gap_ms: since its previous push; expected_ms: the interval that the gap is held against; early: the gap is shorter by
--- more than 100 ms, which lie between a client's timer and Kafka's record time. early_reason is what allows it:
--- terminating (but not right after another terminating push, when the broker ignores the flag), new_connection (the
--- first push of a connection, whose broker may not know of the earlier ones), interval_changed, connection_unknown (the
--- receiver tells no port). missed: pushes that should have landed in the gap, at least; where the client may have
--- started anew, its next push may take 1.5 intervals. NULL: can't be said. Only what landed is seen: a push that the
--- broker refused, or one without metrics, never lands. A redelivered push counts once.
+-- Does each client push when it should (M11, L9)? One row per push with a client instance id, compared with its push
+-- interval. gap_ms: time since the previous push. expected_ms: the interval that the gap is compared with. early: the
+-- gap is shorter by more than 100 ms, the tolerance between a client's timer and Kafka's record time. early_reason: what
+-- allows it: terminating (unless it follows another terminating push, when the broker ignores the flag), new_connection
+-- (the first push of a connection, whose broker may not know the earlier ones), interval_changed, connection_unknown
+-- (the receiver gives no port). missed: minimum number of pushes missing in the gap; after a possible restart the next
+-- push may take 1.5 intervals. NULL: unknown. Pushes that the broker rejected and pushes without metrics never land. A
+-- redelivered push counts once.
 WITH asked AS (
   SELECT source, topic, partition, offset, landed_at, min(CASE WHEN matches THEN interval_ms END) AS interval_ms
   FROM push_subscriptions
@@ -89,7 +89,7 @@ SELECT
     ELSE greatest(
       0,
       CAST(floor(
-        (gap_ms + 100) / longest_ms - CASE WHEN connection IS NULL OR new_connection OR changed THEN 1.5 ELSE 1 END
+        (gap_ms + 100) / nullif(longest_ms, 0) - CASE WHEN connection IS NULL OR new_connection OR changed THEN 1.5 ELSE 1 END
       ) AS BIGINT)
     )
   END AS missed

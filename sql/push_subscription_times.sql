@@ -1,7 +1,7 @@
--- As of when is each push matched with subscriptions, and how surely is it known which were in force?
--- A push lands under the subscriptions of its time, unless its SubscriptionId says that its client had been told others.
--- subscription_state: what that id says (agrees, older, newer, unknown); NULL: the landing record carries none.
--- subscription_uncertain: it landed between two polls that found different subscriptions, and no id tells which.
+-- Which moment's subscriptions apply to each push, and how certain is that?
+-- It is the time of landing, unless the push's SubscriptionId shows that its client still used others.
+-- subscription_state: result of comparing that id (agrees, older, newer, unknown); NULL: the record has no id.
+-- subscription_uncertain: the push landed between two polls with different subscriptions, and has no id to decide.
 SELECT
   o.source,
   o.topic,

@@ -1,6 +1,6 @@
--- Which subscriptions matched the client of each push, as they were when it landed?
--- One row per push and matching version; matches is NULL where its patterns can't be evaluated here. A push that
--- carries a SubscriptionId is read as of subscription_at, when the subscriptions that it was made under were in force.
+-- Which subscriptions matched the client of each push when it landed?
+-- One row per push and matching version. matches: NULL if the patterns of the version can't be evaluated here.
+-- subscription_at: for a push with a SubscriptionId, a time at which the subscriptions of that id were in force.
 SELECT
   o.source,
   o.topic,

@@ -1,5 +1,5 @@
--- Who sends what is rejected? One row per client instance and reason; the client with offender_rank 1 has the most rows.
--- payload_bytes is what quarantine keeps of its pushes; detail is one of the reasons in words.
+-- Whose pushes and points are rejected? One row per client instance and reason; offender_rank 1 has the most rows.
+-- payload_bytes: size of its payloads in table quarantine. detail: an example of the reason in words.
 SELECT
   dense_rank() OVER (ORDER BY rejected_of_client DESC, cluster_id, client_instance_id) AS offender_rank,
   cluster_id, client_instance_id, client_id, scope, reason, rejected, payload_bytes, first_at, last_at, detail

@@ -1,7 +1,7 @@
--- What did each change of a quota do? Use and delays in the ten minutes before and after it, over 10 s windows.
--- limit_before, limit_after, NULL: none. The change was made in (not_before, at]; which windows of that time are before it
--- is told by their own limit.
--- A change of <default> counts the buckets that had its limit. Rates are means over buckets, brokers and windows.
+-- What was the effect of each quota change? Usage and delays in the ten minutes before and after it, over 10 s windows.
+-- limit_before, limit_after: NULL means no limit. The change was made in (not_before, at]; windows in that span are
+-- before or after it according to their own limit. A change of <default> includes the buckets that had its limit.
+-- Rates are means over buckets, brokers and windows.
 WITH changes AS (
   SELECT
     cluster_id, user, client_id, quota_type, valid_from AS at, coalesce(not_before, valid_from) AS not_before,

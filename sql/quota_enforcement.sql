@@ -1,5 +1,5 @@
--- Are clients limited at all, since when, and who is exempt? One row per cluster and quota type that was ever configured.
--- enforced: any limit is in force. since: first poll that found it so. exempt: entities whose quota has no limit.
+-- Are clients limited, since when, and who is exempt? One row per cluster and quota type that was ever configured.
+-- enforced: any limit is in force. since: the first poll that saw it. exempt: entities whose quota has no limit.
 WITH versions AS (
   SELECT
     q.*,

@@ -1,5 +1,5 @@
--- How far are estimates of clients from what brokers counted? One row per entity, broker and window that has both.
--- error: of the estimated rate, relative to the broker's; 0.1 is a tenth too high.
+-- How far are estimates from client metrics off the brokers' counts? One row per entity, broker and window with both.
+-- error: of the estimated rate, relative to the broker's rate; 0.1 is 10 % too high.
 SELECT
   b.cluster_id,
   b.quota_type,

@@ -1,6 +1,6 @@
 -- Who is closest to a limit now? The newest 10 s window of each entity and broker; ORDER BY used_percent DESC.
--- "Now" is the newest window of the cluster; what is more than ten minutes behind it is left out.
--- shared: the bucket of all users, or of all client ids, together.
+-- "Now" is the newest window of the cluster; windows more than ten minutes older are excluded.
+-- shared: the bucket counts all users, or all client ids, together.
 SELECT
   cluster_id,
   quota_type,

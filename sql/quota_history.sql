@@ -1,6 +1,6 @@
 -- Which quota was in force when? One row per version of an entity's limit.
 -- A version began in (not_before, valid_from]: between the last poll without it and the first with it.
--- limit_before, NULL: there was none. measured: whether brokers sample the use of such quotas.
+-- limit_before: NULL means no limit. measured: whether brokers sample the usage of this quota type.
 SELECT
   q.cluster_id,
   q.user,

@@ -1,5 +1,5 @@
--- What is the best that is known of each entity's use of its quotas? One row per entity, broker and window.
--- Broker samples count before estimates of clients; a delay that a client told of counts where neither is there.
+-- What is the best available measure of each entity's quota usage? One row per entity, broker and window.
+-- Q14: broker samples take precedence over estimates from clients; a delay that a client reported is the last resort.
 SELECT
   cluster_id, broker_id, quota_type, user, client_id, window_start, window_end, window_seconds, samples, observed_rate,
   quota_limit, used_percent, usage_ratio, throttle_ms, delay_s, throttled, source, status

@@ -1,7 +1,7 @@
--- Which clients would find a cluster again whose brokers all have new addresses? Per software and version.
+-- Which clients would reconnect if all brokers got new addresses? One row per software and version.
 -- readiness: none (Java before 3.8, librdkafka before 2.10), opt_in (KIP-899 from Java 3.8: only with
 -- metadata.recovery.strategy=rebootstrap), default (KIP-1102: Java from 4.0, librdkafka from 2.12), false_triggers
--- (librdkafka 2.10 and 2.11 rebootstrap without need: update), unknown (another software, or no version told).
+-- (librdkafka 2.10 and 2.11 rebootstrap needlessly: update), unknown (another software, or no version).
 WITH versions AS (
   SELECT
     *,
@@ -22,8 +22,8 @@ numbered AS (
     *,
     CASE
       WHEN coalesce(release, '') <> ''
-        THEN 1000 * CAST(regexp_extract(release, '^([0-9]+)', 1) AS INT)
-          + CAST(regexp_extract(release, '([0-9]+)$', 1) AS INT)
+        THEN 1000 * CAST(TRY_CAST(regexp_extract(release, '^([0-9]+)', 1) AS INT) AS BIGINT)
+          + TRY_CAST(regexp_extract(release, '([0-9]+)$', 1) AS INT)
     END AS number
   FROM versions
 )

@@ -1,8 +1,8 @@
--- Which clients went back to their bootstrap servers (KIP-1102), and which pushed telemetry though their data path was
--- dead, until when? One row per event, as the lifecycle told it (docs/lifecycle.md); at is when the push landed that
--- shows it. bootstrap, usual_bootstrap: requests to bootstrap nodes (Java) or bootstrap nodes (librdkafka) of that push,
--- and in the client's last quiet one. restored_at: NULL while the data path is dead.
-WITH told AS (
+-- Which clients rebootstrapped (KIP-1102), and which pushed telemetry while their data path was dead, and until when?
+-- One row per lifecycle event (docs/lifecycle.md). at: landing time of the push that shows it. bootstrap: requests to
+-- bootstrap nodes (Java), or number of bootstrap nodes (librdkafka), in that push; usual_bootstrap: the same in the
+-- client's last normal push. restored_at: NULL while the data path is dead.
+WITH lifecycle_events AS (
   SELECT
     *,
     lead(CASE WHEN event = 'data_path_restored' THEN at END) OVER (
@@ -24,13 +24,13 @@ SELECT
   e.topic,
   e.partition,
   e.offset,
-  CAST(element_at(e.detail, 'bootstrap') AS BIGINT) AS bootstrap,
-  CAST(element_at(e.detail, 'usual_bootstrap') AS BIGINT) AS usual_bootstrap,
-  CAST(element_at(e.detail, 'connections_created') AS BIGINT) AS connections_created,
-  CAST(element_at(e.detail, 'metadata_age_s') AS BIGINT) AS metadata_age_s,
-  CAST(element_at(e.detail, 'answered_at') AS TIMESTAMP) AS answered_at,
+  TRY_CAST(element_at(e.detail, 'bootstrap') AS BIGINT) AS bootstrap,
+  TRY_CAST(element_at(e.detail, 'usual_bootstrap') AS BIGINT) AS usual_bootstrap,
+  TRY_CAST(element_at(e.detail, 'connections_created') AS BIGINT) AS connections_created,
+  TRY_CAST(element_at(e.detail, 'metadata_age_s') AS BIGINT) AS metadata_age_s,
+  TRY_CAST(element_at(e.detail, 'answered_at') AS TIMESTAMP) AS answered_at,
   e.restored_at
-FROM told AS e
+FROM lifecycle_events AS e
 LEFT JOIN clients AS c
   ON coalesce(c.cluster_id, '') = coalesce(e.cluster_id, '') AND c.client_instance_id = e.client_instance_id
 WHERE e.event <> 'data_path_restored'

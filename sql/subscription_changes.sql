@@ -1,4 +1,4 @@
--- What has been created, changed and deleted, and between which polls?
+-- Which subscriptions were created, changed and deleted, and between which polls?
 SELECT
   v.cluster_id,
   v.valid_from AS at,

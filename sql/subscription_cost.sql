@@ -1,6 +1,6 @@
 -- What does each subscription cost, per client and software?
--- A push's bytes are shared by the points that a subscription asked for: subscriptions that overlap count them each.
--- large_uncompressed: pushes of more than 1000 bytes sent without compression, against KIP-714's advice.
+-- A push's bytes are divided among its points; overlapping subscriptions each count the bytes of their shared points.
+-- large_uncompressed: pushes of more than 1000 bytes without compression, contrary to KIP-714's advice.
 WITH served AS (
   SELECT s.cluster_id, s.subscription, s.source, s.topic, s.partition, s.offset, s.landed_at, count(*) AS points
   FROM subscription_metrics AS s
@@ -15,9 +15,9 @@ SELECT
   p.client_software_version,
   count(*) AS pushes,
   sum(s.points) AS points,
-  sum(p.payload_bytes * s.points / o.points) AS payload_bytes,
-  sum(o.decompressed_bytes * s.points / o.points) AS decompressed_bytes,
-  sum(o.decompressed_bytes) / sum(p.payload_bytes) AS compression_ratio,
+  sum(p.payload_bytes * s.points / nullif(o.points, 0)) AS payload_bytes,
+  sum(o.decompressed_bytes * s.points / nullif(o.points, 0)) AS decompressed_bytes,
+  sum(o.decompressed_bytes) / nullif(sum(p.payload_bytes), 0) AS compression_ratio,
   count_if(coalesce(p.compression_type, 'none') IN ('none', '0') AND p.payload_bytes > 1000) AS large_uncompressed
 FROM served AS s
 JOIN pushes AS p

@@ -1,5 +1,5 @@
--- Which clients can't deliver what was asked of them? Per subscription, prefix, client software and version.
--- delivering = 0: no client of this version ever sent a metric of the prefix, though asked.
+-- Which clients don't deliver the metrics they are asked for? Per subscription, prefix, client software and version.
+-- delivering = 0: no client of this version ever pushed a metric with the prefix, although subscribed.
 WITH asked AS (
   SELECT DISTINCT s.cluster_id, s.subscription, prefix, p.client_software_name, p.client_software_version,
     p.client_instance_id, s.source, s.topic, s.partition, s.offset, s.landed_at

@@ -1,6 +1,6 @@
--- When did a client push earlier than it may, or still under subscriptions that had changed? Columns of client_events.
--- early_push: nothing that the protocol knows allows it. subscription_changed: by its SubscriptionId the client still
--- worked with an older subscription; one event per client and such subscription.
+-- When did a client push too early, or with outdated subscriptions? Columns of client_events.
+-- early_push: no rule of the protocol allows it. subscription_changed: the SubscriptionId shows that the client still
+-- used older subscriptions; one event per client and SubscriptionId.
 SELECT
   source,
   cluster_id,
@@ -36,5 +36,5 @@ FROM (
     ) AS number
   FROM push_subscription_times
   WHERE subscription_state = 'older'
-) AS told
+) AS events
 WHERE number = 1

@@ -1,6 +1,6 @@
 -- Which points did each subscription ask for? One row per point and subscription.
--- subscription_uncertain: the push landed between two polls that found different subscriptions, and carries no id of its
--- own that tells which.
+-- subscription_uncertain: the push landed between two polls with different subscriptions, and has no SubscriptionId to
+-- decide.
 SELECT
   s.subscription,
   s.interval_ms AS subscription_interval_ms,

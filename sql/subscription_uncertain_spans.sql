@@ -1,5 +1,5 @@
--- When is it not known for sure which subscriptions a cluster had?
--- Between two polls that found different ones, and before the first. Both ends are known again; spans don't overlap.
+-- When is it uncertain which subscriptions a cluster had (M7)?
+-- Before the first poll, and between two polls with different subscriptions. Both ends are certain; spans don't overlap.
 WITH spans AS (
   SELECT cluster_id, coalesce(not_seen_at, TIMESTAMP '1970-01-01 00:00:00 UTC') AS since, valid_from AS until
   FROM subscriptions

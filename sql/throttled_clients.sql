@@ -1,8 +1,8 @@
--- Who is or was throttled, since when, for how long, on which brokers, and which client instances stand behind it?
--- One row per entity and stretch of throttling: 10 s windows of one entity less than a minute apart, on any broker.
--- ongoing: the stretch reaches into the last minute that the cluster has windows of.
--- client_instance_ids: clients seen meanwhile that brokers counted in this bucket; by the user and client id alone where
--- the quotas of the time are not known.
+-- Who is or was throttled, since when, for how long, on which brokers, and which client instances are affected?
+-- One row per entity and period of throttling (Q15): 10 s windows of an entity less than a minute apart, on any broker.
+-- ongoing: the period extends into the last minute for which the cluster has windows.
+-- client_instance_ids: clients seen in that time that brokers counted in this bucket; matched only by user and client id
+-- if the quotas of that time are unknown.
 WITH throttled AS (
   SELECT
     w.*,

@@ -1,6 +1,5 @@
--- Which clients has no quota a hold on? One row per client instance and quota type; exempted_by names the quota without a
--- limit that exempts it, NULL: no quota matches.
--- Of a cluster whose quotas were never synced nothing is known: all its clients are here.
+-- Which clients does no quota limit? One row per client instance and quota type. exempted_by: the quota without a limit
+-- that exempts the client; NULL: no quota matches. All clients of a cluster whose quotas were never synced are listed.
 SELECT
   cluster_id,
   client_instance_id,

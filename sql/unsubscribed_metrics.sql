@@ -1,5 +1,5 @@
--- Which points did clients push though nobody asked for them?
--- Points that a subscription may have asked for whose patterns can't be evaluated here are left out.
+-- Which points did clients push although no subscription asked for them?
+-- Excludes points that may belong to a subscription whose patterns can't be evaluated here.
 SELECT p.*
 FROM metric_points AS p
 WHERE NOT EXISTS (

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-from pyspark.sql import SparkSession
 
-from jobs.ingest import IngestSettings, make_lake, make_source, run
-from jobs.settings import parse
-from pipelines.session import spark_session
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Ingest = Callable[..., None]
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+# A test's JVM lives for a minute or two: HotSpot's second compiler would cost a fifth of its CPU, and pay too late.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 # A busy machine is slow, not wrong.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
 
+SLOW_TEST_S = 1800
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_TEST_S))
         for folder in ("spark", "kafka"):
             if f"tests/{folder}/" in item.path.as_posix():
                 item.add_marker(folder)
@@ -32,6 +37,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
+    from kafka_telemetry_lake.pipelines.runtime.session import spark_session  # noqa: PLC0415  # most tests need no Spark
+
     session = spark_session("tests", master="local[2]", driver_memory="1g")
     yield session
     session.stop()
@@ -40,13 +47,6 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def ingest(spark: SparkSession) -> Ingest:
     """Run the job once, over a folder or with flags that name a Kafka source, inside the shared session."""
+    from tests.support.spark_run import ingest_once  # noqa: PLC0415  # most tests need no Spark
 
-    def ingest_once(folder: Path | None, lake: Path, *flags: str) -> None:
-        source_flags = ["--source", "kafka"] if folder is None else ["--source", f"files:{folder}"]
-        argv = [*source_flags, "--lake", str(lake), "--once", "--source-name", "test", *flags]
-        asked = parse(IngestSettings, argv, "test")
-        source = make_source(asked)
-        source.check()
-        run(spark, make_lake(asked), source, asked, threading.Event())
-
-    return ingest_once
+    return partial(ingest_once, spark)

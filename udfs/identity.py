@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from udfs.decoded import ATTRIBUTES
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, UInt64s
+from kafka_telemetry_lake.udfs.limits import ATTRIBUTE_CACHE_BYTES
+from kafka_telemetry_lake.udfs.otlp.decoded import ATTRIBUTES
 
-UInt64s = npt.NDArray[np.uint64]
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 Pairs = tuple[tuple[str, str], ...]
+Normalised = tuple[Pairs, int, bool]  # sorted by key, hash, whether a key was given twice
 
 # Java's Selector tags `node-<id>`; librdkafka sends `node.id` and franz-go `node_id` as int.
 NODE_KEYS = ("node_id", "node.id")
@@ -28,7 +26,9 @@ COORDINATOR_BASE = 2147483647
 LOWEST_COORDINATOR = 2147473647
 
 FRANZ_GO_SCOPE = "kgo"
-CACHED_BYTES = 1024
+CACHED_BYTES = 4096  # of a list in the cache; those of Kafka's clients have less
+OBJECT_BYTES = 400  # of a pair in the cache, as sent and normalised, without its texts
+PAIRS_AT_A_TIME = 50_000
 
 
 @dataclass(frozen=True)
@@ -45,22 +45,59 @@ class AttributeSets:
 
 
 def normalise(sets: pa.MapArray) -> AttributeSets:
-    """Apply I4 to attribute lists as sent: what differs in order, or in how a client names a node, becomes equal."""
-    # Long texts would fill the memory that short ones need a little of.
-    short = (set_bytes(sets) <= CACHED_BYTES).tolist()
-    done = [
-        (_normalised if is_short else _normalised.__wrapped__)(tuple(pairs))
-        for pairs, is_short in zip(sets.to_pylist(), short, strict=True)
-    ]
-    return AttributeSets(
-        maps=pa.array([list(pairs) for pairs, _, _ in done], ATTRIBUTES),
-        hashes=np.array([digest for _, digest, _ in done], np.uint64),
-        duplicate=np.array([duplicate for _, _, duplicate in done], np.bool_),
-    )
+    """Apply I4 to attribute lists as sent: lists that differ in order, or in how a node is named, become equal."""
+    maps: list[pa.MapArray] = []
+    hashes, duplicate = np.zeros(len(sets), np.uint64), np.zeros(len(sets), np.bool_)
+    # As Python objects a set takes ten times the memory of its columns, so only some are converted at a time.
+    passed = sets.offsets.to_numpy().astype(np.int64)
+    first = 0
+    while first < len(sets) or not maps:
+        last = max(first + 1, int(np.searchsorted(passed, passed[first] + PAIRS_AT_A_TIME, "right")) - 1)
+        done = _CACHE.normalised(sets[first:last])
+        maps.append(pa.array([list(pairs) for pairs, _, _ in done], ATTRIBUTES))
+        hashes[first:last] = [digest for _, digest, _ in done]
+        duplicate[first:last] = [is_duplicate for _, _, is_duplicate in done]
+        first = last
+    return AttributeSets(maps[0] if len(maps) == 1 else pa.concat_arrays(maps), hashes, duplicate)
 
 
-@lru_cache(maxsize=100_000)
-def _normalised(pairs: Pairs) -> tuple[Pairs, int, bool]:
+class AttributeCache:
+    """A cache of normalised attribute lists. When its texts exceed the limit, it is emptied.
+
+    It limits what pushes can leave in a process's memory, whatever they contain.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._sets: dict[Pairs, Normalised] = {}
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._sets)
+
+    def normalised(self, sets: pa.MapArray) -> list[Normalised]:
+        """`_normalised` of each set."""
+        result = []
+        for each in sets.to_pylist():
+            pairs = tuple(each or ())
+            done = self._sets.get(pairs)
+            if done is None:
+                done = _normalised(pairs)
+                size = sum(OBJECT_BYTES + 2 * len(key) + 2 * len(value) for key, value in pairs)
+                if size <= CACHED_BYTES:
+                    self._add(pairs, done, OBJECT_BYTES + size)
+            result.append(done)
+        return result
+
+    def _add(self, pairs: Pairs, done: Normalised, size: int) -> None:
+        if self.bytes + size > self._most_bytes:
+            self._sets.clear()
+            self.bytes = 0
+        self._sets[pairs] = done
+        self.bytes += size
+
+
+def _normalised(pairs: Pairs) -> Normalised:
     plain: dict[str, str] = {}
     duplicate = False
     for key, value in pairs:
@@ -74,6 +111,9 @@ def _normalised(pairs: Pairs) -> tuple[Pairs, int, bool]:
         plain.update(renamed)
     ordered = tuple(sorted(plain.items()))
     return ordered, text_hash("".join(f"{len(text)}:{text}" for pair in ordered for text in pair)), duplicate
+
+
+_CACHE = AttributeCache(ATTRIBUTE_CACHE_BYTES)
 
 
 def set_bytes(sets: pa.MapArray) -> Int64s:

@@ -1,6 +1,6 @@
 """The rows that the operator takes and gives, as Arrow schemas: the contract tables' columns, each with its meaning.
 
-Times are UTC microseconds. ``pipelines.tables`` makes the Delta tables of these schemas.
+Times are UTC microseconds. ``pipelines.tables.operator`` makes the Delta tables of these schemas.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ PUSHES_IN = pa.schema(
         column("compression_type", pa.string(), "none, gzip, snappy, lz4, zstd, or 0 to 4; NULL reads as none"),
         column("push_interval_ms", pa.int32(), "push interval of the client's subscription, ms"),
         column("subscription_id", pa.int32(), "PushTelemetryRequest.SubscriptionId, where the receiver sees it"),
+        column("principal", pa.string(), "principal of the request's connection, as the privacy settings store it"),
         column("client_address", pa.string(), "source address of the client"),
         column("client_port", pa.int32(), "source port of the client"),
         column("client_software_name", pa.string(), "ApiVersionsRequest.ClientSoftwareName"),
@@ -68,11 +69,17 @@ METRIC_POINTS = pa.schema(
         column("delta_start", TIMESTAMP, "the delta is the increment over (delta_start, time]"),
         column("delta", pa.float64(), "increment; for distributions see count_delta"),
         column("delta_int", pa.int64(), "the exact increment when the series is int64"),
-        column("delta_status", pa.string(), "what conversion did with the point; see docs/semantics"),
+        column("delta_status", pa.string(), "result of the conversion; see docs/semantics"),
         column(
-            "flags", TEXT_LIST, "start_moved, duplicate_attribute, monotonic_assumed, value_assumed; NULL when none"
+            "flags",
+            TEXT_LIST,
+            "start_moved, duplicate_attribute, monotonic_assumed, value_assumed, clock_ahead; NULL: none",
         ),
-        column("subscriptions", TEXT_LIST, "who asked for it: filled by view point_subscriptions, NULL as stored"),
+        column(
+            "subscriptions",
+            TEXT_LIST,
+            "subscriptions that ask for it, by view point_subscriptions; NULL as stored",
+        ),
         column("count", pa.int64(), "number of observations"),
         column("sum", pa.float64(), "sum of observations"),
         column("min", pa.float64(), "smallest observation"),
@@ -99,7 +106,7 @@ METRIC_POINTS = pa.schema(
 QUARANTINE = pa.schema(
     [
         *PUSH_KEY,
-        column("client_instance_id", pa.string(), "as far as the record tells"),
+        column("client_instance_id", pa.string(), "NULL: the record has none"),
         column("client_id", pa.string(), "client.id of the request"),
         column("scope", pa.string(), "what was rejected: push or point"),
         column("reason", pa.string(), "Kafka's error name for pushes, the rule's name for points"),
@@ -109,7 +116,7 @@ QUARANTINE = pa.schema(
     ]
 )
 
-# What a push tells of its client's connections (udfs.push_signals); NULL when it has no such metric.
+# Connection metrics of a push (udfs.conversion.push_signals); NULL when it has no such metric.
 CONNECTION_SIGNALS = pa.schema(
     [
         column("client_port", pa.int32(), "source port of the client"),
@@ -125,12 +132,15 @@ CONNECTION_SIGNALS = pa.schema(
     ]
 )
 
+PUSH_COLUMNS = [*(field.name for field in PUSH_KEY), "client_instance_id", "client_id"]
+"""The columns that every row of a push, and of its points, has of it."""
+
 PUSH_OUTCOMES = pa.schema(
     [
         *PUSH_KEY,
         column("client_instance_id", pa.string(), "KIP-714 client instance id"),
         column("client_id", pa.string(), "client.id of the request"),
-        column("client_attributes_id", pa.int64(), "row of client_attributes: what subscriptions are matched with"),
+        column("client_attributes_id", pa.int64(), "row of client_attributes: subscriptions are matched against it"),
         column("terminating", pa.bool_(), "PushTelemetryRequest.Terminating"),
         column("outcome", pa.string(), "points, heartbeat, duplicate, too_late, quarantined, dropped"),
         column("points", pa.int32(), "rows of this push in metric_points"),

@@ -1,6 +1,6 @@
-"""What a user would run in place of the job: the OpenTelemetry Collector, and a Spark job without tricks.
+"""Alternatives to the job: the OpenTelemetry Collector, and a plain Spark job.
 
-Each reads the landing topic from its beginning, until it has read a known number of points, and writes to a folder.
+Each reads the landing topic from its beginning until it has read a known number of points, and writes to a folder.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 
 
 class PeerError(RuntimeError):
-    """A peer could not be built, ended, stood still or read another number of points than the topic has."""
+    """A peer could not be built, exited, made no progress, or read a wrong number of points."""
 
 
 @dataclass(frozen=True)
 class PeerResult:
     """One run of a peer over a topic.
 
-    `points` is counted in its output; `points_read` is more where a peer drops points by its own rules. CPU-seconds
-    and peak memory are of the whole process tree; pages that processes share count once for each. `startup_cpu_s` is
-    part of the Collector's `cpu_s` (it is some hundredths of a second) and not of Spark's.
+    `points` is counted in its output; `points_read` is larger if a peer drops points by its own rules. CPU-seconds and
+    peak memory are those of the whole process tree; shared pages count in each process. `startup_cpu_s` is included in
+    the Collector's `cpu_s` (it is some hundredths of a second), but not in Spark's.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""The Spark job that an engineer writes in an afternoon: protobuf objects, Python loops, a window for the deltas.
+"""A Spark job that an engineer would write in an afternoon: protobuf objects, Python loops, a window for the deltas.
 
-It is correct for counters that arrive in one run. `python -m benchmarks.peers.naive_spark` is the job; it says "warm"
-when a tiny read has gone all the way, and "done" when the table is written.
+It is correct for counters that arrive in one run. `python -m benchmarks.peers.naive_spark` is the job; it prints "warm"
+after it has processed a few records, and "done" after it has written the table.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pyspark.sql import functions as F
 
 from benchmarks.peers import PeerError, PeerResult
 from benchmarks.peers.cpu import TreeCpu
-from jobs.local_cluster.process import Process
-from pipelines.jars import jars
+from kafka_telemetry_lake.pipelines.runtime.jars import jars
+from kafka_telemetry_lake.sandbox.cluster.process import Process
 
 DELTA, CUMULATIVE = 1, 2
 COLUMNS = (
@@ -34,7 +34,7 @@ NAMES = [column.split()[0] for column in COLUMNS.split(", ")]
 
 
 def run_naive_spark(bootstrap_servers: str, topic: str, points: int, folder: Path) -> PeerResult:
-    """Run the job in a process of its own, on two threads; start-up and warm-up are told apart. Raises `PeerError`."""
+    """Run the job in its own process, on two threads; start-up and warm-up are measured apart. Raises `PeerError`."""
     folder.mkdir(parents=True, exist_ok=True)
     log, table = folder / "naive_spark.log", folder / "points"
     module = [sys.executable, "-m", "benchmarks.peers.naive_spark"]
@@ -51,7 +51,7 @@ def run_naive_spark(bootstrap_servers: str, topic: str, points: int, folder: Pat
             seconds = time.monotonic() - before
             cpu_s = tree.cpu_s() - startup_cpu_s
     finally:
-        process.stdin.close()  # the job waits for it to end; killed, Spark would leave its scratch folders
+        process.stdin.close()  # ends the job; if it were killed, Spark would leave its scratch folders
         process.wait(20)
         process.kill()
     rows = DeltaTable(table).to_pyarrow_dataset().count_rows()
@@ -113,7 +113,7 @@ def points_of(pushes: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
 
 
 def with_deltas(points: DataFrame) -> DataFrame:
-    """A running counter's increment since its point before (the first has none); a DELTA point is its own."""
+    """Column `delta`: a cumulative counter's increase since its previous point (none for the first); DELTA as it is."""
     series = Window.partitionBy("client_instance_id", "metric", "attributes", "start_time").orderBy("time")
     is_total = (F.col("temporality") == CUMULATIVE) & F.col("is_monotonic")
     increment = F.when(is_total, F.col("value") - F.lag("value").over(series))
@@ -121,13 +121,13 @@ def with_deltas(points: DataFrame) -> DataFrame:
 
 
 def ingest(records: DataFrame, table: Path) -> None:
-    """Landing records to a new Delta table."""
+    """Write the points of landing records to a new Delta table."""
     pushes = records.select(F.col("key").cast("string").alias("client_instance_id"), "value")
     with_deltas(pushes.mapInPandas(points_of, COLUMNS)).write.format("delta").save(str(table))
 
 
 def session() -> SparkSession:
-    """Spark's own defaults, but for what Kafka and Delta can't do without."""
+    """A session with Spark's defaults, except for settings that Kafka and Delta need."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return (
         SparkSession.builder.master("local[2]")
@@ -149,7 +149,7 @@ def read(spark: SparkSession, bootstrap_servers: str, topic: str) -> DataFrame:
 
 
 def main() -> None:
-    """Warm up, wait for a line, run, and wait to be ended."""
+    """Warm up, wait for a line on stdin, run, and wait for the end of stdin."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--topic", required=True)

@@ -1,1 +1,1 @@
-"""The pages: one function each, which shows a scene. A folder called `pages` Streamlit would serve by itself."""
+"""The pages, a function each that shows a scene. The folder isn't `pages`, which Streamlit would serve by itself."""

@@ -1,4 +1,4 @@
-"""One client instance: what it is, what it pushed, each metric's points and the deltas found for them."""
+"""The page about one client instance: its details, its pushes, and each metric's points with their deltas."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboards.plots import lines
-from dashboards.scene import PREFIX, Scene
-from dashboards.screens.fleet import CLIENT_COLUMNS, tell_finding
-from dashboards.show import numbers, plain, table
+from kafka_telemetry_lake.dashboards.plots import lines
+from kafka_telemetry_lake.dashboards.scene import PREFIX, Scene
+from kafka_telemetry_lake.dashboards.screens.fleet import CLIENT_COLUMNS, show_finding
+from kafka_telemetry_lake.dashboards.show import numbers, plain, table
 
 PREFERRED = ("record.send.total", "records.consumed.total", "request.latency.avg", "connection.creation.total")
 MOST_POINTS = 20_000
@@ -27,18 +27,18 @@ def page(scene: Scene) -> None:
     options = list(names)
     wanted = linked.get("instance")
     if wanted and wanted not in names:
-        st.warning(plain(f"Client instance {wanted} didn't push in this time range, or the filters leave it out."))
+        st.warning(plain(f"Client instance {wanted} didn't push in this time range, or the filters exclude it."))
     instance = st.selectbox(
         "Client instance",
         options,
         index=options.index(wanted if wanted in names else busiest),
         format_func=lambda key: f"{names[key]}  ({key})",
     )
-    _remember(linked, "instance", instance)
+    _set_link(linked, "instance", instance)
     _about(clients[clients["client_instance_id"] == instance], scene)
     metrics = scene.ask("client_metrics", instance=instance)
     if metrics.empty:
-        st.info("Its pushes held no data points in this time range.")
+        st.info("Its pushes contain no data points in this time range.")
         return
     offered = list(metrics["metric"])
     wanted = linked.get("metric")
@@ -49,7 +49,7 @@ def page(scene: Scene) -> None:
         index=offered.index(wanted if wanted in offered else first),
         format_func=lambda name: name.removeprefix(PREFIX),
     )
-    _remember(linked, "metric", metric)
+    _set_link(linked, "metric", metric)
     _points(scene, instance, metric, str(metrics.set_index("metric")["kind"][metric]))
     metrics["metric"] = metrics["metric"].str.removeprefix(PREFIX)
     table(
@@ -63,7 +63,7 @@ def page(scene: Scene) -> None:
             "least": "least value",
             "most": "largest value",
         },
-        "Everything that it pushed",
+        "All its metrics",
     )
     table(
         scene.ask("client_pushes", instance=instance, top=1000),
@@ -94,21 +94,24 @@ def _about(client: pd.DataFrame, scene: Scene) -> None:
     numbers(
         {
             "Pushes": (row["pushes"], "In the time range."),
-            "Push interval (s)": (row["push_interval_ms"] / 1000, "What its subscription asks for."),
-            "Silent for (s)": ((scene.last - row["last_push"]).total_seconds(), "Before the lake's newest push."),
+            "Push interval (s)": (row["push_interval_ms"] / 1000, "As requested by its subscriptions."),
+            "Silent for (s)": (
+                (scene.last - row["last_push"]).total_seconds(),
+                "From its last push to the lake's newest push.",
+            ),
         }
     )
     shown = {name: heading for name, heading in CLIENT_COLUMNS.items() if name not in ("open", "pushes")}
     known = client.rename(columns={**shown, "client_address": "address"})[[*shown.values(), "address"]]
-    facts = known.T.set_axis(["value"], axis=1).rename_axis("what").reset_index()
-    facts["value"] = facts["value"].map(_as_fact)
-    table(facts, {"what": "what", "value": "value"}, "What is known of it")
-    found = scene.ask("findings", top=1000)
-    for _, finding in found[found["client_id"] == row["client_id"]].iterrows():
-        tell_finding(finding)
+    details = known.T.set_axis(["value"], axis=1).rename_axis("name").reset_index()
+    details["value"] = details["value"].map(_as_text)
+    table(details, {"name": "name", "value": "value"}, "Details")
+    findings = scene.ask("findings", top=1000)
+    for _, finding in findings[findings["client_id"] == row["client_id"]].iterrows():
+        show_finding(finding)
 
 
-def _as_fact(value: Any) -> str | None:
+def _as_text(value: Any) -> str | None:
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if isinstance(value, pd.Timestamp):
@@ -124,9 +127,9 @@ def _points(scene: Scene, instance: str, metric: str, kind: str) -> None:
     busiest = points["series"].value_counts().head(12).index
     drawn = points[points["series"].isin(busiest)]
     name = metric.removeprefix(PREFIX)
-    what, unit = ("value", "value") if kind == "gauge" else ("delta", "increase since the push before")
-    note = "" if len(busiest) == points["series"].nunique() else "The twelve series of the most points."
-    lines(drawn, what, unit, f"{name}", "series" if len(busiest) > 1 else None, 0, note)
+    column, unit = ("value", "value") if kind == "gauge" else ("delta", "increase since the previous push")
+    note = "" if len(busiest) == points["series"].nunique() else "Only the twelve series with the most points."
+    lines(drawn, column, unit, name, "series" if len(busiest) > 1 else None, 0, note)
     columns = {
         "time": "time (UTC)",
         "series": "attributes",
@@ -139,6 +142,6 @@ def _points(scene: Scene, instance: str, metric: str, kind: str) -> None:
         table(points, columns, "Points")
 
 
-def _remember(linked: dict[str, str], key: str, value: Any) -> None:
+def _set_link(linked: dict[str, str], key: str, value: Any) -> None:
     linked[key] = value
     st.query_params[key] = value

@@ -1,11 +1,11 @@
-"""Connections and rebootstraps: who connects again and again, and who has lost the cluster."""
+"""The page about connections and rebootstraps: clients that reconnect often, and clients that lost the cluster."""
 
 from __future__ import annotations
 
-from dashboards.metrics import ask_over_time, by_client, largest, total
-from dashboards.scene import Scene
-from dashboards.screens.lifecycle import EVENT_COLUMNS, NONE_YET
-from dashboards.show import every_column, halves, table
+from kafka_telemetry_lake.dashboards.metrics import ask_over_time, by_client, largest, total
+from kafka_telemetry_lake.dashboards.scene import Scene
+from kafka_telemetry_lake.dashboards.screens.lifecycle import EVENT_COLUMNS, NONE_YET
+from kafka_telemetry_lake.dashboards.show import every_column, halves, table
 
 KINDS = ("producer", "consumer", "admin.client")
 CREATED, CLOSED, REFUSED = (
@@ -20,12 +20,12 @@ def page(scene: Scene) -> None:
     rows = ask_over_time(scene, (*CREATED, *CLOSED, *REFUSED, AGE))
     place = halves()
     with next(place):
-        note = "librdkafka leaves out those before its first push."
+        note = "librdkafka doesn't report connections from before its first push."
         total(rows, scene, CREATED, "connections per second", "Connections opened", note)
     with next(place):
         total(rows, scene, CLOSED, "connections per second", "Connections closed", "Sent by Java clients only.")
     with next(place):
-        note = "Below 300 s unless set. Growing without bound: the cluster is lost."
+        note = "Normally below metadata.max.age.ms (default 300 s). If it keeps growing, the cluster is lost."
         largest(rows, scene, {AGE: "age"}, "s", "Oldest metadata of any producer", note)
     with next(place):
         total(rows, scene, REFUSED, "per second", "Failed authentications")
@@ -33,7 +33,7 @@ def page(scene: Scene) -> None:
     table(
         events[events["event"].isin(EVENTS)],
         EVENT_COLUMNS,
-        "Rebootstraps and losses",
+        "Rebootstraps and outages",
     )
     by_client(
         scene,

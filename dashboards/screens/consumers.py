@@ -1,10 +1,10 @@
-"""Consumers and their groups: how far behind, how stable, how long they wait."""
+"""The page about consumers and their groups: lag, rebalances and waiting times."""
 
 from __future__ import annotations
 
-from dashboards.metrics import ask_over_time, by_client, by_minute, largest, spread, total
-from dashboards.scene import PREFIX, Scene
-from dashboards.show import halves, table
+from kafka_telemetry_lake.dashboards.metrics import ask_over_time, by_client, by_minute, largest, spread, total
+from kafka_telemetry_lake.dashboards.scene import PREFIX, Scene
+from kafka_telemetry_lake.dashboards.show import halves, table
 
 RECORDS, BYTES = (f"consumer.fetch.manager.{what}.consumed.total" for what in ("records", "bytes"))
 LAG, FETCH = "consumer.fetch.manager.records.lag.max", "consumer.fetch.manager.fetch.latency.avg"
@@ -45,7 +45,7 @@ def page(scene: Scene) -> None:
     with next(place):
         spread(rows, scene, FETCH, "ms", "Fetch latency, mean of each client")
     with next(place):
-        note = "Near 0: processing is the bound."
+        note = "Near 0, processing is the bottleneck."
         spread(rows, scene, IDLE, "ratio", "Share of the time that poll() waits", note, most=False)
     spread(rows, scene, COMMIT, "ms", "Commit latency, mean of each client")
     by_client(
@@ -61,6 +61,6 @@ def page(scene: Scene) -> None:
             (COMMIT, "mean"): "commit latency, mean (ms)",
         },
         "Consumers by client id",
-        note="Rates are per instance: over the time that the pushes cover.",
+        note="Rates are per instance, over the time that its pushes cover.",
     )
     by_minute(scene, {"consumer_groups": "Group membership", "consumer_progress": "Progress"})

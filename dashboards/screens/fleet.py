@@ -1,14 +1,14 @@
-"""Fleet: who pushes, with which software, how much, and what is wrong with whom."""
+"""The page about the fleet: the clients that push, their software and volume, and the findings about them."""
 
 from __future__ import annotations
 
 import pandas as pd
 import streamlit as st
 
-from dashboards.links import client_links
-from dashboards.plots import bars, lines
-from dashboards.scene import Scene
-from dashboards.show import numbers, plain, table
+from kafka_telemetry_lake.dashboards.links import client_links
+from kafka_telemetry_lake.dashboards.plots import bars, lines
+from kafka_telemetry_lake.dashboards.scene import Scene
+from kafka_telemetry_lake.dashboards.show import numbers, plain, table
 
 CLIENT_COLUMNS = {
     "client_id": "client id",
@@ -20,7 +20,7 @@ CLIENT_COLUMNS = {
     "pushes": "pushes",
     "first_push": "first push (UTC)",
     "last_push": "last push (UTC)",
-    "said_goodbye": "said goodbye",
+    "terminated": "terminated",
 }
 MOST_ROWS = 1000
 
@@ -32,11 +32,11 @@ def page(scene: Scene) -> None:
     numbers(
         {
             "Instances": (len(clients), "Client instances that pushed in the time range."),
-            "Client ids": (clients["client_id"].nunique(), "Different client.id among them."),
-            "Principals": (clients["principal"].nunique(), "Different authenticated principals among them."),
-            "Pushes": (activity["pushes"].sum(), "PushTelemetry requests that landed, whatever became of them."),
-            "Data points": (read["points"].sum(), "Data points read from them."),
-            "Versions": (clients["software"].nunique(), "Different software name and version."),
+            "Client ids": (clients["client_id"].nunique(), "Distinct values of client.id."),
+            "Principals": (clients["principal"].nunique(), "Distinct authenticated principals."),
+            "Pushes": (activity["pushes"].sum(), "PushTelemetry requests that landed, with any outcome."),
+            "Data points": (read["points"].sum(), "Data points decoded from the pushes."),
+            "Versions": (clients["software"].nunique(), "Distinct software names and versions."),
         }
     )
     left, right = st.columns(2)
@@ -73,12 +73,12 @@ def page(scene: Scene) -> None:
         )
     findings(scene)
     newest = clients.sort_values("last_push", ascending=False).head(MOST_ROWS)
-    table(client_links(newest, scene), CLIENT_COLUMNS, f"Clients: the {len(newest):,} of the latest pushes")
+    table(client_links(newest, scene), CLIENT_COLUMNS, f"Clients: the {len(newest):,} with the latest pushes")
 
 
 def findings(scene: Scene, top: int = 200) -> None:
-    """What is wrong with whom, and for a chosen row what to do about it."""
-    found = scene.ask("findings", top=top)
+    """Show the findings, and the selected one's evidence and advice in full."""
+    rows = scene.ask("findings", top=top)
     columns = {
         "client_id": "client id",
         "severity": "severity",
@@ -88,16 +88,16 @@ def findings(scene: Scene, top: int = 200) -> None:
         "advice": "advice",
         "last_window": "last seen in the hour from (UTC)",
     }
-    note = "What the rules of docs/findings.md see in the hours of the time range."
-    chosen = table(found, columns, "Findings", note, on_select="rerun", selection_mode="single-row", key="findings")
+    note = "Results of the rules in docs/findings.md for the hours of the time range."
+    chosen = table(rows, columns, "Findings", note, on_select="rerun", selection_mode="single-row", key="findings")
     if chosen is not None and chosen.selection.rows:
-        tell_finding(found.iloc[chosen.selection.rows[0]], of_whom=True)
-    elif len(found):
-        st.caption("Choose a row to read its evidence and advice in full.")
+        show_finding(rows.iloc[chosen.selection.rows[0]], with_client=True)
+    elif len(rows):
+        st.caption("Select a row to read its evidence and advice in full.")
 
 
-def tell_finding(row: pd.Series, of_whom: bool = False) -> None:
-    """A finding's evidence and advice, in the colour of its severity."""
-    say = {"error": st.error, "warning": st.warning}.get(row["severity"], st.info)
-    whose = f"{row['client_id']}, " if of_whom else ""
-    say(plain(f"{whose}{row['finding']}: {row['evidence']}. {row['advice']}"))
+def show_finding(row: pd.Series, with_client: bool = False) -> None:
+    """Show a finding's evidence and advice, in the colour of its severity."""
+    box = {"error": st.error, "warning": st.warning}.get(row["severity"], st.info)
+    client = f"{row['client_id']}, " if with_client else ""
+    box(plain(f"{client}{row['finding']}: {row['evidence']}. {row['advice']}"))

@@ -1,25 +1,25 @@
-"""Pipeline health: what landed, what became of it, what was lost on the way and how late it is."""
+"""The page about the pipeline's health: landed pushes, their outcomes, losses and delays."""
 
 from __future__ import annotations
 
 import pandas as pd
 import streamlit as st
 
-from dashboards.plots import lines
-from dashboards.scene import Scene
-from dashboards.show import every_column, numbers, table
+from kafka_telemetry_lake.dashboards.plots import lines
+from kafka_telemetry_lake.dashboards.scene import Scene
+from kafka_telemetry_lake.dashboards.show import every_column, numbers, table
 
 
 def page(scene: Scene) -> None:
     activity = scene.ask("activity")
     counted = activity.groupby("outcome")["pushes"].sum()
-    refused = int(counted.get("quarantined", 0))
+    quarantined = int(counted.get("quarantined", 0))
     numbers(
         {
             "Pushes": (activity["pushes"].sum(), "Landed in the time range."),
-            "Heartbeats": (int(counted.get("heartbeat", 0)), "Read, without data points."),
-            "Duplicates": (int(counted.get("duplicate", 0)), "The same bytes again: kept, not counted."),
-            "Quarantined": (refused, "Not readable: a row of table quarantine says why."),
+            "Heartbeats": (int(counted.get("heartbeat", 0)), "Pushes without data points."),
+            "Duplicates": (int(counted.get("duplicate", 0)), "The same bytes again: stored, but not counted."),
+            "Quarantined": (quarantined, "Rejected; table quarantine has the reasons."),
             "Lost intervals": (activity["lost_intervals"].sum(), "Collected by a client, but the push never landed."),
             "Dropped": (int(counted.get("dropped", 0)), "The receiver landed headers only."),
         }
@@ -37,16 +37,17 @@ def page(scene: Scene) -> None:
     with right:
         late = scene.ask("freshness").melt("at_ms", ["typical_ms", "high_ms"], "name", "ms")
         late["name"] = late["name"].map({"typical_ms": "median", "high_ms": "95th percentile"})
-        lines(late, "ms", "ms", "From the broker's receiver to the topic", "name", scene.step_s, "Between two clocks.")
+        note = "Measured between two clocks."
+        lines(late, "ms", "ms", "Delay from the broker's receiver to the topic", "name", scene.step_s, note)
     table(
         scene.ask("quarantined", top=500),
         {
-            "scope": "what",
+            "scope": "scope",
             "reason": "reason",
             "client_id": "client id",
             "rows": "rows",
             "last": "last (UTC)",
-            "detail": "detail of the last",
+            "detail": "latest detail",
         },
         "Quarantine",
     )

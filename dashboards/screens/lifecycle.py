@@ -1,19 +1,19 @@
-"""Lifecycle: who came, who went, who said goodbye, who fell silent."""
+"""The page about the lifecycle of clients: which are active, which terminated, which went silent."""
 
 from __future__ import annotations
 
 import pandas as pd
 import streamlit as st
 
-from dashboards.links import client_links
-from dashboards.plots import bars, lines
-from dashboards.scene import Scene
-from dashboards.screens.fleet import CLIENT_COLUMNS
-from dashboards.show import every_column, numbers, table
+from kafka_telemetry_lake.dashboards.links import client_links
+from kafka_telemetry_lake.dashboards.plots import bars, lines
+from kafka_telemetry_lake.dashboards.scene import Scene
+from kafka_telemetry_lake.dashboards.screens.fleet import CLIENT_COLUMNS
+from kafka_telemetry_lake.dashboards.show import every_column, numbers, table
 
-SILENT_INTERVALS = 3  # a broker forgets a client after so many push intervals, and no less than a minute
+SILENT_INTERVALS = 3  # a broker evicts a client after this many push intervals, but not within a minute
 LEAST_S = 60
-NONE_YET = "Nothing here yet: the job's lifecycle stage fills this as it follows the clients."
+NONE_YET = "No rows yet: the job's lifecycle stage has not written any."
 EVENT_COLUMNS = {
     "at": "at (UTC)",
     "event": "event",
@@ -27,12 +27,15 @@ def page(scene: Scene) -> None:
     clients = scene.chosen.to_pandas()
     gap = (scene.stop - clients["last_push"]).dt.total_seconds()
     patience = (clients["push_interval_ms"].fillna(0) / 1000 * SILENT_INTERVALS).clip(lower=LEAST_S)
-    silent = (gap > patience) & ~clients["said_goodbye"]
+    silent = (gap > patience) & ~clients["terminated"]
     numbers(
         {
-            "Pushing": (int((~silent & ~clients["said_goodbye"]).sum()), "Pushed within three intervals of the end."),
-            "Said goodbye": (int(clients["said_goodbye"].sum()), "The last push was terminating."),
-            "Silent": (int(silent.sum()), "No push for three intervals and a minute, and no goodbye."),
+            "Active": (int((~silent & ~clients["terminated"]).sum()), "Pushed within three intervals before the end."),
+            "Terminated": (int(clients["terminated"].sum()), "The last push was terminating."),
+            "Silent": (
+                int(silent.sum()),
+                "No push for three intervals and a minute, and no terminating push.",
+            ),
         }
     )
     events = scene.ask("events_over_time")
@@ -52,8 +55,8 @@ def page(scene: Scene) -> None:
     table(client_links(gone, scene) if len(gone) else pd.DataFrame(), shown, "Silent clients")
     for view, title in (
         ("client_liveness", "Liveness of all clients"),
-        ("coverage", "Coverage: what is missing of whom"),
+        ("coverage", "Coverage: missing data of each client"),
     ):
-        found = scene.rows(view)
-        if found is not None:
-            every_column(found, title, "Of the whole lake, whatever the time range.", NONE_YET)
+        rows = scene.rows(view)
+        if rows is not None:
+            every_column(rows, title, "For the whole lake, regardless of the time range.", NONE_YET)

@@ -1,10 +1,10 @@
-"""Producers: what they send, how long it takes, what fails, and how full their requests are."""
+"""The page about producers: throughput, latency, failures and batching."""
 
 from __future__ import annotations
 
-from dashboards.metrics import ask_over_time, by_client, by_minute, largest, spread, total
-from dashboards.scene import Scene
-from dashboards.show import halves
+from kafka_telemetry_lake.dashboards.metrics import ask_over_time, by_client, by_minute, largest, spread, total
+from kafka_telemetry_lake.dashboards.scene import Scene
+from kafka_telemetry_lake.dashboards.show import halves
 
 SENT, RETRIED, FAILED = (f"producer.record.{what}.total" for what in ("send", "retry", "error"))
 BYTES, LATENCY = "producer.topic.byte.total", "producer.request.latency.avg"
@@ -29,7 +29,7 @@ def page(scene: Scene) -> None:
     with next(place):
         spread(rows, scene, LATENCY, "ms", "Request latency, mean of each client")
     with next(place):
-        largest(rows, scene, {LATENCY_MAX: "largest"}, "ms", "Request latency, the slowest")
+        largest(rows, scene, {LATENCY_MAX: "largest"}, "ms", "Request latency, maximum")
     with next(place):
         failing = {RETRIED: "retried", FAILED: "failed"}
         total(rows, scene, failing, "records per second", "Records retried and failed", JAVA_ONLY)
@@ -51,9 +51,9 @@ def page(scene: Scene) -> None:
             (PER_REQUEST, "mean"): "records/request",
             (BATCH, "mean"): "batch size (bytes)",
             (COMPRESSION, "mean"): "compressed to (ratio)",
-            (THROTTLE, "most"): "throttled up to (ms)",
+            (THROTTLE, "most"): "longest throttling (ms)",
         },
         "Producers by client id",
-        note="Rates are per instance: over the time that the pushes cover.",
+        note="Rates are per instance, over the time that its pushes cover.",
     )
     by_minute(scene, {"producer_pipeline": "From send() to the broker"})

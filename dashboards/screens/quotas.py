@@ -1,18 +1,18 @@
-"""Quotas: who was throttled, by the clients' own word and by the brokers'."""
+"""The page about quotas: throttling as reported by clients and by brokers."""
 
 from __future__ import annotations
 
 import streamlit as st
 
-from dashboards.metrics import ask_over_time, by_client, largest
-from dashboards.plots import lines
-from dashboards.scene import Scene
-from dashboards.show import every_column
+from kafka_telemetry_lake.dashboards.metrics import ask_over_time, by_client, largest
+from kafka_telemetry_lake.dashboards.plots import lines
+from kafka_telemetry_lake.dashboards.scene import Scene
+from kafka_telemetry_lake.dashboards.show import every_column
 
 PRODUCE, FETCH = "producer.produce.throttle.time.max", "consumer.fetch.manager.fetch.throttle.time.max"
 
 USAGE_WINDOW_S = 10  # of table quota_usage
-NO_SAMPLES = "No samples of brokers' quota sensors: see docs/quotas.md for how brokers send them."
+NO_SAMPLES = "No samples of brokers' quota sensors. docs/quotas.md explains how brokers send them."
 
 
 def page(scene: Scene) -> None:
@@ -22,8 +22,8 @@ def page(scene: Scene) -> None:
         scene,
         {PRODUCE: "producers", FETCH: "consumers"},
         "ms",
-        "Longest throttling that clients saw",
-        "Clients tell times only. librdkafka consumers tell none.",
+        "Longest throttling reported by clients",
+        "Clients report throttle times only; librdkafka consumers don't report them.",
     )
     usage = scene.ask("quota_use")
     step_s = max(scene.step_s, USAGE_WINDOW_S)
@@ -33,24 +33,24 @@ def page(scene: Scene) -> None:
             usage,
             "used_percent",
             "% of the quota",
-            "Use of quotas, the entity nearest its limit",
+            "Quota use of the entity nearest its limit",
             "quota_type",
             step_s,
-            "By the brokers' quota sensors.",
+            "From the brokers' quota sensors.",
         )
     with right:
         lines(usage, "throttled", "entities", "Entities that brokers throttled", "quota_type", step_s)
     by_client(
         scene,
-        {(PRODUCE, "most"): "producer throttled up to (ms)", (FETCH, "most"): "consumer throttled up to (ms)"},
+        {(PRODUCE, "most"): "longest, producer (ms)", (FETCH, "most"): "longest, consumer (ms)"},
         "Throttling by client id",
         above=0,
     )
     for view, title, order, none in (
         ("quota_headroom", "Nearest to their limits now", "used_percent", NO_SAMPLES),
-        ("throttled_clients", "Throttled by brokers", "since", "Nobody was."),
-        ("quota_changes", "What changes of quotas did", "at", "No quota changed."),
-        ("quota_history", "Quotas as configured", "valid_from", "None known: `telemetry-lake sync` keeps them."),
+        ("throttled_clients", "Throttled by brokers", "since", "No client was throttled."),
+        ("quota_changes", "Effects of quota changes", "at", "No quota changed."),
+        ("quota_history", "Quotas as configured", "valid_from", "None known: `telemetry-lake sync` stores them."),
         (
             "unlimited_clients",
             "Clients without a quota",
@@ -58,7 +58,7 @@ def page(scene: Scene) -> None:
             "None known.",
         ),
     ):
-        found = scene.rows(view)
-        if found is not None:
-            rows = found.sort_values(order, ascending=order == "client_id")
-            every_column(rows, title, "Of the whole lake, whatever the time range.", none)
+        shown = scene.rows(view)
+        if shown is not None:
+            shown = shown.sort_values(order, ascending=order == "client_id")
+            every_column(shown, title, "For the whole lake, regardless of the time range.", none)

@@ -1,19 +1,17 @@
-"""Subscriptions: what the cluster asks clients for, since when, and at what cost."""
+"""The page about subscriptions: the metrics that the cluster requests, since when, and at what cost."""
 
 from __future__ import annotations
 
 import streamlit as st
 
-from dashboards.scene import Scene
-from dashboards.show import every_column, table
+from kafka_telemetry_lake.dashboards.scene import Scene
+from kafka_telemetry_lake.dashboards.show import every_column, table
 
 
 def page(scene: Scene) -> None:
     known = scene.rows("subscriptions")
     if known is None or known.empty:
-        st.info(
-            "This lake doesn't know the cluster's client metrics subscriptions yet: `telemetry-lake sync` keeps them."
-        )
+        st.info("This lake has no client metrics subscriptions of the cluster yet: `telemetry-lake sync` stores them.")
     columns = {
         "name": "subscription",
         "interval_ms": "push interval (ms)",
@@ -27,9 +25,9 @@ def page(scene: Scene) -> None:
     every_column(scene.rows("subscription_changes"), "Changes", none="None known.")
     with st.container(border=True):
         st.markdown("**Cost and coverage**")
-        st.caption("These read every data point of the lake, whatever the time range: that may take a while.")
+        st.caption("These read every data point of the lake, regardless of the time range, and may take a while.")
         if st.toggle("Compute them"):
             every_column(scene.rows("subscription_cost"), "Cost per subscription and client id (bytes)")
-            every_column(scene.rows("subscription_coverage"), "Who can't deliver what was asked")
+            every_column(scene.rows("subscription_coverage"), "Clients that can't deliver the requested metrics")
         else:
             st.caption("Not computed.")

@@ -1,5 +1,5 @@
--- What did the chosen clients add to each window? The rows of metric_rollups_1m in the time range.
--- Java consumers tell the two metrics named here per client and per topic: of these the topics' are left out.
+-- What did the selected clients add to each window? The rows of metric_rollups_1m in the time range.
+-- Java consumers push the two metrics named here per client and per topic: the rows per topic are excluded.
 SELECT window_start AS at, coalesce(client_id, '') AS client_id, metric, points, increase, covered_s, resets, baselines,
   refused, value_count, value_sum, value_min, value_max
 FROM metric_rollups_1m

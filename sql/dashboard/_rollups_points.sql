@@ -1,5 +1,5 @@
--- What did each point of the chosen clients add? As the rollups' rows, for ranges too short for windows of a minute.
--- Java consumers tell the two metrics named here per client and per topic: of these the topics' are left out.
+-- What did each point of the selected clients add? Columns of the rollups, for ranges too short for one-minute windows.
+-- Java consumers push the two metrics named here per client and per topic: the rows per topic are excluded.
 SELECT time AS at, coalesce(client_id, '') AS client_id, metric, 1 AS points, delta AS increase,
   CASE WHEN delta IS NULL THEN 0.0 ELSE (unix_micros(time) - unix_micros(delta_start)) / 1000000.0 END AS covered_s,
   CAST(delta_status IN ('reset', 'inferred_reset') AS INT) AS resets,

@@ -1,4 +1,4 @@
--- How many clients pushed, how much, and what became of it, over time?
+-- How many clients pushed over time, how much, and with which outcomes?
 SELECT
   CAST(floor(unix_millis(o.landed_at) / :step_ms) * :step_ms AS BIGINT) AS at_ms,
   o.outcome,

@@ -1,4 +1,4 @@
--- What did this client instance push of one metric? Each point with the delta that was found for it.
+-- What did this client instance push of one metric? Each point with its delta.
 SELECT time, series_id, to_json(attributes) AS attributes, value, delta_start, delta, delta_status
 FROM metric_points
 WHERE client_instance_id = :instance AND metric = :metric AND landed_at >= :start AND landed_at < :stop

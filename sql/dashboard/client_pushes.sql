@@ -1,4 +1,4 @@
--- Which pushes of this client instance landed, and what became of them?
+-- Which pushes of this client instance landed, and with which outcomes?
 SELECT p.landed_at, o.outcome, o.points, o.temporality, p.terminating, p.compression_type, p.payload_bytes, p.broker_id,
   o.lost_start, o.lost_end
 FROM pushes AS p

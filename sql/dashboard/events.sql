@@ -1,4 +1,4 @@
--- What happened to the chosen clients and to the fleet? The :top latest events.
+-- What happened to the selected clients and to the fleet? The :top latest events.
 SELECT e.at, e.event, e.client_id, e.client_instance_id, e.detail
 FROM client_events AS e
 WHERE e.landed_at >= :start AND e.landed_at < :stop

@@ -1,4 +1,4 @@
--- What is wrong with which of the chosen clients? One row per client id and finding, with the evidence of its last hour.
+-- What is wrong with which selected client? One row per client id and finding, with the evidence of its last hour.
 SELECT client_id, finding, severity, hours, evidence, advice, last_window
 FROM (
   SELECT client_id, finding, max_by(f.severity, f.window_start) AS severity, count(*) AS hours,
@@ -8,6 +8,6 @@ FROM (
   WHERE f.window_start >= date_trunc('HOUR', :start) AND f.window_start < :stop
     AND (coalesce(f.cluster_id, ''), coalesce(f.client_id, '')) IN (SELECT coalesce(cluster_id, ''), client_id FROM chosen)
   GROUP BY client_id, finding
-) AS found
+) AS by_age
 ORDER BY CASE severity WHEN 'error' THEN 0 WHEN 'warning' THEN 1 ELSE 2 END, hours DESC, finding, client_id
 LIMIT :top

@@ -1,4 +1,4 @@
--- How long does a push take from the broker to the topic, over time? Between the receiver's and the topic's clocks.
+-- How long does a push take from the broker to the topic, over time? By the clocks of the receiver and the topic.
 SELECT
   CAST(floor(unix_millis(landed_at) / :step_ms) * :step_ms AS BIGINT) AS at_ms,
   percentile_cont(0.5) WITHIN GROUP (ORDER BY (unix_micros(landed_at) - unix_micros(received_at)) / 1000.0) AS typical_ms,

@@ -1,5 +1,5 @@
--- How do the consumer groups do?
--- A group's row sums the client ids that were seen in it; a client id of two groups counts in both.
+-- How are the consumer groups doing?
+-- A group's row sums over the client ids seen in it; a client id in two groups counts in both.
 WITH members AS (
   SELECT group_id, client_id, count(*) AS instances
   FROM chosen

@@ -1,4 +1,4 @@
--- Which client instances pushed in the time range, and what is known of them?
+-- Which client instances pushed in the time range, and with which attributes?
 -- One row per instance. Software, principal and group are those of its latest push in the range.
 WITH labelled AS (
   SELECT cluster_id, client_instance_id, max_by(labels['group_id'], landed_at) AS group_id
@@ -20,7 +20,7 @@ pushed AS (
     count(*) AS pushes,
     min(landed_at) AS first_push,
     max(landed_at) AS last_push,
-    coalesce(max_by(terminating, landed_at), FALSE) AS said_goodbye
+    coalesce(max_by(terminating, landed_at), FALSE) AS terminated
   FROM pushes
   WHERE landed_at >= :start AND landed_at < :stop AND client_instance_id IS NOT NULL
   GROUP BY cluster_id, client_instance_id
@@ -39,7 +39,8 @@ SELECT
   p.pushes,
   p.first_push,
   p.last_push,
-  p.said_goodbye
+  p.terminated
 FROM pushed AS p
 LEFT JOIN labelled AS l
   ON l.cluster_id <=> p.cluster_id AND l.client_instance_id = p.client_instance_id
+ORDER BY p.last_push DESC, p.client_instance_id

@@ -1,5 +1,5 @@
--- Which client ids have most of these metrics? One row per client id and metric, the :top client ids of each metric.
--- rate: increase by the second, over the time that its deltas cover. amount: what the ranking goes by.
+-- Which client ids have the most of these metrics? One row per client id and metric, the :top client ids of each metric.
+-- rate: increase per second of the time that its deltas cover. amount: the value that determines the rank.
 WITH summed AS (
   SELECT
     client_id,

@@ -1,6 +1,6 @@
--- How did these metrics go over time, over all chosen clients together and from client to client?
--- per_second: what all clients together added, by the second of the window. typical and high: median and 95th percentile
--- over client ids, of each one's mean value, or for counters of its rate over the time that its pushes cover.
+-- How did these metrics change over time, in total and across the selected clients?
+-- per_second: increase over all clients, per second of the window. typical and high: median and 95th percentile over
+-- client ids of their mean value, or for counters of their rate over the time that their pushes cover.
 WITH per_client AS (
   SELECT
     CAST(floor(unix_millis(at) / :step_ms) * :step_ms AS BIGINT) AS at_ms,

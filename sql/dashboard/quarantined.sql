@@ -1,4 +1,4 @@
--- What was quarantined, why, and whose was it?
+-- What was quarantined, why, and from which client?
 SELECT q.scope, q.reason, coalesce(q.client_id, '') AS client_id, count(*) AS rows, max(q.landed_at) AS last,
   max_by(q.detail, q.landed_at) AS detail
 FROM quarantine AS q

@@ -9,11 +9,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.delta_log import DataFile, TableLog
-from pipelines.operator_task import ShardTask
-from pipelines.push_files import table_paths
-from pipelines.tables import LANDED_DATE, OPERATOR_TABLES, PUSHES, TABLES
-from tests.landing_records import captured
+from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
+from kafka_telemetry_lake.pipelines.ingest.push_files import table_paths
+from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
+from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES, TABLES
+from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
+from tests.support.landing_records import captured
 
 TEXTS = [field.name for field in PUSHES.schema if pa.types.is_string(field.type)]
 NUMBERS = ("push_interval_ms", "broker_id", "payload_bytes")
@@ -54,11 +55,11 @@ def push_row(record: dict[str, Any]) -> dict[str, Any]:
     """A row of table `pushes` of a landing record, as Spark's Kafka source has it."""
     headers = {header["key"]: header["value"].decode() for header in record["headers"]}
     key = {name: record[name] for name in ("topic", "partition", "offset")}
-    told = {name: headers[name] for name in TEXTS if name in headers} | {
+    columns = {name: headers[name] for name in TEXTS if name in headers} | {
         name: int(headers[name]) for name in NUMBERS if name in headers
     }
-    told["client_id"] = RENAMED.get(headers["client_id"], headers["client_id"])
-    return key | told | {
+    columns["client_id"] = RENAMED.get(headers["client_id"], headers["client_id"])
+    return key | columns | {
         "source": "files", "landed_at": record["timestamp"], "terminating": headers.get("terminating") == "true",
         "payload": record["value"],
     }  # fmt: skip

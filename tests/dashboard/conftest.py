@@ -40,7 +40,7 @@ def serve() -> Iterator[Serve]:
 @contextmanager
 def _served(lake: Path) -> Iterator[str]:
     port = free_port()
-    argv = [sys.executable, "-m", "jobs.dashboard", "--lake", str(lake), "--port", str(port)]
+    argv = [sys.executable, "-m", "kafka_telemetry_lake", "dashboard", "--lake", str(lake), "--port", str(port)]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as server:
         try:
             wait_until_served(server, f"http://127.0.0.1:{port}")

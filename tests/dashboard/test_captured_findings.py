@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.lake_query import run_query
-from pipelines.tables import PUSHES
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from tests.dashboard.captured_lake import push_row, write_lake
-from tests.landing_records import CAPTURED, captured
+from tests.support.landing_records import CAPTURED, captured
 
 
 def found(lake: Path) -> dict[tuple[str, str], tuple[str, str]]:
@@ -48,9 +48,9 @@ def test_damaged_and_large_pushes(tmp_path: Path) -> None:
     ]
     large = one | {"headers": renamed, "offset": 10**6, "value": one["value"] * (900_000 // len(one["value"]))}
     rows = [push_row(record) for record in (*damaged, large)]
-    told = found(write_lake(tmp_path / "lake", pa.Table.from_pylist(rows, PUSHES.schema)))
-    assert told["unreadable_telemetry", "damaged-client"][0] == "error"
-    assert told["large_telemetry", "large"][0] == "warning"
+    detected = found(write_lake(tmp_path / "lake", pa.Table.from_pylist(rows, PUSHES.schema)))
+    assert detected["unreadable_telemetry", "damaged-client"][0] == "error"
+    assert detected["large_telemetry", "large"][0] == "warning"
 
 
 def header(record: dict[str, Any], key: str) -> bytes | None:

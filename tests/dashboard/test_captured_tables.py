@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 from deltalake import DeltaTable
 
-from tests.unit.test_duckdb_tables import count, tables_of
+from tests.unit.query.test_duckdb_tables import count, tables_of
 
 
 def test_both_ways_to_read_give_the_same_rows(lake: Path) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from jobs import dashboard
-from pipelines.tables import PUSHES
+from kafka_telemetry_lake.jobs.entry import run_command
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from tests.dashboard.captured_lake import write_lake
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
-    code = dashboard.main(list(argv))
+    code = run_command("dashboard", list(argv))
     out, err = capsys.readouterr()
     assert out == ""
     assert len(err.splitlines()) == 1
@@ -24,7 +24,7 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
 def test_a_missing_lake(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, said = run(capsys, "--lake", str(tmp_path / "none"))
     assert code == 2
-    assert f"no lake at {tmp_path / 'none'}: make one with `telemetry-lake demo`" in said
+    assert f"no lake at {tmp_path / 'none'}: create one with `telemetry-lake demo`" in said
 
 
 def test_a_taken_port(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -33,14 +33,14 @@ def test_a_taken_port(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
         port = other.getsockname()[1]
         code, said = run(capsys, "--lake", str(lake), "--port", str(port))
     assert code == 2
-    assert f"port {port} is taken: give another with --port" in said
+    assert f"port {port} is in use: choose another with --port" in said
 
 
 def test_an_address_of_another_machine(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     lake = write_lake(tmp_path / "lake", pa.Table.from_pylist([], PUSHES.schema))
     code, said = run(capsys, "--lake", str(lake), "--host", "192.0.2.1")
     assert code == 2
-    assert "can't listen at 192.0.2.1:8501" in said
+    assert "can't listen on 192.0.2.1:8501" in said
 
 
 @pytest.mark.parametrize(("flag", "value"), [("--port", "0"), ("--port", "http")])

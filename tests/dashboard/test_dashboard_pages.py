@@ -13,7 +13,7 @@ import pytest
 from deltalake import write_deltalake
 from playwright.sync_api import Browser, Page, expect
 
-from pipelines.tables import PUSHES
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from tests.dashboard.captured_lake import HOSTILE, write_lake
 from tests.dashboard.conftest import Serve
 
@@ -102,8 +102,8 @@ def test_every_page_shows_the_captured_lake(open_page: Open, path: str) -> None:
     page = open_page(path)
     expect(page.locator("[data-testid=stMain] h1")).to_have_text(PAGES[path])
     expect(page.get_by_test_id("stMain")).to_contain_text("139 client instances")
-    told = page.locator("[data-testid=stAlertContentError]").all_inner_texts()
-    assert [text.split(":")[0] for text in told] == (["failed_records", "stale_metadata"] if path == "client" else [])
+    errors = page.locator("[data-testid=stAlertContentError]").all_inner_texts()
+    assert [text.split(":")[0] for text in errors] == (["failed_records", "stale_metadata"] if path == "client" else [])
     expect(page.locator("[data-testid=stVegaLiteChart] canvas, [data-testid=stVegaLiteChart] svg")).to_have_count(
         PLOTS.get(path, 0), timeout=PATIENCE_MS
     )
@@ -149,11 +149,11 @@ def test_a_link_reproduces_a_view(open_page: Open) -> None:
     expect(page.get_by_test_id("stMain").get_by_test_id("stAlert")).to_have_count(0)
 
 
-def test_a_broken_link_is_told_and_the_rest_is_shown(open_page: Open) -> None:
+def test_invalid_parts_of_a_link_are_reported_and_the_rest_is_applied(open_page: Open) -> None:
     page = open_page("", range="2w", clint="orders", refresh="1", version="kgo v1.22.2", **{"from": HOSTILE})
     for said in (
-        "range=2w is not known",
-        "clint=... is not known",
+        "range=2w is unknown",
+        "clint=... is unknown",
         "refresh=1 is not one of",
         f"from={HOSTILE} is not a time",
     ):
@@ -161,9 +161,9 @@ def test_a_broken_link_is_told_and_the_rest_is_shown(open_page: Open) -> None:
     assert number(page, "Instances") == "20"
 
 
-def test_filters_that_leave_nobody_are_told(open_page: Open) -> None:
+def test_filters_without_a_match_are_reported(open_page: Open) -> None:
     page = open_page("", client="nobody")
-    expect(page.get_by_test_id("stAlert")).to_contain_text("No client pushed in this time range for these filters")
+    expect(page.get_by_test_id("stAlert")).to_contain_text("No client that matches the filters pushed")
     assert number(page, "Instances") == "0"
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.local_clients import LocalClients
-from jobs.local_cluster import LocalCluster
-from jobs.local_cluster.plugin import receiver_jar
+from kafka_telemetry_lake.sandbox.clients import LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
 
 from .landing import Landing
 

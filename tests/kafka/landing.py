@@ -68,8 +68,8 @@ class Landing:
     def wait(self, client_id: str, enough: Callable[[list[Push]], bool], limit: float = 30.0) -> list[Push]:
         deadline = time.monotonic() + limit
         while not enough(pushes := self.pushes(client_id)):
-            told = f"{client_id}: {len(pushes)} pushes in {limit:.0f} s are not enough"
-            assert time.monotonic() < deadline, told
+            problem = f"{client_id}: {len(pushes)} pushes in {limit:.0f} s are not enough"
+            assert time.monotonic() < deadline, problem
         return pushes
 
     def wait_for_more(self, client_id: str, more: int, limit: float = 30.0) -> list[Push]:

@@ -28,7 +28,7 @@ class _Connection(socketserver.StreamRequestHandler):
             request = self.rfile.read(struct.unpack(">i", size)[0])
             key, version, correlation = struct.unpack_from(">hhi", request)
             if key == METADATA:
-                body = _metadata(*self.server.server_address[:2])
+                body = _metadata(*self.connection.getsockname()[:2])
             else:
                 body = _api_versions(unsupported=version != 0)
             answer = struct.pack(">i", correlation) + body

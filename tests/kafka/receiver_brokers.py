@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import pyarrow.compute as pc
 from confluent_kafka import KafkaException
 
-from jobs.local_clients import Client, LocalClients
-from jobs.local_cluster import LANDING_TOPICS, LocalCluster
-from jobs.local_cluster.java import compile_java, java_command, kafka_class_path
-from tests.lake_tables import table
-from tests.topic_messages import messages
+from kafka_telemetry_lake.sandbox.clients import Client, LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LANDING_TOPICS, LocalCluster
+from kafka_telemetry_lake.sandbox.cluster.java import compile_java, java_command, kafka_class_path
+from tests.support.lake_tables import table
+from tests.support.topic_messages import messages
 
 from .landing import Push, _push
 
@@ -29,7 +29,7 @@ WAIT = 120.0  # s, of a machine with other work; each wait ends as soon as it ha
 _TESTS = Path(__file__).parent.parent
 _SOURCES = (
     _TESTS / "clients" / "java" / "ProducerFleet.java",
-    _TESTS.parent / "jobs" / "local_clients" / "TelemetryClient.java",
+    _TESTS.parent / "sandbox" / "clients" / "TelemetryClient.java",
 )
 
 

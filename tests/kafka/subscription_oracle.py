@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from jobs.local_cluster.java import compile_java, kafka_class_path
+from kafka_telemetry_lake.sandbox.cluster.java import compile_java, kafka_class_path
 
 VERSION = "4.3.1"
 DATA = Path(__file__).parent.parent / "data"
@@ -31,23 +31,23 @@ def ask(questions: dict[str, Any]) -> dict[str, Any]:
 
 def pattern_answers(patterns: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each pattern and its inputs with `matches`: per input, or null where Java refuses the pattern."""
-    told = ask({"patterns": [[each["pattern"], each["inputs"]] for each in patterns]})["patterns"]
+    answers = ask({"patterns": [[each["pattern"], each["inputs"]] for each in patterns]})["patterns"]
     return [
         {"pattern": each["pattern"], "inputs": each["inputs"], "matches": matches}
-        for each, matches in zip(patterns, told, strict=True)
+        for each, matches in zip(patterns, answers, strict=True)
     ]
 
 
 def broker_answers(brokers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each broker's subscriptions and clients with `told`: per client, or the error that refuses a subscription."""
-    told = ask({"brokers": brokers})["brokers"]
+    """Each broker's subscriptions and clients with `answers`: per client, or the error that refuses a subscription."""
+    answers = ask({"brokers": brokers})["brokers"]
     return [
         {
             "subscriptions": each["subscriptions"],
             "clients": each["clients"],
-            "told": answer.get("error", answer["clients"]),
+            "answers": answer.get("error", answer["clients"]),
         }
-        for each, answer in zip(brokers, told, strict=True)
+        for each, answer in zip(brokers, answers, strict=True)
     ]
 
 

@@ -1,4 +1,4 @@
-"""A client of GetTelemetrySubscriptions alone (KIP-714, API key 71): what a broker answers to whom."""
+"""Raw telemetry requests (KIP-714): what a broker answers to whom, and pushes at any rate and of any bytes."""
 
 from __future__ import annotations
 
@@ -37,6 +37,22 @@ def ask(port: int, client_instance_id: bytes, client_id: str, software: tuple[st
     return Told(subscription_id, push_interval_ms, tuple(metrics), source_port)
 
 
+def push_as_new_clients(port: int, payload: bytes, count: int, client_id: str) -> int:
+    """Pushes bytes ``count`` times, each as a client instance of its own; how many the broker took without error."""
+    taken = 0
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        _exchange(connection, 18, 3, client_id, _compact("raw") + _compact("1") + b"\0")
+        for _ in range(count):
+            answer = _exchange(connection, 71, 0, client_id, bytes(16) + b"\0")
+            instance = answer[7:23]
+            (subscription_id,) = struct.unpack_from(">i", answer, 23)
+            head = instance + struct.pack(">i?b", subscription_id, False, 0)  # not terminating, not compressed
+            answer = _exchange(connection, 72, 0, client_id, head + _unsigned(len(payload) + 1) + payload + b"\0")
+            (error,) = struct.unpack_from(">h", answer, 5)
+            taken += error == 0
+    return taken
+
+
 def _exchange(connection: socket.socket, key: int, version: int, client_id: str, body: bytes) -> bytes:
     """The answer after its correlation id."""
     name = client_id.encode()
@@ -49,6 +65,14 @@ def _exchange(connection: socket.socket, key: int, version: int, client_id: str,
 
 def _compact(text: str) -> bytes:
     return bytes([len(text) + 1]) + text.encode()
+
+
+def _unsigned(number: int) -> bytes:
+    encoded = bytearray()
+    while number >= 0x80:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*encoded, number])
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.local_clients import LocalClients
-from jobs.local_cluster import LocalCluster
+from kafka_telemetry_lake.sandbox.clients import LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 
 from .landing import Landing
 

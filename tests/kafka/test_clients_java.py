@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
-from jobs.local_clients import LocalClients
-from jobs.local_cluster import LocalCluster
+from kafka_telemetry_lake.sandbox.clients import LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 
 from .conftest import PUSH_INTERVAL_MS
 from .landing import Landing, Push, Series, delta_totals, largest
@@ -194,8 +194,8 @@ def test_an_admin_a_transactional_and_an_older_client(clients: LocalClients, lan
 def test_kafka_s_own_producer_tool(cluster: LocalCluster, landing: Landing, topic: str) -> None:
     load = ["--topic", topic, "--num-records", "300", "--record-size", "100", "--throughput", "100"]
     client_id = ["--command-property", "client.id=telemetry-perf"]
-    told = cluster.tool("org.apache.kafka.tools.ProducerPerformance", *load, *client_id)
-    assert "300 records sent" in told
+    output = cluster.tool("org.apache.kafka.tools.ProducerPerformance", *load, *client_id)
+    assert "300 records sent" in output
     pushed = delta_totals(landing.pushes("telemetry-perf"))
     assert 0 < pushed["org.apache.kafka.producer.record.send.total", frozenset()] <= 300
 
@@ -207,9 +207,9 @@ def test_wrong_credentials_fail_the_client_and_land_nothing(
     producer = clients.producer(
         "java", topic, "telemetry-intruder", records=1, properties=properties, credentials=("alice", "wrong")
     )
-    told = producer.wait_for("done")
-    assert (told["records"], told["failed"]) == (0, 1)
-    assert "SaslAuthenticationException" in told["error"]
+    result = producer.wait_for("done")
+    assert (result["records"], result["failed"]) == (0, 1)
+    assert "SaslAuthenticationException" in result["error"]
     producer.close()
     assert landing.pushes("telemetry-intruder") == []
 
@@ -220,8 +220,8 @@ def test_streams_tells_every_inner_client(
     cluster.create_topic("word-counts")
     clients.producer("librdkafka", topic, "words", records=50, value_bytes=0).wait_for("done")
     streams = clients.word_count(topic, "word-counts", "telemetry-words")
-    told = streams.wait_for("started")["client_instance_ids"]
-    assert len(told) == 4
+    ids = streams.wait_for("started")["client_instance_ids"]
+    assert len(ids) == 4
     inner = {
         "admin": "telemetry-words-admin",
         "telemetry-words-StreamThread-1-consumer": "telemetry-words-StreamThread-1-consumer",
@@ -229,7 +229,7 @@ def test_streams_tells_every_inner_client(
     }
     for name, client_id in inner.items():
         pushes = landing.wait_for_more(client_id, 1)
-        assert {push.key for push in pushes} == {told[name]}
+        assert {push.key for push in pushes} == {ids[name]}
     streams.close()
     consumer = landing.wait(inner["telemetry-words-StreamThread-1-consumer"], lambda pushes: pushes[-1].terminating)
     assert largest(consumer, "org.apache.kafka.consumer.coordinator.assigned.partitions") == 4

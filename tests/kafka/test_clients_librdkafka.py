@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from jobs.local_clients import Client, LocalClients
+from kafka_telemetry_lake.sandbox.clients import Client, LocalClients
 
 from .landing import Landing, Push, delta_totals
 

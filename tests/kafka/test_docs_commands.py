@@ -14,10 +14,10 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from jobs.local_cluster import LocalCluster
-from jobs.local_cluster.ports import ReservedPorts
-from tests.documented_commands import Command, commands
-from tests.lake_tables import table
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+from kafka_telemetry_lake.sandbox.cluster.ports import ReservedPorts
+from tests.support.documented_commands import Command, commands
+from tests.support.lake_tables import table
 
 from .test_ingest_kafka import good_pushes, produce
 
@@ -69,9 +69,9 @@ def started(command: str, log: Path, **environment: str) -> Iterator[Callable[[s
             ["sh", "-c", f"exec {command}"], cwd=ROOT, env={**os.environ, **environment}, stdout=out, stderr=out
         )
 
-        def wait_for(told: str) -> None:
+        def wait_for(line: str) -> None:
             deadline = time.monotonic() + 300
-            while told not in log.read_text("utf-8"):
+            while line not in log.read_text("utf-8"):
                 assert process.poll() is None, log.read_text("utf-8")[-2000:]
                 assert time.monotonic() < deadline, log.read_text("utf-8")[-2000:]
                 time.sleep(0.2)
@@ -137,7 +137,7 @@ def test_sync_and_ingest(cluster: LocalCluster, topic: str, tmp_path: Path) -> N
     assert "documented" in run_here(command("subscriptions.md", "telemetry-lake sync", "--check"))
     assert not (lake / "subscriptions").exists()
     with started(command("subscriptions.md", "--conf conf/sync.yml"), tmp_path / "sync.log") as wait_for:
-        wait_for("documented")  # what is new is told; it goes on until it is stopped
+        wait_for("documented")  # new rows are printed until the command is stopped
     assert "documented" in table(lake, "subscriptions")["name"].to_pylist()
     assert "documented" not in run_here(command("operate.md", "telemetry-lake sync", "--bootstrap-servers"))
     run_here(f"{command('subscriptions.md', '--conf conf/ingest.yml')} --topic {topic} --once")

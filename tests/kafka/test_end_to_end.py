@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jobs.local_clients import LocalClients
-from jobs.local_cluster import LocalCluster
-from pipelines.lake_query import run_query
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.sandbox.clients import LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from tests.conftest import Ingest
 
 from .landing import Landing

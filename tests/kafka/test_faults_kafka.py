@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.local_cluster import LocalCluster
-from tests.ledger_faults import add_partitions, following, kill_brokers, land_by_two_brokers
-from tests.ledger_run import KafkaRun
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+from tests.support.ledger_faults import add_partitions, following, kill_brokers, land_by_two_brokers
+from tests.support.ledger_run import KafkaRun
 
 pytestmark = pytest.mark.slow
 

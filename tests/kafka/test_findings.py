@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from jobs.local_clients import LocalClients
-from jobs.local_cluster import LocalCluster
-from jobs.local_cluster.java import compile_java, java_command, kafka_class_path
-from pipelines.lake_query import run_query
-from pipelines.tables import PUSHES
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
+from kafka_telemetry_lake.sandbox.clients import LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+from kafka_telemetry_lake.sandbox.cluster.java import compile_java, java_command, kafka_class_path
 from tests.dashboard.captured_lake import push_row, write_lake
 
 TOPIC = "client-telemetry"
@@ -58,13 +58,15 @@ def test_each_behaviour_has_its_finding_and_healthy_clients_have_none(
     lake = write_lake(tmp_path / "lake", pa.Table.from_pylist(rows, PUSHES.schema))
 
     found: dict[str, dict[str, str]] = defaultdict(dict)
-    told = run_query(str(lake), "SELECT client_id, finding, severity, evidence FROM findings ORDER BY ALL").read_all()
-    for row in told.to_pylist():
+    detected = run_query(
+        str(lake), "SELECT client_id, finding, severity, evidence FROM findings ORDER BY ALL"
+    ).read_all()
+    for row in detected.to_pylist():
         found[row["client_id"].removeprefix("telemetry-")][row["finding"]] = row["severity"]
     pushed = {row["client_id"] for row in rows}
     assert {f"telemetry-{name}" for name in (*EXPECTED, "healthy_producer", "healthy_consumer")} <= pushed
     missing = {name: findings - found[name].keys() for name, findings in EXPECTED.items()}
-    assert {name: findings for name, findings in missing.items() if findings} == {}, told.to_pylist()
+    assert {name: findings for name, findings in missing.items() if findings} == {}, detected.to_pylist()
     assert {key: found[key[0]][key[1]] for key in SEVERITY} == SEVERITY
     assert (found["healthy_producer"], found["healthy_consumer"]) == ({}, {})
 
@@ -103,14 +105,14 @@ def test_a_paused_consumer_an_old_client_and_retries_that_nobody_sees(
     rows = [push_row(_record(message)) for message in _rest(landed)]
     landed.close()
     lake = write_lake(tmp_path / "lake", pa.Table.from_pylist(rows, PUSHES.schema))
-    told = run_query(str(lake), "SELECT client_id, finding, evidence FROM findings ORDER BY ALL").read_all().to_pylist()
-    found = {(row["client_id"], row["finding"]): row["evidence"] for row in told}
+    detected = run_query(str(lake), "SELECT client_id, finding, evidence FROM findings ORDER BY ALL").read_all()
+    found = {(row["client_id"], row["finding"]): row["evidence"] for row in detected.to_pylist()}
     for finding, evidence in (
         ("slow_processing", r"1[5-9]\d s between two polls"),
         ("buggy_client_version", "Java client 3.8.1"),
         ("silent_retries", r"\d+ sends were retried for \d+ records; none failed.*"),
     ):
-        assert re.fullmatch(evidence, found.get((f"telemetry-{finding}", finding), "")), (finding, told)
+        assert re.fullmatch(evidence, found.get((f"telemetry-{finding}", finding), "")), (finding, found)
 
 
 def _wait_for_an_hour_that_holds_the_test(seconds: float = 120) -> None:

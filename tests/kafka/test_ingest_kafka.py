@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,20 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
-from jobs.local_cluster import LocalCluster
-from jobs.running import StreamFailedError
-from pipelines.kafka_admin import KafkaUnavailableError
-from pipelines.sources import SourceError
+from kafka_telemetry_lake.jobs.running import StreamFailedError
+from kafka_telemetry_lake.pipelines.ingest.sources import SourceError
+from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from tests.conftest import Ingest
-from tests.lake_tables import table
-from tests.landing_records import CAPTURED, GOOD_ID, captured, record
+from tests.support.lake_tables import table
+from tests.support.landing_records import CAPTURED, GOOD_ID, captured, record
+from tests.support.live_job import live_job
 
+from .receiver_brokers import wait_for
+
+LIMIT_S = 120.0
 TABLES = ("pushes", "metric_points", "push_outcomes", "client_events", "quarantine")
 
 
@@ -144,7 +150,7 @@ def test_a_cluster_that_cannot_be_read_is_one_clear_line(cluster: LocalCluster, 
         "kafka.sasl.jaas.config": jaas,
     }
     flags = [word for key, value in options.items() for word in ("--kafka-options", f"{key}={value}")]
-    with pytest.raises(KafkaUnavailableError, match=r"refuse us .SaslAuthenticationException.") as refused:
+    with pytest.raises(KafkaUnavailableError, match=r"refuse access .SaslAuthenticationException.") as refused:
         ingest(None, lake, "--bootstrap-servers", cluster.sasl_bootstrap_servers, *flags)
     assert "wrong-secret" not in str(refused.value)
     assert not lake.exists()
@@ -176,10 +182,36 @@ def test_sasl_options_reach_the_consumer(cluster: LocalCluster, ingest: Ingest, 
     servers = cluster.sasl_bootstrap_servers
     ingest(None, tmp_path / "lake", "--conf", str(conf), "--bootstrap-servers", servers, "--topic", topic)
     assert offsets(tmp_path / "lake") == [(0, 0)]
-    kept = [file for file in (tmp_path / "lake").rglob("*") if file.is_file() and b"alice-secret" in file.read_bytes()]
-    assert kept == []
+    leaking = [
+        file for file in (tmp_path / "lake").rglob("*") if file.is_file() and b"alice-secret" in file.read_bytes()
+    ]
+    assert leaking == []
 
 
 def _rows(lake: Path, name: str) -> list[str]:
     rows = table(lake, name).drop_columns(["topic"]).to_pylist()
     return sorted(str(sorted(row.items())) for row in rows)
+
+
+def test_a_long_trigger_waits_for_few_pushes_and_not_for_many(
+    spark: SparkSession, cluster: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    flags = ["--source", "kafka", "--bootstrap-servers", cluster.bootstrap_servers, "--topic", topic]
+    flags += ["--lake", str(tmp_path / "lake"), "--trigger-seconds", "20", "--max-records-per-batch", "10"]
+
+    def judged() -> int:
+        there = (tmp_path / "lake" / "push_outcomes" / "_delta_log").is_dir()
+        return len(offsets(tmp_path / "lake", "push_outcomes")) if there else 0
+
+    with live_job(spark, *flags):
+        produce(cluster, topic, good_pushes(0, 1))
+        wait_for(judged, lambda number: number == 1, LIMIT_S)
+        began = time.monotonic()
+        produce(cluster, topic, good_pushes(1, 40))
+        wait_for(judged, lambda number: number == 41, LIMIT_S)
+        assert time.monotonic() - began < 40  # four batches: with a wait before each of them it would be 60 to 80
+        began = time.monotonic()
+        produce(cluster, topic, good_pushes(41, 3))
+        wait_for(judged, lambda number: number == 44, LIMIT_S)
+        assert time.monotonic() - began > 5
+    assert offsets(tmp_path / "lake") == [(0, offset) for offset in range(44)]

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Message
 
-from jobs.local_clients import Client, Library, LocalClients
-from jobs.local_cluster import LocalCluster
-from jobs.local_cluster.plugin import receiver_jar
-from jobs.sync import main as sync
-from pipelines.lake_query import run_query
-from tests.topic_messages import messages
-from tests.unit.test_lifecycle_lake import LandedLake
+from kafka_telemetry_lake.jobs.entry import run_command
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.sandbox.clients import Client, Library, LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
+from tests.support.topic_messages import messages
+from tests.unit.lifecycle.test_lifecycle_lake import LandedLake
 
 INTERVAL_S = 1.0
 SILENCE_S = 60.0  # the least threshold
@@ -49,7 +49,7 @@ def own_cluster() -> Iterator[LocalCluster]:
 
 
 def hold(cluster: LocalCluster) -> None:
-    cluster.subscribe("held", ["org.apache.kafka."], int(1000 * INTERVAL_S), ["client_id=held-.*"])
+    cluster.subscribe("deferred", ["org.apache.kafka."], int(1000 * INTERVAL_S), ["client_id=deferred-.*"])
 
 
 def landed(cluster: LocalCluster) -> list[dict[str, Any]]:
@@ -59,7 +59,9 @@ def landed(cluster: LocalCluster) -> list[dict[str, Any]]:
 
 
 def _row(message: Message) -> dict[str, Any]:
-    headers = {name: text.decode() for name, text in message.headers() or () if isinstance(text, bytes)}
+    sent = message.headers() or []
+    assert isinstance(sent, list)
+    headers = {name: text.decode() for name, text in sent if isinstance(text, bytes)}
     return {
         "source": "kafka",
         "topic": message.topic(),
@@ -101,12 +103,12 @@ def test_true_fates_and_what_is_told_of_them(own_cluster: LocalCluster, tmp_path
                 started[name] = clients.producer(library, "records", name, rate=2)
                 name = f"life-{library}-consumer-{fate}"
                 started[name] = clients.consumer(library, "records", name, group=name)
-        held = [f"held-{library}" for library in LIBRARIES]
-        for library, name in zip(LIBRARIES, held, strict=True):
+        deferred = [f"deferred-{library}" for library in LIBRARIES]
+        for library, name in zip(LIBRARIES, deferred, strict=True):
             clients.producer(library, "records", name, rate=2)
-        wait_for_pushes(own_cluster, dict.fromkeys([*started, *held], 3))
+        wait_for_pushes(own_cluster, dict.fromkeys([*started, *deferred], 3))
         look = ["--lake", str(tmp_path), "--bootstrap-servers", own_cluster.bootstrap_servers, "--no-consumer-groups"]
-        assert sync(look) == 0
+        assert run_command("sync", look) == 0
         for name, client in started.items():
             if name.endswith("closed"):
                 client.close()
@@ -114,11 +116,11 @@ def test_true_fates_and_what_is_told_of_them(own_cluster: LocalCluster, tmp_path
                 client.kill()
             elif name.endswith("paused"):
                 client.pause()
-        own_cluster.unsubscribe("held")
-        assert sync(look) == 0
+        own_cluster.unsubscribe("deferred")
+        assert run_command("sync", look) == 0
         time.sleep(5 * INTERVAL_S)  # so that they ask while there is none: they ask again after five minutes
         hold(own_cluster)
-        assert sync(look) == 0
+        assert run_command("sync", look) == 0
         time.sleep(SILENCE_S + 10)
         paused = [name for name in started if name.endswith("paused")]
         before = landed(own_cluster)
@@ -127,15 +129,17 @@ def test_true_fates_and_what_is_told_of_them(own_cluster: LocalCluster, tmp_path
         counts = {name: sum(row["client_id"] == name for row in before) for name in paused}
         wait_for_pushes(own_cluster, {name: count + 1 for name, count in counts.items()}, 330)
         rows = landed(own_cluster)
-    gaps = {name: longest_gap_s(rows, name) for name in held}
+    gaps = {name: longest_gap_s(rows, name) for name in deferred}
     print(f"longest gaps of clients without a subscription: {gaps}")
     assert max(gaps.values()) > SILENCE_S
     lake = LandedLake(tmp_path)
     lake.land([row for row in rows if "consumer" in row["client_id"]], {"group_id": "g"})
     lake.land([row for row in rows if "consumer" not in row["client_id"]]).judge()
-    told = run_query(str(tmp_path), "SELECT client_id, state, likely_cause, last_seen, silent_at FROM client_liveness")
-    found = {row["client_id"]: row for row in told.read_all().to_pylist()}
-    events: dict[str, list[str]] = {name: [] for name in (*started, *held)}
+    liveness = run_query(
+        str(tmp_path), "SELECT client_id, state, likely_cause, last_seen, silent_at FROM client_liveness"
+    )
+    found = {row["client_id"]: row for row in liveness.read_all().to_pylist()}
+    events: dict[str, list[str]] = {name: [] for name in (*started, *deferred)}
     for row in sorted(lake.events(), key=lambda row: (row["offset"] or 0, str(row["at"]))):
         if row["client_id"] in events:
             events[row["client_id"]].append(row["event"])
@@ -156,7 +160,7 @@ def test_true_fates_and_what_is_told_of_them(own_cluster: LocalCluster, tmp_path
     }
     for name in started:
         assert (found[name]["state"], events[name]) in fates[name.rpartition("-")[2]], name
-    assert {name: events[name] for name in held} == {name: ["first_seen"] for name in held}
+    assert {name: events[name] for name in deferred} == {name: ["first_seen"] for name in deferred}
     assert found["life-java-consumer-closed"]["state"] == "terminated"
     causes = {name: found[name]["likely_cause"] for name in started if found[name]["state"] == "silent"}
     assert causes["life-java-consumer-killed"] == causes["life-librdkafka-producer-killed"] == "killed_or_cut_off"

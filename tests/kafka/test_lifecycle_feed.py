@@ -13,16 +13,17 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
-from jobs.ingest import IngestSettings, make_lake
-from jobs.local_clients import LocalClients
-from jobs.local_cluster import LocalCluster
-from jobs.settings import parse
-from pipelines import lifecycle_stream
-from pipelines.event_feed import feeding
-from pipelines.kafka_admin import KafkaUnavailableError
-from tests.lake_tables import table
-from tests.live_job import LIMIT_S, live_job
-from udfs.lifecycle_waves import GROUPED
+from kafka_telemetry_lake.jobs.ingest import make_lake
+from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
+from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.pipelines.events.feed import feeding
+from kafka_telemetry_lake.pipelines.lifecycle import thread as lifecycle_stream
+from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError
+from kafka_telemetry_lake.sandbox.clients import LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+from kafka_telemetry_lake.udfs.lifecycle.waves import GROUPED
+from tests.support.lake_tables import table
+from tests.support.live_job import LIMIT_S, live_job
 
 from .landing import Landing
 
@@ -70,7 +71,7 @@ def test_a_follower_hears_of_an_end_within_a_step_of_its_row(
     lake = make_lake(settings)
     address = settings.events_topic, cluster.bootstrap_servers, settings.kafka_options
     with (
-        pytest.raises(KafkaUnavailableError, match="topic events of --events-topic isn't there"),
+        pytest.raises(KafkaUnavailableError, match="topic events of --events-topic does not exist"),
         feeding(spark, lake.path, *address),
     ):
         pass
@@ -91,7 +92,7 @@ def test_a_follower_hears_of_an_end_within_a_step_of_its_row(
     files = (tmp_path / "client_events").glob("landed_date=*/*")
     (written_at,) = [file.stat().st_mtime for file in files if "terminated" in events_of(file, "telemetry-feed")]
     landed_at = row["at"].timestamp()
-    print(f"told {sent_at - written_at:.1f} s after its row was written, {sent_at - landed_at:.1f} s after it landed")
+    print(f"sent {sent_at - written_at:.1f} s after its row was written, {sent_at - landed_at:.1f} s after it landed")
     assert sent_at - written_at < LONGEST_S
 
 

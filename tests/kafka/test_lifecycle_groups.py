@@ -13,16 +13,16 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartiti
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from jobs.ingest import IngestSettings
-from jobs.local_clients import LocalClients
-from jobs.local_cluster import LocalCluster
-from jobs.settings import parse
-from jobs.sync import main as sync
-from jobs.sync_beside import syncing
-from pipelines.lake_query import run_query
-from pipelines.tables import PUSHES
+from kafka_telemetry_lake.jobs.entry import run_command
+from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
+from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.jobs.sync_beside import syncing
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
+from kafka_telemetry_lake.sandbox.clients import LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from tests.conftest import Ingest
-from tests.lake_tables import table
+from tests.support.lake_tables import table
 
 from .landing import Landing
 
@@ -68,7 +68,7 @@ def test_members_and_offsets_of_groups_that_push_nothing(
     ]
     for each in members:
         each.wait_for("done")
-    assert sync(flags) == 0
+    assert run_command("sync", flags) == 0
     states = {row["group_id"]: row for row in table(tmp_path, "group_states").to_pylist()}
     assert {name: (states[name]["group_type"], states[name]["state"]) for name in ("classic", "new")} == {
         "classic": ("classic", "Stable"), "new": ("consumer", "Stable"),
@@ -76,8 +76,8 @@ def test_members_and_offsets_of_groups_that_push_nothing(
     port = cluster.bootstrap_servers.rpartition(":")[2]
     assert (states["new"]["coordinator_id"], states["new"]["coordinator"]) == (1, f"127.0.0.1:{port}")
     PUSHES.create(str(tmp_path))  # then it is a lake
-    told = run_query(str(tmp_path), "SELECT * FROM consumer_groups").read_all().to_pylist()
-    own = {row["group_id"]: row for row in told if row["group_id"] in states.keys() & {"classic", "new"}}
+    groups = run_query(str(tmp_path), "SELECT * FROM consumer_groups").read_all().to_pylist()
+    own = {row["group_id"]: row for row in groups if row["group_id"] in states.keys() & {"classic", "new"}}
     assert {name: (row["client_id"], row["assignment"], row["pushes"]) for name, row in own.items()} == {
         name: (f"{name}-member", [f"{topic}-0", f"{topic}-1"], 0) for name in ("classic", "new")
     }
@@ -86,17 +86,17 @@ def test_members_and_offsets_of_groups_that_push_nothing(
 
     for each in members:
         each.close()  # commits
-    assert sync(flags) == 0
+    assert run_command("sync", flags) == 0
     ended = [row for row in table(tmp_path, "group_members").to_pylist() if row["group_id"] in ("classic", "new")]
     assert [row["valid_to"] is None for row in ended] == [False, False]
     before = {name: committed(tmp_path, name) for name in ("classic", "new")}
     assert {name: sum(offsets.values()) for name, offsets in before.items()} == {"classic": RECORDS, "new": RECORDS}
     for name in before:
         reset(cluster, name, topic, 3)
-    assert sync([*flags, "--check"]) == 0
+    assert run_command("sync", [*flags, "--check"]) == 0
     assert rewinds(tmp_path) == []
-    assert sync(flags) == 0
-    assert sync(flags) == 0
+    assert run_command("sync", flags) == 0
+    assert run_command("sync", flags) == 0
     assert sorted(rewinds(tmp_path), key=lambda row: row["group_id"]) == [
         {"group_id": name, "topic": topic, "partition": "0", "from": str(before[name][0]), "to": "3"}
         for name in ("classic", "new")
@@ -108,18 +108,18 @@ def test_aliases_of_a_topic(cluster: LocalCluster, tmp_path: Path) -> None:
     flags = ["--lake", str(tmp_path), "--bootstrap-servers", cluster.bootstrap_servers, "--no-consumer-groups"]
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.metrics.push": False})
 
-    def told(**aliases: str | None) -> set[tuple[str, str]]:
+    def synced_aliases(**aliases: str | None) -> set[tuple[str, str]]:
         for client_id, application in aliases.items():
             value = None if application is None else json.dumps({"client_id": client_id, "application": application})
             producer.produce("aliases", value, client_id)
         assert producer.flush(30) == 0
-        assert sync([*flags, "--aliases-topic", "aliases"]) == 0
+        assert run_command("sync", [*flags, "--aliases-topic", "aliases"]) == 0
         rows = table(tmp_path, "client_aliases").to_pylist()
         return {(row["client_id"], row["application"]) for row in rows if row["valid_to"] is None}
 
-    assert told(**{f"c{i}": "shop" for i in range(20)}) == {(f"c{i}", "shop") for i in range(20)}
-    assert told(c0="bank", **{f"c{i}": None for i in range(2, 20)}) == {("c0", "bank"), ("c1", "shop")}
-    assert sync([*flags, "--aliases-topic", "nowhere"]) == 2
+    assert synced_aliases(**{f"c{i}": "shop" for i in range(20)}) == {(f"c{i}", "shop") for i in range(20)}
+    assert synced_aliases(c0="bank", **{f"c{i}": None for i in range(2, 20)}) == {("c0", "bank"), ("c1", "shop")}
+    assert run_command("sync", [*flags, "--aliases-topic", "nowhere"]) == 2
     assert not (tmp_path / "group_states").exists()
 
 
@@ -143,14 +143,14 @@ def test_beside_ingest_a_group_of_members_that_push_and_one_that_does_not(
         ingest(None, tmp_path, *flags)
         wait_for((tmp_path / "group_members").exists)
         sql = "SELECT * FROM consumer_group_members WHERE group_id = 'beside'"
-        told = run_query(str(tmp_path), sql).read_all().to_pylist()
-        found = {row["client_id"]: row["client_instance_id"] for row in told}
+        members = run_query(str(tmp_path), sql).read_all().to_pylist()
+        found = {row["client_id"]: row["client_instance_id"] for row in members}
         assert found == {
             "telemetry-beside-java": running[0].client_instance_id,
             "telemetry-beside-rd": landing.pushes("telemetry-beside-rd")[0].client_instance_id,
             "beside-mute": None,
         }
-        assert sum(row["assigned_partitions"] for row in told) == 2
+        assert sum(row["assigned_partitions"] for row in members) == 2
         for each in running:
             each.close()
         wait_for(lambda: sum(committed(tmp_path, "beside").values()) == RECORDS)

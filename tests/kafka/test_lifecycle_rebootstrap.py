@@ -1,4 +1,4 @@
-"""Rebootstraps (KIP-1102): what is told of real clients, and the pipeline's own clients when the brokers move."""
+"""Rebootstraps (KIP-1102): detection for real clients, and the pipeline's own clients when the brokers move."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.rebootstrap import KINDS, judged, scores, summed
+from benchmarks.rebootstrap import KINDS, detected_events, scores, summed
 from benchmarks.rebootstrap_scenes import play
-from jobs.local_clients import LocalClients
-from jobs.local_cluster import LocalCluster
-from jobs.local_cluster.plugin import receiver_jar
-from jobs.local_cluster.process import Process
-from jobs.local_cluster.proxy import AddressProxy
-from tests.lake_tables import table
+from kafka_telemetry_lake.sandbox.clients import LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
+from kafka_telemetry_lake.sandbox.cluster.process import Process
+from kafka_telemetry_lake.sandbox.cluster.proxy import AddressProxy
+from tests.support.lake_tables import table
 
 from .receiver_brokers import landed, statuses, wait_for
 
@@ -27,17 +27,17 @@ REBOOTSTRAPPING = "Rebootstrapping with"
 
 
 @pytest.mark.slow
-def test_rebootstraps_of_real_clients_are_told() -> None:
+def test_rebootstraps_of_real_clients_are_detected() -> None:
     run = play(("one_restarts", "required", "refused", "unanswered"), clients=4, none=1, interval_s=1, scene_s=16)
-    found = scores(run, judged(run))
-    for kind, score in found.items():
+    by_kind = scores(run, detected_events(run))
+    for kind, score in by_kind.items():
         print(kind, score)
     for family in ("java", "librdkafka"):
-        score = summed([found[kind] for kind in KINDS if kind.startswith(family)])
+        score = summed([by_kind[kind] for kind in KINDS if kind.startswith(family)])
         assert score.episodes >= 9, family  # the scenes are such
         assert score.recall >= 0.7, (family, score.missed)
         assert score.precision >= 0.8, (family, score.wrong)
-    assert found["none"].events <= 1, found["none"].wrong
+    assert by_kind["none"].events <= 1, by_kind["none"].wrong
 
 
 @pytest.fixture
@@ -61,22 +61,31 @@ def test_receiver_and_job_find_a_broker_again_that_has_moved(cluster: LocalClust
         broker.start()
         clients.producer("java", "records", "steady", rate=5)
         flags = ["--source", "kafka", "--bootstrap-servers", proxy.bootstrap_servers, "--lake", str(lake)]
-        command = [sys.executable, "-m", "jobs.ingest", *flags, "--trigger-seconds", "1", "--driver-memory", "1g"]
+        command = [
+            sys.executable,
+            "-m",
+            "kafka_telemetry_lake.jobs.ingest",
+            *flags,
+            "--trigger-seconds",
+            "1",
+            "--driver-memory",
+            "1g",
+        ]
         job = Process(command, tmp_path / "job.log")
         try:
             wait_for(lambda: _stored(lake), lambda stored: stored)
-            moved, told = datetime.now(UTC), rebootstraps(cluster)
+            moved, rebootstraps_before = datetime.now(UTC), rebootstraps(cluster)
             proxy.move(with_bootstrap=True)
             wait_for(lambda: _stored(lake), partial(_several_after, moved))
-            wait_for(lambda: rebootstraps(cluster), partial(operator.lt, told))
+            wait_for(lambda: rebootstraps(cluster), partial(operator.lt, rebootstraps_before))
             assert job.running, job.log.read_text()[-3000:]
         finally:
             job.stop()
         # Neither answered nor refused: no metadata for the trigger's time. Only the receiver's client knows this.
-        before, told = len(landed(cluster)), rebootstraps(cluster)
+        before, rebootstraps_before = len(landed(cluster)), rebootstraps(cluster)
         proxy.vanish()
         wait_for(lambda: len(landed(cluster)), partial(operator.lt, before + 12))
-        assert rebootstraps(cluster) > told
+        assert rebootstraps(cluster) > rebootstraps_before
         assert statuses(cluster)[-1].lost == {}
 
 

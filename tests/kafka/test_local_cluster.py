@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from jobs.local_clients import Library, LocalClients
-from jobs.local_cluster import LANDING_TOPICS, BrokerError, KafkaToolError, LocalCluster
-from jobs.local_cluster.ports import ReservedPorts
-from jobs.local_cluster.process import Process
+from kafka_telemetry_lake.sandbox.clients import Library, LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LANDING_TOPICS, BrokerError, KafkaToolError, LocalCluster
+from kafka_telemetry_lake.sandbox.cluster.ports import ReservedPorts
+from kafka_telemetry_lake.sandbox.cluster.process import Process
 
 from .conftest import USERS
 from .landing import Landing, largest
@@ -139,17 +139,17 @@ def test_a_second_broker_can_be_killed_and_comes_back(remove_kept_folders: Path)
     with LocalCluster(brokers=2) as cluster, LocalClients(cluster) as clients:
         folder, pids = cluster.folder, [broker.pid for broker in cluster.brokers]
         assert PUSH_TELEMETRY not in cluster.broker(1).api_keys()  # no plugin, no telemetry
-        cluster.create_topic("kept", partitions=2)
-        assert clients.producer("java", "kept", "before", records=100).wait_for("done")["records"] == 100
+        cluster.create_topic("durable", partitions=2)
+        assert clients.producer("java", "durable", "before", records=100).wait_for("done")["records"] == 100
         cluster.broker(2).kill()
         assert cluster.broker(2).pid is None
         with pytest.raises(ConnectionError):
             cluster.broker(2).api_keys()
-        assert clients.producer("java", "kept", "during", records=100).wait_for("done")["failed"] == 0
+        assert clients.producer("java", "durable", "during", records=100).wait_for("done")["failed"] == 0
         cluster.broker(2).start()
         cluster.broker(2).stop()
         cluster.broker(2).start()
-        reader = clients.consumer("java", "kept", "after", group="readers", records=200)
+        reader = clients.consumer("java", "durable", "after", group="readers", records=200)
         reader.wait_for("done")
         assert reader.close()["records"] == 200
         pids += [broker.pid for broker in cluster.brokers]
@@ -178,7 +178,7 @@ def test_a_broker_that_ends_at_start_says_why_and_keeps_its_log(
     ):
         pass
     (folder,) = remove_kept_folders.glob("kafka-cluster-*")
-    assert f"folder is kept: {folder}" in capfd.readouterr().err
+    assert f"folder was retained: {folder}" in capfd.readouterr().err
     assert "no.such.Authorizer" in (folder / "broker-1" / "broker.log").read_text()
 
 
@@ -204,7 +204,7 @@ def test_an_interrupted_block_leaves_no_process(remove_kept_folders: Path) -> No
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_processes_end_with_the_one_that_started_them(end: signal.Signals) -> None:
     program = (
-        "from pathlib import Path; import time; from jobs.local_cluster.process import Process\n"
+        "from pathlib import Path; import time; from kafka_telemetry_lake.sandbox.cluster.process import Process\n"
         "first = Process(['sleep', '600'], Path('/dev/null'))\n"
         "ended = Process(['true'], Path('/dev/null')); ended.wait(10)\n"
         "print(first.pid, Process(['sleep', '600'], Path('/dev/null')).pid, flush=True)\n"
@@ -222,8 +222,10 @@ def test_processes_end_with_the_one_that_started_them(end: signal.Signals) -> No
 
 def test_an_ended_process_is_forgotten_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its number may be another process's by the time that the guard kills what is left."""
-    told: list[tuple[str, int]] = []
-    monkeypatch.setattr("jobs.local_cluster.process._guard.tell", lambda *words: told.append(words))
+    notified: list[tuple[str, int]] = []
+    monkeypatch.setattr(
+        "kafka_telemetry_lake.sandbox.cluster.process._guard.send", lambda *words: notified.append(words)
+    )
     killed, waited, polled = (Process(["sleep", "600"], tmp_path / "log") for _ in range(3))
     killed.kill()
     for process in (waited, polled):
@@ -232,7 +234,7 @@ def test_an_ended_process_is_forgotten_once(tmp_path: Path, monkeypatch: pytest.
     wait_until_ended(polled.pid)
     assert [polled.returncode, polled.returncode] == [-signal.SIGKILL] * 2
     watched = [("watch", process.pid) for process in (killed, waited, polled)]
-    assert told == watched + [("forget", process.pid) for process in (killed, waited, polled)]
+    assert notified == watched + [("forget", process.pid) for process in (killed, waited, polled)]
 
 
 def shell(log: Path, on_sigterm: str) -> Process:

@@ -20,17 +20,20 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.local_clients import LocalClients
-from jobs.local_cluster import LocalCluster
-from jobs.local_cluster.java import compile_java, java_command, kafka_class_path
-from jobs.local_cluster.plugin import receiver_jar
-from jobs.local_cluster.process import Process
-from pipelines.lake_query import run_query, write_table
-from pipelines.quotas import check_quotas, read_quotas, sync_quotas
+from kafka_telemetry_lake.pipelines.lake.config_history import check
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query, write_table
+from kafka_telemetry_lake.pipelines.quotas.configured import read_quotas
+from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
+from kafka_telemetry_lake.sandbox.clients import LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+from kafka_telemetry_lake.sandbox.cluster.java import compile_java, java_command, kafka_class_path
+from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
+from kafka_telemetry_lake.sandbox.cluster.process import Process
+from kafka_telemetry_lake.udfs.quotas.usage import SAMPLES_IN, quota_usage
 from tests.conftest import Ingest
-from tests.lake_tables import table
-from tests.topic_messages import messages
-from udfs.quota_usage import SAMPLES_IN, quota_usage
+from tests.support.config_polls import record_quotas
+from tests.support.lake_tables import table
+from tests.support.topic_messages import messages
 
 from .conftest import USERS
 from .receiver_brokers import WAIT, wait_for
@@ -82,13 +85,13 @@ def samples(cluster: LocalCluster) -> dict[Bucket, list[dict[str, Any]]]:
     for message in messages(cluster, TOPIC):
         sample = json.loads(message.value() or b"")
         found[sample["broker_id"], sample["quota_type"], sample["user"], sample["client_id"]].append(sample)
-    return {bucket: sorted(held, key=lambda each: each["time_ms"]) for bucket, held in found.items()}
+    return {bucket: sorted(each, key=lambda sample: sample["time_ms"]) for bucket, each in found.items()}
 
 
-def limits(held: list[dict[str, Any]]) -> list[float | None]:
-    """The limits of a bucket through time, repetitions left out."""
-    told = [sample.get("quota_limit") for sample in held]
-    return [limit for n, limit in enumerate(told) if n == 0 or limit != told[n - 1]]
+def limits(samples_of_bucket: list[dict[str, Any]]) -> list[float | None]:
+    """The limits of a bucket over time, without repetitions."""
+    values = [sample.get("quota_limit") for sample in samples_of_bucket]
+    return [limit for n, limit in enumerate(values) if n == 0 or limit != values[n - 1]]
 
 
 @pytest.fixture(scope="module")
@@ -118,8 +121,8 @@ def test_samples_are_what_jmx_tells_and_follow_every_change(
         """Into the lake, once the brokers know so many."""
         look = partial(read_quotas, spark, cluster.bootstrap_servers, {})
         configured = wait_for(look, lambda found: len(found.quotas) == quotas)
-        assert bool(check_quotas(str(lake), datetime.now(UTC), configured)) == bool(
-            sync_quotas(str(lake), datetime.now(UTC), configured)
+        assert bool(check(QUOTAS, str(lake), configured.cluster_id, configured.quotas, datetime.now(UTC))) == bool(
+            record_quotas(str(lake), datetime.now(UTC), configured)
         )
 
     sync(0)
@@ -132,7 +135,7 @@ def test_samples_are_what_jmx_tells_and_follow_every_change(
     cluster.subscribe("quotas", ["org.apache.kafka.producer.", "org.apache.kafka.consumer."], PUSH_INTERVAL_MS)
     jmx = Jmx(cluster)
     with LocalClients(cluster) as clients:
-        size = {"value_bytes": 1000, "properties": {"batch.size": 4000, "compression.type": "none"}}
+        size: dict[str, Any] = {"value_bytes": 1000, "properties": {"batch.size": 4000, "compression.type": "none"}}
         clients.producer("librdkafka", "orders", "greedy", rate=1000, **size)
         clients.producer("librdkafka", "orders", "modest", rate=20, **size)
         clients.producer("librdkafka", "orders", "exempt", rate=300, **size)
@@ -142,9 +145,9 @@ def test_samples_are_what_jmx_tells_and_follow_every_change(
         clients.consumer("librdkafka", "orders", "eater", group="eaters", properties={"fetch.message.max.bytes": 20000})
 
         def throttled(kind: str, user: str, client_id: str) -> list[dict[str, Any]]:
-            told = samples(cluster)
-            held = [each for broker in (1, 2) for each in told.get((broker, kind, user, client_id), [])]
-            return [each for each in held if each.get("throttle_time_ms", 0) > 0]
+            by_bucket = samples(cluster)
+            sampled = [each for broker in (1, 2) for each in by_bucket.get((broker, kind, user, client_id), [])]
+            return [each for each in sampled if each.get("throttle_time_ms", 0) > 0]
 
         for kind, user, client_id in (
             ("produce", "", "greedy"),
@@ -154,12 +157,15 @@ def test_samples_are_what_jmx_tells_and_follow_every_change(
         ):
             wait_for(partial(throttled, kind, user, client_id), lambda found: len(found) >= 4)
 
+        def newest_limit(bucket: tuple[int, str, str, str]) -> Any:
+            return limits(samples(cluster)[bucket])[-1]
+
         def change(limit: float | None, quotas: int) -> None:
             """Set the default's limit, and go on when both brokers have sampled it."""
             cluster.set_quota(client_id="", producer_byte_rate=limit)
             for broker in (1, 2):
                 bucket = (broker, "produce", "", "greedy")
-                wait_for(lambda bucket=bucket: limits(samples(cluster)[bucket])[-1], lambda found: found == limit)
+                wait_for(partial(newest_limit, bucket), lambda found: found == limit)
             sync(quotas)
 
         time.sleep(STEADY_S)
@@ -299,14 +305,14 @@ def check_views(lake: Path) -> None:
     assert error["estimated_percent"] == pytest.approx(error["used_percent"], rel=0.15)
 
 
-def throttled_windows(cluster: LocalCluster, held: pa.Table, seconds: int) -> tuple[float, float]:
+def throttled_windows(cluster: LocalCluster, sampled: pa.Table, seconds: int) -> tuple[float, float]:
     """Recall and precision of `throttled`, against the throttle times of the responses that the clients got.
 
     Of windows in which the entity was sampled as often as it should be, and the ones around them: on a busy machine
     some aren't, and say nothing about the rule.
     """
-    held = held.select(SAMPLES_IN.names).cast(SAMPLES_IN)
-    rows = quota_usage(held, seconds).to_pylist()
+    sampled = sampled.select(SAMPLES_IN.names).cast(SAMPLES_IN)
+    rows = quota_usage(sampled, seconds).to_pylist()
     clients = {"alice": "of-alice"}
 
     def key(row: dict[str, Any], step: int = 0) -> Any:
@@ -315,17 +321,17 @@ def throttled_windows(cluster: LocalCluster, held: pa.Table, seconds: int) -> tu
 
     whole = {key(row) for row in rows if row["samples"] >= 1000 * seconds / INTERVAL_MS}
     judged = {key(row) for row in rows if all(key(row, step) in whole for step in (-1, 0, 1))}
-    told = {key(row) for row in rows if row["throttled"]} & judged
+    throttled = {key(row) for row in rows if row["throttled"]} & judged
     seen = delays(cluster, seconds) & judged
-    right = len(seen & told)
+    right = len(seen & throttled)
     assert len(seen) > 20
-    recall, precision = right / len(seen), right / len(told)
+    recall, precision = right / len(seen), right / len(throttled)
     print(f"{len(seen)} windows of {seconds} s with delayed responses: recall {recall:.1%}, precision {precision:.1%}")
     return recall, precision
 
 
 def delays(cluster: LocalCluster, seconds: int) -> set[tuple[int, str, str, datetime]]:
-    """Broker, type, client id and window of every response that told a client of a delay, by the brokers' logs."""
+    """Broker, type, client id and window of every response that stated a delay, by the brokers' logs."""
     found = set()
     for broker in cluster.brokers:
         for line in broker.log_file.read_text().splitlines():
@@ -348,16 +354,16 @@ def compare(found: dict[Bucket, list[dict[str, Any]]], truth: dict[Bucket, list[
     A rate falls evenly with time between two records, so the truth at a sample's time lies on the line between reads.
     """
     errors: dict[str, list[float]] = {"rate": [], "used_percent": [], "throttle time": [], "delay": []}
-    for bucket, held in found.items():
+    for bucket, sampled in found.items():
         reads = truth.get(bucket, [])
-        for sample in held:
+        for sample in sampled:
             after = bisect.bisect([read.time_ms for read in reads], sample["time_ms"])
             around = reads[max(after - 1, 0) : after + 1]
             if len(around) < 2 or max(abs(read.time_ms - sample["time_ms"]) for read in around) > NEAR_MS:
                 continue
-            throttles, told = [read.throttle_ms for read in around], sample.get("throttle_time_ms", 0.0)
-            if told and not math.isnan(sum(throttles)) and min(throttles) > 0:
-                errors["throttle time"].append(min(_error(told, each) for each in throttles))
+            throttles, throttle_ms = [read.throttle_ms for read in around], sample.get("throttle_time_ms", 0.0)
+            if throttle_ms and not math.isnan(sum(throttles)) and min(throttles) > 0:
+                errors["throttle time"].append(min(_error(throttle_ms, each) for each in throttles))
             (first, rate, _), (last, next_rate, _) = around
             expected = rate + (next_rate - rate) * (sample["time_ms"] - first) / max(last - first, 1)
             limit, rate = sample.get("quota_limit"), sample.get("observed_rate", 0.0)
@@ -366,7 +372,7 @@ def compare(found: dict[Bucket, list[dict[str, Any]]], truth: dict[Bucket, list[
             errors["rate"].append(_error(rate, expected))
             if limit is None:
                 continue
-            if not told:  # else it is 100, whatever the rate
+            if not throttle_ms:  # else it is 100, whatever the rate
                 errors["used_percent"].append(_error(min(rate / limit, 1), min(expected / limit, 1)))
             delay, expected_delay = ((each / limit - 1) * 10 for each in (rate, expected))  # Kafka's formula, for 10 s
             if expected_delay > 0.1:
@@ -374,8 +380,8 @@ def compare(found: dict[Bucket, list[dict[str, Any]]], truth: dict[Bucket, list[
     return errors
 
 
-def _error(told: float, expected: float) -> float:
-    return abs(told - expected) / expected
+def _error(measured: float, expected: float) -> float:
+    return abs(measured - expected) / expected
 
 
 def test_a_3_9_broker_is_sampled_too() -> None:
@@ -388,7 +394,7 @@ def test_a_3_9_broker_is_sampled_too() -> None:
             bucket = (1, "produce", "", "greedy")
             wait_for(
                 lambda: samples(cluster).get(bucket, []),
-                lambda held: any(each.get("throttle_time_ms", 0) > 0 for each in held),
+                lambda sampled: any(each.get("throttle_time_ms", 0) > 0 for each in sampled),
                 WAIT,
             )
         assert limits(samples(cluster)[bucket]) == [LIMIT]

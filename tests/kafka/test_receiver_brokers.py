@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.local_clients import LocalClients
-from jobs.local_cluster import LocalCluster
-from jobs.local_cluster.plugin import receiver_jar
+from kafka_telemetry_lake.sandbox.clients import LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
 from tests.conftest import Ingest
-from tests.lake_tables import table
+from tests.support.lake_tables import table
 
 from .receiver_brokers import (
     LANDING,
@@ -83,13 +83,13 @@ def test_pushes_lost_while_the_landing_topic_is_gone_are_counted_and_clients_pus
     pushes = landed(cluster)
     assert {push.client_instance_id for push in pushes} == ids
     assert len(pushes) == end.landed - gone.landed
-    told = [status for status in statuses(cluster) if status.started_ms == end.started_ms]
-    assert all(status.balances() for status in told)
+    reported = [status for status in statuses(cluster) if status.started_ms == end.started_ms]
+    assert all(status.balances() for status in reported)
 
     ingest(None, tmp_path, "--bootstrap-servers", cluster.bootstrap_servers)
     assert table(tmp_path, "pushes").num_rows == len(pushes)
     rows = health(tmp_path, end.started_ms)
-    assert rows[: len(told)] == told
+    assert rows[: len(reported)] == reported
     assert max(row.received for row in rows) == max(row.landed for row in rows) + sum(rows[-1].dropped.values())
     assert set(rows[-1].lost) == {"queue_full", "send_failed"}
 
@@ -118,9 +118,9 @@ def test_a_broker_stopped_with_a_full_queue_stops_in_time_and_tells_its_last_cou
     assert set(counted["client_instance_ids"]) == ids
 
     end = settled(cluster)
-    told = statuses(cluster)
-    assert all(status.balances() for status in told)
-    former = [status for status in told if status.started_ms == full.started_ms][-1]
+    reported = statuses(cluster)
+    assert all(status.balances() for status in reported)
+    former = [status for status in reported if status.started_ms == full.started_ms][-1]
     assert end.started_ms > former.time_ms
     assert (former.landed, former.queue_depth) == (full.landed, 0)
     assert former.dropped["closed"] > 0

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from jobs.local_cluster import LocalCluster
-from pipelines.kafka_admin import KafkaUnavailableError
-from pipelines.sources import SourceError
+from kafka_telemetry_lake.pipelines.ingest.sources import SourceError
+from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from tests.conftest import Ingest
-from tests.ledger import Fleet, Ledger
-from tests.ledger_check import check
-from tests.ledger_run import land
+from tests.support.ledger import Fleet, Ledger
+from tests.support.ledger_check import check
+from tests.support.ledger_run import land
 
 pytestmark = pytest.mark.slow
 TOPICS = ("client-telemetry", "client-telemetry-status", "client-quotas")
@@ -68,8 +68,8 @@ def test_sasl_ssl_with_scram_and_acls(
         ingest(None, tmp_path / "other", *servers, *options(secured, "nobody", USERS["nobody"]))
     assert secured.tls is not None
     said = capfd.readouterr()
-    told = f"{refused.value} {unseen.value} {said.out} {said.err} {caplog.text}"
+    output = f"{refused.value} {unseen.value} {said.out} {said.err} {caplog.text}"
     for secret in (*USERS.values(), "wrong-secret-3", secured.tls.password):
-        assert secret not in told
+        assert secret not in output
         holding = [file for file in lake.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()]
         assert holding == []

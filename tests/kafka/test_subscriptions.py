@@ -12,18 +12,18 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from jobs.local_cluster import LocalCluster
-from jobs.sync import main
-from pipelines.client_matches import CLIENT_ATTRIBUTES
+from kafka_telemetry_lake.jobs.entry import run_command
+from kafka_telemetry_lake.pipelines.tables.subscriptions import CLIENT_ATTRIBUTES
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+from kafka_telemetry_lake.udfs.subscriptions.as_of import announced_subscriptions
+from kafka_telemetry_lake.udfs.subscriptions.client_attributes import ATTRIBUTES
+from kafka_telemetry_lake.udfs.subscriptions.history import subscription_of
+from kafka_telemetry_lake.udfs.subscriptions.matching import CLIENTS, matching, push_interval_ms
+from kafka_telemetry_lake.udfs.subscriptions.subscription_id import checksums, instance_hashes, subscription_checksums
 from tests.kafka import subscription_oracle
 from tests.kafka.old_broker import old_broker
 from tests.kafka.telemetry_request import ask
-from tests.lake_tables import table
-from udfs.client_attributes import ATTRIBUTES
-from udfs.subscription_as_of import told_subscriptions
-from udfs.subscription_history import subscription_of
-from udfs.subscription_id import checksums, instance_hashes, subscription_checksums
-from udfs.subscriptions import CLIENTS, matching, push_intervals
+from tests.support.lake_tables import table
 
 NO_PERMISSION = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -47,7 +47,7 @@ def test_history_follows_the_broker(cluster: LocalCluster, tmp_path: Path) -> No
     cluster.subscribe(
         "sync-some", ["org.apache.kafka.producer.", "org.apache.kafka.consumer."], 60_000, [r"client_id=o\d+"]
     )
-    assert main(flags) == 0
+    assert run_command("sync", flags) == 0
     first = rows(tmp_path)
     assert [(row["name"], row["metrics"], row["interval_ms"], row["match"], row["not_seen_at"]) for row in first] == [
         ("sync-all", ["*"], 1000, [], None),
@@ -60,7 +60,7 @@ def test_history_follows_the_broker(cluster: LocalCluster, tmp_path: Path) -> No
         ),
     ]
     version = DeltaTable(str(tmp_path / "subscriptions")).version()
-    assert main(flags) == 0
+    assert run_command("sync", flags) == 0
     assert DeltaTable(str(tmp_path / "subscriptions")).version() == version
 
     cluster.subscribe(
@@ -68,9 +68,9 @@ def test_history_follows_the_broker(cluster: LocalCluster, tmp_path: Path) -> No
     )
     cluster.subscribe("sync-none", [], 300_000)
     cluster.unsubscribe("sync-all")
-    assert main([*flags, "--check"]) == 0
+    assert run_command("sync", [*flags, "--check"]) == 0
     assert DeltaTable(str(tmp_path / "subscriptions")).version() == version
-    assert main(flags) == 0
+    assert run_command("sync", flags) == 0
     gone, before, none, after = rows(tmp_path)
     assert DeltaTable(str(tmp_path / "subscriptions")).version() == version + 1
     assert [row["name"] for row in (gone, before, none, after)] == ["sync-all", "sync-some", "sync-none", "sync-some"]
@@ -112,30 +112,30 @@ ASKING = [
 def test_broker_tells_clients_what_is_computed_for_them(cluster: LocalCluster, tmp_path: Path) -> None:
     for name, (metrics, interval_ms, match) in SUBSCRIPTIONS.items():
         cluster.subscribe(name, metrics, interval_ms, match)
-    assert main(["--lake", str(tmp_path), "--bootstrap-servers", cluster.bootstrap_servers]) == 0
+    assert run_command("sync", ["--lake", str(tmp_path), "--bootstrap-servers", cluster.bootstrap_servers]) == 0
     versions = table(tmp_path, "subscriptions")
     subscriptions = [subscription_of(row) for row in versions.to_pylist()]
     port = int(cluster.bootstrap_servers.rpartition(":")[2])
     answers = []
     for number, (client_id, software) in enumerate(ASKING):
         instance = bytes([9] * 15 + [number])
-        told = ask(port, instance, client_id, software)
-        answers.append((client_id, len(told.requested_metrics), told.push_interval_ms))
+        answer = ask(port, instance, client_id, software)
+        answers.append((client_id, len(answer.requested_metrics), answer.push_interval_ms))
         text = base64.urlsafe_b64encode(instance).decode().rstrip("=")
-        values = [text, client_id, *software, "127.0.0.1", str(told.source_port)]
+        values = [text, client_id, *software, "127.0.0.1", str(answer.source_port)]
         client = pa.Table.from_pylist([dict(zip(CLIENTS.names, values, strict=True))], CLIENTS)
         matched = np.array([matching(client, each).to_pylist() for each in subscriptions], np.bool_).T
-        assert push_intervals(matched, subscriptions).tolist() == [told.push_interval_ms]
         mine = tuple(each for each, found in zip(subscriptions, matched[0], strict=True) if found)
+        assert push_interval_ms(each.interval_ms for each in mine) == answer.push_interval_ms
         union = {"*"} if ("*",) in [each.metrics for each in mine] else {name for each in mine for name in each.metrics}
-        assert set(told.requested_metrics) == union
+        assert set(answer.requested_metrics) == union
         hashes = instance_hashes(client["client_instance_id"])
-        ids = np.array([told.subscription_id], np.int32)
+        ids = np.array([answer.subscription_id], np.int32)
         assert subscription_checksums(ids, hashes)[0] in checksums(mine)
         known = {key: client[key][0].as_py() for key in CLIENTS.names if key in ATTRIBUTES.names}
         known |= {"cluster_id": versions["cluster_id"][0].as_py(), "client_address": "127.0.0.1"}
-        known |= {"client_port": told.source_port, "subscription_id": told.subscription_id}
-        states = told_subscriptions(pa.Table.from_pylist([known], CLIENT_ATTRIBUTES.schema), versions)
+        known |= {"client_port": answer.source_port, "subscription_id": answer.subscription_id}
+        states = announced_subscriptions(pa.Table.from_pylist([known], CLIENT_ATTRIBUTES.schema), versions)
         assert states["subscription_state"].to_pylist()[-1] == "agrees"
     for name in SUBSCRIPTIONS:
         cluster.unsubscribe(name)
@@ -160,18 +160,18 @@ def test_what_the_cluster_refuses_is_told_and_the_history_stays(
     with LocalCluster(properties=NO_PERMISSION, sasl_users={"ann": "ann-secret"}) as cluster:
         cluster.subscribe("sync-all", ["*"], 1000)
         lake = ["--lake", str(tmp_path)]
-        assert main([*lake, "--bootstrap-servers", cluster.bootstrap_servers]) == 0
+        assert run_command("sync", [*lake, "--bootstrap-servers", cluster.bootstrap_servers]) == 0
         before = table(tmp_path, "subscriptions")
         options = ["--kafka-options", SASL]
-        assert main([*lake, "--bootstrap-servers", cluster.sasl_bootstrap_servers, *options]) == 2
-        told = capsys.readouterr().err
-        assert f"the brokers at {cluster.sasl_bootstrap_servers} refuse us (ClusterAuthorizationException)" in told
-        assert "ann-secret" not in told
+        assert run_command("sync", [*lake, "--bootstrap-servers", cluster.sasl_bootstrap_servers, *options]) == 2
+        error = capsys.readouterr().err
+        assert f"the brokers at {cluster.sasl_bootstrap_servers} refuse access (ClusterAuthorizationException)" in error
+        assert "ann-secret" not in error
         with old_broker() as address:
-            assert main([*lake, "--bootstrap-servers", address]) == 2
-            told = capsys.readouterr().err
-            assert f"the brokers at {address} have no client metrics subscriptions, which take Kafka 3.7" in told
-            assert len(told.splitlines()) == 1
+            assert run_command("sync", [*lake, "--bootstrap-servers", address]) == 2
+            error = capsys.readouterr().err
+            assert f"the brokers at {address} don't support client metrics subscriptions, which need Kafka 3.7" in error
+            assert len(error.splitlines()) == 1
         assert table(tmp_path, "subscriptions").equals(before)
 
 

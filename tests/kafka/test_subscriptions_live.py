@@ -1,7 +1,7 @@
 """Six subscriptions of a live fleet, changed while it runs: each view holds what its clients were asked for.
 
-Which points are whose is told three ways that share no code: by the lake's views, by a table written here by hand, and
-by what the broker answered each client, as its request log has it.
+The subscriptions of each point are determined in three ways that share no code: by the lake's views, by a table written
+here by hand, and from the broker's answers to each client in its request log.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.ingest import IngestSettings
-from jobs.local_clients import Client, Library, LocalClients
-from jobs.local_cluster import LocalCluster
-from jobs.local_cluster.plugin import receiver_jar
-from jobs.settings import parse
-from jobs.sync import main as sync
-from jobs.sync_beside import syncing
-from pipelines.lake_query import QueryError, run_query
+from kafka_telemetry_lake.jobs.entry import run_command
+from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
+from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.jobs.sync_beside import syncing
+from kafka_telemetry_lake.pipelines.query.lake_query import QueryError, run_query
+from kafka_telemetry_lake.sandbox.clients import Client, Library, LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
 from tests.conftest import Ingest
-from tests.lake_tables import table
+from tests.support.lake_tables import table
 
 from .landing import Landing
 
@@ -88,17 +88,17 @@ def test_each_view_holds_what_its_clients_were_asked_for(
     lake = tmp_path / "lake"
     polls = ["--lake", str(lake), "--bootstrap-servers", cluster.bootstrap_servers]
     cluster.create_topic("orders", partitions=1)
-    assert sync(polls) == 0
+    assert run_command("sync", polls) == 0
     before: dict[str, Asked] = {}
     running: list[Client] = []
     for after in PHASES:
         change(cluster, before, after)
-        assert sync(polls) == 0
+        assert run_command("sync", polls) == 0
         if not running:
             running = [clients.producer(library, "orders", name, rate=20) for name, library in CLIENTS.items()]
         for name in CLIENTS:
             landing.wait_for_more(name, 3, limit=120)
-        assert sync(polls) == 0  # sure until here
+        assert run_command("sync", polls) == 0  # sure until here
         before = after
     for client in running:
         client.close()
@@ -144,16 +144,16 @@ def test_each_view_holds_what_its_clients_were_asked_for(
     unasked = {key(row) for row in ask(lake, "SELECT * FROM unsubscribed_metrics")}
     assert not unasked & sure.keys()
 
-    # As the broker told them.
+    # As the broker requested.
     requested, pushed_with = broker_answers(cluster)
     matched = ask(lake, "SELECT * FROM push_subscriptions WHERE matches")
     for push_key, row in sure.items():
         mine = [each for each in matched if key(each) == push_key]
         prefixes = {prefix for each in mine for prefix in each["prefixes"]}
-        told, interval_ms = requested[
+        metrics, interval_ms = requested[
             row["client_instance_id"], pushed_with[row["client_instance_id"], row["correlation_id"]]
         ]
-        assert told == ({"*"} if "*" in prefixes else prefixes)
+        assert metrics == ({"*"} if "*" in prefixes else prefixes)
         assert interval_ms == min([300_000, *(each["interval_ms"] for each in mine)]) == row["push_interval_ms"]
 
 
@@ -192,10 +192,10 @@ def broker_answers(cluster: LocalCluster) -> tuple[Requested, dict[tuple[str, in
     pushed: dict[tuple[str, int], int] = {}
     for line in cluster.broker(1).log_file.read_text().splitlines():
         if "_TELEMETRY" in line and (logged := re.search(r"Completed request:(\{.*\}) \(", line)):
-            told = json.loads(logged[1])
-            request, response = told["request"], told["response"]
-            if told["requestHeader"]["requestApiKeyName"] == "PUSH_TELEMETRY":
-                pushed[request["clientInstanceId"], told["requestHeader"]["correlationId"]] = request["subscriptionId"]
+            entry = json.loads(logged[1])
+            request, response = entry["request"], entry["response"]
+            if entry["requestHeader"]["requestApiKeyName"] == "PUSH_TELEMETRY":
+                pushed[request["clientInstanceId"], entry["requestHeader"]["correlationId"]] = request["subscriptionId"]
             else:
                 answer = set(response["requestedMetrics"]), response["pushIntervalMs"]
                 requested[response["clientInstanceId"], response["subscriptionId"]] = answer

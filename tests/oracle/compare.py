@@ -104,7 +104,7 @@ def push_row(verdict: PushVerdict) -> Row:
         "terminating": push.terminating,
         "outcome": verdict.outcome,
         "points": len(accepted),
-        "quarantined_points": len(verdict.points) - len(accepted),
+        "quarantined_points": len(verdict.points) - len(accepted) + verdict.left_out,
         "statuses": dict(Counter(judged.status for judged in accepted)),
         "labels": normalise_attributes(push.resource)[0],
         "temporality": verdict.temporality,

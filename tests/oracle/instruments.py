@@ -37,7 +37,7 @@ class Instrument:
         """The process counts from zero again; the wire doesn't always say so."""
 
     def flip(self, style: str, now_ns: int) -> None:
-        """The client was told to use the other temporality; Java forgets what it has reported (F4)."""
+        """A subscription requested the other temporality; Java forgets what it has reported (F4)."""
 
     def collect(self, report: Report) -> Point | None:
         raise NotImplementedError

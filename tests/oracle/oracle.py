@@ -48,7 +48,9 @@ class Oracle:
         if len(push.points) > limit:
             points.append(Judged(push, limit, push.points[limit], {}, reason="TOO_MANY_POINTS"))
         client = self.clients.setdefault(push.client, Client())
-        return judge_push(client, push, points, self.settings)
+        verdict = judge_push(client, push, points, self.settings)
+        verdict.left_out = len(push.points) - len(points)
+        return verdict
 
 
 def sort_key(push: Push) -> tuple[object, ...]:

@@ -6,17 +6,7 @@ import math
 import re
 from dataclasses import replace
 
-from tests.oracle.model import (
-    CUMULATIVE,
-    DELTA,
-    HOUR_NS,
-    NO_RECORDED_VALUE,
-    SECOND_NS,
-    Attributes,
-    Judged,
-    Point,
-    Push,
-)
+from tests.oracle.model import CUMULATIVE, DELTA, HOUR_NS, NO_RECORDED_VALUE, SECOND_NS, Attributes, Judged, Point, Push
 
 TEMPORAL = ("sum", "histogram", "exponential_histogram")
 NUMBERS = ("gauge", "sum")
@@ -29,6 +19,8 @@ def judge_point(push: Push, index: int, point: Point) -> Judged:
         judged.status = "no_recorded_value"  # P5
     else:
         judged.reason = p3_broken(judged.point) or p8_future(push, judged.point)
+        if is_ahead(push, judged.point):
+            judged.flags.append("clock_ahead")
     return judged
 
 
@@ -100,8 +92,13 @@ def bad_buckets(point: Point) -> bool:
 
 
 def p8_future(push: Push, point: Point) -> str | None:
-    return "FUTURE_TIME" if point.time_ns > push.landed_at_us * 1000 + 24 * HOUR_NS else None
+    return "FUTURE_TIME" if point.time_ns > push.landed_at_us * 1000 + HOUR_NS else None
+
+
+def is_ahead(push: Push, point: Point) -> bool:
+    """C13: a time that is more than a second after the landing comes from a clock that runs ahead."""
+    return point.time_ns // 1000 > push.landed_at_us + 1_000_000
 
 
 def p6_non_finite(point: Point) -> bool:
-    return point.kind in NUMBERS and not math.isfinite(point.number)  # type: ignore[arg-type]
+    return point.kind in NUMBERS and point.number is not None and not math.isfinite(point.number)

@@ -13,7 +13,7 @@ HEARTBEAT_TOLERANCE_NS = SECOND_NS
 
 @dataclass
 class Client:
-    """What is kept of a client instance; all but the tombstone is gone when it is evicted."""
+    """The state of a client instance. Eviction removes all of it but the tombstone."""
 
     life: int = 0  # series of another life are not the same series any more
     landed_at_us: int | None = None
@@ -36,6 +36,7 @@ class PushVerdict:
 
     push: Push
     points: list[Judged]
+    left_out: int = 0  # points beyond the first that is TOO_MANY_POINTS
     life: int = 0
     outcome: str = "points"
     first_start: int | None = None
@@ -89,7 +90,7 @@ def c12_evict(client: Client, push: Push, settings: Settings) -> None:
     if push.landed_at_us - client.landed_at_us > limit:
         last = latest(client.last_time, client.tombstone_time)
         landed = client.landed_at_us if client.last_time is not None else client.tombstone_landed_at_us
-        client.__init__(  # type: ignore[misc]
+        client.__init__(  # type: ignore[misc]  # the same object, as if it were new
             life=client.life + 1,
             landed_after_ns=client.landed_after_ns,
             sent=client.sent,
@@ -151,7 +152,12 @@ def d6_too_late(client: Client, verdict: PushVerdict, settings: Settings) -> boo
         return False
     if verdict.tombstone_time is not None and verdict.last_time <= verdict.tombstone_time:
         return True
-    return client.last_time is not None and verdict.last_time < client.last_time - settings.window_ns
+    return client.last_time is not None and verdict.last_time < window_begin(client, settings)
+
+
+def window_begin(client: Client, settings: Settings) -> int:
+    """A clock that ran ahead doesn't move H beyond the client's landings."""
+    return min(client.last_time or 0, (client.landed_at_us or 0) * 1000) - settings.window_ns
 
 
 def d3_gaps(client: Client, verdict: PushVerdict) -> None:
@@ -205,7 +211,7 @@ def remember(client: Client, verdict: PushVerdict, settings: Settings) -> None:
         client.last_time = time
         client.landed_after_ns = verdict.push.landed_at_us * 1000 - time
     client.digests[verdict.push.payload] = time
-    horizon = (client.last_time or 0) - settings.window_ns
+    horizon = window_begin(client, settings)
     recent = sorted(client.digests.values(), reverse=True)[: settings.window_pushes]
     keep_from = min(horizon, recent[-1])
     client.digests = {payload: time for payload, time in client.digests.items() if time >= keep_from}

@@ -78,7 +78,7 @@ class Client:
     instruments: list[Instrument] = field(default_factory=list)
     landings: list[Landing] = field(default_factory=list)
     recent: list[Landing] = field(default_factory=list)
-    held: list[Landing] = field(default_factory=list)
+    delayed: list[Landing] = field(default_factory=list)
     last_points: tuple[Point, ...] = ()
     reported: bool = False  # landed a push since the last flip
     cluster_id: str | None = "c1"
@@ -94,7 +94,7 @@ class Client:
     def run(self, pushes: int) -> None:
         for _ in range(pushes):
             self.step()
-        for landing in self.held:
+        for landing in self.delayed:
             self.land(landing, self.clock_ns + self.random.randrange(1, 100) * SECOND_NS)
 
     def step(self) -> None:
@@ -121,14 +121,23 @@ class Client:
         step = self.interval_ns
         if self.features.silence and not self.moves and self.chance(12):
             # What lands after an eviction though it is older is judged by the tombstone, and by how the batch is cut.
-            self.recent, self.held, self.last_points = [], [], ()
-            step += self.random.choice([2 * HOUR_NS, 25 * HOUR_NS, 26 * HOUR_NS, 40 * 24 * HOUR_NS])
+            silence = self.random.choice([2 * HOUR_NS, 25 * HOUR_NS, 26 * HOUR_NS, 40 * 24 * HOUR_NS])
+            evicts = silence > 2 * HOUR_NS or any(landing.terminating for landing in self.landings)
+            self.recent, self.delayed, self.last_points = [], [], ()
+            if self.holds and not evicts:
+                self.hold_back()
+            step += silence
         step += self.random.randrange(1000) * self.resolution_ns
         self.clock_ns += step
 
+    def hold_back(self) -> None:
+        """A push that lands after more than H."""
+        points, resource = self.collect(), resource_of(self.name, self.random)
+        self.delayed.append(Landing(self, points, payload(points, resource), resource, terminating=False))
+
     def flip(self) -> None:
         self.reported = False
-        self.held, self.last_points = [], ()  # disorder across a flip is left open by the rules
+        self.delayed, self.last_points = [], ()  # disorder across a flip is left open by the rules
         self.temporality = DELTA if self.temporality == CUMULATIVE else CUMULATIVE
         for instrument in self.instruments:
             instrument.flip(self.style, self.clock_ns + self.random.choice([0, 0, self.resolution_ns]))
@@ -173,12 +182,12 @@ class Client:
         landing = Landing(self, points, data, resource, terminating)
         if features.loss and self.chance(8):
             if self.holds and self.chance(2):
-                self.held.append(landing)
+                self.delayed.append(landing)
             return
         self.reported |= bool(points)
         self.land(landing, self.clock_ns + random.randrange(1, 900) * 1_000_000)
-        if self.held and self.chance(2):
-            self.land(self.held.pop(0), self.clock_ns + SECOND_NS)
+        if self.delayed and self.chance(2):
+            self.land(self.delayed.pop(0), self.clock_ns + SECOND_NS)
         if features.redelivery and self.recent and self.chance(5):
             self.land(random.choice(self.recent[-6:]), self.clock_ns + 2 * SECOND_NS)
 
@@ -250,7 +259,7 @@ def make_client(name: str, random: Random, features: Features) -> Client:
         heartbeats=nature == 1,
         moves=features.moves and late and nature == 2,
         holds=late,
-        skew_ns=random.choice([0, 0, 30, 3 * 3600, -3 * 3600]) * SECOND_NS if features.skew else 0,
+        skew_ns=random.choice([0, 0, 30, 3 * 3600, -1800, -3 * 3600]) * SECOND_NS if features.skew else 0,
     )
     client.instruments = instruments(
         style, random, START_NS - 5 * SECOND_NS, features.unknown_starts, features.distributions
@@ -266,7 +275,9 @@ def resource_of(name: str, random: Random) -> Attributes:
 
 def spoiled(point: Point, random: Random, ordered: bool) -> Point:
     """The point with one of the defects of P3, P5, P6 and P8."""
-    shift = HOUR_NS * (28 if ordered or point.temporality == DELTA else random.choice([23, 28]))
+    shift = (
+        HOUR_NS * 28 if ordered or point.temporality == DELTA else random.choice([28 * HOUR_NS, 50 * 60 * SECOND_NS])
+    )
     variants = [
         replace(point, flags=NO_RECORDED_VALUE, number=None),
         replace(point, flags=2),  # a bit that says nothing

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tests.oracle.model import CUMULATIVE, DELTA, Increment, Judged, Point
-from tests.oracle.points import p6_non_finite
+from tests.oracle.model import CUMULATIVE, DELTA, HOUR_NS, Increment, Judged, Point
+from tests.oracle.points import is_ahead, p6_non_finite
 from tests.oracle.pushes import PushVerdict
 from tests.oracle.totals import bounds_changed, fell, full, minus, nothing, same_total
 
 
 @dataclass
 class Series:
-    """What is kept of a series: its last total, and whether deltas have come since."""
+    """The state of a series: its last total, and whether deltas have come since."""
 
     last: Point
     flipped: bool = False  # the last total was sent as DELTA (C9)
     deltas_since: bool = False
+    ahead: bool = False  # the last total's clock ran ahead of its landing
 
 
 def convert(series: Series | None, judged: Judged, verdict: PushVerdict) -> Series | None:
@@ -51,10 +52,12 @@ def p2_delta(series: Series | None, judged: Judged, verdict: PushVerdict) -> Ser
 def convert_total(series: Series | None, judged: Judged, verdict: PushVerdict) -> Series | None:
     point = judged.point
     if point.kind == "sum" and not point.is_monotonic:
-        judged.status, judged.increment = "flip_baseline", nothing(point)  # P4: its totals are not kept
+        judged.status, judged.increment = "flip_baseline", nothing(point)  # P4: its totals are not stored
         return series
     if series is not None:
         refused = c2_refused(series.last, point)
+        if c13_uncertain(series, judged):
+            refused = c13_refused(series.last, point, refused)
         if refused:
             judged.status = refused
             return series
@@ -65,7 +68,9 @@ def convert_total(series: Series | None, judged: Judged, verdict: PushVerdict) -
     judged.status, judged.increment = (
         c9_to_delta(series, point) if point.temporality == DELTA else cumulative(series, judged, point, verdict)
     )
-    return Series(point, flipped=point.temporality == DELTA)
+    if judged.increment.start_ns is not None and judged.increment.start_ns > point.time_ns:
+        judged.increment = replace(judged.increment, start_ns=None)
+    return Series(point, flipped=point.temporality == DELTA, ahead=is_ahead(judged.push, point))
 
 
 def p7_as_double(point: Point, last: Point) -> Point:
@@ -81,6 +86,24 @@ def c2_refused(last: Point, point: Point) -> str | None:
     if point.time_ns == last.time_ns:
         return "duplicate" if same_total(point, last) else "conflict"
     return None
+
+
+def c13_uncertain(series: Series, judged: Judged) -> bool:
+    """A clock ran ahead, so times don't tell the order of these two totals of one life."""
+    one_life = judged.point.start_ns == series.last.start_ns and not series.flipped and not series.deltas_since
+    return one_life and judged.point.temporality == CUMULATIVE and (
+        series.ahead or is_ahead(judged.push, judged.point)
+    )  # fmt: skip
+
+
+def c13_refused(last: Point, point: Point, refused: str | None) -> str | None:
+    """Values tell it: what is more came later; what is less came before, unless it is two hours later."""
+    if point.time_ns == last.time_ns:
+        return refused
+    if fell(point, last):
+        return "late" if point.time_ns <= last.time_ns + 2 * HOUR_NS else None
+    grew = not same_total(point, last) and not bounds_changed(point, last)
+    return None if grew else refused
 
 
 def c9_to_delta(series: Series | None, point: Point) -> tuple[str, Increment]:

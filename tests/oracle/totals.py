@@ -74,8 +74,12 @@ def fell(new: Point, old: Point) -> bool:
 
 
 def bounds_changed(new: Point, old: Point) -> bool:
+    if new.kind != "histogram":
+        return False
     a, b = new.distribution, old.distribution
-    return new.kind == "histogram" and (a.bounds != b.bounds or len(a.buckets) != len(b.buckets))  # type: ignore[union-attr]
+    assert a is not None
+    assert b is not None
+    return a.bounds != b.bounds or len(a.buckets) != len(b.buckets)
 
 
 def full(new: Point, start_ns: int | None) -> Increment:

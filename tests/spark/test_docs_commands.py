@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import cli
-from tests.documented_commands import ROOT, Command, commands
-from tests.lake_tables import table
+from kafka_telemetry_lake.jobs import cli
+from tests.support.documented_commands import ROOT, Command, commands
+from tests.support.lake_tables import table
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ def test_ingest_replay_and_views(spark: SparkSession, tmp_path: Path) -> None:
     run(printed("README.md", "telemetry-lake ingest --source files:"), lake)
     assert table(lake, "metric_points").num_rows == 157_260
     replays = [each for each in commands() if each.words[:2] == ["telemetry-lake", "replay"]]
-    assert len(replays) == 2
+    assert len(replays) == 3
     for replay in replays:
         run(replay, lake)
         assert table(lake, "metric_points").num_rows == 157_260

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.ledger_faults import (
+from tests.support.ledger_faults import (
     fill_disk,
     kill_executors,
     kill_workers,
     refuse_second_job,
     small_disk,
-    stand_still,
+    suspend_job,
 )
-from tests.ledger_run import Run
+from tests.support.ledger_run import Run
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,7 @@ def test_an_executor_of_a_standalone_cluster_is_killed(run: Run) -> None:
 
 
 def test_a_machine_that_stood_still_goes_on(run: Run) -> None:
-    stand_still(run, 4)
+    suspend_job(run, 4)
     assert is_right(run)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Ingest
-from tests.lake_tables import table
-from tests.landing_records import GOOD_ID, captured, captured_index, record, write
+from tests.support.lake_tables import table
+from tests.support.landing_records import GOOD_ID, captured, captured_index, record, write
 
 OTHER_ID = "pjXftqdsQJioN8NYDF8OQg"
 

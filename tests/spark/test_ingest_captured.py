@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.conftest import Ingest
-from tests.lake_tables import point_sums, rollup_sums, table
-from tests.landing_records import CAPTURED, captured, captured_index, write
+from tests.support.lake_tables import point_sums, rollup_sums, table
+from tests.support.landing_records import CAPTURED, captured, captured_index, write
 
 ROLLUPS = {"metric_rollups_1m": 60, "metric_rollups_1h": 3600}
 POINT_ORDER = ["partition", "offset", "client_instance_id", "series_id", "time", "delta_status"]

@@ -7,14 +7,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import Ingest
-from tests.lake_tables import rollup_sums, table
-from tests.landing_records import captured, write
+from tests.support.lake_tables import rollup_sums, table
+from tests.support.landing_records import captured, write
 
 TABLES = ("pushes", "metric_points", "push_outcomes", "client_events", "quarantine")
 
@@ -25,8 +26,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     running: list[subprocess.Popen[str]] = []
 
     def start_ingest(*flags: str) -> subprocess.Popen[str]:
-        argv = [sys.executable, "-m", "jobs.cli", "ingest", "--source", f"files:{tmp_path / 'in'}", "--source-name",
-                "test", "--lake", str(tmp_path / "lake"), "--master", "local[2]", *flags]  # fmt: skip
+        argv = [sys.executable, "-m", "kafka_telemetry_lake.jobs.cli", "ingest",
+                "--source", f"files:{tmp_path / 'in'}", "--source-name", "test",
+                "--lake", str(tmp_path / "lake"), "--master", "local[2]", *flags]  # fmt: skip
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         running.append(process)
         return process
@@ -58,7 +60,7 @@ def test_killed_in_the_middle_and_repeated_gives_the_same_tables(
     points_are_committed_outcomes_perhaps = "metric_points/_delta_log/00000000000000000001.json"
     for moment in (a_task_has_written, points_are_committed_outcomes_perhaps):
         process = start("--once")
-        wait_for(lambda moment=moment: list(lake.glob(moment)), process)
+        wait_for(partial(lake.glob, moment), process)
         process.kill()
         process.wait()
     process = start("--once")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -10,15 +11,18 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.ingest import IngestSettings, make_lake, make_source
-from jobs.settings import parse
-from pipelines import lifecycle_stream
-from pipelines.lifecycle_stream import is_caught_up
-from pipelines.streams import start_pushes
+from kafka_telemetry_lake.jobs.ingest import make_lake, make_source
+from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
+from kafka_telemetry_lake.jobs.judging import caught_up_operator
+from kafka_telemetry_lake.jobs.limits import limits_of
+from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.pipelines.ingest.streams import start_pushes
+from kafka_telemetry_lake.pipelines.lifecycle import thread as lifecycle_stream
+from kafka_telemetry_lake.pipelines.lifecycle.thread import is_caught_up
 from tests.conftest import Ingest
-from tests.lake_tables import table
-from tests.landing_records import GOOD_ID, captured, record, write
-from tests.live_job import live_job
+from tests.support.lake_tables import table
+from tests.support.landing_records import GOOD_ID, captured, record, write
+from tests.support.live_job import live_job
 
 LIMIT_S = 120
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -58,7 +62,8 @@ def test_a_query_is_caught_up_only_when_it_has_looked(spark: SparkSession, tmp_p
     settings = parse(IngestSettings, flags, "test")
     lake = make_lake(settings)
     lake.create_tables()
-    query = start_pushes(spark, lake, make_source(settings), 0.5)
+    operator = caught_up_operator(spark, lake, limits_of(settings), 1 << 20, threading.Event())
+    query = start_pushes(spark, lake, make_source(settings), 0.5, operator)
     while query.lastProgress is None:
         assert not is_caught_up(query)
         time.sleep(0.01)

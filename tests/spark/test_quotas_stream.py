@@ -13,15 +13,16 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipelines.quota_usage import start_quota_samples
-from pipelines.quotas import ConfiguredQuotas, configured_quotas, sync_quotas
-from pipelines.sources import FilesSource
-from pipelines.streams import Lake
-from tests import landing_records, otlp_builder
+from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
+from kafka_telemetry_lake.pipelines.ingest.streams import Lake
+from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas, configured_quotas
+from kafka_telemetry_lake.pipelines.quotas.stream import start_quota_samples
+from kafka_telemetry_lake.udfs.quotas.usage import SAMPLES_IN, quota_usage
 from tests.conftest import Ingest
-from tests.lake_tables import table
-from tests.landing_records import write
-from udfs.quota_usage import SAMPLES_IN, quota_usage
+from tests.support import landing_records, otlp_builder
+from tests.support.config_polls import record_quotas
+from tests.support.lake_tables import table
+from tests.support.landing_records import write
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -40,7 +41,7 @@ def record(offset: int, value: dict[str, Any] | bytes | None, landed: float = 0.
 
 
 def sample(second: float, **fields: Any) -> dict[str, Any]:
-    told = {
+    fields = {
         "version": 1,
         "cluster_id": "c",
         "broker_id": 1,
@@ -52,7 +53,7 @@ def sample(second: float, **fields: Any) -> dict[str, Any]:
         "quota_limit": 100.0,
         "throttle_time_ms": None,
     } | fields
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def run(spark: SparkSession, folder: Path, lake: Path, checkpoints: str = "checkpoints") -> None:
@@ -72,7 +73,7 @@ def usage(lake: Path, seconds: int = 10) -> list[dict[str, Any]]:
     )
 
 
-def test_samples_become_rows_and_bad_ones_go_to_quarantine(spark: SparkSession, tmp_path: Path) -> None:
+def test_q6_samples_become_rows_and_bad_ones_go_to_quarantine(spark: SparkSession, tmp_path: Path) -> None:
     good = [
         sample(5),
         sample(5, user="ann%3Dsmith%20%C3%A9", client_id="a%20b", observed_rate=0.5, quota_type="request"),
@@ -148,7 +149,7 @@ def test_samples_become_rows_and_bad_ones_go_to_quarantine(spark: SparkSession, 
     assert len(usage(tmp_path / "lake")) == 5
 
 
-def test_late_samples_correct_their_windows_and_no_other(spark: SparkSession, tmp_path: Path) -> None:
+def test_q7_late_samples_correct_their_windows_and_no_other(spark: SparkSession, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     first = [sample(5), sample(15), sample(65, throttle_time_ms=3.0), sample(5, broker_id=2)]
     write(tmp_path / "in", "a.parquet", [record(n, each) for n, each in enumerate(first)])
@@ -220,10 +221,10 @@ def test_the_stream_gives_what_one_pass_over_all_samples_gives(spark: SparkSessi
         records = [record(n, each) for n, each in enumerate(values) if n % 3 == number or n % 7 == number]
         write(tmp_path / "in", f"{number}.parquet", records)
         run(spark, tmp_path / "in", lake)
-    held = table(lake, "quota_samples").select(SAMPLES_IN.names).cast(SAMPLES_IN)
-    assert held.num_rows == 60
+    stored = table(lake, "quota_samples").select(SAMPLES_IN.names).cast(SAMPLES_IN)
+    assert stored.num_rows == 60
     order = [(name, "ascending") for name in ("window_seconds", "window_start", "broker_id")]
-    expected = pa.concat_tables([quota_usage(held, seconds) for seconds in (10, 60)]).sort_by(order)
+    expected = pa.concat_tables([quota_usage(stored, seconds) for seconds in (10, 60)]).sort_by(order)
     found = table(lake, "quota_usage").select(expected.column_names).sort_by(order)
     assert found.to_pylist() == expected.to_pylist()
 
@@ -249,7 +250,7 @@ def test_the_job_reads_samples_and_what_clients_tell_once_there_are_any(ingest: 
     assert not any((lake / name).exists() for name in ("quota_samples", "quota_reports", "quota_usage"))
 
     quotas = configured_quotas([({"user": "alice"}, {"producer_byte_rate": 100.0})])
-    sync_quotas(str(lake), noon - timedelta(hours=1), ConfiguredQuotas("c", tuple(quotas)))
+    record_quotas(str(lake), noon - timedelta(hours=1), ConfiguredQuotas("c", tuple(quotas)))
     at = {"time_ms": round(noon.timestamp() * 1000) + 5000, "user": "alice", "client_id": ""}
     write(tmp_path / "in", "b.parquet", [record(2, sample(0, **at)) | {"timestamp": noon}])
     ingest(tmp_path / "in", lake)

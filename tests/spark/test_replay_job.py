@@ -14,21 +14,23 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs import replay as replay_job
-from jobs.ingest import IngestSettings, make_lake, make_source, run
-from jobs.replay import ReplaySettings
-from jobs.settings import parse
-from pipelines.maintain import Maintenance, Upkeep
-from pipelines.replay import replay
-from pipelines.snapshots import Snapshots
+from kafka_telemetry_lake.jobs import replay as replay_job
+from kafka_telemetry_lake.jobs.ingest import make_lake, make_source, run
+from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
+from kafka_telemetry_lake.jobs.replay_settings import ReplaySettings
+from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
+from kafka_telemetry_lake.pipelines.replay.replay import replay
+from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
+from kafka_telemetry_lake.udfs.conversion import shard
+from kafka_telemetry_lake.udfs.conversion.shard import ShardRows
+from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
 from tests.conftest import Ingest
-from tests.lake_tables import rollup_sums, table
-from tests.landing_records import write
-from tests.ledger import Fleet
-from tests.ledger_check import check
-from tests.local_stream import run_tasks
-from udfs import shard
-from udfs.shard import DEFAULT_LIMITS, ShardRows
+from tests.support.lake_tables import rollup_sums, table
+from tests.support.landing_records import write
+from tests.support.ledger import Fleet
+from tests.support.ledger_check import check
+from tests.support.local_stream import run_tasks
 
 ROWS = ("pushes", "metric_points", "quarantine", "push_outcomes", "client_events")
 
@@ -91,10 +93,10 @@ def test_upkeep_beside_the_running_streams(spark: SparkSession, tmp_path: Path) 
     try:
         wait_for(lambda: count(lake, "push_outcomes") == len(fleet.ledger.landed), failed)
         dropped = len(fleet.ledger.landed)
-        upkeep = Upkeep({"pushes": 1}, 64 << 20, 24, 7)
+        chosen = MaintenanceSettings({"pushes": 1}, 64 << 20, 24, 7)
         for number in range(6, 10):
             write(tmp_path / "in", f"{number}.parquet", fleet.round())
-            keep = Maintenance(str(lake), str(lake / "_checkpoints"), upkeep, date(2026, 11, 21))
+            keep = Maintenance(str(lake), str(lake / "_checkpoints"), chosen, date(2026, 11, 21))
             done = {name: keep.maintain(name) for name in keep.tables() if name != "push_outcomes" or number == 9}
             if number == 6:
                 assert done["pushes"].dropped_days == ("2026-11-20",)

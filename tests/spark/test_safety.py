@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Ingest
-from tests.lake_tables import table
-from tests.landing_records import captured, record, write
+from tests.support.lake_tables import table
+from tests.support.landing_records import captured, record, write
 
 PRINCIPAL, ADDRESS = "User:CN=alice.liddell", "203.0.113.77"
 KEY = "a key that stands nowhere"
@@ -48,6 +48,6 @@ def test_principals_and_addresses_are_hashed_or_left_out(
     for name in ("quarantine", "push_outcomes", "client_events", "metric_points", "client_changes"):
         assert PRINCIPAL not in str(table(tmp_path / "lake", name).to_pylist())
         assert ADDRESS not in str(table(tmp_path / "lake", name).to_pylist())
-    # Headers of a mebibyte are cut; what was wrong with a record is told in a line.
+    # Headers of a mebibyte are cut; what is wrong with a record is described in one line.
     assert rows[2]["client_id"] == rows[2]["client_software_name"] == "x" * 1024
     assert (rows[3]["reject_reason"], len(rows[3]["reject_detail"])) == ("INVALID_RECORD", len("content type ''") + 100)

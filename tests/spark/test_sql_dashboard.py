@@ -11,12 +11,14 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
-from dashboards.lake import Lake
-from dashboards.questions import FOLDER, Grain, names, question
-from pipelines.spark_catalog import register_tables
-from pipelines.tables import PUSHES, QUARANTINE, QUOTA_USAGE, RECEIVER_HEALTH, Table
-from pipelines.views import create_views, views
+from kafka_telemetry_lake.dashboards.lake import Lake
+from kafka_telemetry_lake.dashboards.questions import FOLDER, Grain, names, question
+from kafka_telemetry_lake.pipelines.query.spark_catalog import create_views, register_tables
+from kafka_telemetry_lake.pipelines.query.views import views
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, QUOTA_USAGE, RECEIVER_HEALTH
+from kafka_telemetry_lake.pipelines.tables.table import Table
 from tests.dashboard.captured_lake import captured_lake
+from tests.support.quick_session import quick_session
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SENT, LAG = "org.apache.kafka.producer.record.send.total", "org.apache.kafka.consumer.fetch.manager.records.lag.max"
@@ -27,14 +29,6 @@ ASKED: dict[str, Any] = {
     "metrics": [SENT, LAG, IDLE], "instance": PRODUCER, "metric": SENT,
 }  # fmt: skip
 GRAINS: tuple[Grain, ...] = ("points", "minutes", "hours")
-# Plans are run once and over few rows: to compile them would take most of the time.
-QUICK = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.session.timeZone": "UTC",
-}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +36,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The captured pushes, and what such pushes alone don't bring about: what only brokers and damaged pushes do."""
     lake = captured_lake(tmp_path_factory.mktemp("questions") / "lake")
     key = {"cluster_id": "c", "topic": "t", "partition": 9, "client_id": "damaged"}
-    times = [{"offset": n, "landed_at": START + timedelta(minutes=n), "landed_date": START.date()} for n in range(9)]
+    times: list[dict[str, Any]] = [
+        {"offset": n, "landed_at": START + timedelta(minutes=n), "landed_date": START.date()} for n in range(9)
+    ]
     _append(lake, QUARANTINE, [
         key | at | {"scope": "push", "reason": f"REASON_{n % 2}", "detail": f"detail {n}"} for n, at in enumerate(times)
     ])  # fmt: skip
@@ -65,15 +61,13 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _append(lake: Path, table: Table, rows: list[dict[str, Any]]) -> None:
     table.create(str(lake))
-    kept = [{name: value for name, value in row.items() if name in table.stored.names} for row in rows]
-    write_deltalake(table.uri(str(lake)), pa.Table.from_pylist(kept, table.stored), mode="append")
+    stored_rows = [{name: value for name, value in row.items() if name in table.stored.names} for row in rows]
+    write_deltalake(table.uri(str(lake)), pa.Table.from_pylist(stored_rows, table.stored), mode="append")
 
 
 @pytest.mark.slow
 def test_spark_and_duckdb_answer_every_question_alike(spark: SparkSession, lake: Path) -> None:
-    session = spark.newSession()
-    for key, value in QUICK.items():
-        session.conf.set(key, value)
+    session = quick_session(spark)
     create_views(session, str(lake))
     duck = Lake(str(lake))
     duck.versions()
@@ -88,10 +82,10 @@ def test_spark_and_duckdb_answer_every_question_alike(spark: SparkSession, lake:
 
 
 def test_views_outlive_the_session(spark: SparkSession, lake: Path) -> None:
-    session = spark.newSession()
+    session = quick_session(spark)
     register_tables(session, str(lake), "views_test")
     assert create_views(session, str(lake), "views_test") == list(views())
-    other = spark.newSession()
+    other = quick_session(spark)
     found = {row["finding"] for row in other.sql("SELECT DISTINCT finding FROM views_test.findings").collect()}
     assert {"failed_records", "stale_metadata", "one_record_per_request", "uncompressed_records"} <= found
     assert other.table("views_test.quotas").count() == 0  # not in this lake yet

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipelines.sql_functions import register
-from tests.landing_records import captured, captured_index
+from kafka_telemetry_lake.pipelines.query.sql_functions import register
+from tests.support.landing_records import captured, captured_index
 
 
 def test_decompress_and_decode_from_sql(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,12 +7,15 @@ from pathlib import Path
 import duckdb
 from pyspark.sql import SparkSession
 
-from pipelines.catalog import CATALOG
-from pipelines.views import create_views, views
+from kafka_telemetry_lake.pipelines.query.spark_catalog import create_views
+from kafka_telemetry_lake.pipelines.query.views import views
+from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
+from tests.support.quick_session import quick_session
 
 
 def test_spark_and_duckdb_take_every_view(spark: SparkSession, tmp_path: Path) -> None:
-    names = create_views(spark, str(tmp_path))
+    session = quick_session(spark)
+    names = create_views(session, str(tmp_path))
     assert names == list(views())
     with duckdb.connect() as connection:
         for name, schema in CATALOG.items():
@@ -21,6 +24,6 @@ def test_spark_and_duckdb_take_every_view(spark: SparkSession, tmp_path: Path) -
             assert view.question, view.name
             assert view.reads <= CATALOG.keys() | views().keys(), view.name
             connection.execute(f'CREATE TEMP VIEW "{view.name}" AS {view.duckdb}')
-            frame = spark.table(view.name)
+            frame = session.table(view.name)
             assert frame.count() == 0, view.name
             assert connection.sql(f'SELECT * FROM "{view.name}"').columns == frame.columns, view.name

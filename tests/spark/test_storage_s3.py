@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from jobs import cli
-from pipelines.lake_query import run_query
+from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from tests.conftest import Ingest
-from tests.lake_tables import table
-from tests.landing_records import captured, write
-from tests.s3_server import BUCKET, S3Server
+from tests.support.lake_tables import table
+from tests.support.landing_records import captured, write
+from tests.support.s3_server import BUCKET, S3Server
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,11 @@ def command(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Command:
     def run(*argv: str, code: int = 0) -> str:
         # A JVM and a session of its own: jars and settings of S3 are there from a session's start.
         done = subprocess.run(
-            [sys.executable, "-m", "jobs.cli", *argv], capture_output=True, text=True, check=False, timeout=800
+            [sys.executable, "-m", "kafka_telemetry_lake.jobs.cli", *argv],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=800,
         )
         assert done.returncode == code, done.stdout[-3000:] + done.stderr[-3000:]
         return done.stdout + done.stderr
@@ -69,7 +73,7 @@ def test_the_whole_job_and_its_upkeep(command: Command, ingest: Ingest, tmp_path
     assert "push_outcomes: 0 rows new since version" in command("quality", "--lake", LAKE)
     assert "replay: done" in command("replay", "--lake", LAKE, "--master", "local[2]")
     compacted = command("maintain", "--lake", LAKE, "--vacuum-hours", "24")
-    assert re.search(r"maintain: pushes: no day dropped, \d+ files compacted", compacted)
+    assert re.search(r"maintain: pushes: no days dropped, \d+ files compacted", compacted)
     assert "BROKEN" not in command("quality", "--lake", LAKE, "--full")
 
 
@@ -92,20 +96,20 @@ def test_writers_that_meet_lose_no_commit(server: S3Server, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("lake", "changed", "told"),
+    ("lake", "changed", "message"),
     [
         ("s3a://nowhere/lake", {}, "there is no bucket nowhere at http://127.0.0.1:"),
-        (LAKE, {"AWS_SECRET_ACCESS_KEY": "wrong"}, "Look at AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID"),
+        (LAKE, {"AWS_SECRET_ACCESS_KEY": "wrong"}, "Check AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID"),
         (f"s3a://{BUCKET}/empty", {}, f"no lake at s3a://{BUCKET}/empty"),
     ],
 )
 def test_a_store_that_refuses(
     server: S3Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lake: str,
-    changed: dict[str, str], told: str,
+    changed: dict[str, str], message: str,
 ) -> None:  # fmt: skip
     for name, value in {**server.environment, **changed}.items():
         monkeypatch.setenv(name, value)
     assert cli.main(["maintain", "--lake", lake]) == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert message in error
     assert len(error.splitlines()) == 1

@@ -2,7 +2,7 @@
 
 ``tests/data/lake-v0.1.tar.gz`` holds a lake whose job was killed in the middle of a batch of each stream, with the
 files ``in/`` that it followed (in its paths ``/FOLDER`` stands for where they lay), one more file in ``later/``, and
-the ledger of all of them (``tests.ledger``).
+the ledger of all of them (``tests.support.ledger``).
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from tests.conftest import Ingest
-from tests.lake_tables import table
-from tests.ledger import Ledger
-from tests.ledger_check import check
+from tests.support.lake_tables import table
+from tests.support.ledger import Ledger
+from tests.support.ledger_check import check
 
-KEPT = Path(__file__).parent.parent / "data" / "lake-v0.1.tar.gz"
+EARLIER_LAKE = Path(__file__).parent.parent / "data" / "lake-v0.1.tar.gz"
 
 
 def test_a_lake_of_the_release_before_is_opened_and_continued(ingest: Ingest, tmp_path: Path) -> None:
-    with tarfile.open(KEPT) as kept:
-        kept.extractall(tmp_path, filter="data")
+    with tarfile.open(EARLIER_LAKE) as archive:
+        archive.extractall(tmp_path, filter="data")
     for file in tmp_path.rglob("*"):
         if file.is_file() and b"/FOLDER" in file.read_bytes():
             file.write_text(file.read_text().replace("/FOLDER", str(tmp_path)))
     lake, ledger = tmp_path / "lake", Ledger.load(tmp_path / "ledger.json")
-    held, points = table(lake, "push_outcomes"), DeltaTable(str(lake / "metric_points"))
-    assert (held.num_rows, points.count(), points.version()) == (129, 366, 2)
+    outcomes, points = table(lake, "push_outcomes"), DeltaTable(str(lake / "metric_points"))
+    assert (outcomes.num_rows, points.count(), points.version()) == (129, 366, 2)
     (file,) = (tmp_path / "later").iterdir()
     shutil.copy(file, tmp_path / "in")
     ingest(tmp_path / "in", lake, "--source-name", "files:in")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +14,24 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.maintain import Maintenance, Upkeep
-from pipelines.replay import ReplayError, replay
-from pipelines.snapshots import Snapshots
-from tests.lake_tables import table
-from tests.ledger import Fleet
-from tests.ledger_check import check
-from tests.local_stream import LocalStream, run_tasks
-from udfs.shard import DEFAULT_LIMITS
+from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.pipelines.ingest import push_files
+from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
+from kafka_telemetry_lake.pipelines.replay.replay import ReplayError, replay
+from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
+from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
+from tests.support.lake_tables import table
+from tests.support.landing_records import record
+from tests.support.ledger import Fleet
+from tests.support.ledger_check import check
+from tests.support.local_stream import LocalStream, run_tasks
 
 EVENING, NEXT_DAY = date(2026, 11, 20), date(2026, 11, 21)
 ALL_EVENING = 60  # pushes of a client until a few seconds before midnight
 
 
 def maintenance(stream: LocalStream, today: date = NEXT_DAY, hours: int = 0, **days: int) -> Maintenance:
-    return Maintenance(str(stream.lake), str(stream.checkpoints), Upkeep(days, 64 << 20, hours, 7), today)
+    return Maintenance(str(stream.lake), str(stream.checkpoints), MaintenanceSettings(days, 64 << 20, hours, 7), today)
 
 
 def maintain(stream: LocalStream, today: date = NEXT_DAY, hours: int = 0, **days: int) -> dict[str, Any]:
@@ -41,17 +44,18 @@ def files(stream: LocalStream, name: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.exhaustive
 def test_the_command_needs_no_spark(tmp_path: Path) -> None:
     stream, fleet = LocalStream(tmp_path), Fleet()
     for _ in range(6):
         stream.batch(fleet.round())
     program = (
         "import sys; sys.modules['pyspark'] = None\n"
-        f"from jobs import cli; sys.exit(cli.main(['maintain', '--lake', {str(stream.lake)!r}]))"
+        f"from kafka_telemetry_lake.jobs import cli; sys.exit(cli.main(['maintain', '--lake', {str(stream.lake)!r}]))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "maintain: pushes: no day dropped, 6 files compacted, 0 deleted" in done.stdout
+    assert "maintain: pushes: no days dropped, 6 files compacted, 0 files deleted" in done.stdout
 
 
 def test_small_files_of_past_days_become_one_and_the_rows_stay(tmp_path: Path) -> None:
@@ -176,3 +180,78 @@ def test_files_of_the_last_hours_survive_vacuum(tmp_path: Path) -> None:
     for _ in range(6):
         stream.batch(fleet.round())
     assert maintain(stream, hours=1)["metric_points"].vacuumed_files == 0
+
+
+def land_zeros(stream: LocalStream, files: int, pushes: int, size: int) -> None:
+    """Files of pushes of `size` zeros, whose offsets alternate between the files: each file is small on disk."""
+    for number in range(files):
+        records = [
+            record(number + files * n, bytes(size)) | {"timestamp": datetime(2026, 11, 20, 12, tzinfo=UTC)}
+            for n in range(pushes)
+        ]
+        stream.land(records)
+
+
+@pytest.mark.exhaustive
+def test_pushes_of_more_than_two_gib_are_compacted_in_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = LocalStream(tmp_path)
+    land_zeros(stream, files=6, pushes=72, size=5 << 20)  # 2.2 GB; 32 bits of offsets end at 2.1
+    monkeypatch.setattr(Maintenance, "_unprocessed_days", lambda *_: [])
+    job = Maintenance(str(stream.lake), str(stream.checkpoints), MaintenanceSettings({}, 1 << 30, 0, 7), NEXT_DAY)
+    pool_before = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(pool_before)
+    pa.set_memory_pool(pool)
+    try:
+        done = job.maintain("pushes")
+    finally:
+        pa.set_memory_pool(pool_before)
+    assert (done.compacted_files, done.problems) == (6, ())
+    (one,) = files(stream, "pushes")
+    read = pq.ParquetFile(stream.lake / "pushes" / one["path"])
+    assert read.read(["offset"])["offset"].to_pylist() == list(range(6 * 72))
+    assert read.metadata.num_row_groups >= 2_200_000_000 // push_files.SLICE_BYTES
+    assert pool.max_memory() < 1 << 30
+
+
+def test_a_compacted_file_has_the_columns_of_those_before(tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
+    for _ in range(6):
+        stream.batch(fleet.round())
+    before = pq.read_schema(stream.lake / "pushes" / files(stream, "pushes")[0]["path"])
+    maintain(stream)
+    (one,) = files(stream, "pushes")
+    assert pq.read_schema(stream.lake / "pushes" / one["path"]).equals(before)
+
+
+def test_a_table_that_fails_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet()
+    for _ in range(6):
+        stream.batch(fleet.round())
+
+    def fails(*_: Any) -> Any:
+        raise pa.ArrowInvalid("offset overflow\nwhile concatenating")
+
+    monkeypatch.setattr(Maintenance, "_joined", fails)
+    assert cli.main(["maintain", "--lake", str(stream.lake)]) == 1
+    problem = "pushes: compaction: ArrowInvalid: offset overflow while concatenating"
+    assert capsys.readouterr().err == f"telemetry-lake: maintain: {problem}; run it again\n"
+    assert len(files(stream, "pushes")) == 6
+    assert len(files(stream, "metric_points")) == 1
+
+
+def test_outcomes_stay_where_the_retention_of_their_pushes_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
+    stream.batch(fleet.round(pushes=ALL_EVENING))
+    stream.batch(fleet.round(pushes=5))
+    monkeypatch.setattr(Maintenance, "_drop_snapshots_that_need", lambda *_: 1 / 0)
+    done = maintain(stream, pushes=1, push_outcomes=1, metric_points=1)
+    assert done["pushes"].problems == ("retention: ZeroDivisionError: division by zero",)
+    assert "skipped because it failed for pushes" in done["push_outcomes"].problems[0]
+    assert done["push_outcomes"].dropped_days == ()
+    assert done["metric_points"].dropped_days == ("2026-11-20",)

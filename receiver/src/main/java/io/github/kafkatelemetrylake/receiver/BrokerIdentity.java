@@ -1,16 +1,16 @@
 package io.github.kafkatelemetrylake.receiver;
 
-/** Which broker of which cluster the plugin runs in. The broker tells the cluster id only after {@code configure}. */
+/** The broker and the cluster that the plugin runs in. The broker passes the cluster id only after {@code configure}. */
 final class BrokerIdentity {
     private volatile String clusterId;
     private volatile String brokerId;
 
-    /** Null until the broker has told it. */
+    /** Null until the broker has passed it. */
     String clusterId() {
         return clusterId;
     }
 
-    /** Null until the broker has told it. */
+    /** Null until the broker has passed it. */
     String brokerId() {
         return brokerId;
     }

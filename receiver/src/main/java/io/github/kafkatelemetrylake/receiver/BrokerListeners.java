@@ -11,16 +11,16 @@ import java.util.Set;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** Finds where the plugin's producer reaches its own broker, in the broker's listener configuration. */
+/** Finds the address at which the plugin's producer reaches its own broker, from the broker's listener configuration. */
 final class BrokerListeners {
     private static final Pattern LISTENER = Pattern.compile("([^:]+)://\\[?([^/]*?)]?:(\\d+)");
 
     private BrokerListeners() {}
 
     /**
-     * The address of the broker's plaintext listener, the inter-broker one first.
+     * The address of the broker's plaintext listener, preferably the inter-broker one.
      *
-     * @param config the broker's properties; listeners it leaves to their default count as {@code PLAINTEXT://:9092}
+     * @param config the broker's properties; the default listeners are {@code PLAINTEXT://:9092}
      * @return {@code host:port}; empty when every listener is encrypted or authenticated
      */
     static Optional<String> plaintext(Map<String, ?> config) {
@@ -29,7 +29,7 @@ final class BrokerListeners {
         Map<String, String> protocols = protocols(text(config, "listener.security.protocol.map", ""));
         Set<String> controllers = new HashSet<>(names(text(config, "controller.listener.names", "")));
         String interBroker = text(config, "inter.broker.listener.name", "").toUpperCase(Locale.ROOT);
-        String found = null;
+        String address = null;
         for (String listener : listeners.split(",")) {
             Matcher parts = LISTENER.matcher(listener.trim());
             if (!parts.matches()) {
@@ -39,14 +39,14 @@ final class BrokerListeners {
             if (controllers.contains(name) || !"PLAINTEXT".equals(protocols.getOrDefault(name, name))) {
                 continue;
             }
-            if (found == null || name.equals(interBroker)) {
-                found = address(parts.group(2), parts.group(3));
+            if (address == null || name.equals(interBroker)) {
+                address = address(parts.group(2), parts.group(3));
             }
         }
-        return Optional.ofNullable(found);
+        return Optional.ofNullable(address);
     }
 
-    /** A listener on every address is reached by loopback. */
+    /** A listener on all addresses is reached over loopback. */
     private static String address(String host, String port) {
         boolean any = host.isEmpty() || host.equals("0.0.0.0") || host.equals("::");
         String reachable = any ? "localhost" : host.contains(":") ? "[" + host + "]" : host;

@@ -2,36 +2,36 @@ package io.github.kafkatelemetrylake.receiver;
 
 import java.util.Map;
 
-/** The lander's counters in JMX, {@code io.github.kafkatelemetrylake:type=ClientTelemetryLander}; counts since the start. */
+/** The lander's counters since its start, in JMX: {@code io.github.kafkatelemetrylake:type=ClientTelemetryLander}. */
 public interface ClientTelemetryLanderMXBean {
-    /** Pushes that the broker handed over. */
+    /** Pushes that the broker passed to the plugin. */
     long getReceived();
 
     /** Pushes acknowledged in the landing topic with their payload. */
     long getLanded();
 
-    /** Pushes that lost at least their payload. */
+    /** Pushes of which at least the payload was lost. */
     long getDroppedTotal();
 
-    /** The same by reason. */
+    /** Dropped pushes by reason. */
     Map<String, Long> getDropped();
 
-    /** Pushes neither landed nor dropped: waiting or in flight. */
+    /** Pushes that are neither landed nor dropped: queued or in flight. */
     long getQueueDepth();
 
-    /** Payload bytes of the waiting pushes. */
+    /** Upper bound of the heap that queued and in-flight pushes use, in bytes; limited by {@code queue.bytes}. */
     long getQueueBytes();
 
-    /** Mean time a push took of the broker's request thread, in microseconds. */
+    /** Mean time of a push on the broker's request thread, in microseconds. */
     double getRequestThreadMicrosAvg();
 
-    /** Longest time a push took of the broker's request thread, in microseconds. */
+    /** Longest time of a push on the broker's request thread, in microseconds. */
     double getRequestThreadMicrosMax();
 
-    /** Entities times quota types that the broker has sensors of. */
+    /** Number of quota sensors in the broker: one per entity and quota type. */
     int getQuotaSensors();
 
-    /** Quota samples acknowledged in their topic. */
+    /** Quota samples that their topic has acknowledged. */
     long getQuotaSamplesLanded();
 
     /** Quota samples taken that did not land. */

@@ -4,9 +4,10 @@ import org.apache.kafka.common.requests.RequestContext;
 import org.apache.kafka.server.authorizer.AuthorizableRequestContext;
 
 /**
- * What the broker knows of the connection but its plugin interface does not offer: software name, version and port.
+ * Details of the connection that the broker's plugin interface does not offer: software name, version and port.
  *
- * <p>{@link RequestContext} is the broker's own class, not an API: where it is another one, or has changed, these are null.
+ * <p>{@link RequestContext} is an internal class of the broker. If the context is another class, or has changed, these
+ * are null.
  */
 final class ConnectionDetails {
     private static final ConnectionDetails UNKNOWN = new ConnectionDetails(null, null, null);
@@ -29,7 +30,7 @@ final class ConnectionDetails {
         }
     }
 
-    /** Its own class, so that a broker without these classes fails here and not where {@link ConnectionDetails} loads. */
+    /** A separate class, so that a broker without these classes fails here and not when it loads {@link ConnectionDetails}. */
     private static final class FromRequestContext {
         static ConnectionDetails read(AuthorizableRequestContext context) {
             if (!(context instanceof RequestContext)) {

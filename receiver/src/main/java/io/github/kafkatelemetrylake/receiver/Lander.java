@@ -8,7 +8,6 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Supplier;
@@ -24,14 +23,16 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Takes pushes from the broker's request threads and lands them in the topic by a thread of its own.
+ * Accepts pushes on the broker's request threads and sends them to the topic on its own thread.
  *
- * <p>A request thread only copies and offers to the bounded queue. Whatever happens there, it neither throws (the client
- * would switch its telemetry off for good), nor takes a lock, nor wakes a thread, nor logs: it counts.
+ * <p>A push counts against the budget from its offer to its acknowledgement or failure, so that a topic without
+ * acknowledgements fills the budget and not the heap. A request thread only copies the push and adds it to the queue. On
+ * any error it only counts: it never throws (the client would switch off its telemetry for good), takes no lock, wakes no
+ * thread and does not log.
  */
 final class Lander {
     private static final Logger LOG = LoggerFactory.getLogger(Lander.class);
-    /** Well below the producer's linger; the lander looks by itself, so that no request thread has to wake it. */
+    /** Well below the producer's linger; the lander polls, so that no request thread has to wake it. */
     private static final long IDLE_POLL_MS = 10;
     private static final long RETRY_PAUSE_MS = 500;
     private static final long CLOSING_RETRY_PAUSE_MS = 50;
@@ -42,16 +43,15 @@ final class Lander {
     private final LandingRecords records;
     private final Supplier<Producer<byte[], byte[]>> producers;
     private final Queue<Push> queue = new ConcurrentLinkedQueue<>();
-    private final AtomicLong queuedRecords = new AtomicLong();
-    private final AtomicLong queuedBytes = new AtomicLong();
-    /** Pushes that turned out too large for the topic, to land as headers only; no more than were in flight. */
+    private final HeapBudget budget;
+    /** Pushes that the topic rejected as too large, to land as headers only; never more than were in flight. */
     private final Queue<Push> tooLarge = new ConcurrentLinkedQueue<>();
     private final Set<Delivery> inFlight = ConcurrentHashMap.newKeySet();
     private final AtomicReference<Throwable> lastError = new AtomicReference<>();
     private final OncePerMinute failureLog = new OncePerMinute();
     private final Thread thread;
 
-    // The lander's thread only.
+    // Used only by the lander's thread.
     private Producer<byte[], byte[]> producer;
     private Delivery sending;
 
@@ -60,14 +60,15 @@ final class Lander {
     private volatile long closeDeadlineNanos;
 
     /**
-     * Makes a lander; {@link #start} starts its thread.
+     * Creates a lander; {@link #start} starts its thread.
      *
-     * @param producers makes the producer on the lander's thread, at the first push and again after a fatal error
+     * @param producers creates the producer, on the lander's thread, at the first push and after each fatal error
      */
     Lander(LanderSettings settings, BrokerIdentity broker, Ledger ledger, Supplier<Producer<byte[], byte[]>> producers) {
         this.settings = settings;
         this.ledger = ledger;
         this.producers = producers;
+        budget = new HeapBudget(settings.queueRecords, settings.queueBytes);
         records = new LandingRecords(settings.topic, broker, new PayloadCompression(settings.payloadCompression));
         thread = new Thread(this::run, "client-telemetry-lander");
         thread.setDaemon(true);
@@ -77,26 +78,26 @@ final class Lander {
         thread.start();
     }
 
-    /** Pushes waiting for the lander's thread; those in flight are not among them. */
+    /** Pushes that are queued or in flight. */
     long queuedRecords() {
-        return queuedRecords.get();
+        return budget.records();
     }
 
-    /** Payload bytes of the waiting pushes. */
+    /** Upper bound of the heap that these pushes use, in bytes. */
     long queuedBytes() {
-        return queuedBytes.get();
+        return budget.bytes();
     }
 
-    /** What a push failed with on a request thread since the last call, for another thread to log; null: nothing. */
+    /** The latest error on a request thread since the last call, for another thread to log; null if there was none. */
     Throwable takeError() {
         return lastError.getAndSet(null);
     }
 
     /**
-     * Accepts a push on a request thread, or counts why not.
+     * Accepts a push on a request thread, or counts the reason for dropping it.
      *
-     * @param context asked for here, so that its failure is counted as well
-     * @param pushIntervalMs gives null where the broker does not tell it
+     * @param context called here, so that its failure is counted too
+     * @param pushIntervalMs returns null if the broker does not provide it
      */
     void accept(
             ClientTelemetryPayload payload,
@@ -129,63 +130,36 @@ final class Lander {
         ByteBuffer data = payload.data();
         int size = data == null ? 0 : data.remaining();
         boolean fits = size <= settings.payloadMaxBytes;
-        long bytes = fits ? size : 0;
-        if (!reserve(bytes)) {
+        long bytes = Push.FIXED_BYTES + (fits ? size : 0);
+        if (!budget.reserve(bytes)) {  // before the payload is copied
             return DropReason.QUEUE_FULL;
         }
         Push push;
         try {
             push = new Push(context.get(), payload, pushIntervalMs.get(), fits, settings.headerMaxBytes);
+            if (!budget.grow(push.heapBytes() - bytes)) {  // the client's strings
+                budget.release(bytes);
+                return DropReason.QUEUE_FULL;
+            }
+            bytes = push.heapBytes();
             queue.add(push);
         } catch (Throwable e) {
-            release(bytes);
+            budget.release(bytes);
             throw e;
         }
-        // The last look into the queue may have been before this offer.
+        // The last drain of the queue may have been before this offer.
         if (closed && queue.remove(push)) {
-            release(bytes);
+            budget.release(bytes);
             return DropReason.CLOSED;
         }
         return null;
     }
 
-    /** Takes room for one push before its payload is copied. */
-    private boolean reserve(long bytes) {
-        if (!grow(queuedRecords, 1, settings.queueRecords)) {
-            return false;
-        }
-        if (!grow(queuedBytes, bytes, settings.queueBytes)) {
-            queuedRecords.decrementAndGet();
-            return false;
-        }
-        return true;
-    }
-
-    private void release(long bytes) {
-        queuedRecords.decrementAndGet();
-        queuedBytes.addAndGet(-bytes);
-    }
-
-    private static boolean grow(AtomicLong count, long by, long bound) {
-        while (true) {
-            long now = count.get();
-            if (now + by > bound) {
-                return false;
-            }
-            if (count.compareAndSet(now, now + by)) {
-                return true;
-            }
-        }
-    }
-
     private void run() {
         try {
-            Push push = next();
-            while (push != null || !closing) {
-                if (push != null) {
-                    deliver(push);
-                }
-                push = next();
+            boolean more = true;
+            while (more) {
+                more = deliverNext() || !closing;
             }
         } finally {
             closeProducer(closing ? Math.max(0, closeDeadlineNanos - System.nanoTime()) : 0);
@@ -194,27 +168,35 @@ final class Lander {
                 delivery.settle(DropReason.CLOSED);
             }
             for (Push push = next(); push != null; push = next()) {
+                budget.release(push.heapBytes());
                 ledger.dropped(DropReason.CLOSED);
             }
         }
     }
 
-    /** The next push, after a short wait when there is none; null: none. */
+    /** False if no push was queued. A separate method, so that an idle thread references no payload. */
+    private boolean deliverNext() {
+        Push push = next();
+        if (push != null) {
+            deliver(push);
+        }
+        return push != null;
+    }
+
+    /** The next push, after a short wait if the queue is empty; null if it stays empty. */
     private Push next() {
         Push push = tooLarge.poll();
         if (push != null) {
             return push;
         }
         push = queue.poll();
-        if (push != null) {
-            release(push.isHeadersOnly() ? 0 : push.payload.length);
-        } else if (!closing) {
+        if (push == null && !closing) {
             LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(IDLE_POLL_MS));
         }
         return push;
     }
 
-    /** Hands a push to the producer, or settles it. */
+    /** Passes a push to the producer, or settles it. */
     private void deliver(Push push) {
         Delivery delivery = new Delivery(push);
         try {
@@ -234,7 +216,7 @@ final class Lander {
         }
     }
 
-    /** False when the producer refused the record: it never left this broker, so that trying again makes no duplicate. */
+    /** False if the producer rejected the record: it never left this broker, so a retry creates no duplicate. */
     private boolean handOver(ProducerRecord<byte[], byte[]> record, Delivery delivery) {
         delivery.refusal = null;
         inFlight.add(delivery);
@@ -248,7 +230,7 @@ final class Lander {
             throw e;
         } catch (RuntimeException e) {
             delivery.refusal = e;
-            closeProducer(0);  // a fatal error of an idempotent producer stays until it is replaced
+            closeProducer(0);  // an idempotent producer does not recover from a fatal error
         } finally {
             sending = null;
         }
@@ -269,7 +251,7 @@ final class Lander {
         if (producer == null) {
             return;
         }
-        boolean interrupted = Thread.interrupted();  // close would fail at once
+        boolean interrupted = Thread.interrupted();  // an interrupted close would fail at once
         try {
             producer.close(Duration.ofNanos(waitNanos));
         } catch (RuntimeException e) {
@@ -282,41 +264,50 @@ final class Lander {
     }
 
     /**
-     * Drains for at most the close timeout, counts the rest as {@code closed}, and ends the lander's thread.
+     * Drains the queue for at most the close timeout, counts the rest as {@code closed}, and ends the lander's thread.
      *
-     * <p>Takes at most the close timeout and two seconds.
+     * <p>Takes at most the close timeout plus two seconds.
      */
     void close() {
         closeDeadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(settings.closeTimeoutMs);
         closing = true;
         try {
             thread.join(settings.closeTimeoutMs + 1);
-            thread.interrupt();  // out of a send that waits for metadata or memory
+            thread.interrupt();  // interrupts a send that waits for metadata or memory
             thread.join(2 * JOIN_GRACE_MS);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
     }
 
-    /** One push on its way to the topic; settled exactly once. */
+    /**
+     * One push on its way to the topic; settled exactly once.
+     *
+     * <p>Has no payload, because the producer has copied it into its buffer. Its bytes still count until the acknowledgement,
+     * because a batch that compresses worse than expected exceeds its share of {@code buffer.memory}.
+     */
     private final class Delivery implements Callback {
-        private final Push push;
+        private final Push headers;
+        private final boolean headersOnly;
+        private final long bytes;
         private final AtomicBoolean settled = new AtomicBoolean();
-        /** Why the producer did not take the record; the lander's thread only. */
+        /** Why the producer rejected the record; used only by the lander's thread. */
         private Exception refusal;
 
         Delivery(Push push) {
-            this.push = push;
+            headers = push.headersOnly();
+            headersOnly = push.isHeadersOnly();
+            bytes = push.heapBytes();
         }
 
         @Override
         public void onCompletion(RecordMetadata metadata, Exception failure) {
             if (failure == null) {
-                settle(push.isHeadersOnly() ? DropReason.TOO_LARGE : null);
-            } else if (failure instanceof RecordTooLargeException && !push.isHeadersOnly()) {
+                settle(headersOnly ? DropReason.TOO_LARGE : null);
+            } else if (failure instanceof RecordTooLargeException && !headersOnly) {
                 landHeadersOnly();
             } else if (Thread.currentThread() == thread && sending == this) {
-                refusal = failure;  // KafkaProducer reports here what it refuses inside send
+                refusal = failure;  // KafkaProducer reports here the records that it rejects inside send
             } else {
                 fail(failure);
             }
@@ -325,7 +316,8 @@ final class Lander {
         private void landHeadersOnly() {
             if (settled.compareAndSet(false, true)) {
                 inFlight.remove(this);
-                tooLarge.add(push.headersOnly());
+                budget.shrink(bytes - headers.heapBytes());
+                tooLarge.add(headers);
             }
         }
 
@@ -336,10 +328,11 @@ final class Lander {
             settle(closing ? DropReason.CLOSED : DropReason.SEND_FAILED);
         }
 
-        /** Null for landed. */
+        /** Null if it landed. */
         void settle(DropReason dropped) {
             if (settled.compareAndSet(false, true)) {
                 inFlight.remove(this);
+                budget.release(bytes);
                 if (dropped == null) {
                     ledger.landed();
                 } else {

@@ -8,7 +8,7 @@ import javax.management.ObjectName;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** Shows ledger and lander in JMX. */
+/** Exposes ledger and lander in JMX. */
 final class LanderMetrics implements ClientTelemetryLanderMXBean {
     static final String NAME = "io.github.kafkatelemetrylake:type=ClientTelemetryLander";
     private static final Logger LOG = LoggerFactory.getLogger(LanderMetrics.class);

@@ -10,9 +10,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What both entry classes share: the life of a {@link MetricsReporter} in the broker, and the lander.
+ * The common base of both entry classes: the life cycle of a {@link MetricsReporter} in the broker, and the lander.
  *
- * <p>Refers to no class that only some of the supported Kafka versions have.
+ * <p>Refers only to classes that all supported Kafka versions have.
  */
 public abstract class LanderReporter implements MetricsReporter {
     private static final Logger LOG = LoggerFactory.getLogger(LanderReporter.class);
@@ -44,9 +44,9 @@ public abstract class LanderReporter implements MetricsReporter {
     }
 
     /**
-     * The lander, started at the first call.
+     * The lander, which is started at the first call.
      *
-     * <p>Only a broker asks: the controller in the same process has a reporter of this class too, which stays idle.
+     * <p>Only a broker calls this. The controller in the same process also has a reporter of this class, which stays idle.
      */
     final synchronized Lander lander() {
         if (lander == null) {
@@ -67,7 +67,7 @@ public abstract class LanderReporter implements MetricsReporter {
         return lander;
     }
 
-    /** Drains and reports what was lost. Takes at most the close timeout and about eight seconds. */
+    /** Drains the queue and reports losses. Takes at most the close timeout plus about eight seconds. */
     @Override
     public final synchronized void close() {
         if (lander == null || metrics == null) {

@@ -21,8 +21,8 @@ import org.apache.kafka.common.config.ConfigException;
 /**
  * The plugin's settings, keys {@code client.telemetry.lander.*} in the broker's properties.
  *
- * <p>A wrong value never stops the broker: it is reported by one error that names key, value and what is allowed, and the
- * default is used.
+ * <p>An invalid value never stops the broker: one error names its key, the value and the allowed values, and the default
+ * is used.
  */
 final class LanderSettings {
     static final String PREFIX = "client.telemetry.lander.";
@@ -47,15 +47,15 @@ final class LanderSettings {
     final boolean quotasEnabled;
     final String quotasTopic;
     final long quotasIntervalMs;
-    /** Where the last status waits for the next start when it could not land; null: nowhere. */
+    /** File for a last status that could not land, for the next start; null: none. */
     final Path statusFile;
     final ProducerSettings producer;
 
     /**
      * Reads the settings.
      *
-     * @param brokerConfig the broker's properties as {@code MetricsReporter.configure} gets them
-     * @param error takes one message per wrong setting
+     * @param brokerConfig the broker's properties as passed to {@code MetricsReporter.configure}
+     * @param error receives one message per invalid setting
      */
     LanderSettings(Map<String, ?> brokerConfig, Consumer<String> error) {
         Map<String, Object> own = new HashMap<>();
@@ -97,7 +97,7 @@ final class LanderSettings {
                 bootstrapServers, payloadMaxBytes + RECORD_HEADROOM_BYTES, producerOverrides, error);
     }
 
-    /** Keys (without prefix), types, defaults, bounds and what they mean. Some defaults follow the broker's own settings. */
+    /** Keys (without prefix), types, defaults, limits and documentation. Some defaults depend on the broker's own settings. */
     static ConfigDef definition(Map<String, ?> brokerConfig) {
         int payloadMaxBytes = Math.max(telemetryMaxBytes(brokerConfig), 16 * MIB);
         ConfigDef.Validator topicName = ConfigDef.LambdaValidator.with(
@@ -105,24 +105,24 @@ final class LanderSettings {
         ConfigDef.Validator path = ConfigDef.LambdaValidator.with((key, value) -> Paths.get((String) value), () -> "a path");
         return new ConfigDef()
                 .define("topic", Type.STRING, "client-telemetry", topicName, Importance.HIGH,
-                        "Topic the pushes land in.")
+                        "Topic of the landed pushes.")
                 .define("status.topic", Type.STRING, "client-telemetry-status", topicName, Importance.HIGH,
                         "Topic of the plugin's status records.")
                 .define("bootstrap.servers", Type.STRING, BrokerListeners.plaintext(brokerConfig).orElse(""),
-                        Importance.HIGH, "Where the plugin's producer finds the cluster. Needed when no listener of the "
+                        Importance.HIGH, "Addresses at which the plugin's producer connects. Required if no listener of the "
                                 + "broker is PLAINTEXT, with the security settings under producer.*")
                 .define("queue.records", Type.INT, 10_000, Range.between(1, 10_000_000), Importance.MEDIUM,
-                        "Bound of the queue between request threads and producer, in pushes.")
+                        "Maximum number of queued and in-flight pushes; further ones are dropped.")
                 .define("queue.bytes", Type.LONG, Math.max(64L * MIB, 2L * payloadMaxBytes), Range.atLeast(1),
-                        Importance.MEDIUM, "Bound of the queue in payload bytes.")
+                        Importance.MEDIUM, "Maximum heap of queued and in-flight pushes: payload, strings and 3 KiB each.")
                 .define("payload.max.bytes", Type.INT, payloadMaxBytes, Range.between(1, MAX_PAYLOAD_BYTES),
-                        Importance.MEDIUM, "A payload above this lands as headers only; the producer's max.request.size "
-                                + "follows it.")
+                        Importance.MEDIUM, "A push with a larger payload lands as headers only. The producer's "
+                                + "max.request.size is derived from this.")
                 .define("payload.compression", Type.STRING, PayloadCompression.NONE,
                         ValidString.in(PayloadCompression.CODECS.toArray(new String[0])), Importance.LOW,
-                        "Compresses each record's value, beside the producer's compression.type for the batch.")
+                        "Compresses each record's value, in addition to the batch's compression.type.")
                 .define("header.max.bytes", Type.INT, 1024, Range.between(64, RECORD_HEADROOM_BYTES / 32),
-                        Importance.LOW, "A longer header value, such as a client id, is cut to this.")
+                        Importance.LOW, "A longer header value, such as a client id, is truncated to this.")
                 .define("status.interval.ms", Type.LONG, 10_000L, Range.between(100, 3_600_000), Importance.MEDIUM,
                         "Time between two status records.")
                 .define("quotas.enabled", Type.BOOLEAN, true, Importance.MEDIUM,
@@ -134,7 +134,7 @@ final class LanderSettings {
                 .define("close.timeout.ms", Type.LONG, 5_000L, Range.between(0, 600_000), Importance.MEDIUM,
                         "How long a stopping broker waits for the queue to drain.")
                 .define("status.file", Type.STRING, statusFile(brokerConfig), path, Importance.LOW,
-                        "Where the last status waits for the next start when it could not land; empty: nowhere.");
+                        "File for a last status that could not land; the next start lands it. Empty: none.");
     }
 
     private static Object value(ConfigKey key, Map<String, Object> own, Consumer<String> error) {
@@ -157,10 +157,11 @@ final class LanderSettings {
     }
 
     private static long queueBytes(long given, int payloadMaxBytes, Consumer<String> error) {
-        if (given < payloadMaxBytes) {
-            error.accept(PREFIX + "queue.bytes=" + given + " is not allowed (allowed: at least payload.max.bytes, "
-                    + payloadMaxBytes + "); " + payloadMaxBytes + " is used");
-            return payloadMaxBytes;
+        long least = (long) payloadMaxBytes + RECORD_HEADROOM_BYTES;
+        if (given < least) {
+            error.accept(PREFIX + "queue.bytes=" + given + " is not allowed (allowed: at least payload.max.bytes + "
+                    + RECORD_HEADROOM_BYTES + ", " + least + "); " + least + " is used");
+            return least;
         }
         return given;
     }
@@ -171,7 +172,7 @@ final class LanderSettings {
         }
     }
 
-    /** The broker's own limit; a wrong one stops the broker by itself. */
+    /** The broker's own limit; the broker itself rejects an invalid one at its start. */
     private static int telemetryMaxBytes(Map<String, ?> brokerConfig) {
         try {
             return brokerText(brokerConfig, "telemetry.max.bytes")
@@ -182,14 +183,14 @@ final class LanderSettings {
         }
     }
 
-    /** In the broker's first log directory, which survives its restarts. */
+    /** A file in the broker's first log directory, which survives restarts. */
     private static String statusFile(Map<String, ?> brokerConfig) {
         return brokerText(brokerConfig, "log.dirs").or(() -> brokerText(brokerConfig, "log.dir"))
                 .map(dirs -> Paths.get(dirs.split(",")[0].trim(), "client-telemetry-lander.json").toString())
                 .orElse("");
     }
 
-    /** A broker property as in its file. At its start a broker passes text; at a dynamic update parsed values, such as lists. */
+    /** A broker property as in its file. A broker passes strings at its start, and parsed values, such as lists, later. */
     static Optional<String> brokerText(Map<String, ?> brokerConfig, String key) {
         Object value = brokerConfig.get(key);
         if (value instanceof Collection) {

@@ -4,7 +4,7 @@ import java.nio.charset.StandardCharsets;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.header.Headers;
 
-/** Makes the landing record of a push: key, value and headers that the ingest job reads (docs/receiver.md). */
+/** Creates the landing record of a push: key, value and headers that the ingest job reads (docs/receiver.md). */
 final class LandingRecords {
     static final String RECORD_VERSION = "1";
 
@@ -18,7 +18,7 @@ final class LandingRecords {
         this.compression = compression;
     }
 
-    /** Compresses the value where the setting asks for it and the client's bytes are plain. */
+    /** Compresses the value if the setting requires it and the client's bytes are uncompressed. */
     ProducerRecord<byte[], byte[]> of(Push push) {
         PayloadCompression.Value value = value(push);
         String instanceId = push.clientInstanceId.toString();

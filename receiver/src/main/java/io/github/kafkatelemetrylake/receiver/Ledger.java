@@ -8,10 +8,10 @@ import java.util.concurrent.atomic.LongAccumulator;
 import java.util.concurrent.atomic.LongAdder;
 
 /**
- * Counts pushes since the start; lock-free, so the request threads never wait for a reader.
+ * Counts pushes since the start. Lock-free, so that request threads never wait for a reader.
  *
- * <p>A push is received once and then settled once, as landed or dropped. What is queued is the difference: a push that
- * was forgotten would show as a queue depth that never returns to zero.
+ * <p>Each push is received once and then settled once, as landed or dropped. The queue depth is the difference, so a push
+ * that is never settled shows as a queue depth that never returns to zero.
  */
 final class Ledger {
     final long startedMs;
@@ -41,7 +41,7 @@ final class Ledger {
         dropped.get(reason).incrementAndGet();
     }
 
-    /** Time that one push took of the broker's request thread, in nanoseconds. */
+    /** Records the time of one push on the broker's request thread, in nanoseconds. */
     void requestTime(long nanos) {
         requestNanos.add(nanos);
         requests.increment();
@@ -83,7 +83,7 @@ final class Ledger {
             return dropped.values().stream().mapToLong(Long::longValue).sum();
         }
 
-        /** Waiting in the queue or in flight to the topic. */
+        /** Queued, or in flight to the topic. */
         long queueDepth() {
             return received - landed - droppedTotal();
         }

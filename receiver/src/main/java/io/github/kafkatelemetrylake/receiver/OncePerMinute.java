@@ -3,7 +3,7 @@ package io.github.kafkatelemetrylake.receiver;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** Says when a repeated failure is to be logged again. */
+/** Limits the logging of a repeated failure. */
 final class OncePerMinute {
     private static final long MINUTE_NANOS = TimeUnit.MINUTES.toNanos(1);
     private final AtomicLong next = new AtomicLong(System.nanoTime());

@@ -14,8 +14,8 @@ import org.xerial.snappy.SnappyOutputStream;
 /**
  * Compresses the value of a landing record in the framing that Java clients push (KIP-714).
  *
- * <p>By the codecs' own libraries, which every broker has: Kafka's wrappers moved between 3.7 and 4.3. Used by the
- * lander's thread only.
+ * <p>Uses the codecs' own libraries, which every broker has, because Kafka's wrappers moved between 3.7 and 4.3. Used only
+ * by the lander's thread.
  */
 final class PayloadCompression {
     static final String NONE = "none";
@@ -30,7 +30,7 @@ final class PayloadCompression {
         this.codec = codec;
     }
 
-    /** The compressed bytes; the same array, with codec {@code none}, when the codec is none or does not work here. */
+    /** The compressed bytes; the same array, with codec {@code none}, if the codec is none or unavailable here. */
     Value compress(byte[] plain) {
         if (!codec.equals(NONE) && !broken && plain.length > 0) {
             try {
@@ -62,7 +62,7 @@ final class PayloadCompression {
         }
     }
 
-    /** Bytes and the codec they are in. */
+    /** Bytes and their codec. */
     static final class Value {
         final byte[] bytes;
         final String codec;

@@ -5,7 +5,7 @@ import java.util.Locale;
 import java.util.Optional;
 import org.apache.kafka.server.telemetry.ClientTelemetryPayload;
 
-/** The payload's compression type, where a broker hands payloads over as the client sent them (stock brokers do not). */
+/** The payload's compression type, if the broker passes payloads as the client sent them (unmodified Kafka does not). */
 final class PayloadDetails {
     private static final ClassValue<Optional<Method>> COMPRESSION_TYPE = new ClassValue<>() {
         @Override
@@ -22,7 +22,7 @@ final class PayloadDetails {
 
     private PayloadDetails() {}
 
-    /** Codec name or id of the payload's bytes; {@code none} where the broker does not tell. */
+    /** Codec name or id of the payload's bytes; {@code none} if the broker does not provide it. */
     static String compressionType(ClientTelemetryPayload payload) {
         Optional<Method> method = COMPRESSION_TYPE.get(payload.getClass());
         if (method.isEmpty()) {

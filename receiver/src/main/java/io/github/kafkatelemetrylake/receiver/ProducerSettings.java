@@ -17,9 +17,13 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  */
 final class ProducerSettings {
     private static final long BUFFER_BYTES = 32L * 1024 * 1024;
+    /** For statuses and quota samples, which are small. */
+    static final long SMALL_BUFFER_BYTES = 4L * 1024 * 1024;
+    /** With this batch size a sweep of quota samples costs half the CPU of batches of 16 KiB. */
+    private static final String BATCH_BYTES = "131072";
     private static final int REQUEST_TIMEOUT_MS = 30_000;
 
-    /** What the plugin's promises rest on; not to be overridden. */
+    /** Settings that the plugin's guarantees depend on; they can't be overridden. */
     private static final Map<String, Object> FIXED = Map.of(
             ProducerConfig.ACKS_CONFIG, "all",
             ProducerConfig.ENABLE_IDEMPOTENCE_CONFIG, "true",
@@ -36,11 +40,10 @@ final class ProducerSettings {
         defaults.put(ProducerConfig.BUFFER_MEMORY_CONFIG, String.valueOf(Math.max(BUFFER_BYTES, 2L * maxRequestBytes)));
         defaults.put(ProducerConfig.COMPRESSION_TYPE_CONFIG, "zstd");
         defaults.put(ProducerConfig.LINGER_MS_CONFIG, "50");
-        // A sweep of quota samples costs half the CPU of the same in batches of 16 KiB.
-        defaults.put(ProducerConfig.BATCH_SIZE_CONFIG, "131072");
+        defaults.put(ProducerConfig.BATCH_SIZE_CONFIG, BATCH_BYTES);
         defaults.put(ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG, "120000");
         defaults.put(ProducerConfig.REQUEST_TIMEOUT_MS_CONFIG, String.valueOf(REQUEST_TIMEOUT_MS));
-        // A missing topic holds the lander's thread for this long at a time.
+        // A missing topic blocks the lander's thread for this long at a time.
         defaults.put(ProducerConfig.MAX_BLOCK_MS_CONFIG, "5000");
         defaults.put("metadata.recovery.strategy", "rebootstrap");
         defaults.putAll(FIXED);
@@ -50,7 +53,7 @@ final class ProducerSettings {
         fitTimeouts(merged, overrides);
         try {
             Map<String, Object> checked = new HashMap<>(merged);
-            checked.put(ProducerConfig.BOOTSTRAP_SERVERS_CONFIG, "localhost:9092");  // reported by LanderSettings when missing
+            checked.put(ProducerConfig.BOOTSTRAP_SERVERS_CONFIG, "localhost:9092");  // LanderSettings reports a missing one
             new ProducerConfig(checked);
             requireTimeoutsFit(merged);
         } catch (ConfigException e) {
@@ -66,15 +69,17 @@ final class ProducerSettings {
         config = merged;
     }
 
-    /** A producer for pushes. Connects in the background; throws when no bootstrap address resolves. */
+    /** A producer for pushes. Connects in the background; throws if no bootstrap address resolves. */
     Producer<byte[], byte[]> create(String clientId) {
         return create(Map.of(ProducerConfig.CLIENT_ID_CONFIG, clientId));
     }
 
-    /** A producer for records of which none is worth waiting for, since the next one stands for it: statuses, quota samples. */
+    /** A producer for statuses and quota samples, which aren't worth a long wait because the next one replaces them. */
     Producer<byte[], byte[]> create(String clientId, long maxBlockMs) {
         return create(Map.of(
                 ProducerConfig.CLIENT_ID_CONFIG, clientId,
+                ProducerConfig.BUFFER_MEMORY_CONFIG, String.valueOf(SMALL_BUFFER_BYTES),
+                ProducerConfig.BATCH_SIZE_CONFIG, BATCH_BYTES,
                 ProducerConfig.MAX_BLOCK_MS_CONFIG, String.valueOf(maxBlockMs)));
     }
 
@@ -89,7 +94,7 @@ final class ProducerSettings {
         return number(config, ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG);
     }
 
-    /** The value in force, as text. */
+    /** The effective value, as text. */
     String get(String name) {
         return String.valueOf(config.get(name));
     }
@@ -99,7 +104,7 @@ final class ProducerSettings {
         Map<String, ConfigDef.ConfigKey> keys = ProducerConfig.configDef().configKeys();
         overrides.forEach((name, value) -> {
             ConfigDef.ConfigKey key = keys.get(name);
-            String given = LanderSettings.PREFIX + LanderSettings.PRODUCER_PREFIX + name + "=" + value;  // no secret is ever wrong
+            String given = LanderSettings.PREFIX + LanderSettings.PRODUCER_PREFIX + name + "=" + value;  // secrets are never validated, so never logged
             if (FIXED.containsKey(name)) {
                 if (!FIXED.get(name).equals(String.valueOf(value))) {
                     error.accept(given + " is not allowed (allowed: " + FIXED.get(name) + ", which is used)");
@@ -121,7 +126,7 @@ final class ProducerSettings {
         return allowed;
     }
 
-    /** A shorter delivery timeout takes the request timeout along, unless that was set too. */
+    /** A shorter delivery timeout also shortens the request timeout, unless that was set too. */
     private static void fitTimeouts(Map<String, Object> merged, Map<String, Object> overrides) {
         if (!overrides.containsKey(ProducerConfig.REQUEST_TIMEOUT_MS_CONFIG)) {
             long room = number(merged, ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG) - number(merged, ProducerConfig.LINGER_MS_CONFIG);
@@ -129,7 +134,7 @@ final class ProducerSettings {
         }
     }
 
-    /** KafkaProducer's own rule, which it checks only when it is made: too late for the broker's start to say so. */
+    /** KafkaProducer's own rule. It checks only when it is created, too late to be reported at the broker's start. */
     private static void requireTimeoutsFit(Map<String, Object> merged) {
         long delivery = number(merged, ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG);
         long least = number(merged, ProducerConfig.LINGER_MS_CONFIG) + number(merged, ProducerConfig.REQUEST_TIMEOUT_MS_CONFIG);

@@ -7,12 +7,17 @@ import org.apache.kafka.server.authorizer.AuthorizableRequestContext;
 import org.apache.kafka.server.telemetry.ClientTelemetryPayload;
 
 /**
- * One PushTelemetry request as the broker handed it over, with nothing borrowed from the request.
+ * One PushTelemetry request as the broker passed it, as a copy that does not refer to the request.
  *
- * <p>Text that the broker does not offer is null. Client-made text is cut to the header limit here, so that a hostile
- * client id cannot fill the queue's memory either.
+ * <p>Text that the broker does not provide is null. Client-supplied text is truncated to the header limit here, so that a
+ * hostile client id cannot fill the queue's memory.
  */
 final class Push {
+    /** Heap of a push until its acknowledgement, without payload and client-supplied text: its objects, the producer's, headers. */
+    static final int FIXED_BYTES = 3 * 1024;
+    /** A character needs up to two bytes in its string and up to three in its header. */
+    private static final int BYTES_PER_CHARACTER = 5;
+
     final Uuid clientInstanceId;
     final boolean terminating;
     final String contentType;
@@ -29,17 +34,17 @@ final class Push {
     final int correlationId;
     final long receivedAtMs;
     final long receivedNanos;
-    /** Size of what the broker handed over, in bytes. */
+    /** Size of the payload as the broker passed it, in bytes. */
     final int payloadBytes;
-    /** The metrics bytes; null when only the headers are to land. */
+    /** The metrics bytes; null if only the headers are to land. */
     final byte[] payload;
 
     /**
-     * Copies what is needed of the request.
+     * Copies the required parts of the request.
      *
-     * @param pushIntervalMs null where the broker does not tell it (before 4.2)
-     * @param withPayload whether the payload itself is kept
-     * @param headerMaxBytes limit of one text, in bytes of UTF-8
+     * @param pushIntervalMs null if the broker does not provide it (before 4.2)
+     * @param withPayload whether to copy the payload itself
+     * @param headerMaxBytes limit of one string, in bytes of UTF-8
      */
     Push(
             AuthorizableRequestContext context,
@@ -99,7 +104,20 @@ final class Push {
         return payload == null;
     }
 
-    /** The buffer belongs to the request and to other plugins: neither its position nor its array may be used. */
+    /** Upper bound of the heap that this push uses until its acknowledgement, outside the producer's buffer. */
+    long heapBytes() {
+        return FIXED_BYTES + (payload == null ? 0 : payload.length) + BYTES_PER_CHARACTER * textLength();
+    }
+
+    private long textLength() {
+        long length = 0;
+        for (String text : new String[] {contentType, compressionType, clientId, principal, softwareName, softwareVersion}) {
+            length += text == null ? 0 : text.length();
+        }
+        return length;
+    }
+
+    /** Copies the buffer, which the request and other plugins share: its position and its array must not be used. */
     private static byte[] copy(ByteBuffer data) {
         if (data == null) {
             return new byte[0];
@@ -109,7 +127,7 @@ final class Push {
         return bytes;
     }
 
-    /** Cuts text to a number of UTF-8 bytes, between characters. */
+    /** Truncates text to a number of UTF-8 bytes, at a character boundary. */
     static String cut(String text, int maxBytes) {
         if (text == null || text.length() * 3L <= maxBytes) {
             return text;

@@ -2,17 +2,17 @@ package io.github.kafkatelemetrylake.receiver;
 
 import java.util.Locale;
 
-/** The JSON of one quota sample: how much of its quota an entity used on this broker, and how long it was delayed. */
+/** The JSON of one quota sample: an entity's rate, its quota and its throttle time on this broker. */
 final class QuotaRecord {
     static final int VERSION = 1;
 
     private QuotaRecord() {}
 
     /**
-     * Makes the JSON text. A number that is not finite stands for no sample and is left out.
+     * Creates the JSON text. A number that is not finite means that there is no sample, and is omitted.
      *
      * @param timeMs time of the sample, Unix milliseconds
-     * @return null when the sensor has neither rate nor new throttle time
+     * @return null if the sensor has neither a rate nor new throttle time
      */
     static String json(BrokerIdentity broker, QuotaSensor sensor, long timeMs) {
         double rate = sensor.observedRate();
@@ -40,7 +40,7 @@ final class QuotaRecord {
         }
     }
 
-    /** A client id may hold any character. */
+    /** Escapes text, since a client id may contain any character. */
     private static void text(StringBuilder json, String name, String value) {
         json.append(",\"").append(name).append("\":\"");
         for (int i = 0; i < value.length(); i++) {

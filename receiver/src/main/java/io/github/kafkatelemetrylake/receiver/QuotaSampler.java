@@ -6,37 +6,45 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.Supplier;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.metrics.KafkaMetric;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Lands one sample of each quota sensor in each interval, by a thread and a producer of its own.
+ * Lands one sample of each quota sensor per interval, with its own thread and producer.
  *
- * <p>A sample that cannot land is not tried again: the next interval's sample stands for the entity. It is counted as lost.
+ * <p>A sample that cannot land is not retried, because the next interval has a newer one; it is counted as lost. The heap
+ * of samples in flight is limited: a sweep waits for room, and samples that get none in time are lost.
  */
 final class QuotaSampler {
     private static final Logger LOG = LoggerFactory.getLogger(QuotaSampler.class);
     /** How long a sweep may wait for the topic's metadata. */
     static final long MAX_BLOCK_MS = 1_000;
     private static final long JOIN_MS = 1_000;
+    private static final long ROOM_POLL_MS = 1;
+    /** Heap of the samples in flight; 10,000 sensors need 9 MB at once. */
+    static final long IN_FLIGHT_BYTES = 16L * 1024 * 1024;
+    /** Heap of a sample in flight in addition to its JSON: the producer's record, future and callback. */
+    private static final int SAMPLE_OVERHEAD_BYTES = 512;
 
     private final LanderSettings settings;
     private final BrokerIdentity broker;
     private final Supplier<Producer<byte[], byte[]>> producers;
     private final QuotaSensors sensors = new QuotaSensors();
     private final AtomicReference<Throwable> lastError = new AtomicReference<>();
+    private final HeapBudget budget = new HeapBudget(Long.MAX_VALUE, IN_FLIGHT_BYTES);
     private final AtomicLong landed = new AtomicLong();
     private final AtomicLong lost = new AtomicLong();
     private final CountDownLatch ending = new CountDownLatch(1);
     private final OncePerMinute failureLog = new OncePerMinute();
     private final Thread thread;
 
-    // The sampler's thread only.
+    // Used only by the sampler's thread.
     private Producer<byte[], byte[]> producer;
     private Thread sender;
     private boolean refused;
@@ -49,7 +57,7 @@ final class QuotaSampler {
         thread.setDaemon(true);
     }
 
-    /** Does nothing where sampling is switched off. */
+    /** Does nothing if sampling is switched off. */
     void start() {
         if (settings.quotasEnabled) {
             thread.start();
@@ -65,7 +73,7 @@ final class QuotaSampler {
         }
     }
 
-    /** Called by the broker's expiry of sensors: never throws. */
+    /** Called when the broker expires a sensor: never throws. */
     void metricRemoved(KafkaMetric metric) {
         try {
             sensors.remove(metric);
@@ -74,12 +82,17 @@ final class QuotaSampler {
         }
     }
 
-    /** Entities times quota types that the broker has sensors of. */
+    /** Number of quota sensors in the broker: one per entity and quota type. */
     int sensors() {
         return sensors.all().size();
     }
 
-    /** Samples acknowledged in the topic since the start. */
+    /** Upper bound of the heap that samples in flight use, in bytes. */
+    long inFlightBytes() {
+        return budget.bytes();
+    }
+
+    /** Samples since the start that the topic has acknowledged. */
     long landed() {
         return landed.get();
     }
@@ -101,7 +114,7 @@ final class QuotaSampler {
         }
     }
 
-    /** Sweeps are in the middle of the clock's intervals: a window of that length holds one, however late a thread wakes. */
+    /** Sweeps are in the middle of the clock's intervals, so that each interval contains one even if the thread wakes late. */
     static long untilNextSweepMs(long nowMs, long intervalMs) {
         long until = intervalMs - Math.floorMod(nowMs - intervalMs / 2, intervalMs);
         return until < intervalMs / 2 ? until + intervalMs : until;
@@ -130,7 +143,14 @@ final class QuotaSampler {
 
     private void send(String json) {
         if (refused) {
-            lost.incrementAndGet();  // the rest of the sweep would each wait as long as the one that was refused
+            lost.incrementAndGet();  // each remaining sample would wait as long as the rejected one
+            return;
+        }
+        long bytes = SAMPLE_OVERHEAD_BYTES + json.length();
+        if (!awaitRoom(bytes)) {
+            refused = true;
+            lost.incrementAndGet();
+            lastError.set(new TimeoutException("no acknowledgement made room for a sample in " + MAX_BLOCK_MS + " ms"));
             return;
         }
         byte[] key = String.valueOf(broker.brokerId()).getBytes(StandardCharsets.UTF_8);
@@ -139,19 +159,35 @@ final class QuotaSampler {
             if (producer == null) {
                 producer = producers.get();
             }
-            producer.send(new ProducerRecord<>(settings.quotasTopic, key, json.getBytes(StandardCharsets.UTF_8)), this::settle);
-        } catch (RuntimeException e) {
+            producer.send(
+                    new ProducerRecord<>(settings.quotasTopic, key, json.getBytes(StandardCharsets.UTF_8)),
+                    (metadata, failure) -> settle(bytes, failure));
+        } catch (Throwable e) {
+            budget.release(bytes);
             refused = true;
             throw e;
         } finally {
             sender = null;
             if (refused) {
-                closeProducer();  // a fatal error of an idempotent producer stays until it is replaced
+                closeProducer();  // an idempotent producer does not recover from a fatal error
             }
         }
     }
 
-    private void settle(RecordMetadata metadata, Exception failure) {
+    /** Reserves bytes for a sample in flight; false if nothing was acknowledged in time, or the sampler is closing. */
+    private boolean awaitRoom(long bytes) {
+        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(MAX_BLOCK_MS);
+        while (!budget.reserve(bytes)) {
+            if (ending.getCount() == 0 || System.nanoTime() - deadline > 0) {
+                return false;
+            }
+            LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(ROOM_POLL_MS));
+        }
+        return true;
+    }
+
+    private void settle(long bytes, Exception failure) {
+        budget.release(bytes);
         if (failure == null) {
             landed.incrementAndGet();
             return;
@@ -159,7 +195,7 @@ final class QuotaSampler {
         lost.incrementAndGet();
         lastError.set(failure);
         if (Thread.currentThread() == sender) {
-            refused = true;  // KafkaProducer reports here what it refuses inside send
+            refused = true;  // KafkaProducer reports here the records that it rejects inside send
         }
     }
 

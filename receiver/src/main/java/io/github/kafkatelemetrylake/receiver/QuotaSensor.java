@@ -5,18 +5,18 @@ import org.apache.kafka.common.metrics.Quota;
 
 /** The rate and the throttle time of one entity and quota type in one broker; either may be missing. */
 final class QuotaSensor {
-    /** ClientQuotaManager's bound for no limit, as the double that the metric's config holds. */
+    /** ClientQuotaManager's value for no limit, as the double in the metric's config. */
     private static final double UNLIMITED = Long.MAX_VALUE;
 
     /** Produce, Fetch or Request. */
     final String group;
-    /** As tagged by the broker: URL-encoded; empty when the user is not part of the entity. */
+    /** As tagged by the broker: URL-encoded; empty if the user is not part of the entity. */
     final String user;
-    /** Empty when the client id is not part of the entity. */
+    /** Empty if the client id is not part of the entity. */
     final String clientId;
     private volatile KafkaMetric rate;
     private volatile KafkaMetric throttleTime;
-    /** The sampler's thread only. */
+    /** Used only by the sampler's thread. */
     private double lastThrottleTimeMs = Double.NaN;
 
     QuotaSensor(String group, String user, String clientId) {
@@ -33,7 +33,7 @@ final class QuotaSensor {
         }
     }
 
-    /** Forgets this metric; one of the same name that was registered since stays. */
+    /** Removes this metric, but not one of the same name that was registered later. */
     void unset(KafkaMetric metric, boolean isThrottleTime) {
         if (isThrottleTime && throttleTime == metric) {
             throttleTime = null;
@@ -54,8 +54,8 @@ final class QuotaSensor {
     /**
      * The broker's average over its last 30 to 60 s, in milliseconds; NaN: no throttling since the last call.
      *
-     * <p>The average outlasts the throttling by up to a minute. As long as it stays the same and the rate is below the
-     * bound nothing was added to it.
+     * <p>The average outlasts the throttling by up to a minute. While it stays the same and the rate is below the limit,
+     * there is no new throttling.
      */
     double newThrottleTimeMs() {
         double average = value(throttleTime);
@@ -64,7 +64,7 @@ final class QuotaSensor {
         return same && !(observedRate() >= limit()) ? Double.NaN : average;
     }
 
-    /** The bound in force, in the rate's unit; NaN: none. */
+    /** The effective limit, in the rate's unit; NaN: none. */
     double limit() {
         KafkaMetric metric = rate;
         Quota quota = metric == null ? null : metric.config().quota();

@@ -9,10 +9,10 @@ import org.apache.kafka.common.MetricName;
 import org.apache.kafka.common.metrics.KafkaMetric;
 
 /**
- * The broker's own client quota sensors, as they come and go.
+ * The broker's present client quota sensors.
  *
  * <p>Kafka's ClientQuotaManager registers two metrics for each entity (user, client id, or both) that used a broker with
- * quotas: the observed rate, whose config holds the bound in force, and the average throttle time.
+ * quotas: the observed rate, whose config has the effective limit, and the average throttle time.
  */
 final class QuotaSensors {
     private static final Map<String, String> RATES =
@@ -29,10 +29,10 @@ final class QuotaSensors {
         MetricName name = metric.metricName();
         if (isQuota(name)) {
             sensors.compute(key(name), (key, sensor) -> {
-                QuotaSensor found = sensor != null ? sensor
+                QuotaSensor entity = sensor != null ? sensor
                         : new QuotaSensor(name.group(), tag(name, USER), tag(name, CLIENT_ID));
-                found.set(metric, isThrottleTime(name));
-                return found;
+                entity.set(metric, isThrottleTime(name));
+                return entity;
             });
         }
     }
@@ -52,7 +52,7 @@ final class QuotaSensors {
         return Collections.unmodifiableCollection(sensors.values());
     }
 
-    /** Groups hold other metrics too, such as queue-size, without an entity in their tags. */
+    /** The groups also contain other metrics, such as queue-size, which have no entity in their tags. */
     private static boolean isQuota(MetricName name) {
         String rate = RATES.get(name.group());
         return rate != null

@@ -8,6 +8,7 @@ import java.time.Duration;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
 import org.apache.kafka.clients.producer.Callback;
 import org.apache.kafka.clients.producer.Producer;
@@ -17,10 +18,10 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Lands a status record each interval and at the end, by a thread and a producer of its own: losses are reported while
- * the pushes themselves cannot land.
+ * Lands a status record per interval and at the end, with its own thread and producer, so that losses are reported even
+ * while the pushes themselves cannot land.
  *
- * <p>A stopping broker often no longer takes its own last status. It is then kept in a file, which the next start lands.
+ * <p>A stopping broker often no longer accepts its own last status, which is then stored in a file. The next start lands it.
  */
 final class StatusPublisher {
     private static final Logger LOG = LoggerFactory.getLogger(StatusPublisher.class);
@@ -28,6 +29,8 @@ final class StatusPublisher {
     static final long MAX_BLOCK_MS = 1_000;
     private static final long FINAL_ACK_MS = 1_000;
     private static final long JOIN_MS = 1_000;
+    /** Limit of unacknowledged statuses; above it the next is skipped, because a later one includes its counts. */
+    static final int MAX_IN_FLIGHT = 64;
 
     private final LanderSettings settings;
     private final BrokerIdentity broker;
@@ -39,11 +42,12 @@ final class StatusPublisher {
     private final OncePerMinute failureLog = new OncePerMinute();
     private final OncePerMinute lossLog = new OncePerMinute();
     private final OncePerMinute errorLog = new OncePerMinute();
+    private final AtomicInteger inFlight = new AtomicInteger();
     private final Thread thread;
 
     private Producer<byte[], byte[]> producer;
     private long lossesLogged;
-    /** The last status of the run before, while it has not landed; null: none. */
+    /** The last status of the previous run until it has landed; null: none. */
     private volatile byte[] unlanded;
 
     StatusPublisher(
@@ -81,6 +85,9 @@ final class StatusPublisher {
     private void tick() {
         try {
             logLosses();
+            if (inFlight.get() >= MAX_IN_FLIGHT) {
+                return;
+            }
             byte[] before = unlanded;
             if (before != null) {
                 unlanded = null;
@@ -100,22 +107,27 @@ final class StatusPublisher {
     }
 
     private Future<RecordMetadata> send(byte[] status, Callback callback) {
+        inFlight.incrementAndGet();
+        Callback settled = (metadata, failure) -> {
+            inFlight.decrementAndGet();
+            callback.onCompletion(metadata, failure);
+        };
         try {
             if (producer == null) {
                 producer = producers.get();
             }
             byte[] key = String.valueOf(broker.brokerId()).getBytes(StandardCharsets.UTF_8);
-            return producer.send(new ProducerRecord<>(settings.statusTopic, key, status), callback);
+            return producer.send(new ProducerRecord<>(settings.statusTopic, key, status), settled);
         } catch (RuntimeException e) {
-            closeProducer();  // a fatal error of an idempotent producer stays until it is replaced
-            callback.onCompletion(null, e);
+            closeProducer();  // an idempotent producer does not recover from a fatal error
+            settled.onCompletion(null, e);
             throw e;
         }
     }
 
     private void landed(RecordMetadata metadata, Exception failure) {
         if (failure != null && failureLog.due()) {
-            LOG.warn("A status record did not land in topic {}; the next one holds its counts too", settings.statusTopic, failure);
+            LOG.warn("A status record did not land in topic {}; the next one includes its counts", settings.statusTopic, failure);
         }
     }
 
@@ -132,7 +144,7 @@ final class StatusPublisher {
         }
     }
 
-    /** What the request threads must not log themselves. */
+    /** Logs on behalf of the request threads, which must not log. */
     private void logLosses() {
         Throwable error = lander.takeError();
         if (error != null && errorLog.due()) {
@@ -145,7 +157,7 @@ final class StatusPublisher {
         }
     }
 
-    /** Lands the last status, or keeps it in the status file. Call after the lander is closed. Takes at most about four seconds. */
+    /** Lands the last status, or stores it in the status file. Call it after the lander's close. Takes up to about four seconds. */
     void close() {
         ending.countDown();
         try {
@@ -180,7 +192,7 @@ final class StatusPublisher {
             Path file = settings.statusFile;
             return file != null && Files.exists(file) ? Files.readAllBytes(file) : null;
         } catch (IOException e) {
-            LOG.warn("{} cannot be read: the last status of the run before is lost", settings.statusFile, e);
+            LOG.warn("{} cannot be read: the last status of the previous run is lost", settings.statusFile, e);
             return null;
         }
     }

@@ -3,14 +3,14 @@ package io.github.kafkatelemetrylake.receiver;
 import java.util.Map;
 import java.util.stream.Collectors;
 
-/** The status record's JSON: what the plugin received, landed and dropped since {@code started_ms}. */
+/** The status record's JSON: pushes received, landed and dropped since {@code started_ms}. */
 final class StatusRecord {
     static final int VERSION = 1;
 
     private StatusRecord() {}
 
     /**
-     * Makes the JSON text. The counts are monotonic since {@code started_ms}, and
+     * Creates the JSON text. The counts are monotonic since {@code started_ms}, and
      * received = landed + sum(dropped) + queue_depth.
      *
      * @param timeMs time of the status, Unix milliseconds
@@ -33,7 +33,7 @@ final class StatusRecord {
                 + ",\"quota_samples_lost\":" + quotas.lost() + "}";
     }
 
-    /** Kafka's ids are of letters, digits, - and _; anything else is left out rather than escaped. */
+    /** Kafka's ids consist of letters, digits, - and _; other characters are omitted rather than escaped. */
     static String text(String id) {
         return id == null ? "null" : "\"" + id.replaceAll("[^A-Za-z0-9_.-]", "") + "\"";
     }

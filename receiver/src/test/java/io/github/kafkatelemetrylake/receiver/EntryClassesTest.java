@@ -110,7 +110,7 @@ class EntryClassesTest {
         plugin.close();
     }
 
-    /** A 3.9 broker has no exporter classes and a 5.0 broker no receiver: no class may name both generations. */
+    /** A 3.9 broker lacks the exporter classes and a 5.0 broker the receiver classes: no class may refer to both. */
     @Test
     void onlyTheEntryClassesNameWhatSomeVersionsLack() throws IOException {
         assertTrue(names(ClientTelemetryLakeExporter.class, "ClientTelemetryExporter"));

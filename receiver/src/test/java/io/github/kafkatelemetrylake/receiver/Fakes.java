@@ -38,6 +38,10 @@ final class Fakes {
 
     /** The request context that a real broker passes. */
     static AuthorizableRequestContext context(String clientId) {
+        return context(clientId, "apache-kafka-java");
+    }
+
+    static AuthorizableRequestContext context(String clientId, String softwareName) {
         return new RequestContext(
                 new RequestHeader(ApiKeys.PUSH_TELEMETRY, (short) 0, clientId, CORRELATION_ID),
                 "127.0.0.1:9092-127.0.0.1:40088-1",
@@ -46,7 +50,7 @@ final class Fakes {
                 new KafkaPrincipal(KafkaPrincipal.USER_TYPE, "ann"),
                 new ListenerName("EXTERNAL"),
                 SecurityProtocol.SASL_SSL,
-                new ClientInformation("apache-kafka-java", "4.3.1"),
+                new ClientInformation(softwareName, "4.3.1"),
                 false);
     }
 
@@ -125,7 +129,7 @@ final class Fakes {
         return headers;
     }
 
-    /** Tells a sampler of metrics, as the plugin does. */
+    /** Registers metrics with a sampler, as the plugin does. */
     static final class Reporter implements MetricsReporter {
         private final QuotaSampler sampler;
 
@@ -155,7 +159,7 @@ final class Fakes {
         public void configure(Map<String, ?> configs) {}
     }
 
-    /** A lander over one producer, with what it counts. */
+    /** A lander over one producer, with its ledger. */
     static final class Rig {
         final Ledger ledger = new Ledger(1_000);
         final Lander lander;

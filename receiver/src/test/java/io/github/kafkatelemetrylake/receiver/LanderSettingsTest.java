@@ -94,14 +94,14 @@ class LanderSettingsTest {
     @Test
     void givenValuesAreUsed() {
         LanderSettings settings = read(Fakes.config(
-                "topic", "t", "queue.records", "7", "payload.max.bytes", "1000", "queue.bytes", "2000",
+                "topic", "t", "queue.records", "7", "payload.max.bytes", "1000", "queue.bytes", "70000",
                 "payload.compression", "lz4", "status.file", "", "bootstrap.servers", "other:1",
                 "producer.compression.type", "gzip", "producer.security.protocol", "SASL_SSL", "producer.linger.ms", "5"));
 
         assertEquals(List.of(), errors);
         assertEquals("t", settings.topic);
         assertEquals(7, settings.queueRecords);
-        assertEquals(2000, settings.queueBytes);
+        assertEquals(70_000, settings.queueBytes);
         assertEquals("lz4", settings.payloadCompression);
         assertNull(settings.statusFile);
         assertEquals("other:1", settings.producer.get("bootstrap.servers"));
@@ -140,10 +140,10 @@ class LanderSettingsTest {
     void queueMustHoldOnePayload() {
         LanderSettings settings = read(Fakes.config("queue.bytes", "1000", "payload.max.bytes", "5000"));
 
-        assertEquals(5000, settings.queueBytes);
+        assertEquals(5000 + 65536, settings.queueBytes);
         assertEquals(
                 List.of("client.telemetry.lander.queue.bytes=1000 is not allowed "
-                        + "(allowed: at least payload.max.bytes, 5000); 5000 is used"),
+                        + "(allowed: at least payload.max.bytes + 65536, 70536); 70536 is used"),
                 errors);
     }
 

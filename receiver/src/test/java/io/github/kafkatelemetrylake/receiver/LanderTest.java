@@ -39,7 +39,7 @@ class LanderTest {
     private static final byte[] BYTES = {1, 2, 3};
     private static final int MIB = 1024 * 1024;
 
-    /** A producer whose send is the test's. */
+    /** A producer whose send is supplied by the test. */
     private abstract static class FakeProducer extends MockProducer<byte[], byte[]> {
         FakeProducer() {
             super(false, null, new ByteArraySerializer(), new ByteArraySerializer());
@@ -52,6 +52,11 @@ class LanderTest {
         }
 
         abstract void accept(ProducerRecord<byte[], byte[]> record, Callback callback);
+    }
+
+    /** Bytes that a push of {@link Rig#push} counts. */
+    private static long bytesOf(int payloadBytes) {
+        return new Push(Fakes.context("app"), Fakes.payload(new byte[payloadBytes]), 30_000, true, 1024).heapBytes();
     }
 
     private static void assertCounts(Rig rig, long received, long landed, Map<DropReason, Long> dropped, long queued) {
@@ -94,19 +99,22 @@ class LanderTest {
 
         assertTrue(System.nanoTime() - begin < TimeUnit.SECONDS.toNanos(2));
         assertCounts(rig, 1_000, 0, Map.of(DropReason.QUEUE_FULL, 998L), 2);
-        assertEquals(6, rig.lander.queuedBytes());
+        assertEquals(2 * bytesOf(3), rig.lander.queuedBytes());
     }
 
     @Test
     void queueIsBoundedByBytesToo() {
-        Rig rig = new Rig(Fakes.settings("queue.bytes", "10", "payload.max.bytes", "6"), Fakes.mockProducer(true));
-        for (int size : new int[] {6, 4, 1, 0}) {
+        int least = LanderSettings.RECORD_HEADROOM_BYTES + 60_000;
+        Rig rig = new Rig(
+                Fakes.settings("queue.bytes", String.valueOf(least), "payload.max.bytes", "60000"), Fakes.mockProducer(true));
+        int rest = Math.toIntExact(least - bytesOf(60_000) - bytesOf(0));
+        for (int size : new int[] {60_000, rest + 1, rest, 0}) {  // the second is a byte too large, the fourth finds no room
             rig.push(new byte[size]);
         }
 
-        assertCounts(rig, 4, 0, Map.of(DropReason.QUEUE_FULL, 1L), 3);
-        assertEquals(3, rig.lander.queuedRecords());
-        assertEquals(10, rig.lander.queuedBytes());
+        assertCounts(rig, 4, 0, Map.of(DropReason.QUEUE_FULL, 2L), 2);
+        assertEquals(2, rig.lander.queuedRecords());
+        assertEquals(least, rig.lander.queuedBytes());
     }
 
     @Test

@@ -134,7 +134,7 @@ class LandingRecordsTest {
         assertEquals("zstd", Fakes.headers(record).get("compression_type"));
     }
 
-    /** A broker's payload with one method more than Kafka's interface. */
+    /** A broker's payload with an additional method that Kafka's interface lacks. */
     private static final class CompressedPayload extends Fakes.Payload {
         CompressedPayload(ByteBuffer data) {
             super(data);
@@ -146,7 +146,7 @@ class LandingRecordsTest {
         }
     }
 
-    /** A context that is not the broker's own class and knows nothing. */
+    /** A context that is not the broker's own class and has no values. */
     private static final class ForeignContext implements AuthorizableRequestContext {
         @Override
         public String listenerName() {

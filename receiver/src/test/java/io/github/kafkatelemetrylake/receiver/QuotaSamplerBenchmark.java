@@ -13,9 +13,9 @@ import org.apache.kafka.common.metrics.stats.Avg;
 import org.apache.kafka.common.metrics.stats.Rate;
 
 /**
- * Prints what sampling 10,000 quota sensors costs, as CPU of the whole process; run by {@code docs/receiver.md}'s command.
+ * Prints the CPU cost of sampling 10,000 quota sensors, for the whole process; {@code docs/receiver.md} has the command.
  *
- * <p>With a broker's address as argument the samples land in its topic client-quotas; without one they end in a mock.
+ * <p>With a broker's address as argument the samples land in its topic client-quotas, without one in a mock producer.
  */
 final class QuotaSamplerBenchmark {
     private static final int SENSORS = 10_000;
@@ -53,12 +53,12 @@ final class QuotaSamplerBenchmark {
         System.exit(0);
     }
 
-    /** The sampler asks for another one when one was refused. */
+    /** The sampler creates another one after a rejected sample. */
     private static Producer<byte[], byte[]> last(List<Producer<byte[], byte[]>> producers) {
         return producers.get(producers.size() - 1);
     }
 
-    /** CPU nanoseconds of all threads: the sampler's, and the producer's which compress and send. */
+    /** CPU nanoseconds of all threads: the sampler's, and the producer's, which compress and send. */
     private static long sweeps(QuotaSampler sampler, List<Producer<byte[], byte[]>> producers, int count) throws Exception {
         com.sun.management.OperatingSystemMXBean process =
                 (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();

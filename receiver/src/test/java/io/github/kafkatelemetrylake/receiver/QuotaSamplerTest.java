@@ -1,6 +1,7 @@
 package io.github.kafkatelemetrylake.receiver;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.charset.StandardCharsets;
@@ -31,7 +32,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Sensors as ClientQuotaManager registers them, in a registry as the broker's. */
+/** Sensors as ClientQuotaManager registers them, in a registry like the broker's. */
 @Timeout(60)
 class QuotaSamplerTest {
     private final Metrics metrics = new Metrics();
@@ -75,12 +76,41 @@ class QuotaSamplerTest {
         return sensor;
     }
 
-    /** The samples sent so far without what they all have, in the order of their texts. */
+    /** The samples sent so far, without their common fields, sorted by text. */
     private List<String> samples() {
         return producer.history().stream()
                 .map(record -> new String(record.value(), StandardCharsets.UTF_8))
                 .map(json -> json.replaceFirst("^.*\"time_ms\":\\d+,", ""))
                 .sorted().collect(Collectors.toList());
+    }
+
+    @Test
+    void samplesThatAreNeverAcknowledgedAreBoundedAndCountAsLost() {
+        MockProducer<byte[], byte[]> silent = Fakes.mockProducer(false);
+        QuotaSampler sampler = new QuotaSampler(Fakes.settings(), Fakes.broker(), () -> silent);
+        metrics.addReporter(new Fakes.Reporter(sampler));
+        String user = "u".repeat(9_000);
+        for (int i = 0; i < 100; i++) {
+            rate("Produce", user, "app-" + i, 10).record(1, 0, false);
+        }
+        int sweeps = 0;
+        while (sampler.lost() == 0 && sweeps < 100) {
+            sampler.sweep();
+            sweeps++;
+        }
+
+        int inFlight = silent.history().size();
+        assertTrue(inFlight * 9_000L <= QuotaSampler.IN_FLIGHT_BYTES && inFlight * 10_000L > QuotaSampler.IN_FLIGHT_BYTES * 9 / 10);
+        assertEquals(100 * sweeps - inFlight, sampler.lost());
+        assertFalse(silent.closed());
+        while (silent.completeNext()) {
+            continue;
+        }
+        assertEquals(inFlight, sampler.landed());
+        assertEquals(0, sampler.inFlightBytes());
+        sampler.sweep();
+        assertEquals(inFlight + 100, silent.history().size());
+        assertEquals(100 * sweeps - inFlight, sampler.lost());
     }
 
     @Test
@@ -199,7 +229,7 @@ class QuotaSamplerTest {
     @Test
     void sensorsComeAndGo() {
         rate("Produce", "", "early", 5);
-        QuotaSampler late = sampler("quotas.topic", "late");  // gets what is there by init
+        QuotaSampler late = sampler("quotas.topic", "late");  // gets the present metrics by init
         assertEquals(1, late.sensors());
         rate("Produce", "", "app", 5);
         throttleTime("Produce", "", "app").record(1);

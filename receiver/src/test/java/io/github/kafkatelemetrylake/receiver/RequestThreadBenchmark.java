@@ -8,9 +8,9 @@ import org.apache.kafka.server.authorizer.AuthorizableRequestContext;
 import org.apache.kafka.server.telemetry.ClientTelemetryPayload;
 
 /**
- * Prints what one push costs the broker's request thread, in microseconds; run by {@code docs/receiver.md}'s command.
+ * Prints the time of one push on the broker's request thread, in microseconds; {@code docs/receiver.md} has the command.
  *
- * <p>10 KB is a Java producer's push, 168 KB that of a Streams consumer (subscription {@code *}).
+ * <p>A Java producer's push has 10 KB, that of a Streams consumer 168 KB (subscription {@code *}).
  */
 final class RequestThreadBenchmark {
     private static final int WARM_UP = 20_000;

@@ -95,14 +95,27 @@ class StatusPublisherTest {
     }
 
     @Test
+    void statusesWithoutAnAnswerAreBounded() throws Exception {
+        MockProducer<byte[], byte[]> producer = Fakes.mockProducer(false);
+        StatusPublisher publisher = publisher(() -> producer);
+        publisher.start();
+        Fakes.await(() -> producer.history().size() == StatusPublisher.MAX_IN_FLIGHT);
+        Thread.sleep(500);  // five intervals
+        assertEquals(StatusPublisher.MAX_IN_FLIGHT, producer.history().size());
+        producer.completeNext();
+        Fakes.await(() -> producer.history().size() == StatusPublisher.MAX_IN_FLIGHT + 1);
+        publisher.close();
+    }
+
+    @Test
     void lastStatusThatCannotLandWaitsInTheFileForTheNextStart() throws Exception {
         StatusPublisher stopping = publisher(() -> {
             throw new KafkaException("the broker is gone");
         });
         stopping.start();
         stopping.close();
-        String kept = Files.readString(file());
-        assertTrue(kept.endsWith(COUNTS), kept);
+        String stored = Files.readString(file());
+        assertTrue(stored.endsWith(COUNTS), stored);
 
         List<MockProducer<byte[], byte[]>> producers = Collections.synchronizedList(new ArrayList<>());
         StatusPublisher next = publisher(() -> {
@@ -112,17 +125,17 @@ class StatusPublisherTest {
         next.start();
         Fakes.await(() -> !producers.isEmpty() && producers.get(0).history().size() >= 2);
         MockProducer<byte[], byte[]> producer = producers.get(0);
-        assertEquals(kept, values(producer).get(0));
+        assertEquals(stored, values(producer).get(0));
         producer.errorNext(new TimeoutException("not this time"));
         assertTrue(Files.exists(file()));
-        Fakes.await(() -> Collections.frequency(values(producer), kept) == 2);
+        Fakes.await(() -> Collections.frequency(values(producer), stored) == 2);
         while (producer.completeNext()) {
             continue;
         }
         assertFalse(Files.exists(file()));
         int sent = producer.history().size();
         Fakes.await(() -> producer.history().size() >= sent + 2);
-        assertEquals(2, Collections.frequency(values(producer), kept));
+        assertEquals(2, Collections.frequency(values(producer), stored));
         next.close();
     }
 }

@@ -1,0 +1,38 @@
+"""The commands of ``telemetry-lake``, and where each one's settings and code are.
+
+Command `x` has its settings in ``jobs/x_settings.py``, class `XSettings`, which imports quickly, and its code in
+``jobs/x.py``, function `run_job(settings)`, which returns the exit code and may have slow imports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+from kafka_telemetry_lake.jobs.settings import JobSettings
+
+COMMANDS = {
+    "demo": "run real clients and a broker (or use captured pushes), ingest, and print a report",
+    "ingest": "turn landed pushes from a Kafka topic or files into Delta tables",
+    "maintain": "apply retention, compact files and VACUUM; safe while ingest runs",
+    "query": "run SQL over a lake, without Spark",
+    "replay": "decode and convert stored pushes again after a fix, and replace their rows",
+    "sync": "record the history of subscriptions, quotas, consumer groups and client aliases",
+    "quality": "check the lake's data quality rules on rows added since the last check",
+    "dashboard": "serve dashboard pages over a lake",
+    "views": "create the SQL views in Spark, or list them with the questions they answer",
+}
+_JOBS = "kafka_telemetry_lake.jobs"
+
+
+def settings_of(command: str) -> type[JobSettings]:
+    """The settings class of a command."""
+    module = import_module(f"{_JOBS}.{command}_settings")
+    settings: type[JobSettings] = getattr(module, f"{command.capitalize()}Settings")
+    return settings
+
+
+def job_of(command: str) -> Callable[[JobSettings], int]:
+    """The function that runs a command. The import may take seconds, or raise ``ModuleNotFoundError``."""
+    run_job: Callable[[JobSettings], int] = import_module(f"{_JOBS}.{command}").run_job
+    return run_job

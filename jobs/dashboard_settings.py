@@ -1,0 +1,22 @@
+"""Settings of ``telemetry-lake dashboard``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from kafka_telemetry_lake.jobs.settings import JobSettings
+
+
+class DashboardSettings(JobSettings):
+    """Serve dashboard pages over a lake: fleet, producers, consumers, quotas, lifecycle, pipeline health, clients."""
+
+    lake: str
+    """folder or URI of the lake"""
+    host: str = "127.0.0.1"
+    """address to listen on; the pages have no login: use another address only behind a proxy that authenticates"""
+    port: Annotated[int, Field(ge=1, le=65_535)] = 8501
+    """port to listen on"""
+    browser: bool = False
+    """open the page in this machine's browser"""

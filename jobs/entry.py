@@ -1,0 +1,61 @@
+"""Starts every command: reads settings, sets up logging, runs the job, and turns its errors into exit codes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+
+from kafka_telemetry_lake.jobs.commands import job_of, settings_of
+from kafka_telemetry_lake.jobs.logs import log_to_stdout
+from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.pipelines.query.printable import printable
+from kafka_telemetry_lake.udfs.errors import CannotRunError, TelemetryLakeError
+
+# Packages that only extras install, and the extra of each command that needs another one than `spark`.
+OPTIONAL = {"altair", "great_expectations", "pandas", "pyspark", "streamlit"}
+EXTRAS = {"dashboard": "dashboard", "quality": "quality"}
+
+
+def run_command(command: str, argv: list[str] | None = None) -> int:
+    """Run a command; a known error becomes one line on stderr.
+
+    Args:
+        argv: flags, without the names of program and command; None: ``sys.argv[1:]``.
+
+    Returns:
+        Exit code: 0 done or stopped cleanly, 1 failed while running, 2 couldn't start with these settings.
+
+    Raises:
+        SystemExit: after ``--help``.
+    """
+    try:
+        settings = parse(settings_of(command), sys.argv[1:] if argv is None else argv, f"telemetry-lake {command}")
+        settings.check_together()
+        level = getattr(settings, "log_level", None)
+        if level is not None:
+            log_to_stdout(level, getattr(settings, "log_format", "text"))
+        return job_of(command)(settings)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in OPTIONAL:
+            raise
+        extra = EXTRAS.get(command, "spark")
+        advice = ", or run it with spark-submit or on Databricks, which provide it" if extra == "spark" else ""
+        install = f"pip install 'kafka-telemetry-lake[{extra}]'"
+        return fail(CannotRunError(f"{command} needs {error.name}: {install}{advice}"))
+    except TelemetryLakeError as error:
+        return fail(error)
+
+
+def fail(error: TelemetryLakeError) -> int:
+    """Print an error's message on stderr and return its exit code."""
+    print(f"telemetry-lake: {printable(str(error), keep=chr(10))}", file=sys.stderr)
+    return error.exit_code
+
+
+def stop_at_signals() -> threading.Event:
+    """Make SIGTERM and SIGINT set the returned event instead of ending the process."""
+    stop = threading.Event()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, lambda *_: stop.set())
+    return stop

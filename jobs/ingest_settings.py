@@ -1,0 +1,105 @@
+"""Settings of ``telemetry-lake ingest``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, PositiveInt, SecretStr
+
+from kafka_telemetry_lake.jobs.limit_settings import LimitSettings
+from kafka_telemetry_lake.jobs.settings import UsageError, secret_text
+
+
+def _source(value: str) -> str:
+    if value == "kafka" or (value.startswith("files:") and len(value) > len("files:")):
+        return value
+    raise ValueError("allowed: files:<folder> or kafka")
+
+
+def _starting(value: str) -> str:
+    if value in ("earliest", "latest") or value.isdigit():
+        return value
+    raise ValueError("allowed: earliest, latest, or a time in epoch milliseconds")
+
+
+def size_in_bytes(text: str) -> int:
+    """Bytes of a size such as 128m."""
+    return int(text[:-1]) << {"k": 10, "m": 20, "g": 30}[text[-1]]
+
+
+class IngestSettings(LimitSettings):
+    """Store landed pushes unchanged, decode them, convert counters to deltas, and write the lake's Delta tables."""
+
+    source: Annotated[str, AfterValidator(_source)]
+    """kafka, or files:<folder> with Parquet files that have the columns of Spark's Kafka source"""
+    lake: str
+    """folder or URI of the lake; created if missing"""
+    once: bool = False
+    """process all available input and exit, instead of following the source"""
+    trigger_seconds: Annotated[float, Field(gt=0, le=3600)] = 3.0
+    """longest time that pushes wait for a micro-batch; it starts earlier if max_records_per_batch wait; ignored with --once"""  # noqa: E501  # the help of the flag, in one line
+    checkpoints: str | None = None
+    """folder or URI for checkpoints [<lake>/_checkpoints]"""
+    source_name: str | None = None
+    """value of column source, part of a push's identity [kafka, or files:<folder name>]"""
+    cluster_id: str | None = None
+    """Kafka cluster id for records without one"""
+    shards: PositiveInt | None = None
+    """number of state partitions, fixed by the lake's first run [cores of the session]"""
+    master: str = "local[*,3]"  # three attempts: a killed Python worker fails a task, not the job
+    """Spark master; ignored under spark-submit and on Databricks"""
+    driver_memory: Annotated[str, Field(pattern=r"^\d+[mg]$")] = "2g"
+    """memory of a local Spark driver"""
+    max_bytes_per_batch: Annotated[str, Field(pattern=r"^\d+[kmg]$")] = "128m"
+    """maximum landed bytes converted in one micro-batch"""
+    bootstrap_servers: str | None = None
+    """kafka: brokers of the landing topic"""
+    topic: str = "client-telemetry"
+    """topic of landed pushes"""
+    status_topic: str = "client-telemetry-status"
+    """topic of receiver statuses"""
+    quotas_topic: str = "client-quotas"
+    """topic of quota samples"""
+    starting_offsets: Annotated[str, AfterValidator(_starting)] = "earliest"
+    """kafka: where a new checkpoint starts: earliest, latest or epoch milliseconds"""
+    max_records_per_batch: PositiveInt = 50_000
+    """kafka: maximum records read in one micro-batch; as soon as so many wait, a batch starts"""
+    fail_on_data_loss: bool = True
+    """kafka: fail if records were deleted from the topic before they were read"""
+    kafka_options: Annotated[dict[str, str], Field(default_factory=dict)]
+    """kafka: options of Spark's Kafka source; with prefix kafka. those of its consumer (SASL, SSL); never logged"""
+    sync_seconds: Annotated[float, Field(ge=1, le=86_400)] | None = None
+    """kafka: run `sync` every N seconds inside this job [off]"""
+    events_topic: str | None = None
+    """kafka: existing topic to send each new row of client_events to, at least once and in order [off]"""
+    personal_data: Literal["keep", "hash", "drop"] = "keep"
+    """store principals and client addresses unchanged, hashed, or not at all"""
+    personal_data_key: SecretStr | None = None
+    """key of the hashes; prefer TELEMETRY_LAKE_PERSONAL_DATA_KEY; the same key gives the same hashes; never logged"""
+    metrics_port: Annotated[int, Field(ge=0, le=65535)] | None = None
+    """port for /metrics (Prometheus) and /health; 0: any free port [off]"""
+    metrics_host: str = "127.0.0.1"
+    """address to listen on for --metrics-port; there is no login, so expose it only to those who may read it"""
+    health_file: Path | None = None
+    """JSON file with the health of the streams, rewritten whenever a stream reports progress [off]"""
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """lowest level of log lines to print"""
+    log_format: Literal["text", "json"] = "text"
+    """log lines as text, or as one JSON object per line"""
+
+    def check_together(self) -> None:
+        if self.personal_data == "hash" and not secret_text(self.personal_data_key):
+            raise UsageError(
+                "personal_data_key: required if personal_data is hash; set TELEMETRY_LAKE_PERSONAL_DATA_KEY"
+            )
+        if self.source == "kafka":
+            if self.bootstrap_servers is None:
+                raise UsageError("bootstrap_servers: required with --source kafka; add --bootstrap-servers host:port")
+            if self.events_topic in (self.topic, self.status_topic, self.quotas_topic):
+                raise UsageError(f"events_topic: this job reads {self.events_topic}; name a topic used only for events")
+            return
+        if self.events_topic is not None:
+            raise UsageError("events_topic: works only with --source kafka; with files read table client_events")
+        if self.sync_seconds is not None:
+            raise UsageError("sync_seconds: works only with --source kafka; with files run `telemetry-lake sync`")

@@ -1,0 +1,40 @@
+"""Makes the operator of a lake, and lets it judge what an earlier run has stored and not judged."""
+
+from __future__ import annotations
+
+import threading
+
+from pyspark.sql import SparkSession
+
+from kafka_telemetry_lake.jobs.running import work_off
+from kafka_telemetry_lake.pipelines.ingest.backlog import has_backlog, latest_version, start_backlog
+from kafka_telemetry_lake.pipelines.ingest.checkpoint import STATE, begun_batch
+from kafka_telemetry_lake.pipelines.ingest.operator import Operator, OperatorSettings, Report
+from kafka_telemetry_lake.pipelines.ingest.streams import Lake
+from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
+from kafka_telemetry_lake.udfs.limits import Limits
+
+
+def caught_up_operator(
+    spark: SparkSession, lake: Lake, limits: Limits, max_bytes: int, stop: threading.Event, shards: int | None = None,
+    report: Report | None = None,
+) -> Operator:  # fmt: skip
+    """The operator, after it has judged all pushes that are stored; some of them, if `stop` is set.
+
+    Args:
+        max_bytes: bytes of push files in one batch.
+        shards: number of shards that the state must have; None: as it has, else the cores of the session.
+        report: called after each batch.
+    """
+    state = StateFolder(lake.checkpoint(STATE), shards, spark.sparkContext.defaultParallelism)
+    operator = Operator(spark, OperatorSettings(lake.path, lake.checkpoints, limits, max_bytes), state, report)
+    if operator.position is None:
+        version = latest_version(lake)
+        if has_backlog(lake):
+            work_off([start_backlog(spark, lake, operator, f"{max_bytes}b")], stop)
+        if stop.is_set():
+            return operator
+        operator.start_from(version)
+    operator.catch_up(guarded=begun_batch(lake.checkpoint(PUSHES.name)) is not None)
+    return operator

@@ -1,0 +1,1 @@
+"""Client aliases: which application a client belongs to, and who owns it."""

@@ -1,0 +1,1 @@
+"""Client events as records of a Kafka topic."""

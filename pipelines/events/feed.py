@@ -1,0 +1,195 @@
+"""Sends the events of a lake to a Kafka topic, for immediate reaction: each at least once, in order per client.
+
+A thread follows all commits of `client_events` and sends their rows in the order of `at`. The key of a record is the
+client instance, so a client's events stay in order. An event that is sent again after a crash has the same `event_id`
+in its value, so consumers can drop it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.fs as pafs
+import xxhash
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
+from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
+from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.runtime.kafka_admin import (
+    HasJvm,
+    KafkaUnavailableError,
+    client_properties,
+    existing_topics,
+    message_of,
+)
+from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+Record = tuple[str | None, str]
+Send = Callable[[Sequence[Record]], None]
+
+PAUSE_S = 1.0
+RECORDS = 1000  # sent before waiting for their acknowledgements
+DELIVERY_MS = 30_000
+ORDER = ("at", "source", "topic", "partition", "offset", "event", "client_instance_id")
+
+
+class EventFeed:
+    """Sends new rows of a lake's `client_events`, continuing after the last commit that was sent.
+
+    The first feed of a lake starts with the next event; earlier ones are only in the table.
+
+    Args:
+        send: sends records (key and value); returns after the topic has acknowledged all, otherwise raises.
+    """
+
+    def __init__(self, lake: str, send: Send) -> None:
+        self._table = CLIENT_EVENTS.create(lake)
+        self._events = FollowedTable(CLIENT_EVENTS.uri(lake))
+        self._note = f"{CLIENT_EVENTS.uri(lake)}/_event_feed.json"
+        self._filesystem, self._log = filesystem_of(f"{CLIENT_EVENTS.uri(lake)}/_delta_log")
+        self._send = send
+        self._begun = False
+        sent = self._read_note()
+        self._sent = self._table.version() if sent is None else sent
+        if sent is None:
+            self._set_sent(self._sent)
+
+    def send_new(self) -> int:
+        """Send the rows of new commits; returns their number."""
+        number = 0
+        if self._begun and not self._has_next():
+            return 0
+        self._begun = True
+        try:
+            for commit in self._events.commits(self._sent):
+                rows = self._events.read(list(commit.files), CLIENT_EVENTS.schema)
+                records = [_record(row) for row in rows.sort_by([(name, "ascending") for name in ORDER]).to_pylist()]
+                for first in range(0, len(records), RECORDS):
+                    self._send(records[first : first + RECORDS])
+                number += len(records)
+                self._set_sent(commit.version)
+        except LogGapError:
+            self._table.update_incremental()
+            log.warning(
+                "events: some were not sent because their commits are no longer in the log; table client_events has "
+                "them"
+            )
+            self._set_sent(self._table.version())
+        return number
+
+    def _has_next(self) -> bool:
+        """Whether the log has another commit. Cheaper than `FollowedTable.commits`, which also checks for gaps."""
+        next_commit = f"{self._log}/{self._sent + 1:020d}.json"
+        return bool(self._filesystem.get_file_info(next_commit).type != pafs.FileType.NotFound)
+
+    def _set_sent(self, version: int) -> None:
+        write_json(*filesystem_of(self._note), {"version": version})
+        self._sent = version
+
+    def _read_note(self) -> int | None:
+        note = read_json(*filesystem_of(self._note))
+        return None if note is None else int(note["version"])
+
+
+def _record(row: dict[str, Any]) -> Record:
+    """Key and value of an event's record."""
+    event = {name: _plain(value) for name, value in row.items()} | {"detail": dict(row["detail"] or ())}
+    event = {name: value for name, value in event.items() if value is not None}
+    event_id = xxhash.xxh3_128_hexdigest(json.dumps(event, sort_keys=True).encode())
+    return row["client_instance_id"], json.dumps({"event_id": event_id, **event})
+
+
+def _plain(value: Any) -> Any:
+    return f"{value:%Y-%m-%dT%H:%M:%S.%f}Z" if isinstance(value, datetime) else value
+
+
+@contextmanager
+def feeding(
+    spark: SparkSession, lake: str, topic: str | None, bootstrap_servers: str | None, options: Mapping[str, str]
+) -> Iterator[None]:
+    """Send a lake's events to a topic while the block runs, and the remaining ones when it ends.
+
+    A failure to send is logged and retried; it never ends the block.
+
+    Args:
+        topic: name of the topic; None: nothing is sent.
+        options: options of Spark's Kafka source; those with the prefix ``kafka.`` are the producer's (SASL, SSL).
+
+    Raises:
+        KafkaUnavailableError: the brokers don't answer or refuse access, or the topic doesn't exist.
+    """
+    if topic is None or bootstrap_servers is None:
+        yield
+        return
+    if topic not in existing_topics(spark, bootstrap_servers, options):
+        raise KafkaUnavailableError(
+            f"topic {topic} of --events-topic does not exist: create it, with the partitions it needs"
+        )
+    ended = threading.Event()
+    producer = _producer(spark, bootstrap_servers, options)
+    feed = EventFeed(lake, _sender(spark, producer, topic))
+    thread = threading.Thread(target=_follow, args=(feed, ended), name="event-feed", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        try:
+            producer.close(spark._jvm.java.time.Duration.ofSeconds(1))  # type: ignore[union-attr]  # only Connect has no JVM
+        except Py4JError:  # a signal that ends the job may have ended the JVM too
+            log.debug("events: the producer's JVM has ended")
+
+
+def _follow(feed: EventFeed, ended: threading.Event) -> None:
+    last = False
+    while not last:
+        last = ended.wait(PAUSE_S)
+        try:
+            feed.send_new()
+        except Py4JJavaError as error:
+            log.warning("events: sending failed, will be retried: %s", message_of(error))
+        except (Py4JError, OSError) as error:
+            if not ended.is_set():
+                log.warning("events: sending failed, will be retried: %s", error)
+
+
+def _producer(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str]) -> Any:
+    properties = client_properties(java, bootstrap_servers, options)
+    for key, value in {
+        "key.serializer": "org.apache.kafka.common.serialization.StringSerializer",
+        "value.serializer": "org.apache.kafka.common.serialization.StringSerializer",
+        "acks": "all",
+        "enable.idempotence": "true",
+        "enable.metrics.push": "false",
+        "linger.ms": "5",
+        "delivery.timeout.ms": str(DELIVERY_MS),
+        "max.block.ms": str(DELIVERY_MS),
+    }.items():
+        properties.put(key, value)
+    jvm = java._jvm
+    return jvm.org.apache.kafka.clients.producer.KafkaProducer(properties)
+
+
+def _sender(java: HasJvm, producer: Any, topic: str) -> Send:
+    jvm = java._jvm
+
+    def send(records: Sequence[Record]) -> None:
+        record = jvm.org.apache.kafka.clients.producer.ProducerRecord
+        for future in [producer.send(record(topic, key, value)) for key, value in records]:
+            future.get()
+
+    return send

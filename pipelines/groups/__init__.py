@@ -1,0 +1,1 @@
+"""Consumer groups and committed offsets, as Kafka's Admin lists them."""

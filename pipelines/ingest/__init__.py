@@ -1,0 +1,1 @@
+"""Ingestion of landing records into the operator's tables: sources, streams, tasks."""

@@ -1,0 +1,112 @@
+"""Checks that the checkpoints belong to this lake and are not older than it.
+
+A checkpoint numbers its batches, and a table skips a batch whose number it already has. With the checkpoint of another
+lake, or one older than the lake, records would be silently skipped.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable
+
+import pyarrow.fs as pafs
+from deltalake import DeltaTable
+
+from kafka_telemetry_lake.pipelines.lake.errors import ForeignCheckpointError, OldCheckpointError
+from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES, RECEIVER_HEALTH
+from kafka_telemetry_lake.pipelines.tables.table import Table, table_uri
+
+NOTE = "lake.json"
+POINTS = "points"  # the operator's name in checkpoints, logs and metrics
+STATE = "points-state"
+STREAMS: dict[str, tuple[Table, ...]] = {
+    PUSHES.name: (PUSHES,),
+    RECEIVER_HEALTH.name: (RECEIVER_HEALTH,),
+    POINTS: OPERATOR_TABLES,
+}
+
+
+def check_checkpoints(lake: str, checkpoints: str) -> None:
+    """Record at the first start which lake the checkpoints belong to, and compare at later starts.
+
+    Raises:
+        ForeignCheckpointError: the checkpoints belong to another lake.
+        OldCheckpointError: the checkpoints are older than the lake.
+    """
+    filesystem, root = filesystem_of(checkpoints)
+    filesystem.create_dir(root, recursive=True)
+    own = str(DeltaTable(PUSHES.uri(lake)).metadata().id)
+    note = read_json(filesystem, f"{root}/{NOTE}")
+    if note is None:
+        write_json(filesystem, f"{root}/{NOTE}", {"pushes": own})
+    elif note["pushes"] != own:
+        raise ForeignCheckpointError(
+            f"the checkpoints below {checkpoints} do not belong to lake {lake}, or the lake was deleted and created "
+            "again: name the lake's own checkpoints with --checkpoints, or a new folder to read the source from its "
+            "beginning (nothing is stored twice)"
+        )
+    for stream, tables in STREAMS.items():
+        query = _query_id(filesystem, f"{root}/{stream}")
+        if query is None:
+            continue
+        last = _last_manifest(filesystem, root) if stream == POINTS else _last_batch(filesystem, f"{root}/{stream}")
+        written = _last_written(lake, tables, (query, f"kafka-telemetry-lake:{stream}:{query}"))
+        if written > last:
+            raise OldCheckpointError(
+                f"the checkpoint of stream {stream} below {checkpoints} ends at batch {last}, but the lake already "
+                f"has batch {written}: the checkpoint was restored from an older backup than the lake. Restore both "
+                "from one backup, or name a new folder with --checkpoints (the source is read from its beginning, "
+                "nothing is stored twice)"
+            )
+
+
+def begun_batch(checkpoint: str) -> int | None:
+    """The batch that an earlier run started but did not finish, so Spark runs it again; None if there is none."""
+    filesystem, root = filesystem_of(checkpoint)
+    begun, done = _last_batch(filesystem, root), _last_batch(filesystem, root, "commits")
+    return begun if begun > done else None
+
+
+def points_app_id(checkpoints: str) -> str:
+    """The application id of the operator's commits.
+
+    Noted beside the checkpoint at its first start, where Spark notes the id of a query: an earlier release ran the
+    operator as one.
+    """
+    filesystem, root = filesystem_of(table_uri(checkpoints, POINTS))
+    query = _query_id(filesystem, root)
+    if query is None:
+        query = str(uuid.uuid4())
+        filesystem.create_dir(root, recursive=True)
+        write_json(filesystem, f"{root}/metadata", {"id": query})
+    return f"kafka-telemetry-lake:{POINTS}:{query}"
+
+
+def read_id(app_id: str) -> str:
+    """The application id under which commits note the version of table `pushes` that the operator has read up to."""
+    return f"{app_id}:read"
+
+
+def _query_id(filesystem: pafs.FileSystem, root: str) -> str | None:
+    metadata = read_json(filesystem, f"{root}/metadata")
+    return None if metadata is None else str(metadata["id"])
+
+
+def _last_batch(filesystem: pafs.FileSystem, root: str, log: str = "offsets") -> int:
+    entries = filesystem.get_file_info(pafs.FileSelector(f"{root}/{log}", allow_not_found=True))
+    return max((int(entry.base_name) for entry in entries if entry.base_name.isdigit()), default=-1)
+
+
+def _last_manifest(filesystem: pafs.FileSystem, root: str) -> int:
+    entries = filesystem.get_file_info(pafs.FileSelector(f"{root}/{STATE}", allow_not_found=True))
+    names = [match for entry in entries if (match := re.fullmatch(r"manifest-(\d+)\.json", entry.base_name))]
+    return max((int(name[1]) for name in names), default=-1)
+
+
+def _last_written(lake: str, tables: Iterable[Table], app_ids: Iterable[str]) -> int:
+    opened = [DeltaTable(table.uri(lake)) for table in tables]
+    versions = [table.transaction_version(app_id) for table in opened for app_id in app_ids]
+    return max((version for version in versions if version is not None), default=-1)

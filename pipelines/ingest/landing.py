@@ -1,0 +1,164 @@
+"""Converts landing records to rows of table `pushes`: the headers of a record become columns."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
+
+# The columns of Spark's Kafka source with includeHeaders. A files source has the same columns.
+RECORD = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
+    "headers array<struct<key: string, value: binary>>"
+)
+INSTANCE_ID = r"^[A-Za-z0-9_-]{22}$"  # Kafka's Uuid.toString: URL-safe base64 of 16 bytes, no padding
+ZERO_UUID = "AAAAAAAAAAAAAAAAAAAAAA"
+MAX_QUOTED = 100  # characters of untrusted text quoted in a reject detail
+MAX_HEADER = 1024  # characters of a header that are stored; Kafka only limits the size of the record
+LATEST_MS = 4_102_444_800_000  # year 2100: later times come from no real clock, and readers fail beyond year 9999
+MAX_INTERVAL_MS = 86_400_000  # a day; brokers allow an hour
+MAX_BYTES = 2**31 - 1  # of a value: Kafka's own limit
+MAX_PORT = 65_535
+
+
+def to_pushes(
+    records: DataFrame,
+    source: str,
+    cluster_id: str | None = None,
+    privacy: Privacy | None = None,
+) -> DataFrame:
+    """Convert records of the landing topic to rows of `pushes`. An invalid record gets a `reject_reason`.
+
+    Args:
+        records: columns of `RECORD`; every header has a name.
+        source: name of the source, part of a push's identity.
+        cluster_id: used for records without a `cluster_id` header.
+        privacy: how principals and addresses are stored; None stores them unchanged.
+    """
+    personal = privacy or Privacy()
+    instance_id, reject = _instance_id(), _reject()
+    received_at = time_of(_number("received_at_ms", "bigint"))
+    landed_at = landed(received_at)
+    payload_bytes = _within(_number("payload_bytes", "bigint"), 0, MAX_BYTES)
+    # A single projection that repeats expressions: Spark computes each once, whereas every additional projection would
+    # copy all payloads.
+    return (
+        records.select(
+            F.lit(source).alias("source"),
+            F.coalesce(_text("cluster_id"), F.lit(cluster_id)).alias("cluster_id"),
+            "topic",
+            "partition",
+            "offset",
+            landed_at.alias("landed_at"),
+            received_at.alias("received_at"),
+            F.when(~F.coalesce(reject["reason"], F.lit("")).eqNullSafe("INVALID_REQUEST"), instance_id)
+            .alias("client_instance_id"),
+            _text("client_id").alias("client_id"),
+            F.lower(_text("terminating")).eqNullSafe("true").alias("terminating"),
+            _text("content_type").alias("content_type"),
+            _text("compression_type").alias("compression_type"),
+            _within(_number("push_interval_ms", "int"), 1, MAX_INTERVAL_MS).alias("push_interval_ms"),
+            _number("subscription_id", "int").alias("subscription_id"),
+            personal.column(_text("principal"), records.sparkSession).alias("principal"),
+            _text("listener").alias("listener"),
+            _text("security_protocol").alias("security_protocol"),
+            personal.column(_text("client_address"), records.sparkSession).alias("client_address"),
+            _within(_number("client_port", "int"), 0, MAX_PORT).alias("client_port"),
+            _text("client_software_name").alias("client_software_name"),
+            _text("client_software_version").alias("client_software_version"),
+            _number("broker_id", "int").alias("broker_id"),
+            _number("correlation_id", "int").alias("correlation_id"),
+            _number("record_version", "int").alias("record_version"),
+            _text("dropped").alias("dropped"),
+            F.col("value").alias("payload"),
+            F.coalesce(payload_bytes, F.length("value").cast("bigint")).alias("payload_bytes"),
+            reject["reason"].alias("reject_reason"),
+            reject["detail"].alias("reject_detail"),
+            F.to_date(landed_at).alias("landed_date"),
+        )
+        .select(*PUSHES.stored.names)
+    )  # fmt: skip
+
+
+def time_of(epoch_ms: Column) -> Column:
+    """Convert milliseconds since 1970 to a timestamp; NULL if negative, or `LATEST_MS` or later."""
+    return F.timestamp_millis(_within(epoch_ms, 0, LATEST_MS - 1))
+
+
+def landed(otherwise: Column | None = None) -> Column:
+    """The record's Kafka timestamp if it is between 1970 and `LATEST_MS`, else `otherwise`, else the start of 1970."""
+    zero = F.timestamp_millis(F.lit(0))
+    is_valid = F.col("timestamp").between(zero, F.timestamp_millis(F.lit(LATEST_MS - 1)))
+    others = [] if otherwise is None else [otherwise]
+    return F.coalesce(F.when(is_valid, F.col("timestamp")), *others, zero)
+
+
+def _within(number: Column, least: int, most: int) -> Column:
+    return F.when(number.between(least, most), number)
+
+
+def _headers() -> Column:
+    """Map from header name to value. The last of repeated headers wins (the session's map key policy)."""
+    return F.map_from_entries("headers")
+
+
+def _instance_id() -> Column:
+    """The client instance id as the record states it: the header, else the key."""
+    return F.coalesce(_text("client_instance_id"), F.make_valid_utf8(F.col("key").cast("string")))
+
+
+def _text(header: str) -> Column:
+    return F.substring(_whole(header), 1, MAX_HEADER)
+
+
+def _number(header: str, kind: str) -> Column:
+    return _whole(header).try_cast(kind)
+
+
+def _whole(header: str) -> Column:
+    return F.make_valid_utf8(F.try_element_at(_headers(), F.lit(header)).cast("string"))
+
+
+def _reject() -> Column:
+    header, key = _text("client_instance_id"), F.make_valid_utf8(F.col("key").cast("string"))
+    instance_id = _instance_id()
+    content_type = _text("content_type")
+    plain = F.lower(F.regexp_replace(content_type, r"\s", ""))
+    is_metrics = plain.startswith("application/x-protobuf;type=otlp+metrics")
+    # Nearly all headers are "OTLP"; only others are parsed.
+    is_other = F.when(content_type == "OTLP", F.lit(False)).otherwise(~((plain == "otlp") | is_metrics))
+    version = _text("record_version")
+
+    def problem(reason: str, *detail: Column) -> Column:
+        return F.struct(F.lit(reason).alias("reason"), F.concat(*detail).alias("detail"))
+
+    def quoted(text: Column) -> Column:
+        return F.concat(F.lit("'"), F.substring(text, 1, MAX_QUOTED), F.lit("'"))
+
+    return (
+        F.when(instance_id.isNull(), problem("INVALID_REQUEST", F.lit("no client instance id in header or key")))
+        .when(
+            header != key,
+            problem("INVALID_REQUEST", F.lit("client instance id differs: header "), quoted(header), F.lit(", key "),
+                    quoted(key)),
+        )
+        .when(instance_id == ZERO_UUID, problem("INVALID_REQUEST", F.lit("the client instance id is the zero UUID")))
+        .when(
+            ~instance_id.rlike(INSTANCE_ID),
+            problem("INVALID_REQUEST", F.lit("not a client instance id of 22 base64 characters: "),
+                    quoted(instance_id)),
+        )
+        .when(
+            version.isNotNull() & (version != "1"),
+            problem("INVALID_RECORD", F.lit("landing record of unknown version "), quoted(version)),
+        )
+        .when(
+            content_type.isNotNull() & is_other,
+            problem("INVALID_RECORD", F.lit("content type "), quoted(content_type)),
+        )
+        .when(
+            F.col("value").isNull() & _text("dropped").isNull(), problem("INVALID_RECORD", F.lit("null value"))
+        )
+    )  # fmt: skip

@@ -1,0 +1,221 @@
+"""The operator: judges the pushes of table `pushes`, batch by batch, and commits what its tasks made of them.
+
+A batch takes some commits of table `pushes`. Its order (C11): tasks write files and states; the manifest names the
+states; one commit per table makes the rows visible, that of `push_outcomes` last. Each commit carries the batch's
+number and the version of `pushes` that the batch has read up to. A batch that was cut off runs again over the same
+pushes from the manifest before it. It gives the same rows, and a table that has its number skips it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from pyspark.sql import SparkSession
+
+from kafka_telemetry_lake.pipelines.ingest.checkpoint import POINTS, points_app_id, read_id
+from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
+from kafka_telemetry_lake.pipelines.ingest.run_tasks import log_set_aside, run_tasks
+from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
+from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
+from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
+from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import BatchFacts
+from kafka_telemetry_lake.pipelines.quality.batch import broken_rules, describe
+from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
+from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
+from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES
+from kafka_telemetry_lake.pipelines.tables.table import table_uri
+from kafka_telemetry_lake.udfs.limits import Limits
+
+log = logging.getLogger(__name__)
+
+SNAPSHOT_EVERY = timedelta(days=1)
+# The last one says that the batch is done.
+COMMIT_ORDER = (*(table for table in OPERATOR_TABLES if table is not PUSH_OUTCOMES), PUSH_OUTCOMES)
+# Takes a batch's progress, with the fields of Spark's StreamingQueryProgress, and its facts.
+Report = Callable[[Mapping[str, Any], BatchFacts], None]
+
+
+class Cut(NamedTuple):
+    """What a batch reads: files below the folder of table `pushes`, and the version up to which these are all."""
+
+    version: int
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OperatorSettings:
+    """The lake of an operator, and its bounds.
+
+    Attributes:
+        lake: folder or URI of the lake.
+        checkpoints: folder or URI of its checkpoints.
+        max_bytes: bytes of push files after which a batch takes no further commit.
+    """
+
+    lake: str
+    checkpoints: str
+    limits: Limits
+    max_bytes: int
+
+
+class Operator:
+    """The operator of one lake. One process at a time.
+
+    Args:
+        report: called after each batch.
+    """
+
+    def __init__(
+        self, spark: SparkSession, settings: OperatorSettings, state: StateFolder, report: Report | None = None
+    ) -> None:
+        self._spark, self._settings, self._state, self._report = spark, settings, state, report
+        self.app_id = points_app_id(settings.checkpoints)
+        self._read_id = read_id(self.app_id)
+        self.guard = OffsetGuard.load(spark, PUSH_OUTCOMES.uri(settings.lake), table_uri(settings.checkpoints, POINTS))
+        self._stored_before = self.guard.stored_before()
+        self._pushes = FollowedTable(PUSHES.uri(settings.lake))
+        self._logs = {table.name: TableLog(table, settings.lake) for table in COMMIT_ORDER}
+        self._snapshots = Snapshots(settings.checkpoints)
+        self._run_id = uuid.uuid4().hex
+        self.position = self._logs[PUSH_OUTCOMES.name].transaction_version(self._read_id)
+        """The version of table `pushes` up to which all pushes are judged; None: `start_from` must say it first."""
+        self._number: int | None = None  # of the next batch
+
+    @property
+    def shards(self) -> int:
+        return self._state.shards
+
+    def start_from(self, version: int) -> None:
+        """Note that all pushes up to a version of table `pushes` are judged."""
+        last = self._state.last()
+        done = {} if last is None else {self.app_id: last.batch_id}
+        self._logs[PUSH_OUTCOMES.name].commit([], self._read_id, version, done)
+        self.position = version
+
+    def has_state(self) -> bool:
+        """Whether a batch of this checkpoint has left a state."""
+        return self._state.last() is not None
+
+    def catch_up(self, until: int | None = None, *, guarded: bool = False) -> None:
+        """Judge all pushes that are stored and not judged yet.
+
+        Args:
+            until: the latest version of table `pushes`; None: not known.
+            guarded: try each push of the first batch before it is processed: one of them may have ended the last run.
+        """
+        assert self.position is not None  # `start_from` has noted one
+        begun = None
+        if self._number is None:
+            self._number = self._next_number()
+            begun = self._begun(self._number)
+        while (cut := self._next(self.position, begun, until)) is not None:
+            if cut.paths:
+                self.run_batch(self._number, cut.paths, cut.version, guarded=guarded)
+                self._number += 1
+            self.position, begun, guarded = cut.version, None, False
+
+    def run_batch(
+        self, number: int, paths: Sequence[str], version: int | None = None, *, guarded: bool = False
+    ) -> None:
+        """Judge the pushes of files.
+
+        Args:
+            number: of the batch; the manifest of the one before it has the states to start from.
+            paths: below the folder of table `pushes`.
+            version: of that table, up to which all is read then; None: Spark's checkpoint notes what is read.
+            guarded: try each push before it is processed.
+        """
+        began, begun_at = time.monotonic(), datetime.now(UTC)
+        manifest = self._state.before(number)
+        task = ShardTask(
+            self._settings.lake, number, tuple(paths), self._state.shards, self._state.uri, manifest.states,
+            self._settings.limits, self._stored_before, guarded=guarded,
+        )  # fmt: skip
+        results = run_tasks(self._spark, task)
+        self._state.write(manifest.after(number, {row["shard"]: row["state"] for row in results}))
+        files = [DataFile.from_json(text) for row in results for text in row["files"]]
+        for name, table_log in self._logs.items():
+            own = [file for file in files if file.table == name]
+            also = {self._read_id: version} if version is not None and (own or name == PUSH_OUTCOMES.name) else None
+            table_log.commit(own, self.app_id, number, also)
+        now = datetime.now(UTC)
+        if self._snapshots.due(now, SNAPSHOT_EVERY):
+            versions = {name: table_log.version for name, table_log in self._logs.items()}
+            self._snapshots.take(now, self._state.before(number + 1), self._state.uri, versions)
+        counts: Counter[str] = Counter()
+        for row in results:
+            counts.update(row["counts"])
+        log_set_aside(f"points: batch {number}", results)
+        seconds = time.monotonic() - began
+        broken = broken_rules(counts)
+        for line in describe(broken):
+            log.error("points: batch %d breaks quality rule %s", number, line)
+        if self._report is not None:
+            facts = _facts(counts, files, self._state.size(), broken)
+            self._report(_progress(self._run_id, number, begun_at, seconds, counts["push_outcomes"]), facts)
+        _log_batch(number, counts, seconds)
+
+    def _next_number(self) -> int:
+        done = self._logs[PUSH_OUTCOMES.name].transaction_version(self.app_id)
+        return 0 if done is None else done + 1
+
+    def _next(self, position: int, begun: int | None, until: int | None) -> Cut | None:
+        """What the next batch reads; None: nothing is new."""
+        version, paths, size = position, list[str](), 0
+        for commit in self._pushes.commits(position, until if begun is None else begun):
+            version, size = commit.version, size + commit.size
+            paths += commit.files
+            if begun is None and size >= self._settings.max_bytes:
+                break
+        return Cut(version, tuple(paths)) if version > position else None
+
+    def _begun(self, number: int) -> int | None:
+        """The version up to which a batch has read that some tables have and others don't; None: no table has it."""
+        for table_log in self._logs.values():
+            if table_log.transaction_version(self.app_id) == number:
+                return table_log.transaction_version(self._read_id)
+        return None
+
+
+def _progress(run_id: str, number: int, begun_at: datetime, seconds: float, pushes: int) -> dict[str, Any]:
+    """As Spark reports a micro-batch of a query."""
+    return {
+        "name": POINTS,
+        "runId": run_id,
+        "batchId": number,
+        "timestamp": begun_at.isoformat(),
+        "durationMs": {"addBatch": 1000 * seconds, "triggerExecution": 1000 * seconds},
+        "numInputRows": pushes,
+        "sources": [],
+    }
+
+
+def _facts(counts: Counter[str], files: list[DataFile], state_bytes: int, broken: Mapping[str, int]) -> BatchFacts:
+    landed = [json.loads(file.stats)["maxValues"]["landed_at"] for file in files if file.table == PUSH_OUTCOMES.name]
+    statuses = {name.removeprefix("status:"): n for name, n in counts.items() if name.startswith("status:")}
+    latest = datetime.fromisoformat(max(landed).replace("Z", "+00:00")) if landed else None
+    return BatchFacts(
+        counts["metric_points"], counts["quarantine"], statuses, latest, state_bytes, broken, counts["set_aside"]
+    )
+
+
+def _log_batch(number: int, counts: Counter[str], seconds: float) -> None:
+    pushes, points = counts["push_outcomes"], counts["metric_points"]
+    statuses = ", ".join(
+        f"{count:,} {name.removeprefix('status:')}"
+        for name, count in counts.most_common()
+        if name.startswith("status:")
+    )
+    log.info(
+        "points: batch %d: %s pushes, %s points (%s), %s quarantined, %.1f s, %s points/s",
+        number, f"{pushes:,}", f"{points:,}", statuses or "none", f"{counts['quarantine']:,}", seconds,
+        f"{points / max(seconds, 0.001):,.0f}",
+    )  # fmt: skip

@@ -1,0 +1,246 @@
+"""The stateful operator: a task reads one shard's pushes and writes Parquet files and the shard's next state.
+
+A task is a pure function of its pushes and of the state files it is given, so a batch that is repeated after a crash
+gives the same rows. Readers see nothing that it writes until the driver commits the batch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_telemetry_lake.pipelines.ingest.poison_pushes import (
+    Failure,
+    Isolation,
+    PushesFailedError,
+    blaming,
+    in_child,
+    limit_by_size,
+    processor_limit,
+    task_limit,
+)
+from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles
+from kafka_telemetry_lake.pipelines.lake.offset_guard import StoredOffsets
+from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
+from kafka_telemetry_lake.pipelines.quality.batch import BatchChecks
+from kafka_telemetry_lake.pipelines.state.chain import ShardFiles
+from kafka_telemetry_lake.pipelines.state.parts import StateParts
+from kafka_telemetry_lake.pipelines.tables.operator import (
+    METRIC_POINTS,
+    METRIC_ROLLUPS_1H,
+    METRIC_ROLLUPS_1M,
+    OPERATOR_TABLES,
+    ROWS_OF_PUSHES,
+)
+from kafka_telemetry_lake.udfs.conversion.rollups import HOUR_US, MINUTE_US, RollUp
+from kafka_telemetry_lake.udfs.conversion.shard import ShardRows, process_parts
+from kafka_telemetry_lake.udfs.conversion.state import ShardState
+from kafka_telemetry_lake.udfs.kernels import numba_cache
+from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
+from kafka_telemetry_lake.udfs.limits import Limits
+from kafka_telemetry_lake.udfs.rows import PUSHES_IN
+
+_MALLOC_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it
+# Limit on the rollup groups in a task's memory. A client that invents metric names adds a group for each.
+MOST_GROUPS = 500_000
+# The row that a task returns to the driver: data files as JSON, the shard's new state files, counts, log lines.
+TASK_RESULT = "shard int, state array<string>, files array<string>, counts map<string, bigint>, set_aside array<string>"
+_RESULT = pa.schema(
+    [
+        ("shard", pa.int32()),
+        ("state", pa.list_(pa.string())),
+        ("files", pa.list_(pa.string())),
+        ("counts", pa.map_(pa.string(), pa.int64())),
+        ("set_aside", pa.list_(pa.string())),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """The task that processes a batch, as plain values that Spark can ship. Each row of its input is a shard number.
+
+    Attributes:
+        paths: the batch's files, relative to the folder of table `pushes`.
+        states: state files of each shard after the previous batch; a shard without any starts with empty state.
+        state_folder: folder of new state files. Their names contain batch and attempt; no file is overwritten.
+        stored_before: pushes whose rows were stored before this checkpoint. They update the state, but their rows are
+            not written again.
+        guarded: run pushes in a trial before they are processed, and set aside those that fail (`poison_pushes`). An
+            attempt that follows a failed one is always guarded.
+    """
+
+    lake: str
+    batch_id: int
+    paths: tuple[str, ...]
+    shards: int
+    state_folder: str
+    states: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    stored_before: StoredOffsets | None = None
+    guarded: bool = False
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for shard in batch["id"].to_pylist():
+                yield self._run(shard)
+                _freeze_modules()
+                _release_memory()
+
+    def _run(self, shard: int) -> pa.RecordBatch:
+        _compile()
+        guarded = self.guarded or _was_tried_before()
+        try:
+            return self._attempt(shard, guarded)
+        except PushesFailedError:
+            if guarded:
+                raise
+        finally:
+            processor_limit(0)
+        return self._attempt(shard, guarded=True)
+
+    def _attempt(self, shard: int, guarded: bool) -> pa.RecordBatch:
+        state_files = ShardFiles(self.state_folder, shard)
+        chain = state_files.read(self.states.get(shard, ()))
+        state, changed, results = chain.state, ShardState.empty(), TaskResults(self.lake)
+        files = PushFiles(self.lake, self.paths)
+        if shard == 0:  # counted once: all shards read the same files
+            results.counts["in_files"] = files.rows
+
+        def trial(pushes: pa.Table) -> Failure | None:
+            return in_child(lambda: self._rehearse(pushes, state, results), self.limits)
+
+        isolation = Isolation(trial)
+        limit_s = 0.0 if guarded else task_limit(self.limits)
+        for pushes in files.slices(shard, self.shards):
+            results.checks.read(pushes)
+            for part in isolation.sound_parts(pushes) if guarded else [pushes]:
+                stored = None if self.stored_before is None else self.stored_before.within(part)
+                with blaming(part):
+                    processor_limit(limit_s)
+                    for rows, changes, after in process_parts(part, state, self.limits.of_shard(self.shards)):
+                        state, changed = after, changed.changed_by(changes)
+                        results.add(rows, stored)
+                        processor_limit(limit_s)
+            processor_limit(0)
+        results.counts["set_aside"] = isolation.pushes
+        row = {
+            "shard": shard,
+            "files": results.close(),
+            "state": list(state_files.write(chain, changed, self.batch_id).names),
+            "counts": list(results.counts.items()),
+            "set_aside": isolation.lines,
+        }
+        return pa.RecordBatch.from_pylist([row], schema=_RESULT)
+
+    def _rehearse(self, pushes: pa.Table, state: StateParts, results: TaskResults) -> None:
+        """Process pushes as an attempt would, but write the files to memory. Runs in a child process."""
+        limit_by_size(pushes, self.limits)
+        rehearsed = TaskResults(self.lake, in_memory=True, minutes=results.minutes)
+        for rows, changes, _ in process_parts(pushes, state, self.limits.of_shard(self.shards)):
+            rehearsed.add(rows, None)
+            changes.to_bytes()
+        rehearsed.close()
+
+
+class TaskResults:
+    """A task's results so far: files that are being written, rollups and counts."""
+
+    def __init__(self, lake: str, *, in_memory: bool = False, minutes: RollUp | None = None) -> None:
+        self._writers = {table.name: TableFiles(table, lake, in_memory=in_memory) for table in OPERATOR_TABLES}
+        self.counts: Counter[str] = Counter()
+        self.checks = BatchChecks()
+        self.minutes = RollUp(MINUTE_US) if minutes is None else minutes
+
+    def add(self, rows: ShardRows, stored: pa.Table | None) -> None:
+        """Add the rows of a part, except those of the pushes in `stored` (columns `IDENTITY`)."""
+        self.counts["judged"] += rows.push_outcomes.num_rows
+        for table in ROWS_OF_PUSHES:
+            written = getattr(rows, table.name)
+            if stored is not None:
+                written = without(written, stored)
+            self._writers[table.name].write(written)
+            self.checks.write(table, written)
+            self.counts[table.name] += written.num_rows
+            if table is METRIC_POINTS:
+                self.counts.update(_statuses(written))
+                self.minutes.add(written)
+        if self.minutes.size > MOST_GROUPS or self.minutes.is_large:  # readers add up several rows of one key
+            self._write_rollups()
+
+    def close(self) -> list[str]:
+        """Close the files and return each as the JSON of a `DataFile`."""
+        self._write_rollups()
+        self.counts.update(self.checks.counts())
+        return [file.to_json() for writer in self._writers.values() for file in writer.close()]
+
+    def _write_rollups(self) -> None:
+        self._writers[METRIC_ROLLUPS_1M.name].write(self.minutes.table())
+        self._writers[METRIC_ROLLUPS_1H.name].write(self.minutes.coarser(HOUR_US).table())
+        self.minutes = RollUp(MINUTE_US)
+
+
+def _was_tried_before() -> bool:
+    """Whether this is a repeated attempt of a Spark task: a push may have killed the first."""
+    from pyspark import TaskContext  # noqa: PLC0415  # only Spark's workers need it; tasks also run without Spark
+
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0
+
+
+@cache
+def _compile() -> None:
+    """Compile the kernels, in a child, before any time limit applies."""
+    numba_cache.fill(_call_kernels)
+    _call_kernels()
+
+
+def _call_kernels() -> None:
+    """Load every kernel of a task; one worker of a machine at a time compiles those that the cache lacks."""
+    with numba_cache.exclusive():
+        shards_of(pa.array(["x"]), 1)
+        for rows, _, _ in process_parts(PUSHES_IN.empty_table(), ShardState.empty()):
+            RollUp(MINUTE_US).add(rows.metric_points)
+
+
+@cache
+def _freeze_modules() -> None:
+    """Exempt loaded modules from the garbage collection after each task of a Spark worker. It saves 0.09 CPU-s."""
+    gc.collect()
+    gc.freeze()
+
+
+def _release_memory() -> None:
+    """Return free memory to the system: workers live on, and this batch may have been the largest."""
+    pa.default_memory_pool().release_unused()
+    if _MALLOC_TRIM is not None:
+        _MALLOC_TRIM(0)  # the memory of NumPy's arrays
+
+
+def without(rows: pa.Table, stored: pa.Table) -> pa.Table:
+    """The rows whose pushes are not in `stored` (columns `IDENTITY`)."""
+    if stored.num_rows == 0 or rows.num_rows == 0:
+        return rows
+
+    def keys(table: pa.Table) -> pa.Table:  # Arrow's join doesn't match NULLs and doesn't accept dictionaries
+        plain = table.select(IDENTITY).cast(pa.schema([PUSHES_IN.field(name) for name in IDENTITY]))
+        return plain.set_column(1, "cluster_id", pc.fill_null(plain["cluster_id"], ""))
+
+    numbered = keys(rows).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
+    unstored = numbered.join(keys(stored), list(IDENTITY), join_type="left anti")["row"]
+    return rows.take(pc.take(unstored, pc.sort_indices(unstored)))
+
+
+def _statuses(points: pa.Table) -> dict[str, int]:
+    if points.num_rows == 0:
+        return {}
+    counted = pc.value_counts(points["delta_status"].unify_dictionaries())
+    return {f"status:{row['values']}": row["counts"] for row in counted.to_pylist()}

@@ -1,0 +1,71 @@
+"""Runs the tasks of a batch in Spark so that a push that kills its Python worker doesn't stop the job."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow.dataset as pads
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Row, SparkSession
+
+from kafka_telemetry_lake.pipelines.ingest.operator_task import TASK_RESULT, ShardTask
+from kafka_telemetry_lake.pipelines.ingest.poison_pushes import PushesFailedError, name_of
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
+
+log = logging.getLogger(__name__)
+
+# Texts in Spark's errors when a task's process died, as opposed to raising an error.
+DEATHS = ("Python worker exited unexpectedly", "ExecutorLostFailure")
+
+
+def run_tasks(spark: SparkSession, task: ShardTask) -> list[Row]:
+    """Run the task for each shard; returns rows of `TASK_RESULT`.
+
+    Spark's own attempts after the first are guarded. If Spark makes only one attempt (``local[2]``), or all attempts
+    died, the tasks run again, guarded from the start.
+
+    Raises:
+        PushesFailedError: a guarded task died too.
+    """
+    try:
+        return _collect(spark, task)
+    except (Py4JJavaError, PySparkException) as error:
+        if task.guarded or not _is_death(error):
+            raise
+        log.warning("points: a task's process died, isolating the push that caused it: %s", pushes_of(task))
+    try:
+        return _collect(spark, replace(task, guarded=True))
+    except (Py4JJavaError, PySparkException) as error:
+        if _is_death(error):
+            raise PushesFailedError(
+                f"{pushes_of(task)}: a task's process died although its pushes were tried first"
+            ) from error
+        raise
+
+
+def log_set_aside(batch: str, rows: Sequence[Row]) -> None:
+    """Log a line for each push that was set aside, up to `MOST_LINES` per task."""
+    for row in rows:
+        for line in row["set_aside"]:
+            log.warning("%s: set aside in quarantine (PROCESSING_FAILED): %s", batch, line)
+
+
+def pushes_of(task: ShardTask) -> str:
+    """The name of a batch's first push, and how many more there are."""
+    filesystem, root = filesystem_of(PUSHES.uri(task.lake))
+    files = pads.dataset([f"{root}/{path}" for path in task.paths], filesystem=filesystem, format="parquet")
+    keys = files.to_table(["client_instance_id", "topic", "partition", "offset"])
+    return name_of(keys.sort_by([("partition", "ascending"), ("offset", "ascending")]))
+
+
+def _collect(spark: SparkSession, task: ShardTask) -> list[Row]:
+    shards = spark.range(0, task.shards, 1, task.shards)
+    return shards.mapInArrow(task, TASK_RESULT).collect()
+
+
+def _is_death(error: Exception) -> bool:
+    return any(text in str(error) for text in DEATHS)

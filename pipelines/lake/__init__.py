@@ -1,0 +1,1 @@
+"""Reads and writes a lake: commits, notes, checks against repeated offsets, errors."""

@@ -1,0 +1,320 @@
+"""Commits files that tasks have written directly to a Delta table's log.
+
+The operator's tasks write Parquet from Arrow themselves, so their rows never pass through the JVM. A batch's files
+become visible in one commit per table. The commit carries ``txnAppId``/``txnVersion`` like Spark's idempotent writes.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction, RemoveAction
+
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.transactions import has_committed, transaction
+from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
+
+ROWS_PER_FILE_GROUP = 1 << 20
+ALMOST_A_MILLISECOND = timedelta(microseconds=999)
+LONGEST_TEXT_BOUND = 200
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file in a table's folder that is not committed yet."""
+
+    table: str
+    path: str
+    size: int
+    rows: int
+    landed_date: str
+    stats: str
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> DataFile:
+        return DataFile(**json.loads(text))
+
+
+class TableFiles:
+    """Writes rows of one table to Parquet files, one for each landed date. Readers see them after the commit.
+
+    A column whose rows are all NULL is omitted from the file; Delta readers return NULL for it. Writing the columns
+    of histograms for files that contain only counters would cost a quarter of the work.
+    """
+
+    def __init__(self, table: Table, lake: str, *, in_memory: bool = False) -> None:
+        self._table = table
+        if in_memory:  # for a trial: the files are discarded with this object
+            self._filesystem, self._root = pafs._MockFileSystem(), table.name
+        else:
+            self._filesystem, self._root = filesystem_of(table.uri(lake))
+        self._open: dict[date, _OpenFile] = {}
+        self._closed: list[DataFile] = []
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows.
+
+        Args:
+            rows: columns of ``table.schema``; text may be dictionary-encoded.
+        """
+        if rows.num_rows == 0:
+            return
+        first, last = (bound.as_py().date() for bound in pc.min_max(rows["landed_at"]).values())
+        if first == last:  # true for every batch except the one that spans midnight
+            self._write(first, rows)
+            return
+        dates = pc.cast(rows["landed_at"], pa.date32())
+        for day in pc.unique(dates).to_pylist():
+            self._write(day, rows.filter(pc.equal(dates, day)))
+
+    def close(self) -> list[DataFile]:
+        """Close the files and return them."""
+        for day in list(self._open):
+            self._close(day)
+        return self._closed
+
+    def _write(self, day: date, rows: pa.Table) -> None:
+        names = {name for name in rows.column_names if rows[name].null_count < len(rows)}
+        open_names = set(self._open[day].names) if day in self._open else set()
+        if not open_names or not names <= open_names:
+            if open_names:
+                self._close(day)
+            columns = [name for name in rows.column_names if name in names | open_names]
+            self._open[day] = self._new(day, rows.schema, columns)
+        self._open[day].write(rows)
+
+    def _new(self, day: date, schema: pa.Schema, names: Sequence[str]) -> _OpenFile:
+        folder = f"{LANDED_DATE.name}={day.isoformat()}"
+        self._filesystem.create_dir(f"{self._root}/{folder}", recursive=True)
+        path = f"{folder}/part-{uuid.uuid4()}.zstd.parquet"
+        stream = self._filesystem.open_output_stream(f"{self._root}/{path}")
+        return _OpenFile(self._table, day, path, stream, pa.schema([schema.field(name) for name in names]))
+
+    def _close(self, day: date) -> None:
+        self._closed.append(self._open.pop(day).close(self._filesystem, self._root))
+
+
+class _OpenFile:
+    def __init__(self, table: Table, day: date, path: str, stream: pa.NativeFile, schema: pa.Schema) -> None:
+        dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+        maps = [field.name for field in schema if pa.types.is_map(field.type)]
+        self.names = schema.names
+        self._table, self._day, self._path, self._stream = table, day, path, stream
+        self._statistics = FileStatistics(table.statistics)
+        self._writer = pq.ParquetWriter(
+            stream,
+            schema,
+            compression="zstd",
+            compression_level=1,
+            # Numbers rarely repeat, so dictionaries of them cost more than they save.
+            use_dictionary=dictionaries + [f"{name}.key_value.{side}" for name in maps for side in ("key", "value")],
+            store_schema=False,  # readers must see plain text, not Arrow's dictionary types
+            # The commit has the bounds of text columns. Parquet's own would repeat them, since a file is usually one
+            # row group, and would cost a twentieth of a task.
+            write_statistics=[name for name in table.statistics if name in schema.names and name not in dictionaries],
+        )
+
+    def write(self, rows: pa.Table) -> None:
+        self._statistics.add(rows)
+        self._writer.write_table(rows.select(self.names), row_group_size=ROWS_PER_FILE_GROUP)
+
+    def close(self, filesystem: pafs.FileSystem, root: str) -> DataFile:
+        self._writer.close()
+        self._stream.close()
+        size = filesystem.get_file_info(f"{root}/{self._path}").size
+        stats = self._statistics
+        return DataFile(self._table.name, self._path, size, stats.rows, self._day.isoformat(), stats.to_json())
+
+
+class TableLog:
+    """The log of one table. Each commit reads only the log entries added since the last one."""
+
+    def __init__(self, table: Table, lake: str) -> None:
+        self.table = table
+        self._delta = DeltaTable(table.uri(lake))
+
+    def commit(
+        self, files: Iterable[DataFile], app_id: str, version: int, also: Mapping[str, int] | None = None
+    ) -> bool:
+        """Add the files to the table in one commit, unless this application has already committed this version.
+
+        Args:
+            also: versions of other applications that the commit carries; unless None, it is made without files too.
+
+        Returns:
+            Whether a commit was made.
+        """
+        adds: list[AddAction | RemoveAction] = [_add(file) for file in files]
+        if not adds and also is None:
+            return False
+        self._delta.update_incremental()
+        if has_committed(self._delta, app_id, version):
+            return False
+        self._delta.create_write_transaction(
+            adds,
+            mode="append",
+            schema=self.table.stored,
+            partition_by=[LANDED_DATE.name],
+            commit_properties=transaction(app_id, version, also),
+        )
+        return True
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """The last version that an application has committed."""
+        self._delta.update_incremental()
+        return self._delta.transaction_version(app_id)
+
+    @property
+    def version(self) -> int:
+        """The table's latest version."""
+        self._delta.update_incremental()
+        return int(self._delta.version())
+
+    def replace(self, files: Sequence[DataFile], version: int | None, app_id: str) -> bool:
+        """Restore the table to an earlier version and add these files, in one commit.
+
+        A second call with the same `app_id` does nothing. No other writer may remove files at the same time: delta-rs
+        doesn't check such a commit for conflicts.
+
+        Args:
+            version: None is the empty table. Days that retention has dropped since then stay dropped.
+
+        Returns:
+            Whether a commit was made.
+        """
+        self._delta.update_incremental()
+        if self._delta.transaction_version(app_id) is not None:
+            return False
+        active = {row["path"]: row for row in files_of(self._delta)}
+        then = {} if version is None else {row["path"]: row for row in files_of(self._at(version))}
+        first_day = min((row["partition"][LANDED_DATE.name] for row in active.values()), default="9999-12-31")
+        removed = [row for path, row in then.items() if path not in active]
+        restored = [row for row in removed if row["partition"][LANDED_DATE.name] >= first_day]
+        actions: list[AddAction | RemoveAction] = [_remove(row) for path, row in active.items() if path not in then]
+        actions += [_add_again(row) for row in restored]
+        actions += [_add(file) for file in files]
+        self._delta.create_write_transaction(
+            actions,
+            mode="append",
+            schema=self.table.stored,
+            partition_by=[LANDED_DATE.name],
+            commit_properties=transaction(app_id, 0),
+        )
+        return True
+
+    def rearrange(self, rows: Iterable[dict[str, Any]], files: Iterable[DataFile]) -> None:
+        """Replace files by others with the same rows. No other writer may remove files at the same time.
+
+        Args:
+            rows: the files to remove, as `files_of` returns them.
+            files: the files to add.
+        """
+        actions: list[AddAction | RemoveAction] = [_remove(row, data_change=False) for row in rows]
+        actions += [_add(file, data_change=False) for file in files]
+        if actions:
+            self._delta.create_write_transaction(
+                actions, mode="append", schema=self.table.stored, partition_by=[LANDED_DATE.name]
+            )
+
+    def _at(self, version: int) -> DeltaTable:
+        return DeltaTable(self._delta.table_uri, version=version)
+
+
+def files_of(table: DeltaTable) -> list[dict[str, Any]]:
+    """The table's files: path, size_bytes and num_records; partition, min, max and null_count as dicts by column."""
+    rows: list[dict[str, Any]] = pa.table(table.get_add_actions()).to_pylist()
+    for row in rows:
+        row["partition"] = {name: None if value is None else str(value) for name, value in row["partition"].items()}
+    return rows
+
+
+def _remove(row: dict[str, Any], *, data_change: bool = True) -> RemoveAction:
+    return RemoveAction(row["path"], data_change, int(time.time() * 1000), row["size_bytes"], row["partition"])
+
+
+def _add_again(row: dict[str, Any]) -> AddAction:
+    bounds = {side: row.get(side) or {} for side in ("min", "max", "null_count")}
+    stats = {
+        "numRecords": row["num_records"],
+        "minValues": {name: _bound(value) for name, value in bounds["min"].items() if value is not None},
+        "maxValues": {name: _bound(value) for name, value in bounds["max"].items() if value is not None},
+        "nullCount": {name: value for name, value in bounds["null_count"].items() if value is not None},
+    }
+    return AddAction(
+        path=row["path"],
+        size=row["size_bytes"],
+        partition_values=row["partition"],
+        modification_time=int(time.time() * 1000),
+        data_change=True,
+        stats=json.dumps(stats),
+    )
+
+
+def _add(file: DataFile, *, data_change: bool = True) -> AddAction:
+    return AddAction(
+        path=file.path,
+        size=file.size,
+        partition_values={LANDED_DATE.name: file.landed_date},
+        modification_time=int(time.time() * 1000),
+        data_change=data_change,
+        stats=file.stats,
+    )
+
+
+class FileStatistics:
+    """Delta's per-file statistics (protocol, "Per-file Statistics"): row count and bounds of the chosen columns."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.rows = 0
+        self._low: dict[str, Any] = {}
+        self._high: dict[str, Any] = {}
+        self._nulls = dict.fromkeys(columns, 0)
+
+    def add(self, rows: pa.Table) -> None:
+        self.rows += rows.num_rows
+        for name in self._nulls:
+            column = rows[name]
+            self._nulls[name] += column.null_count
+            if pa.types.is_dictionary(column.type):  # bounds of the few distinct texts, not of every row
+                column = pa.chunked_array([chunk.dictionary for chunk in column.chunks])
+            bounds = pc.min_max(column).as_py()
+            if bounds["min"] is not None:
+                self._low[name] = min(self._low.get(name, bounds["min"]), bounds["min"])
+                self._high[name] = max(self._high.get(name, bounds["max"]), bounds["max"])
+
+    def to_json(self) -> str:
+        known = [
+            name
+            for name, high in self._high.items()
+            if not isinstance(high, str) or max(len(high), len(self._low[name])) <= LONGEST_TEXT_BOUND
+        ]
+        return json.dumps(
+            {
+                "numRecords": self.rows,
+                "minValues": {name: _bound(self._low[name]) for name in known},
+                # Delta stores milliseconds, so the upper bound is rounded up.
+                "maxValues": {name: _bound(self._high[name], ALMOST_A_MILLISECOND) for name in known},
+                "nullCount": self._nulls,
+            }
+        )
+
+
+def _bound(value: Any, more: timedelta = timedelta()) -> Any:
+    if not isinstance(value, datetime):
+        return value
+    value += more
+    return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03d}Z"

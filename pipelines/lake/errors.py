@@ -1,0 +1,35 @@
+"""Errors in a lake or its checkpoints. Each message says what to do."""
+
+from kafka_telemetry_lake.udfs.errors import CannotRunError
+
+
+class StateError(CannotRunError):
+    """Stored state doesn't match the tables or the settings of this run."""
+
+
+class ShardCountError(StateError):
+    """The run asks for a different number of shards from the one the state is stored in."""
+
+
+class StateMissingError(StateError):
+    """State that the next step needs is missing: a batch's state files, or the lifecycle's note in its table folder."""
+
+
+class StateVersionError(StateError):
+    """The state was written by a release whose format this one can't read."""
+
+
+class RebuildError(StateError):
+    """A new checkpoint can't rebuild the state: some pushes whose points are stored have been deleted."""
+
+
+class ForeignCheckpointError(StateError):
+    """The checkpoints belong to another lake."""
+
+
+class OldCheckpointError(StateError):
+    """The checkpoints are older than the lake."""
+
+
+class LogGapError(StateError):
+    """The next commits to read are no longer in a table's log."""

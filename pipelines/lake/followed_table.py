@@ -1,0 +1,83 @@
+"""Reads the commits of a Delta table one by one, without Spark: which files each one added."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+
+from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+
+
+@dataclass(frozen=True)
+class Commit:
+    """The files that a commit added, as paths below the table, their row count and their size in bytes.
+
+    A commit that replaces files (compaction, for example) has no added files here.
+    """
+
+    version: int
+    files: tuple[str, ...]
+    rows: int
+    size: int
+
+
+class FollowedTable:
+    """A table whose commits are read one after the other."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self._filesystem, self._root = filesystem_of(uri)
+
+    def commits(self, after: int, until: int | None = None) -> Iterator[Commit]:
+        """The commits after version `after`, up to and including `until` (None: up to the latest).
+
+        Raises:
+            LogGapError: the log no longer has the next commit.
+        """
+        version = after + 1
+        while until is None or version <= until:
+            actions = self._actions(version)
+            if actions is None and until is None:
+                if DeltaTable(self.uri).version() < version:
+                    return
+                actions = self._actions(version)  # the commit may have been written after the first look
+            if actions is None:
+                raise LogGapError(
+                    f"{self.uri}: version {version} is no longer in the table's log. The job was stopped for longer "
+                    "than the log is retained, so the lifecycle of clients can't continue. Delete the folder of "
+                    "table client_changes to start again"
+                )
+            yield _commit(version, actions)
+            version += 1
+
+    def _actions(self, version: int) -> list[dict[str, dict[str, object]]] | None:
+        """The actions of a commit; None if the log doesn't have it."""
+        try:
+            with self._filesystem.open_input_file(f"{self._root}/_delta_log/{version:020d}.json") as stream:
+                return [json.loads(line) for line in stream.read().splitlines() if line.strip()]
+        except FileNotFoundError:
+            return None
+
+    def read(self, files: list[str], schema: pa.Schema) -> pa.Table:
+        """Read columns of files. A column that a file lacks is NULL."""
+        if not files:
+            return schema.empty_table()
+        paths = [f"{self._root}/{file}" for file in files]
+        return ds.dataset(paths, schema=schema, filesystem=self._filesystem, format="parquet").to_table()
+
+
+def _commit(version: int, actions: list[dict[str, dict[str, object]]]) -> Commit:
+    adds = [action["add"] for action in actions if "add" in action and action["add"].get("dataChange", True)]
+    replaces = any("remove" in action and action["remove"].get("dataChange", True) for action in actions)
+    if replaces:
+        return Commit(version, (), 0, 0)
+    rows = sum(int(json.loads(str(add.get("stats") or "{}")).get("numRecords", 0)) for add in adds)
+    size = sum(int(str(add["size"])) for add in adds)
+    return Commit(version, tuple(unquote(str(add["path"])) for add in adds), rows, size)

@@ -1,0 +1,29 @@
+"""Paths and URIs of a lake, its tables and checkpoints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pyarrow.fs as pafs
+
+from kafka_telemetry_lake.pipelines.tables.table import table_uri
+
+CHECKPOINTS = "_checkpoints"
+
+
+def checkpoints_of(lake: str, checkpoints: str | None = None) -> str:
+    """The folder of the lake's checkpoints: the one given, otherwise the one inside the lake."""
+    return (checkpoints or table_uri(lake, CHECKPOINTS)).rstrip("/")
+
+
+def absolute_uri(path: str) -> str:
+    """A local path or a URI as a URI."""
+    return path if "://" in path else Path(path).resolve().as_uri()
+
+
+def filesystem_of(path: str) -> tuple[pafs.FileSystem, str]:
+    """Arrow's file system for a local path or a URI, and the path in it. Hadoop's `s3a://` is `s3://` in Arrow."""
+    uri = re.sub(r"^s3a://", "s3://", absolute_uri(path))
+    filesystem_and_path: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(uri)
+    return filesystem_and_path

@@ -1,0 +1,271 @@
+"""The lifecycle of clients: follows `pushes` and `push_outcomes`, writes `client_changes` and `client_events`.
+
+It runs in the driver on Arrow columns, without Spark, so a step has no cost of planning a micro-batch. Its state is
+table `client_changes`, whose rows are committed with the step's number, and a note in the table's folder. The note
+names the input of a step before the step commits anything. After a crash the step is repeated with the same input, and
+tables that already have its number skip it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, TableLog
+from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError, StateVersionError
+from kafka_telemetry_lake.pipelines.lake.followed_table import Commit, FollowedTable
+from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.transactions import transaction
+from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
+from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, PUSH_OUTCOMES, PUSHES
+from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
+from kafka_telemetry_lake.pipelines.tables.table import Table
+from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
+from kafka_telemetry_lake.udfs.lifecycle.events import EventLimit, Events, event_rows
+from kafka_telemetry_lake.udfs.lifecycle.labels import LABELS_IN, label
+from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN, Clocks
+from kafka_telemetry_lake.udfs.lifecycle.rebootstrap import SIGNALS_IN, judge
+from kafka_telemetry_lake.udfs.lifecycle.transitions import advance, sweep
+from kafka_telemetry_lake.udfs.lifecycle.waves import Waves, wave_rows
+
+log = logging.getLogger(__name__)
+
+APP_ID = "kafka-telemetry-lake:lifecycle"
+OUTCOMES_IN = pa.unify_schemas([LABELS_IN, SIGNALS_IN])
+STEP_ROWS = 200_000  # a step reads whole commits until they have this many rows
+# Changes are merged into one row per client when there are many more of them than clients, or too many files.
+LEAST_CHANGES = 100_000
+MOST_FILES = 200
+ROWS_AT_A_TIME = 65_536
+FORGOTTEN_AFTER_US = 30 * 86_400_000_000
+RETENTION_HOURS = 1  # time for readers of the files before a merge to finish
+NOTE_VERSION = 1
+EVENT_COUNTS = "told"  # the note's name for `Note.event_counts`; a new name would need a new version
+
+
+@dataclass(frozen=True)
+class StepEnd:
+    """Where a step's input ends: the last versions of both tables that it reads.
+
+    Attributes:
+        now: µs; all pushes until then are known to have been read from a live source; None: not known.
+    """
+
+    pushes: int = -1
+    outcomes: int = -1
+    now: int | None = None
+
+
+@dataclass(frozen=True)
+class Note:
+    """The state after a step that `client_changes` doesn't contain, and the end of the step under way."""
+
+    step: int = 0
+    done: StepEnd = field(default_factory=StepEnd)
+    clocks: tuple[tuple[str, str, int, int], ...] = ()
+    event_counts: dict[str, int] = field(default_factory=dict)
+    waves: dict[str, Any] = field(default_factory=dict)
+    under_way: StepEnd | None = None
+
+
+class Lifecycle:
+    """The lifecycle of a lake's clients. Only one process may use it at a time.
+
+    Raises:
+        StateMissingError: the table has rows, but its note is missing.
+        StateVersionError: the note was written by a release with another format.
+    """
+
+    def __init__(self, lake: str) -> None:
+        for table in (PUSHES, PUSH_OUTCOMES, CLIENT_EVENTS, CLIENT_CHANGES):
+            table.create(lake)
+        self._lake = lake
+        self._pushes, self._outcomes = FollowedTable(PUSHES.uri(lake)), FollowedTable(PUSH_OUTCOMES.uri(lake))
+        self._logs = {table.name: TableLog(table, lake) for table in (CLIENT_EVENTS, CLIENT_CHANGES)}
+        self._filesystem, root = filesystem_of(CLIENT_CHANGES.uri(lake))
+        self._note_path = f"{root}/_lifecycle.json"
+        note = self._read_note()
+        stored = DeltaTable(CLIENT_CHANGES.uri(lake)).to_pyarrow_table()
+        if note is None and stored.num_rows:
+            raise StateMissingError(
+                f"{self._note_path} is missing: delete the folder of table {CLIENT_CHANGES.name} to process all "
+                "pushes of the lake again, or restore both from one backup"
+            )
+        self._note = note or Note()
+        self._changes, self._files = stored.num_rows, 0
+        of_steps_done = stored.filter(pc.less_equal(stored["step"], self._note.step))
+        self._clients = Clients.of_rows(of_steps_done, (place[:3] for place in self._note.clocks))
+        self._clocks: Clocks = {code: clock for code, (*_, clock) in enumerate(self._note.clocks)}
+        self._event_limit, self._waves = EventLimit(self._note.event_counts), Waves(self._note.waves)
+
+    def catch_up(self) -> None:
+        """Process everything that is in the tables."""
+        while self.step():
+            pass
+
+    def step(self, now: int | None = None) -> bool:
+        """Process up to about `STEP_ROWS` new rows; returns whether there were any.
+
+        Args:
+            now: µs; all pushes until then are known to have been read from a live source. So clients that should have
+                pushed by then are silent, even if no later push advances the clock.
+        """
+        end = self._note.under_way or self._next(now)
+        if end is None:
+            return False
+        if self._note.under_way is None:
+            self._write_note(replace(self._note, under_way=end))
+        is_new = (end.pushes, end.outcomes) != (self._note.done.pushes, self._note.done.outcomes)
+        self._process(end)
+        self._merge_changes()
+        return is_new
+
+    def relabel(self, outcomes: pa.Table) -> int:
+        """Update clients to the labels that their pushes have after a replay; returns the number of clients changed.
+
+        Args:
+            outcomes: columns of `LABELS_IN`; the latest row of each client.
+        """
+        step = self._note.step + 1
+        changed = label(self._clients, outcomes, step)
+        if len(changed):
+            # The note comes first: after a crash in between, the next step has another number, and relabel runs again.
+            self._write_note(replace(self._note, step=step))
+            self._commit(CLIENT_CHANGES, self._clients.rows(changed), step)
+        return len(changed)
+
+    def _next(self, now: int | None) -> StepEnd | None:
+        done = self._note.done
+        # Outcomes first: their pushes were stored earlier, so the step reads those too.
+        outcomes = _until(self._outcomes.commits(done.outcomes), done.outcomes)
+        pushes = _until(self._pushes.commits(done.pushes), done.pushes)
+        if (pushes, outcomes) != (done.pushes, done.outcomes):
+            return StepEnd(pushes, outcomes)
+        if now is None or not self._is_due(now):
+            return None
+        return StepEnd(pushes, outcomes, now)
+
+    def _is_due(self, now: int) -> bool:
+        return bool((self._clients["deadline"] < now).any()) or self._waves.waits(now)
+
+    def _process(self, end: StepEnd) -> None:
+        step, done, clients = self._note.step + 1, self._note.done, self._clients
+        pushes = _rows(self._pushes, done.pushes, end.pushes, LIFECYCLE_IN)
+        versions = _versions(self._lake)
+        advanced = advance(clients, self._clocks, pushes, versions, step)
+        changed, events = advanced.changed, advanced.events
+        clocks = self._clocks
+        if end.now is not None:
+            clocks = {code: max(clock, end.now) for code, clock in self._clocks.items()}
+            swept, silent = sweep(clients, clocks, versions, step)
+            changed, events = np.union1d(changed, swept), Events.all_of([events, silent])
+        outcomes = _rows(self._outcomes, done.outcomes, end.outcomes, OUTCOMES_IN)
+        changed = np.union1d(changed, label(clients, outcomes, step))
+        self._waves.add(clients, events)
+        connected, signs = judge(clients, outcomes, step)
+        changed, events = np.union1d(changed, connected), Events.all_of([events, signs])
+        fleet = wave_rows(self._waves.close(clients, clocks))
+        single = event_rows(clients, self._event_limit.apply(events))
+        self._event_limit.forget(self._clocks)
+        self._commit(CLIENT_EVENTS, pa.concat_tables([single, fleet]), step)
+        self._commit(CLIENT_CHANGES, clients.rows(changed), step)
+        self._changes += len(changed)
+        self._files += 1
+        places = ((*clients.partitions[code], clock) for code, clock in sorted(self._clocks.items()))
+        self._write_note(
+            Note(step, replace(end, now=None), tuple(places), self._event_limit.counts, self._waves.content())
+        )
+        if pushes.num_rows or len(events.kind):
+            log.info(
+                "lifecycle: step %d: %s pushes, %s clients, %s events", step, f"{pushes.num_rows:,}",
+                f"{clients.size:,}", f"{single.num_rows + fleet.num_rows:,}",
+            )  # fmt: skip
+
+    def _commit(self, table: Table, rows: pa.Table, step: int) -> None:
+        files = TableFiles(table, self._lake)
+        files.write(rows)
+        self._logs[table.name].commit(files.close(), APP_ID, step)
+
+    def _merge_changes(self) -> None:
+        """Rewrite `client_changes` to one row per client if it has many more rows or files."""
+        size = self._clients.size
+        if self._changes <= max(LEAST_CHANGES, 2 * size) and self._files <= MOST_FILES:
+            return
+        self._forget_gone()
+        table = DeltaTable(CLIENT_CHANGES.uri(self._lake))
+        try:
+            write_deltalake(
+                table,
+                pa.RecordBatchReader.from_batches(CLIENT_CHANGES.stored, self._every_row()),
+                mode="overwrite",
+                commit_properties=transaction(APP_ID, self._note.step),
+            )
+        except CommitFailedError as error:  # maintenance compacted the files at the same time; the next step retries
+            log.info("lifecycle: changes not merged: %s", error)
+            return
+        table.vacuum(RETENTION_HOURS, dry_run=False, enforce_retention_duration=False)
+        self._changes, self._files = self._clients.size, 0
+
+    def _every_row(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all clients in batches: a million rows at once took 1.5 GB."""
+        for first in range(0, self._clients.size, ROWS_AT_A_TIME):
+            rows = self._clients.rows(np.arange(first, min(first + ROWS_AT_A_TIME, self._clients.size)))
+            yield from CLIENT_CHANGES.with_partition(rows).to_batches()
+
+    def _forget_gone(self) -> None:
+        """L18: drop clients unseen for long by their partition's clock. If one comes back, it counts as new."""
+        clients = self._clients
+        clock = np.array([self._clocks.get(code, 0) for code in range(len(clients.partitions))], np.int64)
+        gone = clock[clients["partition"]] - clients["last_seen"] > FORGOTTEN_AFTER_US
+        if gone.any():
+            self._clients = Clients.of_rows(clients.rows(np.flatnonzero(~gone)), clients.partitions)
+
+    def _read_note(self) -> Note | None:
+        content = read_json(self._filesystem, self._note_path)
+        if content is None:
+            return None
+        if content.pop("version") != NOTE_VERSION:
+            raise StateVersionError(
+                f"{self._note_path}: written by another release, this one reads version {NOTE_VERSION}"
+            )
+        ends = {name: content[name] and StepEnd(**content[name]) for name in ("done", "under_way")}
+        clocks = tuple((place[0], place[1], place[2], place[3]) for place in content["clocks"])
+        event_counts = content.pop(EVENT_COUNTS)
+        return Note(**(content | ends | {"clocks": clocks, "event_counts": event_counts}))
+
+    def _write_note(self, note: Note) -> None:
+        content = {"version": NOTE_VERSION, **asdict(note)}
+        content[EVENT_COUNTS] = content.pop("event_counts")
+        write_json(self._filesystem, self._note_path, content)
+        self._note = note
+
+
+def _until(commits: Iterable[Commit], done: int) -> int:
+    """The last version that a step reads."""
+    rows = 0
+    for commit in commits:
+        done, rows = commit.version, rows + commit.rows
+        if rows >= STEP_ROWS:
+            break
+    return done
+
+
+def _rows(table: FollowedTable, after: int, until: int, schema: pa.Schema) -> pa.Table:
+    files = [file for commit in table.commits(after, until) for file in commit.files]
+    return table.read(files, schema)
+
+
+def _versions(lake: str) -> pa.Table:
+    uri = SUBSCRIPTIONS.uri(lake)
+    if not DeltaTable.is_deltatable(uri):
+        return SUBSCRIPTIONS.schema.empty_table()
+    return DeltaTable(uri).to_pyarrow_table().select(SUBSCRIPTIONS.schema.names).cast(SUBSCRIPTIONS.schema)

@@ -1,0 +1,75 @@
+"""The views over a lake's tables: files of `sql/` in Spark's dialect, for Spark and for DuckDB.
+
+A file has the view's name, and contains a comment with the question that the view answers, and one SELECT. Views may
+read other views and any table of ``catalog.CATALOG``; a table that a lake doesn't have yet reads as empty. A file whose
+name starts with ``_`` is a template of several views (`TEMPLATES`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from importlib.resources import files
+
+import sqlglot
+from sqlglot import exp
+
+# Template to its views, each with the values of the template's placeholders.
+TEMPLATES = {
+    "_metric_rates": {
+        "metric_rates_1m": {"window": "minute", "rollups": "metric_rollups_1m"},
+        "metric_rates_1h": {"window": "hour", "rollups": "metric_rollups_1h"},
+    }
+}
+
+
+@dataclass(frozen=True)
+class View:
+    """A view: the `question` it answers, its SELECT in Spark's dialect, and the tables and views that it reads."""
+
+    name: str
+    question: str
+    select: str
+    reads: frozenset[str]
+
+    @functools.cached_property
+    def duckdb(self) -> str:
+        """The SELECT in DuckDB's dialect. All names are quoted, since `at` and `offset` are keywords of DuckDB."""
+        return sqlglot.transpile(self.select, read="spark", write="duckdb", identify=True, comments=False)[0]
+
+
+def parse_view(name: str, text: str) -> View:
+    """Parse the text of a view.
+
+    Raises:
+        sqlglot.errors.SqlglotError: `text` isn't one SELECT of Spark's dialect.
+    """
+    tree = sqlglot.parse_one(text, read="spark")
+    inner = {table.alias for table in tree.find_all(exp.CTE)}
+    reads = frozenset(table.name for table in tree.find_all(exp.Table)) - inner
+    comments = [line.removeprefix("--").strip() for line in text.splitlines() if line.startswith("--")]
+    return View(name, " ".join(comments), text, reads)
+
+
+@functools.cache
+def views() -> dict[str, View]:
+    """All views by name, each after those that it reads."""
+    folder = files("kafka_telemetry_lake.sql")
+    texts = {file.name.removesuffix(".sql"): file.read_text("utf-8") for file in folder.iterdir() if file.is_file()}
+    for template, instances in TEMPLATES.items():
+        text = texts.pop(template)
+        texts |= {name: text.format(**values) for name, values in instances.items()}
+    parsed = {name: parse_view(name, text) for name, text in texts.items()}
+    order = TopologicalSorter({name: view.reads & parsed.keys() for name, view in parsed.items()}).static_order()
+    return {name: parsed[name] for name in order}
+
+
+def needed(names: Iterable[str]) -> tuple[list[View], list[str]]:
+    """The views among `names` and those they read, in order of creation; and the names of the tables they read."""
+    known, wanted = views(), set(names)
+    for view in reversed(known.values()):
+        if view.name in wanted:
+            wanted |= view.reads
+    return [view for name, view in known.items() if name in wanted], sorted(wanted - known.keys())

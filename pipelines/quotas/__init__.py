@@ -1,0 +1,1 @@
+"""Configured quotas, brokers' quota samples, clients' own reports, and usage windows."""

@@ -1,0 +1,176 @@
+"""Computes quota usage from clients' own metrics: byte counters and throttle delays.
+
+The result is rows of `quota_usage` with source `client` and `evidence`, in addition to those from brokers' samples. It
+has its own stream, because it needs only few of the points and isn't urgent.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from kafka_telemetry_lake.pipelines.ingest.operator_task import without
+from kafka_telemetry_lake.pipelines.ingest.push_files import table_paths
+from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger, app_id_of, start_batches
+from kafka_telemetry_lake.pipelines.lake.added_files import added_files
+from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.transactions import append_once
+from kafka_telemetry_lake.pipelines.quotas.windows import WINDOWS, at, replace_windows
+from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES, QUOTA_REPORTS, QUOTA_USAGE
+from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
+from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
+from kafka_telemetry_lake.udfs.quotas.estimates import MAX_INTERVAL_S, estimated_usage, throttle_evidence
+from kafka_telemetry_lake.udfs.quotas.reports import METRICS, POINTS_IN, quota_reports
+from kafka_telemetry_lake.udfs.quotas.usage import USAGE, micros
+from kafka_telemetry_lake.udfs.quotas.versions import Version, limits_over_time
+from kafka_telemetry_lake.udfs.rows import TIMESTAMP
+
+log = logging.getLogger(__name__)
+
+STREAM = "quota_reports"
+MAX_BYTES_PER_BATCH = "256m"  # of metric_points; about a twentieth of the points are quota reports
+EVIDENCE_LASTS_S = 60  # a Java client reports a delay for this long, even if the quota has been removed since
+CHUNK_S = 600  # time span of the windows that are computed at once
+RECORD = ("source", "topic", "partition", "offset", "landed_at")
+
+
+def knows_quotas(lake: str) -> bool:
+    """Whether the lake has table `quotas`, which is needed to relate clients' usage to their limits."""
+    return DeltaTable.is_deltatable(QUOTAS.uri(lake))
+
+
+def start_quota_reports(spark: SparkSession, lake: Lake, trigger: Trigger) -> StreamingQuery:
+    """`metric_points` -> `quota_reports` and the affected windows of `quota_usage`.
+
+    Each batch appends the reports among its points. Then it recomputes the windows of every minute with a new report
+    from all stored reports, with the limits that were in force then according to table `quotas`.
+    """
+    for table in (QUOTA_REPORTS, QUOTA_USAGE):
+        table.create(lake.path)
+    stored_before = OffsetGuard.load(spark, QUOTA_REPORTS.uri(lake.path), lake.checkpoint(STREAM)).stored_before()
+    points = added_files(spark, METRIC_POINTS.uri(lake.path), MAX_BYTES_PER_BATCH)
+
+    def run(batch: DataFrame, batch_id: int) -> None:
+        began = time.monotonic()
+        files = batch.agg(F.collect_set("file")).collect()[0][0]
+        reports = read_reports(lake.path, sorted(files))
+        if stored_before is not None:
+            reports = without(reports, stored_before.within(reports))
+        if reports.num_rows:
+            app_id = app_id_of(batch, STREAM)
+            append_once(QUOTA_REPORTS, DeltaTable(QUOTA_REPORTS.uri(lake.path)), reports, app_id, batch_id)
+            replace_estimates(lake.path, minutes_of(reports), app_id, batch_id)
+        log.info("%s: batch %d: %d reports, %.1f s", STREAM, batch_id, reports.num_rows, time.monotonic() - began)
+
+    return start_batches(points, STREAM, lake, trigger, run)
+
+
+def read_reports(lake: str, uris: Sequence[str]) -> pa.Table:
+    """Read the reports among the points of some files of `metric_points`, with columns of ``quota_reports.REPORTS``."""
+    filesystem, root = filesystem_of(METRIC_POINTS.uri(lake))
+    reports = []
+    for path in table_paths(uris, METRIC_POINTS):
+        with filesystem.open_input_file(f"{root}/{path}") as stream:
+            points = _points(stream)
+        reports.append(quota_reports(points, _principals(lake, points)))
+    return pa.concat_tables(reports) if reports else QUOTA_REPORTS.schema.empty_table()
+
+
+def _points(stream: pa.NativeFile) -> pa.Table:
+    """The points of a file that may be quota reports. Text is read as dictionaries, at a third of the cost."""
+    schema = pq.read_schema(stream)
+    names = [name for name in POINTS_IN.names if name in schema.names]
+    texts = [name for name in names if pa.types.is_string(schema.field(name).type)]
+    texts += [f"attributes.key_value.{side}" for side in ("key", "value") if "attributes" in names]
+    file = pq.ParquetFile(stream, read_dictionary=texts)
+    groups = [POINTS_IN.empty_table()]
+    for number in range(file.num_row_groups):
+        points = file.read_row_group(number, names)
+        points = points.filter(pc.is_in(points["metric"], pa.array(METRICS)))
+        for field in POINTS_IN:
+            if field.name not in names:  # the file omits columns whose values are all NULL
+                points = points.append_column(field, pa.nulls(points.num_rows, field.type))
+        groups.append(points.select(POINTS_IN.names).cast(POINTS_IN))
+    return pa.concat_tables(groups)
+
+
+def _principals(lake: str, points: pa.Table) -> pa.ChunkedArray:
+    """The principal of each point's push."""
+    records = points.select(RECORD).group_by(list(RECORD)).aggregate([])
+    pushes = DeltaTable(PUSHES.uri(lake)).to_pyarrow_dataset()
+    days = pc.unique(pc.cast(records["landed_at"], LANDED_DATE.type))
+    principals = pa.schema([PUSHES.schema.field(name) for name in (*RECORD, "principal")]).empty_table()
+    for partition in pc.unique(records["partition"]).to_pylist():
+        span = pc.min_max(records.filter(pc.field("partition") == partition)["offset"]).as_py()
+        wanted = ds.field(LANDED_DATE.name).isin(days) & (ds.field("partition") == partition)
+        wanted &= (ds.field("offset") >= span["min"]) & (ds.field("offset") <= span["max"])
+        rows = pushes.to_table(principals.column_names, filter=wanted)
+        principals = pa.concat_tables([principals, rows.cast(principals.schema)])
+    numbered = points.select(RECORD).append_column("row", pa.array(range(points.num_rows), pa.int64()))
+    return numbered.join(principals, list(RECORD)).sort_by("row")["principal"]
+
+
+def minutes_of(reports: pa.Table) -> list[int]:
+    """Unix seconds of the minutes whose windows these reports affect, ascending."""
+    last = micros(reports["time"])
+    first = micros(pc.coalesce(reports["delta_start"], reports["time"]))
+    near = last - first <= MAX_INTERVAL_S * 1_000_000
+    minute = 60 * 1_000_000
+    spans = np.unique(np.stack([first[near] // minute, last[near] // minute]), axis=1)
+    minutes = {number for start, end in spans.T.tolist() for number in range(start, end + 1)}
+    return [60 * number for number in sorted(minutes)]
+
+
+def replace_estimates(lake: str, minutes: Sequence[int], app_id: str, version: int) -> None:
+    """Recompute the windows of these minutes (Unix seconds, ascending) from all stored reports of clients."""
+    stored = DeltaTable(QUOTA_REPORTS.uri(lake)).to_pyarrow_dataset()
+    versions: dict[str | None, list[Version]] = defaultdict(list)
+    for version_row in QUOTAS.create(lake).to_pyarrow_table().to_pylist():
+        versions[version_row["cluster_id"]].append(version_row)
+
+    def usage_of(start: int, end: int) -> Iterator[pa.Table]:
+        yield USAGE.empty_table()
+        for first in range(start, end, CHUNK_S):
+            last = min(first + CHUNK_S, end)
+            low, high = pa.scalar(at(first), TIMESTAMP), pa.scalar(at(last), TIMESTAMP)
+            furthest = pa.scalar(at(last) + timedelta(seconds=MAX_INTERVAL_S), TIMESTAMP)
+            within = (ds.field("time") >= low) & (ds.field("time") <= furthest)
+            within &= ds.field("delta_start").is_null() | (ds.field("delta_start") < high)
+            reports = stored.to_table(QUOTA_REPORTS.schema.names, filter=within)
+            for cluster in pc.unique(reports["cluster_id"]).to_pylist():
+                named = pc.field("cluster_id").is_null() if cluster is None else pc.field("cluster_id") == cluster
+                yield from cluster_usage(reports.filter(named), versions[cluster], first, last)
+
+    replace_windows(lake, ["client", "evidence"], minutes, usage_of, app_id, version)
+
+
+def cluster_usage(reports: pa.Table, versions: Sequence[Version], start: int, end: int) -> Iterator[pa.Table]:
+    """Compute rows of `quota_usage` for one cluster's windows from start to end (Unix seconds, whole minutes).
+
+    Args:
+        reports: columns of ``quota_reports.REPORTS``.
+        versions: the cluster's rows of table `quotas`.
+    """
+    for quota_type in pc.unique(reports["quota_type"]).to_pylist():
+        mine = reports.filter(pc.field("quota_type") == quota_type)
+        moved, delayed = mine.filter(pc.field("bytes").is_valid()), mine.filter(pc.field("throttle_ms").is_valid())
+        for seconds in WINDOWS:
+            for span in limits_over_time(versions, quota_type, start, end, seconds, EVIDENCE_LASTS_S):
+                yield throttle_evidence(delayed, quota_type, span.limits, seconds, span.start, span.end)
+            for span in limits_over_time(versions, quota_type, start, end, seconds):
+                if span.limits:
+                    yield estimated_usage(moved, quota_type, span.limits, seconds, span.start, span.end)

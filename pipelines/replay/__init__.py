@@ -1,0 +1,1 @@
+"""Replay: recomputes rows from stored pushes and swaps them in."""

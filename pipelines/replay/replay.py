@@ -1,0 +1,208 @@
+"""Replay: recompute the operator's rows from the stored pushes and swap them in, with one commit per table.
+
+A replay creates a new generation of rows and state. It starts from the first push, or from a snapshot taken before the
+requested pushes. It never starts with empty state later on, because a running counter's whole value would count as an
+increase. Readers of a table see only old rows before its commit and only new rows after it. The commits have a
+``txnAppId`` of the generation, so those of the stream don't change, and an interrupted swap can be completed later.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import date, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.fs as pafs
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
+from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableFiles, TableLog
+from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.stored_pushes import DROPPED_BEFORE, ask
+from kafka_telemetry_lake.pipelines.replay.files import (
+    batches_of,
+    count_missing_pushes,
+    dataset,
+    drop_copies,
+    push_files,
+)
+from kafka_telemetry_lake.pipelines.replay.followers import rewrite_quota_reports, update_followers
+from kafka_telemetry_lake.pipelines.state.manifest import Manifest, StateFolder
+from kafka_telemetry_lake.pipelines.state.snapshots import Snapshot, Snapshots
+from kafka_telemetry_lake.pipelines.tables.operator import (
+    CLIENT_EVENTS,
+    OPERATOR_TABLES,
+    PUSH_OUTCOMES,
+    PUSHES,
+    QUOTA_REPORTS,
+)
+from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
+from kafka_telemetry_lake.udfs.errors import CannotRunError
+from kafka_telemetry_lake.udfs.limits import Limits
+
+TaskResults = Iterable[Mapping[str, Any]]
+RunTasks = Callable[[ShardTask], TaskResults]  # rows of `operator_task.TASK_RESULT`, one per shard
+Progress = Callable[[int, int], None]  # called with the payload bytes done and in total
+
+SWAP = "points-swap.json"  # in the folder of checkpoints
+# The events in `client_events` that the operator writes.
+OPERATOR_EVENTS = ("temporality_flip", "lost_interval", "lost_interval_closed", "too_late")
+
+
+class ReplayError(CannotRunError):
+    """The requested replay is impossible; the message says why, and what to do."""
+
+
+def replay(
+    lake: str, checkpoints: str, wanted: str | None, limits: Limits, batch_bytes: int, run_tasks: RunTasks,
+    progress: Progress | None = None,
+) -> str:  # fmt: skip
+    """Replay the pushes of a lake. Its points stream must have processed all of `pushes` and must not be running.
+
+    Args:
+        wanted: condition on `push_outcomes` (DuckDB SQL) for pushes that must be replayed; None: all.
+        batch_bytes: bytes of push files that are processed at a time.
+        run_tasks: runs a task for every shard.
+
+    Returns:
+        The generation's id.
+
+    Raises:
+        ReplayError: the replay is impossible; the lake is unchanged.
+    """
+    state = StateFolder(f"{checkpoints}/points-state", None, 1)
+    last = state.last()
+    if last is None:
+        raise ReplayError("nothing to replay: no push of this lake has been processed yet")
+    snapshot = None if wanted is None else _snapshot_before(lake, checkpoints, wanted)
+    if snapshot is not None and snapshot.shards != last.shards:
+        raise ReplayError(f"the snapshot of {snapshot.taken_at} has {snapshot.shards} shards, the state {last.shards}")
+    _check_pushes(lake, snapshot)
+    generation = uuid.uuid4().hex
+    states: dict[int, tuple[str, ...]] = {}
+    if snapshot is not None:
+        snapshot.restore(state.uri)
+        states = snapshot.states
+    files: list[DataFile] = []
+    batches = batches_of(push_files(lake, snapshot, generation), batch_bytes)
+    total, done = sum(file.size for batch in batches for file in batch), 0
+    for batch in batches:
+        paths = tuple(file.path for file in batch)
+        task = ShardTask(lake, last.batch_id, paths, last.shards, state.uri, states, limits)
+        for row in run_tasks(task):
+            states = states | {row["shard"]: tuple(row["state"])}
+            files += [DataFile.from_json(text) for text in row["files"]]
+        done += sum(file.size for file in batch)
+        if progress is not None:
+            progress(done, total)
+    files += _retained_events(lake, snapshot)
+    reports, minutes = rewrite_quota_reports(lake, files)
+    _write_swap(checkpoints, generation, last, states, snapshot, [*files, *reports], minutes)
+    finish_swap(lake, checkpoints)
+    return generation
+
+
+def finish_swap(lake: str, checkpoints: str) -> bool:
+    """Carry out the swap that a replay has prepared, or complete an interrupted one. Each step is idempotent.
+
+    Returns:
+        Whether there was a swap to carry out.
+    """
+    filesystem, root = filesystem_of(checkpoints)
+    note = f"{root}/{SWAP}"
+    swap = read_json(filesystem, note)
+    if swap is None:
+        return False
+    files = [DataFile(**file) for file in swap["files"]]
+    app_id = f"kafka-telemetry-lake:replay:{swap['generation']}"
+    minutes = swap.get("quota_minutes")  # None: the swap was prepared by an earlier release
+    reports = (QUOTA_REPORTS,) if minutes is not None and DeltaTable.is_deltatable(QUOTA_REPORTS.uri(lake)) else ()
+    for table in (*OPERATOR_TABLES, *reports):
+        own = [file for file in files if file.table == table.name]
+        TableLog(table, lake).replace(own, swap["versions"].get(table.name), app_id)
+    states = {int(shard): tuple(names) for shard, names in swap["states"].items()}
+    StateFolder(f"{checkpoints}/points-state", None, 1).write(Manifest(swap["batch_id"], swap["shards"], states))
+    # Snapshots taken after the replay's start refer to rows and state that no longer exist.
+    snapshots = Snapshots(checkpoints)
+    for snapshot in snapshots.all():
+        if snapshot.uri.rpartition("/")[2] > swap["snapshot"]:
+            snapshots.drop(snapshot)
+    _clear_stored_before(filesystem, root)
+    update_followers(lake, minutes or (), app_id)
+    filesystem.delete_file(note)
+    drop_copies(lake)
+    return True
+
+
+def _snapshot_before(lake: str, checkpoints: str, wanted: str) -> Snapshot | None:
+    """The newest snapshot before all of the wanted pushes; None: the replay must start from the first push."""
+    for snapshot in reversed(Snapshots(checkpoints).all()):
+        try:
+            outcomes = dataset(PUSH_OUTCOMES.uri(lake), snapshot.versions[PUSH_OUTCOMES.name])
+        except (DeltaError, KeyError):
+            continue  # the snapshot's version is no longer in the table's log
+        if ask(f"SELECT count(*) FROM outcomes WHERE {wanted}", outcomes=outcomes) == [(0,)]:
+            return snapshot
+    return None
+
+
+def _check_pushes(lake: str, snapshot: Snapshot | None) -> None:
+    """Raise ``ReplayError`` if pushes whose rows would be replaced have been dropped."""
+    if snapshot is None and (days := DeltaTable(PUSHES.uri(lake)).transaction_version(DROPPED_BEFORE)) is not None:
+        raise ReplayError(
+            f"retention has dropped the pushes that landed before {date(1970, 1, 1) + timedelta(days=days)}, so a "
+            "replay can't start from the first push. Start from a later time for which there is a snapshot (--from)"
+        )
+    missing = count_missing_pushes(lake, snapshot)
+    if missing:
+        raise ReplayError(
+            f"table pushes no longer has {missing} of the pushes whose rows would be replaced (retention), so the "
+            "rows can't be recomputed. Replay from a later time, if there is a snapshot before it (--from)"
+        )
+
+
+def _retained_events(lake: str, snapshot: Snapshot | None) -> list[DataFile]:
+    """Write the rows of `client_events` that the replay doesn't recompute, such as those of clients' lifecycles."""
+    own = pads.field("event").isin(OPERATOR_EVENTS)
+    now = dataset(CLIENT_EVENTS.uri(lake)).to_table()
+    retained = [now.filter(~own)]
+    if snapshot is not None and now.num_rows:
+        since = pads.field(LANDED_DATE.name) >= pc.min(now[LANDED_DATE.name])  # don't restore days dropped since
+        then = dataset(CLIENT_EVENTS.uri(lake), snapshot.versions[CLIENT_EVENTS.name])
+        retained.append(then.to_table(filter=own & since))
+    files = TableFiles(CLIENT_EVENTS, lake)
+    files.write(pa.concat_tables(retained).select(CLIENT_EVENTS.schema.names).cast(CLIENT_EVENTS.schema))
+    return files.close()
+
+
+def _write_swap(
+    checkpoints: str, generation: str, last: Manifest, states: dict[int, tuple[str, ...]], snapshot: Snapshot | None,
+    files: Sequence[DataFile], quota_minutes: Sequence[int],
+) -> None:  # fmt: skip
+    """Write the note from which `finish_swap` carries out the swap. From then on a replay can't be undone."""
+    content = {
+        "generation": generation,
+        "batch_id": last.batch_id,
+        "shards": last.shards,
+        "states": states,
+        "snapshot": "" if snapshot is None else snapshot.uri.rpartition("/")[2],
+        "versions": {} if snapshot is None else {n: v for n, v in snapshot.versions.items() if n != CLIENT_EVENTS.name},
+        "files": [asdict(file) for file in files],
+        "quota_minutes": quota_minutes,
+    }
+    write_json(*filesystem_of(f"{checkpoints}/{SWAP}"), content)
+
+
+def _clear_stored_before(filesystem: pafs.FileSystem, root: str) -> None:
+    """Record that no rows were stored before this checkpoint, since all rows are now the replay's."""
+    note = f"{root}/points/offsets-before.json"
+    content = read_json(filesystem, note)
+    if content is not None:
+        write_json(filesystem, note, content | {"ranges": []})

@@ -1,0 +1,1 @@
+"""The runtime of a job: the Spark session, jars, the JVM, Kafka's Admin client."""

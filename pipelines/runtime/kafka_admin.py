@@ -1,0 +1,95 @@
+"""Kafka's Admin client in an existing JVM, for requests to a cluster such as listing its topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from py4j.protocol import Py4JJavaError
+
+from kafka_telemetry_lake.udfs.errors import CannotRunError
+
+TIMEOUT_MS = 15_000
+
+
+class KafkaUnavailableError(CannotRunError):
+    """The cluster is unreachable or refuses access; the message says what to check."""
+
+
+class HasJvm(Protocol):
+    """A Spark session, or a JVM without Spark (`java_machine`), through which py4j reaches Kafka's clients."""
+
+    @property
+    def _jvm(self) -> Any: ...
+
+
+@contextmanager
+def admin_client(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str]) -> Iterator[Any]:
+    """Open an Admin client of the cluster, and close it at the end of the block.
+
+    Args:
+        options: options of Spark's Kafka source; those with the prefix ``kafka.`` are the client's (SASL, SSL).
+
+    Raises:
+        KafkaUnavailableError: the cluster didn't answer, or refused, a request in the block.
+    """
+    jvm = java._jvm
+    properties = client_properties(java, bootstrap_servers, options)
+    properties.put("default.api.timeout.ms", str(TIMEOUT_MS))
+    try:
+        client = jvm.org.apache.kafka.clients.admin.Admin.create(properties)
+    except Py4JJavaError as error:
+        raise KafkaUnavailableError(f"Kafka client options are wrong: {message_of(error)}") from None
+    try:
+        yield client
+    except Py4JJavaError as error:
+        raise KafkaUnavailableError(_explain(error, bootstrap_servers)) from None
+    finally:
+        client.close(jvm.java.time.Duration.ofSeconds(1))
+
+
+def client_properties(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str]) -> Any:
+    """Java properties for a Kafka client: those in `options` with the prefix ``kafka.``, and the job's own."""
+    jvm = java._jvm
+    properties = jvm.java.util.Properties()
+    properties.put("metadata.recovery.strategy", "rebootstrap")  # KIP-899; older clients don't know it
+    for key, value in options.items():
+        if key.startswith("kafka."):
+            properties.put(key.removeprefix("kafka."), value)
+    properties.put("bootstrap.servers", bootstrap_servers)
+    properties.put("request.timeout.ms", str(TIMEOUT_MS))
+    properties.put("client.id", "kafka-telemetry-lake")
+    return properties
+
+
+def existing_topics(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str]) -> set[str]:
+    """Names of the topics that this user may see. Raises ``KafkaUnavailableError``."""
+    with admin_client(java, bootstrap_servers, options) as client:
+        return set(client.listTopics().names().get())
+
+
+def _explain(error: Py4JJavaError, bootstrap_servers: str) -> str:
+    cause = _root(error)
+    name = cause.getClass().getSimpleName()
+    if "Authentication" in name or "Authorization" in name:
+        return f"the brokers at {bootstrap_servers} refuse access ({name}): check kafka_options and this user's ACLs"
+    if name in ("TimeoutException", "DisconnectException"):
+        return (
+            f"no broker answers at {bootstrap_servers} within {TIMEOUT_MS // 1000} s: check the address, that the "
+            "broker runs, and that kafka.security.protocol in kafka_options matches the listener"
+        )
+    return f"a request to the brokers at {bootstrap_servers} failed: {message_of(error)}"
+
+
+def _root(error: Py4JJavaError) -> Any:
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return cause
+
+
+def message_of(error: Py4JJavaError) -> str:
+    """Type and first line of the root cause. It contains no secrets: Kafka's errors hide the values of passwords."""
+    cause = _root(error)
+    return f"{cause.getClass().getSimpleName()}: {str(cause.getMessage()).splitlines()[0][:300]}"

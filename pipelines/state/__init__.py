@@ -1,0 +1,1 @@
+"""The operator's state files: chains, manifests, snapshots."""

@@ -1,0 +1,153 @@
+"""Manifests: which state files each shard has after which batch. They complement Spark's checkpoint.
+
+Spark repeats a batch if the driver died before the batch was done. The batch then starts from the manifest of the
+previous batch, so its state and rows don't depend on the number of attempts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow.fs as pafs
+
+from kafka_telemetry_lake.pipelines.lake.errors import ShardCountError, StateError, StateMissingError, StateVersionError
+from kafka_telemetry_lake.pipelines.lake.json_files import write_json
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.state.notes import DamagedNoteError, chains, number, read_note, sealed
+from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
+
+# Version 1 named one file per shard with the whole state, which is a chain of length one. Version 2 had no checksum.
+VERSION = 3
+RETAINED_MANIFESTS = 3  # Spark repeats only the last batch
+MOST_SHARDS = 1 << 20
+REBUILD = "telemetry-lake replay --rebuild-state"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The state files after a batch: for each shard a base and the later changes, oldest first."""
+
+    batch_id: int
+    shards: int
+    states: dict[int, tuple[str, ...]] = field(default_factory=dict)
+
+    def after(self, batch_id: int, changed: Mapping[int, Sequence[str]]) -> Manifest:
+        states = self.states | {shard: tuple(names) for shard, names in changed.items()}
+        return Manifest(batch_id, self.shards, states)
+
+
+class StateFolder:
+    """The folder of manifests and state files of one checkpoint.
+
+    Args:
+        uri: the folder; created if it doesn't exist.
+        shards: number of shards; None means that of the stored state or, without one, `default_shards`.
+
+    Raises:
+        ShardCountError: the stored state has a number of shards other than `shards`.
+    """
+
+    def __init__(self, uri: str, shards: int | None, default_shards: int) -> None:
+        self.uri = uri
+        self._filesystem, self._root = filesystem_of(uri)
+        self._filesystem.create_dir(self._root, recursive=True)
+        stored = next((manifest.shards for manifest in reversed(self.readable())), None)
+        if shards is not None and stored is not None and shards != stored:
+            raise ShardCountError(f"{shards} shards requested, but the state below {uri} has {stored}")
+        self.shards = stored or shards or default_shards
+
+    def last(self) -> Manifest | None:
+        """The newest manifest; None before the first batch."""
+        manifests = self._manifests()
+        return self._read(manifests[-1]) if manifests else None
+
+    def readable(self) -> list[Manifest]:
+        """The undamaged manifests, oldest first."""
+        result = []
+        for path in self._manifests():
+            with contextlib.suppress(StateError):
+                result.append(self._read(path))
+        return result
+
+    def batch_ids(self) -> list[int]:
+        """The batches that have a manifest, readable or not."""
+        return [int(path[-15:-5]) for path in self._manifests() if path[-15:-5].isdecimal()]
+
+    def size(self) -> int:
+        """Bytes of all state files."""
+        entries = self._filesystem.get_file_info(pafs.FileSelector(self._root))
+        return sum(entry.size for entry in entries if entry.extension == "state")
+
+    def before(self, batch_id: int) -> Manifest:
+        """The manifest that a batch starts from. Raises ``StateMissingError`` if it doesn't exist."""
+        if batch_id == 0:
+            return Manifest(-1, self.shards)
+        try:
+            return self._read(self._manifest_path(batch_id - 1))
+        except FileNotFoundError as error:
+            raise StateMissingError(
+                f"state of batch {batch_id - 1} is missing below {self.uri}: the checkpoint and its state are from "
+                "different times. Restore both from one backup, or rebuild the lake from its landing topic"
+            ) from error
+
+    def write(self, manifest: Manifest) -> None:
+        """Write the manifest, then delete old manifests and all state files that no retained manifest names."""
+        content = {"version": VERSION, "shards": manifest.shards, "states": manifest.states}
+        path = self._manifest_path(manifest.batch_id)
+        write_json(self._filesystem, path, sealed(content))
+        self._sweep()
+
+    def _read(self, path: str) -> Manifest:
+        with self._filesystem.open_input_file(path) as stream:
+            data = stream.read()
+        try:
+            return _manifest(path, data)
+        except UnknownManifestError as error:
+            raise StateVersionError(
+                f"state of version {error} below {self.uri}: this release reads 1 to {VERSION}"
+            ) from error
+        except DamagedNoteError as error:
+            raise StateError(
+                f"manifest {path.rpartition('/')[2]} below {self.uri} is damaged ({error}): no batch can start from "
+                f"it. Stop the job and run `{REBUILD}`, which rebuilds the state from table pushes"
+            ) from error
+
+    def _manifest_path(self, batch_id: int) -> str:
+        return f"{self._root}/manifest-{batch_id:010d}.json"
+
+    def _manifests(self) -> list[str]:
+        entries = self._filesystem.get_file_info(pafs.FileSelector(self._root))
+        return sorted(entry.path for entry in entries if entry.extension == "json")
+
+    def _sweep(self) -> None:
+        retained = self.readable()[-RETAINED_MANIFESTS:]
+        for path in self._manifests():
+            if path not in {self._manifest_path(manifest.batch_id) for manifest in retained}:
+                self._filesystem.delete_file(path)
+        named = {name for manifest in retained for names in manifest.states.values() for name in names}
+        for entry in self._filesystem.get_file_info(pafs.FileSelector(self._root)):
+            if entry.extension == "state" and entry.base_name not in named:
+                self._filesystem.delete_file(entry.path)
+
+
+class UnknownManifestError(TelemetryLakeError):
+    """The manifest has a version that this release doesn't know; the message is the version."""
+
+
+def _manifest(path: str, data: bytes) -> Manifest:
+    content, sealed = read_note(data, ("version", "shards", "states"))
+    version = number(content["version"])
+    if not 1 <= version <= VERSION:
+        raise UnknownManifestError(str(version))
+    if version >= 3 and not sealed:
+        raise DamagedNoteError("its checksum is missing")
+    shards = number(content["shards"], 1, MOST_SHARDS)
+    states = content["states"]
+    if version == 1 and isinstance(states, dict):
+        states = {shard: [name] for shard, name in states.items()}
+    stem = path[-15:-5]
+    if not stem.isdecimal():
+        raise DamagedNoteError("its name has no batch number")
+    return Manifest(int(stem), shards, chains(states, shards))

@@ -1,0 +1,79 @@
+"""JSON files with a checksum: manifests and snapshots of the state. A damaged one raises an error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import xxhash
+
+from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
+
+CHECKSUM = "xxh3"  # the field: xxh3-64 in hex of the other fields as canonical JSON
+
+
+class DamagedNoteError(TelemetryLakeError):
+    """The content differs from what was written; the message says where."""
+
+
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The content with its checksum."""
+    plain: dict[str, Any] = json.loads(json.dumps(content))  # keys become text
+    return plain | {CHECKSUM: _checksum(plain)}
+
+
+def read_note(data: bytes, fields: Iterable[str]) -> tuple[dict[str, Any], bool]:
+    """The content of a note: an object with these fields and no others.
+
+    Args:
+        data: content of the file.
+        fields: names of the fields.
+
+    Returns:
+        The content, and whether it had a checksum: notes of earlier releases have none.
+
+    Raises:
+        DamagedNoteError: the content differs from what was written.
+    """
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise DamagedNoteError("it isn't JSON") from error
+    if not isinstance(content, dict):
+        raise DamagedNoteError("it isn't a JSON object")
+    has_checksum = CHECKSUM in content
+    if has_checksum and content.pop(CHECKSUM) != _checksum(content):
+        raise DamagedNoteError("its checksum is wrong")
+    if content.keys() != set(fields):
+        raise DamagedNoteError(f"its fields aren't {', '.join(fields)}")
+    return content, has_checksum
+
+
+def number(value: Any, least: int = 0, most: int = 1 << 62) -> int:
+    """Check that a value of a note is an integer within bounds, and return it."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise DamagedNoteError(f"{str(value)[:40]!r} isn't a number from {least} to {most}")
+    return value
+
+
+def chains(value: Any, shards: int) -> dict[int, tuple[str, ...]]:
+    """Check the state files of each shard, oldest first, and return them."""
+    if not isinstance(value, dict):
+        raise DamagedNoteError("its states aren't an object")
+    result = {}
+    for shard, names in value.items():
+        if not (shard.isdecimal() and shard.isascii() and len(shard) < 10 and int(shard) < shards):
+            raise DamagedNoteError(f"{shard[:40]!r} isn't one of its {shards} shards")
+        if not isinstance(names, list) or not all(map(_is_name, names)):
+            raise DamagedNoteError(f"the files of shard {shard} aren't a list of names")
+        result[int(shard)] = tuple(names)
+    return result
+
+
+def _is_name(name: Any) -> bool:
+    return isinstance(name, str) and name.endswith(".state") and "/" not in name and len(name) <= 255
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return xxhash.xxh3_64_hexdigest(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())

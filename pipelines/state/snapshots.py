@@ -1,0 +1,130 @@
+"""Snapshots of the operator: its state after a batch, and the versions that its tables had then.
+
+A replay of recent pushes starts from a snapshot instead of the first push (docs/operate.md). A snapshot is a folder
+next to the checkpoint, `points-snapshots/<time>-<batch>/`, with the state files and `snapshot.json`, written last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pyarrow.fs as pafs
+
+from kafka_telemetry_lake.pipelines.lake.errors import StateError
+from kafka_telemetry_lake.pipelines.lake.json_files import write_json
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.state.manifest import MOST_SHARDS, Manifest
+from kafka_telemetry_lake.pipelines.state.notes import DamagedNoteError, chains, number, read_note, sealed
+from kafka_telemetry_lake.pipelines.tables.table import table_uri
+
+NAME = "snapshot.json"
+TIME = "%Y%m%dT%H%M%SZ"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The operator after a batch.
+
+    Attributes:
+        uri: folder of the snapshot.
+        taken_at: UTC.
+        states: state files of each shard, oldest first; the folder contains copies of them.
+        versions: versions of the operator's tables, by name. `maintain` retains their files as long as the snapshot.
+    """
+
+    uri: str
+    taken_at: datetime
+    batch_id: int
+    shards: int
+    states: dict[int, tuple[str, ...]]
+    versions: dict[str, int]
+
+    def restore(self, state_uri: str) -> None:
+        """Copy the snapshot's state files to a state folder."""
+        _copy(self.uri, state_uri, [name for names in self.states.values() for name in names])
+
+
+class Snapshots:
+    """The snapshots of one checkpoint of the points stream."""
+
+    def __init__(self, checkpoints: str) -> None:
+        self._uri = table_uri(checkpoints, "points-snapshots")
+        self._filesystem, self._root = filesystem_of(self._uri)
+
+    def all(self) -> list[Snapshot]:
+        """All complete snapshots, oldest first."""
+        entries = self._filesystem.get_file_info(pafs.FileSelector(self._root, allow_not_found=True))
+        names = sorted(entry.base_name for entry in entries if entry.type == pafs.FileType.Directory)
+        snapshots = [self._read(name) for name in names]
+        return [snapshot for snapshot in snapshots if snapshot is not None]
+
+    def due(self, now: datetime, every: timedelta) -> bool:
+        """Whether there is no snapshot younger than `every`."""
+        taken = [snapshot.taken_at for snapshot in self.all()]
+        return not taken or now - taken[-1] >= every
+
+    def take(self, now: datetime, manifest: Manifest, state_uri: str, versions: Mapping[str, int]) -> None:
+        """Store the state after the batch that was just committed, with the versions that the tables have now."""
+        name = f"{now.astimezone(UTC):{TIME}}-{manifest.batch_id:010d}"
+        folder = f"{self._root}/{name}"
+        self._filesystem.create_dir(folder, recursive=True)
+        _copy(state_uri, f"{self._uri}/{name}", [file for files in manifest.states.values() for file in files])
+        content = {"batch_id": manifest.batch_id, "shards": manifest.shards, "states": manifest.states,
+                   "versions": dict(versions)}  # fmt: skip
+        write_json(self._filesystem, f"{folder}/{NAME}", sealed(content))
+
+    def drop_older(self, than: datetime) -> list[Snapshot]:
+        """Delete the snapshots taken before a time, and return them."""
+        old = [snapshot for snapshot in self.all() if snapshot.taken_at < than]
+        for snapshot in old:
+            self.drop(snapshot)
+        return old
+
+    def drop(self, snapshot: Snapshot) -> None:
+        folder = f"{self._root}/{snapshot.uri.rpartition('/')[2]}"
+        self._filesystem.delete_file(f"{folder}/{NAME}")  # first: a folder without this file isn't read as a snapshot
+        self._filesystem.delete_dir(folder)
+
+    def _read(self, name: str) -> Snapshot | None:
+        try:
+            with self._filesystem.open_input_file(f"{self._root}/{name}/{NAME}") as stream:
+                data = stream.read()
+        except FileNotFoundError:
+            return None
+        try:
+            return _snapshot(f"{self._uri}/{name}", name, data)
+        except DamagedNoteError as error:
+            raise StateError(
+                f"{self._uri}/{name}/{NAME} is damaged ({error}): no replay can start from it. Delete its folder; a "
+                "replay then starts from an older snapshot or from the first push"
+            ) from error
+
+
+def _snapshot(uri: str, name: str, data: bytes) -> Snapshot:
+    content, _ = read_note(data, ("batch_id", "shards", "states", "versions"))
+    shards, versions = number(content["shards"], 1, MOST_SHARDS), content["versions"]
+    if not isinstance(versions, dict):
+        raise DamagedNoteError("its versions aren't an object")
+    try:
+        taken_at = datetime.strptime(name.partition("-")[0], TIME).replace(tzinfo=UTC)
+    except ValueError as error:
+        raise DamagedNoteError("its folder's name isn't a time") from error
+    return Snapshot(
+        uri,
+        taken_at,
+        number(content["batch_id"]),
+        shards,
+        chains(content["states"], shards),
+        {table: number(version) for table, version in versions.items()},
+    )
+
+
+def _copy(source: str, target: str, names: Sequence[str]) -> None:
+    from_files, from_root = filesystem_of(source)
+    to_files, to_root = filesystem_of(target)
+    for name in names:
+        pafs.copy_files(
+            f"{from_root}/{name}", f"{to_root}/{name}", source_filesystem=from_files, destination_filesystem=to_files
+        )

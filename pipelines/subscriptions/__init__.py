@@ -1,0 +1,1 @@
+"""Configured subscriptions: reading them, and which clients they match."""

@@ -1,0 +1,69 @@
+"""Reads a cluster's client-metrics subscriptions (KIP-714) from Kafka's Admin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, KafkaUnavailableError, admin_client
+from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription, from_config
+
+
+@dataclass(frozen=True)
+class ConfiguredSubscriptions:
+    """All subscriptions of a cluster at one moment, each name once."""
+
+    cluster_id: str
+    subscriptions: tuple[Subscription, ...]
+
+    @property
+    def problems(self) -> list[str]:
+        """Subscriptions whose matching clients can't be determined, each with the reason."""
+        return [each.problem for each in self.subscriptions if each.problem is not None]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Keys and values of `SUBSCRIPTIONS`."""
+        return [
+            {
+                "name": each.name,
+                "metrics": list(each.metrics),
+                "interval_ms": each.interval_ms,
+                "match": list(each.match),
+            }
+            for each in self.subscriptions
+        ]
+
+
+def read_subscriptions(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str]) -> ConfiguredSubscriptions:
+    """Read a cluster's client-metrics resources. Needs DescribeConfigs on the cluster.
+
+    Raises:
+        KafkaUnavailableError: unreachable, not authorized, or without support for client metrics.
+        SubscriptionError: a resource can't be parsed.
+    """
+    jvm = java._jvm
+    resource_of = jvm.org.apache.kafka.common.config.ConfigResource
+    with admin_client(java, bootstrap_servers, options) as client:
+        cluster_id = str(client.describeCluster().clusterId().get())
+        resources = jvm.java.util.ArrayList()
+        try:
+            for listing in client.listClientMetricsResources().all().get().toArray():
+                resources.add(resource_of(resource_of.Type.CLIENT_METRICS, listing.name()))
+        except Py4JJavaError as error:
+            if "UnsupportedVersionException" not in str(error.java_exception):
+                raise
+            raise KafkaUnavailableError(
+                f"the brokers at {bootstrap_servers} don't support client metrics subscriptions, which need Kafka 3.7 "
+                "or newer in KRaft mode: use a file instead (--subscriptions-file)"
+            ) from None
+        configs = client.describeConfigs(resources).all().get()
+        subscriptions = []
+        for resource in resources:
+            entries = configs.get(resource).entries()
+            config = {each.name(): each.value() for each in entries.toArray() if not each.isDefault()}
+            if config:  # empty if deleted after it was listed
+                subscriptions.append(from_config(resource.name(), config))
+    return ConfiguredSubscriptions(cluster_id, tuple(subscriptions))

@@ -1,0 +1,21 @@
+"""All tables that a lake can have, with their columns. Needs no Spark."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from kafka_telemetry_lake.pipelines.tables.groups import GROUP_MEMBERS, GROUP_OFFSETS, GROUP_STATES
+from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES, CLIENT_CHANGES
+from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_REPORTS, QUOTA_SAMPLES, QUOTA_USAGE, TABLES
+from kafka_telemetry_lake.pipelines.tables.pipeline_metrics import PIPELINE_METRICS
+from kafka_telemetry_lake.pipelines.tables.quality import QUALITY_RESULTS
+from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
+from kafka_telemetry_lake.pipelines.tables.subscriptions import CACHE_TABLES, SUBSCRIPTIONS
+
+# Columns of each table, including the partition.
+CATALOG: dict[str, pa.Schema] = {
+    **{table.name: table.stored for table in (*TABLES, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES)},
+    **{table.name: table.stored for table in (QUOTA_SAMPLES, QUOTA_REPORTS, QUOTA_USAGE)},
+    **{table.name: table.schema for table in (SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, *CACHE_TABLES)},
+    **{table.name: table.schema for table in (GROUP_STATES, GROUP_MEMBERS, GROUP_OFFSETS)},
+}

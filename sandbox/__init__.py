@@ -1,0 +1,1 @@
+"""A local Kafka cluster and real clients, for the demo, tests and benchmarks."""

@@ -1,0 +1,97 @@
+"""One KRaft broker as a process."""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+import time
+from pathlib import Path
+
+from kafka_telemetry_lake.sandbox.cluster.process import Process
+from kafka_telemetry_lake.udfs.errors import CannotRunError
+
+GET_TELEMETRY_SUBSCRIPTIONS = 71  # advertised only by a broker that has a telemetry plugin
+_API_VERSIONS = 18
+_ERRORS = re.compile(r" (ERROR|FATAL) |Exception|Error:|^\s+at |Caused by")
+
+
+class BrokerError(CannotRunError):
+    """A broker ended or gave no answer; the message contains its log's last relevant lines."""
+
+
+class Broker:
+    """A broker that can be stopped, killed, paused and started again on the same ports and folder."""
+
+    def __init__(self, node_id: int, port: int, folder: Path) -> None:
+        self.node_id = node_id
+        self.port = port
+        self.log_file = folder / "broker.log"
+        self.command: list[str] = []
+        self._process: Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """None while it isn't running."""
+        return self._process.pid if self._process is not None and self._process.running else None
+
+    def launch(self) -> None:
+        """Starts the process without waiting for it."""
+        if self.pid is None:
+            self._process = Process(self.command, self.log_file)
+
+    def wait_ready(self, limit: float = 60.0) -> None:
+        """Returns when the broker answers requests. Raises ``BrokerError``."""
+        deadline = time.monotonic() + limit
+        while True:
+            try:
+                self.api_keys(timeout=1.0)
+                return
+            except OSError:
+                if self.pid is None:
+                    raise BrokerError(f"broker {self.node_id} ended at start:\n{self.log_tail()}") from None
+                if time.monotonic() > deadline:
+                    late = f"broker {self.node_id} gave no answer in {limit:.0f} s"
+                    raise BrokerError(f"{late}:\n{self.log_tail()}") from None
+                time.sleep(0.05)
+
+    def start(self, limit: float = 60.0) -> None:
+        self.launch()
+        self.wait_ready(limit)
+
+    def stop(self, limit: float = 20.0) -> None:
+        """A controlled shutdown; killed after ``limit`` seconds."""
+        if self._process is not None:
+            self._process.stop(limit)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+    def pause(self) -> None:
+        if self._process is not None:
+            self._process.pause()
+
+    def resume(self) -> None:
+        if self._process is not None:
+            self._process.resume()
+
+    def api_keys(self, timeout: float = 10.0) -> set[int]:
+        """The API keys that the broker advertises (ApiVersions request, version 0). Raises ``OSError``."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout) as connection:
+            connection.sendall(struct.pack(">ihhih", 10, _API_VERSIONS, 0, 1, -1))  # no client id
+            stream = connection.makefile("rb")
+            size = stream.read(4)
+            reply = stream.read(struct.unpack(">i", size)[0]) if len(size) == 4 else b""
+        if len(reply) < 10:
+            raise ConnectionError("the broker closed the connection")
+        _correlation_id, error, count = struct.unpack_from(">ihi", reply)
+        if error:
+            raise ConnectionError(f"ApiVersions: error {error}")
+        return {key for key, _low, _high in struct.iter_unpack(">hhh", reply[10 : 10 + 6 * count])}
+
+    def log_tail(self, lines: int = 40) -> str:
+        """The last lines of the log that report errors, or if there are none, its last lines."""
+        text = self.log_file.read_text(errors="replace").splitlines() if self.log_file.exists() else []
+        errors = [line for line in text if _ERRORS.search(line)]
+        return "\n".join((errors or text)[-lines:])

@@ -1,0 +1,76 @@
+"""Java commands for the local cluster: class paths of downloaded jars, small heaps, cached compilation."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from filelock import FileLock
+
+from kafka_telemetry_lake.pipelines.runtime.jars import jars, jars_home
+from kafka_telemetry_lake.udfs.errors import CannotRunError
+
+_LOG_CONFIGURATION = Path(__file__).with_name("log4j.properties")
+
+
+class CompileError(CannotRunError):
+    """javac is missing or rejected a source file; the message is javac's own."""
+
+
+def kafka_class_path(version: str, *extra: Path | str) -> str:
+    """The class path of a Kafka version, ``extra`` first. Raises ``JarsUnavailableError``."""
+    kafka = jars(f"kafka-{version}")
+    parts = [*extra, kafka[0].parent / "*"]
+    if not any(jar.name.startswith("slf4j-reload4j") for jar in kafka):
+        parts += jars("kafka-logging")
+    return os.pathsep.join(map(str, parts))
+
+
+def java_command(
+    class_path: str,
+    main: str,
+    *arguments: str | Path,
+    log: Path,
+    level: str = "INFO",
+    heap_mb: int = 256,
+    options: Sequence[str] = (),
+) -> list[str]:
+    """A JVM command that starts fast on a small machine, logs to ``log`` and writes nothing outside its folder."""
+    return [
+        "java", f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+        f"-Djava.io.tmpdir={log.parent}", f"-XX:ErrorFile={log.parent}/hs_err_%p.log",
+        f"-Dlog4j.configuration={_LOG_CONFIGURATION.as_uri()}", f"-Dlog.file={log}", f"-Dlog.level={level}",
+        "-Dlog4j2.statusLoggerLevel=OFF",  # Kafka 4 also initialises log4j 2, which has no configuration here
+        *options, "-cp", class_path, main, *map(str, arguments),
+    ]  # fmt: skip
+
+
+def compile_java(sources: Sequence[Path], class_path: str) -> Path:
+    """The folder with the compiled classes, cached by the sources' content and the class path."""
+    content = b"".join(source.read_bytes() for source in sources) + class_path.encode()
+    classes = jars_home() / "classes" / f"{sources[0].stem}-{hashlib.sha256(content).hexdigest()[:16]}"
+    classes.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(classes.with_suffix(".lock")):
+        if not classes.exists():
+            with tempfile.TemporaryDirectory(dir=classes.parent) as scratch:
+                command = [
+                    "javac",
+                    "-nowarn",
+                    "-cp",
+                    class_path,
+                    "-d",
+                    f"{scratch}/classes",
+                    *map(str, sources),
+                ]
+                try:
+                    subprocess.run(command, check=True, capture_output=True, text=True)
+                except FileNotFoundError:
+                    raise CompileError("javac is not on the PATH: a JDK (17 or later) is needed") from None
+                except subprocess.CalledProcessError as error:
+                    raise CompileError(f"javac {sources[0].name}:\n{error.stdout}{error.stderr}") from None
+                Path(scratch, "classes").rename(classes)
+    return classes

@@ -1,0 +1,95 @@
+"""The operator follows table `pushes`: whatever cuts a batch off, each push is judged once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from kafka_telemetry_lake.pipelines.ingest.operator import COMMIT_ORDER, Operator, OperatorSettings
+from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
+from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
+from kafka_telemetry_lake.udfs.limits import Limits
+from tests.support.lake_tables import table
+from tests.support.ledger import Fleet
+from tests.support.ledger_check import check
+from tests.support.local_stream import LocalStream
+
+EACH_COMMIT, ALL = 1, 1 << 30  # bytes of a batch
+
+
+class CutOffError(Exception):
+    """The job ends here."""
+
+
+def start(spark: SparkSession, stream: LocalStream, max_bytes: int) -> Operator:
+    settings = OperatorSettings(str(stream.lake), str(stream.checkpoints), Limits(), max_bytes)
+    operator = Operator(spark, settings, stream.state)
+    if operator.position is None:
+        operator.start_from(0)  # the version of an empty table
+    return operator
+
+
+def batches(stream: LocalStream) -> int:
+    last = stream.state.last()
+    return 0 if last is None else last.batch_id + 1
+
+
+@pytest.mark.parametrize("place", range(len(COMMIT_ORDER) + 1))
+def test_a_batch_that_was_cut_off_reads_the_same_pushes_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    """Before the first commit, or after each. The next run would take all waiting commits in one batch."""
+    stream, fleet = LocalStream(tmp_path), Fleet()
+    for _ in range(3):
+        stream.land(fleet.round())
+    commit, done = TableLog.commit, 0
+
+    def cut_off(
+        log: TableLog, files: Iterable[DataFile], app_id: str, version: int, also: Mapping[str, int] | None = None
+    ) -> bool:
+        nonlocal done
+        if done == place:
+            raise CutOffError
+        done += 1
+        return commit(log, files, app_id, version, also)
+
+    operator = start(spark, stream, EACH_COMMIT)
+    with monkeypatch.context() as patch:
+        patch.setattr(TableLog, "commit", cut_off)
+        if place < len(COMMIT_ORDER):
+            with pytest.raises(CutOffError):
+                operator.catch_up()
+        else:
+            patch.setattr(Snapshots, "due", lambda *_: (_ for _ in ()).throw(CutOffError))
+            with pytest.raises(CutOffError):
+                operator.catch_up()
+    start(spark, stream, ALL).catch_up()
+    verdict = check(stream.lake, fleet.ledger)
+    assert (verdict.lost, verdict.doubled, verdict.problems) == (0, 0, [])
+    # Cut off before any table had the batch, nothing tells how much it had read.
+    assert batches(stream) == (1 if place == 0 else 2)
+
+
+def test_each_commit_is_a_batch_where_a_batch_is_small(spark: SparkSession, tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet()
+    for _ in range(2):
+        stream.land(fleet.round())
+    operator = start(spark, stream, EACH_COMMIT)
+    operator.catch_up()
+    assert (batches(stream), operator.position) == (2, 2)
+    operator.catch_up()  # nothing is new
+    assert batches(stream) == 2
+    DeltaTable(str(stream.lake / "pushes")).optimize.compact()
+    stream.land(fleet.round())
+    operator.catch_up(4)
+    assert (batches(stream), operator.position) == (3, 4)
+    assert check(stream.lake, fleet.ledger).problems == []
+    assert table(stream.lake, "push_outcomes").num_rows == len(fleet.ledger.landed)
+    # Another process goes on where this one has stopped.
+    again = start(spark, stream, ALL)
+    again.catch_up()
+    assert (again.position, batches(stream)) == (4, 3)

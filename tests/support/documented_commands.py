@@ -1,0 +1,135 @@
+"""The commands that README and docs print, and the test that runs each.
+
+``python -m tests.support.documented_commands`` writes docs/commands.md.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "commands.md"
+PAGES = [
+    page
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+    if page != PAGE
+]
+BLOCK = re.compile(r"```(?:sh)?\n(.*?)```|((?:^ {4,}\S.*\n|^\n(?= {4}))+)", re.DOTALL | re.MULTILINE)
+PROGRAM = re.compile(
+    r"(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\S*/)?"
+    r"(telemetry-lake|make|databricks|spark-submit|spark-class|pip|python|mvn|kafka-[a-z.-]+|export|curl|kubectl|git) "
+)
+HERE = "tests/unit/project/test_docs_commands.py::test_it_runs_as_it_is_printed"
+SPARK = "tests/spark/test_docs_commands.py::test_ingest_replay_and_views"
+KAFKA = "tests/kafka/test_docs_commands.py"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command as a page prints it, in one line."""
+
+    page: str
+    text: str
+
+    @property
+    def words(self) -> list[str]:
+        """Without variables, prompt and the program's folder."""
+        words = shlex.split(self.text.removeprefix("$ "), comments=True)
+        while re.match(r"[A-Z_]+=", words[0]):
+            words = words[1:]
+        return [words[0].rpartition("/")[2], *words[1:]]
+
+
+# The first one that fits holds: the command's beginning, then the test that runs it, or why none does.
+TRIED: tuple[tuple[str, str], ...] = (
+    (r"telemetry-lake query --lake s3a:", "tests/spark/test_storage_s3.py::test_the_whole_job_and_its_upkeep"),
+    (r"telemetry-lake \w+ .*s3a:", "tests/spark/test_storage_s3.py::test_the_whole_job_and_its_upkeep"),
+    (r"export AWS_", "tests/spark/test_storage_s3.py::test_the_whole_job_and_its_upkeep"),
+    (r"telemetry-lake query ", HERE),
+    (r"telemetry-lake quality ", HERE),
+    (r"telemetry-lake maintain ", HERE),
+    (r"telemetry-lake views\b(?!.*--lake)", HERE),
+    (r"telemetry-lake views .*--database", SPARK),
+    (r"telemetry-lake sync .*--subscriptions-file", HERE),
+    (r"telemetry-lake sync .*--aliases-topic", "tests/kafka/test_lifecycle_groups.py::test_aliases_of_a_topic"),
+    (r"telemetry-lake sync .*--check", f"{KAFKA}::test_sync_and_ingest"),
+    (r"telemetry-lake sync ", f"{KAFKA}::test_sync_and_ingest"),
+    (r"telemetry-lake ingest --conf conf/ingest.yml", f"{KAFKA}::test_sync_and_ingest"),
+    (r"telemetry-lake ingest --source files:", SPARK),
+    (r"telemetry-lake replay ", SPARK),
+    (r"telemetry-lake dashboard ", "tests/dashboard/test_dashboard_command.py"),
+    (r"spark-submit --master spark://", f"{KAFKA}::test_spark_submit_on_a_standalone_cluster"),
+    (r"spark-class ", f"{KAFKA}::test_spark_submit_on_a_standalone_cluster"),
+    (r"spark-submit .*--source files:", f"{KAFKA}::test_spark_submit_from_files"),
+    (r"spark-submit .*--source kafka", f"{KAFKA}::test_spark_submit_from_kafka"),
+    (r"spark-submit --master (yarn|k8s)", "no YARN or Kubernetes at hand; the page says so"),
+    (r"databricks ", "no workspace at hand; tests/unit/project/test_bundle.py resolves what the bundle names"),
+    (r"kafka-configs\S* ", "tests/kafka/conftest.py sets the same subscription by the same tool's class"),
+    (r"kafka-topics\S* ", "tests/kafka/conftest.py makes topics by the same tool's class"),
+    (r"kafka-acls ", "tests/kafka/test_safety_kafka.py sets rights by the same tool's class"),
+    (r"make (test|lint|test-\S+)\b", "CI runs it: .ci/run"),
+    (r"make (demo|demo-files)\b", "by hand before a release; tests/kafka has the demo's broker and clients"),
+    (
+        r"make (bench|soak|lock|clean)\b",
+        "takes long, or changes what is installed; tests/unit/project/test_docs.py looks that it is there",
+    ),
+    (r"make ", "tests/unit/project/test_docs.py looks that it is there"),
+    (r"mvn ", "CI builds the plugin by the same lines: make test-receiver"),
+    (r"pip install --upgrade", "not on an index yet; tests/unit/project/test_bundle_wheel.py installs the wheel"),
+    (
+        r"python -m kafka_telemetry_lake.pipelines.schema_docs",
+        "tests/unit/project/test_docs.py::test_the_schema_is_that_of_the_tables",
+    ),
+    (r"python -m ", "takes long: part of make bench"),
+)
+
+
+def commands() -> Iterator[Command]:
+    """Of all pages, in the order of their printing."""
+    for page in PAGES:
+        for block in BLOCK.finditer(page.read_text("utf-8")):
+            text = next(part for part in block.groups() if part).replace("\\\n", " ")
+            waiting = ""
+            for line in text.splitlines():
+                waiting = f"{waiting} {line.strip()}" if waiting else line.strip()
+                if not PROGRAM.match(f"{waiting} "):
+                    waiting = ""
+                    continue
+                try:
+                    shlex.split(waiting, comments=True)
+                except ValueError:  # a query that goes on in the next line
+                    continue
+                yield Command(page.name, re.sub(r"\s+", " ", waiting))
+                waiting = ""
+
+
+def tried(command: Command) -> str:
+    """The test that runs it, or the reason why none does. Raises ``KeyError`` for a command that nothing fits."""
+    text = shlex.join(command.words)
+    for beginning, by in TRIED:
+        if re.match(beginning, text):
+            return by
+    raise KeyError(f"{command.page}: {command.text}")
+
+
+def page() -> str:
+    """docs/commands.md."""
+    rows = []
+    for command in commands():
+        by = tried(command)
+        text = command.text if len(command.text) <= 110 else command.text[:109] + "…"
+        rows.append(f"| {command.page} | `{text.replace('|', chr(92) + '|')}` | {by} |")
+    return (
+        "# Documented commands\n\nEach command that README and docs print, and the test that runs it, with another\n"
+        "lake or port where it needs one, or why none does. "
+        "Written by `python -m tests.support.documented_commands`.\n\n"
+        "| page | command | tried by |\n|---|---|---|\n" + "\n".join(dict.fromkeys(rows)) + "\n"
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")

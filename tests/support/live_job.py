@@ -1,0 +1,30 @@
+"""The ingest job, running in a thread of the test's Spark session until the block ends, however it ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from kafka_telemetry_lake.jobs.ingest import make_lake, make_source, run
+from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
+from kafka_telemetry_lake.jobs.settings import parse
+
+LIMIT_S = 240.0
+
+
+@contextmanager
+def live_job(spark: SparkSession, *flags: str) -> Iterator[None]:
+    """Run inside the block. Raises ``AssertionError`` when the job doesn't end then."""
+    settings = parse(IngestSettings, list(flags), "test")
+    stop, source = threading.Event(), make_source(settings)
+    job = threading.Thread(target=run, args=(spark, make_lake(settings), source, settings, stop))
+    job.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        job.join(LIMIT_S)
+    assert not job.is_alive()

@@ -1,0 +1,89 @@
+"""The two streams of the job in this process, batch by batch, without Spark: for tests of what comes after them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
+from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
+from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
+from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
+from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES, TABLES
+from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
+
+SHARDS = 2
+TEXTS = ("client_instance_id", "client_id", "compression_type", "content_type", "principal", "client_address")
+
+
+def run_tasks(task: ShardTask) -> Iterable[Mapping[str, Any]]:
+    """What Spark's `mapInArrow` does, in this process."""
+    for batch in task([pa.record_batch({"id": range(task.shards)})]):
+        yield from batch.to_pylist(maps_as_pydicts="strict")
+
+
+class LocalStream:
+    """A lake below a folder, with the checkpoint folder where the job has it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lake = folder / "lake"
+        self.checkpoints = self.lake / "_checkpoints"
+        self.state = StateFolder(str(self.checkpoints / "points-state"), SHARDS, SHARDS)
+        self.batch_id = 0
+        for table in TABLES:
+            table.create(str(self.lake))
+
+    def land(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Landing records into `pushes`, as one batch of the job does."""
+        rows = []
+        for record in records:
+            headers = {item["key"]: item["value"].decode() for item in record["headers"]}
+            row = {name: headers.get(name) for name in TEXTS}
+            row |= {name: record[name] for name in ("topic", "partition", "offset")}
+            row |= {"source": "test", "landed_at": record["timestamp"], "payload": record["value"]}
+            row |= {"terminating": headers.get("terminating") == "true", "payload_bytes": len(record["value"] or b"")}
+            if interval := headers.get("push_interval_ms"):
+                row["push_interval_ms"] = int(interval)
+            rows.append(row)
+        pushes = pa.Table.from_pylist(rows, PUSHES.schema)
+        pushes = pushes.append_column(LANDED_DATE.name, pushes["landed_at"].cast(pa.date32()))
+        pushes = pushes.sort_by([("partition", "ascending"), ("offset", "ascending")])
+        write_deltalake(PUSHES.uri(str(self.lake)), pushes, mode="append", partition_by=[LANDED_DATE.name])
+
+    def judge(self, paths: Iterable[str], guarded: bool = False) -> None:
+        """One batch of the stream of points over files of `pushes`."""
+        manifest = self.state.before(self.batch_id)
+        task = ShardTask(
+            str(self.lake), self.batch_id, tuple(paths), SHARDS, self.state.uri, manifest.states, guarded=guarded
+        )
+        results = list(run_tasks(task))
+        self.counts = sum((Counter(row["counts"]) for row in results), Counter[str]())
+        self.set_aside = [line for row in results for line in row["set_aside"]]
+        self.state.write(manifest.after(self.batch_id, {row["shard"]: row["state"] for row in results}))
+        files = [DataFile.from_json(text) for row in results for text in row["files"]]
+        for table in OPERATOR_TABLES:
+            own = [file for file in files if file.table == table.name]
+            TableLog(table, str(self.lake)).commit(own, "kafka-telemetry-lake:points:test", self.batch_id)
+        self.batch_id += 1
+
+    def batch(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Land and judge."""
+        before = set(self.paths())
+        self.land(records)
+        self.judge(sorted(set(self.paths()) - before))
+
+    def paths(self) -> list[str]:
+        paths: list[str] = pa.table(DeltaTable(PUSHES.uri(str(self.lake))).get_add_actions())["path"].to_pylist()
+        return paths
+
+    def snapshot(self) -> None:
+        """As the job takes one, after a batch."""
+        versions = {table.name: DeltaTable(table.uri(str(self.lake))).version() for table in OPERATOR_TABLES}
+        at = datetime(2026, 11, 21, tzinfo=UTC) + timedelta(hours=self.batch_id)
+        Snapshots(str(self.checkpoints)).take(at, self.state.before(self.batch_id), self.state.uri, versions)

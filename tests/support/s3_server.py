@@ -1,0 +1,88 @@
+"""A real S3 server on this machine, for tests: VersityGW over a folder, built once from its Go module."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from kafka_telemetry_lake.pipelines.runtime.jars import jars_home
+
+MODULE = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+BUCKET = "lakes"
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """A running server.
+
+    Attributes:
+        environment: what a process needs to find it and be let in.
+        folder: where its objects lie, a folder a bucket.
+    """
+
+    environment: dict[str, str]
+    folder: Path
+    process: subprocess.Popen[bytes]
+
+    @staticmethod
+    def start(folder: Path) -> S3Server:
+        """Start one over a folder; skips the test where it can't be had."""
+        (folder / BUCKET).mkdir(parents=True)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        command = [
+            str(part)
+            for part in (binary(), "--access", "test", "--secret", "test-secret", "--port", address, "posix", folder)
+        ]
+        log = (folder.parent / "s3.log").open("wb")
+        server = S3Server(
+            {
+                "AWS_ENDPOINT_URL": f"http://{address}",
+                "AWS_ALLOW_HTTP": "true",
+                "AWS_REGION": "us-east-1",
+                "AWS_ACCESS_KEY_ID": "test",
+                "AWS_SECRET_ACCESS_KEY": "test-secret",
+            },
+            folder,
+            subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT),
+        )
+        host, _, port = address.partition(":")
+        deadline = time.monotonic() + 60
+        while server.process.poll() is None and time.monotonic() < deadline:
+            with socket.socket() as probe:
+                if probe.connect_ex((host, int(port))) == 0:
+                    return server
+            time.sleep(0.1)
+        server.stop()
+        raise AssertionError((folder.parent / "s3.log").read_text())
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def binary() -> Path:
+    """The server's program, built at its first use."""
+    if shutil.which("go") is None:
+        pytest.skip("an S3 server is built from its Go module: Go is not installed")
+    folder = jars_home() / "versitygw"
+    program = folder / "versitygw"
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / ".lock"):
+        if not program.exists():
+            environment = {**os.environ, "GOBIN": str(folder), "CGO_ENABLED": "0"}
+            built = subprocess.run(
+                ["go", "install", MODULE], env=environment, capture_output=True, text=True, check=False
+            )
+            if built.returncode:
+                pytest.skip(f"{MODULE} can't be built: {' '.join(built.stderr.split())[-300:]}")
+    return program

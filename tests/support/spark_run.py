@@ -1,0 +1,22 @@
+"""One run of the ingest job in a Spark session that there is."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from kafka_telemetry_lake.jobs.ingest import make_lake, make_source, run
+from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
+from kafka_telemetry_lake.jobs.settings import parse
+
+
+def ingest_once(spark: SparkSession, folder: Path | None, lake: Path, *flags: str) -> None:
+    """Over a folder of captured pushes, or with flags that name a Kafka source."""
+    source_flags = ["--source", "kafka"] if folder is None else ["--source", f"files:{folder}"]
+    argv = [*source_flags, "--lake", str(lake), "--once", "--source-name", "test", *flags]
+    asked = parse(IngestSettings, argv, "test")
+    source = make_source(asked)
+    source.check()
+    run(spark, make_lake(asked), source, asked, threading.Event())

@@ -1,0 +1,150 @@
+"""The shard's state: its layout, its cost, and that it can be cut and put back by client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kafka_telemetry_lake.udfs.conversion.shard import process
+from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, VERSION, ShardState, UnknownStateVersionError
+from kafka_telemetry_lake.udfs.identity import client_keys
+from tests.support.otlp_builder import (
+    CLIENT,
+    OTHER_CLIENT,
+    Shard,
+    counter,
+    delta,
+    exponential,
+    gauge,
+    histogram,
+    push,
+    table,
+    values_of,
+)
+
+
+def full_state() -> ShardState:
+    """Two clients, every table filled."""
+    shard = Shard()
+    for client in (CLIENT, OTHER_CLIENT):
+        named: dict[str, Any] = {"client_instance_id": client}
+        shard.run(
+            push(
+                1,
+                counter(5, 0, 1),
+                counter(1.5, 0, 1, name="d.total"),
+                histogram((1, 2, 0), 0, 1, total=3.0),
+                **named,
+            ),
+            push(
+                2,
+                exponential((1, 2), 0, 2, offset=-3, negative=(4,), zero=1),
+                delta(1, 0, 2, name="e"),
+                **named,
+            ),
+            push(3, delta(1, 5, 6, name="e"), **named),
+        )
+    return shard.state
+
+
+def key(client: str) -> int:
+    return int(client_keys(*(pa.array([text]).dictionary_encode() for text in ("cluster", client)))[0])
+
+
+def assert_equal(left: ShardState, right: ShardState) -> None:
+    for name in SCHEMAS:
+        assert getattr(left, name).equals(getattr(right, name)), name
+
+
+def test_state_round_trip() -> None:
+    state = full_state()
+    assert [getattr(state, name).num_rows for name in SCHEMAS] == [2, 6, 2, 4, 4, 0]
+    assert_equal(ShardState.from_bytes(state.to_bytes()), state)
+
+
+def test_state_empty_round_trip() -> None:
+    assert_equal(ShardState.from_bytes(ShardState.empty().to_bytes()), ShardState.empty())
+
+
+def test_version_2_had_a_shorter_header() -> None:
+    state = full_state()
+    assert_equal(ShardState.from_bytes((2).to_bytes(4, "little") + state.to_bytes()[8:]), state)
+
+
+def test_state_of_another_version_is_refused() -> None:
+    for version in (0, VERSION + 1):
+        data = version.to_bytes(8, "little") + full_state().to_bytes()[8:]
+        with pytest.raises(UnknownStateVersionError, match=f"version {version}; this package reads 1 to {VERSION}"):
+            ShardState.from_bytes(data)
+    with pytest.raises(UnknownStateVersionError, match="version 0;"):
+        ShardState.from_bytes(b"")  # a disk that was full
+
+
+def test_state_holds_what_it_says() -> None:
+    state = full_state()
+    mine = state.rows_of(np.array([key(CLIENT)]))
+    assert values_of(
+        mine.clients.to_pylist(), "client", "temporalities", "last_temporality", "terminating", "evicted"
+    ) == [(key(CLIENT), 3, 1, False, False)]
+    numbers = mine.numbers.to_pylist()
+    assert values_of(numbers, "is_int", "delta_since") == [(True, False), (False, False)]
+    assert numbers[0]["value"] == 5
+    assert np.int64(numbers[1]["value"]).view(np.float64) == 1.5
+    distributions = mine.distributions.to_pylist()
+    assert values_of(distributions, "count", "bounds", "positive", "positive_offset", "negative", "zero_count") == [
+        (3, [1.0, 2.0], [1, 2, 0], 0, [], 0),
+        (8, [], [1, 2], -3, [4], 1),
+    ]
+
+
+def test_state_can_be_cut_and_merged_by_client() -> None:
+    state = full_state()
+    mine = state.rows_of(np.array([key(CLIENT)]))
+    assert [getattr(mine, name).num_rows for name in SCHEMAS] == [1, 3, 1, 2, 2, 0]
+    rest = state.without(np.array([key(CLIENT)]))
+    assert [getattr(rest, name).num_rows for name in SCHEMAS] == [1, 3, 1, 2, 2, 0]
+    merged = rest.merge(mine)
+    for name in SCHEMAS:
+        keys = [(column, "ascending") for column in SCHEMAS[name].names[:2]]
+        assert getattr(merged, name).sort_by(keys).equals(getattr(state, name).sort_by(keys)), name
+
+
+def test_state_merge_replaces_clients() -> None:
+    shard = Shard()
+    shard.run(
+        push(1, counter(5, 0, 1), counter(6, 0, 1, name="b")),
+        push(2, counter(7, 0, 1), client_instance_id="y"),
+    )
+    _, newer = process(table([push(2, counter(8, 0, 2))]), ShardState.empty())
+    merged = shard.state.merge(newer)
+    assert sorted(values_of(merged.numbers.to_pylist(), "value")) == [7, 8]
+    assert merged.clients.num_rows == 2
+
+
+def test_state_clients_stay_sorted() -> None:
+    keys = full_state().clients["client"].to_pylist()
+    assert keys == sorted(keys)
+
+
+def test_state_of_delta_clients_does_not_grow_with_series() -> None:
+    few, many = Shard(), Shard()
+    few.run(push(1, delta(1, 0, 1), gauge(1, 1)))
+    many.run(push(1, *(delta(1, 0, 1, name=f"m{i}", attributes={"i": i}) for i in range(500))))
+    assert len(few.state.to_bytes()) == len(many.state.to_bytes())
+
+
+def test_state_of_a_cumulative_series_costs_41_bytes() -> None:
+    shard = Shard()
+    shard.run(push(1, *(counter(i, 0, 1, name=f"m{i}") for i in range(8000))))
+    assert shard.state.numbers.num_rows == 8000
+    assert shard.state.numbers.nbytes <= 41 * 8000
+
+
+def test_state_is_not_changed_by_process() -> None:
+    state = full_state()
+    before = state.to_bytes()
+    process(table([push(9, counter(9, 0, 9), delta(1, 6, 9, name="e"))]), state)
+    assert state.to_bytes() == before

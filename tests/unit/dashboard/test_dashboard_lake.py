@@ -1,0 +1,187 @@
+"""Lakes that can't be read, or only in part: each error is one sentence."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import sqlglot
+from deltalake import write_deltalake
+
+from kafka_telemetry_lake.dashboards.lake import Lake, LakeError
+from kafka_telemetry_lake.dashboards.questions import MOST_ROWS, Grain, names, question
+from kafka_telemetry_lake.dashboards.scene import first
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, TableLog
+from kafka_telemetry_lake.pipelines.query.views import views
+from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
+from kafka_telemetry_lake.pipelines.tables.operator import (
+    METRIC_POINTS,
+    METRIC_ROLLUPS_1H,
+    METRIC_ROLLUPS_1M,
+    PUSHES,
+    TABLES,
+)
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+GRAINS: tuple[Grain, ...] = ("points", "minutes", "hours")
+PARAMETERS: dict[str, Any] = {
+    "start": NOON, "stop": NOON + timedelta(hours=1), "first_window": NOON, "step_ms": 60_000, "top": 10,
+    "metrics": ["m"], "instance": "i", "metric": "m",
+}  # fmt: skip
+PUSH: dict[str, Any] = {"client_instance_id": "i", "client_id": "orders", "landed_at": NOON, "landed_date": NOON.date()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for table in TABLES:
+        table.create(str(tmp_path))
+    write_deltalake(PUSHES.uri(str(tmp_path)), pa.Table.from_pylist([PUSH], PUSHES.stored), mode="append")
+    return tmp_path
+
+
+def test_every_question_is_answered_and_says_what_it_is(folder: Path) -> None:
+    lake = Lake(str(folder))
+    lake.versions()
+    chosen = lake.ask("instances", PARAMETERS)
+    assert chosen["client_id"].to_pylist() == ["orders"]
+    for name in names():
+        for grain in GRAINS:
+            assert question(name, grain).parameters <= PARAMETERS.keys(), name
+            assert question(name, grain).reads <= CATALOG.keys() | views().keys() | {"chosen"}, name
+            lake.ask(name, PARAMETERS, chosen, grain)
+
+
+@pytest.mark.parametrize("grain", GRAINS)
+def test_what_java_consumers_tell_per_client_and_per_topic_counts_once(folder: Path, grain: Grain) -> None:
+    metric = "org.apache.kafka.consumer.fetch.manager.records.consumed.total"
+    points = [
+        PUSH | {"metric": metric, "time": NOON, "delta": delta, "attributes": attributes, "delta_status": "value"}
+        for delta, attributes in ((5.0, []), (2.0, [("topic", "a")]), (3.0, [("topic", "b")]))
+    ]
+    rollups = [
+        {"client_id": "orders", "metric": metric, "window_start": NOON, "increase": 5.0, "attribute_keys": keys}
+        for keys in ("", "topic")
+    ]
+    for table, rows in ((METRIC_POINTS, points), (METRIC_ROLLUPS_1M, rollups), (METRIC_ROLLUPS_1H, rollups)):
+        content = pa.Table.from_pylist([{**row, "landed_date": NOON.date()} for row in rows], table.stored)
+        write_deltalake(table.uri(str(folder)), content, mode="append")
+    lake = Lake(str(folder))
+    lake.versions()
+    chosen = lake.ask("instances", PARAMETERS)
+    answer = lake.ask("metric_by_client", PARAMETERS | {"metrics": [metric]}, chosen, grain)
+    assert answer["increase"].to_pylist() == [5.0]
+
+
+def test_tables_that_a_lake_does_not_have_are_empty(folder: Path) -> None:
+    lake = Lake(str(folder))
+    lake.versions()
+    assert lake.rows("quotas").num_rows == 0
+    assert lake.rows("findings").num_rows == 0
+    assert not lake.knows("no_such_view")
+
+
+def test_columns_that_a_file_leaves_out_are_null(folder: Path) -> None:
+    log = TableLog(METRIC_POINTS, str(folder))
+    points: list[dict[str, Any]] = [{"metric": "m"}, {"metric": "m", "value": 2.0, "delta": 1.0}, {"metric": "m"}]
+    for number, row in enumerate(points):
+        files = TableFiles(METRIC_POINTS, str(folder))
+        files.write(pa.Table.from_pylist([PUSH | row | {"time": NOON}], METRIC_POINTS.schema))
+        log.commit(files.close(), "test", number)
+    lake = Lake(str(folder))
+    lake.versions()
+    assert sorted(lake.ask("client_points", PARAMETERS)["value"].to_pylist(), key=str) == [2.0, None, None]
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_lake_by_its_uri_and_through_delta_rs(folder: Path, native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not native:  # as behind a URI that DuckDB can't open
+        monkeypatch.setattr("kafka_telemetry_lake.dashboards.lake.native_select", lambda *_: None)
+    lake = Lake(folder.as_uri())
+    lake.versions()
+    chosen = lake.ask("instances", PARAMETERS)
+    assert chosen["client_id"].to_pylist() == ["orders"]
+    assert lake.ask("activity", PARAMETERS, chosen).num_rows == 0
+    write_deltalake(PUSHES.uri(str(folder)), pa.Table.from_pylist([PUSH], PUSHES.stored), mode="append")
+    lake.versions()
+    assert lake.ask("extent", {})["pushes"].to_pylist() == [2]
+    assert lake.rows("pushes").num_rows == 2
+
+
+def test_a_missing_view_is_an_error_that_names_it(folder: Path) -> None:
+    lake = Lake(str(folder))
+    lake.versions()
+    with pytest.raises(LakeError, match=r"No table or view is called gone: this installation's sql/ is damaged"):
+        lake.rows("gone")
+
+
+def test_new_rows_are_followed(folder: Path) -> None:
+    lake = Lake(str(folder))
+    before = lake.versions()
+    assert lake.ask("extent", {})["pushes"].to_pylist() == [1]
+    write_deltalake(PUSHES.uri(str(folder)), pa.Table.from_pylist([PUSH], PUSHES.stored), mode="append")
+    assert lake.versions() != before
+    assert lake.ask("extent", {})["pushes"].to_pylist() == [2]
+
+
+def test_no_lake_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match=r"There is no lake at .*none\. Create one with `telemetry-lake demo --lake"):
+        Lake(str(tmp_path / "none")).versions()
+
+
+def test_a_newer_lake_says_what_to_update(folder: Path) -> None:
+    log = folder / METRIC_POINTS.name / "_delta_log" / f"{1:020}.json"
+    features = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["laterThing"],
+        "writerFeatures": ["laterThing"],
+    }
+    log.write_text(json.dumps({"protocol": features}) + "\n", encoding="utf-8")
+    with pytest.raises(LakeError, match=r"metric_points was written by a newer version .* update kafka-telemetry-lake"):
+        Lake(str(folder)).versions()
+
+
+def test_deleted_files_are_an_error_that_names_the_table(folder: Path) -> None:
+    lake = Lake(str(folder))
+    lake.versions()
+    for file in (folder / PUSHES.name).rglob("*.parquet"):
+        file.unlink()
+    with pytest.raises(LakeError, match=r"Files of extent were deleted during the query.*: reload this page"):
+        lake.ask("extent", {})
+
+
+def test_every_answer_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in names():
+        for grain in GRAINS:
+            asked = question(name, grain)
+            limit = sqlglot.parse_one(asked.duckdb, read="duckdb").args["limit"].expression.sql()
+            assert limit == (":top" if asked.most is None else str(asked.most + 1)), name
+            assert ("top" in asked.parameters) or asked.most is not None, name
+    points = [
+        PUSH | {"metric": f"m{n:05}", "time": NOON, "value": 1.0, "offset": n, "landed_date": NOON.date()}
+        for n in range(MOST_ROWS + 5)
+    ]
+    write_deltalake(METRIC_POINTS.uri(str(folder)), pa.Table.from_pylist(points, METRIC_POINTS.stored), mode="append")
+    lake = Lake(str(folder))
+    lake.versions()
+    rows = lake.ask("client_metrics", PARAMETERS).to_pandas()
+    assert len(rows) == MOST_ROWS + 1
+    captions: list[str] = []
+    monkeypatch.setattr("streamlit.caption", captions.append)
+    assert first(rows, MOST_ROWS)["metric"].tolist() == [f"m{n:05}" for n in range(MOST_ROWS)]
+    assert captions == ["There are more than 10,000 rows; these are the first. Narrow the time range or the filters."]
+    assert len(first(rows.head(3), 3)) == 3
+    assert len(captions) == 1
+
+
+def test_the_dashboards_engine_reads_nothing_but_the_lake(folder: Path) -> None:
+    """Nobody can give it SQL; were there a way, it would lead no further than the lake."""
+    lake = Lake(str(folder))
+    lake.versions()
+    for sql in ("FROM read_text('/etc/hostname')", "COPY (SELECT 1) TO '/tmp/x.csv'", "SET memory_limit = '1TB'"):
+        with pytest.raises(LakeError):
+            lake._run("a page", sql, frozenset({"pushes"}), {}, None)

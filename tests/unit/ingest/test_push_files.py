@@ -1,0 +1,159 @@
+"""What tasks read of table `pushes`: every push in exactly one shard, in order, in slices of bounded size."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_telemetry_lake.pipelines.ingest import push_files
+from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles, table_paths
+from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
+from kafka_telemetry_lake.udfs.rows import PUSHES_IN
+
+# org.apache.kafka.common.utils.Utils.toPositive(murmur2(utf-8)), Kafka 4.3.1
+KAFKA_HASHES = {
+    "": 275646681,
+    "a": 584102524,
+    "ab": 316155434,
+    "abc": 479470107,
+    "abcd": 823834100,
+    "abcde": 461995741,
+    "jHecHqLPQj2rnaP7QRzrmg": 1812677574,
+    "pjXftqdsQJioN8NYDF8OQg": 1185961495,
+    "AAAAAAAAAAAAAAAAAAAAAA": 1677302580,
+    "ümläut-id": 659692117,
+    "_-_-_-_-_-_-_-_-_-_-_-": 515057176,
+}
+
+
+@pytest.mark.parametrize("shards", [1, 2, 7, 2**31 - 1])
+def test_shards_are_those_of_kafkas_partitioner(shards: int) -> None:
+    found = shards_of(pa.array(KAFKA_HASHES), shards).tolist()
+    assert found == [number % shards for number in KAFKA_HASHES.values()]
+
+
+def test_a_push_without_a_client_goes_to_the_first_shard() -> None:
+    assert shards_of(pa.array(["abc", None, "abc"]), 2**31 - 1).tolist() == [479470107, 0, 479470107]
+    assert shards_of(pa.array([None], pa.string()), 5).tolist() == [0]
+    assert shards_of(pa.array([], pa.string()), 5).tolist() == []
+
+
+def test_a_slice_of_ids_is_placed_like_the_whole() -> None:
+    ids = pa.array(list(KAFKA_HASHES))
+    assert shards_of(ids[3:7], 1000).tolist() == shards_of(ids, 1000).tolist()[3:7]
+
+
+def push(partition: int, offset: int, client: str | None = "abc", payload: bytes = b"x") -> dict[str, Any]:
+    return {"partition": partition, "offset": offset, "client_instance_id": client, "payload": payload}
+
+
+def lake(folder: Path, *files: list[dict[str, Any]], row_group_size: int | None = None) -> PushFiles:
+    paths = []
+    for number, rows in enumerate(files):
+        path = f"landed_date=2026-11-21/part-{number}.parquet"
+        (folder / "pushes" / path).parent.mkdir(parents=True, exist_ok=True)
+        table = pa.Table.from_pylist(rows, PUSHES_IN)
+        pq.write_table(table, folder / "pushes" / path, row_group_size=row_group_size)
+        paths.append(path)
+    return PushFiles(str(folder), paths)
+
+
+def read(files: PushFiles, shard: int = 0, shards: int = 1) -> list[list[tuple[int, int]]]:
+    slices = list(files.slices(shard, shards))
+    assert all(part.schema.equals(PUSHES_IN) for part in slices)
+    return [list(zip(part["partition"].to_pylist(), part["offset"].to_pylist(), strict=True)) for part in slices]
+
+
+def test_files_are_read_in_the_order_of_landing(tmp_path: Path) -> None:
+    files = lake(tmp_path, [push(0, 3), push(0, 4)], [push(1, 0)], [push(0, 1), push(0, 2)])
+    assert list(chain.from_iterable(read(files))) == [(0, 1), (0, 2), (0, 3), (0, 4), (1, 0)]
+
+
+@pytest.mark.parametrize("cursor_bytes", [1, 4 << 20])
+def test_files_without_order_are_put_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cursor_bytes: int
+) -> None:
+    monkeypatch.setattr(push_files, "CURSOR_BYTES", cursor_bytes)
+    files = lake(tmp_path, [push(0, 1), push(1, 8), push(0, 4)], [push(1, 7), push(0, 2)])
+    assert read(files) == [[(0, 1), (0, 2), (0, 4), (1, 7), (1, 8)]]
+
+
+def test_a_slice_holds_a_bounded_number_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(push_files, "SLICE_BYTES", 100_000)
+    ordered = [push(0, offset, payload=bytes([offset]) * 40_000) for offset in range(6)]
+    assert [len(part) for part in read(lake(tmp_path / "a", ordered))] == [2, 2, 2]
+    mixed = [ordered[1], ordered[0], *ordered[2:]]
+    assert [len(part) for part in read(lake(tmp_path / "b", mixed))] == [2, 2, 2]
+
+
+def test_rows_far_larger_than_the_mean_do_not_share_a_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(push_files, "SLICE_BYTES", 100_000)
+    sizes = [1, 60_000, 1, 60_000, 1, 1]
+    rows = [push(0, offset, payload=b"x" * size) for offset, size in enumerate(sizes)]
+    assert read(lake(tmp_path, rows[::-1])) == [
+        [(0, 0), (0, 1), (0, 2)],
+        [(0, 3), (0, 4), (0, 5)],
+    ]
+
+
+def test_payloads_larger_than_a_slice_come_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(push_files, "SLICE_BYTES", 10)
+    assert [len(part) for part in read(lake(tmp_path, [push(0, i, payload=b"x" * 50) for i in range(3)]))] == [1, 1, 1]
+
+
+def test_no_files_and_empty_files_give_nothing(tmp_path: Path) -> None:
+    assert read(lake(tmp_path)) == []
+    assert read(lake(tmp_path, [])) == []
+
+
+def test_row_groups_of_other_shards_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clients = ["abc", "abcd"]  # shards 1 and 0 of 2
+    files = lake(tmp_path, *([push(number, 0, client)] for number, client in enumerate(clients)))
+    opened: list[int] = []
+    slices = push_files._Group.slices
+
+    def counted(group: Any, mine: Any, schema: Any) -> Any:
+        opened.append(int(mine.sum()))
+        return slices(group, mine, schema)
+
+    monkeypatch.setattr(push_files._Group, "slices", counted)
+    assert read(files, 0, 2) == [[(1, 0)]]
+    assert sorted(opened) == [0, 1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 50), st.sampled_from(["a", "b", "c", None])), max_size=60))
+def test_every_push_is_in_one_shard_and_in_order(tmp_path_factory: pytest.TempPathFactory, pushes: list[Any]) -> None:
+    rows = [push(*each) for each in pushes]
+    parts = [rows[0::2], rows[1::2]]
+    files = lake(tmp_path_factory.mktemp("lake"), *parts, row_group_size=7)
+    found = []
+    for shard in range(3):
+        mine = list(chain.from_iterable(read(files, shard, 3)))
+        for partition in range(3):
+            offsets = [offset for number, offset in mine if number == partition]
+            assert offsets == sorted(offsets)
+        found += mine
+    assert sorted(found) == sorted((partition, offset) for partition, offset, _ in pushes)
+
+
+def test_paths_are_those_of_the_delta_log() -> None:
+    uris = [
+        "file:/my%20lake/pushes/landed_date=2026-11-21/part-0.parquet",
+        "s3://bucket/pushes/lake/pushes/landed_date=2026-11-21/part-1.parquet",
+    ]
+    assert table_paths(uris) == ["landed_date=2026-11-21/part-0.parquet", "landed_date=2026-11-21/part-1.parquet"]
+
+
+def test_shards_share_out_clients_evenly() -> None:
+    ids = pa.array([f"client-{number:015d}" for number in range(20_000)])
+    sizes = np.bincount(shards_of(ids, 8), minlength=8)
+    assert sizes.min() > 2300
+    assert sizes.max() < 2700

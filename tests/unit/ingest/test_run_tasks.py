@@ -1,0 +1,106 @@
+"""What the job does when Spark says that a task's process died; and what it says when nothing helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkRuntimeError
+
+from kafka_telemetry_lake.jobs.running import cause
+from kafka_telemetry_lake.pipelines.ingest.checkpoint import begun_batch
+from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
+from kafka_telemetry_lake.pipelines.ingest.poison_pushes import PushesFailedError
+from kafka_telemetry_lake.pipelines.ingest.run_tasks import log_set_aside, run_tasks
+from tests.support.landing_records import GOOD_ID, record
+from tests.support.local_stream import SHARDS, LocalStream
+
+DIED = "Job aborted due to stage failure: Task 0 failed 1 times: SparkException: Python worker exited unexpectedly"
+
+
+class Spark:
+    """A session whose tasks die as long as `dies` says so."""
+
+    def __init__(self, dies: Any) -> None:
+        self.dies, self.tasks = dies, list[ShardTask]()
+
+    def range(self, *_: int) -> Spark:
+        return self
+
+    def mapInArrow(self, task: ShardTask, _: str) -> Spark:  # noqa: N802  # Spark's name
+        self.tasks.append(task)
+        return self
+
+    def collect(self) -> list[dict[str, Any]]:
+        if message := self.dies(self.tasks[-1]):
+            raise PySparkRuntimeError(message)
+        return [{"set_aside": ["client c, t/0/1: bad"]}]
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> ShardTask:
+    stream = LocalStream(tmp_path)
+    stream.land([record(offset, b"x") for offset in range(5)])
+    return ShardTask(str(stream.lake), 0, tuple(stream.paths()), SHARDS, stream.state.uri)
+
+
+def run(spark: Spark, task: ShardTask) -> Any:
+    return run_tasks(spark, task)  # type: ignore[arg-type]  # a stand-in
+
+
+def test_tasks_whose_process_died_run_again_guarded(task: ShardTask, caplog: pytest.LogCaptureFixture) -> None:
+    spark = Spark(lambda task: None if task.guarded else DIED)
+    rows = run(spark, task)
+    assert [each.guarded for each in spark.tasks] == [False, True]
+    log_set_aside("points: batch 7", rows)
+    pushes = f"client {GOOD_ID}, client-telemetry/0/0 and 4 more"
+    assert caplog.messages == [
+        f"points: a task's process died, isolating the push that caused it: {pushes}",
+        "points: batch 7: set aside in quarantine (PROCESSING_FAILED): client c, t/0/1: bad",
+    ]
+
+
+def test_other_failures_are_not_tried_again(task: ShardTask) -> None:
+    spark = Spark(lambda _: "Job 3 cancelled part of cancelled job group")
+    with pytest.raises(PySparkRuntimeError, match="cancelled"):
+        run(spark, task)
+    assert len(spark.tasks) == 1
+
+
+def test_a_batch_that_dies_guarded_too_is_named(task: ShardTask) -> None:
+    spark = Spark(lambda _: DIED)
+    with pytest.raises(PushesFailedError) as failed:
+        run(spark, task)
+    assert str(failed.value) == (
+        f"client {GOOD_ID}, client-telemetry/0/0 and 4 more: a task's process died although its pushes were tried first"
+    )
+
+
+def test_the_job_ends_with_client_offset_and_cause_in_one_line() -> None:
+    said = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure: Task 0 in \
+stage 4.0 failed 3 times, most recent failure: org.apache.spark.api.python.PythonException: Traceback:
+  File "pipelines/ingest/operator_task.py", line 117, in _attempt
+ValueError: a bug
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "worker.py", line 1
+kafka_telemetry_lake.pipelines.ingest.poison_pushes.PushesFailedError: client c, t/0/5 and 6 more: ValueError: a bug
+
+Driver stacktrace: SQLSTATE: XXKST
+=== Streaming Query ==="""
+    name = "kafka_telemetry_lake.pipelines.ingest.poison_pushes.PushesFailedError"
+    assert cause(said) == f"{name}: client c, t/0/5 and 6 more: ValueError: a bug"
+
+
+def test_a_batch_that_an_earlier_run_began_is_known(tmp_path: Path) -> None:
+    assert begun_batch(str(tmp_path / "points")) is None
+    for folder, batches in (("offsets", 3), ("commits", 2)):
+        (tmp_path / "points" / folder).mkdir(parents=True)
+        for batch in range(batches):
+            (tmp_path / "points" / folder / str(batch)).touch()
+    assert begun_batch(str(tmp_path / "points")) == 2
+    (tmp_path / "points" / "commits" / "2").touch()
+    assert begun_batch(str(tmp_path / "points")) is None

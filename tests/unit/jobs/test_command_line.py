@@ -1,0 +1,128 @@
+"""What a newcomer and a supervisor meet first: help, and one clear line for each wrong setting, within seconds."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.jobs.commands import COMMANDS
+from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
+from kafka_telemetry_lake.jobs.settings import parse
+from tests.support.landing_records import GOOD_ID, record, write
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    try:
+        code = cli.main(list(argv))
+    except SystemExit as end:  # argparse after --help
+        code = int(end.code or 0)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_help_tells_a_newcomer_what_to_do_first(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    assert "New here?" in out
+    assert "telemetry-lake demo" in out
+    for command in COMMANDS:
+        code, out, _ = run(capsys, command, "--help")
+        assert code == 0
+        assert f"usage: telemetry-lake {command}" in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["nonsense"], "unknown command 'nonsense'; the commands are: demo, ingest, maintain, query, replay, sync"),
+        (["ingest", "--lake", "x"], "source: required; set --source or TELEMETRY_LAKE_SOURCE"),
+        (["ingest", "--lake", "x", "--source", "s3:x"], "allowed: files:<folder> or kafka, got 's3:x'"),
+        (["ingest", "--lake", "x", "--source", "files:x", "--shards", "0"], "shards: Input should be greater than 0"),
+        (["ingest", "--lake", "x", "--source", "files:x", "--nope"], "unrecognized arguments: --nope"),
+        (["ingest", "--lake", "x", "--source", "files:/no/such"], "source folder /no/such does not exist"),
+        (["ingest", "--lake", "x", "--source", "kafka"], "bootstrap_servers: required with --source kafka"),
+        (["ingest", "--conf", "/no.yml"], "--conf: no such file: /no.yml"),
+        (["ingest", "--lake", "x", "--source", "kafka", "--starting-offsets", "soon"], "earliest, latest, or a time"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *argv)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "x").exists()
+
+
+def test_settings_come_from_flags_then_environment_then_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    conf = tmp_path / "ingest.yml"
+    conf.write_text("source: kafka\nlake: from-file\nshards: 3\ntrigger_seconds: 7\n", encoding="utf-8")
+    monkeypatch.setenv("TELEMETRY_LAKE_SHARDS", "4")
+    monkeypatch.setenv("TELEMETRY_LAKE_LAKE", "from-environment")
+    found = parse(IngestSettings, ["--conf", str(conf), "--lake", "from-flag"], "test")
+    assert (found.source, found.lake, found.shards, found.trigger_seconds) == ("kafka", "from-flag", 4, 7)
+
+
+def test_a_secret_in_a_wrong_setting_is_not_repeated(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TELEMETRY_LAKE_KAFKA_OPTIONS", '{"kafka.sasl.jaas.config": {"password": "hunter2"}}')
+    code, _, err = run(capsys, "ingest", "--source", "kafka", "--lake", "x")
+    assert code == 2
+    assert "kafka_options" in err
+    assert "hunter2" not in err
+
+
+@pytest.mark.parametrize(
+    ("java_version", "said"), [(None, "no Java found"), ("1.8.0_392", "Java 8"), ("11.0.2", "Java 11")]
+)
+def test_a_missing_or_old_jdk_is_said_with_what_to_install(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    java_version: str | None,
+    said: str,
+) -> None:
+    if java_version:
+        launcher = tmp_path / "jdk" / "bin" / "java"
+        launcher.parent.mkdir(parents=True)
+        launcher.write_text(f"#!/bin/sh\necho 'openjdk version \"{java_version}\"' >&2\n", encoding="utf-8")
+        launcher.chmod(launcher.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+    write(tmp_path / "in", "a.parquet", [record(0, b"")])
+    code, _, err = run(capsys, "ingest", "--source", f"files:{tmp_path / 'in'}", "--lake", str(tmp_path / "lake"))
+    assert code == 2
+    assert said in err
+    assert "install a JDK 17 or newer" in err
+
+
+def test_files_of_other_columns_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    table = write(tmp_path / "in", "a.parquet", [record(0, b"", key=GOOD_ID)])
+    (tmp_path / "in" / "b.parquet").write_bytes(b"PAR1 not parquet")
+    code, _, err = run(capsys, "ingest", "--source", f"files:{tmp_path / 'in'}", "--lake", str(tmp_path / "lake"))
+    assert code == 2
+    assert "b.parquet is not a Parquet file" in err
+    pq.write_table(pq.read_table(table).drop_columns(["value"]), tmp_path / "in" / "b.parquet")
+    code, _, err = run(capsys, "ingest", "--source", f"files:{tmp_path / 'in'}", "--lake", str(tmp_path / "lake"))
+    assert code == 2
+    assert "column value is missing, expected binary" in err
+
+
+def test_a_lake_that_cannot_be_written_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        (tmp_path / "lake").write_text("a file where the lake should be", encoding="utf-8")
+    else:
+        (tmp_path / "lake").mkdir(mode=0o500)
+    write(tmp_path / "in", "a.parquet", [record(0, b"")])
+    code, _, err = run(capsys, "ingest", "--source", f"files:{tmp_path / 'in'}", "--lake", str(tmp_path / "lake"))
+    assert code == 2
+    assert str(tmp_path / "lake") in err

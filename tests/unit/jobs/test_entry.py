@@ -1,0 +1,102 @@
+"""How a command starts and ends: quick help, exit codes, and known errors in one line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafka_telemetry_lake.jobs import entry
+from kafka_telemetry_lake.jobs.commands import COMMANDS, job_of, settings_of
+from kafka_telemetry_lake.jobs.locks import LakeBusyError, only_job, only_upkeep
+from kafka_telemetry_lake.jobs.settings import JobSettings
+from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
+from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
+
+HEAVY = (
+    "deltalake",
+    "duckdb",
+    "great_expectations",
+    "numba",
+    "numpy",
+    "pandas",
+    "py4j",
+    "pyarrow",
+    "pyspark",
+    "streamlit",
+)
+AFTER_HELP = """
+import sys
+from kafka_telemetry_lake.jobs import cli
+for flag in ("--help", "--no-such-flag"):
+    try:
+        cli.main([sys.argv[1], flag])
+    except SystemExit:
+        pass
+print("loaded:", *sorted(set(sys.argv[2:]) & set(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_and_wrong_flags_load_no_heavy_module(command: str) -> None:
+    argv = [sys.executable, "-c", AFTER_HELP, command, *HEAVY]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    assert f"usage: telemetry-lake {command}" in done.stdout
+    assert done.stderr.startswith("telemetry-lake: ")
+    assert done.stdout.splitlines()[-1] == "loaded:"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_has_settings_and_a_job(command: str) -> None:
+    assert issubclass(settings_of(command), JobSettings)
+    assert callable(job_of(command))
+
+
+@pytest.mark.parametrize(("error", "code"), [(TelemetryLakeError("why"), 1), (StateMissingError("why"), 2)])
+def test_a_known_error_is_one_line_and_its_exit_code(
+    error: Exception, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def job(settings: JobSettings) -> int:
+        raise error
+
+    monkeypatch.setattr(entry, "job_of", lambda _: job)
+    assert entry.run_command("maintain", ["--lake", "lake"]) == code
+    assert capsys.readouterr() == ("", "telemetry-lake: why\n")
+
+
+def test_an_unknown_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def job(settings: JobSettings) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(entry, "job_of", lambda _: job)
+    with pytest.raises(ZeroDivisionError):
+        entry.run_command("maintain", ["--lake", "lake"])
+
+
+def test_a_lake_has_one_job_and_one_upkeep_beside_it(tmp_path: Path) -> None:
+    lake = str(tmp_path)
+    with only_job(lake, "busy"), only_upkeep(lake, "busy"):
+        with pytest.raises(LakeBusyError, match="another job"), only_job(lake, "another job"):
+            pass
+        with pytest.raises(LakeBusyError, match="another upkeep"), only_upkeep(lake, "another upkeep"):
+            pass
+    with only_job(lake, "busy"):
+        pass
+
+
+def _errors(kind: type[BaseException]) -> Iterator[type[BaseException]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _errors(each)
+
+
+def test_every_public_error_of_the_upper_layers_has_an_exit_code() -> None:
+    for command in COMMANDS:
+        job_of(command)
+    own = [each for each in _errors(Exception) if each.__module__.startswith("kafka_telemetry_lake.")]
+    layers = {each.__name__: each for each in own if each.__module__.split(".")[1] != "udfs"}
+    assert {"LakeBusyError", "QueryError", "BrokerError"} <= layers.keys()
+    assert [name for name, each in layers.items() if not issubclass(each, TelemetryLakeError)] == []

@@ -1,0 +1,298 @@
+"""The lifecycle over a lake's tables: steps, crashes, labels, merging, waves. No Spark."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from kafka_telemetry_lake.pipelines.lake import followed_table as lifecycle_log
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, TableLog
+from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
+from kafka_telemetry_lake.pipelines.lifecycle import follower as lifecycle
+from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
+from kafka_telemetry_lake.pipelines.lifecycle.thread import LifecycleStream
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
+from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
+from kafka_telemetry_lake.pipelines.tables.table import Table
+from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
+from kafka_telemetry_lake.udfs.lifecycle.events import EventLimit
+from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN, Clocks
+from kafka_telemetry_lake.udfs.lifecycle.rows import TERMINATED
+from kafka_telemetry_lake.udfs.lifecycle.transitions import advance
+from tests.support.lake_tables import table
+from tests.unit.lifecycle.test_lifecycle import Rows, at, others, push, random_pushes
+
+
+class LandedLake:
+    """A lake of which only `pushes` and `push_outcomes` are written, one commit a call."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._commits = 0
+        for each in (PUSHES, PUSH_OUTCOMES):
+            each.create(str(path))
+
+    def land(self, pushes: Iterable[dict[str, Any]], labels: dict[str, str] | None = None) -> LandedLake:
+        self._commits += 1
+        rows = list(pushes)
+        self._append(PUSHES, rows)
+        if labels is not None:
+            outcomes = [{**row, "labels": list(labels.items())} for row in rows]
+            self._append(PUSH_OUTCOMES, outcomes)
+        return self
+
+    def _append(self, which: Table, rows: Rows) -> None:
+        named = [{name: row[name] for name in which.schema.names if name in row} for row in rows]
+        files = TableFiles(which, str(self.path))
+        files.write(pa.Table.from_pylist(named, which.schema))
+        TableLog(which, str(self.path)).commit(files.close(), "test", self._commits)
+
+    def judge(self) -> LandedLake:
+        Lifecycle(str(self.path)).catch_up()
+        return self
+
+    def events(self) -> Rows:
+        return sorted(table(self.path, "client_events").to_pylist(), key=lambda row: str(list(row.values())))
+
+    def clients(self) -> dict[str, dict[str, Any]]:
+        rows = run_query(str(self.path), "SELECT * FROM clients").read_all().to_pylist()
+        return {row["client_instance_id"]: row for row in rows}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> LandedLake:
+    return LandedLake(tmp_path)
+
+
+def test_a_lake_says_who_is_there(lake: LandedLake) -> None:
+    lake.land([push(0, 0), push(0, 1, "b", terminating=True)], {"group_id": "g", "group_member_id": "m-1"}).judge()
+    lake.land([push(30, 2)], {"group_id": "g", "group_member_id": "m-2"}).land([others(500, 3)]).judge()
+    clients = lake.clients()
+    assert {name: (row["state"], row["pushes"]) for name, row in clients.items()} == {
+        "a": ("silent", 2), "b": ("terminated", 1), "z": ("active", 1),
+    }  # fmt: skip
+    assert (clients["a"]["silent_at"], clients["a"]["last_seen"]) == (at(120), at(30))
+    assert clients["a"]["labels"] == [("group_id", "g"), ("group_member_id", "m-2")]
+    assert clients["a"]["group_member_ids"] == ["m-1", "m-2"]
+    assert clients["z"]["labels"] is None
+    assert [(row["client_instance_id"], row["event"]) for row in lake.events() if row["at"] > at(0)] == [
+        ("a", "went_silent"), ("z", "first_seen"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_replay_from_zero_gives_the_same_events(tmp_path: Path, seed: int) -> None:
+    pushes, chance = random_pushes(seed), random.Random(seed)
+    whole = LandedLake(tmp_path / "whole").land(pushes).judge()
+    cut = LandedLake(tmp_path / "cut")
+    while pushes:
+        size = chance.randrange(5, 40)
+        cut.land(pushes[:size])
+        pushes = pushes[size:]
+        if chance.random() < 0.6:
+            cut.judge()
+    assert cut.judge().events() == whole.events()
+    assert cut.clients() == whole.clients()
+
+
+class KilledError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("when", ["client_events", "client_changes", "noted"])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_step_that_was_killed_is_done_once(
+    lake: LandedLake, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, when: str, before: bool
+) -> None:
+    first, second, third = [push(0, 0), others(0, 1)], [push(30, 2), others(500, 3)], [push(600, 4), others(601, 5)]
+    plain = LandedLake(tmp_path_factory.mktemp("plain")).land(first).judge().land(second).judge().land(third).judge()
+    lake.land(first).judge().land(second)
+
+    def killed(self: Lifecycle, which: Any, *rest: Any) -> None:
+        stop = which.name == when if isinstance(which, Table) else when == "noted" and which.under_way is None
+        if stop and before:
+            raise KilledError
+        real[isinstance(which, Table)](self, which, *rest)
+        if stop:
+            raise KilledError
+
+    real: dict[bool, Callable[..., None]] = {True: Lifecycle._commit, False: Lifecycle._write_note}
+    with monkeypatch.context() as patch:
+        patch.setattr(Lifecycle, "_commit", killed)
+        patch.setattr(Lifecycle, "_write_note", killed)
+        with pytest.raises(KilledError):
+            lake.judge()
+    lake.land(third)  # what lands meanwhile is not part of the step that runs again
+    assert lake.judge().events() == plain.events()
+    assert lake.clients() == plain.clients()
+
+
+def test_merged_changes_are_the_same_clients(lake: LandedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    for step in range(5):
+        lake.land([push(10 * step, step, f"c{step % 2}", broker_id=step)], {"client_rack": "r"}).judge()
+    before = lake.clients()
+    monkeypatch.setattr(lifecycle, "ROWS_AT_A_TIME", 2)
+    monkeypatch.setattr(lifecycle, "MOST_FILES", 0)
+    lake.land([others(41, 5)]).judge()
+    assert table(lake.path, "client_changes").num_rows == 3
+    after = lake.clients()
+    assert {name: after[name] for name in before} == before
+    assert lake.land([push(50, 6, "c0")]).judge().clients()["c0"]["pushes"] == 4
+
+
+def test_l18_clients_that_are_gone_for_a_month_are_forgotten(lake: LandedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "MOST_FILES", 0)
+    month = 30 * 86_400
+    lake.land([push(0, 0), push(1, 1, "b")]).land([others(month + 0.5, 2)]).judge()
+    assert sorted(lake.clients()) == ["b", "z"]
+    assert lake.land([push(month + 1, 3, "b"), push(month + 1, 4)]).judge().clients()["a"]["pushes"] == 1
+    assert [row["event"] for row in lake.events() if row["client_instance_id"] == "b"].count("resumed") == 1
+
+
+def test_maintenance_may_compact_meanwhile(lake: LandedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.land([push(0, 0)]).judge()
+
+    def conflicting(*_: object, **__: object) -> None:
+        raise CommitFailedError("a file was removed meanwhile")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lifecycle, "MOST_FILES", 0)
+        patch.setattr(lifecycle, "write_deltalake", conflicting)
+        lake.land([push(30, 1)]).judge()
+    assert lake.land([push(60, 2)]).judge().clients()["a"]["pushes"] == 3
+
+
+def test_the_thread_follows_the_lake_and_takes_what_is_there_at_its_end(lake: LandedLake) -> None:
+    now = int(at(1000).timestamp() * 1e6)
+    lake.land([push(0, 0)])
+    stream = LifecycleStream(Lifecycle(str(lake.path)), 0.01, lambda: now)
+    deadline = time.monotonic() + 60
+    while "went_silent" not in [row["event"] for row in lake.events()]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    slow = LifecycleStream(Lifecycle(str(lake.path)), 3600, lambda: None)
+    stream.stop()
+    assert (stream.isActive, stream.exception(), slow.isActive) == (False, None, True)
+    lake.land([push(1001, 1)])
+    slow.stop()
+    assert [row["event"] for row in lake.events()].count("resumed") == 1
+
+
+def test_the_thread_tells_why_it_failed(lake: LandedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(Lifecycle, "step", fails)
+    stream = LifecycleStream(Lifecycle(str(lake.path)), 0.01, lambda: None)
+    deadline = time.monotonic() + 60
+    while stream.isActive:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert str(stream.exception()) == "disk full"
+
+
+def test_a_live_source_without_records_silences_its_clients(lake: LandedLake) -> None:
+    lake.land([push(0, 0)]).judge()
+    life = Lifecycle(str(lake.path))
+    assert not life.step(int(at(90).timestamp() * 1e6))
+    assert [row["event"] for row in lake.events()] == ["first_seen"]
+    assert not life.step(int(at(91).timestamp() * 1e6))
+    assert [(row["event"], row["at"]) for row in lake.events()][1:] == [("went_silent", at(90))]
+    steps = DeltaTable(str(lake.path / "client_changes")).version()
+    assert not life.step(int(at(120).timestamp() * 1e6))
+    assert DeltaTable(str(lake.path / "client_changes")).version() == steps
+    replayed = LandedLake(lake.path / "again").land([push(0, 0)]).land([push(200, 1)]).judge()
+    assert lake.land([push(200, 1)]).judge().events() == replayed.events()
+
+
+def test_a_commit_that_comes_while_the_log_is_looked_at_is_taken(
+    lake: LandedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.land([push(0, 0)]).judge()
+
+    def landing_meanwhile(uri: str) -> DeltaTable:
+        monkeypatch.setattr(lifecycle_log, "DeltaTable", DeltaTable)
+        for name in ("pushes", "push_outcomes"):
+            if uri.endswith(f"/{name}"):
+                lake.land([push(1, 1, "b")], {"group_id": "g"})
+        return DeltaTable(uri)
+
+    life = Lifecycle(str(lake.path))
+    monkeypatch.setattr(lifecycle_log, "DeltaTable", landing_meanwhile)
+    life.catch_up()
+    assert sorted(lake.clients()) == ["a", "b"]
+
+
+def test_table_without_its_note_is_refused(lake: LandedLake) -> None:
+    lake.land([push(0, 0)]).judge()
+    (lake.path / "client_changes" / "_lifecycle.json").unlink()
+    with pytest.raises(StateMissingError, match=r"_lifecycle.json is missing: delete the folder of table client_ch"):
+        lake.judge()
+
+
+def fleet(first: int, count: int, seconds: float, offset: int, **more: Any) -> Rows:
+    return [push(seconds, offset + i, f"n{first + i}", **more) for i in range(count)]
+
+
+RARELY = {"push_interval_ms": 300_000}
+
+
+def waves(lake: LandedLake) -> Rows:
+    return [row for row in lake.events() if row["client_instance_id"] is None]
+
+
+def test_l13_many_silent_clients_are_one_event(lake: LandedLake) -> None:
+    lake.land(fleet(0, 100, 0, 0)).land(fleet(0, 60, 60, 100)).land([others(600, 200)]).judge()
+    (wave,) = waves(lake)
+    assert (wave["event"], wave["at"], wave["cluster_id"], wave["topic"]) == (
+        "mass_silence", at(120), "c", "client-telemetry",
+    )  # fmt: skip
+    assert dict(wave["detail"]) == {
+        "clients": "40", "active_before": "100", "share": "0.400", "window_s": "300", "brokers": "1: 40",
+        "went_silent": "40", "first_seen": "100",
+    }  # fmt: skip
+
+
+def test_l13_a_roll_out_is_one_event(lake: LandedLake) -> None:
+    lake.land(fleet(0, 100, 0, 0, **RARELY)).land(fleet(0, 100, 600, 100, terminating=True))
+    lake.land(fleet(100, 50, 601, 200, client_software_version="4.4.0", **RARELY))
+    lake.land(fleet(150, 50, 661, 250, **RARELY)).land([others(800, 300)]).judge()
+    (wave,) = waves(lake)
+    assert (wave["event"], wave["at"]) == ("mass_restart", at(660))
+    assert dict(wave["detail"]) == {
+        "clients": "50", "active_before": "100", "share": "0.500", "window_s": "300",
+        "software": "apache-kafka-java 4.4.0: 50", "first_seen": "50", "terminated": "100",
+    }  # fmt: skip
+
+
+def test_l13_a_fleet_that_appears_is_no_restart(lake: LandedLake) -> None:
+    assert waves(lake.land(fleet(0, 250, 59, 0)).land(fleet(250, 250, 61, 250)).land([others(140, 600)]).judge()) == []
+
+
+def many(count: int, first: int, seconds: float, terminating: bool) -> pa.Table:
+    """A push of each of so many clients, all landed at once."""
+    one = pa.Table.from_pylist([push(seconds, 0, terminating=terminating)], LIFECYCLE_IN)
+    rows = one.take(pa.array([0] * count))
+    ids, offsets = pa.array([f"n{i}" for i in range(count)]), pa.array(range(first, first + count), pa.int64())
+    rows = rows.set_column(rows.column_names.index("client_instance_id"), "client_instance_id", ids)
+    return rows.set_column(rows.column_names.index("offset"), "offset", offsets)
+
+
+def test_100_000_clients_that_end_in_one_batch() -> None:
+    count, clients, clocks, event_limit = 100_000, Clients(), Clocks(), EventLimit()
+    counts = []
+    for step, terminating in enumerate((False, True)):
+        pushes = many(count, step * count, 10.0 * step, terminating)
+        found = advance(clients, clocks, pushes, SUBSCRIPTIONS.schema.empty_table(), step)
+        counts.append((len(found.changed), len(found.events.kind), len(event_limit.apply(found.events).kind)))
+    assert counts == [(count, count, 10_000)] * 2
+    assert (clients["state"] == TERMINATED).sum() == count

@@ -1,0 +1,78 @@
+"""Imports go one way: jobs -> sandbox -> pipelines -> udfs; no circle between folders; and one importable name."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PREFIX = "kafka_telemetry_lake."
+LAYERS = ("udfs", "pipelines", "sandbox", "jobs", "dashboards")
+FORBIDDEN = {
+    "udfs": {"pipelines", "sandbox", "jobs", "dashboards", "tests", "pyspark", "deltalake"},
+    "pipelines": {"sandbox", "jobs", "dashboards", "tests"},
+    "sandbox": {"jobs", "dashboards", "tests"},
+    "jobs": {"tests", "benchmarks"},
+    "dashboards": {"jobs", "sandbox", "tests"},
+}
+
+
+def _modules(*tops: str) -> dict[str, Path]:
+    """Dotted name below the repository's top of each module and package."""
+    files = [file for top in tops for file in (ROOT / top).rglob("*.py")]
+    return {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
+
+
+def _imported(file: Path, modules: Iterable[str] = ()) -> set[str]:
+    """What a file imports, without the project's prefix; a name is a module where `modules` has it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.removeprefix(PREFIX) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            package = f"{node.module}.".removeprefix(PREFIX).removesuffix(".")
+            full = [f"{package}.{alias.name}".removeprefix(".") for alias in node.names]
+            names |= {name if name in modules else package or name for name in full}
+    return names
+
+
+@pytest.mark.parametrize("package", sorted(FORBIDDEN))
+def test_imports_go_one_way(package: str) -> None:
+    wrong = {
+        name: sorted(above)
+        for name, file in _modules(package).items()
+        if (above := {each.split(".")[0] for each in _imported(file)} & FORBIDDEN[package])
+    }
+    assert wrong == {}
+
+
+def test_no_circle_between_folders() -> None:
+    modules = _modules(*LAYERS, "benchmarks", "tests")
+
+    def folder(name: str) -> str:
+        """The package of a module; a module right below a layer is a room of its own."""
+        parent = name.rpartition(".")[0]
+        return name if modules[name].name == "__init__.py" or parent in ("", *LAYERS, "benchmarks") else parent
+
+    needs: dict[str, set[str]] = {}
+    for name, file in modules.items():
+        found = {folder(each) for each in _imported(file, modules.keys()) if each in modules}
+        needs.setdefault(folder(name), set()).update(found - {folder(name)})
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        pytest.fail(f"these folders import each other: {error.args[1]}")
+
+
+def test_only_one_name_is_installed() -> None:
+    everywhere = {**_modules(*LAYERS, "benchmarks", "tests"), "conftest": ROOT / "tests" / "conftest.py"}
+    for name, file in everywhere.items():
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                assert (node.module or "").split(".")[0] not in (*LAYERS, "sql"), name
+            elif isinstance(node, ast.Import):
+                assert not {alias.name.split(".")[0] for alias in node.names} & {*LAYERS, "sql"}, name

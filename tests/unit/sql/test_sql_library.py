@@ -1,0 +1,109 @@
+"""The views that anyone may start from: rates, quantiles over the fleet, top N, week over week."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tests.support.sql_views import answer
+
+HOUR = datetime(2026, 11, 21, 12, tzinfo=UTC)
+SENT, LATENCY = "org.apache.kafka.producer.record.send.total", "org.apache.kafka.producer.request.latency.avg"
+
+
+def counted(client_id: str, increase: float | None, covered_s: float, **more: Any) -> dict[str, Any]:
+    """A rollup row of a counter."""
+    return {
+        "cluster_id": "c",
+        "window_start": HOUR,
+        "client_id": client_id,
+        "metric": SENT,
+        "kind": "sum",
+        "temporality": "delta",
+        "points": 1,
+        "increase": increase,
+        "covered_s": covered_s,
+        "resets": 0,
+        "baselines": 0,
+        "refused": 0,
+        "value_count": 1,
+        "value_sum": 5.0,
+        "value_min": 5.0,
+        "value_max": 5.0,
+        **more,
+    }
+
+
+def gauged(client_id: str, total: float, count: int, most: float, **more: Any) -> dict[str, Any]:
+    """A rollup row of a gauge."""
+    gauge = {"metric": LATENCY, "kind": "gauge", "temporality": None, "value_count": count, "value_sum": total}
+    return counted(client_id, None, 0.0) | gauge | {"value_max": most} | more
+
+
+def test_rates_add_up_partial_rows_and_tell_resets_and_unknown_increases() -> None:
+    rows = [
+        counted("a", 60.0, 30.0),
+        counted("a", 120.0, 10.0, resets=1, refused=2),
+        counted("a", None, 0.0, baselines=1, value_sum=1e9),
+    ]
+    (rate,) = answer("metric_rates_1h", {"metric_rollups_1h": rows})
+    sums = {key: rate[key] for key in ("points", "increase", "rate", "covered_s", "resets", "unknown", "refused")}
+    assert sums == {
+        "points": 3,
+        "increase": 180.0,
+        "rate": 4.5,
+        "covered_s": 40.0,
+        "resets": 1,
+        "unknown": 1,
+        "refused": 2,
+    }
+
+
+def test_a_counter_without_covered_time_has_no_rate() -> None:
+    (rate,) = answer("metric_rates_1m", {"metric_rollups_1m": [counted("a", 0.0, 0.0, baselines=1)]})
+    assert (rate["increase"], rate["rate"]) == (0.0, None)
+
+
+def test_a_gauge_has_the_mean_of_its_values_not_of_its_rows() -> None:
+    rows = [gauged("a", 10.0, 1, 10.0), gauged("a", 6.0, 3, 4.0)]
+    (rate,) = answer("metric_rates_1h", {"metric_rollups_1h": rows})
+    assert (rate["mean"], rate["most"], rate["increase"]) == (4.0, 10.0, None)
+
+
+def test_quantiles_over_client_ids_of_rates_and_means() -> None:
+    rates = [counted(f"client-{n}", n * 10.0, 10.0) for n in range(1, 22)]
+    means = [gauged("a", 30.0, 2, 20.0), gauged("b", 5.0, 1, 5.0)]
+    latency, sent = answer("fleet_quantiles_1h", {"metric_rollups_1h": [*rates, *means]}, None)[::-1]
+    assert (sent["client_ids"], sent["p50"], sent["p95"], sent["least"], sent["most"]) == (21, 11.0, 20.0, 1.0, 21.0)
+    assert (latency["client_ids"], latency["p50"], latency["most"]) == (2, 10.0, 15.0)
+
+
+def test_top_n_with_shares_and_a_stable_order_of_equals() -> None:
+    rows = [
+        counted("b", 30.0, 1.0),
+        counted("a", 30.0, 1.0),
+        counted("c", 40.0, 1.0),
+        counted("d", None, 0.0, value_max=None),
+    ]
+    sql = "SELECT client_id, amount, share, place FROM metric_ranks_1h WHERE place <> 3 ORDER BY place"
+    assert answer("metric_ranks_1h", {"metric_rollups_1h": rows}, sql) == [
+        {"client_id": "c", "amount": 40.0, "share": 0.4, "place": 1},
+        {"client_id": "a", "amount": 30.0, "share": 0.3, "place": 2},
+    ]
+
+
+def test_week_over_week_compares_like_with_like() -> None:
+    before = HOUR - timedelta(days=7)
+    rows = [
+        counted("steady", 300.0, 3600.0),
+        counted("steady", 150.0, 3600.0, window_start=before),
+        counted("gap", 300.0, 3600.0),
+        counted("gap", 150.0, 1800.0, window_start=before),
+        counted("new", 300.0, 3600.0),
+        counted("new", 1.0, 1.0, window_start=before - timedelta(hours=1)),
+    ]
+    sql = "SELECT client_id, ratio, comparable, window_start FROM metric_week_over_week ORDER BY client_id"
+    assert answer("metric_week_over_week", {"metric_rollups_1h": rows}, sql) == [
+        {"client_id": "gap", "ratio": 1.0, "comparable": False, "window_start": HOUR},
+        {"client_id": "steady", "ratio": 2.0, "comparable": True, "window_start": HOUR},
+    ]

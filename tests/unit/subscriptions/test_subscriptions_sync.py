@@ -1,0 +1,122 @@
+"""Sync as a command's settings and beside ingest, without a cluster."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from deltalake.exceptions import DeltaError
+from pyspark.sql import SparkSession
+
+from kafka_telemetry_lake.jobs import cli, sync, sync_beside
+from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
+from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.jobs.sync_beside import syncing
+from kafka_telemetry_lake.jobs.sync_settings import SyncSettings
+from kafka_telemetry_lake.pipelines.query.views import views
+from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError
+from kafka_telemetry_lake.pipelines.subscriptions.file import read_subscriptions_file
+from kafka_telemetry_lake.udfs.subscriptions.view_names import TAKEN_VIEWS, view_names
+from tests.support.lake_tables import table
+from tests.unit.subscriptions.test_subscriptions_matches import asked, push
+
+CONF = Path(__file__).parents[3] / "conf"
+SPARK = cast(SparkSession, object())
+
+
+def settings(lake: Path, *flags: str) -> IngestSettings:
+    argv = ["--lake", str(lake), "--source", "kafka", "--bootstrap-servers", "127.0.0.1:1", *flags]
+    return parse(IngestSettings, argv, "test")
+
+
+def test_example_settings_are_read() -> None:
+    read = parse(SyncSettings, ["--conf", str(CONF / "sync.yml")], "test")
+    assert (read.lake, read.bootstrap_servers, read.every_seconds) == ("my-lake", "127.0.0.1:9092", 60)
+    found = read_subscriptions_file(CONF / "subscriptions.yml", None)
+    assert [(each.name, each.interval_ms) for each in found.subscriptions] == [
+        ("producers", 60_000),
+        ("everything-of-one", 10_000),
+    ]
+    assert found.problems == []
+
+
+def test_a_file_kept_by_sync_is_matched_with_the_pushes_that_are_there(tmp_path: Path) -> None:
+    file = tmp_path / "subscriptions.yml"
+    file.write_text("cluster_id: c1\nsubscriptions: [{name: a, metrics: [x.], match: {client_id: orders-.*}}]\n")
+    lake = tmp_path / "lake"
+    push(lake, "orders-1", "bills")
+    flags = ["sync", "--lake", str(lake), "--subscriptions-file", str(file)]
+    assert cli.main([*flags, "--check"]) == 0
+    assert not (lake / "subscriptions").exists()
+    assert not (lake / "client_matches").exists()
+    assert cli.main(flags) == 0
+    # Landed long before anybody looked: nothing was in force as far as is known.
+    assert asked(lake) == []
+    assert [row["name"] for row in table(lake, "client_matches").to_pylist()] == ["a"]
+
+
+def test_names_of_views_that_are_there_are_taken() -> None:
+    there = {name.removeprefix("subscription_") for name in views() if name.startswith("subscription_")}
+    assert there == set(TAKEN_VIEWS)
+    assert not set(view_names(TAKEN_VIEWS).values()) & views().keys()
+
+
+def test_beside_ingest_a_failing_sync_is_told_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks: list[Any] = []
+    again = threading.Event()
+
+    def look(wanted: SyncSettings, spark: SparkSession) -> None:
+        looks.append((wanted.lake, wanted.bootstrap_servers, wanted.check, spark))
+        if len(looks) > 1:
+            again.set()
+        raise KafkaUnavailableError("no broker answers")
+
+    monkeypatch.setattr(sync, "sync", look)
+    with syncing(SPARK, settings(tmp_path, "--sync-seconds", "1")):
+        assert again.wait(60)
+    assert looks[0] == (str(tmp_path), "127.0.0.1:1", False, SPARK)
+    assert "sync: no broker answers; the history is unchanged" in caplog.text
+    assert "sync" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_beside_ingest_an_unforeseen_failure_ends_sync_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(sync_beside, "run_sync", fail)
+    with syncing(SPARK, settings(tmp_path, "--sync-seconds", "1")):
+        for thread in threading.enumerate():
+            if thread.name == "sync":
+                thread.join(60)
+    assert "changes on the cluster are no longer recorded" in caplog.text
+
+
+def test_after_ingest_new_clients_are_matched_also_without_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    matched: list[str] = []
+    monkeypatch.setattr(sync_beside, "add_subscription_events", matched.append)
+    with syncing(SPARK, settings(tmp_path)):
+        assert "sync" not in {thread.name for thread in threading.enumerate()}
+    assert matched == [str(tmp_path)]
+
+    def conflict(_: str) -> int:
+        raise DeltaError("another was faster")
+
+    monkeypatch.setattr(sync_beside, "add_subscription_events", conflict)
+    with syncing(SPARK, settings(tmp_path)):
+        pass
+    assert "sync: another was faster" in caplog.text
+
+
+def test_beside_files_there_is_no_cluster_to_ask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    flags = ["--source", f"files:{tmp_path / 'in'}", "--lake", str(tmp_path / "lake"), "--sync-seconds", "60"]
+    assert cli.main(["ingest", *flags]) == 2
+    assert "sync_seconds: works only with --source kafka" in capsys.readouterr().err

@@ -1,0 +1,1 @@
+"""Pushes of one shard to rows and state: decompression, rules for points, redelivery, deltas, rollups."""

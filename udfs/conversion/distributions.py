@@ -1,0 +1,341 @@
+"""Histograms and exponential histograms as ragged columns: checks (P3) and differences (C7, C8)."""
+
+from __future__ import annotations
+
+import math
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_telemetry_lake.udfs.conversion.state import DISTRIBUTIONS, column
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int64s
+from kafka_telemetry_lake.udfs.kernels.compiled import kernel
+from kafka_telemetry_lake.udfs.otlp.decoded import Kind
+
+FARTHEST_BUCKET = 1 << 40  # beyond every index: offsets are int32
+
+
+class Distributions(NamedTuple):
+    """One row per distribution; row i's lists are `positive[positive_first[i] : positive_first[i + 1]]`, and so on."""
+
+    kind: Int8s
+    observations: Int64s
+    sum: Doubles  # NaN: none
+    scale: Int64s
+    zero_count: Int64s
+    zero_threshold: Doubles
+    positive_offset: Int64s
+    negative_offset: Int64s
+    bounds_first: Int64s
+    bounds: Doubles
+    positive_first: Int64s  # Histogram.bucket_counts, or ExponentialHistogram.positive
+    positive: Int64s
+    negative_first: Int64s
+    negative: Int64s
+
+
+class Increments(NamedTuple):
+    """One row per distribution; buckets are at the same positions as in its `Distributions`."""
+
+    observations: Int64s
+    sum: Doubles  # NaN: none
+    zero_count: Int64s
+    positive: Int64s
+    negative: Int64s
+    buckets: Bools  # whether the buckets have increments
+
+
+class Flaw(IntEnum):
+    """What is wrong with a distribution's buckets (BAD_BUCKETS)."""
+
+    NONE = 0
+    COUNT = 1
+    LENGTH = 2
+    BOUNDS = 3
+    RANGE = 4
+
+
+FLAWS = {
+    Flaw.COUNT: "the buckets' sum isn't count",
+    Flaw.LENGTH: "there isn't one bucket more than bounds",
+    Flaw.BOUNDS: "explicit_bounds aren't increasing",
+    Flaw.RANGE: "a count is above int64",
+}
+
+
+class Relation(IntEnum):
+    """How a cumulative value, or distribution, compares with the one before."""
+
+    EQUAL = 0
+    GREW = 1
+    FELL = 2
+    REBUCKETED = 3  # C7: other bounds, count didn't fall
+
+
+def read_distributions(table: pa.Table) -> Distributions:
+    """The columns of `decoded.DISTRIBUTIONS`; counts above int64 become negative, sums that aren't finite NaN."""
+    histogram, exponential = (table[name].combine_chunks() for name in ("bucket_counts", "positive_counts"))
+    kind = np.full(table.num_rows, Kind.SUMMARY, np.int8)
+    kind[histogram.is_valid().to_numpy(zero_copy_only=False)] = Kind.HISTOGRAM
+    kind[exponential.is_valid().to_numpy(zero_copy_only=False)] = Kind.EXPONENTIAL_HISTOGRAM
+    total = _filled(table, "sum", math.nan)
+    return Distributions(
+        kind,
+        _filled(table, "count", 0).view(np.int64),
+        np.where(np.isfinite(total), total, math.nan),
+        _filled(table, "scale", 0).astype(np.int64),
+        _filled(table, "zero_count", 0).view(np.int64),
+        _filled(table, "zero_threshold", 0.0),
+        _filled(table, "positive_offset", 0).astype(np.int64),
+        _filled(table, "negative_offset", 0).astype(np.int64),
+        *_ragged(table["explicit_bounds"].combine_chunks()),
+        *_ragged(pc.coalesce(histogram, exponential)),
+        *_ragged(table["negative_counts"].combine_chunks()),
+    )
+
+
+def from_state(table: pa.Table) -> Distributions:
+    """The columns of `state.DISTRIBUTIONS`."""
+
+    def plain(name: str, kind: type = np.int64) -> Any:
+        return column(table, name).astype(kind, copy=False)
+
+    return Distributions(
+        plain("kind", np.int8),
+        plain("count"),
+        plain("sum", np.float64),
+        plain("scale"),
+        plain("zero_count"),
+        plain("zero_threshold", np.float64),
+        plain("positive_offset"),
+        plain("negative_offset"),
+        *_ragged(table["bounds"].combine_chunks()),
+        *_ragged(table["positive"].combine_chunks()),
+        *_ragged(table["negative"].combine_chunks()),
+    )
+
+
+def joined(left: Distributions, right: Distributions) -> Distributions:
+    """The rows of both, `left`'s first."""
+    columns: list[npt.NDArray[Any]] = []
+    for name in Distributions._fields:
+        head, tail = getattr(left, name), getattr(right, name)
+        columns.append(np.concatenate([head, tail[1:] + head[-1] if name.endswith("_first") else tail]))
+    return Distributions._make(columns)
+
+
+def state_columns(rows: Distributions, chosen: Int64s) -> dict[str, pa.Array]:
+    """The chosen rows as columns of `state.DISTRIBUTIONS`."""
+    columns = {"count": pa.array(rows.observations[chosen])}
+    for name in ("kind", "sum", "scale", "zero_count", "zero_threshold", "positive_offset", "negative_offset"):
+        columns[name] = pa.array(getattr(rows, name)[chosen], from_pandas=True).cast(DISTRIBUTIONS.field(name).type)
+    for name in ("bounds", "positive", "negative"):
+        columns[name] = list_array(getattr(rows, f"{name}_first"), getattr(rows, name)).take(pa.array(chosen))
+    return columns
+
+
+def list_array(first: Int64s, values: npt.NDArray[np.generic], valid: Bools | None = None) -> pa.ListArray:
+    """Ragged columns as an Arrow list array, NULL where not `valid`."""
+    mask = None if valid is None else pa.array(~valid)
+    return pa.ListArray.from_arrays(pa.array(first.astype(np.int32)), pa.array(values), mask=mask)
+
+
+def no_increments(rows: Distributions) -> Increments:
+    """Increments of 0 with the shape of `rows`."""
+    size = len(rows.observations)
+    return Increments(
+        np.zeros(size, np.int64),
+        np.full(size, math.nan),
+        np.zeros(size, np.int64),
+        np.zeros(len(rows.positive), np.int64),
+        np.zeros(len(rows.negative), np.int64),
+        np.ones(size, np.bool_),
+    )
+
+
+def without_first(increments: Increments, rows: Distributions, count: int) -> Increments:
+    """The increments of `rows` without the first `count` rows."""
+    return Increments(
+        increments.observations[count:],
+        increments.sum[count:],
+        increments.zero_count[count:],
+        increments.positive[rows.positive_first[count] :],
+        increments.negative[rows.negative_first[count] :],
+        increments.buckets[count:],
+    )
+
+
+def _filled(table: pa.Table, name: str, null: float) -> Any:
+    return table[name].combine_chunks().fill_null(null).to_numpy(zero_copy_only=False)
+
+
+def _ragged(lists: pa.ListArray) -> tuple[Int64s, Any]:
+    values = lists.values.to_numpy(zero_copy_only=False)
+    signed = values.view(np.int64) if values.dtype == np.uint64 else values
+    return lists.offsets.to_numpy().astype(np.int64), signed
+
+
+@kernel
+def find_flaws(rows: Distributions, flaws: Int8s) -> None:
+    """P3's BAD_BUCKETS: write a `Flaw` for each distribution."""
+    for i in range(len(rows.observations)):
+        positive = rows.positive[rows.positive_first[i] : rows.positive_first[i + 1]]
+        negative = rows.negative[rows.negative_first[i] : rows.negative_first[i + 1]]
+        bounds = rows.bounds[rows.bounds_first[i] : rows.bounds_first[i + 1]]
+        total = rows.zero_count[i]
+        in_range = rows.observations[i] >= 0 and total >= 0
+        for counts in (positive, negative):
+            for bucket in counts:
+                total += bucket
+                in_range = in_range and bucket >= 0 and total >= 0  # a sum that leaves int64 turns negative
+        if not in_range:
+            flaws[i] = Flaw.RANGE
+        elif rows.kind[i] == Kind.HISTOGRAM and len(positive) != len(bounds) + 1 and len(positive) + len(bounds) > 0:
+            flaws[i] = Flaw.LENGTH
+        elif not _is_increasing(bounds):
+            flaws[i] = Flaw.BOUNDS
+        elif total != rows.observations[i] and (len(positive) > 0 or len(negative) > 0 or total > 0):
+            flaws[i] = Flaw.COUNT
+
+
+@kernel
+def _is_increasing(bounds: Doubles) -> bool:
+    increasing = len(bounds) == 0 or not math.isnan(bounds[0])
+    for k in range(1, len(bounds)):
+        increasing = increasing and bounds[k] > bounds[k - 1]
+    return increasing
+
+
+@kernel
+def difference(rows: Distributions, before: int, now: int, out: Increments) -> Relation:
+    """Write the increments of row `now` over row `before` to row `now` of `out`; meaningless after FELL."""
+    out.observations[now] = rows.observations[now] - rows.observations[before]
+    out.sum[now] = rows.sum[now] - rows.sum[before]  # NaN unless both have one; it may fall (C7)
+    if out.observations[now] < 0:
+        return Relation.FELL
+    if rows.kind[now] == Kind.HISTOGRAM:
+        relation = _histogram_difference(rows, before, now, out)
+    else:
+        relation = _exponential_difference(rows, before, now, out)
+    same_sum = rows.sum[now] == rows.sum[before] or (math.isnan(rows.sum[now]) and math.isnan(rows.sum[before]))
+    if relation == Relation.EQUAL and (out.observations[now] > 0 or not same_sum):
+        return Relation.GREW
+    return relation
+
+
+@kernel
+def _histogram_difference(rows: Distributions, before: int, now: int, out: Increments) -> Relation:
+    old_bounds = rows.bounds[rows.bounds_first[before] : rows.bounds_first[before + 1]]
+    bounds = rows.bounds[rows.bounds_first[now] : rows.bounds_first[now + 1]]
+    old = rows.positive[rows.positive_first[before] : rows.positive_first[before + 1]]
+    counts = rows.positive[rows.positive_first[now] : rows.positive_first[now + 1]]
+    increments = out.positive[rows.positive_first[now] : rows.positive_first[now + 1]]
+    if len(bounds) != len(old_bounds) or len(counts) != len(old):
+        return Relation.REBUCKETED
+    for k in range(len(bounds)):
+        if bounds[k] != old_bounds[k]:
+            return Relation.REBUCKETED
+    relation = Relation.EQUAL
+    for k in range(len(counts)):
+        increments[k] = counts[k] - old[k]
+        if increments[k] < 0:
+            return Relation.FELL
+        if increments[k] > 0:
+            relation = Relation.GREW
+    return relation
+
+
+@kernel
+def _exponential_difference(rows: Distributions, before: int, now: int, out: Increments) -> Relation:
+    if rows.scale[now] > rows.scale[before] or rows.zero_threshold[now] < rows.zero_threshold[before]:
+        return Relation.FELL
+    old_positive = rows.positive[rows.positive_first[before] : rows.positive_first[before + 1]]
+    old_negative = rows.negative[rows.negative_first[before] : rows.negative_first[before + 1]]
+    positive_offset, negative_offset = rows.positive_offset[before], rows.negative_offset[before]
+    # Halving the scale's resolution merges bucket i into i >> 1.
+    shift = min(rows.scale[before] - rows.scale[now], 63)
+    cut = -FARTHEST_BUCKET  # buckets below it are in the zero bucket
+    if rows.zero_threshold[now] > rows.zero_threshold[before]:
+        cut, at_bound = bucket_of(rows.zero_threshold[now], rows.scale[now])
+        if (
+            at_bound
+            or _is_populated(old_positive, positive_offset, shift, cut)
+            or _is_populated(old_negative, negative_offset, shift, cut)
+        ):
+            cut += 1
+    positive = out.positive[rows.positive_first[now] : rows.positive_first[now + 1]]
+    negative = out.negative[rows.negative_first[now] : rows.negative_first[now + 1]]
+    for k in range(len(positive)):
+        positive[k] = rows.positive[rows.positive_first[now] + k]
+    for k in range(len(negative)):
+        negative[k] = rows.negative[rows.negative_first[now] + k]
+    zero = rows.zero_count[now] - rows.zero_count[before]
+    positive_zero, positive_fell = _subtract(
+        positive, rows.positive_offset[now], old_positive, positive_offset, shift, cut
+    )
+    negative_zero, negative_fell = _subtract(
+        negative, rows.negative_offset[now], old_negative, negative_offset, shift, cut
+    )
+    zero += positive_zero + negative_zero
+    out.zero_count[now] = zero
+    if positive_fell or negative_fell or zero < 0:
+        return Relation.FELL
+    if cut == -FARTHEST_BUCKET and shift == 0 and zero == 0 and not positive.any() and not negative.any():
+        return Relation.EQUAL
+    return Relation.GREW
+
+
+@kernel
+def _is_populated(counts: Int64s, offset: int, shift: int, index: int) -> bool:
+    is_filled = False
+    for k in range(len(counts)):
+        is_filled = is_filled or (counts[k] > 0 and (offset + k) >> shift == index)
+    return is_filled
+
+
+@kernel
+def _subtract(counts: Int64s, offset: int, old: Int64s, old_offset: int, shift: int, cut: int) -> tuple[int, bool]:
+    """Subtract the old buckets from `counts`, in place, and take what lies below `cut` out of both.
+
+    Returns:
+        The increment that was taken out, and whether a bucket fell.
+    """
+    zero = 0
+    for k in range(min(max(cut - offset, 0), len(counts))):
+        zero += counts[k]
+        counts[k] = 0
+    for k in range(len(old)):
+        place = ((old_offset + k) >> shift) - offset
+        if old[k] == 0:
+            continue
+        if place < cut - offset:
+            zero -= old[k]
+        elif 0 <= place < len(counts) and counts[place] >= old[k]:
+            counts[place] -= old[k]
+        else:
+            return zero, True
+    return zero, False
+
+
+@kernel
+def bucket_of(value: float, scale: int) -> tuple[int, bool]:
+    """Index of the bucket (base^index, base^(index + 1)] with `value` > 0, and whether it is its upper bound.
+
+    base = 2^(2^-scale): metrics.proto, ExponentialHistogramDataPoint.scale.
+    """
+    if math.isinf(value):
+        return FARTHEST_BUCKET, False
+    fraction, exponent = math.frexp(value)  # value = fraction * 2^exponent, 0.5 <= fraction < 1
+    if scale <= 0:
+        shift = min(-scale, 62)
+        index = (exponent - 2 if fraction == 0.5 else exponent - 1) >> shift
+        return index, fraction == 0.5 and exponent - 1 == (index + 1) << shift
+    position = min(max(math.log2(value) * 2.0 ** min(scale, 100), -FARTHEST_BUCKET), FARTHEST_BUCKET)
+    nearest = round(position)
+    if abs(position - nearest) <= 1e-9 * max(1.0, abs(position)):
+        return int(nearest) - 1, True
+    return math.ceil(position) - 1, False

@@ -1,0 +1,182 @@
+"""Builds the rows of table metric_points (`udfs.rows`) from the columns of the conversion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_telemetry_lake.udfs import rows
+from kafka_telemetry_lake.udfs.conversion.distributions import Distributions, Increments, list_array
+from kafka_telemetry_lake.udfs.conversion.payloads import Payloads
+from kafka_telemetry_lake.udfs.conversion.points import FLAGS, Points, PushTimes
+from kafka_telemetry_lake.udfs.conversion.redelivery import PushVerdicts
+from kafka_telemetry_lake.udfs.conversion.statuses import Converted, Status
+from kafka_telemetry_lake.udfs.identity import AttributeSets
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int8s, Int64s
+from kafka_telemetry_lake.udfs.limits import Limits
+from kafka_telemetry_lake.udfs.otlp.decoded import Kind
+
+KINDS = pa.array([kind.name.lower() for kind in Kind])
+TEMPORALITIES = pa.array(["delta", "cumulative", "mixed"])  # by bits: 1, 2, 3
+STATUSES = pa.array([status.name.lower() for status in Status if status != Status.NONE])
+FLAG_LISTS = pa.array(
+    [[text for bit, text in enumerate(FLAGS) if mask >> bit & 1] or None for mask in range(1 << len(FLAGS))],
+    rows.TEXT_LIST,
+)  # by their bits
+LONGEST_QUOTED = 1024  # characters of a rejected point's name that quarantine repeats
+INCREMENT_STATUSES = Status.FLIP_BASELINE  # the statuses up to it have a delta
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The results of a batch's conversion, from which rows are built."""
+
+    pushes: pa.Table
+    keys: dict[str, pa.Array]  # PUSH_COLUMNS of the pushes, text as dictionary<int32, string>
+    payloads: Payloads
+    attributes: AttributeSets
+    points: Points
+    distributions: Distributions
+    flaws: Int8s  # Flaw of each distribution
+    times: PushTimes
+    verdicts: PushVerdicts
+    converted: Converted
+    increments: Increments
+    limits: Limits
+
+    @property
+    def untimed(self) -> Int64s:
+        """Per push: points without a time, which the decoder only counted."""
+        return self.payloads.decoded.payloads["untimed"].to_numpy().astype(np.int64)  # type: ignore[no-any-return]  # pyarrow is untyped
+
+    @property
+    def beyond(self) -> Int64s:
+        """Points of each push beyond the limit, which the decoder has only counted."""
+        return self.payloads.decoded.payloads["beyond"].to_numpy().astype(np.int64)  # type: ignore[no-any-return]  # pyarrow is untyped
+
+
+def table(columns: dict[str, pa.Array], schema: pa.Schema, size: int) -> pa.Table:
+    """A table with the schema's columns in order; those not given are NULL, dictionaries stay dictionaries."""
+    arrays = [columns[field.name] if field.name in columns else pa.nulls(size, field.type) for field in schema]
+    fields = [
+        pa.field(field.name, array.type, metadata=field.metadata) for field, array in zip(schema, arrays, strict=True)
+    ]
+    return pa.table(arrays, pa.schema(fields))
+
+
+def of_pushes(keys: dict[str, pa.Array], push: Int64s) -> dict[str, pa.Array]:
+    """The push columns for rows that belong to these pushes."""
+    index = pa.array(push)
+    return {name: array.take(index) for name, array in keys.items()}
+
+
+def coded(codes: npt.NDArray[np.integer], texts: pa.Array, valid: Bools | None = None) -> pa.DictionaryArray:
+    """Codes as dictionary-encoded text, NULL where not `valid`."""
+    mask = None if valid is None else ~valid
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32), mask=mask), texts)
+
+
+def micros(nanos: Int64s) -> pa.Array:
+    """Timestamps; 0 becomes NULL."""
+    return pa.array(nanos // 1000, mask=nanos == 0).view(rows.TIMESTAMP)
+
+
+def masked(values: npt.NDArray[np.generic], valid: Bools) -> pa.Array:
+    """An array, NULL where not `valid`."""
+    return pa.array(values, mask=~valid)
+
+
+def metric_points(batch: Batch) -> pa.Table:
+    """Rows of metric_points, in the order of pushes and points."""
+    points, converted = batch.points, batch.converted
+    has_row = converted.status != Status.NONE
+    chosen = None if has_row.all() else np.flatnonzero(has_row)
+    if chosen is not None:
+        points = Points._make(column[chosen] for column in points)
+        converted = Converted._make(column[chosen] for column in converted)
+    kind = points.kind
+    finite = (points.number != 0) & points.recorded & np.isfinite(points.value)
+    is_int = (points.value_int != 0) | (points.number == 2)
+    counted = converted.status <= INCREMENT_STATUSES
+    names, scopes = (batch.payloads.decoded.points[name].combine_chunks() for name in ("metric", "scope"))
+    columns = of_pushes(batch.keys, points.push) | {
+        "series_id": pa.array(points.series),
+        "metric": _used(pa.DictionaryArray.from_arrays(pa.array(points.metric), names.dictionary)),
+        "attributes": batch.attributes.maps.take(pa.array(points.attributes)),
+        "scope": _used(coded(points.scope, scopes.dictionary, points.scope >= 0)),
+        "kind": coded(kind, KINDS),
+        "temporality": coded(points.temporality - 1, TEMPORALITIES, points.temporality > 0),
+        "is_monotonic": masked(points.monotonic | (kind != Kind.SUM), (kind != Kind.GAUGE) & (kind != Kind.SUMMARY)),
+        "start_time": micros(points.start),
+        "time": micros(points.time),
+        "value": masked(points.value, finite),
+        "value_int": masked(points.value_int, is_int & points.recorded),
+        "delta_start": micros(converted.delta_start),
+        "delta": masked(converted.delta, counted & (kind == Kind.SUM)),
+        "delta_int": masked(converted.delta_int, counted & converted.is_int),
+        "delta_status": coded(converted.status, STATUSES),
+    }
+    if points.flags.any():
+        columns["flags"] = FLAG_LISTS.take(pa.array(points.flags))
+    if (kind > Kind.SUM).any():
+        columns |= _distribution_columns(batch, points, counted & (kind != Kind.SUMMARY))
+    return table(columns, rows.METRIC_POINTS, len(points.push))
+
+
+def _used(texts: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Drop unused long texts, those of points in quarantine; otherwise they would be written to the file."""
+    longest = pc.max(pc.binary_length(texts.dictionary)).as_py()
+    if (longest or 0) <= LONGEST_QUOTED:
+        return texts
+    indices = texts.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    valid = texts.indices.is_valid().to_numpy(zero_copy_only=False)
+    used = np.unique(indices[valid])
+    return coded(np.searchsorted(used, indices), texts.dictionary.take(pa.array(used)), valid)
+
+
+def _distribution_columns(batch: Batch, points: Points, counted: Bools) -> dict[str, pa.Array]:
+    """The columns of histograms and summaries; NULL for other points, and for those without a recorded value."""
+    source, values, increments = batch.payloads.decoded.distributions, batch.distributions, batch.increments
+    present = (points.distribution >= 0) & points.recorded
+    index = pa.array(points.distribution, mask=~present)
+    has_increment = np.zeros(len(values.observations), np.bool_)
+    has_increment[points.distribution[present]] = counted[present]
+    histogram, exponential = values.kind == Kind.HISTOGRAM, values.kind == Kind.EXPONENTIAL_HISTOGRAM
+    buckets = has_increment & increments.buckets
+    columns = {
+        "count": pa.array(values.observations),
+        "sum": masked(values.sum, ~np.isnan(values.sum)),
+        "min": _finite(source["min"]),
+        "max": _finite(source["max"]),
+        "explicit_bounds": source["explicit_bounds"].combine_chunks(),
+        "bucket_counts": list_array(values.positive_first, values.positive, histogram),
+        "scale": source["scale"].combine_chunks(),
+        "zero_count": masked(values.zero_count, exponential),
+        "zero_threshold": source["zero_threshold"].combine_chunks(),
+        "positive_offset": source["positive_offset"].combine_chunks(),
+        "positive_counts": list_array(values.positive_first, values.positive, exponential),
+        "negative_offset": source["negative_offset"].combine_chunks(),
+        "negative_counts": list_array(values.negative_first, values.negative, exponential),
+        "quantiles": _finite_quantiles(source["quantiles"].combine_chunks()),
+        "count_delta": masked(increments.observations, has_increment),
+        "sum_delta": masked(increments.sum, has_increment & ~np.isnan(increments.sum)),
+        "bucket_counts_delta": list_array(values.positive_first, increments.positive, histogram & buckets),
+        "positive_counts_delta": list_array(values.positive_first, increments.positive, exponential & buckets),
+        "negative_counts_delta": list_array(values.negative_first, increments.negative, exponential & buckets),
+        "zero_count_delta": masked(increments.zero_count, exponential & has_increment),
+    }
+    return {name: array.take(index) for name, array in columns.items()}
+
+
+def _finite(column: pa.ChunkedArray) -> pa.Array:
+    return pc.if_else(pc.is_finite(column), column, None).combine_chunks()
+
+
+def _finite_quantiles(quantiles: pa.MapArray) -> pa.Array:
+    items = pc.if_else(pc.is_finite(quantiles.items), quantiles.items, None)
+    mask = pa.array(~quantiles.is_valid().to_numpy(zero_copy_only=False))
+    return pa.MapArray.from_arrays(quantiles.offsets, quantiles.keys, items, mask=mask)

@@ -1,0 +1,226 @@
+"""Converts the pushes of one shard to rows for the tables and to the shard's next state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_telemetry_lake.udfs import rows
+from kafka_telemetry_lake.udfs.conversion.distributions import find_flaws, read_distributions
+from kafka_telemetry_lake.udfs.conversion.eviction import evicted_clients
+from kafka_telemetry_lake.udfs.conversion.payloads import Payloads, read_payloads
+from kafka_telemetry_lake.udfs.conversion.point_rows import Batch, metric_points
+from kafka_telemetry_lake.udfs.conversion.points import Points, Reason, long_lists, long_texts, push_times, read_points
+from kafka_telemetry_lake.udfs.conversion.principals import Budgets, Senders, accounts, judge_senders, spend_series
+from kafka_telemetry_lake.udfs.conversion.push_rows import client_events, push_outcomes, quarantined_pushes
+from kafka_telemetry_lake.udfs.conversion.redelivery import PushFacts, judge_pushes
+from kafka_telemetry_lake.udfs.conversion.rejected_points import quarantined_points
+from kafka_telemetry_lake.udfs.conversion.series import convert
+from kafka_telemetry_lake.udfs.conversion.series_limit import beyond_limit, remembered
+from kafka_telemetry_lake.udfs.conversion.state import ClientStates, ShardState, column
+from kafka_telemetry_lake.udfs.identity import client_keys, column_hashes, mix, normalise, set_bytes
+from kafka_telemetry_lake.udfs.kernels import numba_cache
+from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
+from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS, Limits
+from kafka_telemetry_lake.udfs.rows import PUSH_COLUMNS
+
+States = TypeVar("States", bound=ClientStates)
+PUSH_ORDER = ("source", "cluster_id", "topic", "partition", "offset")
+
+
+@dataclass(frozen=True)
+class ShardRows:
+    """Rows for the tables, with the schemas of `udfs.rows`; repeated text is dictionary-encoded."""
+
+    metric_points: pa.Table
+    quarantine: pa.Table
+    push_outcomes: pa.Table
+    client_events: pa.Table
+
+
+def process(pushes: pa.Table, state: ShardState, limits: Limits = DEFAULT_LIMITS) -> tuple[ShardRows, ShardState]:
+    """Decode and convert a shard's pushes.
+
+    A pure function of its arguments: neither the order of `pushes` nor the wall clock matters.
+
+    Args:
+        pushes: schema `rows.PUSHES_IN`; all pushes of a client go to the same shard.
+        state: as the batch before returned it.
+        limits: of pushes, clients and principals.
+    """
+    parts: list[ShardRows] = []
+    for part, _, after in process_parts(pushes, state, limits):
+        parts.append(part)
+        state = after
+    names = [field.name for field in fields(ShardRows)]
+    return ShardRows(**{name: pa.concat_tables([getattr(part, name) for part in parts]) for name in names}), state
+
+
+def process_parts(
+    pushes: pa.Table, state: States, limits: Limits = DEFAULT_LIMITS
+) -> Iterator[tuple[ShardRows, ShardState, States]]:
+    """As `process`, in one or more parts whose size is limited whatever the payloads contain.
+
+    Each part comes with the state of the clients that it changed, and with the whole state after it, from which the
+    next part continues.
+    """
+    _compile_once()
+    yield from _parts(pushes, state, limits)
+
+
+@cache
+def _compile_once() -> None:
+    """Compile, or load from the cache, every kernel: one worker of a machine at a time."""
+    with numba_cache.exclusive():
+        list(_parts(rows.PUSHES_IN.empty_table(), ShardState.empty(), DEFAULT_LIMITS))
+
+
+def _parts(pushes: pa.Table, state: States, limits: Limits) -> Iterator[tuple[ShardRows, ShardState, States]]:
+    pushes = _in_order(pushes.combine_chunks())
+    _, push = _push_ids(_push_columns(pushes))
+    first = np.flatnonzero(np.append(True, push[1:] != push[:-1])[: len(push)])
+    if len(first) < len(push):  # D1
+        pushes = pushes.take(pa.array(first)).combine_chunks()
+    keys = _push_columns(pushes)
+    clients, landed_at = _clients(keys), _landed_at(keys)
+    budgets = _budgets(limits)
+    pushes, senders = judge_senders(pushes, clients, landed_at, state, limits.evict_after_s, budgets)
+    done = 0
+    for payloads in read_payloads(pushes, limits):
+        part = pushes if len(payloads.read) == pushes.num_rows else pushes.slice(done, len(payloads.read))
+        sent = senders.part(done, done + part.num_rows)
+        done += part.num_rows
+        result, changes = _process(part, payloads, sent, state, limits)
+        state = state.merge(changes)
+        yield result, changes, state
+
+
+def _process(
+    pushes: pa.Table, payloads: Payloads, senders: Senders, state: ClientStates, limits: Limits
+) -> tuple[ShardRows, ShardState]:
+    future_tolerance_s = min(limits.future_tolerance_s, limits.redelivery_window_s)
+    keys = _push_columns(pushes)
+    partition, push = _push_ids(keys)
+    attributes = normalise(payloads.decoded.attribute_sets)
+    distributions = read_distributions(payloads.decoded.distributions)
+    flaws = np.zeros(len(distributions.observations), np.int8)
+    find_flaws(distributions, flaws)
+    clients, landed_at = _clients(keys), _landed_at(keys)
+    points = read_points(payloads.decoded, landed_at, clients, attributes, flaws != 0, future_tolerance_s)
+    named = keys["client_instance_id"].is_valid().to_numpy(zero_copy_only=False)
+    touched = np.unique(clients[named])
+    stored = state.rows_of(touched)
+    too_long = long_lists(payloads.decoded)
+    points.reason[too_long != Reason.NONE] = too_long[too_long != Reason.NONE]
+    points.reason[long_texts(payloads.decoded, points, limits.max_text_bytes)] = Reason.TEXT_TOO_LONG
+    points.reason[beyond_limit(points, distributions, clients, stored, limits.max_series_per_client)] = (
+        Reason.TOO_MANY_SERIES
+    )
+    beyond, budgets = _spend_series(points, payloads, senders, stored, state, limits)
+    points.reason[beyond] = Reason.TOO_MANY_SERIES_OF_PRINCIPAL
+    times = push_times(points, len(push))
+
+    facts = PushFacts(
+        client=clients,
+        partition=partition,
+        push=push,
+        landed_at=landed_at,
+        interval=pushes["push_interval_ms"].combine_chunks().fill_null(0).to_numpy() * np.int64(1_000_000),
+        terminating=pushes["terminating"].combine_chunks().fill_null(False).to_numpy(zero_copy_only=False),
+        has_points=times.points > 0,
+        is_heartbeat=payloads.read & (payloads.decoded.payloads["points"].to_numpy() == 0),
+        digest=payloads.digest,
+        temporalities=times.temporalities,
+        first_start=times.first_start,
+        last_time=times.last_time,
+        delta_time=times.delta_time,
+        principal=senders.principal,
+        foreign=senders.foreign,
+    )
+    verdicts, judged = judge_pushes(facts, stored, limits)
+    converted, increments, after = convert(points, distributions, verdicts, clients, judged, future_tolerance_s)
+    batch = Batch(
+        pushes,
+        keys,
+        payloads,
+        attributes,
+        points,
+        distributions,
+        flaws,
+        times,
+        verdicts,
+        converted,
+        increments,
+        limits,
+    )
+    result = ShardRows(
+        metric_points=metric_points(batch),
+        quarantine=pa.concat_tables([quarantined_pushes(batch), quarantined_points(batch)]),
+        push_outcomes=push_outcomes(batch),
+        client_events=client_events(batch),
+    )
+    budgets = replace(budgets, clients=accounts(senders, partition, landed_at))
+    changes = ShardState.joined([after.rows_of(touched), budgets])
+    evicted = evicted_clients(state.merge(changes), partition, landed_at, limits)
+    return result, ShardState.joined([changes.without(evicted.client_columns().client), evicted])
+
+
+def _spend_series(
+    points: Points, payloads: Payloads, senders: Senders, stored: ShardState, state: ClientStates, limits: Limits
+) -> tuple[Int64s, ShardState]:
+    """The indices of points of new series beyond their principal's budget, and the budgets' new state."""
+    chosen = np.flatnonzero(remembered(points))
+    names = payloads.decoded.points["metric"].combine_chunks()
+    name_bytes = np.append(pc.binary_length(names.dictionary).fill_null(0).to_numpy(zero_copy_only=False), 0)
+    text_bytes = name_bytes[points.metric[chosen]].astype(np.int64)
+    text_bytes += set_bytes(payloads.decoded.attribute_sets)[points.attributes[chosen]]
+    series = np.concatenate([column(stored.numbers, "series"), column(stored.distributions, "series")])
+    of_points = points.push[chosen], points.series[chosen], text_bytes
+    beyond, budgets = spend_series(senders, *of_points, series, state, _budgets(limits))
+    return chosen[beyond], budgets
+
+
+def _budgets(limits: Limits) -> Budgets:
+    return Budgets(
+        limits.principal_series_per_hour, limits.principal_text_bytes_per_hour, limits.principal_bytes_per_hour
+    )
+
+
+def _clients(keys: dict[str, pa.Array]) -> Int64s:
+    return client_keys(keys["cluster_id"], keys["client_instance_id"])
+
+
+def _landed_at(keys: dict[str, pa.Array]) -> Int64s:
+    landed_at: Int64s = keys["landed_at"].fill_null(0).view(pa.int64()).to_numpy()
+    return landed_at
+
+
+def _in_order(pushes: pa.Table) -> pa.Table:
+    """The pushes by partition and offset; copied only if they are in another order."""
+    order = pc.sort_indices(pushes.select(PUSH_ORDER), [(name, "ascending") for name in PUSH_ORDER])
+    in_order = (np.diff(order.to_numpy().astype(np.int64)) > 0).all()
+    return pushes if in_order else pushes.take(order).combine_chunks()
+
+
+def _push_columns(pushes: pa.Table) -> dict[str, pa.Array]:
+    columns = {name: pushes[name].combine_chunks() for name in PUSH_COLUMNS}
+    return {
+        name: column.dictionary_encode() if pa.types.is_string(column.type) else column
+        for name, column in columns.items()
+    }
+
+
+def _push_ids(keys: dict[str, pa.Array]) -> tuple[Int64s, Int64s]:
+    """Hashes of each push's landing partition, and of the push itself (D1)."""
+    partition = np.zeros(len(keys["offset"]), np.uint64)
+    for name in ("source", "cluster_id", "topic"):
+        partition = mix(partition, column_hashes(keys[name]))
+    partition = mix(partition, keys["partition"].fill_null(-1).to_numpy().astype(np.uint64))
+    push = mix(partition, keys["offset"].fill_null(-1).to_numpy().view(np.uint64))
+    return partition.view(np.int64), push.view(np.int64)

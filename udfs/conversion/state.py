@@ -1,0 +1,325 @@
+"""The state of a shard between micro-batches: six tables, every row keyed by its client.
+
+| table | a row is | grows with |
+|---|---|---|
+| clients | one client instance; after eviction it is C12's tombstone | clients of the last month |
+| recent_pushes | digest of one push (D2) | clients x pushes of the last hour |
+| lost_intervals | an interval that no push has covered yet (D3) | losses of the last hour |
+| numbers | last point of a cumulative sum: 41 bytes | cumulative series |
+| distributions | last point of a cumulative histogram | cumulative series |
+| budgets | what a principal has used in an hour; its key is in column client | principals |
+
+So DELTA clients cost nothing per series. Times are nanoseconds since 1970 as the points carry them, landing times
+microseconds; 0 reads as none. Any subset of clients can be taken out (`rows_of`) and put back (`merge`). A change of
+state is a `ShardState` too: all rows of the clients that changed. docs/state.md describes the bytes and the files.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s
+
+# Every change of the layout gets a new number; a reader refuses unknown numbers.
+VERSION = 4
+# Four bytes of version, then four that mark the layout: eight keep Arrow's buffers aligned in the file.
+# Versions 1 and 2 had the version only; the next four bytes are the marker at the start of each Arrow message.
+HEADER_BYTES = 8
+MARKS = {1: b"\xff\xff\xff\xff", 2: b"\xff\xff\xff\xff", 3: b"\0\0\0\0", 4: b"KTLS"}
+CHECKSUM_BYTES = 8  # at the end: xxh3-64 of all bytes before it, then of the file's name
+
+CLIENTS = pa.schema(
+    [
+        ("client", pa.int64()),  # identity.client_keys
+        ("partition", pa.int64()),  # hash of the landing partition of its last push
+        ("landed_at", pa.int64()),  # latest landing time of its pushes
+        ("terminating", pa.bool_()),  # its last push was a terminating one
+        ("evicted", pa.bool_()),  # its other rows have been removed
+        ("temporalities", pa.int8()),  # bits: 1 DELTA, 2 CUMULATIVE have been sent
+        ("last_temporality", pa.int8()),  # the same bits for its last push that had any
+        ("last_time", pa.int64()),  # latest point time of its last push with points
+        ("last_landed_at", pa.int64()),  # landing time of that push
+        ("heartbeat_at", pa.int64()),  # latest landing time of its pushes without points, else 0
+        ("delta_time", pa.int64()),  # latest point time of its DELTA pushes
+        ("tombstone_time", pa.int64()),  # last_time when the client was evicted, else 0
+        ("tombstone_until", pa.int64()),  # landing time up to which the tombstone counts
+        ("principal", pa.int64()),  # xxh3-64 of the principal that it belongs to, 0: unknown
+    ]
+)
+RECENT_PUSHES = pa.schema(
+    [
+        ("client", pa.int64()),
+        ("digest", pa.int64()),  # xxh3-64 of the decompressed bytes
+        ("push", pa.int64()),  # hash of source, cluster_id, topic, partition and offset
+        ("last_time", pa.int64()),
+    ]
+)
+LOST_INTERVALS = pa.schema([("client", pa.int64()), ("start", pa.int64()), ("end", pa.int64())])
+NUMBERS = pa.schema(
+    [
+        ("client", pa.int64()),
+        ("series", pa.int64()),  # series_id
+        ("start", pa.int64()),
+        ("time", pa.int64()),
+        ("value", pa.int64()),  # the int64, or the bits of the double
+        ("is_int", pa.bool_()),
+        ("delta_since", pa.bool_()),  # DELTA points have come since (C9)
+        ("is_delta", pa.bool_()),  # it was a lifetime total sent as DELTA (C9)
+        ("ahead", pa.bool_()),  # its clock was ahead of its landing (C13)
+    ]
+)
+DISTRIBUTIONS = pa.schema(
+    [
+        ("client", pa.int64()),
+        ("series", pa.int64()),
+        ("start", pa.int64()),
+        ("time", pa.int64()),
+        ("delta_since", pa.bool_()),
+        ("is_delta", pa.bool_()),
+        ("ahead", pa.bool_()),
+        ("kind", pa.int8()),  # decoded.Kind
+        ("count", pa.int64()),
+        ("sum", pa.float64()),  # NULL: none
+        ("scale", pa.int32()),
+        ("zero_count", pa.int64()),
+        ("zero_threshold", pa.float64()),
+        ("positive_offset", pa.int32()),
+        ("negative_offset", pa.int32()),
+        ("bounds", pa.list_(pa.float64())),
+        ("positive", pa.list_(pa.int64())),  # bucket_counts of a Histogram
+        ("negative", pa.list_(pa.int64())),
+    ]
+)
+BUDGETS = pa.schema(
+    [
+        ("client", pa.int64()),  # principals.budget_keys; table clients has a row of it, for its age
+        ("hour", pa.int64()),  # of landing, since 1970
+        ("series", pa.int64()),  # new ones
+        ("text_bytes", pa.int64()),  # of their names and attributes
+        ("landed_bytes", pa.int64()),
+    ]
+)
+
+
+class UnknownStateVersionError(ValueError):
+    """The state was written by a version of this package with another layout."""
+
+
+class DamagedStateError(ValueError):
+    """The bytes are not those that were written."""
+
+
+class ClientColumns(NamedTuple):
+    """The columns of `CLIENTS` that are read for all clients: one row per client, sorted by client."""
+
+    client: Int64s
+    partition: Int64s
+    landed_at: Int64s
+    terminating: Bools
+    evicted: Bools
+    principal: Int64s
+
+    @staticmethod
+    def of(clients: pa.Table) -> ClientColumns:
+        return ClientColumns._make(column(clients, name) for name in ClientColumns._fields)
+
+    @property
+    def forgotten(self) -> Bools:
+        """Rows of zeros: in a change they say that the client has no state any more."""
+        forgotten: Bools = (self.landed_at == 0) & (self.partition == 0)
+        return forgotten
+
+
+class ClientStates(Protocol):
+    """The state of all clients of a shard, in memory or in files."""
+
+    def rows_of(self, clients: Int64s) -> ShardState:
+        """The rows of these clients (`identity.client_keys`)."""
+
+    def client_columns(self) -> ClientColumns:
+        """One row per client."""
+
+    def merge(self, newer: ShardState) -> Self:
+        """This state with the clients of `newer` replaced by their rows there; clients forgotten there are removed."""
+
+
+@dataclass(frozen=True)
+class ShardState:
+    """State of all clients of one shard; see the module's table. Every table is sorted by client."""
+
+    clients: pa.Table
+    recent_pushes: pa.Table
+    lost_intervals: pa.Table
+    numbers: pa.Table
+    distributions: pa.Table
+    budgets: pa.Table = field(default_factory=BUDGETS.empty_table)
+
+    @staticmethod
+    def empty() -> ShardState:
+        """The state before the first push."""
+        return ShardState(**{name: schema.empty_table() for name, schema in SCHEMAS.items()})
+
+    @staticmethod
+    def forgotten(clients: Int64s) -> ShardState:
+        """The change that removes these clients."""
+        columns = [np.zeros(len(clients), field.type.to_pandas_dtype()) for field in CLIENTS]
+        columns[0] = clients
+        return replace(ShardState.empty(), clients=pa.table([pa.array(values) for values in columns], CLIENTS))
+
+    def rows_of(self, clients: Int64s) -> ShardState:
+        """The rows of these clients (`identity.client_keys`)."""
+        return self._filter(clients, keep=True)
+
+    def without(self, clients: Int64s) -> ShardState:
+        """The rows of all other clients."""
+        return self._filter(clients, keep=False)
+
+    def client_columns(self) -> ClientColumns:
+        """One row per client."""
+        return ClientColumns.of(self.clients)
+
+    def merge(self, newer: ShardState) -> ShardState:
+        """This state with the clients of `newer` replaced by their rows there; clients forgotten there are removed."""
+        changed = newer.client_columns()
+        remaining = newer.without(changed.client[changed.forgotten]) if changed.forgotten.any() else newer
+        return ShardState.joined([self.without(changed.client), remaining])
+
+    def changed_by(self, newer: ShardState) -> ShardState:
+        """This change and a later one as one change: as `merge`, but rows of forgotten clients remain."""
+        return ShardState.joined([self.without(newer.client_columns().client), newer])
+
+    @staticmethod
+    def joined(states: Sequence[ShardState]) -> ShardState:
+        """All rows of states that share no client."""
+        return ShardState(**{name: sorted_table(name, [getattr(state, name) for state in states]) for name in SCHEMAS})
+
+    def to_bytes(self, name: str = "") -> bytes:
+        """The state as one blob, as `write_tables` leaves it in a file of that name."""
+        sink = pa.BufferOutputStream()
+        write_tables(sink, ((each, getattr(self, each)) for each in SCHEMAS), name)
+        return bytes(sink.getvalue())
+
+    @staticmethod
+    def from_bytes(data: bytes | pa.Buffer, name: str = "") -> ShardState:
+        """Read `to_bytes`. Columns stay views of `data` where its rows are sorted.
+
+        Raises:
+            UnknownStateVersionError: written in a layout that this package doesn't read.
+            DamagedStateError: not what was written under that name. Versions before 4 have no checksum: of those only
+                what Arrow can't read is detected.
+        """
+        blob = pa.py_buffer(data)
+        version = _version(blob, name)
+        source = pa.BufferReader(blob[HEADER_BYTES if version > 2 else HEADER_BYTES // 2 :])
+        try:
+            tables = {each: _upgraded(each, pa.ipc.open_stream(source).read_all()) for each in _NAMES[version]}
+            return ShardState(**{each: _sorted(table) for each, table in tables.items()})
+        except (pa.ArrowException, KeyError) as error:
+            raise DamagedStateError("Arrow can't read it") from error
+
+    def _filter(self, clients: Int64s, keep: bool) -> ShardState:
+        def part(table: pa.Table) -> pa.Table:
+            mask = np.isin(column(table, "client"), clients)
+            return table.filter(pa.array(mask if keep else ~mask))
+
+        return ShardState(**{field.name: part(getattr(self, field.name)) for field in fields(self)})
+
+
+SCHEMAS = {
+    "clients": CLIENTS,
+    "recent_pushes": RECENT_PUSHES,
+    "lost_intervals": LOST_INTERVALS,
+    "numbers": NUMBERS,
+    "distributions": DISTRIBUTIONS,
+    "budgets": BUDGETS,
+}
+_BEFORE_4 = [name for name in SCHEMAS if name != "budgets"]
+_NAMES = {1: _BEFORE_4, 2: _BEFORE_4, 3: _BEFORE_4, 4: list(SCHEMAS)}
+
+
+def write_tables(sink: pa.NativeFile, tables: Iterable[tuple[str, pa.Table]], name: str) -> None:
+    """A header, each table of `SCHEMAS` as an Arrow IPC stream, a checksum; one table is in memory at a time.
+
+    Args:
+        sink: a file, or what takes its place.
+        tables: in the order of `SCHEMAS`.
+        name: the file's name; the file can't be read under another one.
+    """
+    summed = _ChecksumSink(sink)
+    summed.write(VERSION.to_bytes(HEADER_BYTES // 2, "little") + MARKS[VERSION])
+    for each, table in tables:
+        with pa.ipc.new_stream(pa.PythonFile(summed, mode="w"), SCHEMAS[each]) as stream:
+            stream.write_table(table)
+        del table  # before the next one is made
+    summed.digest.update(name.encode())
+    sink.write(summed.digest.digest())
+
+
+class _ChecksumSink(io.RawIOBase):
+    """A sink that passes bytes on and computes their checksum."""
+
+    def __init__(self, sink: pa.NativeFile) -> None:
+        self._sink = sink
+        self.digest = xxhash.xxh3_64()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        return int(self._sink.write(data))
+
+
+def _version(blob: pa.Buffer, name: str) -> int:
+    """The layout version of a blob; checks mark and checksum."""
+    head = blob[:HEADER_BYTES].to_pybytes()
+    version, mark = int.from_bytes(head[: HEADER_BYTES // 2], "little"), head[HEADER_BYTES // 2 :]
+    if version not in MARKS:
+        raise UnknownStateVersionError(f"shard state has layout version {version}; this package reads 1 to {VERSION}")
+    if mark != MARKS[version]:
+        raise DamagedStateError("its header is damaged")
+    if version >= 4:
+        digest = xxhash.xxh3_64(memoryview(blob)[:-CHECKSUM_BYTES])
+        digest.update(name.encode())
+        if digest.digest() != blob[-CHECKSUM_BYTES:].to_pybytes():
+            raise DamagedStateError("its checksum is wrong")
+    return version
+
+
+def sorted_table(name: str, parts: Sequence[pa.Table]) -> pa.Table:
+    """The table of that name with the rows of all parts, by client."""
+    return _sorted(pa.concat_tables([SCHEMAS[name].empty_table(), *parts]))
+
+
+def _upgraded(name: str, table: pa.Table) -> pa.Table:
+    """A table of an earlier layout with today's columns: those that it lacks read as false, or as 0.
+
+    Version 1 had no `is_delta`. It marked a total sent as DELTA by `delta_since`; so read, nothing is counted twice.
+    """
+    schema = SCHEMAS[name]
+    if table.schema.names == schema.names:
+        return table
+    missing = {each.name: pa.array(np.zeros(table.num_rows, each.type.to_pandas_dtype())) for each in schema
+               if each.name not in table.schema.names}  # fmt: skip
+    return pa.table([missing[each] if each in missing else table[each] for each in schema.names], schema)
+
+
+def _sorted(table: pa.Table) -> pa.Table:
+    """Sort by client; rows of one client stay in order, which is that of their times."""
+    client = column(table, "client")
+    if (client[1:] >= client[:-1]).all():
+        return table.combine_chunks()
+    return table.take(pa.array(np.argsort(client, kind="stable"))).combine_chunks()
+
+
+def column(table: pa.Table, name: str) -> Int64s:
+    """A primitive column as a NumPy array; a copy only where Arrow's bits aren't NumPy's (bool)."""
+    array = table[name].combine_chunks()
+    return array.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped

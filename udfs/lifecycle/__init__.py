@@ -1,0 +1,1 @@
+"""The life of client instances: first push, silence, termination, return, rebootstrap."""

@@ -1,0 +1,187 @@
+"""The pushes of a step as one sequence per client, in order of offset, headed by the client's state before them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_telemetry_lake.udfs.identity import client_keys, column_hashes, mix
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, UInt64s
+from kafka_telemetry_lake.udfs.lifecycle.clients import Clients, texts_of
+from kafka_telemetry_lake.udfs.lifecycle.rows import TERMINATED, TEXTS
+from kafka_telemetry_lake.udfs.rows import PUSH_KEY
+
+# Columns that are read from table `pushes`: all but the payload and what belongs to it.
+LIFECYCLE_IN = pa.schema(
+    [
+        *PUSH_KEY,
+        *((name, pa.string()) for name in ("client_instance_id", *TEXTS)),
+        ("client_port", pa.int32()),
+        ("broker_id", pa.int32()),
+        ("push_interval_ms", pa.int32()),
+        ("terminating", pa.bool_()),
+    ]
+)
+Clocks = dict[int, int]  # partition code to the greatest landing time seen in that partition, µs
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The order of entries: client after client, and for each its head, then its pushes by offset.
+
+    A head is an entry without a push. It carries the client's state before the step.
+    """
+
+    slots: Int64s  # per client: its slot in `Clients`
+    is_new: Bools  # per client: it had no state before the step
+    ends: Int64s  # per client: its last entry
+    order: Int64s  # per entry: its row where all heads come first, then all pushes
+    client: Int64s  # per entry: row of `slots`
+    slot: Int64s  # per entry: slot of its client
+    is_head: Bools  # per entry
+    push_row: Int64s  # per entry: row of the pushes, negative for a head
+
+    def column(self, of_clients: Int64s, of_pushes: Int64s) -> Int64s:
+        """One value per entry: a head takes its client's value (by slot), a push its own."""
+        return np.concatenate([of_clients[self.slots], of_pushes])[self.order]
+
+    def latest(self, which: Bools) -> Int64s:
+        """For each entry, the latest entry of its client up to it where `which` is true; else the client's head."""
+        latest: Int64s = np.maximum.accumulate(np.where(which | self.is_head, np.arange(len(which)), 0))
+        return latest
+
+
+@dataclass(frozen=True)
+class PushSequences:
+    """Columns with one row per entry of `layout`, except where noted. Times are µs; at a head they are the state's."""
+
+    layout: Layout
+    pushes: pa.Table  # columns of `LIFECYCLE_IN`, by partition and offset
+    broker_bits: Int64s  # per push: `Clients.broker_bits`
+    landed: Int64s
+    clock: Int64s  # the partition's clock at this push
+    partition: Int64s  # code
+    offset: Int64s
+    broker: Int64s  # -1: unknown
+    port: Int64s  # -1: unknown
+    origin: Int64s  # hash of client id, software, principal and address
+    connection: Int64s  # hash of origin, broker and port
+    interval: Int64s  # push interval, ms; 0: unknown (L4)
+    terminating: Bools
+    latest_landing: Int64s  # of the client, up to this entry
+    is_late: Bools  # L8: landed before a push of the same client that was processed earlier; changes no state
+    in_order: Bools  # a push that isn't late
+    previous: Int64s  # the client's entry in order before this one, or its head
+    last: Int64s  # per client: its last entry in order, or its head
+    state_before: Int64s  # the client's state as of `previous`
+    is_first: Bools  # the client's first push of all
+    follows: Bools  # a push in order that isn't the first
+    gap: Int64s  # time since the client's latest landing up to `previous`
+
+
+def read_pushes(clients: Clients, clocks: Clocks, pushes: pa.Table) -> PushSequences:
+    """Arrange the pushes of a step by client.
+
+    Args:
+        clients: new clients are added.
+        clocks: moved on to the last push of each partition.
+        pushes: columns of `LIFECYCLE_IN`, by partition and offset, one chunk; at least one row.
+    """
+    layout = _layout(clients, pushes)
+    landed_at = np.maximum(pushes["landed_at"].cast(pa.int64()).to_numpy(), 0)
+    partition, clock = _advance_clocks(clients, clocks, pushes, landed_at)
+    broker, port = _numbers(pushes, "broker_id", -1), _numbers(pushes, "client_port", -1)
+    origin = _hash(pushes, ("client_id", "client_software_name", "principal", "client_address"))
+    connection = mix(mix(origin, broker.astype(np.uint64)), port.astype(np.uint64)).view(np.int64)
+
+    def column(name: str, of_pushes: Int64s) -> Int64s:
+        return layout.column(clients[name], of_pushes)
+
+    landed = column("last_seen", landed_at)
+    state = column("state", _numbers(pushes, "terminating", 0) * TERMINATED)
+    latest_landing = _running_max(landed, layout.client)
+    is_late = ~layout.is_head & (landed < np.append(0, latest_landing[:-1]))
+    in_order = ~layout.is_head & ~is_late
+    interval = column("push_interval_ms", _numbers(pushes, "push_interval_ms", 0))
+    latest_in_order = layout.latest(in_order)
+    previous = np.append(0, latest_in_order[:-1])
+    is_first = in_order & layout.is_head[previous] & layout.is_new[layout.client]
+    return PushSequences(
+        layout=layout,
+        pushes=pushes,
+        broker_bits=clients.broker_bits(broker),
+        landed=landed,
+        clock=column("last_seen", clock),
+        partition=column("partition", partition),
+        offset=column("offset", _numbers(pushes, "offset", -1)),
+        broker=column("broker_id", broker),
+        port=column("client_port", port),
+        origin=column("origin", origin.view(np.int64)),
+        connection=column("connection", connection),
+        # L4: a push without an interval has the client's last one.
+        interval=interval[layout.latest(in_order & (interval > 0))],
+        terminating=~layout.is_head & (state == TERMINATED),
+        latest_landing=latest_landing,
+        is_late=is_late,
+        in_order=in_order,
+        previous=previous,
+        last=latest_in_order[layout.ends],
+        state_before=state[previous],
+        is_first=is_first,
+        follows=in_order & ~is_first,
+        gap=landed - latest_landing[previous],
+    )
+
+
+def _layout(clients: Clients, pushes: pa.Table) -> Layout:
+    """The layout of these pushes; adds the clients that have no slot yet."""
+    ids = [pushes[name].combine_chunks().dictionary_encode() for name in ("cluster_id", "client_instance_id")]
+    keys, first_rows, client_of_push = np.unique(client_keys(*ids), return_index=True, return_inverse=True)
+    slots = clients.slots(keys)
+    is_new = slots < 0
+    slots[is_new] = clients.add(keys[is_new])
+    for name in ("cluster_id", "client_instance_id"):
+        clients.objects[name][slots[is_new]] = texts_of(pushes[name])[first_rows[is_new]]
+    heads = len(keys)
+    client = np.concatenate([np.arange(heads), client_of_push.reshape(-1)])
+    order = np.argsort(client, kind="stable")
+    client = client[order]
+    ends = np.append(np.flatnonzero(np.diff(client)), len(client) - 1)
+    return Layout(slots, is_new, ends, order, client, slots[client], order < heads, order - heads)
+
+
+def _advance_clocks(clients: Clients, clocks: Clocks, pushes: pa.Table, landed: Int64s) -> tuple[Int64s, Int64s]:
+    """Each push's partition code, and its partition's clock after it; `clocks` gets the last of each partition."""
+    places = [pushes[name].combine_chunks().dictionary_encode() for name in ("source", "topic")]
+    named = np.stack([place.indices.to_numpy() for place in places] + [pushes["partition"].to_numpy()], axis=1)
+    starts = np.append(0, np.flatnonzero((np.diff(named, axis=0) != 0).any(axis=1)) + 1)
+    codes, clock = np.zeros(len(landed), np.int64), np.zeros(len(landed), np.int64)
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(landed)], strict=True):
+        source, topic, partition = (pushes[name][start].as_py() for name in ("source", "topic", "partition"))
+        code = clients.partition_code((source, topic, partition))
+        codes[start:end] = code
+        clock[start:end] = np.maximum(np.maximum.accumulate(landed[start:end]), clocks.get(code, 0))
+        clocks[code] = int(clock[end - 1])
+    return codes, clock
+
+
+def _numbers(pushes: pa.Table, name: str, missing: int) -> Int64s:
+    column: Int64s = pushes[name].cast(pa.int64()).fill_null(missing).to_numpy()
+    return column
+
+
+def _hash(pushes: pa.Table, names: tuple[str, ...]) -> UInt64s:
+    hashes = np.zeros(pushes.num_rows, np.uint64)
+    for name in names:
+        hashes = mix(hashes, column_hashes(pushes[name].combine_chunks().dictionary_encode()))
+    return hashes
+
+
+def _running_max(values: Int64s, client: Int64s) -> Int64s:
+    """The greatest value so far within each client's entries; `client` ascends."""
+    distinct, rank = np.unique(values, return_inverse=True)
+    size = len(distinct)
+    greatest = np.maximum.accumulate(client * size + rank.reshape(-1))
+    return distinct[greatest - client * size]

@@ -1,0 +1,1 @@
+"""Decoding OTLP MetricsData (metrics.proto): a compiled wire-format reader, and a readable reference."""

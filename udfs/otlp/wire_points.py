@@ -1,0 +1,280 @@
+"""Data points of metrics.proto for numba: the four messages that hold a number, buckets or quantiles."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kafka_telemetry_lake.udfs.kernels.arrays import UInt8s
+from kafka_telemetry_lake.udfs.otlp import wire_attributes
+from kafka_telemetry_lake.udfs.otlp.wire_reader import (
+    ODD,
+    Int64,
+    UInt64,
+    inlined,
+    load64,
+    load_double,
+    next_field,
+    part,
+    varint,
+)
+
+GAUGE, SUM, HISTOGRAM, EXPONENTIAL_HISTOGRAM, SUMMARY = range(5)  # decoded.Kind
+NONE, AS_DOUBLE, AS_INT = range(3)  # decoded.Number
+
+
+class Distributions(NamedTuple):
+    """What the kernel writes for the kinds that aren't numbers; a column is a data point."""
+
+    words: Any  # uint64, COUNT and ZERO_COUNT
+    doubles: Any  # float64, TOTAL to ZERO_THRESHOLD
+    ints: Any  # int32, SCALE to NEGATIVE_OFFSET
+    tags: Any  # int8, KIND, PRESENT and EXCESS
+    ends: Any  # int64, behind the last of its items in each of `lists`
+    lists: Any  # uint64, two rows: bounds and counts, positive and negative counts, or quantiles and values
+
+
+COUNT, ZERO_COUNT = range(2)
+TOTAL, MIN, MAX, ZERO_THRESHOLD = range(4)
+SCALE, POSITIVE_OFFSET, NEGATIVE_OFFSET = range(3)
+KIND, PRESENT, EXCESS = range(3)
+
+# What `distribution` does with a field: nothing, something of its own, or put it into a row of
+# `Distributions`.
+UNKNOWN, ATTRIBUTE, START_TIME, TIME, FLAGS, EXEMPLAR, SCALE_FIELD, QUANTILE = range(8)
+ITEMS, BUCKETS, WORD, DOUBLE = (
+    8,
+    10,
+    12,
+    14,
+)  # + row of `lists`, + row of `lists`, + row of `words`, + row of `doubles`
+
+ROLES = np.zeros((5, 128), np.uint8)
+for _kind in (HISTOGRAM, EXPONENTIAL_HISTOGRAM, SUMMARY):
+    ROLES[_kind, [0x11, 0x19, 0x21, 0x29]] = START_TIME, TIME, WORD + COUNT, DOUBLE + TOTAL
+ROLES[HISTOGRAM, [0x4A, 0x42, 0x50, 0x59, 0x61]] = ATTRIBUTE, EXEMPLAR, FLAGS, DOUBLE + MIN, DOUBLE + MAX
+ROLES[HISTOGRAM, [0x3A, 0x39, 0x32, 0x31]] = (
+    ITEMS,
+    ITEMS,
+    ITEMS + 1,
+    ITEMS + 1,
+)  # bounds, counts; packed or not
+ROLES[EXPONENTIAL_HISTOGRAM, [0x0A, 0x5A, 0x50]] = ATTRIBUTE, EXEMPLAR, FLAGS
+ROLES[EXPONENTIAL_HISTOGRAM, [0x61, 0x69, 0x71]] = DOUBLE + MIN, DOUBLE + MAX, DOUBLE + ZERO_THRESHOLD
+ROLES[EXPONENTIAL_HISTOGRAM, [0x30, 0x39, 0x42, 0x4A]] = SCALE_FIELD, WORD + ZERO_COUNT, BUCKETS, BUCKETS + 1
+ROLES[SUMMARY, [0x3A, 0x32, 0x40]] = ATTRIBUTE, QUANTILE, FLAGS
+
+
+@part
+def exemplar(data: UInt8s, pos: int, end: int) -> bool:
+    """Whether an Exemplar is well formed; its content is ignored."""
+    while pos < end:
+        field, first, pos = next_field(data, pos, end)
+        if pos == ODD or (field == 0x3A and wire_attributes.is_odd(data, first, pos)):  # filtered_attributes
+            return False
+    return True
+
+
+@part
+def number_point(data: UInt8s, pos: int, end: int) -> Any:
+    """A NumberDataPoint: ODD or `end`, start, time, number, value, exact value, flags, attributes' slice."""
+    start_time = time = flags = np.uint64(0)
+    number, value = NONE, 0.0
+    value_int: Int64 = 0
+    first, last = 0, 0
+    ok = True
+    while ok and pos < end:
+        field = np.int64(data[pos])
+        if field in (0x11, 0x19, 0x21, 0x31) and end - pos > 8:
+            if field == 0x11:
+                start_time = load64(data, pos + 1)
+            elif field == 0x19:
+                time = load64(data, pos + 1)
+            elif field == 0x21:
+                number, value, value_int = AS_DOUBLE, load_double(data, pos + 1), 0
+            else:
+                number, value_int = AS_INT, np.int64(load64(data, pos + 1))
+                value = np.float64(value_int)
+            pos += 9
+            continue
+        field_start = pos
+        field, inner, pos = next_field(data, pos, end)
+        if pos == ODD:
+            ok = False
+        elif field == 0x3A:  # attributes
+            ok = last in (0, field_start)
+            first = field_start if last == 0 else first
+            last = pos
+        elif field == 0x40:
+            flags, _ = varint(data, inner, pos)
+        elif field == 0x2A:
+            ok = exemplar(data, inner, pos)
+    return (end if ok else ODD), start_time, time, number, value, value_int, flags, first, last
+
+
+@part
+def zigzag(value: UInt64) -> Int64:
+    """A sint32 from its varint; bits beyond 32 are dropped, as upb does."""
+    low = np.int64(value & np.uint64(0xFFFFFFFF))
+    return (low >> 1) ^ -(low & 1)
+
+
+@inlined
+def _first_item(into: int, row: int, out: Distributions) -> Int64:
+    """Where the row's list starts: where the last's ends."""
+    return out.ends[into, row - 1] if row > 0 else 0
+
+
+@inlined
+def _last_item(into: int, row: int, most: int, out: Distributions) -> Int64:
+    """Where the row's list must end: at so many items. Only a payload with too many of them runs out of room."""
+    return min(_first_item(into, row, out) + most, out.lists.shape[1])
+
+
+@inlined
+def _items(data: UInt8s, pos: int, end: int, into: int, row: int, most: int, out: Distributions) -> bool:
+    """Append eight-byte items to a list."""
+    used = out.ends[into, row]
+    if (end - pos) & 7:
+        return False
+    if used + ((end - pos) >> 3) > _last_item(into, row, most, out):
+        out.tags[EXCESS, row] = 1
+        return True
+    for item in range((end - pos) >> 3):
+        out.lists[into, used + item] = load64(data, pos + 8 * item)
+    out.ends[into, row] = used + ((end - pos) >> 3)
+    return True
+
+
+@inlined
+def _buckets(data: UInt8s, pos: int, end: int, into: int, row: int, most: int, out: Distributions) -> bool:
+    """ExponentialHistogramDataPoint.Buckets: its offset, and its counts as items of a list."""
+    used = out.ends[into, row]
+    last = _last_item(into, row, most, out)
+    while pos < end:
+        field, first, pos = next_field(data, pos, end)
+        if pos == ODD:
+            return False
+        if field == 0x08:  # offset
+            out.ints[POSITIVE_OFFSET + into, row] = zigzag(varint(data, first, pos)[0])
+        elif field in (0x10, 0x12):  # bucket_counts, one or packed
+            while first < pos:
+                if data[first] < 0x80:
+                    number, first = np.uint64(data[first]), first + 1
+                else:
+                    number, first = varint(data, first, pos)
+                    if first == ODD:
+                        return False
+                if used < last:
+                    out.lists[into, used] = number
+                    used += 1
+                else:
+                    out.tags[EXCESS, row] = 1
+    out.ends[into, row] = used
+    return True
+
+
+@inlined
+def _quantile(data: UInt8s, pos: int, end: int, row: int, most: int, out: Distributions) -> bool:
+    """SummaryDataPoint.ValueAtQuantile as an item of each list."""
+    first_used, second_used = out.ends[0, row], out.ends[1, row]
+    fits = first_used < _last_item(0, row, most, out) and second_used < _last_item(1, row, most, out)
+    quantile = value = np.uint64(0)
+    while pos < end:
+        field, first, pos = next_field(data, pos, end)
+        if pos == ODD:
+            return False
+        if field == 0x09:
+            quantile = load64(data, first)
+        elif field == 0x11:
+            value = load64(data, first)
+    if not fits:
+        out.tags[EXCESS, row] = 1
+        return True
+    out.lists[0, first_used], out.lists[1, second_used] = quantile, value
+    out.ends[0, row], out.ends[1, row] = first_used + 1, second_used + 1
+    return True
+
+
+@inlined
+def _start(kind: int, row: int, out: Distributions) -> None:
+    """Reset a row: a discarded data point may have used it. Its lists start where those of the row before end."""
+    out.tags[KIND, row], out.tags[EXCESS, row] = kind, 0
+    for column in range(2):
+        out.words[column, row] = 0
+        out.ends[column, row] = _first_item(column, row, out)
+    for column in range(4):
+        out.doubles[column, row] = 0.0
+    for column in range(3):
+        out.ints[column, row] = 0
+
+
+@inlined
+def _drop_excess(row: int, out: Distributions) -> None:
+    """Empty the lists of a row of which one was too long."""
+    if out.tags[EXCESS, row]:
+        for column in range(2):
+            out.ends[column, row] = _first_item(column, row, out)
+
+
+@inlined
+def distribution(data: UInt8s, pos: int, end: int, kind: int, row: int, most: int, out: Distributions) -> Any:
+    """Write a data point that isn't a number: ODD or `end`, start, time, flags, attributes' slice.
+
+    One with a list of more than `most` items has none of its lists, and EXCESS.
+    """
+    start_time = time = flags = np.uint64(0)
+    first, last = 0, 0
+    present = 0
+    ok = True
+    _start(kind, row, out)
+    while ok and pos < end:
+        field_start = pos
+        field, inner, pos = next_field(data, pos, end)
+        role = ROLES[kind, field] if field < 128 else UNKNOWN
+        if pos == ODD:
+            ok = False
+        elif role >= DOUBLE:
+            column = role - DOUBLE
+            out.doubles[column, row] = load_double(data, inner)
+            present |= 1 << column
+        elif role >= WORD:
+            out.words[role - WORD, row] = load64(data, inner)
+        elif role >= BUCKETS:
+            ok = _buckets(data, inner, pos, role - BUCKETS, row, most, out)  # a second one adds to the first
+        elif role >= ITEMS:
+            ok = _items(data, inner, pos, role - ITEMS, row, most, out)
+        elif role == ATTRIBUTE:
+            ok = last in (0, field_start)
+            first = field_start if last == 0 else first
+            last = pos
+        elif role in (START_TIME, TIME):
+            moment = load64(data, inner)
+            start_time, time = (moment, time) if role == START_TIME else (start_time, moment)
+        elif role == FLAGS:
+            flags, _ = varint(data, inner, pos)
+        elif role == EXEMPLAR:
+            ok = exemplar(data, inner, pos)
+        elif role == SCALE_FIELD:
+            out.ints[SCALE, row] = zigzag(varint(data, inner, pos)[0])
+        elif role == QUANTILE:
+            ok = _quantile(data, inner, pos, row, most, out)
+    out.tags[PRESENT, row] = present
+    _drop_excess(row, out)
+    return (end if ok else ODD), start_time, time, flags, first, last
+
+
+@part
+def most_items(data: UInt8s, pos: int, end: int, kind: int) -> Int64:
+    """An upper bound of the items in either list: a varint ends with its only byte < 128."""
+    if kind == HISTOGRAM:
+        return (end - pos) >> 3
+    if kind == SUMMARY:
+        return (end - pos) >> 1
+    items = np.uint64(0)
+    while end - pos >= 8:
+        ends = ~load64(data, pos) >> np.uint64(7) & np.uint64(0x0101010101010101)
+        items += ends * np.uint64(0x0101010101010101) >> np.uint64(56)
+        pos += 8
+    return np.int64(items) + end - pos

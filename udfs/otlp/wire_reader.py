@@ -1,0 +1,168 @@
+"""Protocol buffers' wire format for numba: every read checks its bound first.
+
+An end of `ODD` says that these bytes are malformed or of a shape that is left to the reference decoder.
+Sources: protobuf.dev/programming-guides/encoding; upb's decoder for what is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]  # ships no types
+from numba import njit, types
+from numba.extending import intrinsic
+
+from kafka_telemetry_lake.udfs.kernels import numba_cache
+from kafka_telemetry_lake.udfs.kernels.arrays import UInt8s
+
+numba_cache.configure()
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# numba's machine integers; NumPy's scalar types would not mix with literals in mypy's eyes.
+Int64 = Any
+UInt64 = Any
+
+ODD: Int64 = -1
+
+# Without reference counting, which costs more than the work between: such a function can't make arrays, only
+# read and write its arguments.
+_OPTIONS: dict[str, Any] = {"_nrt": False, "nogil": True}
+
+
+def part(function: F) -> F:
+    """Compile a function that only other compiled functions call."""
+    compiled: F = njit(**_OPTIONS)(function)
+    return compiled
+
+
+def inlined(function: F) -> F:
+    """`part` for a function with more arguments than a call passes cheaply."""
+    compiled: F = njit(inline="always", **_OPTIONS)(function)
+    return compiled
+
+
+def entry(function: F) -> F:
+    """Compile a function that Python calls; it is cached on disk with all that it calls."""
+    compiled: F = njit(cache=True, **_OPTIONS)(function)
+    return compiled
+
+
+def _load(word: Any, numba_type: Any) -> Any:
+    """A function of data and position that reads `word` there, at any alignment, without a check."""
+
+    def load(_typing: Any, data: Any, _position: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            start = builder.gep(array.data, [arguments[1]])
+            return builder.load(builder.bitcast(start, word.as_pointer()), align=1)
+
+        return numba_type(data, types.int64), generate
+
+    return intrinsic(load)
+
+
+load64 = _load(ir.IntType(64), types.uint64)
+load_double = _load(ir.DoubleType(), types.float64)
+
+
+@part
+def varint(data: UInt8s, pos: int, end: int) -> tuple[UInt64, Int64]:
+    """The varint at `pos` (uint64; more bits are dropped, as upb does) and the position behind it."""
+    value = np.uint64(0)
+    shift = np.uint64(0)
+    last = min(end, pos + 10)
+    while pos < last:
+        byte = data[pos]
+        pos += 1
+        value |= np.uint64(byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, pos
+        shift += np.uint64(7)
+    return value, ODD
+
+
+@part
+def _any_field(data: UInt8s, pos: int, end: int) -> tuple[Int64, Int64, Int64]:
+    key, first = varint(data, pos, end)
+    # There is no field 0. A tag has at most five bytes; a known field's has one, a longer form of it is odd.
+    size = first - pos
+    is_valid = np.uint64(8) <= key <= np.uint64(0xFFFFFFFF) and (size > 1) == (key >= np.uint64(128))
+    if first == ODD or size > 5 or not is_valid:
+        return 0, first, ODD
+    field = np.int64(key)
+    wire_type = field & 7
+    if wire_type == 0:
+        return field, first, varint(data, first, end)[1]
+    if wire_type == 2:
+        length, content = varint(data, first, end)
+        # upb takes no length of more than five bytes, however small.
+        if content == ODD or content - first > 5 or length > np.uint64(end - content):
+            return field, first, ODD
+        first = content
+        return field, first, first + np.int64(length)
+    if wire_type in (1, 5):
+        size = 8 if wire_type == 1 else 4
+        return field, first, (first + size if end - first >= size else ODD)
+    return field, first, ODD  # a group
+
+
+@part
+def next_field(data: UInt8s, pos: int, end: int) -> tuple[Int64, Int64, Int64]:
+    """The tag at `pos` (field number << 3 | wire type), where the field's content starts and ends, or ODD.
+
+    A length is not part of the content. `pos` must be before `end`.
+    """
+    # Most fields: one byte of tag, one or two of length.
+    if end - pos > 2 and data[pos] & 0x87 == 2 and data[pos] > 8:
+        if data[pos + 1] < 0x80:
+            last = pos + 2 + np.int64(data[pos + 1])
+            return np.int64(data[pos]), pos + 2, (last if last <= end else ODD)
+        if data[pos + 2] < 0x80:
+            last = pos + 3 + (np.int64(data[pos + 1] & 0x7F) | np.int64(data[pos + 2]) << 7)
+            return np.int64(data[pos]), pos + 3, (last if last <= end else ODD)
+    return _any_field(data, pos, end)
+
+
+@part
+def is_utf8(data: UInt8s, pos: int, end: int) -> bool:
+    """Whether the bytes are UTF-8 as proto3 strings must be (Unicode 15, table 3-7)."""
+    while end - pos >= 8 and load64(data, pos) & np.uint64(0x8080808080808080) == np.uint64(0):
+        pos += 8
+    while pos < end:
+        first = data[pos]
+        if first < 0x80:
+            pos += 1
+            continue
+        if 0xC2 <= first <= 0xDF:
+            rest, low, high = 1, 0x80, 0xBF
+        elif 0xE0 <= first <= 0xEF:
+            # No second form of shorter sequences, no surrogates.
+            rest, low, high = 2, 0xA0 if first == 0xE0 else 0x80, 0x9F if first == 0xED else 0xBF
+        elif 0xF0 <= first <= 0xF4:
+            rest, low, high = 3, 0x90 if first == 0xF0 else 0x80, 0x8F if first == 0xF4 else 0xBF
+        else:
+            return False
+        if end - pos <= rest or not low <= data[pos + 1] <= high:
+            return False
+        for offset in range(2, rest + 1):
+            if not 0x80 <= data[pos + offset] <= 0xBF:
+                return False
+        pos += rest + 1
+    return True
+
+
+@part
+def same(data: UInt8s, left: int, right: int, size: int) -> bool:
+    """Whether the `size` bytes at two positions are equal."""
+    if size >= 8:
+        for offset in range(0, size - 8, 8):
+            if load64(data, left + offset) != load64(data, right + offset):
+                return False
+        return bool(load64(data, left + size - 8) == load64(data, right + size - 8))
+    equal = True
+    for offset in range(size):
+        equal = equal and data[left + offset] == data[right + offset]
+    return equal

@@ -1,0 +1,1 @@
+"""Client quotas (KIP-13, KIP-546): precedence, usage windows, estimates from clients' own metrics."""

@@ -1,0 +1,1 @@
+"""Client metrics subscriptions (KIP-714): who matches which, through time."""

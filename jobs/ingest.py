@@ -13,7 +13,6 @@ from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from kafka_telemetry_lake.jobs.entry import run_command, stop_at_signals
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings, size_in_bytes
@@ -21,17 +20,18 @@ from kafka_telemetry_lake.jobs.judging import caught_up_operator
 from kafka_telemetry_lake.jobs.limits import limits_of
 from kafka_telemetry_lake.jobs.locks import only_job
 from kafka_telemetry_lake.jobs.observed import Observers, observed
-from kafka_telemetry_lake.jobs.running import JobFailedError, cause, work_off
+from kafka_telemetry_lake.jobs.running import JobFailedError, Stream, cause, work_off
 from kafka_telemetry_lake.jobs.settings import secret_text
 from kafka_telemetry_lake.jobs.sync_beside import syncing
 from kafka_telemetry_lake.pipelines.events.feed import feeding
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
+from kafka_telemetry_lake.pipelines.ingest.restarted_query import RestartedQuery
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, KafkaSource, Source, Topics
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger, start_pushes, start_statuses
 from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of
 from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
-from kafka_telemetry_lake.pipelines.lifecycle.thread import LifecycleStream, start_lifecycle
+from kafka_telemetry_lake.pipelines.lifecycle.thread import start_lifecycle
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import PipelineMetrics
 from kafka_telemetry_lake.pipelines.quotas.client_reports import knows_quotas, start_quota_reports
 from kafka_telemetry_lake.pipelines.quotas.stream import start_quota_samples
@@ -95,8 +95,8 @@ def _run_streams(
     if stop.is_set():
         return
     log.info("ingest: %s -> %s (%d shards)", settings.source, lake.path, operator.shards)
-    pushes = start_pushes(spark, lake, source, trigger, operator)
-    running: list[StreamingQuery | LifecycleStream] = [pushes]
+    pushes = RestartedQuery(lambda: start_pushes(spark, lake, source, trigger, operator), source.topics.telemetry)
+    running: list[Stream] = [pushes]
     if reads_statuses:
         running.append(start_statuses(spark, lake, source, trigger and max(trigger, STATUSES_S)))
     if reads_quotas:
@@ -107,7 +107,7 @@ def _run_streams(
         if not stop.is_set():
             lifecycle.catch_up()
     else:
-        running.append(start_lifecycle(lifecycle, pushes, settings.trigger_seconds))
+        running.append(start_lifecycle(lifecycle, lambda: pushes.status, settings.trigger_seconds))
     if knows_quotas(lake.path) and not stop.is_set():
         running.append(start_quota_reports(spark, lake, trigger and max(trigger, QUOTA_REPORTS_S)))
     work_off(running, stop)

@@ -6,17 +6,12 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from py4j.protocol import Py4JError
 
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from kafka_telemetry_lake.pipelines.lifecycle.thread import LifecycleStream
 
 STOP_PATIENCE_S = 30
 DISK_FULL = "No space left on device"
@@ -36,7 +31,24 @@ class StreamFailedError(JobFailedError):
     """A stream ended with an error."""
 
 
-def work_off(queries: Sequence[StreamingQuery | LifecycleStream], stop: threading.Event) -> None:
+class Stream(Protocol):
+    """What is read of Spark's ``StreamingQuery``, and of threads that run beside them."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def isActive(self) -> bool: ...  # noqa: N802  # as StreamingQuery has it
+
+    @property
+    def status(self) -> Mapping[str, Any]: ...
+
+    def exception(self) -> Exception | None: ...
+
+    def stop(self) -> None: ...
+
+
+def work_off(queries: Sequence[Stream], stop: threading.Event) -> None:
     """Wait until all queries have ended, one has failed, or `stop` is set; then stop those that still run.
 
     Raises:
@@ -61,7 +73,7 @@ def work_off(queries: Sequence[StreamingQuery | LifecycleStream], stop: threadin
                 query.stop()
 
 
-def _let_finish(query: StreamingQuery | LifecycleStream) -> None:
+def _let_finish(query: Stream) -> None:
     """Wait for the current batch to finish: if it were interrupted, the next start would repeat it."""
     deadline = time.monotonic() + STOP_PATIENCE_S
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-
-from pyspark.sql.streaming.query import StreamingQuery
+from typing import Any
 
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 
@@ -65,16 +64,17 @@ class LifecycleStream:
             self._working = False
 
 
-def is_caught_up(query: StreamingQuery) -> bool:
-    """Whether a query has read all of its source, as of its last poll."""
-    status = query.status
+def is_caught_up(status: Mapping[str, Any]) -> bool:
+    """Whether a query of this `StreamingQuery.status` has read all of its source, as of its last poll."""
     return status["message"] in WAITING and not status["isDataAvailable"]
 
 
-def start_lifecycle(lifecycle: Lifecycle, pushes: StreamingQuery, trigger_s: float) -> LifecycleStream:
+def start_lifecycle(
+    lifecycle: Lifecycle, status_of_pushes: Callable[[], Mapping[str, Any]], trigger_s: float
+) -> LifecycleStream:
     """Start the lifecycle's thread next to the stream that stores pushes."""
 
     def read_until() -> int | None:
-        return int(1e6 * (time.time() - trigger_s)) - GRACE_US if is_caught_up(pushes) else None
+        return int(1e6 * (time.time() - trigger_s)) - GRACE_US if is_caught_up(status_of_pushes()) else None
 
     return LifecycleStream(lifecycle, max(LEAST_PAUSE_S, trigger_s), read_until)

@@ -39,9 +39,10 @@ class JobHealth:
         self._failed: dict[str, str] = {}
 
     def reported(self, stream: str) -> None:
-        """The stream reported progress or that it is idle."""
+        """The stream started, reported progress or that it is idle. One that had failed was started again."""
         with self._lock:
             self._last_report[stream] = self._clock()
+            self._failed.pop(stream, None)
         self._write()
 
     def failed(self, stream: str, cause: str) -> None:

@@ -215,3 +215,27 @@ def test_a_long_trigger_waits_for_few_pushes_and_not_for_many(
         wait_for(judged, lambda number: number == 44, LIMIT_S)
         assert time.monotonic() - began > 5
     assert offsets(tmp_path / "lake") == [(0, offset) for offset in range(44)]
+
+
+def test_partitions_added_while_a_batch_waits_do_not_stop_the_job(
+    spark: SparkSession, cluster: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    """Spark 4.0's Kafka source fails when it sees a new partition and delays the batch."""
+    flags = ["--source", "kafka", "--bootstrap-servers", cluster.bootstrap_servers, "--topic", topic]
+    flags += ["--lake", str(tmp_path / "lake"), "--trigger-seconds", "20"]
+
+    def judged() -> list[tuple[int, int]]:
+        there = (tmp_path / "lake" / "push_outcomes" / "_delta_log").is_dir()
+        return offsets(tmp_path / "lake", "push_outcomes") if there else []
+
+    with live_job(spark, *flags):
+        produce(cluster, topic, good_pushes(0, 1))
+        wait_for(judged, lambda rows: rows == [(0, 0)], LIMIT_S)
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        admin.create_partitions([NewPartitions(topic, 4)])[topic].result(30)
+        time.sleep(3)  # several looks at the topic
+        produce(cluster, topic, good_pushes(0, 2, partition=3))
+        wait_for(judged, lambda rows: rows == [(0, 0), (3, 0), (3, 1)], LIMIT_S)
+        admin.create_partitions([NewPartitions(topic, 6)])[topic].result(30)
+        produce(cluster, topic, good_pushes(0, 1, partition=5))
+        wait_for(judged, lambda rows: rows == [(0, 0), (3, 0), (3, 1), (5, 0)], LIMIT_S)

@@ -65,9 +65,9 @@ def test_a_query_is_caught_up_only_when_it_has_looked(spark: SparkSession, tmp_p
     operator = caught_up_operator(spark, lake, limits_of(settings), 1 << 20, threading.Event())
     query = start_pushes(spark, lake, make_source(settings), 0.5, operator)
     while query.lastProgress is None:
-        assert not is_caught_up(query)
+        assert not is_caught_up(query.status)
         time.sleep(0.01)
-    wait_for(lambda: is_caught_up(query))
+    wait_for(lambda: is_caught_up(query.status))
     query.stop()
 
 

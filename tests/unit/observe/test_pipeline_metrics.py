@@ -135,7 +135,9 @@ def test_prometheus_and_health_over_http(tmp_path: Path) -> None:
         observers.ended("points", "it broke\nbadly")
         status, text = get("/health")
         assert (status, json.loads(text)["failed"]) == (503, {"points": "it broke badly"})
-    assert json.loads((tmp_path / "health.json").read_text())["status"] == "failed"
+        assert json.loads((tmp_path / "health.json").read_text())["status"] == "failed"
+        observers.alive("points")  # started again
+        assert get("/health")[0] == 200
 
 
 def test_log_lines_as_json() -> None:

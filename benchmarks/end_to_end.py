@@ -1,105 +1,140 @@
-"""The whole job as shipped, in data points per CPU-second, compared with the Collector and a naive Spark job.
+"""The whole job as shipped, in data points per CPU-second, compared with the Collector, Rotel and a naive Spark job.
 
-Every round lands the same pushes for all sides before they start to read. The warm job is paused meanwhile, and then
-reads them in batches as large as its defaults allow. The Collector and the naive job read a separate topic. CPU time is
-that of all processes of a side, without the start-up of the two Spark jobs. At the end the job alone follows a tenth of
+Each load shape of `benchmarks.shapes` is measured with several numbers of waiting points, so that the fixed cost of a
+round and the cost of a point can be told apart. The warm job is paused while a round's pushes land, and then reads them
+in batches as large as its defaults allow. The peers read the same pushes from a separate topic. CPU time is that of all
+processes of a side, without the start-up of the two Spark jobs. After the stock fleet the job alone follows a tenth of
 the full load.
 
-    python -m benchmarks.end_to_end     prints each figure and stores it in benchmarks/results.json
+    python -m benchmarks.end_to_end                              prints and stores each figure
+    python -m benchmarks.end_to_end --shapes once --sizes 500k   a part of it; stores nothing
+    python -m benchmarks.comparison                              writes the tables of docs/decisions.md
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import statistics
+import functools
+import shutil
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.comparison import Round, figures
 from benchmarks.figures import print_figures, store_runs
 from benchmarks.fleet import Fleet, describe
 from benchmarks.job import Job, stored_bytes
 from benchmarks.load import land, land_at_pace
+from benchmarks.peers import PeerResult
 from benchmarks.peers.collector import build_collector, run_collector
 from benchmarks.peers.naive_spark import run_naive_spark
+from benchmarks.peers.rotel import run_rotel
+from benchmarks.shapes import SHAPES, SIZES, STOCK, Shape
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 
-CLIENTS = 200_000
-PUSHES, WARM_ROUNDS = 50_000, 8
+WARM_ROUNDS = 8  # of the first shape at the largest size, until the JVM has compiled the hot code
+UNMEASURED = (
+    "2m"  # before each round of a shape: Spark ends Python workers after an idle minute, and the peers take longer
+)
+NAIVE_AT_MOST = "2m"  # except for the stock fleet: the naive job needs more than a minute for 5 million points
 PACE_S = 60
 PARTITIONS = 4
-PEERS = ("collector", "naive_spark")
+TABLES = ("pushes", "metric_points", "push_outcomes", "metric_rollups_1m", "metric_rollups_1h")
+Peers = dict[str, Callable[[str, str, int, Path], PeerResult]]
 
 
 def main() -> None:
     """Measure all sides, and print and store the figures."""
     parser = argparse.ArgumentParser(description="End-to-end cost beside the peers.")
-    parser.add_argument("--rounds", type=int, default=3)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--shapes", nargs="+", choices=[shape.name for shape in SHAPES], default=None)
+    parser.add_argument("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES))
+    parser.add_argument("--rotel", type=Path, help="program of Rotel, see benchmarks/peers/rotel.py [without it]")
+    options = parser.parse_args()
+    shapes = [shape for shape in SHAPES if options.shapes is None or shape.name in options.shapes]
+    is_whole = len(shapes) == len(SHAPES) and len(options.sizes) == len(SIZES)
+    peers: Peers = {"collector": run_collector, "naive_spark": run_naive_spark}
+    if options.rotel:
+        peers["rotel"] = functools.partial(run_rotel, options.rotel)
     build_collector()
-    runs: dict[str, Any] = {"fleet": describe(), **{side: [] for side in ("job", *PEERS)}}
+    rounds: list[Round] = []
+    runs: dict[str, Any] = {"fleet": describe(), "shapes": {shape.name: shape.meaning for shape in shapes}}
+    of_job: dict[str, float] = {}
     with (
         tempfile.TemporaryDirectory(prefix="end-to-end-") as scratch,
         LocalCluster(landing_partitions=PARTITIONS, heap_mb=512) as cluster,
+        Job(cluster.bootstrap_servers, Path(scratch) / "lake") as job,
     ):
-        folder, address = Path(scratch), cluster.bootstrap_servers
-        fleet = Fleet(CLIENTS, time.time_ns() // 1_000_000 - 600_000)
-        with Job(address, folder / "lake") as job:
-            done = _warm(job, address, fleet)
-            for number in range(rounds):
-                # Spark ends Python workers after an idle minute, and the peers take longer: one round starts new ones.
-                _measured(job, address, fleet, done, done + PUSHES)
-                done += PUSHES
-                runs["job"].append(_measured(job, address, fleet, done, done + PUSHES))
-                topic = f"round-{number}"
-                cluster.create_topic(topic, PARTITIONS)
-                points = land(address, fleet, done, done + PUSHES, topic)
-                done += PUSHES
-                collector = run_collector(address, topic, points, folder / f"collector-{number}")
-                naive = run_naive_spark(address, topic, points, folder / f"naive-{number}")
-                for result in (collector, naive):
-                    runs[result.name].append(dataclasses.asdict(result))
-                for side in ("job", *PEERS):
-                    print(f"round {number}, {side}: {runs[side][-1]}", flush=True)
-                cluster.delete_topic(topic)
-            runs["job_at_a_tenth"] = _at_a_tenth(job, address)
-            sizes = {name: stored_bytes(job.lake, name) for name in TABLES}
-            points = job.points()
-    store_runs("end_to_end", runs)
-    ours = statistics.median(run["points"] / run["cpu_s"] for run in runs["job"])
-    theirs = {name: statistics.median(run["points_read"] / run["cpu_s"] for run in runs[name]) for name in PEERS}
-    tenth = runs["job_at_a_tenth"]
-    print_figures(
-        {
-            "end_to_end_points_per_cpu_s": ours,
-            "end_to_end_points_per_cpu_s_at_a_tenth": tenth["points"] / tenth["cpu_s"],
-            **{f"end_to_end_{name}_points_per_cpu_s": per_cpu_s for name, per_cpu_s in theirs.items()},
-            **{f"end_to_end_vs_{name}": ours / per_cpu_s for name, per_cpu_s in theirs.items()},
-            "end_to_end_peak_rss_mb": max(run["peak_rss_bytes"] for run in runs["job"]) / 2**20,
-            "bytes_per_point": sizes["metric_points"] / points,
-            "bytes_per_point_all_tables": sum(sizes.values()) / points,
-        }
-    )
+        for shape in shapes:
+            print(f"{shape.name}: {shape.meaning}", flush=True)
+            warm_rounds = WARM_ROUNDS if shape is shapes[0] else 0
+            for each in _rounds(cluster, job, shape, options.sizes, options.rounds, warm_rounds, peers, Path(scratch)):
+                rounds.append(each)
+                print(f"  {each}", flush=True)
+            if shape is STOCK and is_whole:
+                runs["job_at_a_tenth"] = tenth = _at_a_tenth(job, cluster.bootstrap_servers)
+                of_job["end_to_end_points_per_cpu_s_at_a_tenth"] = tenth["points"] / tenth["cpu_s"]
+                of_job |= _bytes_per_point(job)
+    compared = figures(rounds) | of_job
+    if is_whole:
+        store_runs("end_to_end", runs | {"rounds": [dataclasses.asdict(each) for each in rounds]})
+        print_figures(compared)
+    else:
+        for name, value in compared.items():
+            print(f"{name}: {value:.4g}")
 
 
-TABLES = ("pushes", "metric_points", "push_outcomes", "metric_rollups_1m", "metric_rollups_1h")
+def _rounds(
+    cluster: LocalCluster,
+    job: Job,
+    shape: Shape,
+    sizes: Sequence[str],
+    rounds: int,
+    warm_rounds: int,
+    peers: Peers,
+    scratch: Path,
+) -> Iterator[Round]:
+    """Each side's rounds of a shape. The job reads all sizes before the peers start, so its Python workers live on."""
+    of_size = {size: shape.pushes(points) for size, points in SIZES.items()}
+    warm = max(of_size[size] for size in sizes)
+    of_round = of_size[UNMEASURED] + sum(of_size[size] for size in sizes)
+    fleet, plain = shape.fleets(warm_rounds * warm + rounds * of_round)
+    address, done = cluster.bootstrap_servers, 0
+    for _ in range(warm_rounds):
+        _measured(job, address, fleet, done, done + warm)
+        done += warm
+    for number in range(rounds):
+        _measured(job, address, fleet, done, done + of_size[UNMEASURED])
+        done += of_size[UNMEASURED]
+        first = done
+        for size in sizes:
+            yield Round(shape.name, size, "job", **_measured(job, address, fleet, done, done + of_size[size]))
+            done += of_size[size]
+        for size in sizes:
+            topic = f"{shape.name}-{size}-{number}"
+            cluster.create_topic(topic, PARTITIONS)
+            points = land(address, plain, first, first + of_size[size], topic)
+            first += of_size[size]
+            for name, run in peers.items():
+                if name == "naive_spark" and shape is not STOCK and SIZES[size] > SIZES[NAIVE_AT_MOST]:
+                    continue
+                result = run(address, topic, points, scratch / name)
+                shutil.rmtree(scratch / name)
+                yield Round(
+                    shape.name, size, name, result.points_read, result.cpu_s, result.seconds, result.peak_rss_bytes
+                )
+            cluster.delete_topic(topic)
 
 
-def _warm(job: Job, address: str, fleet: Fleet) -> int:
-    """Land some loads like the measured ones, until the JVM has compiled the hot code."""
-    for number in range(WARM_ROUNDS):
-        land(address, fleet, number * PUSHES, (number + 1) * PUSHES)
-        job.wait_for((number + 1) * PUSHES)
-    return WARM_ROUNDS * PUSHES
-
-
-def _measured(job: Job, address: str, fleet: Fleet, first: int, last: int) -> dict[str, float]:
+def _measured(job: Job, address: str, fleet: Fleet, first: int, last: int) -> dict[str, Any]:
     with job.paused():
         landed = land(address, fleet, first, last)
-        points, cpu, begun = job.points(), job.tree.cpu_s(), time.monotonic()
-    job.wait_for(last)
+        pushes, points, cpu, begun = job.pushes(), job.points(), job.tree.cpu_s(), time.monotonic()
+        job.tree.peak_rss_bytes = 0
+    job.wait_for(pushes + last - first)
     seconds = time.monotonic() - begun
     time.sleep(2)  # includes the work that a batch does after its commit
     if job.points() - points != landed:
@@ -127,6 +162,14 @@ def _at_a_tenth(job: Job, address: str) -> dict[str, float]:
     if job.points() - stored != points:
         raise RuntimeError(f"{job.points() - stored} rows of {points} points")
     return {"points": points, "pushes": pushes, "cpu_s": job.tree.cpu_s() - cpu, "seconds": PACE_S}
+
+
+def _bytes_per_point(job: Job) -> dict[str, float]:
+    sizes = {name: stored_bytes(job.lake, name) for name in TABLES}
+    return {
+        "bytes_per_point": sizes["metric_points"] / job.points(),
+        "bytes_per_point_all_tables": sum(sizes.values()) / job.points(),
+    }
 
 
 if __name__ == "__main__":

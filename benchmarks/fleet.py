@@ -3,21 +3,26 @@
 A captured payload is a template. The positions of its times, temporalities and counter values are determined in
 advance, and each push is the template with these bytes replaced. A client always uses the same template, so its series
 stay the same from push to push, a DELTA push starts where the previous one ended, and a cumulative counter grows.
+Kafka's clients push no histograms: their templates are those of `benchmarks.corpora`.
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+import lz4.frame
 import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
+import snappy
+import zstandard
 
-from benchmarks.corpora import LANDED, captured
+from benchmarks.corpora import LANDED, captured, exponential_histograms, histograms
 
 DELTA, CUMULATIVE = 1, 2
 NANOS = 1_000_000_000
@@ -27,6 +32,14 @@ PRINCIPALS = 100
 MIN_POINTS, MAX_POINTS = 8, 250
 
 Places = npt.NDArray[np.int64]
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "none": bytes,
+    "zstd": zstandard.ZstdCompressor().compress,
+    "lz4": lz4.frame.compress,
+    "gzip": lambda payload: gzip.compress(payload, 6, mtime=0),
+    "snappy": snappy.compress,
+}
 
 
 @dataclass(frozen=True)
@@ -38,8 +51,8 @@ class Template:
     starts: Places
     times: Places
     temporalities: Places  # one-byte varints
-    doubles: Places  # values of monotonic sums
-    ints: Places
+    doubles: Places  # values of monotonic sums; sums of histograms
+    ints: Places  # values of monotonic sums; of a histogram, its count and the count of one bucket
     software: str
     version: str
     client_id: str
@@ -73,38 +86,57 @@ class Fleet:
 
     The same arguments give the same pushes. `first_ms` is the landing time of the first push; push n lands
     n / clients intervals later.
+
+    Args:
+        codecs: of the payloads, in turn by the instances of an application.
+        templates: those of the captured pushes, if none are given.
+        instances: of an application; those of one application push the same metrics.
+        first_client: number of the first client, so that two fleets can have different instance ids.
     """
 
-    def __init__(self, clients: int, first_ms: int, interval_s: float = 300, cumulative: float = 0.2) -> None:
+    def __init__(
+        self,
+        clients: int,
+        first_ms: int,
+        interval_s: float = 300,
+        cumulative: float = 0.2,
+        *,
+        codecs: Sequence[str] = ("none",),
+        templates: Sequence[Template] | None = None,
+        instances: int = INSTANCES,
+        first_client: int = 0,
+    ) -> None:
         self.clients = clients
         self.interval_ns = int(interval_s * NANOS)
         self.first_ns = first_ms * 1_000_000
-        self.templates = templates()
+        self.codecs = codecs
+        self.templates = templates or captured_templates()
         self._totals_every = round(1 / cumulative) if cumulative else 0
+        self._applications = -(-clients // instances)
+        self._first_client = first_client
 
     def landings(self, first: int, last: int) -> Iterator[Landing]:
         """Pushes number `first` to `last` - 1 of the fleet, in the order of landing."""
         for number in range(first, last):
             yield self.landing(number)
 
-    def landing(self, number: int) -> Landing:
-        turn, client = divmod(number, self.clients)
-        application = self._application(client)
+    def landing(self, push: int) -> Landing:
+        turn, client = divmod(push, self.clients)
+        application = client % self._applications  # whose instances are spread over the interval
         template = self.templates[application % len(self.templates)]
         is_total = self._totals_every and application % self._totals_every == 0
-        landed_ns = self.first_ns + number * self.interval_ns // self.clients
+        landed_ns = self.first_ns + push * self.interval_ns // self.clients
         born_ns = self.first_ns + client * self.interval_ns // self.clients - self.interval_ns
         payload = template.push(
             born_ns if is_total else landed_ns - self.interval_ns, landed_ns, CUMULATIVE if is_total else DELTA, turn
         )
-        return Landing(instance_id(client), landed_ns // 1_000_000, payload, template.points, self._headers(client))
+        codec = self.codecs[client // self._applications % len(self.codecs)]
+        payload = COMPRESS[codec](payload)
+        number = self._first_client + client
+        headers = self._headers(application, number, codec, len(payload))
+        return Landing(instance_id(number), landed_ns // 1_000_000, payload, template.points, headers)
 
-    def _application(self, client: int) -> int:
-        """Instances of an application, spread over the interval, run the same client under the same client.id."""
-        return client % -(-self.clients // INSTANCES)
-
-    def _headers(self, client: int) -> list[tuple[str, bytes]]:
-        application = self._application(client)
+    def _headers(self, application: int, client: int, codec: str, size: int) -> list[tuple[str, bytes]]:
         template = self.templates[application % len(self.templates)]
         texts = {
             "record_version": "1",
@@ -112,7 +144,7 @@ class Fleet:
             "client_id": f"{template.client_id}-{application}",
             "terminating": "false",
             "content_type": "OTLP",
-            "compression_type": "none",
+            "compression_type": codec,
             "push_interval_ms": str(self.interval_ns // 1_000_000),
             # Fleets of other sizes have the same instances, and an instance belongs to one principal.
             "principal": f"User:team-{client % PRINCIPALS}",
@@ -123,7 +155,7 @@ class Fleet:
             "client_software_version": template.version,
             "broker_id": str(client % 3 + 1),
             "cluster_id": "benchmark",
-            "payload_bytes": str(len(template.payload)),
+            "payload_bytes": str(size),
         }
         return [(name, text.encode()) for name, text in texts.items()]
 
@@ -136,7 +168,7 @@ def instance_id(client: int) -> str:
 
 
 @cache
-def templates() -> list[Template]:
+def captured_templates() -> list[Template]:
     """One push of each captured client with about 100 points per push (`MIN_POINTS` to `MAX_POINTS`)."""
     landed = pq.read_table(LANDED, columns=["headers"])["headers"].to_pylist()
     chosen: dict[str, Template] = {}
@@ -146,6 +178,14 @@ def templates() -> list[Template]:
         if MIN_POINTS <= template.points <= MAX_POINTS:
             chosen[texts["client_instance_id"]] = template
     return list(chosen.values())
+
+
+@cache
+def histogram_templates() -> list[Template]:
+    """Pushes of 50 histograms and pushes of 50 exponential histograms, in turn."""
+    pairs = zip(histograms(20).to_pylist(), exponential_histograms(20).to_pylist(), strict=True)
+    about = {"client_software_name": "otel-sdk", "client_software_version": "1.0", "client_id": "histograms"}
+    return [_template(payload, about) for pair in pairs for payload in pair]
 
 
 def _template(payload: bytes, texts: dict[str, str]) -> Template:
@@ -167,22 +207,29 @@ def _template(payload: bytes, texts: dict[str, str]) -> Template:
     )
 
 
-SUM = 7
-DATA_KINDS = (5, SUM, 9, 10, 11)  # Metric.gauge, sum, histogram, exponential_histogram, summary
+SUM, HISTOGRAM, EXPONENTIAL = 7, 9, 10
+DATA_KINDS = (5, SUM, HISTOGRAM, EXPONENTIAL, 11)  # Metric.gauge, sum, histogram, exponential_histogram, summary
+# Fields of a point that grow together: a sum's value; a histogram's count, sum and first bucket; an exponential
+# histogram's count and zero_count.
+DOUBLES = {SUM: (4,), HISTOGRAM: (5,), EXPONENTIAL: ()}
+INTS = {SUM: (6,), HISTOGRAM: (4, 6), EXPONENTIAL: (4, 7)}
 
 
 def _collect(payload: bytes, at: int, end: int, kind: int, offsets: dict[str, list[int]]) -> int:
     """Add the offsets inside one Metric.data; returns its number of points."""
     fields = list(_fields(payload, at, end))
-    is_counter = kind == SUM and any(field == 3 and payload[place] for field, wire, place, _ in fields if wire == 0)
+    is_monotonic = any(field == 3 and payload[place] for field, wire, place, _ in fields if wire == 0)
+    growing = kind if kind in (HISTOGRAM, EXPONENTIAL) or (kind == SUM and is_monotonic) else 0
     offsets["temporalities"] += [place for field, wire, place, _ in fields if field == 2 and wire == 0]
     points = [(place, stop) for field, wire, place, stop in fields if field == 1 and wire == 2]
     for point in points:
         for field, wire, place, _ in _fields(payload, *point):
             if wire == 1 and field in (2, 3):
                 offsets["starts" if field == 2 else "times"].append(place)
-            elif wire == 1 and is_counter and field in (4, 6):
-                offsets["doubles" if field == 4 else "ints"].append(place)
+            elif field in DOUBLES.get(growing, ()):
+                offsets["doubles"].append(place)
+            elif field in INTS.get(growing, ()):
+                offsets["ints"].append(place)
     return len(points)
 
 
@@ -227,7 +274,7 @@ def _read(data: npt.NDArray[np.uint8], places: Places, kind: type[np.generic]) -
 
 def describe() -> dict[str, float]:
     """Statistics of the fleet's pushes, for the benchmark's report."""
-    chosen = templates()
+    chosen = captured_templates()
     return {
         "templates": len(chosen),
         "points_per_push": round(sum(each.points for each in chosen) / len(chosen), 1),

@@ -11,15 +11,16 @@ import time
 
 from confluent_kafka import Producer
 
-from benchmarks.fleet import Fleet, Landing, templates
+from benchmarks.fleet import Fleet, Landing, captured_templates
 
+TOPIC = "client-telemetry"
 BEHIND_S = 0.05
 
 
 class Lander:
     """A producer with the receiver plugin's own defaults."""
 
-    def __init__(self, bootstrap_servers: str, topic: str = "client-telemetry") -> None:
+    def __init__(self, bootstrap_servers: str, topic: str = TOPIC) -> None:
         self._topic = topic
         self._failed = 0
         self._producer = Producer(
@@ -62,7 +63,7 @@ class Lander:
         self._failed += error is not None
 
 
-def land(bootstrap_servers: str, fleet: Fleet, first: int, last: int, topic: str = "client-telemetry") -> int:
+def land(bootstrap_servers: str, fleet: Fleet, first: int, last: int, topic: str = TOPIC) -> int:
     """Land pushes number `first` to `last` - 1 as fast as possible; returns their number of points."""
     lander = Lander(bootstrap_servers, topic)
     points = 0
@@ -73,13 +74,15 @@ def land(bootstrap_servers: str, fleet: Fleet, first: int, last: int, topic: str
     return points
 
 
-def land_at_pace(bootstrap_servers: str, fleet: Fleet, first: int, seconds: float) -> tuple[int, int, float]:
+def land_at_pace(
+    bootstrap_servers: str, fleet: Fleet, first: int, seconds: float, topic: str = TOPIC
+) -> tuple[int, int, float]:
     """Land each push at its landing time, from now on; push `first` of the fleet must be due now.
 
     Returns:
         Pushes, points, and the mean delay in seconds from a push's landing time to its handover to the producer.
     """
-    lander = Lander(bootstrap_servers)
+    lander = Lander(bootstrap_servers, topic)
     per_second = fleet.clients * 1_000_000_000 / fleet.interval_ns
     begun = time.monotonic()
     number, points, late_s = first, 0, 0.0
@@ -109,7 +112,7 @@ def main() -> None:
     how.add_argument("--pushes", type=int, help="as fast as possible")
     how.add_argument("--seconds", type=float, help="at the fleet's own pace")
     arguments = parser.parse_args()
-    templates()  # takes a second, by which every push would be late
+    captured_templates()  # takes a second, by which every push would be late
     now_ms = time.time_ns() // 1_000_000
     first_ms = arguments.first_ms or now_ms - int(arguments.first * arguments.interval * 1000 / arguments.clients)
     fleet = Fleet(arguments.clients, first_ms, arguments.interval, arguments.cumulative)

@@ -17,7 +17,8 @@ import subprocess
 import time
 import uuid
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import yaml
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
@@ -57,43 +58,97 @@ def build_collector() -> Path:
     return unfinished.rename(program)
 
 
-def run_collector(bootstrap_servers: str, topic: str, points: int, folder: Path) -> PeerResult:
-    """Run it on one core (GOMAXPROCS=1) until its receiver has accepted `points`. Raises `PeerError`.
+class Collector:
+    """A context manager in which a Collector follows a topic from its beginning, on one core (GOMAXPROCS=1).
 
-    CPU time and seconds are of the whole process from its start to its end. By default (`initial_value: auto`) it drops
-    the first point of a cumulative series that is already running, so its output has fewer points.
+    By default (`initial_value: auto`) it drops the first point of a cumulative series that is already running, so its
+    output has fewer points. Raises `PeerError`.
     """
-    program = build_collector()
-    folder.mkdir(parents=True, exist_ok=True)
-    output, log, settings = folder / "metrics.binpb", folder / "collector.log", folder / "collector.yaml"
-    ports = ReservedPorts(1)
-    port = ports.numbers[0]
-    settings.write_text(yaml.safe_dump(_configuration(bootstrap_servers, topic, output, port)), encoding="utf-8")
+
+    def __init__(self, bootstrap_servers: str, topic: str, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.output = folder / "metrics.binpb"
+        self._log, self._settings = folder / "collector.log", folder / "collector.yaml"
+        self._bootstrap_servers, self._topic = bootstrap_servers, topic
+
+    def __enter__(self) -> Self:
+        program = build_collector()
+        self._ports = ReservedPorts(1)
+        settings = _configuration(self._bootstrap_servers, self._topic, self.output, self._ports.numbers[0])
+        self._settings.write_text(yaml.safe_dump(settings), encoding="utf-8")
+        self._process = Process(["env", "GOMAXPROCS=1", program, "--config", self._settings], self._log)
+        self.tree = TreeCpu(self._process.pid).__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.tree.__exit__(kind, error, trace)
+        self._process.stop()
+        self._ports.release()
+
+    def accepted(self) -> int | None:
+        """Points that its receiver has accepted, from its own metrics; None while it doesn't answer yet."""
+        if not self._process.running:
+            raise PeerError(f"the Collector ended\n{self._tail()}")
+        connection = http.client.HTTPConnection("127.0.0.1", self._ports.numbers[0], timeout=10)
+        try:
+            connection.request("GET", "/metrics")
+            text = connection.getresponse().read().decode()
+        except OSError:
+            return None
+        finally:
+            connection.close()
+        return sum(int(float(value)) for value in _ACCEPTED.findall(text))
+
+    def wait_for(self, points: int) -> float:
+        """Wait until it has accepted `points`; returns the CPU-seconds that it had used when it first answered."""
+        startup_cpu_s: float | None = None
+        accepted, changed = 0, time.monotonic()
+        while accepted < points:
+            time.sleep(POLL_S if startup_cpu_s is not None else 0.02)
+            now_accepted = self.accepted()
+            if now_accepted is not None and startup_cpu_s is None:
+                startup_cpu_s = self.tree.cpu_s()
+            if now_accepted is not None and now_accepted > accepted:
+                accepted, changed = now_accepted, time.monotonic()
+            elif time.monotonic() - changed > STALL_S:
+                raise PeerError(f"the Collector makes no progress at {accepted} of {points} points\n{self._tail()}")
+        if accepted != points:
+            raise PeerError(f"the Collector read {accepted} points, not {points}")
+        return startup_cpu_s or 0.0
+
+    def end(self) -> float:
+        """Let it flush its batch processor and exit; returns the CPU-seconds of its whole life."""
+        self._process.signal(signal.SIGTERM)
+        cpu_s = self.tree.cpu_s_at_end()
+        if self._process.returncode != 0:
+            raise PeerError(f"exit status {self._process.returncode}\n{self._tail()}")
+        return cpu_s
+
+    def _tail(self) -> str:
+        return "\n".join(self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
+
+
+def run_collector(bootstrap_servers: str, topic: str, points: int, folder: Path) -> PeerResult:
+    """Run it until its receiver has accepted `points`. Raises `PeerError`.
+
+    CPU time and seconds are of the whole process from its start to its end.
+    """
     before = time.monotonic()
-    process = Process(["env", "GOMAXPROCS=1", program, "--config", settings], log)
-    try:
-        with TreeCpu(process.pid) as tree:
-            startup_cpu_s, accepted = _follow(process, tree, port, points)
-            process.signal(signal.SIGTERM)  # it flushes its batch processor and exits
-            _wait_for_end(process.pid)
-            seconds = time.monotonic() - before
-            cpu_s = tree.cpu_s()
-    except PeerError as error:
-        raise PeerError(f"{error}\n{_tail(log)}") from None
-    finally:
-        process.stop()
-        ports.release()
-    if process.returncode != 0 or accepted != points:
-        raise PeerError(f"exit status {process.returncode}, {accepted} of {points} points read\n{_tail(log)}")
+    with Collector(bootstrap_servers, topic, folder) as collector:
+        startup_cpu_s = collector.wait_for(points)
+        cpu_s = collector.end()
+        seconds = time.monotonic() - before
     return PeerResult(
         name="collector",
-        points=points_in(output),
-        points_read=accepted,
+        points=points_in(collector.output),
+        points_read=points,
         cpu_s=cpu_s,
         startup_cpu_s=startup_cpu_s,
         seconds=seconds,
-        peak_rss_bytes=tree.peak_rss_bytes,
-        output_bytes=output.stat().st_size,
+        peak_rss_bytes=collector.tree.peak_rss_bytes,
+        output_bytes=collector.output.stat().st_size,
     )
 
 
@@ -112,46 +167,6 @@ def points_in(file: Path) -> int:
                         kind = metric.WhichOneof("data")
                         points += len(getattr(metric, kind).data_points) if kind else 0
     return points
-
-
-def _follow(process: Process, tree: TreeCpu, port: int, points: int) -> tuple[float, int]:
-    """Wait for `points`; returns the CPU-seconds until the Collector first answered, and the number accepted."""
-    startup_cpu_s: float | None = None
-    accepted, changed = 0, time.monotonic()
-    while accepted < points:
-        time.sleep(POLL_S if startup_cpu_s is not None else 0.02)
-        if not process.running:
-            raise PeerError(f"the Collector ended after {accepted} of {points} points")
-        now_accepted = _accepted(port)
-        if now_accepted is not None and startup_cpu_s is None:
-            startup_cpu_s = tree.cpu_s()
-        if now_accepted is not None and now_accepted > accepted:
-            accepted, changed = now_accepted, time.monotonic()
-        elif time.monotonic() - changed > STALL_S:
-            raise PeerError(f"the Collector makes no progress at {accepted} of {points} points")
-    return startup_cpu_s or 0.0, accepted
-
-
-def _wait_for_end(pid: int) -> None:
-    """Wait for the process to end without reaping it, so that its CPU time can still be read."""
-    deadline = time.monotonic() + STALL_S
-    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
-        if time.monotonic() > deadline:
-            raise PeerError(f"the Collector still runs {STALL_S:.0f} s after SIGTERM")
-        time.sleep(0.02)
-
-
-def _accepted(port: int) -> int | None:
-    """Points that the receiver accepted, from the Collector's own metrics; None while it doesn't answer yet."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    try:
-        connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
-    except OSError:
-        return None
-    finally:
-        connection.close()
-    return sum(int(float(value)) for value in _ACCEPTED.findall(text))
 
 
 def _configuration(bootstrap_servers: str, topic: str, output: Path, port: int) -> dict[str, Any]:
@@ -179,7 +194,3 @@ def _configuration(bootstrap_servers: str, topic: str, output: Path, port: int) 
             "telemetry": {"metrics": {"readers": [{"pull": {"exporter": {"prometheus": prometheus}}}]}},
         },
     }
-
-
-def _tail(log: Path) -> str:
-    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])

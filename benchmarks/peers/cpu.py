@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -70,6 +72,18 @@ class TreeCpu:
                 if not each.running:
                     ended[each.parent] = ended.get(each.parent, 0.0) + each.own_s + each.reaped_s
             return sum(each.own_s + max(0.0, each.reaped_s - ended.get(pid, 0.0)) for pid, each in self._seen.items())
+
+    def cpu_s_at_end(self, limit_s: float = 60.0) -> float:
+        """Wait until the process, a child of this one, has ended, and return the CPU-seconds of its whole life.
+
+        It isn't reaped: its CPU time could not be read then. Raises `TimeoutError` if it still runs after `limit_s`.
+        """
+        deadline = time.monotonic() + limit_s
+        while os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"process {self.pid} still runs after {limit_s:.0f} s")
+            time.sleep(0.02)
+        return self.cpu_s()
 
     def _watch(self) -> None:
         while not self._end.wait(self._interval_s):

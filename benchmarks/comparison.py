@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.figures import HERE
 from benchmarks.shapes import SHAPES, SIZES, STOCK
 
-PEERS = {"collector": "Collector", "rotel": "Rotel", "naive_spark": "plain Spark job"}
+PEERS = {"collector": "Collector", "rust": "Rust pipeline", "naive_spark": "plain Spark job"}
 LARGE = [size for size, points in SIZES.items() if points >= 2_000_000]
 LARGEST = max(SIZES, key=SIZES.__getitem__)
 DECISIONS = HERE.parent / "docs" / "decisions.md"
@@ -55,6 +55,9 @@ class Comparison:
 
     def cpu_s(self, shape: str, size: str, side: str) -> float:
         return statistics.median(each.cpu_s for each in self._rounds[shape, side][size])
+
+    def peak_rss_mb(self, shape: str, size: str, side: str) -> float:
+        return max(each.peak_rss_bytes for each in self._rounds[shape, side][size]) / 2**20
 
     def ratio(self, shape: str, size: str, peer: str) -> float:
         """How many times less CPU the job needs for a point."""
@@ -101,6 +104,7 @@ def figures(rounds: Iterable[Round]) -> dict[str, float]:
                 )
     if LARGEST in compared.sizes(STOCK.name, "job"):
         named["end_to_end_points_per_cpu_s"] = compared.points_per_cpu_s(STOCK.name, LARGEST, "job")
+        named["end_to_end_peak_rss_mb"] = compared.peak_rss_mb(STOCK.name, LARGEST, "job")
         for peer in PEERS:
             if LARGEST in compared.sizes(STOCK.name, peer):
                 named[f"end_to_end_{peer}_points_per_cpu_s"] = compared.points_per_cpu_s(STOCK.name, LARGEST, peer)

@@ -1,10 +1,10 @@
-"""The whole job as shipped, in data points per CPU-second, compared with the Collector, Rotel and a naive Spark job.
+"""The whole job as shipped, in data points per CPU-second, compared with its peers.
 
 Each load shape of `benchmarks.shapes` is measured with several numbers of waiting points, so that the fixed cost of a
 round and the cost of a point can be told apart. The warm job is paused while a round's pushes land, and then reads them
-in batches as large as its defaults allow. The peers read the same pushes from a separate topic. CPU time is that of all
-processes of a side, without the start-up of the two Spark jobs. After the stock fleet the job alone follows a tenth of
-the full load.
+in batches as large as its defaults allow. The peers (`benchmarks.peers`) read the same pushes from a separate topic.
+CPU time is that of all processes of a side, without the start-up of the two Spark jobs. After the stock fleet the job
+alone follows a tenth of the full load.
 
     python -m benchmarks.end_to_end                              prints and stores each figure
     python -m benchmarks.end_to_end --shapes once --sizes 500k   a part of it; stores nothing
@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,38 +27,35 @@ from benchmarks.figures import print_figures, store_runs
 from benchmarks.fleet import Fleet, describe
 from benchmarks.job import Job, stored_bytes
 from benchmarks.load import land, land_at_pace
-from benchmarks.peers import PeerResult
 from benchmarks.peers.collector import build_collector, run_collector
 from benchmarks.peers.naive_spark import run_naive_spark
-from benchmarks.peers.rotel import run_rotel
+from benchmarks.peers.rust import build_rust, run_rust
 from benchmarks.shapes import SHAPES, SIZES, STOCK, Shape
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 
 WARM_ROUNDS = 8  # of the first shape at the largest size, until the JVM has compiled the hot code
-UNMEASURED = (
-    "2m"  # before each round of a shape: Spark ends Python workers after an idle minute, and the peers take longer
-)
-NAIVE_AT_MOST = "2m"  # except for the stock fleet: the naive job needs more than a minute for 5 million points
+# Lands before each round: Spark ends Python workers after an idle minute, and the peers take longer.
+UNMEASURED = "2m"
+# Of other shapes than the stock fleet: the naive job takes more than a minute for five million points.
+NAIVE_AT_MOST = "2m"
 PACE_S = 60
 PARTITIONS = 4
 TABLES = ("pushes", "metric_points", "push_outcomes", "metric_rollups_1m", "metric_rollups_1h")
-Peers = dict[str, Callable[[str, str, int, Path], PeerResult]]
+PEERS = {"collector": run_collector, "rust": run_rust, "naive_spark": run_naive_spark}
 
 
 def main() -> None:
     """Measure all sides, and print and store the figures."""
     parser = argparse.ArgumentParser(description="End-to-end cost beside the peers.")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--shapes", nargs="+", choices=[shape.name for shape in SHAPES], default=None)
+    parser.add_argument("--shapes", nargs="+", choices=[shape.name for shape in SHAPES])
     parser.add_argument("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES))
-    parser.add_argument("--rotel", type=Path, help="program of Rotel, see benchmarks/peers/rotel.py [without it]")
+    parser.add_argument("--peers", nargs="+", choices=list(PEERS), default=list(PEERS))
     options = parser.parse_args()
     shapes = [shape for shape in SHAPES if options.shapes is None or shape.name in options.shapes]
-    is_whole = len(shapes) == len(SHAPES) and len(options.sizes) == len(SIZES)
-    peers: Peers = {"collector": run_collector, "naive_spark": run_naive_spark}
-    if options.rotel:
-        peers["rotel"] = functools.partial(run_rotel, options.rotel)
+    is_whole = (len(shapes), len(options.sizes), len(options.peers)) == (len(SHAPES), len(SIZES), len(PEERS))
     build_collector()
+    build_rust()
     rounds: list[Round] = []
     runs: dict[str, Any] = {"fleet": describe(), "shapes": {shape.name: shape.meaning for shape in shapes}}
     of_job: dict[str, float] = {}
@@ -71,7 +67,7 @@ def main() -> None:
         for shape in shapes:
             print(f"{shape.name}: {shape.meaning}", flush=True)
             warm_rounds = WARM_ROUNDS if shape is shapes[0] else 0
-            for each in _rounds(cluster, job, shape, options.sizes, options.rounds, warm_rounds, peers, Path(scratch)):
+            for each in _rounds(cluster, job, shape, options, warm_rounds, Path(scratch)):
                 rounds.append(each)
                 print(f"  {each}", flush=True)
             if shape is STOCK and is_whole:
@@ -91,37 +87,35 @@ def _rounds(
     cluster: LocalCluster,
     job: Job,
     shape: Shape,
-    sizes: Sequence[str],
-    rounds: int,
+    options: argparse.Namespace,
     warm_rounds: int,
-    peers: Peers,
     scratch: Path,
 ) -> Iterator[Round]:
     """Each side's rounds of a shape. The job reads all sizes before the peers start, so its Python workers live on."""
     of_size = {size: shape.pushes(points) for size, points in SIZES.items()}
-    warm = max(of_size[size] for size in sizes)
-    of_round = of_size[UNMEASURED] + sum(of_size[size] for size in sizes)
-    fleet, plain = shape.fleets(warm_rounds * warm + rounds * of_round)
+    warm = max(of_size[size] for size in options.sizes)
+    of_round = of_size[UNMEASURED] + sum(of_size[size] for size in options.sizes)
+    fleet, plain = shape.fleets(warm_rounds * warm + options.rounds * of_round)
     address, done = cluster.bootstrap_servers, 0
     for _ in range(warm_rounds):
         _measured(job, address, fleet, done, done + warm)
         done += warm
-    for number in range(rounds):
+    for number in range(options.rounds):
         _measured(job, address, fleet, done, done + of_size[UNMEASURED])
         done += of_size[UNMEASURED]
         first = done
-        for size in sizes:
+        for size in options.sizes:
             yield Round(shape.name, size, "job", **_measured(job, address, fleet, done, done + of_size[size]))
             done += of_size[size]
-        for size in sizes:
+        for size in options.sizes:
             topic = f"{shape.name}-{size}-{number}"
             cluster.create_topic(topic, PARTITIONS)
             points = land(address, plain, first, first + of_size[size], topic)
             first += of_size[size]
-            for name, run in peers.items():
+            for name in options.peers:
                 if name == "naive_spark" and shape is not STOCK and SIZES[size] > SIZES[NAIVE_AT_MOST]:
                     continue
-                result = run(address, topic, points, scratch / name)
+                result = PEERS[name](address, topic, points, scratch / name)
                 shutil.rmtree(scratch / name)
                 yield Round(
                     shape.name, size, name, result.points_read, result.cpu_s, result.seconds, result.peak_rss_bytes

@@ -6,14 +6,10 @@ with the client instance id becomes a resource attribute; otherwise clients with
 
 from __future__ import annotations
 
-import hashlib
 import http.client
-import os
 import re
-import shutil
 import signal
 import struct
-import subprocess
 import time
 import uuid
 from pathlib import Path
@@ -24,38 +20,22 @@ import yaml
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from benchmarks.peers import PeerError, PeerResult
+from benchmarks.peers.build import BUILT, built
 from benchmarks.peers.cpu import TreeCpu
 from kafka_telemetry_lake.sandbox.cluster.ports import ReservedPorts
 from kafka_telemetry_lake.sandbox.cluster.process import Process
 
 SOURCES = Path(__file__).parent / "otelcol"
-BUILT = Path(__file__).parent.parent / ".build"
 POLL_S = 0.5
 STALL_S = 60.0
 _ACCEPTED = re.compile(r"^otelcol_receiver_accepted_metric_points\S* (\S+)$", re.MULTILINE)
 
 
 def build_collector() -> Path:
-    """The Collector's program, rebuilt if its sources change; Go downloads the modules. Raises `PeerError`."""
-    digest = hashlib.sha256()
-    for source in sorted([*SOURCES.glob("*.go"), *SOURCES.glob("go.*")]):
-        digest.update(source.read_bytes())
-    program = BUILT / f"otelcol-{digest.hexdigest()[:12]}"
-    if program.exists():
-        return program
-    if shutil.which("go") is None:
-        raise PeerError("no `go` on the PATH: the Collector is built from source, install Go 1.25 or newer")
-    BUILT.mkdir(exist_ok=True)
-    unfinished = program.with_name(f"{program.name}.{os.getpid()}")
-    try:
-        subprocess.run(
-            ["go", "build", "-mod=readonly", "-trimpath", "-ldflags=-s -w", "-o", str(unfinished), "."],
-            cwd=SOURCES,
-            check=True,
-        )
-    except subprocess.CalledProcessError as error:
-        raise PeerError(f"the Collector could not be built: {error}") from None
-    return unfinished.rename(program)
+    """The Collector's program. Raises `PeerError`."""
+    output = BUILT / SOURCES.name
+    command = ["go", "build", "-mod=readonly", "-trimpath", "-ldflags=-s -w", "-o", str(output), "."]
+    return built(SOURCES, ["*.go", "go.*"], command, output)
 
 
 class Collector:

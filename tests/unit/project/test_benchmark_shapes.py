@@ -130,7 +130,7 @@ def _plain(landing: Landing) -> Landing:
 
 
 def a_round(shape: str, size: str, side: str, cpu_s: float) -> Round:
-    return Round(shape, size, side, SIZES[size], cpu_s, 1.0, 0)
+    return Round(shape, size, side, SIZES[size], cpu_s, 1.0, SIZES[size] * 2**20)
 
 
 def of_all_shapes() -> list[Round]:
@@ -163,6 +163,7 @@ def test_fixed_cost_and_cost_of_a_point_are_told_apart() -> None:
 def test_figures_without_a_shape_are_of_the_stock_fleet_at_the_largest_size() -> None:
     named = figures(of_all_shapes())
     assert named["end_to_end_points_per_cpu_s"] == pytest.approx(5e6 / 6)
+    assert named["end_to_end_peak_rss_mb"] == 5_000_000
     assert named["end_to_end_collector_points_per_cpu_s"] == pytest.approx(5e5)
     assert named["end_to_end_vs_collector"] == pytest.approx(10 / 6)
     assert named["end_to_end_vs_naive_spark"] == pytest.approx(10)

@@ -81,6 +81,8 @@ bench: install ## run all benchmarks beside their peers; results in benchmarks/r
 	$(BIN)/python -m benchmarks.decompress
 	$(BIN)/python -m benchmarks.state
 	$(BIN)/python -m benchmarks.end_to_end
+	$(BIN)/python -m benchmarks.comparison
+	$(BIN)/python -m benchmarks.small_collector
 	$(BIN)/python -m benchmarks.bad_loads
 	$(BIN)/python -m benchmarks.lifecycle
 	$(BIN)/python -m benchmarks.rebootstrap

@@ -15,7 +15,12 @@ import numpy as np
 from benchmarks.figures import HERE
 from benchmarks.shapes import SHAPES, SIZES, STOCK
 
-PEERS = {"collector": "Collector", "rust": "Rust pipeline", "naive_spark": "plain Spark job"}
+PEERS = {
+    "collector": "Collector",
+    "collector_tuned": "tuned Collector",
+    "rust": "Rust pipeline",
+    "naive_spark": "plain Spark job",
+}
 LARGE = [size for size, points in SIZES.items() if points >= 2_000_000]
 LARGEST = max(SIZES, key=SIZES.__getitem__)
 DECISIONS = HERE.parent / "docs" / "decisions.md"
@@ -60,7 +65,7 @@ class Comparison:
         return max(each.peak_rss_bytes for each in self._rounds[shape, side][size]) / 2**20
 
     def ratio(self, shape: str, size: str, peer: str) -> float:
-        """How many times less CPU the job needs for a point."""
+        """How many times the job's CPU the peer needs for a point."""
         return self.points_per_cpu_s(shape, size, "job") / self.points_per_cpu_s(shape, size, peer)
 
     def ratios(self, peer: str, sizes: Iterable[str]) -> list[float]:
@@ -120,7 +125,7 @@ def table(rounds: Iterable[Round]) -> Iterator[str]:
     shapes = [shape.name for shape in SHAPES if compared.sizes(shape.name, "job")]
     peers = [peer for peer in PEERS if any(compared.sizes(shape, peer) for shape in shapes)]
     names = [PEERS[peer] for peer in peers]
-    yield _row("CPU-s of a round", "the job", *names, *(f"the job beside the {name}, times cheaper" for name in names))
+    yield _row("CPU-s of a round", "the job", *names, *(f"{name} / job" for name in names))
     yield _row(*["---"] * (2 + 2 * len(peers)))
     for shape in shapes:
         for size in compared.sizes(shape, "job"):
@@ -140,11 +145,12 @@ def table(rounds: Iterable[Round]) -> Iterator[str]:
 
 
 def ranges(rounds: Iterable[Round]) -> Iterator[str]:
-    """One line for each peer: how many times less CPU the job needs, from the worst shape to the best."""
+    """One line for each peer: how many times the job's CPU it needs, from the worst shape to the best."""
     compared = Comparison(rounds)
     for peer, name in PEERS.items():
         if ratios := compared.ratios(peer, LARGE):
-            yield f"{name}: {min(ratios):.1f} to {max(ratios):.1f} times cheaper at {LARGE[0]} waiting points and more"
+            times = f"{min(ratios):.1f} to {max(ratios):.1f} times the job's CPU"
+            yield f"{name}: {times} at {LARGE[0]} waiting points and more"
 
 
 def _row(*cells: str) -> str:

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from benchmarks.figures import print_figures, store_runs
 from benchmarks.fleet import Fleet, describe
 from benchmarks.job import Job, stored_bytes
 from benchmarks.load import land, land_at_pace
+from benchmarks.peers import PeerResult
 from benchmarks.peers.collector import build_collector, run_collector
 from benchmarks.peers.naive_spark import run_naive_spark
 from benchmarks.peers.rust import build_rust, run_rust
@@ -41,7 +43,12 @@ NAIVE_AT_MOST = "2m"
 PACE_S = 60
 PARTITIONS = 4
 TABLES = ("pushes", "metric_points", "push_outcomes", "metric_rollups_1m", "metric_rollups_1h")
-PEERS = {"collector": run_collector, "rust": run_rust, "naive_spark": run_naive_spark}
+PEERS: dict[str, Callable[[str, str, int, Path], PeerResult]] = {
+    "collector": run_collector,
+    "collector_tuned": functools.partial(run_collector, tuned=True),
+    "rust": run_rust,
+    "naive_spark": run_naive_spark,
+}
 
 
 def main() -> None:
@@ -54,8 +61,10 @@ def main() -> None:
     options = parser.parse_args()
     shapes = [shape for shape in SHAPES if options.shapes is None or shape.name in options.shapes]
     is_whole = (len(shapes), len(options.sizes), len(options.peers)) == (len(SHAPES), len(SIZES), len(PEERS))
-    build_collector()
-    build_rust()
+    if {"collector", "collector_tuned"} & set(options.peers):
+        build_collector()
+    if "rust" in options.peers:
+        build_rust()
     rounds: list[Round] = []
     runs: dict[str, Any] = {"fleet": describe(), "shapes": {shape.name: shape.meaning for shape in shapes}}
     of_job: dict[str, float] = {}

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from benchmarks.peers import PeerError
+from benchmarks.peers import PeerError, build
 from benchmarks.peers.collector import points_in
 from benchmarks.peers.cpu import TreeCpu
 
@@ -83,6 +83,42 @@ parent.wait()
 parent.stderr.readline()"""
     with watched(program) as tree:
         assert tree.cpu_s() == pytest.approx(0.6, abs=SLACK_S)
+
+
+def test_cpu_of_a_whole_life_is_read_before_the_process_is_reaped() -> None:
+    with subprocess.Popen([sys.executable, "-S", "-c", BURN.format(seconds=0.5)]) as process:
+        with TreeCpu(process.pid, interval_s=60) as tree:
+            assert tree.cpu_s_at_end() == pytest.approx(0.5, abs=SLACK_S)
+        assert process.poll() == 0
+
+
+def test_a_process_that_does_not_end_in_time_is_an_error() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            with TreeCpu(process.pid) as tree, pytest.raises(TimeoutError, match="still runs"):
+                tree.cpu_s_at_end(0.05)
+        finally:
+            process.kill()
+
+
+def test_a_peer_is_built_again_only_if_a_source_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "BUILT", tmp_path / "built")
+    sources, output = tmp_path / "peer", tmp_path / "output"
+    sources.mkdir()
+    command = ["sh", "-c", f"cat a.go > {output}; echo >> {tmp_path}/builds"]
+    for text, other in (("one", ""), ("one", "not a source"), ("two", "")):
+        (sources / "a.go").write_text(text)
+        (sources / "notes.txt").write_text(other)
+        assert build.built(sources, ["*.go"], command, output).read_text() == text
+    assert (tmp_path / "builds").read_text() == "\n" * 2
+
+
+def test_a_peer_that_cannot_be_built_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "BUILT", tmp_path / "built")
+    with pytest.raises(PeerError, match="no `no-such-compiler` on the PATH"):
+        build.built(tmp_path, ["*.go"], ["no-such-compiler"], tmp_path / "output")
+    with pytest.raises(PeerError, match="could not be built"):
+        build.built(tmp_path, ["*.go"], ["false"], tmp_path / "output")
 
 
 def test_memory_is_the_peak_of_the_sum() -> None:

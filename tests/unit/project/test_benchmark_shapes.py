@@ -192,8 +192,8 @@ def test_the_table_has_a_row_for_each_size_and_one_for_each_fit() -> None:
 
 def test_the_range_is_over_all_shapes_at_two_million_points_and_more() -> None:
     assert list(ranges(of_all_shapes())) == [
-        "Collector: 0.7 to 1.7 times cheaper at 2m waiting points and more",
-        "plain Spark job: 10.0 to 10.0 times cheaper at 2m waiting points and more",
+        "Collector: 0.7 to 1.7 times the job's CPU at 2m waiting points and more",
+        "plain Spark job: 10.0 to 10.0 times the job's CPU at 2m waiting points and more",
     ]
 
 

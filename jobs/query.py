@@ -5,17 +5,60 @@ from __future__ import annotations
 import os
 import sys
 
+from kafka_telemetry_lake.jobs.query_prompt import ask_repeatedly
 from kafka_telemetry_lake.jobs.query_settings import QuerySettings
-from kafka_telemetry_lake.pipelines.query.lake_query import run_query, write_csv, write_jsonl, write_table
+from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.pipelines.query.empty_results import why_empty
+from kafka_telemetry_lake.pipelines.query.formats import BINARY_FORMATS, TEXT_FORMATS
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+
+FOR_PEOPLE = ("table", "vertical")
 
 
 def run_job(settings: QuerySettings) -> int:
-    """Print the query's result."""
-    write = {"table": write_table, "csv": write_csv, "jsonl": write_jsonl}
+    """Print the query's result, or those of all queries that are typed at the prompt."""
+    if settings.format in BINARY_FORMATS and sys.stdout.isatty():
+        raise UsageError(f"format: {settings.format} is binary: redirect it, such as > rows.{settings.format}")
     try:
-        rows = run_query(settings.lake, settings.sql, settings.allow_files, settings.memory, settings.spill)
-        write[settings.format](rows, sys.stdout)
-        sys.stdout.flush()
+        if settings.sql is None and settings.file is None and sys.stdin.isatty() and sys.stdout.isatty():
+            ask_repeatedly(settings.lake, lambda sql: answer(settings, sql))
+        else:
+            answer(settings, _text(settings))
     except BrokenPipeError:  # the reader, such as `head`, closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+def answer(settings: QuerySettings, sql: str) -> None:
+    """Print the result of a query; for people also the number of rows, on stderr.
+
+    Raises:
+        QueryError: see `run_query`.
+    """
+    rows = run_query(settings.lake, sql, settings.allow_files, settings.memory, settings.spill)
+    if settings.format in BINARY_FORMATS:
+        BINARY_FORMATS[settings.format](rows, sys.stdout.buffer)
+        sys.stdout.flush()
+        return
+    count = TEXT_FORMATS[settings.format](rows, sys.stdout)
+    sys.stdout.flush()
+    if settings.format in FOR_PEOPLE and rows.schema.names:
+        reason = None if count else why_empty(settings.lake, sql)
+        print(f"{count:,} {'row' if count == 1 else 'rows'}{f': {reason}' if reason else ''}", file=sys.stderr)
+
+
+def _text(settings: QuerySettings) -> str:
+    """The query: the argument, or the content of the file or of stdin."""
+    if settings.sql is not None:
+        return settings.sql
+    where = settings.file or "stdin"
+    try:
+        content = sys.stdin.buffer.read() if settings.file is None else settings.file.read_bytes()
+        text = content.decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"file: {where}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{where} is not text in UTF-8") from error
+    if not text.strip():
+        raise UsageError(f'{where} has no query: give it as an argument ("SELECT ..."), by --file, or on stdin')
+    return text

@@ -19,3 +19,11 @@ CATALOG: dict[str, pa.Schema] = {
     **{table.name: table.schema for table in (SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, *CACHE_TABLES)},
     **{table.name: table.schema for table in (GROUP_STATES, GROUP_MEMBERS, GROUP_OFFSETS)},
 }
+# What a row of each table is.
+MEANINGS = {
+    table.name: table.meaning
+    for table in (
+        *TABLES, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES, QUOTA_SAMPLES, QUOTA_REPORTS, QUOTA_USAGE,
+        SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, *CACHE_TABLES, GROUP_STATES, GROUP_MEMBERS, GROUP_OFFSETS,
+    )
+}  # fmt: skip

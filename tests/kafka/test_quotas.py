@@ -21,7 +21,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.pipelines.lake.config_history import check
-from kafka_telemetry_lake.pipelines.query.lake_query import run_query, write_table
+from kafka_telemetry_lake.pipelines.query.formats import write_table
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.quotas.configured import read_quotas
 from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
 from kafka_telemetry_lake.sandbox.clients import LocalClients

@@ -20,7 +20,8 @@ from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.jobs.sync_beside import syncing
-from kafka_telemetry_lake.pipelines.query.lake_query import QueryError, run_query
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
 from kafka_telemetry_lake.sandbox.clients import Client, Library, LocalClients
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar

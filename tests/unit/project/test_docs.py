@@ -13,7 +13,7 @@ import pytest
 
 from kafka_telemetry_lake.jobs.commands import COMMANDS, settings_of
 from kafka_telemetry_lake.pipelines import schema_docs, tables
-from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
+from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG, MEANINGS
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.udfs.conversion.points import Reason
 
@@ -117,7 +117,7 @@ def test_the_schema_is_that_of_the_tables() -> None:
 
 def test_every_table_and_column_has_a_meaning() -> None:
     for name, schema in CATALOG.items():
-        assert schema_docs.MEANINGS[name]
+        assert MEANINGS[name]
         for field in schema:
             assert (field.metadata or {}).get(b"comment"), f"{name}.{field.name}"
 

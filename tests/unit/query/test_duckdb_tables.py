@@ -19,7 +19,9 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.transaction import AddAction
 
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import dataset, native_select, register_table
-from kafka_telemetry_lake.pipelines.query.lake_query import QueryError, run_query, write_jsonl
+from kafka_telemetry_lake.pipelines.query.formats import write_jsonl
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, 123_457, UTC)

@@ -271,6 +271,7 @@ def test_memory_and_temporary_files_are_bounded(
     )
     limits = ["--lake", str(lake), "--memory", "64MB", "--spill"]
     assert run_command("query", [*limits, "500MB", sql.format(1_500_000)]) == 0
+    assert capsys.readouterr().err == "1 row\n"
     code = run_command("query", [*limits, "1MB", sql.format(1_500_000)])
     assert code == 1
     err = capsys.readouterr().err

@@ -13,7 +13,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from kafka_telemetry_lake.pipelines.events import subscriptions as subscription_events
 from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription_events
-from kafka_telemetry_lake.pipelines.query.lake_query import QueryError, run_query
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
 from kafka_telemetry_lake.pipelines.subscriptions import client_matches
 from kafka_telemetry_lake.pipelines.subscriptions.client_matches import update_client_matches
 from kafka_telemetry_lake.pipelines.subscriptions.configured import ConfiguredSubscriptions

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -90,7 +91,9 @@ def test_the_prompt_answers_completes_and_survives_errors(terminal: Terminal) ->
     terminal.type("SELECT * FROM puses;\n", "did you mean pushes", "lake > ")
     terminal.type("SELECT count(*) FROM quara\t", "ntine")
     terminal.type(";\n", "1 row", "lake > ")
-    terminal.type("SELECT 1 AS \x03", "lake > ")
+    terminal.type("SELECT 1 AS ", "SELECT 1 AS")
+    terminal.process.send_signal(signal.SIGINT)
+    terminal.type("", "lake > ")
     terminal.type("exit\n", "exit")
     assert terminal.process.wait(20) == 0
 

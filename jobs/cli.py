@@ -6,7 +6,9 @@ import sys
 from importlib.metadata import version
 
 from kafka_telemetry_lake.jobs.commands import COMMANDS
-from kafka_telemetry_lake.jobs.entry import run_command
+from kafka_telemetry_lake.jobs.entry import fail, run_command
+from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.udfs.nearest import did_you_mean
 
 
 def usage() -> str:
@@ -24,12 +26,15 @@ New here? Try these three:
   telemetry-lake query --lake demo-lake "SELECT client_id, count(*) FROM metric_points GROUP BY 1"
   telemetry-lake ingest --source files:DIR --lake my-lake --once
 
+`telemetry-lake help COMMAND` lists the flags of a command.
 A setting is taken from its flag, else from its TELEMETRY_LAKE_* variable, else from --conf FILE (YAML; see conf/)."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; `argv` excludes the program's name. Returns the exit code: 2 for an unknown command."""
     words = sys.argv[1:] if argv is None else argv
+    if words[:1] == ["help"] and len(words) > 1:
+        words = [words[1], "--help"]
     if not words or words[0] in ("-h", "--help", "help"):
         print(usage())
         return 0
@@ -37,8 +42,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"telemetry-lake {version('kafka-telemetry-lake')}")
         return 0
     if words[0] not in COMMANDS:
-        print(f"telemetry-lake: unknown command {words[0]!r}; the commands are: {', '.join(COMMANDS)}", file=sys.stderr)
-        return 2
+        near = did_you_mean(words[0], COMMANDS) or f"; the commands are: {', '.join(COMMANDS)}"
+        return fail(UsageError(f"unknown command {words[0]!r}{near}"))
     return run_command(words[0], words[1:])
 
 

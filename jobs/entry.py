@@ -45,6 +45,10 @@ def run_command(command: str, argv: list[str] | None = None) -> int:
         return fail(CannotRunError(f"{command} needs {error.name}: {install}{advice}"))
     except TelemetryLakeError as error:
         return fail(error)
+    except PermissionError as error:
+        return fail(
+            CannotRunError(f"{command}: {error.filename or error}: this user may not access it; give it the right")
+        )
 
 
 def fail(error: TelemetryLakeError) -> int:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt, SecretStr
 
+from kafka_telemetry_lake.jobs.kafka_settings import KafkaOptions
 from kafka_telemetry_lake.jobs.limit_settings import LimitSettings
 from kafka_telemetry_lake.jobs.settings import UsageError, secret_text
 
@@ -67,7 +68,7 @@ class IngestSettings(LimitSettings):
     """kafka: maximum records read in one micro-batch; as soon as so many wait, a batch starts"""
     fail_on_data_loss: bool = True
     """kafka: fail if records were deleted from the topic before they were read"""
-    kafka_options: Annotated[dict[str, str], Field(default_factory=dict)]
+    kafka_options: KafkaOptions
     """kafka: options of Spark's Kafka source; with prefix kafka. those of its consumer (SASL, SSL); never logged"""
     sync_seconds: Annotated[float, Field(ge=1, le=86_400)] | None = None
     """kafka: run `sync` every N seconds inside this job [off]"""

@@ -14,6 +14,7 @@ from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of
 from kafka_telemetry_lake.pipelines.maintain import BY_DAY, Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
+from kafka_telemetry_lake.udfs.nearest import did_you_mean
 
 log = logging.getLogger("telemetry-lake")
 
@@ -55,6 +56,7 @@ def check_retention(days: dict[str, int], allowed: tuple[str, ...]) -> None:
         if name not in allowed:
             raise UsageError(
                 f"retention_days.{name}: this table has no retention by day; allowed: {', '.join(sorted(allowed))}"
+                f"{did_you_mean(name, allowed)}"
             )
     outcomes = days.get("push_outcomes")
     if outcomes is not None and outcomes < days.get("pushes", outcomes + 1):

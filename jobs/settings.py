@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
+import yaml
 from pydantic import SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     CliApp,
+    CliPositionalArg,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
     YamlConfigSettingsSource,
 )
 
-from kafka_telemetry_lake.pipelines.lake.object_store import check_store
+from kafka_telemetry_lake.pipelines.lake.place import check_place
 from kafka_telemetry_lake.udfs.errors import CannotRunError
+from kafka_telemetry_lake.udfs.nearest import did_you_mean
 
 ENVIRONMENT_PREFIX = "TELEMETRY_LAKE_"
+POSITIONAL = get_args(CliPositionalArg[str])[1]
 _conf_file: ContextVar[str | None] = ContextVar("conf_file", default=None)
 
 
@@ -76,7 +82,7 @@ def parse(settings: type[SettingsT], argv: list[str], program: str) -> SettingsT
 
     Raises:
         UsageError: names the setting, its value and the allowed values.
-        StoreUnavailableError: the lake's object store doesn't answer.
+        PlaceError, StoreUnavailableError: there can't be a lake where the settings place it.
         SystemExit: after ``--help``.
     """
     file, argv = _take_conf(argv)
@@ -84,12 +90,32 @@ def parse(settings: type[SettingsT], argv: list[str], program: str) -> SettingsT
     settings.model_config["cli_prog_name"] = program
     try:
         parsed = CliApp.run(settings, cli_args=argv)
-        check_store(getattr(parsed, "lake", None) or "")
     except ValidationError as error:
-        raise UsageError("\n".join(_explain(item) for item in error.errors(include_url=False))) from error
+        known = tuple(settings.model_fields)
+        raise UsageError("\n".join(_explain(item, known) for item in error.errors(include_url=False))) from error
     except SettingsError as error:
-        raise UsageError(str(error).replace("error parsing CLI: ", "")) from error
+        raise UsageError(_of_command_line(str(error), argv, flags_of(settings))) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"--conf: {file} is not YAML: {' '.join(str(error).split())}") from error
+    except (OSError, TypeError, ValueError) as error:
+        if file is None:
+            raise
+        raise UsageError(f"--conf: {file} can't be read as a list of `setting: value`: {error}") from error
+    lake: str | None = getattr(parsed, "lake", None)
+    if lake is not None:
+        check_place(lake)
     return parsed
+
+
+def flags_of(settings: type[JobSettings]) -> list[str]:
+    """The flags of a command, those that switch something off included."""
+    flags = ["--help", "--conf"]
+    for name, field in settings.model_fields.items():
+        if POSITIONAL in field.metadata:
+            continue
+        flag = (field.alias or name).replace("_", "-")
+        flags += [f"--{flag}", f"--no-{flag}"] if field.annotation is bool else [f"--{flag}"]
+    return flags
 
 
 def secret_text(secret: SecretStr | None) -> str:
@@ -108,11 +134,27 @@ def _take_conf(argv: list[str]) -> tuple[str | None, list[str]]:
     return None, argv
 
 
-def _explain(item: Any) -> str:
+def _of_command_line(message: str, argv: Sequence[str], flags: Sequence[str]) -> str:
+    """What is wrong with the command line. It doesn't repeat values, which may be long (SQL) or secret."""
+    message = message.replace("error parsing CLI: ", "")
+    if found := re.match(r"Parsing error encountered for (\w+): not enough values to unpack", message):
+        flag = f"--{found[1].replace('_', '-')}"
+        return f"{found[1]}: allowed: NAME=VALUE, such as {flag} NAME=VALUE"
+    if not message.startswith("unrecognized arguments: "):
+        return message
+    unknown = [word.partition("=")[0] for word in argv if word.startswith("-") and len(word) > 1]
+    unknown = [flag for flag in unknown if flag not in flags and not flag.lstrip("-").isdigit()]
+    if unknown:
+        return f"unrecognized arguments: {', '.join(unknown)}{did_you_mean(unknown[0], flags, 1)}"
+    first = message.removeprefix("unrecognized arguments: ").split()[0]
+    return f"unrecognized arguments: {first} and what follows; put a text with spaces in quotes"
+
+
+def _explain(item: Any, known: Sequence[str]) -> str:
     key = ".".join(str(part) for part in item["loc"]) or "settings"
     if item["type"] == "missing":
         return f"{key}: required; set --{key.replace('_', '-')} or {ENVIRONMENT_PREFIX}{key.upper()}"
     if item["type"] == "extra_forbidden":
-        return f"{key}: unknown setting"
+        return f"{key}: unknown setting{did_you_mean(key, known)}"
     secret = any(word in key for word in ("option", "password", "secret", "_key"))
     return f"{key}: {item['msg']}" + ("" if secret else f", got {item['input']!r}")

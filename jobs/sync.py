@@ -29,6 +29,7 @@ from kafka_telemetry_lake.pipelines.query.views import views
 from kafka_telemetry_lake.pipelines.quotas.configured import read_quotas
 from kafka_telemetry_lake.pipelines.runtime.java_machine import java_machine
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, KafkaUnavailableError
+from kafka_telemetry_lake.pipelines.runtime.kafka_reach import check_brokers
 from kafka_telemetry_lake.pipelines.runtime.session import spark_session
 from kafka_telemetry_lake.pipelines.subscriptions.client_matches import update_client_matches
 from kafka_telemetry_lake.pipelines.subscriptions.configured import read_subscriptions
@@ -126,6 +127,7 @@ def _polls(settings: SyncSettings, spark: SparkSession | None) -> tuple[list[Pol
         return [Poll(SUBSCRIPTIONS, asked.cluster_id, asked.rows(), asked.problems), *aliases], None
     if settings.bootstrap_servers is None:
         return aliases, None
+    check_brokers(settings.bootstrap_servers, settings.kafka_options)
     with java_machine(spark) as java:
         asked = read_subscriptions(java, settings.bootstrap_servers, settings.kafka_options)
         limits = read_quotas(java, settings.bootstrap_servers, settings.kafka_options)

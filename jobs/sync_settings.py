@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
+from kafka_telemetry_lake.jobs.kafka_settings import KafkaOptions
 from kafka_telemetry_lake.jobs.settings import JobSettings, UsageError
 
 
@@ -17,7 +18,7 @@ class SyncSettings(JobSettings):
     """folder or URI of the lake; created if missing"""
     bootstrap_servers: str | None = None
     """brokers of the cluster to poll; the user needs DescribeConfigs on the cluster and Describe on the groups"""
-    kafka_options: Annotated[dict[str, str], Field(default_factory=dict)]
+    kafka_options: KafkaOptions
     """Kafka client options with prefix kafka. (SASL, SSL), as for ingest; never logged"""
     subscriptions_file: Path | None = None
     """YAML file of subscriptions, instead of polling the cluster"""

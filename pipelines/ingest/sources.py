@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from kafka_telemetry_lake.pipelines.ingest.landing import RECORD
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import existing_topics
+from kafka_telemetry_lake.pipelines.runtime.kafka_reach import check_brokers
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 # Required columns of a files source, with the Arrow types that a Parquet reader may return.
@@ -126,7 +127,8 @@ class KafkaSource:
     may_repeat = False
 
     def check(self) -> None:
-        """Do nothing: checking a Kafka source needs a Spark session (`reads_statuses`)."""
+        """Raise ``KafkaUnavailableError`` if no broker answers. Topics are checked by `reads_statuses`."""
+        check_brokers(self.bootstrap_servers, self.options)
 
     def reads_statuses(self, spark: SparkSession) -> bool:
         """Whether the status topic exists. Raises ``SourceError`` if the landing topic doesn't."""

@@ -63,6 +63,8 @@ def run_query(
         if answer is None:
             return pa.Table.from_pylist([]).to_reader()
         return with_distinct_names(answer.to_arrow_reader(10_000))
+    except OSError as error:
+        raise QueryError(f"{lake} can't be read: {one_line(error)}") from error
     except DeltaError as error:
         newer = "the lake was written by a newer version: update kafka-telemetry-lake: "
         raise QueryError(f"{newer if is_of_newer_version(error) else ''}{one_line(error)}") from error
@@ -143,8 +145,11 @@ def _subscription_views(lake: str, named: set[str]) -> dict[str, str]:
 
 def _tables(lake: str) -> list[str]:
     """The names of the lake's tables: all folders except those of checkpoints and locks."""
-    filesystem, root = filesystem_of(lake)
-    entries = filesystem.get_file_info(pafs.FileSelector(root, allow_not_found=True))
+    try:
+        filesystem, root = filesystem_of(lake)
+        entries = filesystem.get_file_info(pafs.FileSelector(root, allow_not_found=True))
+    except OSError as error:
+        raise QueryError(f"{lake} can't be read: {one_line(error)}") from error
     names = [entry.base_name for entry in entries if entry.type == pafs.FileType.Directory]
     return sorted(name for name in names if not name.startswith(("_", ".")))
 

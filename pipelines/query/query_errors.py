@@ -39,6 +39,8 @@ def explained(error: duckdb.Error, tables: Sequence[str], others: Iterable[str],
     """
     text = str(error)
     if found := RELATION.search(text):
+        if "/" in found[1] or found[1].endswith((".csv", ".json", ".parquet")):
+            return f"{found[1]} is not a table; --allow-files lets a query read files"
         known = f" (this lake's tables: {', '.join(tables)}; SHOW TABLES lists the views too)"
         return f"no table or view is called {found[1]}{did_you_mean(found[1], [*tables, *others]) or known}"
     if found := COLUMN.search(text):

@@ -139,7 +139,7 @@ def test_garbage_on_the_topic_is_quarantined_beside_good_pushes(
 
 def test_a_cluster_that_cannot_be_read_is_one_clear_line(cluster: LocalCluster, ingest: Ingest, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
-    with pytest.raises(KafkaUnavailableError, match=r"no broker answers at 127\.0\.0\.1:1 within 15 s"):
+    with pytest.raises(KafkaUnavailableError, match=r"no Kafka broker answers at 127\.0\.0\.1:1: connection refused"):
         ingest(None, lake, "--bootstrap-servers", "127.0.0.1:1")
     with pytest.raises(SourceError, match=r"topic nowhere does not exist .* create it"):
         ingest(None, lake, "--bootstrap-servers", cluster.bootstrap_servers, "--topic", "nowhere")

@@ -1,0 +1,191 @@
+"""Mistakes of a user: each ends with its exit code and one line on stderr, within seconds and before Spark starts."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.jobs.commands import COMMANDS, job_of
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, TABLES
+from tests.support.listeners import listening
+
+KAFKA = "ingest --source kafka --lake new --bootstrap-servers"
+SYNC = "sync --lake new --bootstrap-servers"
+
+# Command line, exit code, what the line says, most CPU seconds. {...} are names of `place`, | is a space in a value.
+MISTAKES: list[tuple[str, int, str, float]] = [
+    # commands and flags
+    ("nonsense", 2, "unknown command 'nonsense'; the commands are: demo, ingest,", 1),
+    ("ingets --lake x", 2, "unknown command 'ingets'; did you mean ingest", 1),
+    ("qurey --lake x", 2, "unknown command 'qurey'; did you mean query", 1),
+    ("help ingets", 2, "unknown command 'ingets'; did you mean ingest", 1),
+    ("ingest --lake new --sorce kafka", 2, "unrecognized arguments: --sorce; did you mean --source", 1),
+    ("query --lak {lake} SELECT|secret|FROM|x", 2, "unrecognized arguments: --lak; did you mean --lake?", 1),
+    ("query --lake {lake} SELECT * FROM pushes", 2, "put a text with spaces in quotes", 1),
+    ("query --lake", 2, "argument --lake: expected one argument", 1),
+    ("dashboard", 2, "lake: required; set --lake or TELEMETRY_LAKE_LAKE", 1),
+    ("query --lake {lake} --format xml FROM|pushes", 2, "format: Input should be 'table'", 1),
+    ("ingest --lake new --source s3:x", 2, "allowed: files:<folder> or kafka, got 's3:x'", 1),
+    ("ingest --lake new --source files:x --shards 0", 2, "shards: Input should be greater than 0", 1),
+    ("ingest --lake new --source files:x --shards many", 2, "shards: Input should be a valid integer", 1),
+    ("ingest --lake new --source kafka", 2, "bootstrap_servers: required with --source kafka", 1),
+    ("ingest --lake new --source files:/no/such", 2, "source folder /no/such does not exist", 6),
+    ("maintain --lake {lake} --retention-days metric_points", 2, "retention_days: allowed: NAME=VALUE", 1),
+    ("maintain --lake {lake} --retention-days metric_points=x", 2, "retention_days.metric_points: Input should be", 1),
+    ("maintain --lake {lake} --retention-days metric_point=3", 2, "did you mean metric_points", 6),
+    ("sync --lake new", 2, "set exactly one of --bootstrap-servers, --subscriptions-file", 1),
+    # --conf
+    ("ingest --conf /no.yml", 2, "--conf: no such file: /no.yml", 1),
+    ("ingest --conf {broken}", 2, "is not YAML: while parsing a flow sequence", 1),
+    ("ingest --conf {list}", 2, "can't be read as a list of `setting: value`", 1),
+    ("ingest --conf {binary}", 2, "is not YAML", 1),
+    ("ingest --conf {typo}", 2, "sourse: unknown setting; did you mean source?", 1),
+    # the lake
+    ("query --lake {file} FROM|pushes", 2, "a.txt is a file; name a folder", 1),
+    ("ingest --source files:. --lake {file}", 2, "a.txt is a file; name a folder", 1),
+    ("dashboard --lake {file}", 2, "a.txt is a file; name a folder", 1),
+    ("quality --lake file://{file}", 2, "a.txt is a file; name a folder", 1),
+    ("ingest --source files:. --lake hdfs://nameservice/lake", 2, "hdfs:// is not supported; allowed: a folder, or", 1),
+    ("query --lake http://host/lake FROM|pushes", 2, "http:// is not supported; allowed: a folder, or a URI", 1),
+    ("sync --lake dbfs:/lake --subscriptions-file x.yml", 2, "dbfs:/lake is neither a folder nor a URI", 1),
+    ("maintain --lake=", 2, "lake: the name is empty", 1),
+    ("query --lake new FROM|pushes", 1, "no lake at new: create one with `telemetry-lake ingest", 2),
+    ("query --lake new SHOW|TABLES", 1, "no lake at new", 2),
+    ("dashboard --lake new", 2, "no lake at new: create one with `telemetry-lake demo`", 6),
+    ("maintain --lake new", 2, "no lake at new", 6),
+    ("replay --lake new --from earliest", 2, "no lake at new", 6),
+    # Kafka
+    (f"{KAFKA} 127.0.0.1:1", 2, "127.0.0.1:1: connection refused, nothing listens there; check --bootstrap-servers", 6),
+    (f"{SYNC} 127.0.0.1:1", 2, "127.0.0.1:1: connection refused", 6),
+    (f"{KAFKA} no-such-host.invalid:9092", 2, "no-such-host.invalid:9092: unknown host", 6),
+    (f"{KAFKA} localhost", 2, "bootstrap_servers: localhost is not host:port", 6),
+    (f"{KAFKA} 127.0.0.1:{{silent}}", 2, "no answer within 3 s", 6),
+    (f"{KAFKA} 127.0.0.1:{{http}}", 2, "it answers, but it is not Kafka", 6),
+    (f"{KAFKA} 127.0.0.1:{{closing}}", 2, "it closed the connection, as a listener with TLS does", 6),
+    (f"{KAFKA} 127.0.0.1:{{closing}} --kafka-options kafka.security.protocol=SSL", 2, "it does not speak TLS", 6),
+    (f"{KAFKA} a:1 --kafka-options kafka.security.protocol=TLS", 2, "allowed: PLAINTEXT, SSL, SASL_PLAINTEXT", 6),
+    (f"{KAFKA} a:1 --kafka-options sasl.mechanism=PLAIN", 2, "sasl.mechanism would be ignored", 1),
+    (f"{SYNC} a:1 --kafka-options sasl.jaas.config=hunter2", 2, "begin with kafka., such as kafka.sasl.jaas", 1),
+    (f"{KAFKA} a:1 --kafka-options startingOffsets=latest", 2, "set --starting-offsets", 1),
+    (f"{KAFKA} a:1 --kafka-options kafka.sasl.mechanism", 2, "kafka_options: allowed: NAME=VALUE", 1),
+    # files
+    ("sync --lake new --subscriptions-file {broken} --cluster-id c", 2, "not YAML", 6),
+    ("sync --lake new --subscriptions-file /no.yml --cluster-id c", 2, "/no.yml: No such file", 6),
+    ("query --lake {lake} --file /no.sql", 2, "file: /no.sql: No such file or directory", 2),
+    ("query --lake {lake} --file {binary}", 2, "is not text in UTF-8", 2),
+    ("query --lake {lake} --file {file} FROM|pushes", 2, "give the query as an argument or by --file, not both", 1),
+    # SQL
+    ("query --lake {lake} SELEC|1", 1, 'syntax error at or near "SELEC"', 2),
+    ("query --lake {lake} SELECT|*|FROM|fidings", 1, "no table or view is called fidings; did you mean findings?", 4),
+    ("query --lake {lake} SELECT|clientid|FROM|pushes", 1, "no column is called clientid; did you mean client_id", 2),
+    ("query --lake {lake} SELECT|sum(client_id)|FROM|pushes", 1, "No function matches", 2),
+    ("query --lake {lake} SELECT|*|FROM|pushes|WHERE|landed_at>5", 1, "Cannot compare values of type", 2),
+    ("query --lake {lake} SELECT|1;|SELECT|2", 1, "one query at a time: got 2 statements", 2),
+    ("query --lake {lake} DELETE|FROM|pushes", 1, "DELETE is not a query", 2),
+    ("query --lake {lake} FROM|'/etc/hostname'", 1, "--allow-files", 2),
+]  # fmt: skip
+
+
+def http(connection: socket.socket) -> None:
+    connection.recv(100)
+    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A lake, files and ports to make mistakes with."""
+    folder = tmp_path_factory.mktemp("mistakes")
+    contents = {
+        "file": ("a.txt", b"text"),
+        "broken": ("broken.yml", b"lake: [new\n"),
+        "list": ("list.yml", b"- lake\n- source\n"),
+        "binary": ("binary.yml", b"\x80\x81\xff"),
+        "typo": ("typo.yml", b"lake: new\nsource: kafka\nbootstrap_servers: a:1\nsourse: kafka\n"),
+    }
+    for name, content in contents.values():
+        (folder / name).write_bytes(content)
+    for table in TABLES:
+        table.create(str(folder / "lake"))
+    one = pa.Table.from_pylist([{"client_id": "orders"}], PUSHES.stored)
+    write_deltalake(PUSHES.uri(str(folder / "lake")), one, mode="append")
+    for command in COMMANDS:  # Python's imports are not what is measured
+        job_of(command)
+    with listening(lambda _: None) as silent, listening(http) as web, listening(socket.socket.close) as closing:
+        places = {key: str(folder / name) for key, (name, _) in contents.items()}
+        ports = {"silent": str(silent), "http": str(web), "closing": str(closing)}
+        yield places | ports | {"lake": str(folder / "lake")}
+
+
+def words(line: str, place: dict[str, str]) -> list[str]:
+    return [word.replace("|", " ") for word in line.format(**place).split(" ")]
+
+
+@pytest.mark.parametrize(("line", "code", "said", "seconds"), MISTAKES, ids=[line for line, *_ in MISTAKES])
+def test_a_mistake_is_one_line_at_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: dict[str, str],
+    line: str, code: int, said: str, seconds: float,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    began, worked = time.monotonic(), time.process_time()
+    found = cli.main(words(line, place))
+    took, worked = time.monotonic() - began, time.process_time() - worked
+    out, err = capsys.readouterr()
+    assert (found, len(err.splitlines())) == (code, 1), err
+    assert err.startswith("telemetry-lake: ")
+    assert said in err
+    assert "hunter2" not in err
+    assert "secret" not in err
+    assert out == ""
+    assert len(err) < 500
+    assert worked < seconds
+    assert took < 3 + 10 * seconds  # waits of 3 s; the machine is shared
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_there_are_forty_mistakes_of_every_command() -> None:
+    assert len(MISTAKES) >= 40
+    assert {line.split()[0] for line, *_ in MISTAKES} >= COMMANDS.keys() - {"demo", "views"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["query --lake {lake} SELEC|1", "query --lake {lake} SELECT|x|FROM|findings", "query --lake {file} FROM|pushes",
+     "ingest --conf {broken}", "query --lake {lake} SELECT|CAST(client_id|AS|INT)|FROM|pushes"],
+)  # fmt: skip
+def test_nothing_else_is_printed_by_the_whole_process(place: dict[str, str], line: str) -> None:
+    """Libraries have their say when a process ends."""
+    argv = [sys.executable, "-m", "kafka_telemetry_lake", *words(line, place)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode in (1, 2)
+    assert done.stderr.startswith("telemetry-lake: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["query", "quality", "maintain"])
+def test_a_lake_that_this_user_may_not_read(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "lake").mkdir(mode=0o700)
+    tmp_path.chmod(0o711)
+    monkeypatch.setattr("os.access", lambda *_: False)  # as for a user without the right
+    argv = [command, "--lake", str(tmp_path / "lake"), *(["FROM pushes"] if command == "query" else [])]
+    assert cli.main(argv) == 2
+    assert "lake can't be read by this user: give it the right to" in capsys.readouterr().err
+
+
+def test_help_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["help", "query"])
+    assert end.value.code == 0
+    assert "usage: telemetry-lake query" in capsys.readouterr().out
+    assert cli.main(["help"]) == 0
+    assert "telemetry-lake help COMMAND" in capsys.readouterr().out

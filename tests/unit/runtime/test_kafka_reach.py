@@ -1,0 +1,83 @@
+"""Which listeners are a cluster's, as far as a few bytes show it."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+
+import pytest
+
+from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError
+from kafka_telemetry_lake.pipelines.runtime.kafka_reach import check_brokers
+from tests.support.listeners import listening
+
+SSL = {"kafka.security.protocol": "SSL"}
+SASL_SSL = {"kafka.security.protocol": "sasl_ssl"}
+SASL = {"kafka.security.protocol": "SASL_PLAINTEXT"}
+
+
+def broker(connection: socket.socket) -> None:
+    """Answer an ApiVersions request, in pieces; check that it is one."""
+    request = connection.recv(1000)
+    assert request[:8] == bytes([0, 0, 0, len(request) - 4, 0, 18, 0, 0])
+    for part in (b"\x00\x00\x00", b"\x0a" + request[8:12], b"\x00\x00\x00\x00\x00\x00"):
+        connection.sendall(part)
+        time.sleep(0.01)
+
+
+def tls(connection: socket.socket) -> None:
+    """A listener with TLS; it has no certificate, so that the handshake ends by an alert."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.wrap_socket(connection, server_side=True)
+    except ssl.SSLError:
+        connection.close()
+
+
+def alert(connection: socket.socket) -> None:
+    connection.recv(100)
+    connection.sendall(b"\x15\x03\x03\x00\x02\x02\x46")
+
+
+@pytest.mark.parametrize("options", [{}, SASL, {"minPartitions": "2"}])
+def test_a_broker_is_found(options: Mapping[str, str]) -> None:
+    with listening(broker) as port:
+        check_brokers(f"127.0.0.1:{port}", options)
+        check_brokers(f"PLAINTEXT://127.0.0.1:{port}, 127.0.0.1:1", options)
+
+
+@pytest.mark.parametrize("options", [SSL, SASL_SSL])
+def test_a_listener_with_tls_is_found_whatever_it_thinks_of_this_client(options: Mapping[str, str]) -> None:
+    with listening(tls) as port:
+        check_brokers(f"127.0.0.1:{port}", options)
+
+
+def test_one_broker_is_enough_and_nobody_waits_for_the_others() -> None:
+    with listening(lambda _: None) as silent, listening(broker) as port:
+        began = time.monotonic()
+        check_brokers(f"127.0.0.1:{silent},127.0.0.1:{port}", {}, timeout_s=60)
+        assert time.monotonic() - began < 30
+
+
+def test_tls_where_none_is_set() -> None:
+    with listening(alert) as port, pytest.raises(KafkaUnavailableError, match="it speaks TLS: set kafka"):
+        check_brokers(f"127.0.0.1:{port}", {})
+
+
+def test_none_where_tls_is_set() -> None:
+    with listening(broker_without_tls) as port, pytest.raises(KafkaUnavailableError, match="does not speak TLS"):
+        check_brokers(f"127.0.0.1:{port}", SSL)
+
+
+def broker_without_tls(connection: socket.socket) -> None:
+    connection.recv(1000)
+    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def test_each_server_has_its_reason() -> None:
+    with listening(lambda _: None) as silent, pytest.raises(KafkaUnavailableError) as told:
+        check_brokers(f"127.0.0.1:1,127.0.0.1:{silent}", {}, timeout_s=0.2)
+    reasons = f"127.0.0.1:1: connection refused, nothing listens there, 127.0.0.1:{silent}: no answer within 0.2 s"
+    assert f"no Kafka broker answers at {reasons}; check --bootstrap-servers" in str(told.value)

@@ -58,9 +58,15 @@ class Scene:
         return covered if len(covered) else rows
 
     def per_second(self, rows: pd.DataFrame, column: str) -> pd.DataFrame:
-        """The rows with a column per covered second of its window (`at_ms`), without windows less than half covered."""
+        """The rows with a column per covered second of its window (`at_ms`), without windows less than half covered.
+
+        If none is half covered, as in a lake of one push, they count as whole windows: a push tells of its whole
+        interval, which is no longer than a window.
+        """
         covered = self.whole(rows, 0.5)
-        return covered.assign(**{column: covered[column].astype(float) / self.covered_s(covered["at_ms"])})
+        seconds = self.covered_s(covered["at_ms"])
+        seconds = seconds.where(seconds >= 0.5 * self.step_s, self.step_s)
+        return covered.assign(**{column: covered[column].astype(float) / seconds})
 
     def ask(self, name: str, **parameters: Parameter) -> pd.DataFrame:
         """The answer to a question about the chosen clients in the time range."""

@@ -1,4 +1,5 @@
 -- What is wrong with which client, what is the evidence, and what helps? One row per client id, hour and finding.
+-- evidence ends with the hour that it is about.
 -- docs/findings.md explains the rules and thresholds. severity: error (data or telemetry is lost, or soon will be),
 -- warning (costs time or money), info.
 WITH hours AS (
@@ -78,7 +79,7 @@ detected AS (
       ) END,
       CASE WHEN rebalances >= 3 * instances THEN struct(
         'unstable_group' AS finding, 'warning' AS severity,
-        concat(CAST(TRY_CAST(rebalances AS BIGINT) AS STRING), ' rebalances of ', CAST(instances AS STRING), ' instances in the hour') AS evidence,
+        concat(CAST(TRY_CAST(rebalances AS BIGINT) AS STRING), ' rebalances of ', CAST(instances AS STRING), ' instances') AS evidence,
         'Set group.instance.id (static membership) against restarts, raise session.timeout.ms against pauses, max.poll.interval.ms or lower max.poll.records against slow processing; group.protocol=consumer or the cooperative assignor make rebalances cheap.' AS advice
       ) END,
       CASE WHEN between_polls_ms >= 150000 THEN struct(
@@ -147,33 +148,38 @@ detected AS (
   FROM judged AS j
 )
 
-SELECT t.cluster_id, t.client_id, t.window_start, f.finding, f.severity, f.evidence, f.advice
-FROM detected AS t
-LATERAL VIEW explode(t.all_findings) e AS f
-WHERE f.finding IS NOT NULL
-
-UNION ALL
-
 SELECT
-  cluster_id,
-  CAST(NULL AS STRING) AS client_id,
-  window_start,
-  'greedy_principal' AS finding,
-  'warning' AS severity,
-  concat(principal, ' landed ', CAST(landed_bytes AS STRING), ' of ', CAST(all_bytes AS STRING), ' bytes by ', CAST(instances AS STRING),
-    ' client instances; ', CAST(principals AS STRING), ' principals pushed') AS evidence,
-  'Client instance ids are free, so look at the principal: what it pushes (view quarantine_offenders, table pushes), and bound it by --principal-mb-per-hour and --principal-series-per-hour.' AS advice
+  cluster_id, client_id, window_start, finding, severity,
+  concat(evidence, ', in the hour from ', date_format(window_start, 'yyyy-MM-dd HH:mm'), ' UTC') AS evidence, advice
 FROM (
+  SELECT t.cluster_id, t.client_id, t.window_start, f.finding, f.severity, f.evidence, f.advice
+  FROM detected AS t
+  LATERAL VIEW explode(t.all_findings) e AS f
+  WHERE f.finding IS NOT NULL
+
+  UNION ALL
+
   SELECT
     cluster_id,
-    principal,
-    date_trunc('hour', landed_at) AS window_start,
-    sum(payload_bytes) AS landed_bytes,
-    count(DISTINCT client_instance_id) AS instances,
-    sum(sum(payload_bytes)) OVER (PARTITION BY cluster_id, date_trunc('hour', landed_at)) AS all_bytes,
-    count(*) OVER (PARTITION BY cluster_id, date_trunc('hour', landed_at)) AS principals
-  FROM pushes
-  WHERE principal IS NOT NULL
-  GROUP BY cluster_id, principal, date_trunc('hour', landed_at)
-) AS p
-WHERE principals >= 20 AND landed_bytes * principals > 10 * all_bytes
+    CAST(NULL AS STRING) AS client_id,
+    window_start,
+    'greedy_principal' AS finding,
+    'warning' AS severity,
+    concat(principal, ' landed ', CAST(landed_bytes AS STRING), ' of ', CAST(all_bytes AS STRING), ' bytes by ', CAST(instances AS STRING),
+      ' client instances; ', CAST(principals AS STRING), ' principals pushed') AS evidence,
+    'Client instance ids are free, so look at the principal: what it pushes (view quarantine_offenders, table pushes), and bound it by --principal-mb-per-hour and --principal-series-per-hour.' AS advice
+  FROM (
+    SELECT
+      cluster_id,
+      principal,
+      date_trunc('hour', landed_at) AS window_start,
+      sum(payload_bytes) AS landed_bytes,
+      count(DISTINCT client_instance_id) AS instances,
+      sum(sum(payload_bytes)) OVER (PARTITION BY cluster_id, date_trunc('hour', landed_at)) AS all_bytes,
+      count(*) OVER (PARTITION BY cluster_id, date_trunc('hour', landed_at)) AS principals
+    FROM pushes
+    WHERE principal IS NOT NULL
+    GROUP BY cluster_id, principal, date_trunc('hour', landed_at)
+  ) AS p
+  WHERE principals >= 20 AND landed_bytes * principals > 10 * all_bytes
+) AS found

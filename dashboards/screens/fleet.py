@@ -83,7 +83,7 @@ def findings(scene: Scene, top: int = 200) -> None:
         "client_id": "client id",
         "severity": "severity",
         "finding": "finding",
-        "evidence": "evidence",
+        "evidence": "evidence of the last such hour",
         "hours": "hours seen",
         "advice": "advice",
         "last_window": "last seen in the hour from (UTC)",

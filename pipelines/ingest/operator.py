@@ -26,7 +26,7 @@ from kafka_telemetry_lake.pipelines.ingest.run_tasks import log_set_aside, run_t
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
-from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import BatchFacts
+from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import SHORTEST_S, BatchFacts
 from kafka_telemetry_lake.pipelines.quality.batch import broken_rules, describe
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
@@ -214,8 +214,8 @@ def _log_batch(number: int, counts: Counter[str], seconds: float) -> None:
         for name, count in counts.most_common()
         if name.startswith("status:")
     )
+    rate = f", {points / seconds:,.0f} points/s" if seconds >= SHORTEST_S else ""
     log.info(
-        "points: batch %d: %s pushes, %s points (%s), %s quarantined, %.1f s, %s points/s",
-        number, f"{pushes:,}", f"{points:,}", statuses or "none", f"{counts['quarantine']:,}", seconds,
-        f"{points / max(seconds, 0.001):,.0f}",
+        "points: batch %d: %s pushes, %s points (%s), %s quarantined, %.1f s%s",
+        number, f"{pushes:,}", f"{points:,}", statuses or "none", f"{counts['quarantine']:,}", seconds, rate,
     )  # fmt: skip

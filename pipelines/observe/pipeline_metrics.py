@@ -19,6 +19,7 @@ from kafka_telemetry_lake.pipelines.tables.pipeline_metrics import PIPELINE_METR
 log = logging.getLogger(__name__)
 
 FLUSH_EVERY_S = 60.0  # a commit per batch would be more commits than the tables themselves get
+SHORTEST_S = 0.1  # a rate over less time says more about the clock than about the job
 MOST_WAITING = 10_000  # rows to buffer while the table can't be written
 
 
@@ -110,7 +111,7 @@ def metrics_row(progress: Mapping[str, Any], facts: BatchFacts | None, cluster_i
         "ended_at": ended,
         "seconds": seconds,
         "records": progress["numInputRows"],
-        "records_per_s": progress["numInputRows"] / seconds if seconds else None,
+        "records_per_s": progress["numInputRows"] / seconds if seconds >= SHORTEST_S else None,
         "waiting": sum(behind(source) for source in progress["sources"]),
         "landed_at": landed_at,
         "freshness_s": None if landed_at is None else (ended - landed_at).total_seconds(),

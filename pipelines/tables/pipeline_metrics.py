@@ -20,7 +20,7 @@ PIPELINE_METRICS = Table(
             column("ended_at", TIMESTAMP, "when it was done; the partition's date is its date"),
             column("seconds", pa.float64(), "how long it took"),
             column("records", pa.int64(), "records or pushes read"),
-            column("records_per_s", pa.float64(), "records / seconds"),
+            column("records_per_s", pa.float64(), "records / seconds; NULL for a batch of less than 0.1 s"),
             column("waiting", pa.int64(), "available records of the source that were not read yet: the lag"),
             column("landed_at", TIMESTAMP, "latest landing time of the pushes processed; NULL for other streams"),
             column("freshness_s", pa.float64(), "ended_at - landed_at: how old the newest rows were when visible"),

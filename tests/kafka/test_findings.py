@@ -112,7 +112,10 @@ def test_a_paused_consumer_an_old_client_and_retries_that_nobody_sees(
         ("buggy_client_version", "Java client 3.8.1"),
         ("silent_retries", r"\d+ sends were retried for \d+ records; none failed.*"),
     ):
-        assert re.fullmatch(evidence, found.get((f"telemetry-{finding}", finding), "")), (finding, found)
+        assert re.fullmatch(
+            rf"{evidence}, in the hour from \d{{4}}-\d\d-\d\d \d\d:00 UTC",
+            found.get((f"telemetry-{finding}", finding), ""),
+        ), (finding, found)
 
 
 def _wait_for_an_hour_that_holds_the_test(seconds: float = 120) -> None:

@@ -61,8 +61,15 @@ def found_by_client(clients: dict[str, Client]) -> dict[str, Found]:
     found: dict[str, Found] = {client_id: {} for client_id in clients}
     for row in answer("findings", tables):
         assert row["window_start"] == HOUR
-        found[row["client_id"]][row["finding"]] = (row["severity"], row["evidence"], row["advice"])
+        evidence = without_hour(row["evidence"])
+        found[row["client_id"]][row["finding"]] = (row["severity"], evidence, row["advice"])
     return found
+
+
+def without_hour(evidence: str) -> str:
+    """The evidence without its end, which names the hour."""
+    assert evidence.endswith(", in the hour from 2026-11-21 12:00 UTC")
+    return evidence.partition(", in the hour from ")[0]
 
 
 def found(client: Client) -> Found:
@@ -265,7 +272,8 @@ def test_a_principal_that_lands_more_than_ten_shares_of_twenty_or_more() -> None
         landed = {"cluster_id": "c", "client_id": "x", "client_instance_id": "i", "landed_at": HOUR}
         rows = [landed | {"principal": principal, "payload_bytes": size} for principal, size in sent]
         found = answer("findings", {"pushes": rows})
-        return [(row["client_id"], row["evidence"]) for row in found if row["finding"] == "greedy_principal"]
+        greedy = [row for row in found if row["finding"] == "greedy_principal"]
+        return [(row["client_id"], without_hour(row["evidence"])) for row in greedy]
 
     # 20 principals: more than 10 / 20 of all bytes
     assert greedy(19, 1900) == []

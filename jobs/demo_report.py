@@ -25,7 +25,8 @@ REPORT = {
               AND metric LIKE '%.total' AND metric NOT LIKE '%time.%total'
         GROUP BY client_instance_id, client_id, metric ORDER BY increase DESC, client_id LIMIT 10""",
     "Throttled clients, by their longest throttle time (ms)": """
-        SELECT client_id, max(value) AS throttle_ms, count(*) FILTER (WHERE value > 0) AS pushes_throttled
+        SELECT client_id, max(value) AS throttle_ms,
+               count(DISTINCT (source, topic, partition, "offset")) AS pushes_throttled
         FROM metric_points WHERE metric LIKE '%throttle.time.max' AND value > 0
         GROUP BY client_id ORDER BY throttle_ms DESC LIMIT 5""",
     "Data points by delta status": """
@@ -44,11 +45,20 @@ REPORT = {
         FROM receiver_health GROUP BY source, broker_id, started_at ORDER BY max(reported_at) DESC LIMIT 3""",
 }
 
-QUESTIONS = (
-    "SELECT client_id, sum(delta) FROM metric_points WHERE metric LIKE '%record.send.total' GROUP BY 1",
-    "SELECT time, value FROM metric_points WHERE metric LIKE '%request.latency.avg' ORDER BY time LIMIT 20",
-    "SELECT client_id, landed_at, lost_start, lost_end FROM push_outcomes WHERE lost_start IS NOT NULL",
-)
+# Metrics are named in full: Java pushes `producer.topic.record.send.total` too, which counts the same records again.
+QUESTIONS = {
+    "How many records did each Java producer send? (librdkafka doesn't push this counter)": (
+        "SELECT client_id, sum(delta) AS records FROM metric_points "
+        "WHERE metric = 'org.apache.kafka.producer.record.send.total' GROUP BY 1 ORDER BY 1"
+    ),
+    "How long did the producers' requests take, in ms?": (
+        "SELECT client_id, time, value FROM metric_points "
+        "WHERE metric = 'org.apache.kafka.producer.request.latency.avg' ORDER BY time, client_id LIMIT 20"
+    ),
+    "Which intervals did a client measure, but its push never landed?": (
+        "SELECT client_id, landed_at, lost_start, lost_end FROM push_outcomes WHERE lost_start IS NOT NULL"
+    ),
+}
 
 
 def report(lake: str) -> None:
@@ -65,7 +75,8 @@ def report(lake: str) -> None:
             table.add_row(*(Text(printable(_text(value))) for value in row.values()))  # else rich reads its markup
         console.print(table)
     console.print("Go on with your own questions:", style="bold")
-    for sql in QUESTIONS:
+    for question, sql in QUESTIONS.items():
+        console.print(f"  # {question}", highlight=False)
         console.print(f'  .venv/bin/telemetry-lake query --lake {lake} "{sql}"', soft_wrap=True, highlight=False)
 
 

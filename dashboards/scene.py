@@ -60,12 +60,13 @@ class Scene:
     def per_second(self, rows: pd.DataFrame, column: str) -> pd.DataFrame:
         """The rows with a column per covered second of its window (`at_ms`), without windows less than half covered.
 
-        If none is half covered, as in a lake of one push, they count as whole windows: a push tells of its whole
-        interval, which is no longer than a window.
+        If the range is shorter than a window, as that of a lake of one push, it counts as a window: a push tells of
+        its whole interval, and a window is no shorter than that.
         """
         covered = self.whole(rows, 0.5)
         seconds = self.covered_s(covered["at_ms"])
-        seconds = seconds.where(seconds >= 0.5 * self.step_s, self.step_s)
+        if (self.stop - max(self.start, self.first)).total_seconds() < self.step_s:
+            seconds = seconds.clip(lower=self.step_s)
         return covered.assign(**{column: covered[column].astype(float) / seconds})
 
     def ask(self, name: str, **parameters: Parameter) -> pd.DataFrame:

@@ -40,9 +40,10 @@ test: install ## all checks and tests but the slow ones; the broker tests run be
 	$(MAKE) --output-sync=target -j2 test-brokers test-others
 
 .PHONY: test-brokers test-others
-test-brokers: test-kafka
+test-brokers: test-kafka test-receiver test-dashboard
 
-test-others: lint test-unit test-receiver test-spark test-dashboard
+# The unit tests come last: they use both cores when the brokers' tests have ended.
+test-others: lint test-spark test-unit
 
 test-unit: install ## tests of functions, without Spark or a broker
 	$(BIN)/pytest tests/unit -m "not slow" -n 2

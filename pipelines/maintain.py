@@ -145,7 +145,7 @@ class Maintenance:
         return days
 
     def _unprocessed_days(self, before: date) -> list[str]:
-        """Landed dates before a date that have pushes which the points stream hasn't processed."""
+        """Landed dates before a date that have pushes that the job hasn't judged."""
         pushes = self._dataset(PUSHES.name).filter(pads.field(LANDED_DATE.name) < before)
         outcomes = self._dataset(PUSH_OUTCOMES.name)
         unprocessed = f"pushes ANTI JOIN outcomes ON {same_push('pushes', 'outcomes')}"
@@ -249,7 +249,7 @@ class Maintenance:
         return len(files)
 
     def _version_before_checkpoint(self) -> set[int]:
-        """The version that tells the points stream which rows were stored before its checkpoint (`OffsetGuard`)."""
+        """The version that says which rows were stored before the checkpoint began (`OffsetGuard`)."""
         filesystem, root = filesystem_of(self._checkpoints)
         try:
             with filesystem.open_input_file(f"{root}/points/offsets-before.json") as stream:

@@ -67,7 +67,7 @@ def _check_rebuild(spark: SparkSession, lake: Lake, operator: Operator) -> None:
     missing = processed.join(pushes, F.expr(SAME_PUSH), "left_anti").count()
     if missing:
         raise RebuildError(
-            f"the checkpoint of the points stream is new, but this lake has points of {missing} pushes that table "
+            f"the checkpoint is new, but this lake has points of {missing} pushes that table "
             "pushes no longer contains, so their counters can't continue. Restore the checkpoint folder from its "
             "backup, or ingest into a new lake folder"
         )

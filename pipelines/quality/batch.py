@@ -1,4 +1,4 @@
-"""Data quality rules that the stream of points checks in each micro-batch.
+"""Data quality rules that the job checks in each micro-batch.
 
 The rules are those of `telemetry-lake quality`: the stream detects a fault as it happens, the command checks what is
 stored. Rules across tables use the totals over all rows of a batch. Rules of single rows check all rows of the small

@@ -86,7 +86,7 @@ RULES = (
     Rule(
         "pushes_judged",
         "pushes",
-        "every push that the stream of points has reached has an outcome",
+        "every push that the job has reached has an outcome",
         _REPLAY,
         # Skipped pushes: a later push of the partition has an outcome, and either it landed well after this one or the
         # newest push of all has an outcome too. Bounds in a table's log are rounded to milliseconds.
@@ -173,7 +173,7 @@ RULES = (
         "outcomes_keep_up",
         "push_outcomes",
         "the newest push with an outcome is at most an hour older than the newest landed push",
-        "check that the job is running; the last line of its log says why the stream of points has stopped",
+        "check that the job is running; the last line of its log says why it has stopped",
         select="""SELECT a.landed_at AS judged_to, b.landed_at AS landed_to FROM newest AS a, newest AS b
             WHERE a.table_name = 'push_outcomes' AND b.table_name = 'pushes'
               AND a.landed_at < b.landed_at - INTERVAL 1 HOUR""",

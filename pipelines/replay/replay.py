@@ -64,7 +64,7 @@ def replay(
     lake: str, checkpoints: str, wanted: str | None, limits: Limits, batch_bytes: int, run_tasks: RunTasks,
     progress: Progress | None = None,
 ) -> str:  # fmt: skip
-    """Replay the pushes of a lake. Its points stream must have processed all of `pushes` and must not be running.
+    """Replay the pushes of a lake. The job must have judged all of `pushes` and must not be running.
 
     Args:
         wanted: condition on `push_outcomes` (DuckDB SQL) for pushes that must be replayed; None: all.

@@ -47,7 +47,7 @@ class Snapshot:
 
 
 class Snapshots:
-    """The snapshots of one checkpoint of the points stream."""
+    """The snapshots of one checkpoint."""
 
     def __init__(self, checkpoints: str) -> None:
         self._uri = table_uri(checkpoints, "points-snapshots")

@@ -57,7 +57,7 @@ class LocalStream:
         write_deltalake(PUSHES.uri(str(self.lake)), pushes, mode="append", partition_by=[LANDED_DATE.name])
 
     def judge(self, paths: Iterable[str], guarded: bool = False) -> None:
-        """One batch of the stream of points over files of `pushes`."""
+        """One batch of the operator over files of `pushes`."""
         manifest = self.state.before(self.batch_id)
         task = ShardTask(
             str(self.lake), self.batch_id, tuple(paths), SHARDS, self.state.uri, manifest.states, guarded=guarded

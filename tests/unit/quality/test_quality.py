@@ -217,7 +217,7 @@ def test_a_check_takes_up_where_the_last_one_ended(
     assert "What to do: run `telemetry-lake replay` to recreate its rows" in page
     assert "metric_points <span class=soft>1 rows, new since version 0" in page
     assert "metric_points: 1 rows new since version 0, 7 of 8 rules passed" in out
-    assert "BROKEN pushes: every push that the stream of points has reached has an outcome" in err
+    assert "BROKEN pushes: every push that the job has reached has an outcome" in err
     assert "partition 0, offset 5" in err
     assert "What to do: run `telemetry-lake replay` to recreate its rows" in err
     assert "BROKEN metric_points: no monotonic sum has a negative delta" in err

@@ -36,14 +36,8 @@ fmt: install ## format the code and apply ruff's fixes
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-test: install ## all checks and tests but the slow ones; the broker tests run beside the others
-	$(MAKE) --output-sync=target -j2 test-brokers test-others
-
-.PHONY: test-brokers test-others
-test-brokers: test-kafka test-receiver test-dashboard
-
-# The unit tests come last: they use both cores when the brokers' tests have ended.
-test-others: lint test-spark test-unit
+test: install ## all checks and tests but the slow ones, two targets at a time
+	$(MAKE) --output-sync=target -j2 lint test-kafka test-spark test-unit test-dashboard test-receiver
 
 test-unit: install ## tests of functions, without Spark or a broker
 	$(BIN)/pytest tests/unit -m "not slow" -n 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-import time
+import threading
 from importlib.resources import files
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from kafka_telemetry_lake.jobs.demo_report import report
 from kafka_telemetry_lake.jobs.demo_settings import DemoSettings
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.logs import log_to_stdout
+from kafka_telemetry_lake.jobs.signals import ends_soon, stop_at_signals
 from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of
 from kafka_telemetry_lake.pipelines.runtime.jars import JarsUnavailableError
 from kafka_telemetry_lake.pipelines.runtime.session import check_java
@@ -30,7 +31,16 @@ log = logging.getLogger("telemetry-lake")
 
 def run_job(settings: DemoSettings) -> int:
     """Run the demo; the exit code is that of its `telemetry-lake ingest`."""
-    code = _from_files(settings) if settings.files else _from_clients(settings)
+    stop = stop_at_signals()
+    try:
+        with ends_soon(stop, "demo: stopped"):
+            code = _from_files(settings) if settings.files else _from_clients(settings, stop)
+    except (CannotRunError, OSError):
+        if not stop.is_set():  # else the signal has ended the broker or a client too
+            raise
+    if stop.is_set():
+        log.info("demo: stopped")
+        return 0
     if code == 0:
         report(settings.lake)
     return code
@@ -48,7 +58,7 @@ def _from_files(settings: DemoSettings) -> int:
         return _ingest(settings, "--source", f"files:{folder}", "--source-name", "files:demo")
 
 
-def _from_clients(settings: DemoSettings) -> int:
+def _from_clients(settings: DemoSettings, stop: threading.Event) -> int:
     log_to_stdout("INFO")
     try:
         check_java()
@@ -59,7 +69,9 @@ def _from_clients(settings: DemoSettings) -> int:
             cluster.create_topic("orders", partitions=2)
             cluster.set_quota(client_id="throttled-importer", producer_byte_rate=60_000)
             with LocalClients(cluster) as clients:
-                _work(clients, settings.seconds)
+                _work(clients, settings.seconds, stop)
+            if stop.is_set():
+                return 0
             # Every demo starts a new broker, so its topic must not share a source name or checkpoints with the last.
             flags = ["--bootstrap-servers", cluster.bootstrap_servers, "--source-name", f"kafka:{cluster.folder.name}"]
             flags += ["--checkpoints", table_uri(checkpoints_of(settings.lake), cluster.folder.name)]
@@ -68,7 +80,7 @@ def _from_clients(settings: DemoSettings) -> int:
         raise CannotRunError(f"{error}\nTo run the demo without a broker: telemetry-lake demo --files") from error
 
 
-def _work(clients: LocalClients, seconds: float) -> None:
+def _work(clients: LocalClients, seconds: float, stop: threading.Event) -> None:
     """Run a small fleet: one client is throttled by its quota, one is killed, the others close normally."""
     log.info("demo: running Java and librdkafka producers and a consumer group; one is throttled, one will be killed")
     orders = clients.producer("java", "orders", "orders-service", rate=200)
@@ -77,10 +89,12 @@ def _work(clients: LocalClients, seconds: float) -> None:
     crashing = clients.producer("librdkafka", "orders", "crashing-service", rate=50)
     billing = clients.consumer("java", "orders", "billing-1", group="billing")
     billing_2 = clients.consumer("librdkafka", "orders", "billing-2", group="billing")
-    time.sleep(seconds / 2)
+    if stop.wait(seconds / 2):
+        return
     crashing.kill()
     log.info("demo: crashing-service was killed (-9); the others keep running")
-    time.sleep(seconds / 2)
+    if stop.wait(seconds / 2):
+        return
     for client in (orders, payments, importer, billing, billing_2):
         client.close()
     log.info("demo: the other clients have closed; ingesting what they pushed to the topic")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 
 from kafka_telemetry_lake.jobs.commands import job_of, settings_of
 from kafka_telemetry_lake.jobs.logs import log_to_stdout
@@ -55,11 +53,3 @@ def fail(error: TelemetryLakeError) -> int:
     """Print an error's message on stderr and return its exit code."""
     print(f"telemetry-lake: {printable(str(error), keep=chr(10))}", file=sys.stderr)
     return error.exit_code
-
-
-def stop_at_signals() -> threading.Event:
-    """Make SIGTERM and SIGINT set the returned event instead of ending the process."""
-    stop = threading.Event()
-    for sign in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(sign, lambda *_: stop.set())
-    return stop

@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 from deltalake.exceptions import DeltaError
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.jobs.entry import run_command, stop_at_signals
+from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings, size_in_bytes
 from kafka_telemetry_lake.jobs.judging import caught_up_operator
 from kafka_telemetry_lake.jobs.limits import limits_of
@@ -22,6 +22,7 @@ from kafka_telemetry_lake.jobs.locks import only_job
 from kafka_telemetry_lake.jobs.observed import Observers, observed
 from kafka_telemetry_lake.jobs.running import JobFailedError, Stream, cause, work_off
 from kafka_telemetry_lake.jobs.settings import secret_text
+from kafka_telemetry_lake.jobs.signals import ends_soon, stop_at_signals
 from kafka_telemetry_lake.jobs.sync_beside import syncing
 from kafka_telemetry_lake.pipelines.events.feed import feeding
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
@@ -36,7 +37,7 @@ from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import PipelineMetr
 from kafka_telemetry_lake.pipelines.quotas.client_reports import knows_quotas, start_quota_reports
 from kafka_telemetry_lake.pipelines.quotas.stream import start_quota_samples
 from kafka_telemetry_lake.pipelines.replay.replay import finish_swap
-from kafka_telemetry_lake.pipelines.runtime.session import spark_session
+from kafka_telemetry_lake.pipelines.runtime.session import kill_java, spark_session
 
 # Minimum seconds between two batches: brokers report about this often, and a push covers minutes. A batch has
 # fixed costs however few its records are.
@@ -46,27 +47,35 @@ NO_PUSHES_ADVICE = (
     "(docs/receiver.md), and that a client-metrics subscription with a non-empty `metrics` list matches the clients. "
     "A client without a matching subscription asks again only after five minutes."
 )
+CUT_OFF = "ingest: stopped at once; the next start repeats the batch that was running, if any"
 log = logging.getLogger("telemetry-lake")
 
 
 def run_job(settings: IngestSettings) -> int:
     """Run until all available input is processed (``once``) or a signal stops the job."""
     stop = stop_at_signals()
-    lake = make_lake(settings)
     try:
-        source = make_source(settings)
-        source.check()
-        with only_job(lake.path, f"another job is writing this lake ({lake.path} is locked): run one job at a time"):
-            spark = spark_session("telemetry-lake ingest", settings.master, settings.driver_memory, settings.lake)
-            feed = feeding(spark, lake.path, settings.events_topic, settings.bootstrap_servers, settings.kafka_options)
-            with feed, syncing(spark, settings):
-                run(spark, lake, source, settings, stop)
-            if not stop.is_set() and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
-                spark.stop()
-    except (Py4JJavaError, PySparkException, DeltaError, OSError) as error:
-        # Before any stream started, for example on a full disk.
-        raise JobFailedError(f"ingest failed: {cause(str(error))}") from error
+        with ends_soon(stop, CUT_OFF, kill_java):
+            _run_in_session(settings, stop)
+    except (Py4JError, PySparkException, DeltaError, OSError) as error:
+        if not stop.is_set():  # else the end of the session has interrupted something
+            # Before any stream started, for example on a full disk.
+            raise JobFailedError(f"ingest failed: {cause(str(error))}") from error
+        log.info("ingest: stopped")
     return 0
+
+
+def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
+    lake = make_lake(settings)
+    source = make_source(settings)
+    source.check()
+    with only_job(lake.path, f"another job is writing this lake ({lake.path} is locked): run one job at a time"):
+        spark = spark_session("telemetry-lake ingest", settings.master, settings.driver_memory, settings.lake)
+        feed = feeding(spark, lake.path, settings.events_topic, settings.bootstrap_servers, settings.kafka_options)
+        with feed, syncing(spark, settings):
+            run(spark, lake, source, settings, stop)
+        if not stop.is_set() and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
+            spark.stop()
 
 
 def run(spark: SparkSession, lake: Lake, source: Source, settings: IngestSettings, stop: threading.Event) -> None:
@@ -93,6 +102,7 @@ def _run_streams(
         observers.judged,
     )  # fmt: skip
     if stop.is_set():
+        log.info("ingest: stopped")
         return
     log.info("ingest: %s -> %s (%d shards)", settings.source, lake.path, operator.shards)
     pushes = RestartedQuery(lambda: start_pushes(spark, lake, source, trigger, operator), source.topics.telemetry)

@@ -14,8 +14,9 @@ from deltalake.exceptions import DeltaError
 from duckdb import Error as DuckDBError
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.jobs.entry import run_command, stop_at_signals
+from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.settings import secret_text
+from kafka_telemetry_lake.jobs.signals import stop_at_signals
 from kafka_telemetry_lake.jobs.sync_settings import SyncSettings
 from kafka_telemetry_lake.pipelines.applications.aliases import AliasError, read_aliases
 from kafka_telemetry_lake.pipelines.applications.aliases_topic import read_aliases_topic

@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.pipelines.lake.object_store import in_s3, s3a_settings
@@ -109,10 +114,12 @@ def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = 
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the python3 on the PATH
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # glibc's allocator has eight arenas a core otherwise, and each retains pages that others could use.
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     log_settings = LOG_SETTINGS.as_uri()
     bundles = ("spark", "spark-s3") if in_s3(lake) else ("spark",)
     class_path = os.pathsep.join(str(jar) for bundle in bundles for jar in jars(bundle))
-    return (
+    builder = (
         builder.master(master)
         .config(map=LOCAL | (ONE_PROCESS if master.startswith("local") else {}))
         .config("spark.driver.memory", driver_memory)
@@ -120,8 +127,40 @@ def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = 
         .config("spark.executor.extraClassPath", class_path)
         # With short batches, the parallel collector uses a tenth of G1's CPU time.
         .config("spark.driver.extraJavaOptions", f"-XX:+UseParallelGC -Dlog4j2.configurationFile={log_settings}")
-        .getOrCreate()
     )
+    with _handler_of_sigint():
+        spark = builder.getOrCreate()
+    _ignore_sigterm(spark)
+    return spark
+
+
+def kill_java() -> None:
+    """End the JVM at once if this process has started it. One of a platform or of spark-submit is left to them."""
+    java = getattr(SparkContext._gateway, "proc", None)
+    if java is not None:
+        java.kill()
+
+
+def _ignore_sigterm(spark: SparkSession) -> None:
+    """In the JVM, which this process ends: a signal to all processes must not end it in the middle of a batch."""
+    java = spark.sparkContext._jvm
+    assert java is not None
+    java.sun.misc.Signal.handle(java.sun.misc.Signal("TERM"), java.sun.misc.SignalHandler.SIG_IGN)
+
+
+@contextmanager
+def _handler_of_sigint() -> Iterator[None]:
+    """Retain the handler of SIGINT: Spark sets one that calls its JVM, maybe in the middle of another call."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _submitted(builder: SparkSession.Builder) -> SparkSession.Builder:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -91,9 +90,6 @@ def test_the_prompt_answers_completes_and_survives_errors(terminal: Terminal) ->
     terminal.type("SELECT * FROM puses;\n", "did you mean pushes", "lake > ")
     terminal.type("SELECT count(*) FROM quara\t", "ntine")
     terminal.type(";\n", "1 row", "lake > ")
-    terminal.type("SELECT 1 AS ", "SELECT 1 AS")
-    terminal.process.send_signal(signal.SIGINT)
-    terminal.type("", "lake > ")
     terminal.type("exit\n", "exit")
     assert terminal.process.wait(20) == 0
 
@@ -120,12 +116,45 @@ def test_names_are_completed(lake: str) -> None:
 
 
 def test_typed_lines_become_queries(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    typed = iter(["", "SELECT 1", "  AS n;", "SELECT 2 AS m;", "quit;", "SELECT 3;"])
-    monkeypatch.setattr("builtins.input", lambda _: next(typed))
+    typed: Iterator[str | KeyboardInterrupt] = iter(
+        ["", "SELECT 1", "  AS n;", "SELECT 9", KeyboardInterrupt(), "SELECT 2 AS m;", "quit;", "SELECT 3;"]
+    )
+
+    def read(prompt: str) -> str:
+        line = next(typed)
+        if isinstance(line, KeyboardInterrupt):  # Ctrl-C drops what is typed so far
+            raise line
+        return line
+
+    monkeypatch.setattr("builtins.input", read)
     monkeypatch.setattr(query_prompt, "readline", None)
     asked: list[str] = []
     ask_repeatedly(lake, asked.append)
     assert asked == ["SELECT 1\n  AS n;", "SELECT 2 AS m;"]
+
+
+@pytest.mark.parametrize("problem", [QueryError("no such table"), KeyboardInterrupt()])
+def test_neither_an_error_nor_ctrl_c_ends_the_prompt(
+    lake: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], problem: BaseException
+) -> None:
+    typed = iter(["SELECT 1;", "SELECT 2;"])
+
+    def read(prompt: str) -> str:
+        if (line := next(typed, None)) is None:
+            raise EOFError
+        return line
+
+    def answer(sql: str) -> None:
+        asked.append(sql)
+        raise problem
+
+    asked: list[str] = []
+    monkeypatch.setattr("builtins.input", read)
+    monkeypatch.setattr(query_prompt, "readline", None)
+    ask_repeatedly(lake, answer)
+    assert asked == ["SELECT 1;", "SELECT 2;"]
+    said = "telemetry-lake: no such table" if isinstance(problem, QueryError) else "interrupted"
+    assert capsys.readouterr().err.splitlines().count(said) == 2
 
 
 def test_a_prompt_needs_a_lake(tmp_path: Path) -> None:

@@ -41,7 +41,8 @@ UNMEASURED = "2m"
 NAIVE_AT_MOST = "2m"
 PACE_S = 60
 PARTITIONS = 4
-TABLES = ("pushes", "metric_points", "push_outcomes", "metric_rollups_1m", "metric_rollups_1h")
+ROLLUPS = ("metric_rollups_1m", "metric_rollups_1h")
+TABLES = ("pushes", "metric_points", "push_outcomes", *ROLLUPS)
 PEERS: dict[str, Callable[[str, str, int, Path], PeerResult]] = {
     "collector": run_collector,
     "collector_tuned": functools.partial(run_collector, tuned=True),
@@ -167,6 +168,7 @@ def _bytes_per_point(job: Job) -> dict[str, float]:
     return {
         "bytes_per_point": sizes["metric_points"] / job.points(),
         "bytes_per_point_all_tables": sum(sizes.values()) / job.points(),
+        "rollup_bytes_share": sum(sizes[name] for name in ROLLUPS) / sizes["metric_points"],
     }
 
 

@@ -218,8 +218,8 @@ class Maintenance:
         texts = [f.name for f in PUSHES.schema if pa.types.is_string(f.type) and f.name != "client_instance_id"]
         statistics = FileStatistics(PUSHES.statistics)
         with pq.ParquetWriter(
-            f"{root}/{path}", schema, filesystem=filesystem, compression="zstd", compression_level=1,
-            use_dictionary=texts,
+            f"{root}/{path}", schema, filesystem=filesystem, compression="zstd",
+            compression_level=PUSHES.zstd_level, use_dictionary=texts,
         ) as writer:  # fmt: skip
             slices = PushFiles(self._lake, paths, schema).slices(0, 1, sorted_by_partition=True)
             for pushes in _row_groups(slices):

@@ -119,7 +119,7 @@ class _OpenFile:
             stream,
             schema,
             compression="zstd",
-            compression_level=1,
+            compression_level=table.zstd_level,
             # Numbers rarely repeat, so dictionaries of them cost more than they save.
             use_dictionary=dictionaries + [f"{name}.key_value.{side}" for name in maps for side in ("key", "value")],
             store_schema=False,  # readers must see plain text, not Arrow's dictionary types

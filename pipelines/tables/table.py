@@ -29,6 +29,7 @@ class Table:
             Delta's default.
         by_day: the table is partitioned by landed date, so that retention can drop whole days.
         dated_by: column with the time whose UTC date is the landed date.
+        zstd_level: of the files.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Table:
     statistics: tuple[str, ...] = ()
     by_day: bool = True
     dated_by: str = "landed_at"
+    zstd_level: int = 1
 
     @property
     def stored(self) -> pa.Schema:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -61,3 +62,11 @@ def test_every_landed_day_has_a_file_and_the_operator_reads_what_was_landed(tmp_
 def test_no_pushes_leave_no_file(tmp_path: Path) -> None:
     assert stored(tmp_path) == []
     assert stored(tmp_path, []) == []
+
+
+def test_payloads_that_are_alike_are_stored_once_although_they_are_apart(tmp_path: Path) -> None:
+    """600 KB apart, which is within a page of a column and beyond what zstd's first level looks back."""
+    payloads = [bytes(Random(number).randbytes(30_000)) for number in range(20)]
+    rows = [push(0, offset) | {"payload": payloads[offset % 20]} for offset in range(30)]
+    (file,) = stored(tmp_path, rows)
+    assert 600_000 < file.size < 640_000

@@ -63,7 +63,7 @@ def run_query(
         if answer is None:
             return pa.Table.from_pylist([]).to_reader()
         return with_distinct_names(answer.to_arrow_reader(10_000))
-    except OSError as error:
+    except (OSError, pa.ArrowException) as error:
         raise QueryError(f"{lake} can't be read: {one_line(error)}") from error
     except DeltaError as error:
         newer = "the lake was written by a newer version: update kafka-telemetry-lake: "
@@ -148,7 +148,7 @@ def _tables(lake: str) -> list[str]:
     try:
         filesystem, root = filesystem_of(lake)
         entries = filesystem.get_file_info(pafs.FileSelector(root, allow_not_found=True))
-    except OSError as error:
+    except (OSError, pa.ArrowException) as error:
         raise QueryError(f"{lake} can't be read: {one_line(error)}") from error
     names = [entry.base_name for entry in entries if entry.type == pafs.FileType.Directory]
     return sorted(name for name in names if not name.startswith(("_", ".")))

@@ -182,6 +182,26 @@ def test_a_lake_that_this_user_may_not_read(
     assert "lake can't be read by this user: give it the right to" in capsys.readouterr().err
 
 
+def test_what_a_store_or_the_system_refuses_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: dict[str, str]
+) -> None:
+    def refused(_: object) -> int:
+        raise PermissionError(13, "Permission denied", "lake/pushes/_delta_log")
+
+    def unknown(_: str) -> None:
+        raise pa.ArrowException("Unknown error: no token\nsee the manual")
+
+    monkeypatch.setattr("kafka_telemetry_lake.jobs.entry.job_of", lambda _: refused)
+    assert cli.main(["quality", "--lake", place["lake"]]) == 2
+    assert "quality: lake/pushes/_delta_log: this user may not access it" in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.setattr("kafka_telemetry_lake.pipelines.query.lake_query.filesystem_of", unknown)
+    assert cli.main(["query", "--lake", "abfss://a@b/lake", "FROM pushes"]) == 1
+    assert capsys.readouterr().err == (
+        "telemetry-lake: abfss://a@b/lake can't be read: Unknown error: no token see the manual\n"
+    )
+
+
 def test_help_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         cli.main(["help", "query"])

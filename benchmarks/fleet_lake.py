@@ -40,7 +40,9 @@ def build(lake: Path, clients: int, pushes: int, batch: int = 2000, interval_s: 
     for number, start in enumerate(range(0, pushes, batch)):
         landings = list(fleet.landings(start, min(start + batch, pushes)))
         points += sum(landing.points for landing in landings)
-        task = ShardTask(str(lake), number, _land(lake, _rows(landings, start)), SHARDS, str(lake / "_state"), states)
+        task = ShardTask(
+            str(lake), number, _land(lake, pushes_rows(landings, start, SHARDS)), SHARDS, str(lake / "_state"), states
+        )
         files: list[DataFile] = []
         for row in (row for result in task([_shards()]) for row in result.to_pylist()):
             states[row["shard"]] = tuple(row["state"])
@@ -62,11 +64,12 @@ def _shards() -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"id": list(range(SHARDS))})
 
 
-def _rows(landings: list[Landing], start: int) -> pa.Table:
+def pushes_rows(landings: list[Landing], start: int, shards: int) -> pa.Table:
+    """Rows of table `pushes`, of one partition per shard. Offsets count from `start`."""
     ids = pa.array([landing.client_instance_id for landing in landings])
     rows = [
         _row(landing, start + index, int(shard))
-        for index, (landing, shard) in enumerate(zip(landings, shards_of(ids, SHARDS), strict=True))
+        for index, (landing, shard) in enumerate(zip(landings, shards_of(ids, shards), strict=True))
     ]
     return pa.Table.from_pylist(sorted(rows, key=lambda row: (row["partition"], row["offset"])), schema=PUSHES.schema)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,22 +12,17 @@ import pyarrow.compute as pc
 import xxhash
 
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, UInt64s
-from kafka_telemetry_lake.udfs.limits import ATTRIBUTE_CACHE_BYTES
-from kafka_telemetry_lake.udfs.otlp.decoded import ATTRIBUTES
-
-Pairs = tuple[tuple[str, str], ...]
-Normalised = tuple[Pairs, int, bool]  # sorted by key, hash, whether a key was given twice
 
 # Java's Selector tags `node-<id>`; librdkafka sends `node.id` and franz-go `node_id` as int.
 NODE_KEYS = ("node_id", "node.id")
+RENAMED = (*NODE_KEYS, "member_id")
+ROLE_KEY = pa.array(["node_role"])
 NODE_ID = re.compile(r"(?:node-)?(-?[0-9]{1,10})")
 # Java connects to a group's coordinator under the id Integer.MAX_VALUE - id.
 COORDINATOR_BASE = 2147483647
 LOWEST_COORDINATOR = 2147473647
 
 FRANZ_GO_SCOPE = "kgo"
-CACHED_BYTES = 4096  # of a list in the cache; those of Kafka's clients have less
-OBJECT_BYTES = 400  # of a pair in the cache, as sent and normalised, without its texts
 PAIRS_AT_A_TIME = 50_000
 
 
@@ -48,72 +43,87 @@ def normalise(sets: pa.MapArray) -> AttributeSets:
     """Apply I4 to attribute lists as sent: lists that differ in order, or in how a node is named, become equal."""
     maps: list[pa.MapArray] = []
     hashes, duplicate = np.zeros(len(sets), np.uint64), np.zeros(len(sets), np.bool_)
-    # As Python objects a set takes ten times the memory of its columns, so only some are converted at a time.
+    # The pairs take several times the memory of their columns meanwhile, so only some are normalised at a time.
     passed = sets.offsets.to_numpy().astype(np.int64)
     first = 0
     while first < len(sets) or not maps:
         last = max(first + 1, int(np.searchsorted(passed, passed[first] + PAIRS_AT_A_TIME, "right")) - 1)
-        done = _CACHE.normalised(sets[first:last])
-        maps.append(pa.array([list(pairs) for pairs, _, _ in done], ATTRIBUTES))
-        hashes[first:last] = [digest for _, digest, _ in done]
-        duplicate[first:last] = [is_duplicate for _, _, is_duplicate in done]
-        first = last
+        last = min(last, len(sets))
+        some = slice(passed[first], passed[last])
+        owner = np.repeat(np.arange(last - first), np.diff(passed[first : last + 1]))
+        sent = _renamed(_Pairs(owner, sets.keys[some].dictionary_encode(), sets.items[some]))
+        pairs, duplicate[first:last] = _ordered(sent, last - first)
+        ends = np.append(0, np.cumsum(np.bincount(pairs.owner, minlength=last - first)))
+        offsets = pa.array(ends, pa.int32())
+        maps.append(pa.MapArray.from_arrays(offsets, pairs.keys.dictionary_decode(), pairs.values))
+        hashes[first:last] = text_hashes(pc.binary_join(pa.ListArray.from_arrays(offsets, _canonical(pairs)), ""))
+        first = max(1, last)
     return AttributeSets(maps[0] if len(maps) == 1 else pa.concat_arrays(maps), hashes, duplicate)
 
 
-class AttributeCache:
-    """A cache of normalised attribute lists. When its texts exceed the limit, it is emptied.
+class _Pairs(NamedTuple):
+    """Attributes, in the order of the sets that they belong to."""
 
-    It limits what pushes can leave in a process's memory, whatever they contain.
-    """
+    owner: Int64s
+    keys: pa.DictionaryArray
+    values: pa.StringArray
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        self._sets: dict[Pairs, Normalised] = {}
-        self.bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._sets)
-
-    def normalised(self, sets: pa.MapArray) -> list[Normalised]:
-        """`_normalised` of each set."""
-        result = []
-        for each in sets.to_pylist():
-            pairs = tuple(each or ())
-            done = self._sets.get(pairs)
-            if done is None:
-                done = _normalised(pairs)
-                size = sum(OBJECT_BYTES + 2 * len(key) + 2 * len(value) for key, value in pairs)
-                if size <= CACHED_BYTES:
-                    self._add(pairs, done, OBJECT_BYTES + size)
-            result.append(done)
-        return result
-
-    def _add(self, pairs: Pairs, done: Normalised, size: int) -> None:
-        if self.bytes + size > self._most_bytes:
-            self._sets.clear()
-            self.bytes = 0
-        self._sets[pairs] = done
-        self.bytes += size
+    def take(self, rows: Int64s) -> _Pairs:
+        index = pa.array(rows)
+        return _Pairs(self.owner[rows], self.keys.take(index), self.values.take(index))
 
 
-def _normalised(pairs: Pairs) -> Normalised:
-    plain: dict[str, str] = {}
-    duplicate = False
-    for key, value in pairs:
-        if key == "member_id":
-            renamed = {"group_member_id": value}
-        elif key in NODE_KEYS:
-            renamed = _node(value)
-        else:
-            renamed = {key: value}
-        duplicate |= any(name in plain for name in renamed)
-        plain.update(renamed)
-    ordered = tuple(sorted(plain.items()))
-    return ordered, text_hash("".join(f"{len(text)}:{text}" for pair in ordered for text in pair)), duplicate
+def _renamed(sent: _Pairs) -> _Pairs:
+    """The pairs under their common names. What names a node becomes its id and, behind it, its role."""
+    names = sent.keys.dictionary
+    if not pc.any(pc.is_in(names, pa.array(RENAMED))).as_py():
+        return sent
+    codes = sent.keys.indices.to_numpy()
+    is_node = pc.is_in(names, pa.array(NODE_KEYS)).to_numpy(zero_copy_only=False)[codes]
+    names = pc.if_else(pc.is_in(names, pa.array(NODE_KEYS)), "node_id", names)
+    names = pa.concat_arrays([pc.if_else(pc.equal(names, "member_id"), "group_member_id", names), ROLE_KEY])
+    nodes = sent.values.filter(pa.array(is_node)).dictionary_encode()
+    ids, roles = _column_pair([node_of(text) for text in nodes.dictionary.to_pylist()])
+    values = pc.replace_with_mask(sent.values, pa.array(is_node), ids.take(nodes.indices))
+    role = roles.take(nodes.indices)
+    has_role = role.is_valid().to_numpy(zero_copy_only=False)
+    behind = np.flatnonzero(is_node)[has_role] + 1
+    place = np.arange(len(codes) + len(behind))  # of the pairs, then the roles
+    return _Pairs(
+        np.insert(sent.owner, behind, sent.owner[behind - 1]),
+        pa.DictionaryArray.from_arrays(pa.array(np.insert(codes, behind, len(names) - 1)), names),
+        pa.concat_arrays([values, role.drop_null()]).take(
+            pa.array(np.insert(place[: len(codes)], behind, place[len(codes) :]))
+        ),
+    )
 
 
-_CACHE = AttributeCache(ATTRIBUTE_CACHE_BYTES)
+def _column_pair(rows: list[tuple[str, str | None]]) -> tuple[pa.StringArray, pa.StringArray]:
+    return pa.array([first for first, _ in rows], pa.string()), pa.array([second for _, second in rows], pa.string())
+
+
+def _ordered(sent: _Pairs, sets: int) -> tuple[_Pairs, Bools]:
+    """Each set by key, the last of equal keys only; and whether a set had equal keys."""
+    rank = pc.rank(sent.keys.dictionary, tiebreaker="dense").to_numpy()[sent.keys.indices.to_numpy()]
+    pairs, duplicate = sent, np.zeros(sets, np.bool_)
+    same_set = sent.owner[1:] == sent.owner[:-1]
+    if (same_set & (rank[1:] <= rank[:-1])).any():
+        order = np.lexsort((rank, sent.owner))
+        rank, owner = rank[order], sent.owner[order]
+        repeated = (owner[1:] == owner[:-1]) & (rank[1:] == rank[:-1])
+        duplicate[owner[1:][repeated]] = True
+        pairs = sent.take(order[~np.append(repeated, False)[: len(order)]])
+    return pairs, duplicate
+
+
+def _canonical(pairs: _Pairs) -> pa.StringArray:
+    """The text of each pair that is hashed: key and value, each behind its number of characters."""
+
+    def measured(texts: pa.StringArray) -> pa.StringArray:
+        return pc.binary_join_element_wise(pc.utf8_length(texts).cast(pa.string()), texts, ":")
+
+    keys = measured(pairs.keys.dictionary).take(pairs.keys.indices)
+    return pc.binary_join_element_wise(keys, measured(pairs.values), "")
 
 
 def set_bytes(sets: pa.MapArray) -> Int64s:
@@ -125,16 +135,17 @@ def set_bytes(sets: pa.MapArray) -> Int64s:
     return sizes
 
 
-def _node(text: str) -> dict[str, str]:
+def node_of(text: str) -> tuple[str, str | None]:
+    """The id and the role of a node."""
     match = NODE_ID.fullmatch(text)
     if match is None:
-        return {"node_id": text}
+        return text, None
     node = int(match.group(1))
     if node < 0:
-        return {"node_id": str(node), "node_role": "bootstrap"}
+        return str(node), "bootstrap"
     if LOWEST_COORDINATOR <= node <= COORDINATOR_BASE:
-        return {"node_id": str(COORDINATOR_BASE - node), "node_role": "coordinator"}
-    return {"node_id": str(node), "node_role": "broker"}
+        return str(COORDINATOR_BASE - node), "coordinator"
+    return str(node), "broker"
 
 
 def text_hash(text: str) -> int:

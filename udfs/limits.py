@@ -98,7 +98,5 @@ DEFAULT_LIMITS = Limits()
 BUDGET = Budget()
 NO_BUDGET = Budget(*[1 << 62] * 7)
 
-# Texts in a process's cache of attribute lists, bytes including Python's objects.
-ATTRIBUTE_CACHE_BYTES = 16 << 20
 # Names and attribute keys that a task's rollups collect before they are written, bytes.
 ROLLUP_TEXT_BYTES = 64 << 20

@@ -40,7 +40,7 @@ SECONDS_LIMIT = 90
 FLOOR_S = 0.25  # of CPU: what a batch costs whose hostile push is empty is less
 # Of memory at its peak: what the Parquet writers, DuckDB's checks and 100,000 rows need, however they came.
 FLOOR_BYTES = 128 << 20
-# Of memory after it: the bounded cache of attribute lists, and pieces that the allocators keep.
+# Of memory after it: pieces that the allocators keep.
 FLOOR_RETAINED = 32 << 20
 READ_ROWS = 1024
 CLIENT = "client_instance_id"

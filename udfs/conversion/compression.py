@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import lz4.frame
 import numpy as np
@@ -61,6 +61,13 @@ class _Meter:
             raise _TooLargeError
 
 
+class _Shared(NamedTuple):
+    """What the payloads of a call share. A context costs more than a payload, but it remembers the largest window."""
+
+    limits: Limits
+    zstd: zstandard.ZstdDecompressor
+
+
 @dataclass(frozen=True)
 class Decompressed:
     """One row per payload: `data` (large_binary; NULL where rejected), `reason` (Kafka's error name) and `detail`."""
@@ -95,12 +102,13 @@ def decompress(
     reasons: list[str | None] = []
     details: list[str | None] = []
     total = 0
+    shared = _Shared(limits, zstandard.ZstdDecompressor(max_window_size=ZSTD_MAX_WINDOW_BYTES))
     for payload, name in zip(payloads, compression_types.to_pylist(), strict=True):
         reason = detail = None
         raw: bytes | None = None
         if payload.is_valid:
             meter = _Meter(limits.max_decompressed_bytes)
-            raw, reason, detail = _decompress_one(payload.as_buffer(), name, meter, limits)
+            raw, reason, detail = _decompress_one(payload.as_buffer(), name, meter, shared)
             total += meter.used
         data.append(raw)
         reasons.append(reason)
@@ -108,7 +116,20 @@ def decompress(
         if budget_bytes is not None and total >= budget_bytes:
             break
     text = pa.string()
-    return Decompressed(pa.array(data, pa.large_binary()), pa.array(reasons, text), pa.array(details, text))
+    return Decompressed(_joined(data), pa.array(reasons, text), pa.array(details, text))
+
+
+def _joined(data: list[bytes | None]) -> pa.LargeBinaryArray:
+    """The payloads as an array, in memory from Arrow's pool, which a builder would copy several times as it grows."""
+    offsets = np.zeros(len(data) + 1, np.int64)
+    np.cumsum([len(raw or b"") for raw in data], out=offsets[1:])
+    buffer = pa.allocate_buffer(int(offsets[-1]))
+    content = memoryview(buffer).cast("B")
+    for raw, start, end in zip(data, offsets.tolist(), offsets[1:].tolist(), strict=False):
+        if raw:
+            content[start:end] = raw
+    validity = pa.py_buffer(np.packbits([raw is not None for raw in data], bitorder="little"))
+    return pa.Array.from_buffers(pa.large_binary(), len(data), [validity, pa.py_buffer(offsets), buffer])
 
 
 def _uncompressed(
@@ -127,7 +148,7 @@ def _uncompressed(
 
 
 def _decompress_one(
-    payload: pa.Buffer, name: str | None, meter: _Meter, limits: Limits
+    payload: pa.Buffer, name: str | None, meter: _Meter, shared: _Shared
 ) -> tuple[bytes | None, str | None, str | None]:
     codec = CODECS.get(name.strip().lower() if name is not None else "none")
     if codec is None:
@@ -135,21 +156,21 @@ def _decompress_one(
     if payload.size == 0:
         return b"", None, None
     try:
-        raw = codec(payload.to_pybytes(), meter, limits)
+        raw = codec(payload.to_pybytes(), meter, shared)
     except _TooLargeError:
-        return None, TELEMETRY_TOO_LARGE, f"more than {limits.max_decompressed_bytes} bytes decompressed"
+        return None, TELEMETRY_TOO_LARGE, f"more than {shared.limits.max_decompressed_bytes} bytes decompressed"
     except (_MalformedError, zlib.error, RuntimeError, zstandard.ZstdError, snappy.UncompressError) as error:
         return None, INVALID_RECORD, f"not decompressible as {name}: {error}"
     return raw, None, None
 
 
-def _none(payload: bytes, meter: _Meter, _limits: Limits) -> bytes:
+def _none(payload: bytes, meter: _Meter, _shared: _Shared) -> bytes:
     meter.add(len(payload))
     return payload
 
 
-def _gzip(payload: bytes, meter: _Meter, limits: Limits) -> bytes:
-    return _members(payload, meter, limits.max_frames, "gzip member", lambda: zlib.decompressobj(GZIP_WRAPPER))
+def _gzip(payload: bytes, meter: _Meter, shared: _Shared) -> bytes:
+    return _members(payload, meter, shared.limits.max_frames, "gzip member", lambda: zlib.decompressobj(GZIP_WRAPPER))
 
 
 def _members(payload: bytes, meter: _Meter, most: int, what: str, start: Callable[[], Any]) -> bytes:
@@ -174,15 +195,15 @@ def _members(payload: bytes, meter: _Meter, most: int, what: str, start: Callabl
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _snappy(payload: bytes, meter: _Meter, limits: Limits) -> bytes:
+def _snappy(payload: bytes, meter: _Meter, shared: _Shared) -> bytes:
     if not payload.startswith(XERIAL_MAGIC):
         return _snappy_block(payload, meter)
     parts: list[bytes] = []
     position = blocks = 0
     while position < len(payload):
         blocks += 1
-        if blocks > limits.max_snappy_blocks:
-            raise _MalformedError(f"more than {limits.max_snappy_blocks} snappy blocks")
+        if blocks > shared.limits.max_snappy_blocks:
+            raise _MalformedError(f"more than {shared.limits.max_snappy_blocks} snappy blocks")
         if payload.startswith(XERIAL_MAGIC, position):  # streams may be concatenated
             position += XERIAL_HEADER_BYTES
             continue
@@ -209,21 +230,21 @@ def _snappy_block(block: bytes, meter: _Meter) -> bytes:
     return bytes(snappy.uncompress(block))
 
 
-def _lz4(payload: bytes, meter: _Meter, limits: Limits) -> bytes:
-    return _members(payload, meter, limits.max_frames, "lz4 frame", lz4.frame.LZ4FrameDecompressor)
+def _lz4(payload: bytes, meter: _Meter, shared: _Shared) -> bytes:
+    return _members(payload, meter, shared.limits.max_frames, "lz4 frame", lz4.frame.LZ4FrameDecompressor)
 
 
-def _zstd(payload: bytes, meter: _Meter, limits: Limits) -> bytes:
-    decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_MAX_WINDOW_BYTES)
+def _zstd(payload: bytes, meter: _Meter, shared: _Shared) -> bytes:
+    decompressor, most = shared.zstd, shared.limits.max_frames
     stated = zstandard.frame_content_size(payload)  # -1 when the frame doesn't say
     if stated > meter.room:
         raise _TooLargeError
     if stated == 0:  # the single call would not look behind an empty frame
-        return _zstd_frames(decompressor, payload, meter, limits.max_frames)
+        return _zstd_frames(decompressor, payload, meter, most)
     try:
         raw: bytes = decompressor.decompress(payload, max_output_size=meter.room, allow_extra_data=False)
     except zstandard.ZstdError:
-        return _zstd_frames(decompressor, payload, meter, limits.max_frames)
+        return _zstd_frames(decompressor, payload, meter, most)
     meter.add(len(raw))
     return raw
 
@@ -260,7 +281,7 @@ def _zstd_frames(decompressor: zstandard.ZstdDecompressor, payload: bytes, meter
     return b"".join(parts)
 
 
-CODECS: dict[str, Callable[[bytes, _Meter, Limits], bytes]] = {
+CODECS: dict[str, Callable[[bytes, _Meter, _Shared], bytes]] = {
     **dict.fromkeys(("none", "0"), _none),
     **dict.fromkeys(("gzip", "1"), _gzip),
     **dict.fromkeys(("snappy", "2"), _snappy),

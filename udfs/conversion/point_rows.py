@@ -85,6 +85,11 @@ def micros(nanos: Int64s) -> pa.Array:
     return pa.array(nanos // 1000, mask=nanos == 0).view(rows.TIMESTAMP)
 
 
+def _coded_maps(maps: pa.MapArray) -> pa.MapArray:
+    """The maps with dictionary-encoded text: a writer then hashes no text of a row."""
+    return pa.MapArray.from_arrays(maps.offsets, maps.keys.dictionary_encode(), maps.items.dictionary_encode())
+
+
 def masked(values: npt.NDArray[np.generic], valid: Bools) -> pa.Array:
     """An array, NULL where not `valid`."""
     return pa.array(values, mask=~valid)
@@ -106,7 +111,7 @@ def metric_points(batch: Batch) -> pa.Table:
     columns = of_pushes(batch.keys, points.push) | {
         "series_id": pa.array(points.series),
         "metric": _used(pa.DictionaryArray.from_arrays(pa.array(points.metric), names.dictionary)),
-        "attributes": batch.attributes.maps.take(pa.array(points.attributes)),
+        "attributes": _coded_maps(batch.attributes.maps).take(pa.array(points.attributes)),
         "scope": _used(coded(points.scope, scopes.dictionary, points.scope >= 0)),
         "kind": coded(kind, KINDS),
         "temporality": coded(points.temporality - 1, TEMPORALITIES, points.temporality > 0),

@@ -164,7 +164,7 @@ class ShardState:
     @staticmethod
     def empty() -> ShardState:
         """The state before the first push."""
-        return ShardState(**{name: schema.empty_table() for name, schema in SCHEMAS.items()})
+        return ShardState(**EMPTY)
 
     @staticmethod
     def forgotten(clients: Int64s) -> ShardState:
@@ -226,6 +226,8 @@ class ShardState:
 
     def _filter(self, clients: Int64s, keep: bool) -> ShardState:
         def part(table: pa.Table) -> pa.Table:
+            if table.num_rows == 0:
+                return table
             mask = np.isin(column(table, "client"), clients)
             return table.filter(pa.array(mask if keep else ~mask))
 
@@ -240,6 +242,7 @@ SCHEMAS = {
     "distributions": DISTRIBUTIONS,
     "budgets": BUDGETS,
 }
+EMPTY = {name: schema.empty_table() for name, schema in SCHEMAS.items()}
 _BEFORE_4 = [name for name in SCHEMAS if name != "budgets"]
 _NAMES = {1: _BEFORE_4, 2: _BEFORE_4, 3: _BEFORE_4, 4: list(SCHEMAS)}
 
@@ -295,7 +298,8 @@ def _version(blob: pa.Buffer, name: str) -> int:
 
 def sorted_table(name: str, parts: Sequence[pa.Table]) -> pa.Table:
     """The table of that name with the rows of all parts, by client."""
-    return _sorted(pa.concat_tables([SCHEMAS[name].empty_table(), *parts]))
+    parts = [part for part in parts if part.num_rows]
+    return _sorted(parts[0] if len(parts) == 1 else pa.concat_tables(parts)) if parts else EMPTY[name]
 
 
 def _upgraded(name: str, table: pa.Table) -> pa.Table:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from kafka_telemetry_lake.pipelines.ingest import operator_task
-from kafka_telemetry_lake.udfs import identity
 from kafka_telemetry_lake.udfs.limits import Budget, Limits
 from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
@@ -133,15 +131,6 @@ def test_points_of_a_slice_are_worked_on_in_bounded_parts(monkeypatch: pytest.Mo
     assert rows.metric_points.num_rows == 8 * 40 + 150
     statuses = values_of(rows.metric_points.to_pylist(), "offset", "delta_status")
     assert all((status == "first") == (offset == 1 or n >= 320 + 40) for n, (offset, status) in enumerate(statuses))
-
-
-def test_long_attribute_texts_are_not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = identity.AttributeCache(1 << 20)
-    monkeypatch.setattr(identity, "_CACHE", cache)
-    rows = Shard().run(push(1, gauge(1, 1, attributes={"k": "x" * 2000}), gauge(1, 1, name="b", attributes={"k": "y"})))
-    assert rows.metric_points.num_rows == 2
-    assert len(cache) == 1  # the short one
-    assert len(np.unique(values_of(rows.metric_points.to_pylist(), "series_id"))) == 2
 
 
 def test_offenders_are_ranked() -> None:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
+from kafka_telemetry_lake.udfs import identity
+from kafka_telemetry_lake.udfs.identity import NODE_KEYS, node_of, normalise, text_hash
 from tests.support.otlp_builder import (
     OTHER_CLIENT,
     Shard,
@@ -127,6 +133,37 @@ def test_i4_of_duplicate_keys_the_last_wins_flagged(sent: list[tuple[str, str]])
     row = Shard().one(push(1, counter(1, 0, 1, attributes=sent)))
     assert [value for _, value in row["attributes"]] == ["b"]
     assert row["flags"] == ["duplicate_attribute"]
+
+
+KEYS = st.sampled_from(
+    [*NODE_KEYS, "member_id", "group_member_id", "node_role", "topic", "z", "Z", "", "\u00e4", "\U0001f600"]
+)
+VALUES = st.sampled_from(["node-1", "1", "007", "node--2", "2147483646", "node-a", "", "\u00e4", "\U0001f600"])
+
+
+@given(st.lists(st.lists(st.tuples(KEYS, VALUES), max_size=6), max_size=20), st.sampled_from([1, 2, 50_000]))
+def test_i4_columns_are_normalised_as_one_set_at_a_time(sets: list[list[tuple[str, str]]], at_a_time: int) -> None:
+    with mock.patch.object(identity, "PAIRS_AT_A_TIME", at_a_time):
+        found = normalise(pa.array(sets, pa.map_(pa.string(), pa.string())))
+    found.maps.validate(full=True)
+    assert list(zip(found.maps.to_pylist(), found.hashes.tolist(), found.duplicate.tolist(), strict=True)) == [
+        one_normalised(pairs) for pairs in sets
+    ]
+
+
+def one_normalised(pairs: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], int, bool]:
+    """A set by I4, pair by pair: the pairs by key, their hash, whether a key was given twice."""
+    plain: dict[str, str] = {}
+    duplicate = False
+    for key, value in pairs:
+        renamed = {"group_member_id" if key == "member_id" else key: value}
+        if key in NODE_KEYS:
+            node, role = node_of(value)
+            renamed = {"node_id": node} | ({"node_role": role} if role else {})
+        duplicate |= any(name in plain for name in renamed)
+        plain.update(renamed)
+    ordered = sorted(plain.items())
+    return ordered, text_hash("".join(f"{len(text)}:{text}" for pair in ordered for text in pair)), duplicate
 
 
 def test_i4_franz_go_leaves_out_zeros() -> None:

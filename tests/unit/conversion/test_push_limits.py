@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kafka_telemetry_lake.udfs import identity
 from kafka_telemetry_lake.udfs.conversion.payloads import read_payloads
 from kafka_telemetry_lake.udfs.conversion.rollups import MINUTE_US, RollUp
 from kafka_telemetry_lake.udfs.limits import BUDGET, DEFAULT_LIMITS, NO_BUDGET, Budget, Limits
@@ -207,14 +206,6 @@ def test_a_part_ends_at_each_budget(name: str, monkeypatch: pytest.MonkeyPatch) 
     parts = [part.decoded.points.num_rows for part in read_payloads(pushes)]
     assert sum(parts) == whole == 30 * 7
     assert len(parts) >= 4, parts
-
-
-def test_the_attribute_cache_is_bounded_in_bytes() -> None:
-    cache = identity.AttributeCache(10_000)
-    for n in range(1000):
-        cache.normalised(pa.array([[(f"key{n}", "v" * 100)]], pa.map_(pa.string(), pa.string())))
-        assert cache.bytes <= 10_000
-    assert 0 < len(cache) < 20
 
 
 def test_rollups_tell_when_their_texts_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,154 @@
+"""Where the CPU of an operator's task goes, without Spark: one shard's pushes, from table `pushes` to written files.
+
+    python -m benchmarks.task [LOAD ...]     prints each figure and stores it in benchmarks/results.json
+
+Loads: `stock` is the fleet of `benchmarks.fleet`, uncompressed and mostly DELTA; `totals` few clients with many pushes
+of totals, in Kafka's five compression types; `histograms` explicit and exponential ones; `small` ten pushes of `stock`.
+The figure of a load is the median of `ROUNDS` tasks that each start with empty state. The stages come from one more
+task, under Python's profiler: their sum is a little more than the figure.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import gzip
+import pstats
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import lz4.frame
+import pyarrow as pa
+import snappy
+import zstandard
+
+from benchmarks import corpora
+from benchmarks.figures import print_figures
+from benchmarks.fleet import CUMULATIVE, Fleet, Landing
+from benchmarks.fleet_lake import pushes_rows
+from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
+from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask
+from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile
+
+ROUNDS = 5
+SMALLEST_ROUND = 40_000  # points: the clock of CPU time is coarse
+FIRST_MS = corpora.START_NS // 1_000_000
+CODECS: dict[str, Callable[[bytes], bytes]] = {
+    "none": bytes,
+    "gzip": gzip.compress,
+    "snappy": snappy.compress,
+    "lz4": lz4.frame.compress,
+    "zstd": zstandard.compress,
+}
+
+# Functions whose time, with that of what they call, is a stage's: file and name.
+STAGES = {
+    "read pushes": (("push_files.py", "_groups"), ("push_files.py", "batches")),
+    "decompress": (("compression.py", "decompress"),),
+    "digests": (("payloads.py", "_digests"),),
+    "decode": (("payloads.py", "_decode_within"),),
+    "normalise attributes": (("identity.py", "normalise"),),
+    "read points": (("points.py", "read_points"), ("distributions.py", "read_distributions")),
+    "judge pushes": (("principals.py", "judge_senders"), ("redelivery.py", "judge_pushes")),
+    "limits of series": (("series_limit.py", "beyond_limit"), ("shard.py", "_spend_series")),
+    "convert": (("series.py", "convert"),),
+    "rows of points": (("point_rows.py", "metric_points"),),
+    "other rows": (
+        ("push_rows.py", "push_outcomes"), ("push_rows.py", "client_events"), ("push_rows.py", "quarantined_pushes"),
+        ("rejected_points.py", "quarantined_points"),
+    ),
+    "rollups": (("rollups.py", "add"), ("rollups.py", "coarser"), ("rollups.py", "table")),
+    "checks": (("batch.py", "write"), ("batch.py", "read"), ("batch.py", "counts")),
+    "write files": (("delta_log.py", "write"), ("delta_log.py", "close")),
+    "state": (("chain.py", "read"), ("chain.py", "write"), ("eviction.py", "evicted_clients"), ("state.py", "merge")),
+    "release memory": (("operator_task.py", "_release_memory"),),
+}  # fmt: skip
+
+
+def stock(pushes: int = 10_000) -> list[Landing]:
+    """The fleet that `benchmarks.end_to_end` lands."""
+    return list(Fleet(200_000, FIRST_MS).landings(0, pushes))
+
+
+def totals(pushes: int = 10_000, clients: int = 400) -> list[Landing]:
+    """Few clients with ids of their own, each with many pushes of totals in one of the compression types."""
+    fleet = Fleet(clients, FIRST_MS)
+    result = []
+    for number, push in enumerate(fleet.landings(0, pushes)):
+        turn, client = divmod(number, clients)
+        template, codec = fleet.templates[client % len(fleet.templates)], list(CODECS)[client % len(CODECS)]
+        payload = template.push(corpora.START_NS, push.landed_ms * 1_000_000, CUMULATIVE, turn)
+        headers = dict(push.headers) | {"client_id": f"client-{client}".encode(), "compression_type": codec.encode()}
+        result.append(replace(push, payload=CODECS[codec](payload), points=template.points, headers=[*headers.items()]))
+    return result
+
+
+def histograms(pushes: int = 2_000, clients: int = 100) -> list[Landing]:
+    """Pushes of fifty histograms, by turns explicit and exponential ones, of totals that grow."""
+    fleet = Fleet(clients, FIRST_MS, cumulative=1.0)
+    kinds = [corpora.histograms(pushes).to_pylist(), corpora.exponential_histograms(pushes).to_pylist()]
+    return [
+        replace(push, payload=kinds[number % clients % 2][number], points=50)
+        for number, push in enumerate(fleet.landings(0, pushes))
+    ]
+
+
+LOADS: dict[str, Callable[[], list[Landing]]] = {
+    "stock": stock,
+    "totals": totals,
+    "histograms": histograms,
+    "small": lambda: stock(10),
+}
+
+
+def main() -> None:
+    figures: dict[str, float] = {}
+    for name in sys.argv[1:] or LOADS:
+        with tempfile.TemporaryDirectory() as lake:
+            figures |= measure(name, LOADS[name](), lake)
+    print_figures(figures)
+
+
+def measure(name: str, pushes: list[Landing], lake: str) -> dict[str, float]:
+    """Run tasks over the pushes and print the stages of one; returns the load's figure."""
+    (stored,) = StoreTask(lake)(pushes_rows(pushes, 0, 1).to_batches())
+    paths = tuple(DataFile.from_json(text).path for text in stored["file"].to_pylist())
+    points = sum(push.points for push in pushes)
+    tasks = max(1, SMALLEST_ROUND // points)
+    _cpu_s(lake, paths, 1)
+    seconds = statistics.median(_cpu_s(lake, paths, tasks) for _ in range(ROUNDS))
+    profile = cProfile.Profile(time.process_time)
+    profile.runcall(_cpu_s, lake, paths, tasks)
+    print(f"{name}: {len(pushes)} pushes, {points} points, {seconds:.4f} CPU-s, us per point or ms per task:")
+    unit = 1e6 / points if name != "small" else 1e3
+    stages = _stages(pstats.Stats(profile), tasks)
+    for stage, spent in stages.items():
+        print(f"  {stage:22}{spent * unit:8.3f}")
+    print(f"  {'total of the task':22}{seconds * unit:8.3f}")
+    if name == "small":
+        return {"task_small_cpu_ms": seconds * 1e3}
+    return {f"task_{name}_points_per_cpu_s": points / seconds}
+
+
+def _cpu_s(lake: str, paths: tuple[str, ...], tasks: int) -> float:
+    """The mean of so many tasks with empty state. Files are left in the lake, but no table has them."""
+    Path(lake, "_state").mkdir(exist_ok=True)
+    began = time.process_time()
+    for number in range(tasks):
+        for _ in ShardTask(lake, number, paths, 1, f"{lake}/_state")([pa.RecordBatch.from_pydict({"id": [0]})]):
+            pass
+    return (time.process_time() - began) / tasks
+
+
+def _stages(profile: pstats.Stats, tasks: int) -> dict[str, float]:
+    functions = profile.stats.items()  # type: ignore[attr-defined]  # its stubs lack it
+    spent = {(Path(file).name, name): cumulative for (file, _, name), (_, _, _, cumulative, _) in functions}
+    return {stage: sum(spent.get(each, 0.0) for each in of_stage) / tasks for stage, of_stage in STAGES.items()}
+
+
+if __name__ == "__main__":
+    main()

@@ -74,6 +74,7 @@ lint: install ## ruff and mypy --strict, tests and benchmarks included
 bench: install ## run all benchmarks beside their peers; results in benchmarks/results.json
 	$(BIN)/python -m benchmarks.decode
 	$(BIN)/python -m benchmarks.decompress
+	$(BIN)/python -m benchmarks.task
 	$(BIN)/python -m benchmarks.state
 	$(BIN)/python -m benchmarks.end_to_end
 	$(BIN)/python -m benchmarks.comparison

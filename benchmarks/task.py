@@ -11,24 +11,19 @@ task, under Python's profiler: their sum is a little more than the figure.
 from __future__ import annotations
 
 import cProfile
-import gzip
 import pstats
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
-import lz4.frame
 import pyarrow as pa
-import snappy
-import zstandard
 
 from benchmarks import corpora
 from benchmarks.figures import print_figures
-from benchmarks.fleet import CUMULATIVE, Fleet, Landing
+from benchmarks.fleet import COMPRESS, Fleet, Landing, histogram_templates
 from benchmarks.fleet_lake import pushes_rows
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask
@@ -37,13 +32,6 @@ from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile
 ROUNDS = 5
 SMALLEST_ROUND = 40_000  # points: the clock of CPU time is coarse
 FIRST_MS = corpora.START_NS // 1_000_000
-CODECS: dict[str, Callable[[bytes], bytes]] = {
-    "none": bytes,
-    "gzip": gzip.compress,
-    "snappy": snappy.compress,
-    "lz4": lz4.frame.compress,
-    "zstd": zstandard.compress,
-}
 
 # Functions whose time, with that of what they call, is a stage's: file and name.
 STAGES = {
@@ -75,26 +63,14 @@ def stock(pushes: int = 10_000) -> list[Landing]:
 
 
 def totals(pushes: int = 10_000, clients: int = 400) -> list[Landing]:
-    """Few clients with ids of their own, each with many pushes of totals in one of the compression types."""
-    fleet = Fleet(clients, FIRST_MS)
-    result = []
-    for number, push in enumerate(fleet.landings(0, pushes)):
-        turn, client = divmod(number, clients)
-        template, codec = fleet.templates[client % len(fleet.templates)], list(CODECS)[client % len(CODECS)]
-        payload = template.push(corpora.START_NS, push.landed_ms * 1_000_000, CUMULATIVE, turn)
-        headers = dict(push.headers) | {"client_id": f"client-{client}".encode(), "compression_type": codec.encode()}
-        result.append(replace(push, payload=CODECS[codec](payload), points=template.points, headers=[*headers.items()]))
-    return result
+    """Few clients, each with many pushes of totals in one of the compression types."""
+    return list(Fleet(clients, FIRST_MS, cumulative=1.0, codecs=tuple(COMPRESS), instances=5).landings(0, pushes))
 
 
 def histograms(pushes: int = 2_000, clients: int = 100) -> list[Landing]:
-    """Pushes of fifty histograms, by turns explicit and exponential ones, of totals that grow."""
-    fleet = Fleet(clients, FIRST_MS, cumulative=1.0)
-    kinds = [corpora.histograms(pushes).to_pylist(), corpora.exponential_histograms(pushes).to_pylist()]
-    return [
-        replace(push, payload=kinds[number % clients % 2][number], points=50)
-        for number, push in enumerate(fleet.landings(0, pushes))
-    ]
+    """Few clients, each with many pushes of fifty histograms, one half explicit and the other exponential ones."""
+    templates = histogram_templates()
+    return list(Fleet(clients, FIRST_MS, cumulative=1.0, templates=templates, instances=2).landings(0, pushes))
 
 
 LOADS: dict[str, Callable[[], list[Landing]]] = {

@@ -18,6 +18,7 @@ from benchmarks.shapes import SHAPES, SIZES, STOCK
 PEERS = {
     "collector": "Collector",
     "collector_tuned": "tuned Collector",
+    "rust": "Rust pipeline",
     "naive_spark": "plain Spark job",
 }
 LARGE = [size for size, points in SIZES.items() if points >= 2_000_000]

@@ -31,6 +31,7 @@ from benchmarks.load import land, land_at_pace
 from benchmarks.peers import PeerResult
 from benchmarks.peers.collector import build_collector, run_collector
 from benchmarks.peers.naive_spark import run_naive_spark
+from benchmarks.peers.rust import build_rust, run_rust
 from benchmarks.shapes import SHAPES, SIZES, STOCK, Shape
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 
@@ -46,6 +47,7 @@ TABLES = ("pushes", "metric_points", "push_outcomes", *ROLLUPS)
 PEERS: dict[str, Callable[[str, str, int, Path], PeerResult]] = {
     "collector": run_collector,
     "collector_tuned": functools.partial(run_collector, tuned=True),
+    "rust": run_rust,
     "naive_spark": run_naive_spark,
 }
 
@@ -60,7 +62,10 @@ def main() -> None:
     options = parser.parse_args()
     shapes = [shape for shape in SHAPES if options.shapes is None or shape.name in options.shapes]
     is_whole = (len(shapes), len(options.sizes), len(options.peers)) == (len(SHAPES), len(SIZES), len(PEERS))
-    build_collector()
+    if {"collector", "collector_tuned"} & set(options.peers):
+        build_collector()
+    if "rust" in options.peers:
+        build_rust()
     rounds: list[Round] = []
     runs: dict[str, Any] = {"fleet": describe(), "shapes": {shape.name: shape.meaning for shape in shapes}}
     of_job: dict[str, float] = {}

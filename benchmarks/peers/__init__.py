@@ -1,4 +1,4 @@
-"""Alternatives to the job: the OpenTelemetry Collector, and a plain Spark job.
+"""Alternatives to the job: the OpenTelemetry Collector, a Rust pipeline, and a plain Spark job.
 
 Each reads the landing topic from its beginning until it has read a known number of points, and writes to a folder.
 """
@@ -18,7 +18,7 @@ class PeerResult:
 
     `points` is counted in its output; `points_read` is larger if a peer drops points by its own rules. CPU-seconds and
     peak memory are those of the whole process tree; shared pages count in each process. `startup_cpu_s` is included in
-    the Collector's `cpu_s` (it is some hundredths of a second), but not in Spark's.
+    the `cpu_s` of the Collector and the Rust pipeline (it is some hundredths of a second), but not in Spark's.
     """
 
     name: str

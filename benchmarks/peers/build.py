@@ -1,4 +1,4 @@
-"""Builds the peers' programs from the sources beside this file; their tools download what they need."""
+"""Builds the peers' programs from the sources beside this file; Go and Cargo download what they need."""
 
 from __future__ import annotations
 

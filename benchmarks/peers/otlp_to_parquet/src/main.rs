@@ -35,6 +35,7 @@ async fn copy(address: &str, topic: &str, folder: &Path) -> Result<(), Box<dyn E
         folder,
         payloads: Vec::new(),
         files: 0,
+        skipped: 0,
     };
     for &partition in partitions {
         let partition = client
@@ -42,7 +43,9 @@ async fn copy(address: &str, topic: &str, folder: &Path) -> Result<(), Box<dyn E
             .await?;
         read(Arc::new(partition), &mut chunk).await?;
     }
-    chunk.write()
+    chunk.write()?;
+    println!("skipped: {}", chunk.skipped);
+    Ok(())
 }
 
 async fn read(
@@ -71,6 +74,7 @@ struct Chunk<'a> {
     folder: &'a Path,
     payloads: Vec<u8>,
     files: usize,
+    skipped: usize, // points that otlp2records leaves out, as those without a finite value
 }
 
 impl Chunk<'_> {
@@ -102,6 +106,7 @@ impl Chunk<'_> {
     fn write(&mut self) -> Result<(), Box<dyn Error>> {
         let batches = transform_metrics(&self.payloads, InputFormat::Protobuf)?;
         self.payloads.clear();
+        self.skipped += batches.skipped.total();
         let kinds = [
             ("gauge", batches.gauge),
             ("sum", batches.sum),

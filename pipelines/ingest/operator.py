@@ -26,7 +26,7 @@ from kafka_telemetry_lake.pipelines.ingest.run_tasks import log_set_aside, run_t
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
-from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import SHORTEST_S, BatchFacts
+from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import BatchFacts
 from kafka_telemetry_lake.pipelines.quality.batch import broken_rules, describe
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
@@ -37,6 +37,7 @@ from kafka_telemetry_lake.udfs.limits import Limits
 log = logging.getLogger(__name__)
 
 SNAPSHOT_EVERY = timedelta(days=1)
+SMALL_BYTES = 1 << 20  # of push files: one Python worker takes all shards of such a batch, since each has fixed costs
 # The last one says that the batch is done.
 COMMIT_ORDER = (*(table for table in OPERATOR_TABLES if table is not PUSH_OUTCOMES), PUSH_OUTCOMES)
 # Takes a batch's progress, with the fields of Spark's StreamingQueryProgress, and its facts.
@@ -44,10 +45,11 @@ Report = Callable[[Mapping[str, Any], BatchFacts], None]
 
 
 class Cut(NamedTuple):
-    """What a batch reads: files below the folder of table `pushes`, and the version up to which these are all."""
+    """What a batch reads: files below the folder of table `pushes`, their bytes, and the version that they reach."""
 
     version: int
     paths: tuple[str, ...]
+    size: int
 
 
 @dataclass(frozen=True)
@@ -118,13 +120,15 @@ class Operator:
             begun = self._begun(self._number)
         while (cut := self._next(self.position, begun, until)) is not None:
             if cut.paths:
-                self.run_batch(self._number, cut.paths, cut.version, guarded=guarded)
+                processes = 1 if cut.size < SMALL_BYTES else None
+                self.run_batch(self._number, cut.paths, cut.version, guarded=guarded, processes=processes)
                 self._number += 1
             self.position, begun, guarded = cut.version, None, False
 
     def run_batch(
-        self, number: int, paths: Sequence[str], version: int | None = None, *, guarded: bool = False
-    ) -> None:
+        self, number: int, paths: Sequence[str], version: int | None = None, *, guarded: bool = False,
+        processes: int | None = None,
+    ) -> None:  # fmt: skip
         """Judge the pushes of files.
 
         Args:
@@ -132,6 +136,7 @@ class Operator:
             paths: below the folder of table `pushes`.
             version: of that table, up to which all is read then; None: Spark's checkpoint notes what is read.
             guarded: try each push before it is processed.
+            processes: number of Python workers to use at once; None: one for each shard.
         """
         began, begun_at = time.monotonic(), datetime.now(UTC)
         manifest = self._state.before(number)
@@ -139,7 +144,7 @@ class Operator:
             self._settings.lake, number, tuple(paths), self._state.shards, self._state.uri, manifest.states,
             self._settings.limits, self._stored_before, guarded=guarded,
         )  # fmt: skip
-        results = run_tasks(self._spark, task)
+        results = run_tasks(self._spark, task, processes)
         self._state.write(manifest.after(number, {row["shard"]: row["state"] for row in results}))
         files = [DataFile.from_json(text) for row in results for text in row["files"]]
         for name, table_log in self._logs.items():
@@ -175,7 +180,7 @@ class Operator:
             paths += commit.files
             if begun is None and size >= self._settings.max_bytes:
                 break
-        return Cut(version, tuple(paths)) if version > position else None
+        return Cut(version, tuple(paths), size) if version > position else None
 
     def _begun(self, number: int) -> int | None:
         """The version up to which a batch has read that some tables have and others don't; None: no table has it."""
@@ -214,8 +219,8 @@ def _log_batch(number: int, counts: Counter[str], seconds: float) -> None:
         for name, count in counts.most_common()
         if name.startswith("status:")
     )
-    rate = f", {points / seconds:,.0f} points/s" if seconds >= SHORTEST_S else ""
     log.info(
-        "points: batch %d: %s pushes, %s points (%s), %s quarantined, %.1f s%s",
-        number, f"{pushes:,}", f"{points:,}", statuses or "none", f"{counts['quarantine']:,}", seconds, rate,
+        "points: batch %d: %s pushes, %s points (%s), %s quarantined, %.1f s, %s points/s",
+        number, f"{pushes:,}", f"{points:,}", statuses or "none", f"{counts['quarantine']:,}", seconds,
+        f"{points / max(seconds, 0.001):,.0f}",
     )  # fmt: skip

@@ -31,6 +31,7 @@ from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles
 from kafka_telemetry_lake.pipelines.lake.offset_guard import StoredOffsets
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
 from kafka_telemetry_lake.pipelines.quality.batch import BatchChecks
+from kafka_telemetry_lake.pipelines.runtime.python_worker import forget_archives
 from kafka_telemetry_lake.pipelines.state.chain import ShardFiles
 from kafka_telemetry_lake.pipelines.state.parts import StateParts
 from kafka_telemetry_lake.pipelines.tables.operator import (
@@ -94,6 +95,7 @@ class ShardTask:
                 yield self._run(shard)
                 _freeze_modules()
                 _release_memory()
+                forget_archives()
 
     def _run(self, shard: int) -> pa.RecordBatch:
         _compile()

@@ -22,8 +22,11 @@ log = logging.getLogger(__name__)
 DEATHS = ("Python worker exited unexpectedly", "ExecutorLostFailure")
 
 
-def run_tasks(spark: SparkSession, task: ShardTask) -> list[Row]:
+def run_tasks(spark: SparkSession, task: ShardTask, processes: int | None = None) -> list[Row]:
     """Run the task for each shard; returns rows of `TASK_RESULT`.
+
+    Args:
+        processes: number of Python workers to use at once; None: one for each shard.
 
     Spark's own attempts after the first are guarded. If Spark makes only one attempt (``local[2]``), or all attempts
     died, the tasks run again, guarded from the start.
@@ -32,13 +35,13 @@ def run_tasks(spark: SparkSession, task: ShardTask) -> list[Row]:
         PushesFailedError: a guarded task died too.
     """
     try:
-        return _collect(spark, task)
+        return _collect(spark, task, processes)
     except (Py4JJavaError, PySparkException) as error:
         if task.guarded or not _is_death(error):
             raise
         log.warning("points: a task's process died, isolating the push that caused it: %s", pushes_of(task))
     try:
-        return _collect(spark, replace(task, guarded=True))
+        return _collect(spark, replace(task, guarded=True), processes)
     except (Py4JJavaError, PySparkException) as error:
         if _is_death(error):
             raise PushesFailedError(
@@ -62,8 +65,8 @@ def pushes_of(task: ShardTask) -> str:
     return name_of(keys.sort_by([("partition", "ascending"), ("offset", "ascending")]))
 
 
-def _collect(spark: SparkSession, task: ShardTask) -> list[Row]:
-    shards = spark.range(0, task.shards, 1, task.shards)
+def _collect(spark: SparkSession, task: ShardTask, processes: int | None) -> list[Row]:
+    shards = spark.range(0, task.shards, 1, processes or task.shards)
     return shards.mapInArrow(task, TASK_RESULT).collect()
 
 

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableFiles
+from kafka_telemetry_lake.pipelines.runtime.python_worker import forget_archives
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 
 STORED_FILE = "file string"  # a `DataFile` as JSON
@@ -43,17 +44,19 @@ class StoreTask:
             files.write(rows)
         texts = [file.to_json() for file in files.close()]
         pa.default_memory_pool().release_unused()
+        forget_archives()
         yield pa.RecordBatch.from_pydict({"file": texts}, _RESULT)
 
 
-def store(rows: DataFrame, lake: str) -> list[DataFile]:
+def store(rows: DataFrame, lake: str, processes: int | None = None) -> list[DataFile]:
     """Write rows of `pushes` to files of the table, which no commit names yet.
 
     Args:
         rows: columns of ``PUSHES.schema``, in the order of the source.
+        processes: number of Python workers to use at once; None: as many as the session has cores.
     """
     # A task has fixed costs: no more of them than can run at once.
-    parallelism = rows.sparkSession.sparkContext.defaultParallelism
+    parallelism = processes or rows.sparkSession.sparkContext.defaultParallelism
     chosen = rows.select(*PUSHES.schema.names).coalesce(parallelism)
     return [DataFile.from_json(row["file"]) for row in chosen.mapInArrow(StoreTask(lake), STORED_FILE).collect()]
 

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import begun_batch
 from kafka_telemetry_lake.pipelines.ingest.landing import to_pushes
-from kafka_telemetry_lake.pipelines.ingest.operator import Operator
+from kafka_telemetry_lake.pipelines.ingest.operator import SMALL_BYTES, Operator
 from kafka_telemetry_lake.pipelines.ingest.receiver_status import to_receiver_health
 from kafka_telemetry_lake.pipelines.ingest.sources import Source
 from kafka_telemetry_lake.pipelines.ingest.store_task import store
@@ -60,10 +60,15 @@ def start_pushes(
     begun = begun_batch(lake.checkpoint(PUSHES.name))  # only this one may be stored already
     rows = to_pushes(source.pushes(spark), source.name, lake.cluster_id, lake.privacy)
 
+    processes: int | None = None  # of the next batch, by the size of the last one
+
     def run(batch: DataFrame, batch_id: int) -> None:
+        nonlocal processes
         app_id = app_id_of(batch, PUSHES.name)
         if batch_id != begun or not _is_stored(table_log, app_id, batch_id):
-            table_log.commit(store(guard.unstored(batch, source.may_repeat), lake.path), app_id, batch_id)
+            files = store(guard.unstored(batch, source.may_repeat), lake.path, processes)
+            processes = 1 if sum(file.size for file in files) < SMALL_BYTES else None
+            table_log.commit(files, app_id, batch_id)
         operator.catch_up(table_log.version)
 
     return start_batches(rows, PUSHES.name, lake, trigger and source.poll_s(trigger), run)

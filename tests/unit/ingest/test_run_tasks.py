@@ -24,8 +24,11 @@ class Spark:
 
     def __init__(self, dies: Any) -> None:
         self.dies, self.tasks = dies, list[ShardTask]()
+        self.slices = list[int]()
 
-    def range(self, *_: int) -> Spark:
+    def range(self, first: int, last: int, step: int, slices: int) -> Spark:
+        assert (first, last, step) == (0, SHARDS, 1)
+        self.slices.append(slices)
         return self
 
     def mapInArrow(self, task: ShardTask, _: str) -> Spark:  # noqa: N802  # Spark's name
@@ -47,6 +50,13 @@ def task(tmp_path: Path) -> ShardTask:
 
 def run(spark: Spark, task: ShardTask) -> Any:
     return run_tasks(spark, task)  # type: ignore[arg-type]  # a stand-in
+
+
+def test_a_small_batch_runs_in_one_process_and_any_other_in_one_for_each_shard(task: ShardTask) -> None:
+    spark = Spark(lambda task: None if task.guarded else DIED)
+    run_tasks(spark, task, processes=1)  # type: ignore[arg-type]  # a stand-in
+    run(spark, task)
+    assert spark.slices == [1, 1, SHARDS, SHARDS]
 
 
 def test_tasks_whose_process_died_run_again_guarded(task: ShardTask, caplog: pytest.LogCaptureFixture) -> None:

@@ -75,6 +75,7 @@ bench: install ## run all benchmarks beside their peers; results in benchmarks/r
 	$(BIN)/python -m benchmarks.decode
 	$(BIN)/python -m benchmarks.decompress
 	$(BIN)/python -m benchmarks.task
+	$(BIN)/python -m benchmarks.payload_compression
 	$(BIN)/python -m benchmarks.state
 	$(BIN)/python -m benchmarks.end_to_end
 	$(BIN)/python -m benchmarks.comparison

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
+import zstandard
 from confluent_kafka import Consumer, Message, TopicPartition
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
@@ -20,7 +21,14 @@ Series = tuple[str, frozenset[tuple[str, str]]]
 class Push:
     key: str
     headers: dict[str, str]
-    payload: bytes
+    value: bytes
+
+    @property
+    def payload(self) -> bytes:
+        """The metrics bytes; of the receiver's codecs only its default is read."""
+        codec = self.headers["compression_type"]
+        assert codec in ("none", "zstd")
+        return zstandard.decompress(self.value) if codec == "zstd" else self.value
 
     @property
     def client_id(self) -> str:

@@ -26,9 +26,10 @@ import org.slf4j.LoggerFactory;
  * Accepts pushes on the broker's request threads and sends them to the topic on its own thread.
  *
  * <p>A push counts against the budget from its offer to its acknowledgement or failure, so that a topic without
- * acknowledgements fills the budget and not the heap. A request thread only copies the push and adds it to the queue. On
- * any error it only counts: it never throws (the client would switch off its telemetry for good), takes no lock, wakes no
- * thread and does not log.
+ * acknowledgements fills the budget and not the heap. It counts with the payload as the broker passed it, however small
+ * its value is, so that the bound is the same for payloads that do not shrink. A request thread only copies the push and
+ * adds it to the queue. On any error it only counts: it never throws (the client would switch off its telemetry for good),
+ * takes no lock, wakes no thread and does not log.
  */
 final class Lander {
     private static final Logger LOG = LoggerFactory.getLogger(Lander.class);
@@ -40,6 +41,7 @@ final class Lander {
 
     private final LanderSettings settings;
     private final Ledger ledger;
+    private final PayloadCompression compression;
     private final LandingRecords records;
     private final Supplier<Producer<byte[], byte[]>> producers;
     private final Queue<Push> queue = new ConcurrentLinkedQueue<>();
@@ -69,7 +71,8 @@ final class Lander {
         this.ledger = ledger;
         this.producers = producers;
         budget = new HeapBudget(settings.queueRecords, settings.queueBytes);
-        records = new LandingRecords(settings.topic, broker, new PayloadCompression(settings.payloadCompression));
+        compression = new PayloadCompression(settings.payloadCompression);
+        records = new LandingRecords(settings.topic, broker, compression);
         thread = new Thread(this::run, "client-telemetry-lander");
         thread.setDaemon(true);
     }
@@ -163,6 +166,7 @@ final class Lander {
             }
         } finally {
             closeProducer(closing ? Math.max(0, closeDeadlineNanos - System.nanoTime()) : 0);
+            compression.close();
             closed = true;
             for (Delivery delivery : inFlight) {
                 delivery.settle(DropReason.CLOSED);

@@ -18,7 +18,7 @@ final class LandingRecords {
         this.compression = compression;
     }
 
-    /** Compresses the value if the setting requires it and the client's bytes are uncompressed. */
+    /** Compresses the value if the setting requires it, the client's bytes are uncompressed, and they get fewer. */
     ProducerRecord<byte[], byte[]> of(Push push) {
         PayloadCompression.Value value = value(push);
         String instanceId = push.clientInstanceId.toString();

@@ -32,8 +32,15 @@ final class ProducerSettings {
             ProducerConfig.VALUE_SERIALIZER_CLASS_CONFIG, ByteArraySerializer.class.getName());
 
     private final Map<String, Object> config;
+    private final Map<String, Object> ofPushes;
 
-    ProducerSettings(String bootstrapServers, int maxRequestBytes, Map<String, Object> overrides, Consumer<String> error) {
+    /** Creates the settings; {@code pushCompression} is the compression type of pushes' batches unless one is configured. */
+    ProducerSettings(
+            String bootstrapServers,
+            int maxRequestBytes,
+            String pushCompression,
+            Map<String, Object> overrides,
+            Consumer<String> error) {
         Map<String, Object> defaults = new HashMap<>();
         defaults.put(ProducerConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrapServers);
         defaults.put(ProducerConfig.MAX_REQUEST_SIZE_CONFIG, String.valueOf(maxRequestBytes));
@@ -49,7 +56,8 @@ final class ProducerSettings {
         defaults.putAll(FIXED);
 
         Map<String, Object> merged = new HashMap<>(defaults);
-        merged.putAll(allowed(overrides, error));
+        Map<String, Object> allowed = allowed(overrides, error);
+        merged.putAll(allowed);
         fitTimeouts(merged, overrides);
         try {
             Map<String, Object> checked = new HashMap<>(merged);
@@ -67,24 +75,28 @@ final class ProducerSettings {
             }
         }
         config = merged;
+        ofPushes = new HashMap<>(merged);
+        if (merged == defaults || !allowed.containsKey(ProducerConfig.COMPRESSION_TYPE_CONFIG)) {
+            ofPushes.put(ProducerConfig.COMPRESSION_TYPE_CONFIG, pushCompression);
+        }
     }
 
     /** A producer for pushes. Connects in the background; throws if no bootstrap address resolves. */
     Producer<byte[], byte[]> create(String clientId) {
-        return create(Map.of(ProducerConfig.CLIENT_ID_CONFIG, clientId));
+        return create(ofPushes, Map.of(ProducerConfig.CLIENT_ID_CONFIG, clientId));
     }
 
     /** A producer for statuses and quota samples, which aren't worth a long wait because the next one replaces them. */
     Producer<byte[], byte[]> create(String clientId, long maxBlockMs) {
-        return create(Map.of(
+        return create(config, Map.of(
                 ProducerConfig.CLIENT_ID_CONFIG, clientId,
                 ProducerConfig.BUFFER_MEMORY_CONFIG, String.valueOf(SMALL_BUFFER_BYTES),
                 ProducerConfig.BATCH_SIZE_CONFIG, BATCH_BYTES,
                 ProducerConfig.MAX_BLOCK_MS_CONFIG, String.valueOf(maxBlockMs)));
     }
 
-    private Producer<byte[], byte[]> create(Map<String, Object> own) {
-        Map<String, Object> all = new HashMap<>(config);
+    private static Producer<byte[], byte[]> create(Map<String, Object> shared, Map<String, Object> own) {
+        Map<String, Object> all = new HashMap<>(shared);
         all.putAll(own);
         return new KafkaProducer<>(all);
     }
@@ -94,9 +106,9 @@ final class ProducerSettings {
         return number(config, ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG);
     }
 
-    /** The effective value, as text. */
+    /** The effective value for pushes, as text. */
     String get(String name) {
-        return String.valueOf(config.get(name));
+        return String.valueOf(ofPushes.get(name));
     }
 
     private static Map<String, Object> allowed(Map<String, Object> overrides, Consumer<String> error) {

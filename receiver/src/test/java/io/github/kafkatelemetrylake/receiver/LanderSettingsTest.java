@@ -36,7 +36,7 @@ class LanderSettingsTest {
         assertEquals(10_000, settings.queueRecords);
         assertEquals(64 * MIB, settings.queueBytes);
         assertEquals(16 * MIB, settings.payloadMaxBytes);
-        assertEquals("none", settings.payloadCompression);
+        assertEquals("zstd", settings.payloadCompression);
         assertEquals(1024, settings.headerMaxBytes);
         assertEquals(10_000, settings.statusIntervalMs);
         assertEquals(5_000, settings.closeTimeoutMs);
@@ -49,7 +49,7 @@ class LanderSettingsTest {
         assertEquals("true", settings.producer.get("enable.idempotence"));
         assertEquals("false", settings.producer.get("enable.metrics.push"));
         assertEquals("rebootstrap", settings.producer.get("metadata.recovery.strategy"));
-        assertEquals("zstd", settings.producer.get("compression.type"));
+        assertEquals("lz4", settings.producer.get("compression.type"));
         assertEquals(120_000, settings.producer.deliveryTimeoutMs());
         assertNull(read(Fakes.config()).statusFile);
     }
@@ -111,11 +111,33 @@ class LanderSettingsTest {
         assertEquals("66536", settings.producer.get("max.request.size"));
     }
 
+    /** Another codec for batches of compressed payloads, unless one is configured; not from settings that are refused. */
+    @ParameterizedTest
+    @CsvSource({
+        "zstd, , 120000, lz4",
+        "gzip, , 120000, lz4",
+        "none, , 120000, zstd",
+        "zstd, zstd, 120000, zstd",
+        "none, gzip, 120000, gzip",
+        "zstd, gzip, 10, lz4",
+    })
+    void batchesOfPushesAreCompressedByWhatTheirPayloadsLeave(String payload, String given, String timeoutMs, String used) {
+        Map<String, Object> config = Fakes.config(
+                "payload.compression", payload, "producer.delivery.timeout.ms", timeoutMs);
+        if (given != null) {
+            config.put("client.telemetry.lander.producer.compression.type", given);
+        }
+        LanderSettings settings = read(config);
+
+        assertEquals(used, settings.producer.get("compression.type"));
+        assertEquals(timeoutMs.equals("10") ? 1 : 0, errors.size());
+    }
+
     @ParameterizedTest
     @CsvSource({
         "queue.records, -5, 'int [1,...,10000000]', 10000",
         "queue.records, many, 'int [1,...,10000000]', 10000",
-        "payload.compression, brotli, 'string [none, gzip, snappy, lz4, zstd]', none",
+        "payload.compression, brotli, 'string [none, gzip, snappy, lz4, zstd]', zstd",
         "topic, a topic, 'string 1 to 249 of the characters a-z A-Z 0-9 . _ -', client-telemetry",
         "status.interval.ms, 0, 'long [100,...,3600000]', 10000",
         "header.max.bytes, 1048576, 'int [64,...,2048]', 1024",
@@ -129,7 +151,7 @@ class LanderSettingsTest {
                         + "); the default " + used + " is used"),
                 errors);
         assertEquals(10_000, settings.queueRecords);
-        assertEquals("none", settings.payloadCompression);
+        assertEquals("zstd", settings.payloadCompression);
         assertEquals("client-telemetry", settings.topic);
         assertEquals(10_000, settings.statusIntervalMs);
         assertEquals(1024, settings.headerMaxBytes);
@@ -159,11 +181,11 @@ class LanderSettingsTest {
     @Test
     void wrongProducerSettingsFallBackOneByOne() {
         LanderSettings settings = read(Fakes.config(
-                "producer.linger.ms", "soon", "producer.compression.type", "lz4", "producer.acks", "1",
+                "producer.linger.ms", "soon", "producer.compression.type", "snappy", "producer.acks", "1",
                 "producer.sasl.login.connect.timeout.ms", "x"));
 
         assertEquals("50", settings.producer.get("linger.ms"));
-        assertEquals("lz4", settings.producer.get("compression.type"));
+        assertEquals("snappy", settings.producer.get("compression.type"));
         assertEquals("all", settings.producer.get("acks"));
         assertEquals(3, errors.size());
         assertTrue(errors.contains("client.telemetry.lander.producer.acks=1 is not allowed (allowed: all, which is used)"));

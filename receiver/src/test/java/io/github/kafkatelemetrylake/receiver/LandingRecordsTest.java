@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 
+import com.github.luben.zstd.Zstd;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
@@ -132,6 +133,36 @@ class LandingRecordsTest {
 
         assertArrayEquals(BYTES, record.value());
         assertEquals("zstd", Fakes.headers(record).get("compression_type"));
+    }
+
+    @Test
+    void valueIsCompressedAndPayloadBytesAreOfWhatTheBrokerPassed() {
+        LandingRecords compressing =
+                new LandingRecords("client-telemetry", Fakes.broker(), new PayloadCompression("zstd"));
+        byte[] plain = "org.apache.kafka.producer.".repeat(100).getBytes(StandardCharsets.UTF_8);
+        ProducerRecord<byte[], byte[]> record = compressing.of(push(Fakes.context("app"), Fakes.payload(plain)));
+
+        assertArrayEquals(plain, Zstd.decompress(record.value(), plain.length));
+        Map<String, String> headers = Fakes.headers(record);
+        assertEquals("zstd", headers.get("compression_type"));
+        assertEquals("2600", headers.get("payload_bytes"));
+        assertEquals("1", headers.get("record_version"));
+    }
+
+    /** The client's own frame inside another one would be no push for any reader. */
+    @Test
+    void frameOfTheClientIsNotCompressedAgain() {
+        LandingRecords compressing =
+                new LandingRecords("client-telemetry", Fakes.broker(), new PayloadCompression("zstd"));
+        byte[] frame = Zstd.compress("org.apache.kafka.producer.".repeat(100).getBytes(StandardCharsets.UTF_8));
+        for (boolean said : new boolean[] {true, false}) {
+            ByteBuffer data = ByteBuffer.wrap(frame);
+            ProducerRecord<byte[], byte[]> record = compressing.of(
+                    push(Fakes.context("app"), said ? new CompressedPayload(data) : Fakes.payload(data)));
+
+            assertArrayEquals(frame, record.value());
+            assertEquals(said ? "zstd" : "none", Fakes.headers(record).get("compression_type"));
+        }
     }
 
     /** A broker's payload with an additional method that Kafka's interface lacks. */

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.github.luben.zstd.Zstd;
 import java.io.InputStream;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
@@ -29,14 +30,36 @@ class PayloadCompressionTest {
     @ValueSource(strings = {"gzip", "snappy", "lz4", "zstd"})
     void kafkaItselfDecodesWhatIsCompressed(String codec) throws Exception {
         byte[] plain = payload(200_000);
-        PayloadCompression.Value value = new PayloadCompression(codec).compress(plain);
-
-        assertEquals(codec, value.codec);
-        assertTrue(value.bytes.length < 120_000, "compressed to " + value.bytes.length);
-        try (InputStream in = Compression.of(codec).build()
-                .wrapForInput(ByteBuffer.wrap(value.bytes), RECORD_MAGIC, BufferSupplier.NO_CACHING)) {
-            assertArrayEquals(plain, in.readAllBytes());
+        PayloadCompression compression = new PayloadCompression(codec);
+        for (int i = 0; i < 2; i++) {  // what one payload leaves behind must not be in the next
+            PayloadCompression.Value value = compression.compress(plain);
+            assertEquals(codec, value.codec);
+            assertTrue(value.bytes.length < 120_000, "compressed to " + value.bytes.length);
+            try (InputStream in = Compression.of(codec).build()
+                    .wrapForInput(ByteBuffer.wrap(value.bytes), RECORD_MAGIC, BufferSupplier.NO_CACHING)) {
+                assertArrayEquals(plain, in.readAllBytes());
+            }
         }
+        compression.close();
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"gzip", "snappy", "lz4", "zstd"})
+    void payloadThatDoesNotShrinkLandsAsItIs(String codec) {
+        byte[] noise = new byte[100_000];
+        new Random(2).nextBytes(noise);
+        for (byte[] plain : new byte[][] {noise, {1}, {1, 2, 3}, new PayloadCompression("zstd").compress(payload(9_000)).bytes}) {
+            PayloadCompression.Value value = new PayloadCompression(codec).compress(plain);
+            assertEquals("none", value.codec);
+            assertSame(plain, value.bytes);
+        }
+    }
+
+    @Test
+    void zstdFrameStatesItsSize() {
+        byte[] plain = payload(5_000);
+
+        assertEquals(5_000, Zstd.getFrameContentSize(new PayloadCompression("zstd").compress(plain).bytes));
     }
 
     @Test

@@ -1,18 +1,17 @@
 """What it saves and costs to compress each payload: by zstd, and by zstd with a dictionary of other clients.
 
     python -m benchmarks.payload_compression           prints each figure and stores it in benchmarks/results.json
-    python -m benchmarks.payload_compression --job     the warm job instead, with payloads of either kind
     python -m benchmarks.payload_compression --write FOLDER     only writes payloads for PayloadCompressionBenchmark
 
 Dictionaries learn from some of the captured pushes, and are measured on pushes that they have not seen: later pushes of
 the same clients, other clients, the two other libraries, and other versions of the Java client, whose pushes are
-captured here from a local broker. CPU time is that of one thread with a reused context, median of the rounds.
+captured here from a local broker. CPU time of codecs is that of one thread with a reused context; the job's two Python
+tasks run in this process. Figures are medians of the rounds.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import random
 import statistics
 import tempfile
@@ -28,12 +27,17 @@ from zstandard import ZstdCompressionDict, ZstdCompressor, ZstdDecompressor, tra
 
 from benchmarks.corpora import captured
 from benchmarks.figures import print_figures
-from benchmarks.fleet import Fleet
-from benchmarks.job import Job, stored_bytes
-from benchmarks.load import Lander
+from benchmarks.fleet import Fleet, Landing
+from benchmarks.fleet_lake import SHARDS, pushes_rows
+from benchmarks.job import stored_bytes
+from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
+from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask
+from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, TABLES
 from kafka_telemetry_lake.sandbox.clients import LocalClients
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
+from kafka_telemetry_lake.udfs.otlp import kernel
 from tests.support.landing_records import captured_index
 from tests.support.topic_messages import messages
 
@@ -46,24 +50,21 @@ OTHER_VERSIONS = ("3.8.1", "3.9.1")  # the captured pushes are of 4.3.0
 PUSHES_A_CLIENT = 8
 FLEET_PUSHES = 4_000
 FIRST_MS = 1_795_262_781_047
+ROWS = 500  # of an Arrow batch, about what Spark makes of pushes
 CLIENTS = 200_000
-PARTITIONS = 4
-JOB_PUSHES = 20_000
-JOB_WARM_PAIRS, JOB_PAIRS = 3, 3
 
 Payloads: TypeAlias = "list[bytes | bytearray | memoryview[int]]"
 
 
 def main() -> None:
-    """Measure the codecs, or the job, and print and store the figures."""
-    parser = argparse.ArgumentParser(description="Payload compression: codecs, or the whole job.")
-    parser.add_argument("--job", action="store_true", help="measure the warm job")
+    """Measure, print and store the figures."""
+    parser = argparse.ArgumentParser(description="What it saves and costs to compress each payload.")
     parser.add_argument("--write", type=Path, help="write payloads of the fleet to this folder, one a file")
     arguments = parser.parse_args()
     if arguments.write:
         _write_payloads(arguments.write)
     else:
-        print_figures(_job() if arguments.job else _codecs())
+        print_figures(_codecs() | _tasks())
 
 
 def _codecs() -> dict[str, float]:
@@ -186,46 +187,41 @@ def _us_each(items: Sequence[Any], work: Callable[[Any], object]) -> float:
     return statistics.median(rounds) / len(items) * 1e6
 
 
-def _job() -> dict[str, float]:
-    """The warm job's CPU per point, pairs of rounds with plain and with compressed payloads in turn."""
-    us: dict[str, list[float]] = {"none": [], "zstd": []}
-    stored = {}
-    with (
-        tempfile.TemporaryDirectory(prefix="payloads-") as scratch,
-        LocalCluster(landing_partitions=PARTITIONS, heap_mb=512) as cluster,
-        Job(cluster.bootstrap_servers, Path(scratch) / "lake") as job,
-    ):
-        fleet = Fleet(CLIENTS, time.time_ns() // 1_000_000 - 600_000)
-        for number, codec in enumerate(["none", "zstd"] * (JOB_WARM_PAIRS + JOB_PAIRS)):
-            first, last = number * JOB_PUSHES, (number + 1) * JOB_PUSHES
-            with job.paused():
-                points = _land(cluster.bootstrap_servers, fleet, first, last, codec)
-                cpu_s = job.tree.cpu_s()
-                before = stored_bytes(job.lake, "pushes") if number else 0
-            job.wait_for(last)
-            time.sleep(2)  # includes the work that a batch does after its commit
-            if number >= 2 * JOB_WARM_PAIRS:
-                us[codec].append((job.tree.cpu_s() - cpu_s) / points * 1e6)
-                stored[codec] = (stored_bytes(job.lake, "pushes") - before) / points
-                print(f"{codec}: {us[codec][-1]:.3f} us and {stored[codec]:.1f} bytes a point", flush=True)
+def _tasks() -> dict[str, float]:
+    """CPU per point of the job's two tasks, which store pushes and convert them, rounds of each kind in turn."""
+    kernel.load()
+    runs: dict[str, list[tuple[float, float, float]]] = {"none": [], "zstd": []}
+    for number in range(2 * (1 + ROUNDS)):
+        codec = ("none", "zstd")[number % 2]
+        with tempfile.TemporaryDirectory(prefix="payloads-") as lake:
+            run = _both_tasks(lake, list(Fleet(CLIENTS // 10, FIRST_MS, codecs=(codec,)).landings(0, FLEET_PUSHES)))
+        if number > 1:
+            runs[codec].append(run)
+    names = ("store_us_per_point", "convert_us_per_point", "pushes_bytes_per_point")
     return {
-        **{f"payload_job_{codec}_us_per_point": statistics.median(figures) for codec, figures in us.items()},
-        "payload_job_zstd_vs_none": statistics.median(b / a for a, b in zip(*us.values(), strict=True)),
-        **{f"payload_job_{codec}_pushes_bytes_per_point": size for codec, size in stored.items()},
+        f"payload_{codec}_{name}": statistics.median(figures)
+        for codec, rounds in runs.items()
+        for name, figures in zip(names, zip(*rounds, strict=True), strict=True)
     }
 
 
-def _land(bootstrap_servers: str, fleet: Fleet, first: int, last: int, codec: str) -> int:
-    """Land pushes as the receiver does with this `payload.compression`; returns their number of points."""
-    lander, compressor = Lander(bootstrap_servers), ZstdCompressor(LEVEL)
-    points = 0
-    for landing in fleet.landings(first, last):
-        points += landing.points
-        headers = [*landing.headers, ("compression_type", codec.encode())]  # the last of a name counts
-        payload = compressor.compress(landing.payload) if codec == "zstd" else landing.payload
-        lander.land(dataclasses.replace(landing, payload=payload, headers=headers))
-    lander.close()
-    return points
+def _both_tasks(lake: str, landings: list[Landing]) -> tuple[float, float, float]:
+    points = sum(landing.points for landing in landings)
+    for table in TABLES:
+        table.create(lake)
+    (Path(lake) / "_state").mkdir()
+    batches = pushes_rows(landings, 0, SHARDS).to_batches(max_chunksize=ROWS)
+    began = time.process_time()
+    files = [DataFile.from_json(row["file"]) for batch in StoreTask(lake)(batches) for row in batch.to_pylist()]
+    stored = time.process_time()
+    TableLog(PUSHES, lake).commit(files, "benchmark", 0)
+    committed = time.process_time()
+    task = ShardTask(lake, 0, tuple(file.path for file in files), SHARDS, f"{lake}/_state", {})
+    for _ in task([pa.record_batch({"id": range(SHARDS)})]):
+        pass
+    converted = time.process_time()
+    us = 1e6 / points
+    return (stored - began) * us, (converted - committed) * us, stored_bytes(Path(lake), "pushes") / points
 
 
 if __name__ == "__main__":

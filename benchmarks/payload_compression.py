@@ -174,7 +174,7 @@ def _storage(dictionary: ZstdCompressionDict) -> dict[str, float]:
 
 
 def _write(file: Path, rows: pa.Table) -> None:
-    pq.write_table(rows, file, compression="zstd", compression_level=1, use_dictionary=False)
+    pq.write_table(rows, file, compression="zstd", compression_level=PUSHES.zstd_level, use_dictionary=False)
 
 
 def _us_each(items: Sequence[Any], work: Callable[[Any], object]) -> float:

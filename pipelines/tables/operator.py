@@ -76,10 +76,18 @@ CLIENT_EVENTS = Table(
 
 _ROLLUP = "Contribution of a batch's points to a window of a metric and client id; sum the rows of one key."
 METRIC_ROLLUPS_1M = Table(
-    "metric_rollups_1m", f"{_ROLLUP} Windows of a minute.", rows.METRIC_ROLLUPS, ("window_start", "metric", "client_id")
+    "metric_rollups_1m",
+    f"{_ROLLUP} Windows of a minute.",
+    rows.METRIC_ROLLUPS,
+    ("window_start", "metric", "client_id"),
+    zstd_level=2,
 )
 METRIC_ROLLUPS_1H = Table(
-    "metric_rollups_1h", f"{_ROLLUP} Windows of an hour.", rows.METRIC_ROLLUPS, ("window_start", "metric", "client_id")
+    "metric_rollups_1h",
+    f"{_ROLLUP} Windows of an hour.",
+    rows.METRIC_ROLLUPS,
+    ("window_start", "metric", "client_id"),
+    zstd_level=2,
 )
 
 RECEIVER_HEALTH = Table(

@@ -35,10 +35,7 @@ def live_bytes(pid: int) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["4.3.1", "3.9.1"])
 def test_pushes_of_a_topic_that_acknowledges_nothing_stay_within_the_documented_heap(version: str) -> None:
-    settings = {
-        "client.telemetry.lander.status.interval.ms": 500,
-        "client.telemetry.lander.payload.compression": "none",  # compressed payloads take less
-    }
+    settings = {"client.telemetry.lander.status.interval.ms": 500}
     with LocalCluster(version, 2, plugin=receiver_jar(), properties=settings, heap_mb=HEAP_MB) as cluster:
         cluster.subscribe("raw", ["*"], 60_000)
         change = ["--alter", "--entity-type", "topics", "--entity-name", LANDING]

@@ -120,7 +120,7 @@ final class LanderSettings {
                 .define("payload.max.bytes", Type.INT, payloadMaxBytes, Range.between(1, MAX_PAYLOAD_BYTES),
                         Importance.MEDIUM, "A push with a larger payload lands as headers only. The producer's "
                                 + "max.request.size is derived from this.")
-                .define("payload.compression", Type.STRING, "zstd",
+                .define("payload.compression", Type.STRING, PayloadCompression.NONE,
                         ValidString.in(PayloadCompression.CODECS.toArray(new String[0])), Importance.LOW,
                         "Compresses each record's value that gets smaller by it, besides the batch's compression.type.")
                 .define("header.max.bytes", Type.INT, 1024, Range.between(64, RECORD_HEADROOM_BYTES / 32),

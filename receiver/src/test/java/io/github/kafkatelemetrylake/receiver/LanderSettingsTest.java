@@ -36,7 +36,7 @@ class LanderSettingsTest {
         assertEquals(10_000, settings.queueRecords);
         assertEquals(64 * MIB, settings.queueBytes);
         assertEquals(16 * MIB, settings.payloadMaxBytes);
-        assertEquals("zstd", settings.payloadCompression);
+        assertEquals("none", settings.payloadCompression);
         assertEquals(1024, settings.headerMaxBytes);
         assertEquals(10_000, settings.statusIntervalMs);
         assertEquals(5_000, settings.closeTimeoutMs);
@@ -49,7 +49,7 @@ class LanderSettingsTest {
         assertEquals("true", settings.producer.get("enable.idempotence"));
         assertEquals("false", settings.producer.get("enable.metrics.push"));
         assertEquals("rebootstrap", settings.producer.get("metadata.recovery.strategy"));
-        assertEquals("lz4", settings.producer.get("compression.type"));
+        assertEquals("zstd", settings.producer.get("compression.type"));
         assertEquals(120_000, settings.producer.deliveryTimeoutMs());
         assertNull(read(Fakes.config()).statusFile);
     }
@@ -137,7 +137,7 @@ class LanderSettingsTest {
     @CsvSource({
         "queue.records, -5, 'int [1,...,10000000]', 10000",
         "queue.records, many, 'int [1,...,10000000]', 10000",
-        "payload.compression, brotli, 'string [none, gzip, snappy, lz4, zstd]', zstd",
+        "payload.compression, brotli, 'string [none, gzip, snappy, lz4, zstd]', none",
         "topic, a topic, 'string 1 to 249 of the characters a-z A-Z 0-9 . _ -', client-telemetry",
         "status.interval.ms, 0, 'long [100,...,3600000]', 10000",
         "header.max.bytes, 1048576, 'int [64,...,2048]', 1024",
@@ -151,7 +151,7 @@ class LanderSettingsTest {
                         + "); the default " + used + " is used"),
                 errors);
         assertEquals(10_000, settings.queueRecords);
-        assertEquals("zstd", settings.payloadCompression);
+        assertEquals("none", settings.payloadCompression);
         assertEquals("client-telemetry", settings.topic);
         assertEquals(10_000, settings.statusIntervalMs);
         assertEquals(1024, settings.headerMaxBytes);

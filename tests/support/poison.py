@@ -33,8 +33,8 @@ def _loop() -> None:
 
 def _balloon() -> None:
     taken = []
-    for _ in range(200):  # 20 GB
-        taken.append(np.ones(100 << 20, np.uint8))
+    for _ in range(200):  # 20 GB of address space; to write them would take more time than a trial has
+        taken.append(np.empty(100 << 20, np.uint8))
 
 
 FAULTS: dict[str, Callable[[], None]] = {

@@ -16,6 +16,7 @@ from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableE
 
 TIMEOUT_S = 3.0
 CORRELATION_ID = 714
+MOST_BYTES = 1 << 20  # of an answer; 64 API versions take 400
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 TLS_ALERT = b"\x15\x03"
 NOT_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE")
@@ -49,9 +50,9 @@ def check_brokers(bootstrap_servers: str, options: Mapping[str, str], timeout_s:
             problems[asked[answer]] = problem
     finally:
         pool.shutdown(wait=False)
-    told = ", ".join(f"{server}: {problems[server]}" for server in addresses if server in problems)
+    reasons = ", ".join(f"{server}: {problems[server]}" for server in addresses if server in problems)
     raise KafkaUnavailableError(
-        f"no Kafka broker answers at {told or '(no server named)'}; check --bootstrap-servers, and that "
+        f"no Kafka broker answers at {reasons or '(no server named)'}; check --bootstrap-servers, and that "
         f"kafka.security.protocol ({protocol}) is the listener's"
     )
 
@@ -86,16 +87,25 @@ def _of_plaintext(connection: socket.socket) -> str | None:
     client = b"kafka-telemetry-lake"
     body = struct.pack(">hhih", 18, 0, CORRELATION_ID, len(client)) + client
     connection.sendall(struct.pack(">i", len(body)) + body)
-    answer = b""
-    while len(answer) < 8 and answer[:2] != TLS_ALERT and (part := connection.recv(8 - len(answer))):
+    answer, size = b"", 8
+    # All of it is read: a connection that is closed with bytes unread is reset, and brokers may log that.
+    while len(answer) < size and answer[:2] != TLS_ALERT and (part := connection.recv(size - len(answer))):
         answer += part
+        if len(answer) == 8 and _is_of_kafka(answer):
+            size = 4 + struct.unpack(">i", answer[:4])[0]
     if answer[:2] == TLS_ALERT:
         return "it speaks TLS: set kafka.security.protocol to SSL or SASL_SSL in --kafka-options"
     if not answer:
         raise ConnectionResetError
-    if len(answer) == 8 and struct.unpack(">i", answer[4:])[0] == CORRELATION_ID:
-        return None
-    return "it answers, but it is not Kafka"
+    return None if _is_of_kafka(answer) else "it answers, but it is not Kafka"
+
+
+def _is_of_kafka(answer: bytes) -> bool:
+    """Whether an answer begins with a size that it may have, and the correlation id."""
+    if len(answer) < 8:
+        return False
+    size, correlation_id = (int(number) for number in struct.unpack(">ii", answer[:8]))
+    return 4 <= size <= MOST_BYTES and correlation_id == CORRELATION_ID
 
 
 def _of_tls(connection: socket.socket, host: str) -> str | None:

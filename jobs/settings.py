@@ -137,9 +137,9 @@ def _take_conf(argv: list[str]) -> tuple[str | None, list[str]]:
 def _of_command_line(message: str, argv: Sequence[str], flags: Sequence[str]) -> str:
     """What is wrong with the command line. It doesn't repeat values, which may be long (SQL) or secret."""
     message = message.replace("error parsing CLI: ", "")
-    if found := re.match(r"Parsing error encountered for (\w+): not enough values to unpack", message):
-        flag = f"--{found[1].replace('_', '-')}"
-        return f"{found[1]}: allowed: NAME=VALUE, such as {flag} NAME=VALUE"
+    if match := re.match(r"Parsing error encountered for (\w+): not enough values to unpack", message):
+        flag = f"--{match[1].replace('_', '-')}"
+        return f"{match[1]}: allowed: NAME=VALUE, such as {flag} NAME=VALUE"
     if not message.startswith("unrecognized arguments: "):
         return message
     unknown = [word.partition("=")[0] for word in argv if word.startswith("-") and len(word) > 1]

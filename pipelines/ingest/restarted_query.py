@@ -49,12 +49,12 @@ class RestartedQuery:
 
     def _current(self) -> StreamingQuery:
         error = None if self._stopped else self._query.exception()
-        if error is not None and found_new_partition(str(error), self._topic):
+        if error is not None and is_of_new_partition(str(error), self._topic):
             log.info("%s: topic %s has more partitions, the query starts again", self.name, self._topic)
             self._query = self._start()
         return self._query
 
 
-def found_new_partition(error: str, topic: str) -> bool:
+def is_of_new_partition(error: str, topic: str) -> bool:
     """Whether a query's error is that of a new partition of `topic`, as Scala words a missing key of a map."""
     return re.match(rf"key not found: {re.escape(topic)}-\d+$", error, re.MULTILINE) is not None

@@ -38,13 +38,13 @@ def explained(error: duckdb.Error, tables: Sequence[str], others: Iterable[str],
         columns: columns of the tables and views that the query names; used only if one of them may be meant.
     """
     text = str(error)
-    if found := RELATION.search(text):
-        if "/" in found[1] or found[1].endswith((".csv", ".json", ".parquet")):
-            return f"{found[1]} is not a table; --allow-files lets a query read files"
+    if match := RELATION.search(text):
+        if "/" in match[1] or match[1].endswith((".csv", ".json", ".parquet")):
+            return f"{match[1]} is not a table; --allow-files lets a query read files"
         known = f" (this lake's tables: {', '.join(tables)}; SHOW TABLES lists the views too)"
-        return f"no table or view is called {found[1]}{did_you_mean(found[1], [*tables, *others]) or known}"
-    if found := COLUMN.search(text):
-        return f"no column is called {found[1] or found[2]}{did_you_mean(found[1] or found[2], columns)}"
+        return f"no table or view is called {match[1]}{did_you_mean(match[1], [*tables, *others]) or known}"
+    if match := COLUMN.search(text):
+        return f"no column is called {match[1] or match[2]}{did_you_mean(match[1] or match[2], columns)}"
     message = short(text)
     if isinstance(error, duckdb.PermissionException):
         message += "; --allow-files allows files outside the lake"
@@ -57,8 +57,8 @@ def explained(error: duckdb.Error, tables: Sequence[str], others: Iterable[str],
 
 def of_reading(error: Exception) -> QueryError:
     """The error of rows that couldn't be computed or read, while they were fetched."""
-    if found := OF_VALUES.search(str(error)):
-        return QueryError(short(found[0]))
+    if match := OF_VALUES.search(str(error)):
+        return QueryError(short(match[0]))
     return QueryError(f"a file of the lake can't be read: {short(str(error))}")
 
 

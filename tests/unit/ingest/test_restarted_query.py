@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from kafka_telemetry_lake.pipelines.ingest.restarted_query import RestartedQuery, found_new_partition
+from kafka_telemetry_lake.pipelines.ingest.restarted_query import RestartedQuery, is_of_new_partition
 
 NEW_PARTITION = "key not found: client-telemetry-4\n=== Streaming Query ===\nIdentifier: pushes"
 
@@ -23,7 +23,7 @@ NEW_PARTITION = "key not found: client-telemetry-4\n=== Streaming Query ===\nIde
     ],
 )
 def test_only_a_missing_partition_of_the_topic(error: str, is_it: bool) -> None:
-    assert found_new_partition(error, "client-telemetry") is is_it
+    assert is_of_new_partition(error, "client-telemetry") is is_it
 
 
 def test_a_query_is_started_again_after_that_failure_only_and_not_when_it_was_stopped() -> None:

@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 LAKE ?= demo-lake
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-unit test-slow-jobs lint bench soak lock clean
+.PHONY: help install demo demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-unit test-slow-jobs lint docs bench soak lock clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -71,6 +71,9 @@ lint: install ## ruff and mypy --strict, tests and benchmarks included
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: install ## build the docs as a site in site/, to be opened from the disk
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 bench: install ## run all benchmarks beside their peers; results in benchmarks/results.json
 	$(BIN)/python -m benchmarks.decode
 	$(BIN)/python -m benchmarks.decompress
@@ -97,11 +100,11 @@ soak: install ## inject every fault, at least 52 kills, run hostile clients; res
 	$(BIN)/python -m benchmarks.soak
 
 lock: install ## rewrite requirements.lock, .ci/go.lock and the jars' checksums (pipelines/runtime/jars.sha256)
-	$(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes --extra spark --extra dashboard --extra quality --extra dev \
+	$(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes --extra spark --extra dashboard --extra quality --extra docs --extra dev \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file requirements.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file .ci/go.lock .ci/go.in
 	$(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars --lock
 
 clean: ## remove everything that was installed or built
-	rm -rf $(VENV) .jars benchmarks/.build .mypy_cache .pytest_cache .ruff_cache receiver/target demo-lake
+	rm -rf $(VENV) .jars benchmarks/.build .mypy_cache .pytest_cache .ruff_cache receiver/target site demo-lake

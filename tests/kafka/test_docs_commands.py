@@ -55,6 +55,49 @@ def test_spark_submit_from_kafka(cluster: LocalCluster, topic: str, tmp_path: Pa
     assert table(tmp_path / "lake", "metric_points").num_rows == 60
 
 
+KAFKA_TOOLS = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-get-offsets.sh": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-broker-api-versions.sh": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+}
+
+
+def test_the_steps_of_the_plugins_install(cluster: LocalCluster) -> None:
+    """Beside the cluster's own topics and subscription, and for its one broker."""
+    said = {}
+    for command in [each for page in ("receiver.md", "brokers.md") for each in commands() if each.page == page]:
+        tool, *rest = command.words
+        if tool not in KAFKA_TOOLS:
+            continue
+        text = " ".join(rest[: rest.index("|")] if "|" in rest else rest)
+        text = text.replace("--bootstrap-server HOST:PORT", "")
+        if "--create" in text or "--alter" in text:
+            text = text.replace("--topic ", "--topic installed-").replace(
+                "--entity-name all", "--entity-name installed"
+            )
+            text = text.replace("--replication-factor 3", "--replication-factor 1").replace("replicas=2", "replicas=1")
+        if tool == "kafka-console-consumer.sh":
+            text = text.replace("--max-messages 3", "--max-messages 1 --from-beginning")
+        said[tool, text] = cluster.tool(KAFKA_TOOLS[tool], *text.split())
+    assert len(said) == 7
+    answers = {tool: answer for (tool, _), answer in said.items()}
+    assert {"client-telemetry", "client-telemetry-status", "client-quotas"} == {
+        text.split()[2].removeprefix("installed-") for tool, text in said if tool == "kafka-topics.sh"
+    }
+    assert {'"received":', '"landed":'} <= set(re.findall(r'"\w+":', answers["kafka-console-consumer.sh"]))
+    assert re.search(r"^client-telemetry:0:\d+$", answers["kafka-get-offsets.sh"], re.MULTILINE)
+    assert re.search(r"PushTelemetry\(72\): 0", answers["kafka-broker-api-versions.sh"])
+    described = cluster.tool(KAFKA_TOOLS["kafka-topics.sh"], "--describe", "--topic", "installed-client-telemetry")
+    assert "max.message.bytes=1114112" in described
+    assert "min.insync.replicas=1" in described
+    subscription = cluster.tool("org.apache.kafka.tools.ClientMetricsCommand", "--describe", "--name", "installed")
+    assert "metrics=*" in subscription
+    cluster.tool("org.apache.kafka.tools.ClientMetricsCommand", "--delete", "--name", "installed")
+    cluster.tool(KAFKA_TOOLS["kafka-topics.sh"], "--delete", "--topic", "installed-.*")
+
+
 def of_page(page: str, *words: str) -> Command:
     """The one command of a page that has these words."""
     (found,) = [each for each in commands() if each.page == page and all(word in each.text for word in words)]

@@ -68,8 +68,7 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"spark-submit .*--source kafka", f"{KAFKA}::test_spark_submit_from_kafka"),
     (r"spark-submit --master (yarn|k8s)", "no YARN or Kubernetes at hand; the page says so"),
     (r"databricks ", "no workspace at hand; tests/unit/project/test_bundle.py resolves what the bundle names"),
-    (r"kafka-configs\S* ", "tests/kafka/conftest.py sets the same subscription by the same tool's class"),
-    (r"kafka-topics\S* ", "tests/kafka/conftest.py makes topics by the same tool's class"),
+    (r"kafka-[a-z-]+\.sh ", f"{KAFKA}::test_the_steps_of_the_plugins_install"),
     (r"kafka-acls ", "tests/kafka/test_safety_kafka.py sets rights by the same tool's class"),
     (r"make (test|lint|test-\S+)\b", "CI runs it: .ci/run"),
     (r"make (demo|demo-files)\b", "by hand before a release; tests/kafka has the demo's broker and clients"),
@@ -124,7 +123,8 @@ def page() -> str:
         text = command.text if len(command.text) <= 110 else command.text[:109] + "…"
         rows.append(f"| {command.page} | `{text.replace('|', chr(92) + '|')}` | {by} |")
     return (
-        "# Documented commands\n\nEach command that README and docs print, and the test that runs it, with another\n"
+        "# Which test runs each printed command?\n\n"
+        "Each command that README and docs print, and the test that runs it, with another\n"
         "lake or port where it needs one, or why none does. "
         "Written by `python -m tests.support.documented_commands`.\n\n"
         "| page | command | tried by |\n|---|---|---|\n" + "\n".join(dict.fromkeys(rows)) + "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import shutil
 from pathlib import Path
@@ -43,6 +44,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in (QUALITY_RESULTS, PIPELINE_METRICS):  # a running lake has them
         name.create(str(lake))
     return lake
+
+
+def test_the_picture_of_a_finding_is_a_finding(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = (ROOT / "docs" / "images" / "finding.svg").read_text("utf-8")
+    texts = re.findall(r"<text[^>]*>(.*?)</text>", picture)
+    client = texts[texts.index("client id") + 1]
+    query = "SELECT severity, finding, 'client id', client_id, 'evidence', evidence, 'advice', advice FROM findings"
+    assert cli.main(["query", "--lake", str(made), "--format", "csv", f"{query} WHERE client_id = '{client}'"]) == 0
+    (row,) = csv.reader(capsys.readouterr().out.splitlines()[1:])
+    assert " ".join(texts) == " ".join(row)
 
 
 @pytest.mark.parametrize("text", RUN)

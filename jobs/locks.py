@@ -11,6 +11,8 @@ from filelock import FileLock, Timeout
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
+JOB = ".lock"
+
 
 class LakeBusyError(CannotRunError):
     """Another process holds the lake's lock."""
@@ -18,7 +20,23 @@ class LakeBusyError(CannotRunError):
 
 def only_job(lake: str, busy: str) -> contextlib.AbstractContextManager[None]:
     """Lock for the job that writes the lake. Entering raises ``LakeBusyError(busy)`` if another process has it."""
-    return _lock(lake, ".lock", busy)
+    return _lock(lake, JOB, busy)
+
+
+def job_runs(lake: str) -> bool | None:
+    """Whether a job has the lake's lock; None: not known, because it is in an object store or may not be looked at."""
+    if "://" in lake:
+        return None
+    file = Path(lake) / JOB
+    if not file.exists():
+        return False
+    try:
+        with FileLock(file, timeout=0):
+            return False
+    except Timeout:
+        return True
+    except OSError:
+        return None
 
 
 def only_upkeep(lake: str, busy: str) -> contextlib.AbstractContextManager[None]:

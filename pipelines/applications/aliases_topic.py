@@ -7,15 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-
 from kafka_telemetry_lake.pipelines.applications.aliases import AliasError, check_alias
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import (
     HasJvm,
     KafkaUnavailableError,
-    client_properties,
     existing_topics,
-    message_of,
+    text_consumer,
 )
 
 POLL_MS = 1000
@@ -73,31 +70,11 @@ def read_aliases_topic(java: HasJvm, bootstrap_servers: str, options: Mapping[st
     """
     if topic not in existing_topics(java, bootstrap_servers, options):
         raise KafkaUnavailableError(f"topic {topic} of --aliases-topic does not exist: create it, compacted")
-    jvm = java._jvm
-    properties = client_properties(java, bootstrap_servers, options)
-    text = "org.apache.kafka.common.serialization.StringDeserializer"
-    for key, value in {
-        "key.deserializer": text,
-        "value.deserializer": text,
-        "enable.auto.commit": "false",
-        "enable.metrics.push": "false",
-        "isolation.level": "read_committed",
-    }.items():
-        properties.put(key, value)
-    consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties)
-    try:
-        return aliases_of(_records(jvm, consumer, topic))
-    except Py4JJavaError as error:
-        raise KafkaUnavailableError(f"reading topic {topic} failed: {message_of(error)}") from None
-    finally:
-        consumer.close()
+    with text_consumer(java, bootstrap_servers, options, topic) as (consumer, partitions):
+        return aliases_of(_records(java._jvm, consumer, partitions, topic))
 
 
-def _records(jvm: Any, consumer: Any, topic: str) -> list[AliasRecord]:
-    partitions = jvm.java.util.ArrayList()
-    for each in consumer.partitionsFor(topic):
-        partitions.add(jvm.org.apache.kafka.common.TopicPartition(topic, each.partition()))
-    consumer.assign(partitions)
+def _records(jvm: Any, consumer: Any, partitions: Any, topic: str) -> list[AliasRecord]:
     consumer.seekToBeginning(partitions)
     ends = dict(consumer.endOffsets(partitions))
     records: list[AliasRecord] = []

@@ -63,6 +63,39 @@ def client_properties(java: HasJvm, bootstrap_servers: str, options: Mapping[str
     return properties
 
 
+@contextmanager
+def text_consumer(
+    java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topic: str
+) -> Iterator[tuple[Any, Any]]:
+    """Open a consumer of records as text, without a group, and assign it all partitions of a topic; yields both.
+
+    Raises:
+        KafkaUnavailableError: the cluster didn't answer, or refused, a request in the block.
+    """
+    jvm = java._jvm
+    properties = client_properties(java, bootstrap_servers, options)
+    text = "org.apache.kafka.common.serialization.StringDeserializer"
+    for key, value in {
+        "key.deserializer": text,
+        "value.deserializer": text,
+        "enable.auto.commit": "false",
+        "enable.metrics.push": "false",
+        "isolation.level": "read_committed",
+    }.items():
+        properties.put(key, value)
+    consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties)
+    try:
+        partitions = jvm.java.util.ArrayList()
+        for each in consumer.partitionsFor(topic):
+            partitions.add(jvm.org.apache.kafka.common.TopicPartition(topic, each.partition()))
+        consumer.assign(partitions)
+        yield consumer, partitions
+    except Py4JJavaError as error:
+        raise KafkaUnavailableError(f"reading topic {topic} failed: {message_of(error)}") from None
+    finally:
+        consumer.close()
+
+
 def existing_topics(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str]) -> set[str]:
     """Names of the topics that this user may see. Raises ``KafkaUnavailableError``."""
     with admin_client(java, bootstrap_servers, options) as client:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError
 
@@ -19,7 +21,94 @@ CORRELATION_ID = 714
 MOST_BYTES = 1 << 20  # of an answer; 64 API versions take 400
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 TLS_ALERT = b"\x15\x03"
+API_VERSIONS, GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY = 18, 71, 72
+CLIENT = b"kafka-telemetry-lake"
 NOT_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE")
+
+
+@dataclass(frozen=True)
+class Advertised:
+    """What a broker advertises: API keys, and the highest version that it supports of each feature (KIP-584)."""
+
+    api_keys: frozenset[int]
+    features: Mapping[str, int]
+
+
+class NoApiVersionsError(OSError):
+    """The answer is no ApiVersions response of Kafka 2.4 or later."""
+
+
+def advertised(host: str, port: int, *, tls: bool = False, timeout_s: float = TIMEOUT_S) -> Advertised:
+    """Ask a broker what it advertises (ApiVersions request, version 3).
+
+    Brokers answer before authentication. The certificate isn't checked: nothing of this client is sent but its name.
+
+    Raises:
+        OSError: no connection, no answer in time, no TLS, or it is refused without a client's certificate.
+        NoApiVersionsError: it is no such broker.
+    """
+    software = bytes([len(CLIENT) + 1]) + CLIENT + b"\x021"  # name and version, each after its length plus one
+    with socket.create_connection((host, port), timeout_s) as connection, _maybe_tls(connection, host, tls) as stream:
+        answer = _exchange(stream, 3, b"\0" + software + b"\0")
+    if not answer:
+        raise ConnectionResetError("it closed the connection")
+    if not _is_of_kafka(answer):
+        raise NoApiVersionsError("it speaks TLS" if answer[:2] == TLS_ALERT else "it answers, but it is not Kafka")
+    try:
+        return _advertised(answer[8:])
+    except (struct.error, IndexError, UnicodeDecodeError):
+        raise NoApiVersionsError("it answers, but not as Kafka 2.4 or later does") from None
+
+
+def _advertised(body: bytes) -> Advertised:
+    (error,) = struct.unpack_from(">h", body)
+    if error:
+        raise NoApiVersionsError(f"ApiVersions has error {error}: Kafka before 2.4?")
+    count, position = _varint(body, 2)
+    api_keys = set()
+    for _ in range(count - 1):
+        api_keys.add(struct.unpack_from(">h", body, position)[0])
+        position = _after_tags(body, position + 6)
+    features: dict[str, int] = {}
+    for tag, begin in _tags(body, position + 4):  # after the throttle time
+        if tag == 0:  # SupportedFeatures
+            names, at = _varint(body, begin)
+            for _ in range(names - 1):
+                size, at = _varint(body, at)
+                name, at = body[at : at + size - 1].decode(), at + size - 1
+                features[name] = struct.unpack_from(">h", body, at + 2)[0]
+                at = _after_tags(body, at + 4)
+    return Advertised(frozenset(api_keys), features)
+
+
+def _varint(body: bytes, at: int) -> tuple[int, int]:
+    """An unsigned number in groups of seven bits, and where it ends."""
+    number = shift = 0
+    while True:
+        byte = body[at]
+        number, shift, at = number | (byte & 0x7F) << shift, shift + 7, at + 1
+        if byte < 0x80:
+            return number, at
+
+
+def _tags(body: bytes, at: int) -> Iterator[tuple[int, int]]:
+    """Number and position of each tagged field."""
+    count, at = _varint(body, at)
+    for _ in range(count):
+        tag, at = _varint(body, at)
+        size, at = _varint(body, at)
+        yield tag, at
+        at += size
+
+
+def _after_tags(body: bytes, at: int) -> int:
+    """Where the tagged fields end."""
+    count, at = _varint(body, at)
+    for _ in range(count):
+        _, at = _varint(body, at)
+        size, at = _varint(body, at)
+        at += size
+    return at
 
 
 def check_brokers(bootstrap_servers: str, options: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
@@ -83,9 +172,17 @@ def _problem(address: tuple[str, int], tls: bool, timeout_s: float) -> str | Non
 
 
 def _of_plaintext(connection: socket.socket) -> str | None:
-    # ApiVersions request, version 0: length, key 18, version, correlation id, client id.
-    client = b"kafka-telemetry-lake"
-    body = struct.pack(">hhih", 18, 0, CORRELATION_ID, len(client)) + client
+    answer = _exchange(connection, 0, b"")
+    if answer[:2] == TLS_ALERT:
+        return "it speaks TLS: set kafka.security.protocol to SSL or SASL_SSL in --kafka-options"
+    if not answer:
+        raise ConnectionResetError
+    return None if _is_of_kafka(answer) else "it answers, but it is not Kafka"
+
+
+def _exchange(connection: socket.socket, version: int, rest: bytes) -> bytes:
+    """Send an ApiVersions request; returns the whole answer if it is one, else its first bytes."""
+    body = struct.pack(">hhih", API_VERSIONS, version, CORRELATION_ID, len(CLIENT)) + CLIENT + rest
     connection.sendall(struct.pack(">i", len(body)) + body)
     answer, size = b"", 8
     # All of it is read: a connection that is closed with bytes unread is reset, and brokers may log that.
@@ -93,11 +190,7 @@ def _of_plaintext(connection: socket.socket) -> str | None:
         answer += part
         if len(answer) == 8 and _is_of_kafka(answer):
             size = 4 + struct.unpack(">i", answer[:4])[0]
-    if answer[:2] == TLS_ALERT:
-        return "it speaks TLS: set kafka.security.protocol to SSL or SASL_SSL in --kafka-options"
-    if not answer:
-        raise ConnectionResetError
-    return None if _is_of_kafka(answer) else "it answers, but it is not Kafka"
+    return answer
 
 
 def _is_of_kafka(answer: bytes) -> bool:
@@ -109,11 +202,20 @@ def _is_of_kafka(answer: bytes) -> bool:
 
 
 def _of_tls(connection: socket.socket, host: str) -> str | None:
+    try:
+        with _maybe_tls(connection, host, True):
+            return None
+    except ssl.SSLError as error:  # any other alert is of a listener with TLS, such as one that wants a certificate
+        return "it does not speak TLS" if error.reason in NOT_TLS else None
+
+
+@contextmanager
+def _maybe_tls(connection: socket.socket, host: str, tls: bool) -> Iterator[socket.socket]:
+    if not tls:
+        yield connection
+        return
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    try:
-        context.wrap_socket(connection, server_hostname=host).close()
-    except ssl.SSLError as error:  # any other alert is of a listener with TLS, such as one that wants a certificate
-        return "it does not speak TLS" if error.reason in NOT_TLS else None
-    return None
+    with context.wrap_socket(connection, server_hostname=host) as stream:
+        yield stream

@@ -99,8 +99,8 @@ class JavaMissingError(CannotRunError):
     """Java is missing, or too old for Spark; the message says what to install."""
 
 
-def check_java() -> None:
-    """Raise ``JavaMissingError`` unless Spark would find a JDK of at least ``LOWEST_JAVA``."""
+def check_java() -> int:
+    """The version of the Java that Spark would find. Raises ``JavaMissingError`` if it is below ``LOWEST_JAVA``."""
     home = os.environ.get("JAVA_HOME")
     launcher = str(Path(home) / "bin" / "java") if home else "java"
     where = f"JAVA_HOME={home}" if home else "PATH"
@@ -113,6 +113,7 @@ def check_java() -> None:
         raise JavaMissingError(f"`{launcher} -version` printed no version: {wanted}")
     if int(version[1]) < LOWEST_JAVA:
         raise JavaMissingError(f"Java {version[1]} found by {where} is too old: {wanted}")
+    return int(version[1])
 
 
 def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = "2g", lake: str = "") -> SparkSession:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-import socket
-import struct
 import time
 from pathlib import Path
 
+from kafka_telemetry_lake.pipelines.runtime.kafka_reach import advertised
 from kafka_telemetry_lake.sandbox.cluster.process import Process
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
-GET_TELEMETRY_SUBSCRIPTIONS = 71  # advertised only by a broker that has a telemetry plugin
-_API_VERSIONS = 18
 _ERRORS = re.compile(r" (ERROR|FATAL) |Exception|Error:|^\s+at |Caused by")
 
 
@@ -76,19 +73,9 @@ class Broker:
         if self._process is not None:
             self._process.resume()
 
-    def api_keys(self, timeout: float = 10.0) -> set[int]:
-        """The API keys that the broker advertises (ApiVersions request, version 0). Raises ``OSError``."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout) as connection:
-            connection.sendall(struct.pack(">ihhih", 10, _API_VERSIONS, 0, 1, -1))  # no client id
-            stream = connection.makefile("rb")
-            size = stream.read(4)
-            reply = stream.read(struct.unpack(">i", size)[0]) if len(size) == 4 else b""
-        if len(reply) < 10:
-            raise ConnectionError("the broker closed the connection")
-        _correlation_id, error, count = struct.unpack_from(">ihi", reply)
-        if error:
-            raise ConnectionError(f"ApiVersions: error {error}")
-        return {key for key, _low, _high in struct.iter_unpack(">hhh", reply[10 : 10 + 6 * count])}
+    def api_keys(self, timeout: float = 10.0) -> frozenset[int]:
+        """The API keys that the broker advertises. Raises ``OSError``."""
+        return advertised("127.0.0.1", self.port, timeout_s=timeout).api_keys
 
     def log_tail(self, lines: int = 40) -> str:
         """The last lines of the log that report errors, or if there are none, its last lines."""

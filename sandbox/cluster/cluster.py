@@ -13,7 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kafka_telemetry_lake.sandbox.cluster.broker import GET_TELEMETRY_SUBSCRIPTIONS, Broker, BrokerError
+from kafka_telemetry_lake.pipelines.runtime.kafka_reach import GET_TELEMETRY_SUBSCRIPTIONS
+from kafka_telemetry_lake.sandbox.cluster.broker import Broker, BrokerError
 from kafka_telemetry_lake.sandbox.cluster.java import java_command, kafka_class_path
 from kafka_telemetry_lake.sandbox.cluster.ports import ReservedPorts
 from kafka_telemetry_lake.sandbox.cluster.tls import Tls, make_tls

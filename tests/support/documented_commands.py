@@ -61,6 +61,7 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"telemetry-lake ingest --conf conf/ingest.yml", f"{KAFKA}::test_sync_and_ingest"),
     (r"telemetry-lake ingest --source files:", SPARK),
     (r"telemetry-lake replay ", SPARK),
+    (r"telemetry-lake doctor ", "tests/kafka/test_doctor.py::test_a_cluster_whose_clients_push"),
     (r"telemetry-lake dashboard ", "tests/dashboard/test_dashboard_command.py"),
     (r"spark-submit --master spark://", f"{KAFKA}::test_spark_submit_on_a_standalone_cluster"),
     (r"spark-class ", f"{KAFKA}::test_spark_submit_on_a_standalone_cluster"),

@@ -43,6 +43,7 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     ("maintain --lake {lake} --retention-days metric_points=x", 2, "retention_days.metric_points: Input should be", 1),
     ("maintain --lake {lake} --retention-days metric_point=3", 2, "did you mean metric_points", 6),
     ("sync --lake new", 2, "set exactly one of --bootstrap-servers, --subscriptions-file", 1),
+    ("doctor", 2, "name at least one: --bootstrap-servers host:port, --lake DIR", 1),
     # --conf
     ("ingest --conf /no.yml", 2, "--conf: no such file: /no.yml", 1),
     ("ingest --conf {broken}", 2, "is not YAML: while parsing a flow sequence", 1),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError
-from kafka_telemetry_lake.pipelines.runtime.kafka_reach import check_brokers
+from kafka_telemetry_lake.pipelines.runtime.kafka_reach import Advertised, NoApiVersionsError, advertised, check_brokers
 from tests.support.listeners import listening
 
 SSL = {"kafka.security.protocol": "SSL"}
@@ -81,3 +82,37 @@ def test_each_server_has_its_reason() -> None:
         check_brokers(f"127.0.0.1:1,127.0.0.1:{silent}", {}, timeout_s=0.2)
     reasons = f"127.0.0.1:1: connection refused, nothing listens there, 127.0.0.1:{silent}: no answer within 0.2 s"
     assert f"no Kafka broker answers at {reasons}; check --bootstrap-servers" in str(told.value)
+
+
+def answering(body: bytes) -> Callable[[socket.socket], None]:
+    def answer(connection: socket.socket) -> None:
+        request = connection.recv(1000)
+        # Length, key, version 3, correlation id, client id; tags, software name and version, tags.
+        assert request == (
+            struct.pack(">ihhih", len(request) - 4, 18, 3, 714, 20) + b"kafka-telemetry-lake"
+            b"\0" b"\x15kafka-telemetry-lake" b"\x021" b"\0"
+        )  # fmt: skip
+        connection.sendall(struct.pack(">i", 4 + len(body)) + request[8:12] + body)
+
+    return answer
+
+
+def test_what_a_broker_advertises() -> None:
+    """ApiVersionsResponse v3: API keys, a throttle time, and features in tag 0 behind one that isn't known here."""
+    keys = b"".join(struct.pack(">hhh", key, 0, 9) + tags for key, tags in ((18, b"\0"), (71, b"\x01\x05\x02ab")))
+    features = b"\x03\x11metadata.version" + struct.pack(">hh", 7, 29) + b"\0\x02x" + struct.pack(">hh", 0, 1) + b"\0"
+    tags = b"\x02" + b"\x00" + bytes([len(features)]) + features + b"\x09\x01z"
+    with listening(answering(b"\0\0\x03" + keys + bytes(4) + tags)) as port:
+        assert advertised("127.0.0.1", port) == Advertised(frozenset({18, 71}), {"metadata.version": 29, "x": 1})
+
+
+@pytest.mark.parametrize("body", [b"\0\x23" + bytes(6), b"", b"\0\0\x7f", b"\0\0\xff\xff"])
+def test_what_else_may_come_is_an_error_of_one_kind(body: bytes) -> None:
+    with listening(answering(body)) as port, pytest.raises(NoApiVersionsError):
+        advertised("127.0.0.1", port, timeout_s=1)
+
+
+@pytest.mark.parametrize("server", [broker_without_tls, alert])
+def test_another_program_is_no_broker(server: Callable[[socket.socket], None]) -> None:
+    with listening(server) as port, pytest.raises(NoApiVersionsError, match=r"not Kafka|speaks TLS"):
+        advertised("127.0.0.1", port)

@@ -1,0 +1,196 @@
+"""Asks a cluster what the checks need to know: brokers, topics, rights and the receivers' last statuses."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+from kafka_telemetry_lake.pipelines.runtime.kafka_admin import (
+    HasJvm,
+    admin_client,
+    text_consumer,
+)
+from kafka_telemetry_lake.pipelines.runtime.kafka_reach import Advertised, advertised
+
+STATUSES = 200  # records at the end of each partition of the status topic
+POLL_MS, POLLS = 500, 8
+
+
+@dataclass(frozen=True)
+class BrokerFacts:
+    """A broker as the clients see it. Without `advertised` it didn't answer, for the reason in `problem`."""
+
+    node_id: int
+    address: str
+    advertised: Advertised | None = None
+    problem: str = ""
+    ms: float = 0.0
+
+
+@dataclass(frozen=True)
+class TopicFacts:
+    """A topic. `config` is empty if this user may not see it; `newest_ms` is None for an empty topic."""
+
+    partitions: int
+    replication_factor: int
+    without_leader: int
+    under_replicated: int
+    config: Mapping[str, str]
+    operations: frozenset[str]
+    newest_ms: int | None
+
+
+@dataclass(frozen=True)
+class ReceiverStatus:
+    """The last status of a broker's receiver."""
+
+    time_ms: int
+    received: int
+    landed: int
+    dropped: Mapping[str, int]
+    queue_depth: int
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """A cluster at one moment. A topic that isn't in `topics` doesn't exist, or this user may not see it."""
+
+    cluster_id: str
+    operations: frozenset[str]
+    brokers: Sequence[BrokerFacts]
+    topics: Mapping[str, TopicFacts]
+
+
+def read_cluster(
+    java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topics: Iterable[str]
+) -> ClusterFacts:
+    """Read the facts of a cluster and of those of the topics that exist. Raises ``KafkaUnavailableError``."""
+    jvm = java._jvm
+    kafka = jvm.org.apache.kafka.clients.admin
+    with admin_client(java, bootstrap_servers, options) as client:
+        cluster = client.describeCluster(kafka.DescribeClusterOptions().includeAuthorizedOperations(True))
+        nodes = [(node.id(), str(node.host()), node.port()) for node in cluster.nodes().get().toArray()]
+        existing = set(client.listTopics().names().get())
+        wanted = [topic for topic in topics if topic in existing]
+        with_rights = kafka.DescribeTopicsOptions().includeAuthorizedOperations(True)
+        described = dict(client.describeTopics(_list(jvm, wanted), with_rights).allTopicNames().get())
+        newest = _newest(jvm, client, described)
+        facts = {name: _topic(topic, _config(jvm, client, name), newest.get(name)) for name, topic in described.items()}
+        cluster_id, operations = str(cluster.clusterId().get()), _names(cluster.authorizedOperations().get())
+    tls = options.get("kafka.security.protocol", "").strip().upper().endswith("SSL")
+    return ClusterFacts(cluster_id, operations, ask_brokers(nodes, tls), facts)
+
+
+def ask_brokers(nodes: Sequence[tuple[int, str, int]], tls: bool) -> list[BrokerFacts]:
+    """Ask all brokers (id, host, port) at once what they advertise."""
+
+    def ask(node: tuple[int, str, int]) -> BrokerFacts:
+        node_id, host, port = node
+        began = time.monotonic()
+        try:
+            found = advertised(host, port, tls=tls)
+        except TimeoutError:
+            return BrokerFacts(node_id, f"{host}:{port}", problem="no answer within 3 s")
+        except OSError as error:
+            return BrokerFacts(node_id, f"{host}:{port}", problem=error.strerror or str(error))
+        return BrokerFacts(node_id, f"{host}:{port}", found, ms=1000 * (time.monotonic() - began))
+
+    with ThreadPoolExecutor(max(1, min(16, len(nodes)))) as pool:
+        return list(pool.map(ask, sorted(nodes)))
+
+
+def read_statuses(
+    java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topic: str
+) -> dict[int, ReceiverStatus]:
+    """The last status of each broker's receiver, by broker id. Raises ``KafkaUnavailableError``."""
+    with text_consumer(java, bootstrap_servers, options, topic) as (consumer, partitions):
+        begins, ends = dict(consumer.beginningOffsets(partitions)), dict(consumer.endOffsets(partitions))
+        for partition, end in ends.items():
+            consumer.seek(partition, max(begins[partition], end - STATUSES))
+        values: list[str | None] = []
+        for _ in range(POLLS):
+            if all(consumer.position(partition) >= end for partition, end in ends.items()):
+                break
+            values += [
+                each.value() for each in consumer.poll(java._jvm.java.time.Duration.ofMillis(POLL_MS)).iterator()
+            ]
+    return last_statuses(values)
+
+
+def last_statuses(values: Iterable[str | None]) -> dict[int, ReceiverStatus]:
+    """The latest of each broker's status records; what isn't one is passed over: the job reports it."""
+    last: dict[int, ReceiverStatus] = {}
+    for value in values:
+        try:
+            content = json.loads(value or "")
+            status = ReceiverStatus(
+                int(content["time_ms"]), int(content["received"]), int(content["landed"]),
+                {reason: int(count) for reason, count in content["dropped"].items() if count},
+                int(content["queue_depth"]),
+            )  # fmt: skip
+            broker_id = int(content["broker_id"])
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            continue
+        if broker_id not in last or last[broker_id].time_ms <= status.time_ms:
+            last[broker_id] = status
+    return last
+
+
+def _topic(topic: Any, config: Mapping[str, str], newest_ms: int | None) -> TopicFacts:
+    partitions = list(topic.partitions())
+    return TopicFacts(
+        partitions=len(partitions),
+        replication_factor=min(len(each.replicas()) for each in partitions),
+        without_leader=sum(each.leader() is None or each.leader().isEmpty() for each in partitions),
+        under_replicated=sum(len(each.isr()) < len(each.replicas()) for each in partitions),
+        config=config,
+        operations=_names(topic.authorizedOperations()),
+        newest_ms=newest_ms,
+    )
+
+
+def _newest(jvm: Any, client: Any, topics: Mapping[str, Any]) -> dict[str, int]:
+    """The highest timestamp of each topic that has records."""
+    asked = jvm.java.util.HashMap()
+    for name, topic in topics.items():
+        for partition in topic.partitions():
+            place = jvm.org.apache.kafka.common.TopicPartition(name, partition.partition())
+            asked.put(place, jvm.org.apache.kafka.clients.admin.OffsetSpec.maxTimestamp())
+    newest: dict[str, int] = {}
+    results = client.listOffsets(asked)
+    for place in asked.keySet().toArray():
+        # Without the right to read the topic, or without a leader, there is no answer; other checks say so.
+        with suppress(Py4JJavaError):
+            timestamp = results.partitionResult(place).get().timestamp()
+            if timestamp >= 0:
+                newest[place.topic()] = max(newest.get(place.topic(), 0), timestamp)
+    return newest
+
+
+def _config(jvm: Any, client: Any, topic: str) -> dict[str, str]:
+    """A topic's configuration; empty if this user may not see it."""
+    resource_of = jvm.org.apache.kafka.common.config.ConfigResource
+    resource = resource_of(resource_of.Type.TOPIC, topic)
+    with suppress(Py4JJavaError):
+        entries = client.describeConfigs(_list(jvm, [resource])).all().get().get(resource).entries()
+        return {str(each.name()): str(each.value()) for each in entries.toArray() if each.value() is not None}
+    return {}
+
+
+def _names(operations: Any) -> frozenset[str]:
+    """Names of ACL operations; a broker that doesn't tell them gives none."""
+    return frozenset() if operations is None else frozenset(each.name() for each in operations.toArray())
+
+
+def _list(jvm: Any, items: Iterable[Any]) -> Any:
+    found = jvm.java.util.ArrayList()
+    for item in items:
+        found.add(item)
+    return found

@@ -1,0 +1,74 @@
+"""Checks this machine: Java, Python and its libraries, memory and disk."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from kafka_telemetry_lake.pipelines.doctor.check import Check
+from kafka_telemetry_lake.pipelines.query.duckdb_tables import local_folder
+from kafka_telemetry_lake.pipelines.runtime.session import JavaMissingError, check_java
+
+LIBRARIES = ("pyarrow", "pyspark", "deltalake", "duckdb")
+LEAST_MEMORY, LEAST_FREE = 3 << 30, 2 << 30  # the driver's default heap of 2 GB, and Python workers
+
+
+def check_machine(lake: str | None) -> Iterator[Check]:
+    """Check what a job on this machine needs; `lake` says which disk it fills."""
+    yield check_of_java()
+    yield Check("python", "ok", f"Python {platform.python_version()}, {', '.join(map(_library, LIBRARIES))}")
+    yield memory(_available_memory())
+    folder = local_folder(lake) if lake is not None else None
+    if folder is not None:
+        there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+        yield disk(shutil.disk_usage(there).free, there)
+
+
+def check_of_java() -> Check:
+    """Whether Spark and Kafka's Admin client would find a JDK."""
+    try:
+        return Check("java", "ok", f"Java {check_java()}")
+    except JavaMissingError as error:
+        problem, _, advice = str(error).partition(": ")
+        return Check("java", "failed", problem, advice)
+
+
+def memory(available: int | None) -> Check:
+    """Judge the bytes of memory that are available; None: not known."""
+    if available is None:
+        return Check("memory", "skipped", "this system doesn't say how much is available")
+    text = f"{available / (1 << 30):.1f} GB available"
+    if available < LEAST_MEMORY:
+        return Check("memory", "warning", text, "a job needs 3 GB; give --driver-memory 1g to a small one")
+    return Check("memory", "ok", text)
+
+
+def disk(free: int, folder: Path) -> Check:
+    """Judge the free bytes of the disk of a folder."""
+    text = f"{free / (1 << 30):.1f} GB free at {folder}"
+    if free < LEAST_FREE:
+        return Check("disk", "failed", text, "free some, or remove old days: `telemetry-lake maintain`")
+    return Check("disk", "ok", text)
+
+
+def _library(name: str) -> str:
+    try:
+        return f"{name} {version(name)}"
+    except PackageNotFoundError:
+        return f"no {name}"
+
+
+def _available_memory() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        try:
+            return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        except (OSError, ValueError):
+            return None
+    kilobytes = next((line.split()[1] for line in lines if line.startswith("MemAvailable:")), None)
+    return None if kilobytes is None else int(kilobytes) << 10

@@ -1,0 +1,72 @@
+"""`doctor` on real brokers: what it finds is what is there."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.pipelines.runtime.kafka_reach import PUSH_TELEMETRY, advertised
+from kafka_telemetry_lake.sandbox.clients import LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+
+from .landing import Landing
+from .receiver_brokers import statuses, wait_for
+
+LIMIT_S = 30.0  # of a busy machine; it takes three seconds on one without other work
+
+
+def examine(capsys: pytest.CaptureFixture[str], servers: str, *flags: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    began = time.monotonic()
+    code = cli.main(["doctor", "--bootstrap-servers", servers, "--format", "json", *flags])
+    assert time.monotonic() - began < LIMIT_S
+    return code, {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+
+
+def test_a_cluster_whose_clients_push(
+    cluster: LocalCluster, clients: LocalClients, landing: Landing, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = clients.producer("java", topic, "telemetry-doctor", rate=5)
+    landing.wait_for_more("telemetry-doctor", 1)
+    wait_for(lambda: statuses(cluster), bool)  # the first comes ten seconds after the broker's start
+    code, checks = examine(capsys, cluster.bootstrap_servers)
+    client.close()
+    problems = {name: check for name, check in checks.items() if check["status"] not in ("ok", "skipped")}
+    assert problems.keys() <= {"memory"}, problems  # of this machine
+    assert code == (3 if problems else 0)
+    assert checks["versions"]["text"] == "Kafka 4.3 on 1 broker"
+    assert checks["topic client-telemetry"]["text"].startswith("2 partitions, 1 replicas (1 in sync needed)")
+    assert "messages up to 17,825,792 bytes, stored for 7 days" in checks["topic client-telemetry"]["text"]
+    assert checks["subscription telemetry"]["text"] == (
+        "requests org.apache.kafka. every 300 ms from client_id=telemetry-.*"
+    )
+    assert "none dropped" in checks["receivers"]["text"]
+    assert checks["rights"]["text"] == "enough for `ingest` and `sync`, and for `connect`"
+
+
+@pytest.fixture(scope="module")
+def bare() -> Iterator[LocalCluster]:
+    with LocalCluster(scram_users={"nobody": "nobody-secret"}) as cluster:
+        yield cluster
+
+
+def test_a_cluster_without_plugin_and_subscription(bare: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    bare.delete_topic("client-quotas")
+    code, checks = examine(capsys, bare.bootstrap_servers)
+    assert code == 1
+    assert checks["plugin"]["status"] == "failed"
+    assert "ClientTelemetryLakeExporter" in checks["plugin"]["advice"]
+    assert checks["subscriptions"]["status"] == checks["receivers"]["status"] == "failed"
+    assert checks["topic client-quotas"]["status"] == "warning"
+    assert checks["topic client-telemetry"]["status"] == "ok"
+
+
+def test_a_listener_with_tls_is_asked_too(bare: LocalCluster) -> None:
+    host, _, port = bare.tls_bootstrap_servers.partition(":")
+    keys = advertised(host, int(port), tls=True).api_keys
+    assert keys == bare.broker(1).api_keys()
+    assert PUSH_TELEMETRY not in keys

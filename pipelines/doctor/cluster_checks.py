@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_telemetry_lake.pipelines.doctor.check import Check, age_text, listed
+from kafka_telemetry_lake.pipelines.doctor.check import Check, Status, age_text, listed
 from kafka_telemetry_lake.pipelines.doctor.cluster_facts import BrokerFacts, ClusterFacts, ReceiverStatus, TopicFacts
 from kafka_telemetry_lake.pipelines.runtime.kafka_reach import (
     GET_TELEMETRY_SUBSCRIPTIONS,
@@ -74,20 +74,26 @@ def _releases(brokers: Sequence[BrokerFacts]) -> Check:
     return Check("versions", "ok", text)
 
 
-def _plugin(brokers: Sequence[BrokerFacts]) -> Check:
+def brokers_without_plugin(brokers: Iterable[BrokerFacts]) -> list[BrokerFacts]:
+    """The brokers that answer and don't advertise telemetry."""
     needed = {GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY}
-    without = [broker for broker in brokers if broker.advertised and not needed <= broker.advertised.api_keys]
+    return [broker for broker in brokers if broker.advertised and not needed <= broker.advertised.api_keys]
+
+
+def plugin_class(brokers: Iterable[BrokerFacts]) -> str:
+    """The plugin's entry class that works on all of these brokers."""
+    releases = [release_of(broker.advertised) or "0" for broker in brokers if broker.advertised]
+    is_new = all(_order(release) >= _order(EXPORTER_RELEASE) for release in releases)
+    return f"io.github.kafkatelemetrylake.receiver.ClientTelemetryLake{'Exporter' if is_new else 'Receiver'}"
+
+
+def _plugin(brokers: Sequence[BrokerFacts]) -> Check:
+    without = brokers_without_plugin(brokers)
     if without:
-        entries = sorted({
-            "Exporter" if _order(release_of(broker.advertised) or "0") >= _order(EXPORTER_RELEASE) else "Receiver"
-            for broker in without if broker.advertised
-        })  # fmt: skip
-        names = " or ".join(f"io.github.kafkatelemetrylake.receiver.ClientTelemetryLake{entry}" for entry in entries)
         return Check(
             "plugin", "failed",
-            f"no telemetry plugin on {'broker' if len(without) == 1 else 'brokers'} "
-            f"{listed(broker.node_id for broker in without)}: their clients push nothing",
-            f"put the receiver's jar into libs/, set metric.reporters={names} and restart: docs/receiver.md",
+            f"none on {_brokers_named(broker.node_id for broker in without)}: clients push nothing there",
+            f"put the jar into libs/, set metric.reporters={plugin_class(without)}, restart: docs/receiver.md",
         )  # fmt: skip
     return Check("plugin", "ok", f"{_number(brokers, 'broker')} with GetTelemetrySubscriptions and PushTelemetry")
 
@@ -118,7 +124,7 @@ def _topic(name: str, topic: TopicFacts | None, brokers: int, *, is_landing: boo
 
 def _problems_of_topic(
     topic: TopicFacts, brokers: int, most: int, least_isr: int, retention_ms: int, is_landing: bool
-) -> Iterator[tuple[str, str, str]]:
+) -> Iterator[tuple[Status, str, str]]:
     """Status, what is wrong, and what to do; the worst first."""
     if topic.without_leader:
         yield (
@@ -245,7 +251,7 @@ def check_statuses(
     if missing:
         yield Check(
             "receivers", "failed", f"no status of {_brokers_named(missing)}",
-            "the first comes ten seconds after a start; else look for ERROR lines of ClientTelemetryLander in the broker's log",
+            "the first comes ten seconds after a start; else look for ClientTelemetryLander in the broker's log",
         )  # fmt: skip
     elif late:
         oldest = age_text(max(late.values()))

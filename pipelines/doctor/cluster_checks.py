@@ -18,7 +18,10 @@ from kafka_telemetry_lake.pipelines.runtime.kafka_reach import (
 from kafka_telemetry_lake.udfs.subscriptions.matching import ALL_METRICS, CLIENTS, Subscription, matching
 
 # The highest metadata.version of each release (Kafka's MetadataVersion): what a broker supports shows its release.
-RELEASES = {7: "3.3", 8: "3.4", 11: "3.5", 14: "3.6", 19: "3.7", 20: "3.8", 21: "3.9", 25: "4.0", 27: "4.1", 29: "4.2", 30: "4.3"}  # fmt: skip  # noqa: E501  # a table
+RELEASES = {
+    7: "3.3", 8: "3.4", 11: "3.5", 14: "3.6", 19: "3.7", 20: "3.8", 21: "3.9", 25: "4.0", 27: "4.1", 29: "4.2",
+    30: "4.3",
+}  # fmt: skip
 LEAST_RELEASE, EXPORTER_RELEASE = "3.7", "4.2"
 LEAST_MESSAGE_BYTES = (1 << 20) + (64 << 10)  # the broker's default telemetry.max.bytes, and headers
 LEAST_RETENTION_MS = 86_400_000

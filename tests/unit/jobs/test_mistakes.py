@@ -24,7 +24,7 @@ SYNC = "sync --lake new --bootstrap-servers"
 # Command line, exit code, what the line says, most CPU seconds. {...} are names of `place`, | is a space in a value.
 MISTAKES: list[tuple[str, int, str, float]] = [
     # commands and flags
-    ("nonsense", 2, "unknown command 'nonsense'; the commands are: demo, ingest,", 1),
+    ("nonsense", 2, "unknown command 'nonsense'; the commands are: demo, doctor, ingest,", 1),
     ("ingets --lake x", 2, "unknown command 'ingets'; did you mean ingest", 1),
     ("qurey --lake x", 2, "unknown command 'qurey'; did you mean query", 1),
     ("help ingets", 2, "unknown command 'ingets'; did you mean ingest", 1),

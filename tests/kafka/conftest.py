@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kafka_telemetry_lake.sandbox.clients import LocalClients
+from kafka_telemetry_lake.sandbox.clients.franz_go import franz_go_driver
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
 
@@ -50,12 +50,8 @@ def topic(cluster: LocalCluster, request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def franz_go(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The franz-go driver, built from tests/clients/go."""
+def franz_go() -> Path:
+    """The franz-go driver."""
     if shutil.which("go") is None:
         pytest.skip("Go is not installed")
-    binary = tmp_path_factory.mktemp("franz-go") / "telemetryclient"
-    source = Path(__file__).parent.parent / "clients" / "go"
-    built = subprocess.run(["go", "build", "-o", binary, "."], cwd=source, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
-    return binary
+    return franz_go_driver()

@@ -1,0 +1,31 @@
+"""The franz-go counterpart of ``TelemetryClient.java``, built by Go where it is installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from filelock import FileLock
+
+from kafka_telemetry_lake.pipelines.runtime.jars import jars_home
+from kafka_telemetry_lake.sandbox.clients.clients import ClientUnavailableError
+
+_SOURCE = Path(__file__).parent / "go"
+
+
+def franz_go_driver() -> Path:
+    """The program, built again if its sources are newer. Raises ``ClientUnavailableError``."""
+    if shutil.which("go") is None:
+        raise ClientUnavailableError("Go is not installed")
+    folder = jars_home() / "franz-go"
+    folder.mkdir(parents=True, exist_ok=True)
+    binary = folder / "telemetryclient"
+    with FileLock(folder / ".lock"):
+        if not binary.exists() or binary.stat().st_mtime < max(each.stat().st_mtime for each in _SOURCE.iterdir()):
+            command = ["go", "build", "-o", str(binary), "."]
+            built = subprocess.run(command, cwd=_SOURCE, capture_output=True, text=True, check=False)
+            if built.returncode:
+                lines = built.stderr.strip().splitlines() or [f"status {built.returncode}"]
+                raise ClientUnavailableError(f"go build failed: {lines[-1]}")
+    return binary

@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 LAKE ?= demo-lake
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-unit test-slow-jobs lint docs bench soak lock clean
+.PHONY: help install demo demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-unit test-slow-jobs lint docs dist bench soak lock clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -73,6 +73,15 @@ lint: install ## ruff and mypy --strict, tests and benchmarks included
 
 docs: install ## build the docs as a site in site/, to be opened from the disk
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+dist: install ## build what a release has into dist/: wheel, sdist, the plugin's jars, SBOMs, checksums (RELEASING.md)
+	rm -rf dist receiver/target
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$$($(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars --maven) -q -B -DskipTests -Prelease -f receiver/pom.xml package
+	cp receiver/target/*.jar receiver/target/*-sbom.json dist
+	$(BIN)/uvx --quiet --from 'cyclonedx-bom==7.5.0' cyclonedx-py requirements --output-reproducible \
+	  -o dist/$$(basename dist/*.tar.gz .tar.gz)-sbom.json requirements.lock
+	cd dist && sha256sum -- * > SHA256SUMS && cat SHA256SUMS
 
 bench: install ## run all benchmarks beside their peers; results in benchmarks/results.json
 	$(BIN)/python -m benchmarks.decode

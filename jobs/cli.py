@@ -13,7 +13,8 @@ from kafka_telemetry_lake.udfs.nearest import did_you_mean
 
 def usage() -> str:
     """The text of ``telemetry-lake --help``."""
-    commands = "\n".join(f"  {name:<9} {meaning}" for name, meaning in COMMANDS.items())
+    width = max(map(len, COMMANDS))
+    commands = "\n".join(f"  {name:<{width}} {meaning}" for name, meaning in COMMANDS.items())
     return f"""usage: telemetry-lake COMMAND [--help] [flags]
 
 Stores the metrics that Kafka clients push (KIP-714) as exact, queryable Delta tables.

@@ -22,6 +22,7 @@ COMMANDS = {
     "quality": "check the lake's data quality rules on rows added since the last check",
     "dashboard": "serve dashboard pages over a lake",
     "views": "create the SQL views in Spark, or list them with the questions they answer",
+    "completion": "print a script that lets bash, zsh or fish complete commands, flags and values",
 }
 _JOBS = "kafka_telemetry_lake.jobs"
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import SecretStr, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     CliApp,
@@ -109,13 +110,20 @@ def parse(settings: type[SettingsT], argv: list[str], program: str) -> SettingsT
 
 def flags_of(settings: type[JobSettings]) -> list[str]:
     """The flags of a command, those that switch something off included."""
-    flags = ["--help", "--conf"]
+    return ["--help", "--conf", *fields_by_flag(settings)]
+
+
+def fields_by_flag(settings: type[JobSettings]) -> dict[str, FieldInfo]:
+    """The field that each flag sets."""
+    fields = {}
     for name, field in settings.model_fields.items():
         if POSITIONAL in field.metadata:
             continue
         flag = (field.alias or name).replace("_", "-")
-        flags += [f"--{flag}", f"--no-{flag}"] if field.annotation is bool else [f"--{flag}"]
-    return flags
+        fields[f"--{flag}"] = field
+        if field.annotation is bool:
+            fields[f"--no-{flag}"] = field
+    return fields
 
 
 def secret_text(secret: SecretStr | None) -> str:

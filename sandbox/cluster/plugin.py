@@ -39,5 +39,7 @@ def receiver_jar() -> Path:
 
 
 def _built_jar() -> Path | None:
-    jars = [jar for jar in (_RECEIVER / "target").glob("*.jar") if not jar.stem.endswith(("-sources", "-tests"))]
+    jars = [
+        jar for jar in (_RECEIVER / "target").glob("*.jar") if not jar.stem.endswith(("-javadoc", "-sources", "-tests"))
+    ]
     return max(jars, key=lambda jar: jar.stat().st_mtime, default=None)

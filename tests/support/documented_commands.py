@@ -21,7 +21,8 @@ PAGES = [
 BLOCK = re.compile(r"```(?:sh)?\n(.*?)```|((?:^ {4,}\S.*\n|^\n(?= {4}))+)", re.DOTALL | re.MULTILINE)
 PROGRAM = re.compile(
     r"(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\S*/)?"
-    r"(telemetry-lake|make|databricks|spark-submit|spark-class|pip|python|mvn|kafka-[a-z.-]+|export|curl|kubectl|git) "
+    r"(telemetry-lake|make|pipx|uvx|uv|pip|python|databricks|spark-submit|spark-class|mvn|kafka-[a-z.-]+|export|curl|"
+    r"kubectl|git) "
 )
 HERE = "tests/unit/project/test_docs_commands.py::test_it_runs_as_it_is_printed"
 SPARK = "tests/spark/test_docs_commands.py::test_ingest_replay_and_views"
@@ -71,6 +72,9 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"databricks ", "no workspace at hand; tests/unit/project/test_bundle.py resolves what the bundle names"),
     (r"kafka-[a-z-]+\.sh ", f"{KAFKA}::test_the_steps_of_the_plugins_install"),
     (r"kafka-acls ", "tests/kafka/test_safety_kafka.py sets rights by the same tool's class"),
+    (r"telemetry-lake completion ", "tests/unit/jobs/test_completion.py"),
+    (r"(pipx|uv|pip|uvx) .*\.whl", "tests/unit/project/test_bundle_wheel.py::test_pipx_and_uvx_install_it"),
+    (r"make dist", "by hand before a release; test_bundle_wheel.py and test_release_jar.py build the same"),
     (r"make (test|lint|test-\S+)\b", "CI runs it: .ci/run"),
     (r"make (demo|demo-files)\b", "by hand before a release; tests/kafka has the demo's broker and clients"),
     (

@@ -1,12 +1,17 @@
-"""The wheel, built and installed in a clean environment without its extras: commands, a query, and what they miss."""
+"""The wheel and the sdist, built and installed as users do: in a clean environment without the extras, and by tools."""
 
 from __future__ import annotations
 
+import email
 import os
 import re
 import subprocess
 import sys
+import tarfile
 import venv
+import zipfile
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -16,29 +21,57 @@ from tests.unit.quality.test_quality import outcome, push, write
 
 FOREIGN = ("dashboards", "jobs", "pipelines", "sandbox", "sql", "udfs")
 ROOT = Path(__file__).parents[3]
+VERSION = f"telemetry-lake {version('kafka-telemetry-lake')}\n"
 
 
-def run(*command: str | Path, cwd: Path) -> tuple[int, str, str]:
+@dataclass(frozen=True)
+class Built:
+    """What a release has of Python."""
+
+    sdist: Path
+    wheel: Path
+    """built from the sdist"""
+    constraints: Path
+    """the lock's versions, without its hashes: with hashes pip refuses a wheel that has none"""
+
+
+def run(*command: str | Path, cwd: Path, **variables: str) -> tuple[int, str, str]:
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # the wheel, not the checkout
     done = subprocess.run(
-        list(map(str, command)), cwd=cwd, env=clean, capture_output=True, text=True, check=False, timeout=400
+        list(map(str, command)),
+        cwd=cwd,
+        env=clean | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=400,
     )
     return done.returncode, done.stdout, done.stderr
 
 
+def build(*what: str | Path) -> None:
+    code, _, error = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", *what, ROOT, cwd=ROOT)
+    assert code == 0, error
+
+
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    folder = tmp_path_factory.mktemp("built")
+    build(folder)
+    (sdist,) = folder.glob("kafka_telemetry_lake-*.tar.gz")
+    (wheel,) = folder.glob("kafka_telemetry_lake-*.whl")
+    pinned = re.findall(r"^[^\s#]+==[^\s\\]+", (ROOT / "requirements.lock").read_text("utf-8"), re.MULTILINE)
+    constraints = folder / "versions.txt"
+    constraints.write_text("\n".join(pinned))
+    return Built(sdist, wheel, constraints)
+
+
+@pytest.fixture(scope="module")
+def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the clean environment's commands."""
     folder = tmp_path_factory.mktemp("wheel")
-    build = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT)
-    code, _, error = run(*build, cwd=folder)
-    assert code == 0, error
-    (wheel,) = folder.glob("kafka_telemetry_lake-*.whl")
     venv.create(folder / "venv", with_pip=True)
-    # The lock's versions without its hashes: with hashes pip refuses a wheel that has none.
-    pinned = re.findall(r"^[^\s#]+==[^\s\\]+", (ROOT / "requirements.lock").read_text("utf-8"), re.MULTILINE)
-    (folder / "versions.txt").write_text("\n".join(pinned))
-    pip = (folder / "venv" / "bin" / "pip", "install", "--quiet", "-c", folder / "versions.txt", wheel)
+    pip = (folder / "venv" / "bin" / "pip", "install", "--quiet", "-c", built.constraints, built.wheel)
     code, _, error = run(*pip, cwd=folder)
     assert code == 0, error
     (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
@@ -49,9 +82,64 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "venv" / "bin"
 
 
+@pytest.mark.exhaustive
+def test_the_sdist_has_all_that_the_wheel_of_a_checkout_has(built: Built, tmp_path: Path) -> None:
+    """The package's folders are links, which a builder may follow twice, or not at all."""
+    build(tmp_path, "--wheel")
+    (direct,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(direct) as checkout, zipfile.ZipFile(built.wheel) as wheel:
+        files = {name: checkout.read(name) for name in checkout.namelist()}
+        assert {name: wheel.read(name) for name in wheel.namelist()} == files
+    sources = {
+        f"kafka_telemetry_lake/{path.relative_to(ROOT)}"
+        for layer in FOREIGN
+        for path in (ROOT / layer).rglob("*")
+        if path.suffix in (".py", ".sql", ".sha256", ".java", ".parquet") and "__pycache__" not in path.parts
+    }
+    assert sources <= files.keys()
+    with tarfile.open(built.sdist) as packed:
+        assert not [member.name for member in packed if not member.isfile()]
+        outside = {member.name.partition("/")[2] for member in packed if "/kafka_telemetry_lake/" not in member.name}
+    conf = {f"conf/{path.name}" for path in (ROOT / "conf").iterdir()}
+    assert outside == {*conf, ".gitignore", "CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml"}
+
+
+@pytest.mark.exhaustive
+def test_two_builds_are_the_same_bytes(built: Built, tmp_path: Path) -> None:
+    build(tmp_path)
+    assert (tmp_path / built.wheel.name).read_bytes() == built.wheel.read_bytes()
+    assert (tmp_path / built.sdist.name).read_bytes() == built.sdist.read_bytes()
+
+
+@pytest.mark.slow
+def test_pipx_and_uvx_install_it(built: Built, tmp_path: Path) -> None:
+    homes = {f"PIPX_{name}": str(tmp_path / name) for name in ("HOME", "BIN_DIR", "MAN_DIR")}
+    pip = f"--quiet --constraint {built.constraints}"
+    pipx = (sys.executable, "-m", "pipx", "install", "--python", sys.executable, "--pip-args", pip, built.wheel)
+    code, _, error = run(*pipx, cwd=tmp_path, PIPX_DEFAULT_BACKEND="pip", **homes)
+    assert code == 0, error
+    assert run(tmp_path / "BIN_DIR" / "telemetry-lake", "--version", cwd=tmp_path) == (0, VERSION, "")
+    uvx = (Path(sys.executable).parent / "uvx", "--quiet", "--constraints", built.constraints)
+    for package in (built.wheel, built.sdist):
+        assert run(*uvx, "--from", package, "telemetry-lake", "--version", cwd=tmp_path) == (0, VERSION, "")
+
+
+@pytest.mark.slow
+def test_the_extras_fit_together(built: Built, tmp_path: Path) -> None:
+    with zipfile.ZipFile(built.wheel) as wheel:
+        (name,) = [each for each in wheel.namelist() if each.endswith(".dist-info/METADATA")]
+        extras = email.message_from_bytes(wheel.read(name)).get_all("Provides-Extra")
+    assert extras == ["dashboard", "dev", "docs", "quality", "spark"]
+    all_of_them = f"{built.wheel}[{','.join(extras)}]"
+    pip = (sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-")
+    code, _, error = run(*pip, "-c", built.constraints, all_of_them, cwd=tmp_path)
+    assert code == 0, error
+
+
 @pytest.mark.slow
 def test_the_wheel_without_extras(installed: Path, tmp_path: Path) -> None:
     command = installed / "telemetry-lake"
+    assert run(command, "--version", cwd=tmp_path) == (0, VERSION, "")
     for name in COMMANDS:
         code, out, error = run(command, name, "--help", cwd=tmp_path)
         assert (code, error) == (0, ""), name

@@ -1,0 +1,57 @@
+"""What a release has of the plugin: jar, sources, javadoc and bill of materials, the same bytes in each build."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from kafka_telemetry_lake.pipelines.runtime.jars import maven
+
+ROOT = Path(__file__).parents[3]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+NAME = f"client-telemetry-lake-receiver-{VERSION}"
+PACKAGE = "io/github/kafkatelemetrylake/receiver"
+
+
+def released(folder: Path, time_zone: str) -> Path:
+    """Build a copy of the sources, and return the folder of the results."""
+    shutil.copytree(ROOT / "receiver", folder, ignore=shutil.ignore_patterns("target"))
+    command = [str(maven()), "-q", "-B", "-DskipTests", "-Prelease", "-f", str(folder / "pom.xml"), "package"]
+    environment = os.environ | {"TZ": time_zone}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stdout[-2000:]
+    return folder / "target"
+
+
+def test_the_job_and_the_plugin_have_one_version() -> None:
+    pom = re.search(r"<version>(.*?)</version>", (ROOT / "receiver" / "pom.xml").read_text("utf-8"))
+    assert pom
+    assert pom[1] == VERSION
+
+
+@pytest.mark.slow
+def test_two_builds_of_the_plugin_are_the_same_bytes(tmp_path: Path) -> None:
+    first = released(tmp_path / "here", "UTC")
+    second = released(tmp_path / "somewhere" / "else", "Asia/Tokyo")
+    files = [f"{NAME}.jar", f"{NAME}-sources.jar", f"{NAME}-javadoc.jar", f"{NAME}-sbom.json"]
+    for name in files:
+        sums = {hashlib.sha256((folder / name).read_bytes()).hexdigest() for folder in (first, second)}
+        assert len(sums) == 1, name
+
+    names = {name: set(zipfile.ZipFile(first / name).namelist()) for name in files[:3]}
+    assert f"{PACKAGE}/Lander.class" in names[f"{NAME}.jar"]
+    assert not [name for name in names[f"{NAME}.jar"] if name.endswith(".class") and not name.startswith(PACKAGE)]
+    assert f"{PACKAGE}/Lander.java" in names[f"{NAME}-sources.jar"]
+    assert f"{PACKAGE}/ClientTelemetryLakeExporter.html" in names[f"{NAME}-javadoc.jar"]
+    materials = json.loads((first / f"{NAME}-sbom.json").read_text("utf-8"))
+    assert materials["bomFormat"] == "CycloneDX"
+    assert {part["name"]: part["version"] for part in materials["components"]}["kafka-clients"] == "4.3.1"

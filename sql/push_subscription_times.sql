@@ -16,7 +16,7 @@ SELECT
   t.subscription_state,
   u.cluster_id IS NOT NULL AND coalesce(t.subscription_state, 'unknown') = 'unknown' AS subscription_uncertain
 FROM push_outcomes AS o
-LEFT JOIN told_subscriptions AS t
+LEFT JOIN announced_subscriptions AS t
   ON t.cluster_id = o.cluster_id AND t.client_attributes_id = o.client_attributes_id
   AND (t.landed_from IS NULL OR o.landed_at >= t.landed_from)
   AND (t.landed_to IS NULL OR o.landed_at < t.landed_to)

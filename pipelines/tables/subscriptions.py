@@ -35,7 +35,7 @@ MATCHES = Table(
     by_day=False,
 )
 ANNOUNCED = Table(
-    "told_subscriptions",
+    "announced_subscriptions",
     "Cache: the time as of which a push with a SubscriptionId is matched, by its landing time.",
     ANNOUNCED_SUBSCRIPTIONS,
     by_day=False,

@@ -40,16 +40,16 @@ public final class SubscriptionOracle {
 
     public static void main(String[] unused) throws Exception {
         JsonNode asked = JSON.readTree(System.in);
-        ObjectNode told = JSON.createObjectNode();
-        ArrayNode patterns = told.putArray("patterns");
+        ObjectNode result = JSON.createObjectNode();
+        ArrayNode patterns = result.putArray("patterns");
         for (JsonNode each : asked.path("patterns")) {
             patterns.add(matches(each.get(0).asText(), each.get(1)));
         }
-        ArrayNode brokers = told.putArray("brokers");
+        ArrayNode brokers = result.putArray("brokers");
         for (JsonNode each : asked.path("brokers")) {
             brokers.add(broker(each));
         }
-        JSON.writeValue(System.out, told);
+        JSON.writeValue(System.out, result);
     }
 
     private static JsonNode matches(String regex, JsonNode inputs) {
@@ -67,8 +67,8 @@ public final class SubscriptionOracle {
     }
 
     private static JsonNode broker(JsonNode asked) throws Exception {
-        ObjectNode told = JSON.createObjectNode();
-        ArrayNode clients = told.putArray("clients");
+        ObjectNode result = JSON.createObjectNode();
+        ArrayNode clients = result.putArray("clients");
         Constructor<?> constructor = ClientMetricsManager.class.getConstructors()[0];
         try (ClientMetricsManager manager =
                 (ClientMetricsManager) constructor.newInstance(null, 1 << 20, Time.SYSTEM, new Metrics())) {
@@ -79,9 +79,9 @@ public final class SubscriptionOracle {
                 clients.add(client(manager, asked.get("subscriptions"), client));
             }
         } catch (RuntimeException e) {
-            return told.put("error", e.getMessage());
+            return result.put("error", e.getMessage());
         }
-        return told;
+        return result;
     }
 
     private static JsonNode client(ClientMetricsManager manager, JsonNode subscriptions, JsonNode client)
@@ -92,11 +92,11 @@ public final class SubscriptionOracle {
                 new GetTelemetrySubscriptionsRequestData().setClientInstanceId(id), (short) 0);
         GetTelemetrySubscriptionsResponseData answer =
                 manager.processGetTelemetrySubscriptionRequest(request, context).data();
-        ObjectNode told = JSON.createObjectNode();
-        told.put("subscription_id", answer.subscriptionId());
-        told.put("push_interval_ms", answer.pushIntervalMs());
-        answer.requestedMetrics().forEach(told.putArray("requested_metrics")::add);
-        ArrayNode names = told.putArray("matching");
+        ObjectNode result = JSON.createObjectNode();
+        result.put("subscription_id", answer.subscriptionId());
+        result.put("push_interval_ms", answer.pushIntervalMs());
+        answer.requestedMetrics().forEach(result.putArray("requested_metrics")::add);
+        ArrayNode names = result.putArray("matching");
         ClientMetricsInstanceMetadata metadata = new ClientMetricsInstanceMetadata(id, context);
         for (Map.Entry<String, JsonNode> each : subscriptions.properties()) {
             ClientMetricsConfigs configs = new ClientMetricsConfigs(properties(each.getValue()));
@@ -104,7 +104,7 @@ public final class SubscriptionOracle {
                 names.add(each.getKey());
             }
         }
-        return told;
+        return result;
     }
 
     private static Properties properties(JsonNode config) {

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.soak_hostile import WAYS, hostile
+from benchmarks.soak_attacks import WAYS
+from benchmarks.soak_hostile import hostile
 
 pytestmark = pytest.mark.slow
 

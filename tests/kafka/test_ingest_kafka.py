@@ -61,7 +61,7 @@ def test_the_captured_pushes_through_a_real_topic_give_the_table_of_the_files(
     assert table(tmp_path / "kafka", "metric_points").num_rows == 157_260
 
 
-def test_starts_where_it_is_told_and_goes_on_where_it_ended(
+def test_starts_where_configured_and_goes_on_where_it_ended(
     cluster: LocalCluster, ingest: Ingest, topic: str, tmp_path: Path
 ) -> None:
     flags = ["--bootstrap-servers", cluster.bootstrap_servers, "--topic", topic]

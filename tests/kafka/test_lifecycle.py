@@ -94,7 +94,7 @@ def longest_gap_s(rows: list[dict[str, Any]], client_id: str) -> float:
 
 
 @pytest.mark.slow
-def test_true_fates_and_what_is_told_of_them(own_cluster: LocalCluster, tmp_path: Path) -> None:
+def test_true_fates_and_what_is_reported_of_them(own_cluster: LocalCluster, tmp_path: Path) -> None:
     with LocalClients(own_cluster) as clients:
         started: dict[str, Client] = {}
         for fate in ("closed", "killed", "paused", "alive"):

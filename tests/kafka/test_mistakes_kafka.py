@@ -33,8 +33,8 @@ def test_a_listener_is_reached_by_its_protocol(addresses: dict[str, str], protoc
 )
 def test_a_wrong_protocol_is_named_within_seconds(addresses: dict[str, str], listener: str, protocol: str) -> None:
     began = time.monotonic()
-    with pytest.raises(KafkaUnavailableError) as told:
+    with pytest.raises(KafkaUnavailableError) as error:
         check_brokers(addresses[listener], {"kafka.security.protocol": protocol})
     assert time.monotonic() - began < 5
-    assert "TLS" in str(told.value)
-    assert f"kafka.security.protocol ({protocol}) is the listener's" in str(told.value)
+    assert "TLS" in str(error.value)
+    assert f"kafka.security.protocol ({protocol}) is the listener's" in str(error.value)

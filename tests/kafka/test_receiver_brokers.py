@@ -172,7 +172,7 @@ def test_a_push_of_5_mib_lands_whole_or_as_headers_that_say_it_was_too_large(
 
 
 @pytest.mark.parametrize("version", ["4.3.1", pytest.param("3.9.1", marks=pytest.mark.slow)])
-def test_wrong_settings_are_told_in_the_broker_s_log_and_the_defaults_serve(version: str) -> None:
+def test_wrong_settings_are_reported_in_the_broker_s_log_and_the_defaults_serve(version: str) -> None:
     wrong = {
         "queue.records": "-5",
         "payload.compression": "brotli",

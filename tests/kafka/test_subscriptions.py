@@ -154,7 +154,7 @@ def cluster_id(cluster: LocalCluster) -> str:
     return next(line.partition("=")[2] for line in settings.splitlines() if line.startswith("cluster.id="))
 
 
-def test_what_the_cluster_refuses_is_told_and_the_history_stays(
+def test_what_the_cluster_refuses_is_reported_and_the_history_stays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with LocalCluster(properties=NO_PERMISSION, sasl_users={"ann": "ann-secret"}) as cluster:

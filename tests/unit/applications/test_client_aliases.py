@@ -47,7 +47,7 @@ def test_files_are_read(tmp_path: Path, name: str, text: str) -> None:
         ("aliases: [", "not YAML"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told(tmp_path: Path, text: str, message: str) -> None:
+def test_what_is_wrong_with_a_file_is_reported(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "aliases.yml").write_text(text)
     with pytest.raises(AliasError, match=f"aliases.yml: {message.replace('.', '[.]')}"):
         read_aliases(tmp_path / "aliases.yml")
@@ -71,7 +71,7 @@ def test_of_a_topic_the_last_record_of_each_key_counts() -> None:
     assert [row["application"] for row in aliases_of(two).rows] == ["bank"]
 
 
-def test_records_that_are_not_understood_are_told_and_left_out() -> None:
+def test_records_that_are_not_understood_are_reported_and_left_out() -> None:
     records = [
         record(0, None, '{"client_id": "a", "application": "b"}'), record(1, "k", "{"),
         record(2, "l", '{"client_id": "a"}'), record(3, "m", "[]"),

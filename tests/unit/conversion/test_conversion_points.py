@@ -50,7 +50,7 @@ def test_p0_normalisation_comes_before_no_value() -> None:
     assert Shard().one(push(1, counter(None, 0, 1), scope="kgo"))["value"] == 0.0
 
 
-def test_p0_a_broken_point_in_the_future_is_told_by_p3() -> None:
+def test_p0_a_broken_point_in_the_future_is_reported_by_p3() -> None:
     assert quarantined(counter(None, 0, 200_000)) == ["NO_VALUE"]
 
 

@@ -96,7 +96,7 @@ def test_compaction_sends_nothing_again(lake: LandedLake, topic: Topic) -> None:
     assert feed.send_new() == 0
 
 
-def test_commits_that_the_log_no_longer_has_are_told(
+def test_commits_that_the_log_no_longer_has_are_reported(
     lake: LandedLake, topic: Topic, caplog: pytest.LogCaptureFixture
 ) -> None:
     EventFeed(str(lake.path), topic.send)

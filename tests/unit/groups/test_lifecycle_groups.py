@@ -80,7 +80,7 @@ class KilledError(Exception):
 
 
 @pytest.mark.parametrize("written", [True, False])
-def test_the_events_of_a_look_that_was_killed_are_told_once(
+def test_the_events_of_a_look_that_was_killed_are_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool
 ) -> None:
     look(tmp_path, 0, at(0, 100), at(1, 100))

@@ -52,8 +52,8 @@ for kind, records in kinds.items():
 def test_a_worker_compiles_nothing_once_it_has_started(tmp_path: Path) -> None:
     """A compiler is 300 MB, and workers that compile at once must do it under the cache's lock."""
     argv = [sys.executable, "-c", PROGRAM, str(tmp_path)]
-    told = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300).stdout
-    loaded = {kind: names for line in told.splitlines() for kind, names in json.loads(line).items()}
+    output = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300).stdout
+    loaded = {kind: names for line in output.splitlines() for kind, names in json.loads(line).items()}
     assert len(loaded) == 4
     assert not any(loaded.values()), loaded
 

@@ -73,7 +73,7 @@ def test_l12_l13_100_000_clients_that_fall_silent_at_once_are_one_event_and_a_bo
     assert {row["state"]: row["n"] for row in states} == {"silent": count, "active": 1}
 
 
-def test_l11_two_senders_with_another_clock_under_one_id_are_told_apart_by_their_landing(tmp_path: Path) -> None:
+def test_l11_two_senders_with_another_clock_under_one_id_are_distinguished_by_their_landing(tmp_path: Path) -> None:
     lake = LandedLake(tmp_path)
     lake.land([push(10 * i, i, client_address=f"10.0.0.{1 + i % 2}") for i in range(6)]).judge()
     (client,) = lake.clients().values()

@@ -42,8 +42,8 @@ FACTS = BatchFacts(2000, 3, {"delta": 1500, "late": 2}, AT - timedelta(seconds=6
 @pytest.mark.parametrize(("ms", "rate"), [(1, None), (99, None), (100, 150.0), (1000, 15.0)])
 def test_a_batch_of_a_moment_has_no_rate(ms: int, rate: float | None) -> None:
     """15 records in the millisecond that the clock shows are not 15,000 a second."""
-    told = progress("points", 1, records=15) | {"durationMs": {"triggerExecution": ms, "addBatch": ms}}
-    assert metrics_row(told, None, None)["records_per_s"] == rate
+    progress_json = progress("points", 1, records=15) | {"durationMs": {"triggerExecution": ms, "addBatch": ms}}
+    assert metrics_row(progress_json, None, None)["records_per_s"] == rate
 
 
 def test_a_row_per_batch_with_lag_rates_statuses_and_freshness(tmp_path: Path) -> None:

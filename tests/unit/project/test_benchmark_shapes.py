@@ -151,7 +151,7 @@ def test_figures_of_a_shape_and_size() -> None:
     assert "end_to_end_once_5m_vs_naive_spark" not in named
 
 
-def test_fixed_cost_and_cost_of_a_point_are_told_apart() -> None:
+def test_fixed_cost_and_cost_of_a_point_are_distinguished() -> None:
     named = figures(of_all_shapes())
     assert named["end_to_end_codecs_fixed_cpu_s"] == pytest.approx(1)
     assert named["end_to_end_codecs_us_per_point"] == pytest.approx(1)

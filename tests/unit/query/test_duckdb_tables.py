@@ -161,7 +161,7 @@ def test_a_lake_by_its_uri(tmp_path: Path) -> None:
         run_query("file:///no/such", "SELECT * FROM pushes")
 
 
-def test_files_that_went_away_or_are_damaged_are_told(tmp_path: Path) -> None:
+def test_files_that_went_away_or_are_damaged_are_reported(tmp_path: Path) -> None:
     PUSHES.create(str(tmp_path))
     rows = [{"client_id": f"c{number}", "landed_at": NOON, "landed_date": NOON.date()} for number in range(9)]
     write_deltalake(PUSHES.uri(str(tmp_path)), pa.Table.from_pylist(rows, PUSHES.stored), mode="append")

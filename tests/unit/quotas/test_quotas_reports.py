@@ -58,7 +58,7 @@ def test_q11_bytes_to_and_from_a_broker() -> None:
 
 
 @pytest.mark.parametrize("metric", DELAYS)
-def test_q11_a_delay_is_told_without_a_broker(metric: str) -> None:
+def test_q11_a_delay_is_reported_without_a_broker(metric: str) -> None:
     (row,) = reports([point(metric, value=12.0, attributes=None, delta_start=None), point(metric, value=0.0)])
     assert (row["quota_type"], row["throttle_ms"], row["broker_id"], row["bytes"], row["delta_start"]) == (
         "produce" if "produce" in metric else "fetch", 12.0, None, None, None,

@@ -78,10 +78,10 @@ def broker_without_tls(connection: socket.socket) -> None:
 
 
 def test_each_server_has_its_reason() -> None:
-    with listening(lambda _: None) as silent, pytest.raises(KafkaUnavailableError) as told:
+    with listening(lambda _: None) as silent, pytest.raises(KafkaUnavailableError) as error:
         check_brokers(f"127.0.0.1:1,127.0.0.1:{silent}", {}, timeout_s=0.2)
     reasons = f"127.0.0.1:1: connection refused, nothing listens there, 127.0.0.1:{silent}: no answer within 0.2 s"
-    assert f"no Kafka broker answers at {reasons}; check --bootstrap-servers" in str(told.value)
+    assert f"no Kafka broker answers at {reasons}; check --bootstrap-servers" in str(error.value)
 
 
 def answering(body: bytes) -> Callable[[socket.socket], None]:

@@ -88,7 +88,7 @@ def tables(folder: Path) -> dict[str, Rows]:
     return {
         "subscriptions": versions.to_pylist(),
         "client_matches": client_matches(attributes, versions).to_pylist(),
-        "told_subscriptions": [announced(ids[6], None, 4, None, "agrees"), announced(ids[6], 4, None, 1, "older")],
+        "announced_subscriptions": [announced(ids[6], None, 4, None, "agrees"), announced(ids[6], 4, None, 1, "older")],
         "pushes": pushes,
         "push_outcomes": outcomes,
         "metric_points": points,

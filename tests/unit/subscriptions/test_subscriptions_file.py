@@ -141,7 +141,7 @@ def test_sync_and_check(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert DeltaTable(str(lake / "subscriptions")).version() == 2  # created, and a commit for each change
 
 
-def test_pattern_that_is_not_translated_is_told(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_pattern_that_is_not_translated_is_reported(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     file.write_text(GOOD.replace(r"orders-\d+", r"\p{L}+"))
     assert run_command("sync", ["--lake", str(file.parent / "lake"), "--subscriptions-file", str(file)]) == 0
     assert [
@@ -155,7 +155,7 @@ def test_one_place_to_read_from(flags: list[str], tmp_path: Path, capsys: pytest
     assert "set exactly one of --bootstrap-servers, --subscriptions-file" in capsys.readouterr().err
 
 
-def test_again_and_again_a_failed_look_is_told_and_the_next_one_tried(
+def test_again_and_again_a_failed_look_is_reported_and_the_next_one_tried(
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lake = file.parent / "lake"

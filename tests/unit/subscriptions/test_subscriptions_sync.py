@@ -63,7 +63,7 @@ def test_names_of_views_that_are_there_are_taken() -> None:
     assert not set(view_names(TAKEN_VIEWS).values()) & views().keys()
 
 
-def test_beside_ingest_a_failing_sync_is_told_and_tried_again(
+def test_beside_ingest_a_failing_sync_is_reported_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     looks: list[Any] = []

@@ -25,5 +25,7 @@ def test_spark_and_duckdb_take_every_view(spark: SparkSession, tmp_path: Path) -
             assert view.reads <= CATALOG.keys() | views().keys(), view.name
             connection.execute(f'CREATE TEMP VIEW "{view.name}" AS {view.duckdb}')
             frame = session.table(view.name)
-            assert frame.count() == 0, view.name
-            assert connection.sql(f'SELECT * FROM "{view.name}"').columns == frame.columns, view.name
+            frame._jdf.queryExecution().executedPlan()  # Spark can run it; over empty tables a job would show no more
+            result = connection.sql(f'SELECT * FROM "{view.name}"')
+            assert result.columns == frame.columns, view.name
+            assert result.fetchall() == [], view.name

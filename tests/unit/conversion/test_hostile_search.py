@@ -40,7 +40,7 @@ def test_known_hostile_pushes_stay_cheap(known: dict[str, Any], good: list[str])
     assert found.retained_beyond_series == 0
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_minute_of_search_finds_nothing_worse() -> None:
     search = Search(seed=1)

@@ -12,6 +12,7 @@ from streamlit.web import cli
 
 from kafka_telemetry_lake.jobs.dashboard_settings import DashboardSettings
 from kafka_telemetry_lake.jobs.settings import ENVIRONMENT_PREFIX, UsageError
+from kafka_telemetry_lake.jobs.signals import end_soon_after_a_signal
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 
 
@@ -31,6 +32,8 @@ def run_job(settings: DashboardSettings) -> int:
         "logger.level": "error",
     }
     options = [f"--{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in flags.items()]
+    # A browser that stalls in a download would delay the server's end forever.
+    end_soon_after_a_signal("stopped while a browser was still connected")
     page = str(files("kafka_telemetry_lake.dashboards") / "app.py")
     cli.main(["run", page, *options], prog_name="telemetry-lake dashboard", standalone_mode=False)
     return 0

@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -57,3 +59,25 @@ def ends_soon(stop: threading.Event, line: str, kill: Callable[[], object] = lam
         yield
     finally:
         ended.set()
+
+
+def end_soon_after_a_signal(line: str) -> None:
+    """Leave both signals to handlers that a library installs later, but end the process `STOP_S` after the first one.
+
+    Args:
+        line: logged when it ends so.
+    """
+    signs, written = socket.socketpair()  # Python writes the number of each signal that has a handler
+    written.setblocking(False)
+    signal.set_wakeup_fd(written.fileno())
+
+    def watch() -> None:
+        while signs.recv(1)[0] not in (signal.SIGTERM, signal.SIGINT):
+            pass
+        time.sleep(STOP_S)
+        log.info(line)
+        sys.stdout.flush()
+        os._exit(0)
+
+    written.detach()  # stays open as long as the process
+    threading.Thread(target=watch, name="end_soon_after_a_signal", daemon=True).start()

@@ -19,7 +19,7 @@ from tests.dashboard.conftest import free_port, wait_until_served
 def test_a_browser_that_does_not_read_delays_the_end_by_seconds(lake: Path, sign: signal.Signals) -> None:
     port = free_port()
     argv = [sys.executable, "-m", "kafka_telemetry_lake", "dashboard", "--lake", str(lake), "--port", str(port)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as server:
         wait_until_served(server, f"http://127.0.0.1:{port}")
         with socket.create_connection(("127.0.0.1", port)) as page:
             page.sendall(f"GET {_largest_file()} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())  # and never reads it
@@ -32,7 +32,7 @@ def test_a_browser_that_does_not_read_delays_the_end_by_seconds(lake: Path, sign
                 server.kill()
     assert server.returncode == 0
     assert time.monotonic() - began < 12
-    assert "Traceback" not in output
+    assert b"Traceback" not in output
 
 
 def _largest_file() -> str:

@@ -80,6 +80,7 @@ BUNDLES = {
         transitive=False,
     ),
     "kafka-4.3.1": Bundle(("org.apache.kafka:kafka_2.13:4.3.1", "org.apache.kafka:kafka-tools:4.3.1"), transitive=True),
+    "kafka-4.4.0": Bundle(("org.apache.kafka:kafka_2.13:4.4.0",), transitive=True),  # its kafka-tools isn't published
     "kafka-3.9.1": Bundle(("org.apache.kafka:kafka_2.13:3.9.1", "org.apache.kafka:kafka-tools:3.9.1"), transitive=True),
     "kafka-3.8.1": Bundle(
         ("org.apache.kafka:kafka-clients:3.8.1", "com.fasterxml.jackson.core:jackson-databind:2.16.2"), transitive=True

@@ -25,6 +25,7 @@ _RECEIVER = "io.github.kafkatelemetrylake.receiver.ClientTelemetryLake"
 _TOPICS = "org.apache.kafka.tools.TopicCommand"
 _SUBSCRIPTIONS = "org.apache.kafka.tools.ClientMetricsCommand"
 _CONFIGS = "kafka.admin.ConfigCommand"
+_TOOLS_OF = {"4.4.0": "4.3.1"}  # the tools of a release that has none of its own on Maven Central
 
 
 class LocalCluster:
@@ -201,7 +202,7 @@ class LocalCluster:
     # Start
 
     def _start(self) -> None:
-        self._tools = KafkaTools(self.version, self.folder / "tools.log")
+        self._tools = KafkaTools(_TOOLS_OF.get(self.version, self.version), self.folder / "tools.log")
         cluster_id = _random_id()
         self.tls = make_tls(self.folder) if self._scram_users else None
         scram = [f"SCRAM-SHA-512=[name={name},password={word}]" for name, word in self._scram_users.items()]

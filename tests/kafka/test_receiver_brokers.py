@@ -35,7 +35,7 @@ from .receiver_brokers import (
 
 pytestmark = pytest.mark.kafka
 
-VERSIONS = ("4.3.1", "3.9.1")
+VERSIONS = ("4.4.0", "4.3.1", "3.9.1")
 LANDER = "client.telemetry.lander."
 FLEET = 10
 QUEUE = 100  # full after a second of the fleet's pushes
@@ -171,7 +171,9 @@ def test_a_push_of_5_mib_lands_whole_or_as_headers_that_say_it_was_too_large(
     assert health(tmp_path, end.started_ms)[-1].lost == {"too_large": len(cut)}
 
 
-@pytest.mark.parametrize("version", ["4.3.1", pytest.param("3.9.1", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "version", ["4.3.1", *(pytest.param(version, marks=pytest.mark.slow) for version in ("4.4.0", "3.9.1"))]
+)
 def test_wrong_settings_are_reported_in_the_broker_s_log_and_the_defaults_serve(version: str) -> None:
     wrong = {
         "queue.records": "-5",

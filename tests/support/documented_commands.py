@@ -22,7 +22,7 @@ BLOCK = re.compile(r"```(?:sh)?\n(.*?)```|((?:^ {4,}\S.*\n|^\n(?= {4}))+)", re.D
 PROGRAM = re.compile(
     r"(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\S*/)?"
     r"(telemetry-lake|make|pipx|uvx|uv|pip|python|databricks|spark-submit|spark-class|mvn|kafka-[a-z.-]+|export|curl|"
-    r"kubectl|git) "
+    r"kubectl|docker|systemctl|git) "
 )
 HERE = "tests/unit/project/test_docs_commands.py::test_it_runs_as_it_is_printed"
 SPARK = "tests/spark/test_docs_commands.py::test_ingest_replay_and_views"
@@ -73,6 +73,11 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"kafka-[a-z-]+\.sh ", f"{KAFKA}::test_the_steps_of_the_plugins_install"),
     (r"kafka-acls ", "tests/kafka/test_safety_kafka.py sets rights by the same tool's class"),
     (r"telemetry-lake completion ", "tests/unit/jobs/test_completion.py"),
+    (
+        r"(docker|kubectl|systemctl|useradd) ",
+        "nothing here to run it; tests/unit/project/test_deploy.py checks the files",
+    ),
+    (r"python3? -m venv", "make install does the same"),
     (r"(pipx|uv|pip|uvx) .*\.whl", "tests/unit/project/test_bundle_wheel.py::test_pipx_and_uvx_install_it"),
     (r"make dist", "by hand before a release; test_bundle_wheel.py and test_release_jar.py build the same"),
     (r"make (test|lint|test-\S+)\b", "CI runs it: .ci/run"),

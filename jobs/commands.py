@@ -13,6 +13,7 @@ from kafka_telemetry_lake.jobs.settings import JobSettings
 
 COMMANDS = {
     "demo": "run real clients and a broker (or use captured pushes), ingest, and print a report",
+    "connect": "make the topics and a subscription on a cluster, with consent, then ingest and show the first rows",
     "doctor": "check brokers, topics, subscriptions, the lake and this machine, and say what to do",
     "ingest": "turn landed pushes from a Kafka topic or files into Delta tables",
     "maintain": "apply retention, compact files and VACUUM; safe while ingest runs",

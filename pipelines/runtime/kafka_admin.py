@@ -102,6 +102,20 @@ def existing_topics(java: HasJvm, bootstrap_servers: str, options: Mapping[str, 
         return set(client.listTopics().names().get())
 
 
+def create_topic(
+    java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], name: str, partitions: int,
+    replication_factor: int, config: Mapping[str, str],
+) -> None:  # fmt: skip
+    """Create a topic. Needs Create on it or on the cluster. Raises ``KafkaUnavailableError``."""
+    jvm = java._jvm
+    entries, topics = jvm.java.util.HashMap(), jvm.java.util.ArrayList()
+    for key, value in config.items():
+        entries.put(key, value)
+    topics.add(jvm.org.apache.kafka.clients.admin.NewTopic(name, partitions, replication_factor).configs(entries))
+    with admin_client(java, bootstrap_servers, options) as client:
+        client.createTopics(topics).all().get()
+
+
 def _explain(error: Py4JJavaError, bootstrap_servers: str) -> str:
     cause = _root(error)
     name = cause.getClass().getSimpleName()

@@ -9,7 +9,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, KafkaUnavailableError, admin_client
-from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription, from_config
+from kafka_telemetry_lake.udfs.subscriptions.matching import INTERVAL_MS, METRICS, Subscription, from_config
 
 
 @dataclass(frozen=True)
@@ -67,3 +67,21 @@ def read_subscriptions(java: HasJvm, bootstrap_servers: str, options: Mapping[st
             if config:  # empty if deleted after it was listed
                 subscriptions.append(from_config(resource.name(), config))
     return ConfiguredSubscriptions(cluster_id, tuple(subscriptions))
+
+
+def create_subscription(
+    java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], subscription: Subscription
+) -> None:
+    """Create a client-metrics resource that matches all clients. Needs AlterConfigs on the cluster.
+
+    Raises:
+        KafkaUnavailableError: unreachable, not authorized, or without support for client metrics.
+    """
+    jvm = java._jvm
+    admin, config = jvm.org.apache.kafka.clients.admin, jvm.org.apache.kafka.common.config
+    changes, entries = jvm.java.util.HashMap(), jvm.java.util.ArrayList()
+    for key, value in ((METRICS, ",".join(subscription.metrics)), (INTERVAL_MS, str(subscription.interval_ms))):
+        entries.add(admin.AlterConfigOp(admin.ConfigEntry(key, value), admin.AlterConfigOp.OpType.SET))
+    changes.put(config.ConfigResource(config.ConfigResource.Type.CLIENT_METRICS, subscription.name), entries)
+    with admin_client(java, bootstrap_servers, options) as client:
+        client.incrementalAlterConfigs(changes).all().get()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,3 +71,25 @@ def test_a_listener_with_tls_is_asked_too(bare: LocalCluster) -> None:
     keys = advertised(host, int(port), tls=True).api_keys
     assert keys == bare.broker(1).api_keys()
     assert PUSH_TELEMETRY not in keys
+
+
+def test_connect_makes_what_is_missing_only_with_consent(
+    bare: LocalCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After `doctor` found no subscription and no topic of quota samples."""
+    argv = ["connect", "--bootstrap-servers", bare.bootstrap_servers, "--lake", str(tmp_path / "lake"), "--no-ingest"]
+    before = bare.topics()
+    assert cli.main(argv) == 2
+    out, err = capsys.readouterr()
+    assert "connect would create topic client-quotas (1 partitions, 1 replicas, min.insync.replicas=1" in err
+    assert "create subscription telemetry-lake (all clients push org.apache.kafka.* every 60 s)" in err
+    assert bare.topics() == before
+    assert cli.main([*argv, "--yes"]) == 0
+    assert set(bare.topics()) == {*before, "client-quotas"}
+    out, err = capsys.readouterr()
+    assert "metric.reporters=org.apache.kafka.common.metrics.JmxReporter,io.github" in out
+    _, checks = examine(capsys, bare.bootstrap_servers)
+    assert checks["subscription telemetry-lake"]["text"] == "requests org.apache.kafka. every 60 s from all clients"
+    assert checks["topic client-quotas"]["status"] == "ok"
+    assert cli.main(argv) == 0  # nothing is missing, so nobody is asked
+    assert not (tmp_path / "lake").exists()

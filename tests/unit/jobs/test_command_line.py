@@ -39,7 +39,7 @@ def test_help_tells_a_newcomer_what_to_do_first(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["nonsense"], "unknown command 'nonsense'; the commands are: demo, doctor, ingest, maintain, query, replay"),
+        (["nonsense"], "unknown command 'nonsense'; the commands are: demo, connect, doctor, ingest, maintain, query"),
         (["ingest", "--lake", "x"], "source: required; set --source or TELEMETRY_LAKE_SOURCE"),
         (["ingest", "--lake", "x", "--source", "s3:x"], "allowed: files:<folder> or kafka, got 's3:x'"),
         (["ingest", "--lake", "x", "--source", "files:x", "--shards", "0"], "shards: Input should be greater than 0"),

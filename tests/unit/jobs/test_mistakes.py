@@ -24,7 +24,7 @@ SYNC = "sync --lake new --bootstrap-servers"
 # Command line, exit code, what the line says, most CPU seconds. {...} are names of `place`, | is a space in a value.
 MISTAKES: list[tuple[str, int, str, float]] = [
     # commands and flags
-    ("nonsense", 2, "unknown command 'nonsense'; the commands are: demo, doctor, ingest,", 1),
+    ("nonsense", 2, "unknown command 'nonsense'; the commands are: demo, connect, doctor, ingest,", 1),
     ("ingets --lake x", 2, "unknown command 'ingets'; did you mean ingest", 1),
     ("qurey --lake x", 2, "unknown command 'qurey'; did you mean query", 1),
     ("help ingets", 2, "unknown command 'ingets'; did you mean ingest", 1),
@@ -44,6 +44,8 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     ("maintain --lake {lake} --retention-days metric_points=x", 2, "retention_days.metric_points: Input should be", 1),
     ("maintain --lake {lake} --retention-days metric_point=3", 2, "did you mean metric_points", 6),
     ("sync --lake new", 2, "set exactly one of --bootstrap-servers, --subscriptions-file", 1),
+    ("connect --lake new", 2, "bootstrap_servers: required; set --bootstrap-servers", 1),
+    ("connect --lake new --bootstrap-servers 127.0.0.1:1", 2, "127.0.0.1:1: connection refused", 6),
     ("doctor", 2, "name at least one: --bootstrap-servers host:port, --lake DIR", 1),
     # --conf
     ("ingest --conf /no.yml", 2, "--conf: no such file: /no.yml", 1),

@@ -1,0 +1,56 @@
+"""`connect` changes nothing without consent, and says what the brokers need."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_telemetry_lake.jobs import connect
+from kafka_telemetry_lake.jobs.connect_settings import ConnectSettings
+from kafka_telemetry_lake.jobs.settings import UsageError, parse
+
+EXPORTER = "io.github.kafkatelemetrylake.receiver.ClientTelemetryLakeExporter"
+
+
+def settings(*flags: str) -> ConnectSettings:
+    return parse(ConnectSettings, ["--bootstrap-servers", "b:9092", "--lake", "lake", *flags], "test")
+
+
+def test_without_a_terminal_and_consent_it_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    steps = [connect.Step(f"create topic {name}", lambda: made.append("made")) for name in ("a", "b")]
+    with pytest.raises(UsageError, match=r"would create topic a; create topic b: .* --yes; nothing was changed"):
+        connect.consent_or_refuse(steps, yes=False)
+    connect.consent_or_refuse(steps, yes=True)
+    connect.consent_or_refuse([], yes=False)
+    assert made == []
+
+
+@pytest.mark.parametrize(("typed", "made"), [("y", True), ("YES", True), ("", False), ("n", False), ("yeah", False)])
+def test_only_a_yes_is_consent(monkeypatch: pytest.MonkeyPatch, typed: str, made: bool) -> None:
+    monkeypatch.setattr("builtins.input", lambda _: typed)
+    assert connect.consents(connect.Step("create topic a", lambda: None)) is made
+
+
+def test_the_brokers_properties() -> None:
+    first = f"metric.reporters=org.apache.kafka.common.metrics.JmxReporter,{EXPORTER}"
+    assert connect.broker_properties(settings(), EXPORTER) == first
+    own = settings(
+        "--topic", "pushes", "--kafka-options", "kafka.security.protocol=SASL_SSL",
+        "--kafka-options", "kafka.sasl.jaas.config=hunter2",
+    )  # fmt: skip
+    lines = connect.broker_properties(own, EXPORTER).splitlines()
+    assert lines[:4] == [
+        first, "client.telemetry.lander.topic=pushes", "client.telemetry.lander.bootstrap.servers=b:9092",
+        "client.telemetry.lander.producer.security.protocol=SASL_SSL",
+    ]  # fmt: skip
+    assert "hunter2" not in "".join(lines)
+    assert lines[4].startswith("#")
+
+
+def test_the_job_has_the_same_cluster_topics_and_options() -> None:
+    own = settings("--topic", "pushes", "--kafka-options", "kafka.security.protocol=SSL", "--driver-memory", "1g")
+    job = connect.ingest_settings(own)
+    assert (job.source, job.lake, job.bootstrap_servers, job.topic) == ("kafka", "lake", "b:9092", "pushes")
+    assert (job.status_topic, job.quotas_topic) == ("client-telemetry-status", "client-quotas")
+    assert job.kafka_options == {"kafka.security.protocol": "SSL"}
+    assert (job.driver_memory, job.once, job.sync_seconds, job.trigger_seconds) == ("1g", False, 60.0, 3.0)

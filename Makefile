@@ -90,6 +90,7 @@ dist: install ## build what a release has into dist/: wheel, sdist, the plugin's
 	cd dist && sha256sum -- * > SHA256SUMS && cat SHA256SUMS
 
 bench: install ## run all benchmarks beside their peers; results in benchmarks/results.json
+	$(BIN)/python -m benchmarks.first_use
 	$(BIN)/python -m benchmarks.decode
 	$(BIN)/python -m benchmarks.decompress
 	$(BIN)/python -m benchmarks.task

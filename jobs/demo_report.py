@@ -13,8 +13,8 @@ from kafka_telemetry_lake.pipelines.query.printable import printable
 
 REPORT = {
     "Who pushed: ten of {clients} client instances": """
-        SELECT client_id, any_value(client_software_name) AS software, count(*) AS pushes, max(landed_at) AS last_push,
-               bool_or(terminating) AS terminated
+        SELECT client_id, any_value(client_software_name) AS software, any_value(client_software_version) AS version,
+               count(*) AS pushes, max(landed_at) AS last_push, bool_or(terminating) AS terminated
         FROM pushes WHERE reject_reason IS NULL GROUP BY client_instance_id, client_id ORDER BY pushes DESC, client_id
         LIMIT 10""",
     "Counters that grew most, by the sum of their deltas": """
@@ -24,19 +24,9 @@ REPORT = {
         WHERE delta IS NOT NULL AND cardinality(attributes) = 0
               AND metric LIKE '%.total' AND metric NOT LIKE '%time.%total'
         GROUP BY client_instance_id, client_id, metric ORDER BY increase DESC, client_id LIMIT 10""",
-    "Throttled clients, by their longest throttle time (ms)": """
-        SELECT client_id, max(value) AS throttle_ms,
-               count(DISTINCT (source, topic, partition, "offset")) AS pushes_throttled
-        FROM metric_points WHERE metric LIKE '%throttle.time.max' AND value > 0
-        GROUP BY client_id ORDER BY throttle_ms DESC LIMIT 5""",
     "Data points by delta status": """
         SELECT kind, temporality, delta_status, count(*) AS points FROM metric_points
         GROUP BY ALL ORDER BY points DESC""",
-    "Clients that sent a terminating push, by client software": """
-        SELECT client_software_name AS software, client_software_version AS version,
-               count(DISTINCT client_instance_id) AS clients,
-               count(DISTINCT client_instance_id) FILTER (WHERE terminating) AS terminated
-        FROM pushes WHERE reject_reason IS NULL GROUP BY ALL ORDER BY clients DESC""",
     "Quarantined rows: whatever is rejected gets a row with its reason": """
         SELECT reason, partition, "offset", detail FROM quarantine ORDER BY landed_at, partition, "offset" LIMIT 20""",
     "Receiver health: received = landed + dropped + waiting": """
@@ -49,35 +39,50 @@ REPORT = {
 QUESTIONS = {
     "How many records did each Java producer send? (librdkafka doesn't push this counter)": (
         "SELECT client_id, sum(delta) AS records FROM metric_points "
-        "WHERE metric = 'org.apache.kafka.producer.record.send.total' GROUP BY 1 ORDER BY 1"
+        "WHERE metric = 'org.apache.kafka.producer.record.send.total' GROUP BY 1 ORDER BY 2 DESC, 1"
     ),
-    "How long did the producers' requests take, in ms?": (
-        "SELECT client_id, time, value FROM metric_points "
-        "WHERE metric = 'org.apache.kafka.producer.request.latency.avg' ORDER BY time, client_id LIMIT 20"
+    "How long did the slowest request of each producer take, in ms?": (
+        "SELECT client_id, max(value) AS slowest_ms FROM metric_points "
+        "WHERE metric = 'org.apache.kafka.producer.request.latency.max' GROUP BY 1 HAVING max(value) > 0 "
+        "ORDER BY 2 DESC, 1"
     ),
-    "Which intervals did a client measure, but its push never landed?": (
-        "SELECT client_id, landed_at, lost_start, lost_end FROM push_outcomes WHERE lost_start IS NOT NULL"
+    "Who stopped pushing without a word, and why?": (
+        "SELECT client_id, likely_cause, last_seen, silent_at FROM client_liveness WHERE state = 'silent' ORDER BY 1"
+    ),
+    "Who went back to the bootstrap servers, or lost all brokers?": (
+        "SELECT client_id, event, at FROM rebootstraps ORDER BY at, client_id"
+    ),
+    "What is wrong with which client, and what helps?": (
+        "SELECT client_id, finding, evidence, advice FROM findings WHERE severity <> 'info' ORDER BY 1, 2"
     ),
 }
+MOST_ROWS = 10
 
 
 def report(lake: str) -> None:
-    """Print the report of a lake, and example queries to try next."""
+    """Print the report of a lake, then five questions with their answers."""
     console = Console(width=max(Console().width, 120))
     (counted,) = _answer(lake, "SELECT count(DISTINCT client_instance_id) AS clients FROM push_outcomes")
     for title, sql in REPORT.items():
-        rows = _answer(lake, sql)
         console.print(f"\n{title.format(**counted)}", style="bold", highlight=False)
-        table = Table()
-        for name in rows[0] if rows else ["nothing"]:
-            table.add_column(name.replace("_", " "), justify="right" if rows and _is_number(rows[0][name]) else "left")
-        for row in rows:
-            table.add_row(*(Text(printable(_text(value))) for value in row.values()))  # else rich reads its markup
-        console.print(table)
-    console.print("Go on with your own questions:", style="bold")
+        _print(console, _answer(lake, sql))
+    console.print("\nFive questions; ask your own in the same way:", style="bold")
     for question, sql in QUESTIONS.items():
-        console.print(f"  # {question}", highlight=False)
-        console.print(f'  .venv/bin/telemetry-lake query --lake {lake} "{sql}"', soft_wrap=True, highlight=False)
+        console.print(f"\n# {question}", highlight=False)
+        console.print(f'.venv/bin/telemetry-lake query --lake {lake} "{sql}"', soft_wrap=True, highlight=False)
+        rows = _answer(lake, sql)
+        _print(console, rows[:MOST_ROWS])
+        if len(rows) > MOST_ROWS:
+            console.print(f"and {len(rows) - MOST_ROWS} more", highlight=False)
+
+
+def _print(console: Console, rows: list[dict[str, Any]]) -> None:
+    table = Table()
+    for name in rows[0] if rows else ["nothing"]:
+        table.add_column(name.replace("_", " "), justify="right" if rows and _is_number(rows[0][name]) else "left")
+    for row in rows:
+        table.add_row(*(Text(printable(_text(value))) for value in row.values()))  # else rich reads its markup
+    console.print(table)
 
 
 def _answer(lake: str, sql: str) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ class DemoSettings(JobSettings):
     """folder of the demo's lake; an existing lake is added to"""
     files: bool = False
     """start no broker: ingest captured pushes of real clients (all codecs, both temporalities, some damaged)"""
-    seconds: Annotated[float, Field(ge=3, le=600)] = 12
-    """how long the clients run"""
+    seconds: Annotated[float, Field(ge=3, le=600)] = 90
+    """longest time that the clients run; a killed one counts as silent after 60 s, and then the demo goes on"""
     driver_memory: str = "1g"
     """memory of the local Spark driver"""

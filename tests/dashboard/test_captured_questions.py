@@ -9,24 +9,28 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, MetricsData
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, MetricsData, NumberDataPoint
 
-from kafka_telemetry_lake.jobs.demo_report import QUESTIONS, REPORT
+from kafka_telemetry_lake.jobs.demo_report import QUESTIONS
+from kafka_telemetry_lake.jobs.new_rows import MOST_CLIENTS, NewRows
+from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.udfs.conversion.compression import decompress
-from tests.dashboard.captured_lake import RENAMED
+from tests.dashboard.captured_lake import RENAMED, captured_lake
 from tests.support.landing_records import captured
 
 README = Path(__file__).parents[2] / "README.md"
 DELTA = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
-RECORDS, LATENCIES, LOST = QUESTIONS.values()
+RECORDS, SLOWEST, SILENT, MOVED, WRONG = QUESTIONS.values()
 SENT = "org.apache.kafka.producer.record.send.total"
-LATENCY = "org.apache.kafka.producer.request.latency.avg"
+LATENCY = "org.apache.kafka.producer.request.latency.max"
+FAILED = "org.apache.kafka.producer.record.error.total"
 # It changes its subscription's temporality twice. By rule C9 the 299 records between its last delta and the first total
 # are unknown: it sent 2,796.
 FLIPPED = {"java-flip-producer_flip": 2796 - 299}
@@ -46,6 +50,10 @@ def pushed(name: str) -> Iterator[tuple[str, str, Metric]]:
                         yield RENAMED.get(of["client_id"], of["client_id"]), of["client_instance_id"], metric
 
 
+def number(point: NumberDataPoint) -> float:
+    return point.as_double if point.WhichOneof("value") == "as_double" else point.as_int
+
+
 def records_sent() -> dict[str, float]:
     """What each client id sent: its deltas, or its last total."""
     series: dict[tuple[str, str], dict[int, tuple[bool, float]]] = defaultdict(dict)
@@ -53,8 +61,7 @@ def records_sent() -> dict[str, float]:
         is_delta = metric.sum.aggregation_temporality == DELTA
         for point in metric.sum.data_points:
             assert not point.attributes
-            value = point.as_double if point.WhichOneof("value") == "as_double" else point.as_int
-            series[client_id, instance][point.time_unix_nano] = is_delta, value
+            series[client_id, instance][point.time_unix_nano] = is_delta, number(point)
     sent: dict[str, float] = defaultdict(float)
     for (client_id, _), points in series.items():
         deltas = [value for is_delta, value in points.values() if is_delta]
@@ -94,32 +101,93 @@ def test_libraries_that_push_no_such_counter_are_named() -> None:
     assert "librdkafka doesn't push this counter" in README.read_text("utf-8")
 
 
-def test_latencies_are_those_that_were_pushed(lake: Path) -> None:
-    sql = LATENCIES
-    truth = {
-        (client_id, point.time_unix_nano // 1000, point.as_double)
-        for client_id, _, metric in pushed(LATENCY)
-        for point in metric.gauge.data_points
-        if point.as_double == point.as_double
-    }
-    answer = ask(lake, sql.replace(" LIMIT 20", ""))
-    found = {
-        (row["client_id"], round(row["time"].timestamp() * 1_000_000), row["value"])
-        for row in answer
-        if row["value"] is not None
-    }
-    assert found == truth
-    assert len(ask(lake, sql)) == 20
-    assert {client_id.split("-")[0] for client_id, _, _ in found} >= {"java", "librdkafka"}
+def test_the_slowest_requests_are_those_that_were_pushed(lake: Path) -> None:
+    truth: dict[str, float] = defaultdict(float)
+    for client_id, _, metric in pushed(LATENCY):
+        for point in metric.gauge.data_points:
+            truth[client_id] = max(truth[client_id], number(point))  # NaN is never the greater one
+    answer = [tuple(row.values()) for row in ask(lake, SLOWEST)]
+    assert sorted(answer) == sorted((name, value) for name, value in truth.items() if value > 0)
+    assert {client_id.split("-")[0] for client_id, _ in answer} >= {"java", "librdkafka"}
 
 
-def test_lost_intervals_are_those_of_the_clients_that_lost_their_cluster(lake: Path) -> None:
-    answer = ask(lake, LOST)
-    assert {row["client_id"] for row in answer} == {"java-none-producer_stop", "java-rebootstrap-producer_stop"}
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The lake of captured pushes, and the lifecycle of its clients."""
+    lake = captured_lake(tmp_path_factory.mktemp("questions") / "lake")
+    Lifecycle(str(lake)).catch_up()
+    return lake
 
 
-def test_the_report_counts_pushes_not_points(lake: Path) -> None:
-    sql = REPORT["Throttled clients, by their longest throttle time (ms)"]
-    for row in ask(lake, sql):
-        pushes = ask(lake, f"SELECT count(*) AS n FROM pushes WHERE client_id = '{row['client_id']}'")[0]["n"]
-        assert 0 < row["pushes_throttled"] <= pushes
+def test_who_is_silent_is_who_stopped_without_a_word(followed: Path) -> None:
+    """Rule L3 by hand: no terminating push, and its partition went on for a minute and three intervals."""
+    last: dict[tuple[str, str], tuple[datetime, bool, int, int]] = {}
+    clocks: dict[int, datetime] = {}
+    for record in sorted(captured().to_pylist(), key=lambda record: record["timestamp"]):
+        of = {each["key"]: each["value"].decode() for each in record["headers"]}
+        if len(of["client_instance_id"]) == 22:
+            name = RENAMED.get(of["client_id"], of["client_id"])
+            ends = of.get("terminating") == "true"
+            interval_ms = int(of.get("push_interval_ms", 300_000))
+            last[name, of["client_instance_id"]] = record["timestamp"], ends, record["partition"], interval_ms
+        clocks[record["partition"]] = record["timestamp"]
+    truth = sorted(
+        name
+        for (name, _), (landed, ends, partition, interval_ms) in last.items()
+        if not ends and clocks[partition] - landed > timedelta(milliseconds=max(60_000, 3 * interval_ms))
+    )
+    rows = ask(followed, SILENT)
+    assert [row["client_id"] for row in rows] == truth
+    assert len(truth) == 55
+    assert all(row["likely_cause"] for row in rows)
+
+
+def test_who_lost_the_cluster_is_named(followed: Path) -> None:
+    assert {(row["client_id"], row["event"]) for row in ask(followed, MOVED)} == {
+        ("java-rebootstrap-producer_stop", "rebootstrap"), ("java-none-producer_stop", "data_path_dead"),
+    }  # fmt: skip
+
+
+def test_a_finding_counts_what_was_pushed(followed: Path) -> None:
+    failed = sum(
+        number(point)
+        for client_id, _, metric in pushed(FAILED)
+        if client_id == "java-none-producer_stop"
+        for point in metric.sum.data_points
+        if metric.sum.aggregation_temporality == DELTA
+    )
+    found = {(row["client_id"], row["finding"]): row for row in ask(followed, WRONG)}
+    worst = found["java-none-producer_stop", "failed_records"]
+    assert worst["evidence"].startswith(f"{failed:.0f} records could not be sent")
+    assert "callback or future of send()" in worst["advice"]
+
+
+def test_each_question_has_an_answer(followed: Path) -> None:
+    assert len(QUESTIONS) == 5
+    assert [question for question, sql in QUESTIONS.items() if not ask(followed, sql)] == []
+
+
+def test_what_is_new_in_a_lake_is_said_once(followed: Path) -> None:
+    said: list[str] = []
+    rows = NewRows(str(followed), said.append, since=datetime(2026, 11, 21, tzinfo=UTC))
+    rows.look()
+    found = re.fullmatch(r"lake: (\S+) \((\S+) (\S+)\) is in the lake: (\S+) pushes, (\S+) data points", said[0])
+    assert found is not None, said[0]
+    (row,) = ask(followed, f"""
+        SELECT count(*) AS pushes, sum(points) AS points FROM push_outcomes
+        WHERE client_id = '{found[1]}'""")  # fmt: skip
+    assert (found[4], found[5].replace(",", "")) == (str(row["pushes"]), str(row["points"]))
+    assert "lake: java-rebootstrap-producer_stop went back to its bootstrap servers" in said
+    assert ("failed_records", "java-none-producer_stop") in rows.findings
+    assert any("has a finding, failed_records: 395 records could not be sent" in line for line in said)
+    assert sum(" is in the lake: " in line for line in said) == MOST_CLIENTS
+    assert all(line.isprintable() for line in said)
+    count = len(said)
+    rows.look()
+    assert len(said) == count
+
+
+def test_a_lake_that_is_not_there_has_nothing_new(tmp_path: Path) -> None:
+    said: list[str] = []
+    NewRows(str(tmp_path / "lake"), said.append).look()
+    assert said == []

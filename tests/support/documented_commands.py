@@ -62,6 +62,10 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"telemetry-lake ingest --conf conf/ingest.yml", f"{KAFKA}::test_sync_and_ingest"),
     (r"telemetry-lake ingest --source files:", SPARK),
     (r"telemetry-lake replay ", SPARK),
+    (
+        r"telemetry-lake connect ",
+        "tests/kafka/test_doctor.py::test_connect_makes_what_is_missing_only_with_consent",
+    ),
     (r"telemetry-lake doctor ", "tests/kafka/test_doctor.py::test_a_cluster_whose_clients_push"),
     (r"telemetry-lake dashboard ", "tests/dashboard/test_dashboard_command.py"),
     (r"spark-submit --master spark://", f"{KAFKA}::test_spark_submit_on_a_standalone_cluster"),
@@ -81,7 +85,7 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"(pipx|uv|pip|uvx) .*\.whl", "tests/unit/project/test_bundle_wheel.py::test_pipx_and_uvx_install_it"),
     (r"make dist", "by hand before a release; test_bundle_wheel.py and test_release_jar.py build the same"),
     (r"make (test|lint|test-\S+)\b", "CI runs it: .ci/run"),
-    (r"make (demo|demo-files)\b", "by hand before a release; tests/kafka has the demo's broker and clients"),
+    (r"make (demo|demo-files)\b", "tests/kafka/test_demo.py::test_the_story_and_its_figures; demo-files by hand"),
     (
         r"make (bench|soak|lock|clean)\b",
         "takes long, or changes what is installed; tests/unit/project/test_docs.py looks that it is there",

@@ -1,0 +1,163 @@
+"""The demo's story: what its clients do, while a job stores what they push."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from kafka_telemetry_lake.jobs.entry import run_command
+from kafka_telemetry_lake.jobs.new_rows import NewRows
+from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription_events
+from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of
+from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
+from kafka_telemetry_lake.pipelines.query.lake_query import is_lake, run_query
+from kafka_telemetry_lake.pipelines.subscriptions.client_matches import update_client_matches
+from kafka_telemetry_lake.pipelines.tables.table import table_uri
+from kafka_telemetry_lake.sandbox.clients import Client, ClientUnavailableError, LocalClients
+from kafka_telemetry_lake.sandbox.clients.franz_go import franz_go_driver
+from kafka_telemetry_lake.sandbox.cluster import LANDING_TOPICS, LocalCluster
+from kafka_telemetry_lake.sandbox.cluster.process import Process
+from kafka_telemetry_lake.sandbox.cluster.proxy import AddressProxy
+from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
+
+PUSH_INTERVAL_MS = 1000
+KILL_S, MOVE_S, SYNC_S = 6.0, 10.0, 20.0
+LOOK_S = 2.0
+MOVES = 4
+CLOSE_S, LAST_ROWS_S = 60.0, 180.0
+CRASHING, MOVED, THROTTLED = "crashing-service", "relocated-service", "throttled-importer"
+
+log = logging.getLogger("telemetry-lake")
+
+
+class DemoJobError(TelemetryLakeError):
+    """The demo's job ended; the message has the end of its log."""
+
+
+class Story:
+    """A small fleet on a local cluster, and the job that reads its topic into a lake.
+
+    Args:
+        stop: ends the story early when it is set.
+    """
+
+    def __init__(self, cluster: LocalCluster, lake: str, driver_memory: str, stop: threading.Event) -> None:
+        self._cluster, self._lake, self._stop = cluster, lake, stop
+        self._rows = NewRows(lake, log.info)
+        checkpoints = table_uri(checkpoints_of(lake), cluster.folder.name)
+        # Every demo starts a new broker, so its topic must not share a source name or checkpoints with the last.
+        flags = ["--source", "kafka", "--bootstrap-servers", cluster.bootstrap_servers, "--lake", lake]
+        flags += ["--source-name", f"kafka:{cluster.folder.name}", "--checkpoints", checkpoints]
+        # The job's own consumers would be clients too.
+        flags += ["--kafka-options", "kafka.enable.metrics.push=false"]
+        flags += ["--trigger-seconds", "2", "--driver-memory", driver_memory, "--master", "local[2]"]
+        command = [sys.executable, "-m", "kafka_telemetry_lake", "ingest", *flags]
+        self._job = Process(command, cluster.folder / "ingest.log")
+
+    def tell(self, clients: LocalClients, seconds: float) -> None:
+        """Run the clients for `seconds`, or until everything has happened; then close them, and end the job."""
+        with AddressProxy([self._cluster.broker(1).port], moves=MOVES) as proxy, ThreadPoolExecutor(1) as pool:
+            franz_go = pool.submit(franz_go_driver)
+            fleet, crashing = self._start(clients, proxy)
+            self._go_on(clients, proxy, fleet, crashing, franz_go, seconds)
+            if not self._stop.is_set():
+                self._close(fleet)
+        if not self._stop.is_set():
+            self._finish()
+
+    def end(self) -> None:
+        """End the job if it still runs: whatever it is doing, the demo has failed or shall stop."""
+        self._job.kill()
+
+    def _start(self, clients: LocalClients, proxy: AddressProxy) -> tuple[list[Client], Client]:
+        log.info("demo: running Java and librdkafka producers and a consumer group; %s has a quota", THROTTLED)
+        crashing = clients.producer("librdkafka", "orders", CRASHING, rate=50)
+        relocated = {
+            "bootstrap.servers": proxy.bootstrap_servers, "metadata.max.age.ms": 3000,
+            "metadata.recovery.rebootstrap.trigger.ms": 5000, "reconnect.backoff.max.ms": 2000,
+        }  # fmt: skip
+        return [
+            clients.producer("java", "orders", "orders-service", rate=200),
+            clients.producer("librdkafka", "orders", "payments-service", rate=100),
+            # Its small buffer bounds what it still has to send when it closes.
+            clients.producer(
+                "java", "orders", THROTTLED, rate=200, value_bytes=500, properties={"buffer.memory": 200_000}
+            ),
+            clients.producer("java", "orders", MOVED, rate=20, properties=relocated),
+            clients.consumer("java", "orders", "billing-1", group="billing"),
+            clients.consumer("librdkafka", "orders", "billing-2", group="billing"),
+        ], crashing
+
+    def _go_on(
+        self, clients: LocalClients, proxy: AddressProxy, fleet: list[Client], crashing: Client,
+        franz_go: Future[Path], seconds: float,
+    ) -> None:  # fmt: skip
+        began = time.monotonic()
+        move_at, moves, synced, has_go = MOVE_S, 0, False, False
+        while not self._stop.wait(LOOK_S):
+            passed = time.monotonic() - began
+            if not has_go and franz_go.done():
+                has_go = True
+                self._start_franz_go(clients, fleet, franz_go)
+            if crashing.running and passed >= min(KILL_S, seconds / 2):
+                crashing.kill()
+                log.info("demo: %s was killed (-9); it counts as silent a minute after its last push", CRASHING)
+            if passed >= move_at and moves < MOVES and ("rebootstrap", MOVED) not in self._rows.events:
+                proxy.move()
+                move_at, moves = move_at + 2 * MOVE_S, moves + 1
+                log.info("demo: the brokers' addresses changed for %s, as when they move to other hosts", MOVED)
+            if not synced and passed >= min(SYNC_S, seconds / 2):
+                synced = True
+                log.info("demo: `telemetry-lake sync` records subscriptions, quotas and consumer groups")
+                run_command("sync", ["--lake", self._lake, "--bootstrap-servers", self._cluster.bootstrap_servers])
+            self._look()
+            happened = {("went_silent", CRASHING), ("rebootstrap", MOVED)} <= self._rows.events
+            if passed >= seconds or (happened and ("throttled", THROTTLED) in self._rows.findings):
+                return
+
+    def _start_franz_go(self, clients: LocalClients, fleet: list[Client], franz_go: Future[Path]) -> None:
+        try:
+            driver = franz_go.result()
+        except ClientUnavailableError as error:
+            log.info("demo: without a franz-go client: %s", error)
+            return
+        settings = {"driver.topic": "orders", "driver.records": -1, "driver.rate": 50, "driver.value_bytes": 100}
+        fleet.append(clients.start("inventory-service", [driver, "producer"], settings))
+        log.info("demo: inventory-service, a franz-go producer, has joined them")
+
+    def _look(self) -> None:
+        if not self._job.running:
+            lines = self._job.log.read_text(errors="replace").strip().splitlines()
+            raise DemoJobError(f"the demo's job has ended: {lines[-1] if lines else 'it printed nothing'}")
+        self._rows.look()
+
+    def _close(self, fleet: list[Client]) -> None:
+        log.info(
+            "demo: the other clients close; Java producers do so without a last push, so their last second is missing"
+        )
+        counts = [(client.client_id, client.close(CLOSE_S)["records"]) for client in fleet]
+        log.info("demo: they counted themselves: %s", ", ".join(f"{name} {count:,} records" for name, count in counts))
+
+    def _finish(self) -> None:
+        """Wait until all pushes are in the lake, end the job, and complete what follows them."""
+        ends = self._cluster.tool("org.apache.kafka.tools.GetOffsetShell", "--topic", LANDING_TOPICS[0])
+        landed = sum(int(line.rpartition(":")[2]) for line in ends.split())
+        deadline = time.monotonic() + LAST_ROWS_S
+        while self._stored() < landed and time.monotonic() < deadline and not self._stop.wait(0.5):
+            self._look()
+        self._job.stop()
+        Lifecycle(self._lake).catch_up()
+        update_client_matches(self._lake)
+        add_subscription_events(self._lake)
+        self._rows.look()
+        log.info("demo: all %s pushes of this run are in the lake", f"{self._stored():,}")
+
+    def _stored(self) -> int:
+        if not is_lake(self._lake):
+            return 0
+        sql = f"SELECT count(*) AS n FROM push_outcomes WHERE source = 'kafka:{self._cluster.folder.name}'"
+        return int(run_query(self._lake, sql).read_all()["n"][0].as_py())

@@ -34,10 +34,6 @@ class Advertised:
     features: Mapping[str, int]
 
 
-class NoApiVersionsError(OSError):
-    """The answer is no ApiVersions response of Kafka 2.4 or later."""
-
-
 def advertised(host: str, port: int, *, tls: bool = False, timeout_s: float = TIMEOUT_S) -> Advertised:
     """Ask a broker what it advertises (ApiVersions request, version 3).
 
@@ -45,7 +41,7 @@ def advertised(host: str, port: int, *, tls: bool = False, timeout_s: float = TI
 
     Raises:
         OSError: no connection, no answer in time, no TLS, or it is refused without a client's certificate.
-        NoApiVersionsError: it is no such broker.
+        ConnectionError: the answer is not that of Kafka 2.4 or later.
     """
     software = bytes([len(CLIENT) + 1]) + CLIENT + b"\x021"  # name and version, each after its length plus one
     with socket.create_connection((host, port), timeout_s) as connection, _maybe_tls(connection, host, tls) as stream:
@@ -53,17 +49,17 @@ def advertised(host: str, port: int, *, tls: bool = False, timeout_s: float = TI
     if not answer:
         raise ConnectionResetError("it closed the connection")
     if not _is_of_kafka(answer):
-        raise NoApiVersionsError("it speaks TLS" if answer[:2] == TLS_ALERT else "it answers, but it is not Kafka")
+        raise ConnectionError("it speaks TLS" if answer[:2] == TLS_ALERT else "it answers, but it is not Kafka")
     try:
         return _advertised(answer[8:])
     except (struct.error, IndexError, UnicodeDecodeError):
-        raise NoApiVersionsError("it answers, but not as Kafka 2.4 or later does") from None
+        raise ConnectionError("it answers, but not as Kafka 2.4 or later does") from None
 
 
 def _advertised(body: bytes) -> Advertised:
     (error,) = struct.unpack_from(">h", body)
     if error:
-        raise NoApiVersionsError(f"ApiVersions has error {error}: Kafka before 2.4?")
+        raise ConnectionError(f"ApiVersions has error {error}: Kafka before 2.4?")
     count, position = _varint(body, 2)
     api_keys = set()
     for _ in range(count - 1):

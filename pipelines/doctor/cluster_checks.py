@@ -20,7 +20,7 @@ from kafka_telemetry_lake.udfs.subscriptions.matching import ALL_METRICS, CLIENT
 # The highest metadata.version of each release (Kafka's MetadataVersion): what a broker supports shows its release.
 RELEASES = {
     7: "3.3", 8: "3.4", 11: "3.5", 14: "3.6", 19: "3.7", 20: "3.8", 21: "3.9", 25: "4.0", 27: "4.1", 29: "4.2",
-    30: "4.3",
+    30: "4.3", 33: "4.4",
 }  # fmt: skip
 LEAST_RELEASE, EXPORTER_RELEASE = "3.7", "4.2"
 LEAST_MESSAGE_BYTES = (1 << 20) + (64 << 10)  # the broker's default telemetry.max.bytes, and headers
@@ -35,7 +35,7 @@ def release_of(found: Advertised) -> str | None:
     level = found.features.get("metadata.version")
     if level is None:
         return None
-    return next((release for highest, release in RELEASES.items() if level <= highest), f"{RELEASES[30]}+")
+    return next((release for highest, release in RELEASES.items() if level <= highest), f"{RELEASES[max(RELEASES)]}+")
 
 
 def check_cluster(facts: ClusterFacts, topics: Sequence[str], now_ms: int) -> Iterator[Check]:

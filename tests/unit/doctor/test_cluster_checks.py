@@ -135,7 +135,8 @@ def test_only_the_landing_topic_is_indispensable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "release"), [(7, "3.3"), (14, "3.6"), (19, "3.7"), (22, "4.0"), (29, "4.2"), (30, "4.3"), (31, "4.3+")]
+    ("level", "release"),
+    [(7, "3.3"), (14, "3.6"), (19, "3.7"), (22, "4.0"), (29, "4.2"), (30, "4.3"), (33, "4.4"), (34, "4.4+")],
 )
 def test_a_release_by_its_metadata_version(level: int, release: str) -> None:
     assert release_of(Advertised(frozenset(), {"metadata.version": level})) == release

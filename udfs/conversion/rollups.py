@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs.conversion.statuses import Status
-from kafka_telemetry_lake.udfs.identity import column_hashes, mix
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int64s
+from kafka_telemetry_lake.udfs.identity import mix, text_hashes
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int32s, Int64s, UInt64s
+from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel
 from kafka_telemetry_lake.udfs.kernels.hashing import Numbering
 from kafka_telemetry_lake.udfs.limits import ROLLUP_TEXT_BYTES
@@ -96,15 +97,15 @@ class _Names:
         self._codes: dict[str | None, int] = {}
         self.bytes = 0  # characters of the texts
 
-    def codes(self, column: pa.ChunkedArray) -> Int64s:
+    def codes(self, column: pa.ChunkedArray) -> tuple[Int64s, Int32s]:
+        """The codes of some texts, and for each row of the column the place of its text's code among them."""
         texts = _dictionary(column)
         size_before = len(self._codes)
         table = [self._codes.setdefault(text, len(self._codes)) for text in [*texts.dictionary.to_pylist(), None]]
         if len(self._codes) > size_before:
             self.bytes += sum(len(text or "") for text in islice(self._codes, size_before, None))
         indices = texts.indices.fill_null(len(texts.dictionary)).to_numpy(zero_copy_only=False)
-        codes: Int64s = np.array(table, np.int64)[indices]
-        return codes
+        return np.array(table, np.int64), _read_only(indices)
 
     def texts(self, codes: Int64s) -> pa.DictionaryArray:
         texts = list(self._codes)
@@ -123,9 +124,10 @@ class RollUp:
     def __init__(self, window_us: int) -> None:
         self._window_us = window_us
         self._names = {name: _Names() for name in KEYS}
-        self._keys = np.zeros((len(KEYS) + 1, 0), np.int64)  # codes of KEYS, and the window, of each group
+        # A column is a group; there is room for more. Codes of KEYS, and the window.
+        self._keys_room = np.zeros((len(KEYS) + 1, 0), np.int64)
+        self._sums_room = _empty(0)
         self._numbering = Numbering()
-        self._sums = _empty(0)
 
     def add(self, points: pa.Table) -> None:
         """Add points.
@@ -139,13 +141,21 @@ class RollUp:
         time = _integers(pc.coalesce(times, points["landed_at"]) if times.null_count else times)
         codes = [self._names[name].codes(points[name]) for name in POINT_KEYS]
         codes.append(self._names["attribute_keys"].codes(_attribute_keys(points["attributes"])))
-        group = self._groups(np.stack([*codes, time // self._window_us]))
-        _add(_columns(points, time), group, self._sums)
+        hashes = np.zeros(len(time), np.uint64)
+        for texts, place in codes:
+            _mix_texts(texts.view(np.uint64), place, hashes)
+        _mix_windows(time, self._window_us, hashes)
+        group, first = self._groups(hashes)
+        new = self._keys[:, len(self._keys[0]) - len(first) :]
+        for row, (texts, place) in zip(new, codes, strict=False):
+            row[:] = texts[place[first]]
+        new[-1] = time[first] // self._window_us
+        _add(_columns(points, time), group, self._sums_room)
 
     @property
     def size(self) -> int:
         """Rows of `table`."""
-        return self._keys.shape[1]
+        return self._numbering.size
 
     @property
     def is_large(self) -> bool:
@@ -156,9 +166,14 @@ class RollUp:
         """The same sums in longer windows; each must consist of whole windows of this one."""
         result = RollUp(window_us)
         result._names = self._names
-        group = result._groups(np.vstack([self._keys[:-1], self._keys[-1] // (window_us // self._window_us)]))
+        keys = np.vstack([self._keys[:-1], self._keys[-1] // (window_us // self._window_us)])
+        hashes = np.zeros(self.size, np.uint64)
+        for row in keys:
+            hashes = mix(hashes, row.view(np.uint64))
+        group, first = result._groups(hashes)
+        result._keys[:] = keys[:, first]
         if result.size == self.size:  # a small batch: no window has two of this one's
-            result._sums = self._sums
+            result._sums_room = self._sums
             return result
         for (_, _, combine), sums, values in zip(SUMS.values(), result._sums, self._sums, strict=True):
             combine.at(sums, group, values)
@@ -180,15 +195,26 @@ class RollUp:
         }
         return pa.table([columns[name] for name in METRIC_ROLLUPS.names], names=METRIC_ROLLUPS.names)
 
-    def _groups(self, keys: Int64s) -> Int64s:
-        """The group of each column of `keys`; new groups are appended."""
-        hashes = np.zeros(keys.shape[1], np.uint64)
-        for row in keys:
-            hashes = mix(hashes, row.view(np.uint64))
+    @property
+    def _keys(self) -> Int64s:
+        return self._keys_room[:, : self.size]
+
+    @property
+    def _sums(self) -> _Sums:
+        return _Sums._make(values[: self.size] for values in self._sums_room)
+
+    def _groups(self, hashes: UInt64s) -> tuple[Int64s, Int64s]:
+        """The group of each hash of a key, and the first place of each new group, whose keys are to be filled in."""
+        before = self.size
         group, first = self._numbering.number(hashes.view(np.int64))
-        self._keys = np.concatenate([self._keys, keys[:, first]], axis=1)
-        self._sums = _Sums._make(map(np.concatenate, zip(self._sums, _empty(len(first)), strict=True)))
-        return group
+        if self.size > self._keys_room.shape[1]:
+            room = max(self.size, 2 * before)
+            keys, sums = np.empty((len(self._keys_room), room), np.int64), _empty(room)
+            keys[:, :before] = self._keys_room[:, :before]
+            for new, old in zip(sums, self._sums_room, strict=True):
+                new[:before] = old[:before]
+            self._keys_room, self._sums_room = keys, sums
+        return group, first
 
 
 def _empty(size: int) -> _Sums:
@@ -196,19 +222,18 @@ def _empty(size: int) -> _Sums:
 
 
 def _dictionary(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    texts = column.combine_chunks()
+    texts = one_chunk(column)
     return texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
 
 
 def _attribute_keys(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The names of each point's attributes as one text, comma-separated; they come sorted. A NULL map has none."""
-    maps = column.combine_chunks()
-    ends, names = maps.offsets.to_numpy().astype(np.int64), maps.keys.dictionary_encode()
-    hashes = mix(np.zeros(len(names), np.uint64), column_hashes(names))
-    passed = np.append(np.uint64(0), np.cumsum(hashes, dtype=np.uint64))
-    sets = Numbering()
-    sums = mix(np.zeros(len(maps), np.uint64), passed[ends[1:]] - passed[ends[:-1]])
-    code, first = sets.number(sums.view(np.int64))
+    maps = one_chunk(column)
+    names = maps.keys.dictionary_encode()
+    hashes = mix(np.zeros(len(names.dictionary), np.uint64), text_hashes(names.dictionary))
+    sums = np.zeros(len(maps), np.uint64)
+    _add_up(_read_only(maps.offsets.to_numpy()), _read_only(names.indices.to_numpy()), hashes, sums)
+    code, first = Numbering().number(mix(np.uint64(0), sums).view(np.int64))
     texts = [",".join(name for name, _ in pairs or ()) for pairs in maps.take(pa.array(first)).to_pylist()]
     return pa.chunked_array(
         [pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), pa.array(texts, pa.string()))]
@@ -242,7 +267,7 @@ def _integers(column: pa.ChunkedArray) -> Int64s:
     """Integers or timestamps; 0 where NULL."""
     values: Int64s = np.zeros(len(column), np.int64)
     if column.null_count < len(column):
-        values = pc.fill_null(column.combine_chunks().view(pa.int64()), 0).to_numpy(zero_copy_only=False)
+        values = pc.fill_null(one_chunk(column).view(pa.int64()), 0).to_numpy(zero_copy_only=False)
     return _read_only(values)
 
 
@@ -250,7 +275,7 @@ def _doubles(column: pa.ChunkedArray) -> Doubles:
     """NaN where NULL."""
     values: Doubles = np.full(len(column), np.nan)
     if column.null_count < len(column):
-        values = pc.fill_null(column.combine_chunks(), np.nan).to_numpy(zero_copy_only=False)
+        values = pc.fill_null(one_chunk(column), np.nan).to_numpy(zero_copy_only=False)
     return _read_only(values)
 
 
@@ -258,6 +283,28 @@ def _read_only(values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
     """As Arrow's arrays always are: a kernel is compiled again for writable ones."""
     values.setflags(write=False)
     return values
+
+
+_mix = kernel(mix)
+
+
+@kernel
+def _mix_texts(texts: UInt64s, place: Int32s, hashes: UInt64s) -> None:
+    for i in range(len(hashes)):
+        hashes[i] = _mix(hashes[i], texts[place[i]])
+
+
+@kernel
+def _mix_windows(time: Int64s, window_us: int, hashes: UInt64s) -> None:
+    for i in range(len(hashes)):
+        hashes[i] = _mix(hashes[i], np.uint64(time[i] // window_us))
+
+
+@kernel
+def _add_up(ends: Int32s, names: Int32s, hashes: UInt64s, sums: UInt64s) -> None:
+    for i in range(len(sums)):
+        for k in range(ends[i], ends[i + 1]):
+            sums[i] += hashes[names[k]]
 
 
 @kernel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
+from kafka_telemetry_lake.udfs.kernels.columns import pooled
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel
 
 
@@ -45,7 +46,8 @@ class Numbering:
         if slots > len(self._numbers):
             filled = np.flatnonzero(self._numbers >= 0)
             old_keys, order = self._slot_keys[filled], np.argsort(self._numbers[filled])
-            self._numbers, self._slot_keys = np.full(slots, -1, np.int64), np.empty(slots, np.int64)
+            self._numbers, self._slot_keys = pooled((2, slots), np.int64)
+            self._numbers[:] = -1
             _extend(old_keys[order], 0, self._numbers, self._slot_keys, *np.empty((2, len(old_keys)), np.int64))
         result, first, before = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64), self.size
         self.size = _extend(keys, before, self._numbers, self._slot_keys, result, first)

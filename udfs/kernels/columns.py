@@ -1,0 +1,20 @@
+"""Arrow's columns and memory for NumPy, without a copy where Arrow's layout allows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array. `combine_chunks` would copy a single chunk too."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def pooled(shape: int | tuple[int, ...], kind: npt.DTypeLike) -> npt.NDArray[Any]:
+    """An array without values. Arrow's pool reuses its memory: new pages would cost as much as decoding."""
+    size = int(np.prod(shape)) * np.dtype(kind).itemsize
+    return np.frombuffer(pa.allocate_buffer(size), kind).reshape(shape)

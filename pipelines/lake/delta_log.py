@@ -24,10 +24,12 @@ from deltalake.transaction import AddAction, RemoveAction
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.transactions import has_committed, transaction
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
+from kafka_telemetry_lake.udfs.rows import BIGINTS, DOUBLES
 
 ROWS_PER_FILE_GROUP = 1 << 20
 ALMOST_A_MILLISECOND = timedelta(microseconds=999)
 LONGEST_TEXT_BOUND = 200
+HASHES = ("series_id", "client_attributes_id", "digest")  # columns of int64 that are near no other
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,9 @@ class _OpenFile:
     def __init__(self, table: Table, day: date, path: str, stream: pa.NativeFile, schema: pa.Schema) -> None:
         dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         maps = [field.name for field in schema if pa.types.is_map(field.type)]
+        dictionaries += [f"{name}.key_value.{side}" for name in maps for side in ("key", "value")]
+        # The bounds of histograms are few.
+        dictionaries += [f"{field.name}.list.element" for field in schema if field.type == DOUBLES]
         self.names = schema.names
         self._table, self._day, self._path, self._stream = table, day, path, stream
         self._statistics = FileStatistics(table.statistics)
@@ -120,8 +125,9 @@ class _OpenFile:
             schema,
             compression="zstd",
             compression_level=table.zstd_level,
-            # Numbers rarely repeat, so dictionaries of them cost more than they save.
-            use_dictionary=dictionaries + [f"{name}.key_value.{side}" for name in maps for side in ("key", "value")],
+            # Other numbers rarely repeat, so dictionaries of them cost more than they save.
+            use_dictionary=dictionaries,
+            column_encoding=_small_differences(schema),
             store_schema=False,  # readers must see plain text, not Arrow's dictionary types
             # The commit has the bounds of text columns. Parquet's own would repeat them, since a file is usually one
             # row group, and would cost a twentieth of a task.
@@ -138,6 +144,13 @@ class _OpenFile:
         size = filesystem.get_file_info(f"{root}/{self._path}").size
         stats = self._statistics
         return DataFile(self._table.name, self._path, size, stats.rows, self._day.isoformat(), stats.to_json())
+
+
+def _small_differences(schema: pa.Schema) -> dict[str, str]:
+    """The encoding of int64 columns and lists of them: counts and offsets are near those of the row before."""
+    paths = [field.name for field in schema if field.type == pa.int64() and field.name not in HASHES]
+    paths += [f"{field.name}.list.element" for field in schema if field.type == BIGINTS]
+    return dict.fromkeys(paths, "DELTA_BINARY_PACKED")
 
 
 class TableLog:

@@ -67,10 +67,10 @@ def totals(pushes: int = 10_000, clients: int = 400) -> list[Landing]:
     return list(Fleet(clients, FIRST_MS, cumulative=1.0, codecs=tuple(COMPRESS), instances=5).landings(0, pushes))
 
 
-def histograms(pushes: int = 2_000, clients: int = 100) -> list[Landing]:
-    """Few clients, each with many pushes of fifty histograms, one half explicit and the other exponential ones."""
+def histograms(pushes: int = 4_000, clients: int = 2_000) -> list[Landing]:
+    """Clients with two pushes of fifty histograms each, one half explicit and the other exponential ones."""
     templates = histogram_templates()
-    return list(Fleet(clients, FIRST_MS, cumulative=1.0, templates=templates, instances=2).landings(0, pushes))
+    return list(Fleet(clients, FIRST_MS, cumulative=1.0, templates=templates, instances=50).landings(0, pushes))
 
 
 LOADS: dict[str, Callable[[], list[Landing]]] = {

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -112,7 +113,7 @@ class ShardTask:
     def _attempt(self, shard: int, guarded: bool) -> pa.RecordBatch:
         state_files = ShardFiles(self.state_folder, shard)
         chain = state_files.read(self.states.get(shard, ()))
-        state, changed, results = chain.state, ShardState.empty(), TaskResults(self.lake)
+        state, changed, results = chain.state, [np.zeros(0, np.int64)], TaskResults(self.lake)
         files = PushFiles(self.lake, self.paths)
         if shard == 0:  # counted once: all shards read the same files
             results.counts["in_files"] = files.rows
@@ -129,7 +130,8 @@ class ShardTask:
                 with blaming(part):
                     processor_limit(limit_s)
                     for rows, changes, after in process_parts(part, state, self.limits.of_shard(self.shards)):
-                        state, changed = after, changed.changed_by(changes)
+                        state = after
+                        changed.append(changes.client_columns().client)
                         results.add(rows, stored)
                         processor_limit(limit_s)
             processor_limit(0)
@@ -137,7 +139,7 @@ class ShardTask:
         row = {
             "shard": shard,
             "files": results.close(),
-            "state": list(state_files.write(chain, changed, self.batch_id).names),
+            "state": list(state_files.write(chain, state.changes(np.concatenate(changed)), self.batch_id).names),
             "counts": list(results.counts.items()),
             "set_aside": isolation.lines,
         }

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, ClientColumns, ShardState, column, sorted_table
+from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, ClientColumns, ShardState, column, sorted_table, taken
 from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -51,6 +51,12 @@ class StateParts:
     def rows_of(self, clients: Int64s) -> ShardState:
         """The rows of these clients (`identity.client_keys`)."""
         return ShardState(**dict(self._tables(clients)))
+
+    def changes(self, clients: Int64s) -> ShardState:
+        """The rows of these clients as one change, in which those without state are forgotten."""
+        clients = np.unique(clients)
+        without_state = clients[_find(self.index.columns.client, clients) < 0]
+        return ShardState.joined([self.rows_of(clients), ShardState.forgotten(without_state)])
 
     def whole(self) -> Iterator[tuple[str, pa.Table]]:
         """Yield the tables with all clients one by one, so that the state is not in memory twice."""
@@ -116,7 +122,7 @@ class _Part:
         begins = self.begins[name]
         first, size = begins[clients], begins[clients + 1] - begins[clients]
         rank = np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size, size)
-        return table.take(pa.array(np.repeat(first, size) + rank))
+        return taken(table, np.repeat(first, size) + rank)
 
 
 def _find(keys: Int64s, wanted: Int64s) -> Int64s:

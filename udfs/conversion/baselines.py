@@ -30,7 +30,7 @@ class Baselines(NamedTuple):
     is_int: Bools
     value_int: Int64s
     value_double: Doubles
-    row: Int64s  # of the last distribution
+    row: Int64s  # of the last distribution, in the state's and then the batch's
 
 
 class Series(NamedTuple):

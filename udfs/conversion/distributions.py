@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs.conversion.state import DISTRIBUTIONS, column
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int64s
+from kafka_telemetry_lake.udfs.kernels.columns import one_chunk, pooled
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel
+from kafka_telemetry_lake.udfs.kernels.ragged import Ragged, gathered
 from kafka_telemetry_lake.udfs.otlp.decoded import Kind
 
 FARTHEST_BUCKET = 1 << 40  # beyond every index: offsets are int32
@@ -36,6 +37,10 @@ class Distributions(NamedTuple):
     positive: Int64s
     negative_first: Int64s
     negative: Int64s
+
+    def lists(self, name: str) -> Ragged:
+        """The lists `bounds`, `positive` or `negative`."""
+        return Ragged(getattr(self, f"{name}_first"), getattr(self, name))
 
 
 class Increments(NamedTuple):
@@ -78,12 +83,20 @@ class Relation(IntEnum):
 
 def read_distributions(table: pa.Table) -> Distributions:
     """The columns of `decoded.DISTRIBUTIONS`; counts above int64 become negative, sums that aren't finite NaN."""
-    histogram, exponential = (table[name].combine_chunks() for name in ("bucket_counts", "positive_counts"))
+    histogram, exponential = (one_chunk(table[name]) for name in ("bucket_counts", "positive_counts"))
+    is_histogram, is_exponential = (each.is_valid().to_numpy(zero_copy_only=False) for each in (histogram, exponential))
     kind = np.full(table.num_rows, Kind.SUMMARY, np.int8)
-    kind[histogram.is_valid().to_numpy(zero_copy_only=False)] = Kind.HISTOGRAM
-    kind[exponential.is_valid().to_numpy(zero_copy_only=False)] = Kind.EXPONENTIAL_HISTOGRAM
+    kind[is_histogram] = Kind.HISTOGRAM
+    kind[is_exponential] = Kind.EXPONENTIAL_HISTOGRAM
+    if not is_exponential.any():
+        positive = Ragged.of(histogram)
+    elif not is_histogram.any():
+        positive = Ragged.of(exponential)
+    else:
+        rows = np.arange(table.num_rows)
+        positive = gathered((Ragged.of(histogram), rows), (Ragged.of(exponential), rows))
     total = _filled(table, "sum", math.nan)
-    return Distributions(
+    return _distributions(
         kind,
         _filled(table, "count", 0).view(np.int64),
         np.where(np.isfinite(total), total, math.nan),
@@ -92,9 +105,9 @@ def read_distributions(table: pa.Table) -> Distributions:
         _filled(table, "zero_threshold", 0.0),
         _filled(table, "positive_offset", 0).astype(np.int64),
         _filled(table, "negative_offset", 0).astype(np.int64),
-        *_ragged(table["explicit_bounds"].combine_chunks()),
-        *_ragged(pc.coalesce(histogram, exponential)),
-        *_ragged(table["negative_counts"].combine_chunks()),
+        *Ragged.of(one_chunk(table["explicit_bounds"])),
+        *positive,
+        *Ragged.of(one_chunk(table["negative_counts"])),
     )
 
 
@@ -104,7 +117,7 @@ def from_state(table: pa.Table) -> Distributions:
     def plain(name: str, kind: type = np.int64) -> Any:
         return column(table, name).astype(kind, copy=False)
 
-    return Distributions(
+    return _distributions(
         plain("kind", np.int8),
         plain("count"),
         plain("sum", np.float64),
@@ -113,70 +126,51 @@ def from_state(table: pa.Table) -> Distributions:
         plain("zero_threshold", np.float64),
         plain("positive_offset"),
         plain("negative_offset"),
-        *_ragged(table["bounds"].combine_chunks()),
-        *_ragged(table["positive"].combine_chunks()),
-        *_ragged(table["negative"].combine_chunks()),
+        *Ragged.of(one_chunk(table["bounds"])),
+        *Ragged.of(one_chunk(table["positive"])),
+        *Ragged.of(one_chunk(table["negative"])),
     )
 
 
-def joined(left: Distributions, right: Distributions) -> Distributions:
-    """The rows of both, `left`'s first."""
-    columns: list[npt.NDArray[Any]] = []
-    for name in Distributions._fields:
-        head, tail = getattr(left, name), getattr(right, name)
-        columns.append(np.concatenate([head, tail[1:] + head[-1] if name.endswith("_first") else tail]))
-    return Distributions._make(columns)
+def _distributions(*columns: npt.NDArray[Any]) -> Distributions:
+    """Read-only columns, as Arrow's arrays always are: a kernel is compiled again for writable ones."""
+    for values in columns:
+        values.setflags(write=False)
+    return Distributions(*columns)
 
 
-def state_columns(rows: Distributions, chosen: Int64s) -> dict[str, pa.Array]:
-    """The chosen rows as columns of `state.DISTRIBUTIONS`."""
-    columns = {"count": pa.array(rows.observations[chosen])}
-    for name in ("kind", "sum", "scale", "zero_count", "zero_threshold", "positive_offset", "negative_offset"):
-        columns[name] = pa.array(getattr(rows, name)[chosen], from_pandas=True).cast(DISTRIBUTIONS.field(name).type)
-    for name in ("bounds", "positive", "negative"):
-        columns[name] = list_array(getattr(rows, f"{name}_first"), getattr(rows, name)).take(pa.array(chosen))
+def state_columns(stored: Distributions, rows: Distributions, chosen: Int64s) -> dict[str, pa.Array]:
+    """The chosen rows of `stored`, then `rows`, as columns of `state.DISTRIBUTIONS`."""
+    count = len(stored.kind)
+    of_stored, of_rows = np.where(chosen < count, chosen, -1), np.where(chosen < count, -1, chosen - count)
+    columns = {}
+    for field in DISTRIBUTIONS:
+        if field.name in ("bounds", "positive", "negative"):
+            lists = gathered((stored.lists(field.name), of_stored), (rows.lists(field.name), of_rows))
+            columns[field.name] = lists.to_arrow(field.type)
+        elif (name := "observations" if field.name == "count" else field.name) in Distributions._fields:
+            values = np.concatenate([getattr(stored, name), getattr(rows, name)])[chosen]
+            columns[field.name] = pa.array(values, from_pandas=True).cast(field.type)
     return columns
-
-
-def list_array(first: Int64s, values: npt.NDArray[np.generic], valid: Bools | None = None) -> pa.ListArray:
-    """Ragged columns as an Arrow list array, NULL where not `valid`."""
-    mask = None if valid is None else pa.array(~valid)
-    return pa.ListArray.from_arrays(pa.array(first.astype(np.int32)), pa.array(values), mask=mask)
 
 
 def no_increments(rows: Distributions) -> Increments:
     """Increments of 0 with the shape of `rows`."""
     size = len(rows.observations)
+    positive, negative = pooled(len(rows.positive), np.int64), pooled(len(rows.negative), np.int64)
+    positive[:] = negative[:] = 0
     return Increments(
         np.zeros(size, np.int64),
         np.full(size, math.nan),
         np.zeros(size, np.int64),
-        np.zeros(len(rows.positive), np.int64),
-        np.zeros(len(rows.negative), np.int64),
+        positive,
+        negative,
         np.ones(size, np.bool_),
     )
 
 
-def without_first(increments: Increments, rows: Distributions, count: int) -> Increments:
-    """The increments of `rows` without the first `count` rows."""
-    return Increments(
-        increments.observations[count:],
-        increments.sum[count:],
-        increments.zero_count[count:],
-        increments.positive[rows.positive_first[count] :],
-        increments.negative[rows.negative_first[count] :],
-        increments.buckets[count:],
-    )
-
-
 def _filled(table: pa.Table, name: str, null: float) -> Any:
-    return table[name].combine_chunks().fill_null(null).to_numpy(zero_copy_only=False)
-
-
-def _ragged(lists: pa.ListArray) -> tuple[Int64s, Any]:
-    values = lists.values.to_numpy(zero_copy_only=False)
-    signed = values.view(np.int64) if values.dtype == np.uint64 else values
-    return lists.offsets.to_numpy().astype(np.int64), signed
+    return one_chunk(table[name]).fill_null(null).to_numpy(zero_copy_only=False)
 
 
 @kernel
@@ -211,37 +205,37 @@ def _is_increasing(bounds: Doubles) -> bool:
 
 
 @kernel
-def difference(rows: Distributions, before: int, now: int, out: Increments) -> Relation:
-    """Write the increments of row `now` over row `before` to row `now` of `out`; meaningless after FELL."""
-    out.observations[now] = rows.observations[now] - rows.observations[before]
-    out.sum[now] = rows.sum[now] - rows.sum[before]  # NaN unless both have one; it may fall (C7)
+def difference(old: Distributions, before: int, rows: Distributions, now: int, out: Increments) -> Relation:
+    """Write the increments of row `now` over row `before` of `old` to row `now` of `out`; meaningless after FELL."""
+    out.observations[now] = rows.observations[now] - old.observations[before]
+    out.sum[now] = rows.sum[now] - old.sum[before]  # NaN unless both have one; it may fall (C7)
     if out.observations[now] < 0:
         return Relation.FELL
     if rows.kind[now] == Kind.HISTOGRAM:
-        relation = _histogram_difference(rows, before, now, out)
+        relation = _histogram_difference(old, before, rows, now, out)
     else:
-        relation = _exponential_difference(rows, before, now, out)
-    same_sum = rows.sum[now] == rows.sum[before] or (math.isnan(rows.sum[now]) and math.isnan(rows.sum[before]))
+        relation = _exponential_difference(old, before, rows, now, out)
+    same_sum = rows.sum[now] == old.sum[before] or (math.isnan(rows.sum[now]) and math.isnan(old.sum[before]))
     if relation == Relation.EQUAL and (out.observations[now] > 0 or not same_sum):
         return Relation.GREW
     return relation
 
 
 @kernel
-def _histogram_difference(rows: Distributions, before: int, now: int, out: Increments) -> Relation:
-    old_bounds = rows.bounds[rows.bounds_first[before] : rows.bounds_first[before + 1]]
+def _histogram_difference(old: Distributions, before: int, rows: Distributions, now: int, out: Increments) -> Relation:
+    old_bounds = old.bounds[old.bounds_first[before] : old.bounds_first[before + 1]]
     bounds = rows.bounds[rows.bounds_first[now] : rows.bounds_first[now + 1]]
-    old = rows.positive[rows.positive_first[before] : rows.positive_first[before + 1]]
+    old_counts = old.positive[old.positive_first[before] : old.positive_first[before + 1]]
     counts = rows.positive[rows.positive_first[now] : rows.positive_first[now + 1]]
     increments = out.positive[rows.positive_first[now] : rows.positive_first[now + 1]]
-    if len(bounds) != len(old_bounds) or len(counts) != len(old):
+    if len(bounds) != len(old_bounds) or len(counts) != len(old_counts):
         return Relation.REBUCKETED
     for k in range(len(bounds)):
         if bounds[k] != old_bounds[k]:
             return Relation.REBUCKETED
     relation = Relation.EQUAL
     for k in range(len(counts)):
-        increments[k] = counts[k] - old[k]
+        increments[k] = counts[k] - old_counts[k]
         if increments[k] < 0:
             return Relation.FELL
         if increments[k] > 0:
@@ -250,16 +244,18 @@ def _histogram_difference(rows: Distributions, before: int, now: int, out: Incre
 
 
 @kernel
-def _exponential_difference(rows: Distributions, before: int, now: int, out: Increments) -> Relation:
-    if rows.scale[now] > rows.scale[before] or rows.zero_threshold[now] < rows.zero_threshold[before]:
+def _exponential_difference(
+    old: Distributions, before: int, rows: Distributions, now: int, out: Increments
+) -> Relation:
+    if rows.scale[now] > old.scale[before] or rows.zero_threshold[now] < old.zero_threshold[before]:
         return Relation.FELL
-    old_positive = rows.positive[rows.positive_first[before] : rows.positive_first[before + 1]]
-    old_negative = rows.negative[rows.negative_first[before] : rows.negative_first[before + 1]]
-    positive_offset, negative_offset = rows.positive_offset[before], rows.negative_offset[before]
+    old_positive = old.positive[old.positive_first[before] : old.positive_first[before + 1]]
+    old_negative = old.negative[old.negative_first[before] : old.negative_first[before + 1]]
+    positive_offset, negative_offset = old.positive_offset[before], old.negative_offset[before]
     # Halving the scale's resolution merges bucket i into i >> 1.
-    shift = min(rows.scale[before] - rows.scale[now], 63)
+    shift = min(old.scale[before] - rows.scale[now], 63)
     cut = -FARTHEST_BUCKET  # buckets below it are in the zero bucket
-    if rows.zero_threshold[now] > rows.zero_threshold[before]:
+    if rows.zero_threshold[now] > old.zero_threshold[before]:
         cut, at_bound = bucket_of(rows.zero_threshold[now], rows.scale[now])
         if (
             at_bound
@@ -269,11 +265,13 @@ def _exponential_difference(rows: Distributions, before: int, now: int, out: Inc
             cut += 1
     positive = out.positive[rows.positive_first[now] : rows.positive_first[now + 1]]
     negative = out.negative[rows.negative_first[now] : rows.negative_first[now + 1]]
+    new_positive = rows.positive[rows.positive_first[now] : rows.positive_first[now + 1]]
     for k in range(len(positive)):
-        positive[k] = rows.positive[rows.positive_first[now] + k]
+        positive[k] = new_positive[k]
+    new_negative = rows.negative[rows.negative_first[now] : rows.negative_first[now + 1]]
     for k in range(len(negative)):
-        negative[k] = rows.negative[rows.negative_first[now] + k]
-    zero = rows.zero_count[now] - rows.zero_count[before]
+        negative[k] = new_negative[k]
+    zero = rows.zero_count[now] - old.zero_count[before]
     positive_zero, positive_fell = _subtract(
         positive, rows.positive_offset[now], old_positive, positive_offset, shift, cut
     )

@@ -14,6 +14,7 @@ from kafka_telemetry_lake.udfs import limits as limits_module
 from kafka_telemetry_lake.udfs.conversion.compression import INVALID_RECORD, TELEMETRY_TOO_LARGE, decompress
 from kafka_telemetry_lake.udfs.identity import set_bytes
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s
+from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS, Budget, Limits
 from kafka_telemetry_lake.udfs.otlp.decode import decode
 from kafka_telemetry_lake.udfs.otlp.decoded import Decoded
@@ -42,8 +43,7 @@ def read_payloads(pushes: pa.Table, limits: Limits = DEFAULT_LIMITS) -> Iterator
         limits: of a push. A push beyond one is TELEMETRY_TOO_LARGE; points beyond their limit are only left out.
     """
     budget = limits_module.BUDGET
-    # combine_chunks copies a single chunk too: all payloads.
-    column = {name: _one_chunk(pushes[name]) for name in pushes.column_names}
+    column = {name: one_chunk(pushes[name]) for name in pushes.column_names}
     anonymous = pc.is_null(column["client_instance_id"])
     missing = pc.and_(pc.is_null(column["payload"]), pc.is_null(column["dropped"]))
     reject_reason = pc.coalesce(
@@ -67,13 +67,13 @@ def read_payloads(pushes: pa.Table, limits: Limits = DEFAULT_LIMITS) -> Iterator
             of_pushes = slice(done + first, done + rows.stop)
             data = part.data[rows]
             too_long = pc.coalesce(
-                decoded.payloads["too_much"].combine_chunks(),
+                one_chunk(decoded.payloads["too_much"]),
                 _beyond("labels of", _label_bytes(decoded), limits.max_text_bytes),
                 _beyond("texts of all points' rows of", text_bytes, limits.max_row_text_bytes),
             )
             if pc.any(pc.is_valid(too_long)).as_py():
                 decoded = _without(decoded, np.flatnonzero(too_long.is_valid().to_numpy(zero_copy_only=False)))
-            error = decoded.payloads["error"].combine_chunks()
+            error = one_chunk(decoded.payloads["error"])
             decode_reason = pc.coalesce(
                 part.reason[rows],
                 pc.if_else(pc.is_valid(error), INVALID_RECORD, None),
@@ -111,7 +111,7 @@ def _row_text_bytes(decoded: Decoded, key_bytes: Int64s, longest: int) -> Int64s
     push = decoded.points["payload"].to_numpy()
     of_point = key_bytes[push]
     for name in ("metric", "scope"):
-        texts = decoded.points[name].combine_chunks()
+        texts = one_chunk(decoded.points[name])
         sizes = np.append(pc.binary_length(texts.dictionary).to_numpy(zero_copy_only=False).astype(np.int64), 0)
         sizes[sizes > longest] = 0
         of_point += sizes[texts.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
@@ -149,10 +149,6 @@ def _without(decoded: Decoded, payloads: Int64s) -> Decoded:
         field = table.schema.field(place)
         table = table.set_column(place, field, pa.array(values, field.type))
     return Decoded(table, points.combine_chunks(), decoded.distributions, decoded.attribute_sets)
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _digests(payloads: pa.LargeBinaryArray) -> list[int]:

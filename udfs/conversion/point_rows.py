@@ -10,13 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs import rows
-from kafka_telemetry_lake.udfs.conversion.distributions import Distributions, Increments, list_array
+from kafka_telemetry_lake.udfs.conversion.distributions import Distributions, Increments
 from kafka_telemetry_lake.udfs.conversion.payloads import Payloads
 from kafka_telemetry_lake.udfs.conversion.points import FLAGS, Points, PushTimes
 from kafka_telemetry_lake.udfs.conversion.redelivery import PushVerdicts
 from kafka_telemetry_lake.udfs.conversion.statuses import Converted, Status
 from kafka_telemetry_lake.udfs.identity import AttributeSets
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int8s, Int64s
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int64s
+from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
+from kafka_telemetry_lake.udfs.kernels.ragged import gathered
 from kafka_telemetry_lake.udfs.limits import Limits
 from kafka_telemetry_lake.udfs.otlp.decoded import Kind
 
@@ -107,7 +109,7 @@ def metric_points(batch: Batch) -> pa.Table:
     finite = (points.number != 0) & points.recorded & np.isfinite(points.value)
     is_int = (points.value_int != 0) | (points.number == 2)
     counted = converted.status <= INCREMENT_STATUSES
-    names, scopes = (batch.payloads.decoded.points[name].combine_chunks() for name in ("metric", "scope"))
+    names, scopes = (one_chunk(batch.payloads.decoded.points[name]) for name in ("metric", "scope"))
     columns = of_pushes(batch.keys, points.push) | {
         "series_id": pa.array(points.series),
         "metric": _used(pa.DictionaryArray.from_arrays(pa.array(points.metric), names.dictionary)),
@@ -144,41 +146,58 @@ def _used(texts: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def _distribution_columns(batch: Batch, points: Points, counted: Bools) -> dict[str, pa.Array]:
-    """The columns of histograms and summaries; NULL for other points, and for those without a recorded value."""
+    """The columns of histograms and summaries; NULL for other points, and for those without a recorded value.
+
+    Columns of kinds that no point has are left out.
+    """
     source, values, increments = batch.payloads.decoded.distributions, batch.distributions, batch.increments
     present = (points.distribution >= 0) & points.recorded
     index = pa.array(points.distribution, mask=~present)
-    has_increment = np.zeros(len(values.observations), np.bool_)
-    has_increment[points.distribution[present]] = counted[present]
-    histogram, exponential = values.kind == Kind.HISTOGRAM, values.kind == Kind.EXPONENTIAL_HISTOGRAM
-    buckets = has_increment & increments.buckets
+    row = np.where(present, points.distribution, 0).astype(np.int64)
+    histogram, exponential, summary = (
+        present & (points.kind == kind) for kind in (Kind.HISTOGRAM, Kind.EXPONENTIAL_HISTOGRAM, Kind.SUMMARY)
+    )
+    counted = counted & present
+    buckets = counted & increments.buckets[row]
+
+    def lists(name: str, items: npt.NDArray[np.int64] | Doubles, valid: Bools) -> pa.Array:
+        """The lists of some rows; `items` are where those of the column `name` of the distributions are."""
+        chosen = gathered((values.lists(name)._replace(items=items), np.where(valid, row, -1)))
+        return chosen.to_arrow(rows.DOUBLES if name == "bounds" else rows.BIGINTS, valid)
+
     columns = {
-        "count": pa.array(values.observations),
-        "sum": masked(values.sum, ~np.isnan(values.sum)),
-        "min": _finite(source["min"]),
-        "max": _finite(source["max"]),
-        "explicit_bounds": source["explicit_bounds"].combine_chunks(),
-        "bucket_counts": list_array(values.positive_first, values.positive, histogram),
-        "scale": source["scale"].combine_chunks(),
-        "zero_count": masked(values.zero_count, exponential),
-        "zero_threshold": source["zero_threshold"].combine_chunks(),
-        "positive_offset": source["positive_offset"].combine_chunks(),
-        "positive_counts": list_array(values.positive_first, values.positive, exponential),
-        "negative_offset": source["negative_offset"].combine_chunks(),
-        "negative_counts": list_array(values.negative_first, values.negative, exponential),
-        "quantiles": _finite_quantiles(source["quantiles"].combine_chunks()),
-        "count_delta": masked(increments.observations, has_increment),
-        "sum_delta": masked(increments.sum, has_increment & ~np.isnan(increments.sum)),
-        "bucket_counts_delta": list_array(values.positive_first, increments.positive, histogram & buckets),
-        "positive_counts_delta": list_array(values.positive_first, increments.positive, exponential & buckets),
-        "negative_counts_delta": list_array(values.negative_first, increments.negative, exponential & buckets),
-        "zero_count_delta": masked(increments.zero_count, exponential & has_increment),
+        "count": masked(values.observations[row], present),
+        "sum": masked(values.sum[row], present & ~np.isnan(values.sum[row])),
+        "min": _finite(source["min"]).take(index),
+        "max": _finite(source["max"]).take(index),
+        "count_delta": masked(increments.observations[row], counted),
+        "sum_delta": masked(increments.sum[row], counted & ~np.isnan(increments.sum[row])),
     }
-    return {name: array.take(index) for name, array in columns.items()}
+    if histogram.any():
+        columns |= {
+            "explicit_bounds": lists("bounds", values.bounds, histogram),
+            "bucket_counts": lists("positive", values.positive, histogram),
+            "bucket_counts_delta": lists("positive", increments.positive, histogram & buckets),
+        }
+    if exponential.any():
+        columns |= {
+            name: one_chunk(source[name]).take(index)
+            for name in ("scale", "zero_threshold", "positive_offset", "negative_offset")
+        } | {
+            "zero_count": masked(values.zero_count[row], exponential),
+            "zero_count_delta": masked(increments.zero_count[row], exponential & counted),
+            "positive_counts": lists("positive", values.positive, exponential),
+            "negative_counts": lists("negative", values.negative, exponential),
+            "positive_counts_delta": lists("positive", increments.positive, exponential & buckets),
+            "negative_counts_delta": lists("negative", increments.negative, exponential & buckets),
+        }
+    if summary.any():
+        columns["quantiles"] = _finite_quantiles(one_chunk(source["quantiles"])).take(index)
+    return columns
 
 
 def _finite(column: pa.ChunkedArray) -> pa.Array:
-    return pc.if_else(pc.is_finite(column), column, None).combine_chunks()
+    return one_chunk(pc.if_else(pc.is_finite(column), column, None))
 
 
 def _finite_quantiles(quantiles: pa.MapArray) -> pa.Array:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs.identity import FRANZ_GO_SCOPE, AttributeSets, mix, set_bytes, text_hashes
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int32s, Int64s, UInt32s, UInt64s
+from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel
 from kafka_telemetry_lake.udfs.otlp.decoded import Decoded, Excess, Kind, Number, Temporality
 
@@ -153,7 +154,7 @@ def long_lists(decoded: Decoded) -> Int8s:
 
 def _chunk(table: pa.Table, name: str) -> pa.DictionaryArray | None:
     chunks = table[name]
-    return chunks.combine_chunks() if chunks.num_chunks else None
+    return one_chunk(chunks) if chunks.num_chunks else None
 
 
 def _indices(array: pa.DictionaryArray | None) -> Int32s:
@@ -165,7 +166,7 @@ def _indices(array: pa.DictionaryArray | None) -> Int32s:
 
 
 def _plain(table: pa.Table, name: str, null: float | None = None) -> Any:
-    array = table[name].combine_chunks()
+    array = one_chunk(table[name])
     return (array if null is None else array.fill_null(null)).to_numpy(zero_copy_only=False)
 
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from kafka_telemetry_lake.udfs.conversion.point_rows import INCREMENT_STATUSES, Batch, masked
 from kafka_telemetry_lake.udfs.conversion.statuses import Status
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools
+from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
 
 PREFIX = "org.apache.kafka."
 
@@ -43,7 +44,7 @@ SUFFIXES = {
 def push_signals(batch: Batch) -> dict[str, pa.Array]:
     """Columns of `rows.CONNECTION_SIGNALS`, one row per push; NULL where the push has no such metric."""
     points, converted, size = batch.points, batch.converted, batch.pushes.num_rows
-    names = batch.payloads.decoded.points["metric"].combine_chunks().dictionary
+    names = one_chunk(batch.payloads.decoded.points["metric"]).dictionary
     of_name = np.zeros(len(names), np.int8)
     of_kafka = pc.starts_with(names, PREFIX)
     for kind, suffix in SUFFIXES.items():
@@ -77,7 +78,7 @@ def push_signals(batch: Batch) -> dict[str, pa.Array]:
     created = np.equal(signal, Signal.CREATED)
     closed = np.equal(signal, Signal.CLOSED)
     return {
-        "client_port": batch.pushes["client_port"].combine_chunks(),
+        "client_port": one_chunk(batch.pushes["client_port"]),
         "bootstrap_requests": increments(requests & bootstrap),
         "broker_requests": increments(requests & ~bootstrap),
         "broker_responses": increments(responses & ~bootstrap),

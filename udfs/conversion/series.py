@@ -21,10 +21,8 @@ from kafka_telemetry_lake.udfs.conversion.distributions import (
     Relation,
     difference,
     from_state,
-    joined,
     no_increments,
     state_columns,
-    without_first,
 )
 from kafka_telemetry_lake.udfs.conversion.points import Points, Reason
 from kafka_telemetry_lake.udfs.conversion.redelivery import CUMULATIVE, PushVerdicts, Verdict
@@ -65,12 +63,11 @@ def convert(
         np.zeros(n, np.bool_),
         np.zeros(n, np.int64),
     )
-    all_rows = joined(from_state(state.distributions), rows)
-    increments = no_increments(all_rows)
+    stored = from_state(state.distributions)
+    increments = no_increments(rows)
     by_series = np.zeros(n, np.bool_)
-    stored_rows = state.distributions.num_rows
     jump = future_tolerance_s * 1_000_000_000
-    _pass_unchanged(points, verdicts, all_rows, stored_rows, out, increments, by_series)
+    _pass_unchanged(points, verdicts, rows, out, increments, by_series)
 
     chosen = np.flatnonzero(by_series & (points.kind == Kind.SUM))
     series, group = series_of(state.numbers, points, chosen, clients)
@@ -82,16 +79,14 @@ def convert(
 
     chosen = np.flatnonzero(by_series & (points.kind != Kind.SUM))
     series, group = series_of(state.distributions, points, chosen, clients)
-    series.base.row[:stored_rows] = np.arange(stored_rows)
+    series.base.row[: len(stored.kind)] = np.arange(len(stored.kind))
     order = _time_order(points, verdicts, chosen, group, series.base)
-    _convert_distributions(
-        points, verdicts, chosen, group, order, series.base, all_rows, stored_rows, jump, out, increments
-    )
+    _convert_distributions(points, verdicts, chosen, group, order, series.base, stored, rows, jump, out, increments)
     distributions = series_columns(series, clients, verdicts)
-    distributions |= state_columns(all_rows, distributions.pop("row"))
+    distributions |= state_columns(stored, rows, distributions.pop("row"))
     return (
         out,
-        without_first(increments, all_rows, stored_rows),
+        increments,
         ShardState(
             state.clients,
             state.recent_pushes,
@@ -126,7 +121,6 @@ def _pass_unchanged(
     points: Points,
     verdicts: PushVerdicts,
     rows: Distributions,
-    stored_rows: int,
     out: Converted,
     increments: Increments,
     by_series: Bools,
@@ -152,7 +146,7 @@ def _pass_unchanged(
         else:
             # C9: the series can have a baseline only if its client has sent totals.
             by_series[i] = verdicts.sent[push] & CUMULATIVE != 0 and _is_monotonic(points, i)
-            _pass_delta(points, verdicts, i, rows, stored_rows, out, increments)
+            _pass_delta(points, verdicts, i, rows, out, increments)
 
 
 @kernel
@@ -167,7 +161,6 @@ def _pass_delta(
     verdicts: PushVerdicts,
     i: int,
     rows: Distributions,
-    stored_rows: int,
     out: Converted,
     increments: Increments,
 ) -> None:
@@ -185,7 +178,7 @@ def _pass_delta(
     out.delta_start[i] = points.start[i]
     out.delta[i], out.delta_int[i] = points.value[i], points.value_int[i]
     if points.distribution[i] >= 0:
-        _count_in_full(rows, stored_rows + points.distribution[i], increments)
+        _count_in_full(rows, points.distribution[i], increments)
 
 
 @kernel
@@ -257,19 +250,24 @@ def _convert_distributions(
     group: Int64s,
     order: Int64s,
     base: Baselines,
+    stored: Distributions,
     rows: Distributions,
-    stored_rows: int,
     jump: int,
     out: Converted,
     increments: Increments,
 ) -> None:
+    stored_rows = len(stored.kind)
     for k in order:
         i, g = chosen[k], group[k]
-        row = stored_rows + points.distribution[i]
+        row, before = points.distribution[i], base.row[g]
         forget_evicted(verdicts, points.push[i], base, g)
         if is_ordinary_delta(points, i, base, g):
             continue
-        relation = difference(rows, base.row[g], row, increments) if base.present[g] else Relation.GREW
+        relation = Relation.GREW
+        if base.present[g] and before < stored_rows:
+            relation = difference(stored, before, rows, row, increments)
+        elif base.present[g]:
+            relation = difference(rows, before - stored_rows, rows, row, increments)
         status = judge(points, verdicts, i, base, g, relation, jump)
         out.status[i] = status
         if status in (Status.LATE, Status.DUPLICATE, Status.CONFLICT):
@@ -282,7 +280,7 @@ def _convert_distributions(
             increments.buckets[row] = relation != Relation.REBUCKETED
         out.delta_start[i] = _delta_start(points, i, base, g, status)
         accept(points, i, base, g)
-        base.row[g] = row
+        base.row[g] = stored_rows + row
 
 
 @kernel

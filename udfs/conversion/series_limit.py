@@ -12,6 +12,8 @@ from kafka_telemetry_lake.udfs.conversion.distributions import Distributions
 from kafka_telemetry_lake.udfs.conversion.points import Points, Reason
 from kafka_telemetry_lake.udfs.conversion.state import ShardState, column
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s
+from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
+from kafka_telemetry_lake.udfs.kernels.hashing import number
 from kafka_telemetry_lake.udfs.otlp.decoded import Kind, Temporality
 
 
@@ -35,8 +37,8 @@ def beyond_limit(points: Points, distributions: Distributions, clients: Int64s, 
     buckets = np.append(np.diff(distributions.positive_first) + np.diff(distributions.negative_first), 0)
     cells += buckets[points.distribution[chosen]]  # -1 is none
     owner, stored_clients, stored_series, stored_cells = clients[points.push[chosen]], *_stored_series(state)
-    distinct_clients, index = np.unique(np.concatenate([stored_clients, owner]), return_inverse=True)
-    total = np.bincount(index, np.concatenate([stored_cells, cells]), len(distinct_clients))
+    index, distinct_clients = number(np.concatenate([stored_clients, owner]))
+    total = np.bincount(index, np.concatenate([stored_cells, cells]), distinct_clients)
     if (total <= limit).all():  # nearly always true; the code below looks at each series
         return beyond
     too_many = total > limit
@@ -78,7 +80,7 @@ def remembered(points: Points) -> Bools:
 def _stored_series(state: ShardState) -> tuple[Int64s, Int64s, Int64s]:
     """Client, series and cells of each series of the state."""
     numbers, histograms = state.numbers, state.distributions
-    lengths = [pc.list_value_length(histograms[name]).fill_null(0).to_numpy() for name in ("positive", "negative")]
+    lengths = [pc.list_value_length(one_chunk(histograms[name])).to_numpy() for name in ("positive", "negative")]
     return (
         np.concatenate([column(numbers, "client"), column(histograms, "client")]),
         np.concatenate([column(numbers, "series"), column(histograms, "series")]),

@@ -27,6 +27,7 @@ from kafka_telemetry_lake.udfs.conversion.state import ClientStates, ShardState,
 from kafka_telemetry_lake.udfs.identity import client_keys, column_hashes, mix, normalise, set_bytes
 from kafka_telemetry_lake.udfs.kernels import numba_cache
 from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
+from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS, Limits
 from kafka_telemetry_lake.udfs.rows import PUSH_COLUMNS
 
@@ -131,8 +132,8 @@ def _process(
         partition=partition,
         push=push,
         landed_at=landed_at,
-        interval=pushes["push_interval_ms"].combine_chunks().fill_null(0).to_numpy() * np.int64(1_000_000),
-        terminating=pushes["terminating"].combine_chunks().fill_null(False).to_numpy(zero_copy_only=False),
+        interval=one_chunk(pushes["push_interval_ms"]).fill_null(0).to_numpy() * np.int64(1_000_000),
+        terminating=one_chunk(pushes["terminating"]).fill_null(False).to_numpy(zero_copy_only=False),
         has_points=times.points > 0,
         is_heartbeat=payloads.read & (payloads.decoded.payloads["points"].to_numpy() == 0),
         digest=payloads.digest,
@@ -176,7 +177,7 @@ def _spend_series(
 ) -> tuple[Int64s, ShardState]:
     """The indices of points of new series beyond their principal's budget, and the budgets' new state."""
     chosen = np.flatnonzero(remembered(points))
-    names = payloads.decoded.points["metric"].combine_chunks()
+    names = one_chunk(payloads.decoded.points["metric"])
     name_bytes = np.append(pc.binary_length(names.dictionary).fill_null(0).to_numpy(zero_copy_only=False), 0)
     text_bytes = name_bytes[points.metric[chosen]].astype(np.int64)
     text_bytes += set_bytes(payloads.decoded.attribute_sets)[points.attributes[chosen]]
@@ -209,7 +210,7 @@ def _in_order(pushes: pa.Table) -> pa.Table:
 
 
 def _push_columns(pushes: pa.Table) -> dict[str, pa.Array]:
-    columns = {name: pushes[name].combine_chunks() for name in PUSH_COLUMNS}
+    columns = {name: one_chunk(pushes[name]) for name in PUSH_COLUMNS}
     return {
         name: column.dictionary_encode() if pa.types.is_string(column.type) else column
         for name, column in columns.items()

@@ -26,6 +26,8 @@ import pyarrow as pa
 import xxhash
 
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s
+from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
+from kafka_telemetry_lake.udfs.kernels.ragged import Ragged, gathered
 
 # Every change of the layout gets a new number; a reader refuses unknown numbers.
 VERSION = 4
@@ -191,10 +193,6 @@ class ShardState:
         remaining = newer.without(changed.client[changed.forgotten]) if changed.forgotten.any() else newer
         return ShardState.joined([self.without(changed.client), remaining])
 
-    def changed_by(self, newer: ShardState) -> ShardState:
-        """This change and a later one as one change: as `merge`, but rows of forgotten clients remain."""
-        return ShardState.joined([self.without(newer.client_columns().client), newer])
-
     @staticmethod
     def joined(states: Sequence[ShardState]) -> ShardState:
         """All rows of states that share no client."""
@@ -226,10 +224,14 @@ class ShardState:
 
     def _filter(self, clients: Int64s, keep: bool) -> ShardState:
         def part(table: pa.Table) -> pa.Table:
-            if table.num_rows == 0:
+            owner = column(table, "client")
+            heads = np.flatnonzero(np.diff(owner, prepend=~owner[:1]))  # rows of one client are neighbours
+            mask = np.isin(owner[heads], clients, invert=not keep)
+            if mask.all():
                 return table
-            mask = np.isin(column(table, "client"), clients)
-            return table.filter(pa.array(mask if keep else ~mask))
+            if not mask.any():
+                return table.slice(0, 0)
+            return taken(table, np.flatnonzero(np.repeat(mask, np.diff(heads, append=len(owner)))))
 
         return ShardState(**{field.name: part(getattr(self, field.name)) for field in fields(self)})
 
@@ -320,10 +322,20 @@ def _sorted(table: pa.Table) -> pa.Table:
     client = column(table, "client")
     if (client[1:] >= client[:-1]).all():
         return table.combine_chunks()
-    return table.take(pa.array(np.argsort(client, kind="stable"))).combine_chunks()
+    return taken(table, np.argsort(client, kind="stable"))
+
+
+def taken(table: pa.Table, rows: Int64s) -> pa.Table:
+    """These rows of a table of `SCHEMAS`; its lists are never NULL."""
+    index = pa.array(rows)
+    arrays = [one_chunk(chunks) for chunks in table.columns]
+    columns = [
+        gathered((Ragged.of(array), rows)).to_arrow(array.type) if pa.types.is_list(array.type) else array.take(index)
+        for array in arrays
+    ]
+    return pa.table(columns, table.schema)
 
 
 def column(table: pa.Table, name: str) -> Int64s:
     """A primitive column as a NumPy array; a copy only where Arrow's bits aren't NumPy's (bool)."""
-    array = table[name].combine_chunks()
-    return array.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped
+    return one_chunk(table[name]).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafka_telemetry_lake.udfs.kernels.columns import pooled
+from kafka_telemetry_lake.udfs.kernels.ragged import Ragged, gathered
 from kafka_telemetry_lake.udfs.limits import Limits
 from kafka_telemetry_lake.udfs.otlp import wire_attributes, wire_output, wire_points, wire_slices
 from kafka_telemetry_lake.udfs.otlp.attribute_sets import distinct_sets
@@ -31,31 +33,25 @@ ENTRY = [pa.field("key", pa.float64(), nullable=False), pa.field("value", pa.flo
 def empty_points(rows: int) -> wire_output.Points:
     """Room for data points, in Arrow's own layout."""
     return wire_output.Points(
-        times=_empty((2, rows), np.uint64),
-        values=_empty(rows, np.float64),
-        ints=_empty(rows, np.int64),
-        flags=_empty(rows, np.uint32),
-        codes=_empty((5, rows), np.int32),
-        tags=_empty((5, rows), np.int8),
+        times=pooled((2, rows), np.uint64),
+        values=pooled(rows, np.float64),
+        ints=pooled(rows, np.int64),
+        flags=pooled(rows, np.uint32),
+        codes=pooled((5, rows), np.int32),
+        tags=pooled((5, rows), np.int8),
     )
 
 
 def empty_distributions(rows: int, items: int) -> wire_points.Distributions:
     """Room for distributions and the items of their lists."""
     return wire_points.Distributions(
-        words=_empty((2, rows), np.uint64),
-        doubles=_empty((4, rows), np.float64),
-        ints=_empty((3, rows), np.int32),
-        tags=_empty((3, rows), np.int8),
-        ends=_empty((2, rows), np.int64),
-        lists=_empty((2, items), np.uint64),
+        words=pooled((2, rows), np.uint64),
+        doubles=pooled((4, rows), np.float64),
+        ints=pooled((3, rows), np.int32),
+        tags=pooled((3, rows), np.int8),
+        ends=pooled((2, rows), np.int64),
+        lists=pooled((2, items), np.uint64),
     )
-
-
-def _empty(shape: int | tuple[int, int], dtype: Any) -> Numpy:
-    """Memory from Arrow's pool, which reuses it for later batches: new pages would cost as much as decoding."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    return np.frombuffer(pa.allocate_buffer(size), dtype).reshape(shape)
 
 
 def payloads_table(outcomes: Numpy, code_of_region: Numpy, limits: Limits) -> pa.Table:
@@ -162,21 +158,12 @@ def distributions_table(distributions: wire_points.Distributions, rows: int) -> 
     return pa.table(columns, DISTRIBUTIONS)
 
 
-def _lists(items: Numpy, offsets: Numpy, of: Numpy, kind: pa.DataType) -> pa.ListArray:
+def _lists(items: Numpy, first: Numpy, of: Numpy, kind: pa.DataType) -> pa.ListArray:
     """The lists of the rows `of`, and NULL for the other rows, whose items are left out."""
-    sizes = np.diff(offsets)
-    items = items[: offsets[-1]]
+    lists = Ragged(first, items)
     if not of.all():
-        items = items[np.repeat(of, sizes)]
-        sizes = np.where(of, sizes, 0)
-    new_offsets = np.zeros(len(offsets), np.int32)
-    np.cumsum(sizes, out=new_offsets[1:])
-    return pa.Array.from_buffers(
-        pa.list_(kind),
-        len(of),
-        [_validity(of), pa.py_buffer(new_offsets)],
-        children=[_primitive(items, kind)],
-    )
+        lists = gathered((lists, np.where(of, np.arange(len(of)), -1)))
+    return lists.to_arrow(pa.list_(kind), of)
 
 
 def attribute_sets(data: Numpy, regions: Numpy) -> tuple[pa.MapArray, Numpy]:

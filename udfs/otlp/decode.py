@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS, NO_BUDGET, Budget, Limits
 from kafka_telemetry_lake.udfs.otlp import census as otlp_census
 from kafka_telemetry_lake.udfs.otlp import merge as otlp_merge
@@ -77,7 +78,7 @@ def _one_array(payloads: pa.Array | pa.ChunkedArray) -> pa.LargeBinaryArray:
     payloads = payloads.cast(pa.large_binary())
     if isinstance(payloads, pa.Array):
         return payloads
-    return payloads.chunk(0) if payloads.num_chunks == 1 else payloads.combine_chunks()
+    return one_chunk(payloads)
 
 
 @cache

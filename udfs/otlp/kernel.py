@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_telemetry_lake.udfs.kernels import numba_cache
+from kafka_telemetry_lake.udfs.kernels.ragged import Ragged, gathered
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS, NO_BUDGET, Budget, Limits
 from kafka_telemetry_lake.udfs.otlp import census, wire_metrics, wire_output, wire_sizes, wire_slices
 from kafka_telemetry_lake.udfs.otlp import columns as otlp_columns
@@ -49,6 +50,8 @@ def load() -> None:
         decode_slices(*empty)
         new_slices(0)  # of payloads that need more room
         census.fields(*empty, 0, 0)  # of payloads for the reference decoder
+        nothing = np.zeros(1, np.int64)
+        gathered((Ragged(nothing, nothing[1:]), nothing[1:]))  # of payloads with several kinds of distributions
 
 
 def decode_slices(

@@ -141,8 +141,9 @@ def _items(data: UInt8s, pos: int, end: int, into: int, row: int, most: int, out
     if used + ((end - pos) >> 3) > _last_item(into, row, most, out):
         out.tags[EXCESS, row] = 1
         return True
-    for item in range((end - pos) >> 3):
-        out.lists[into, used + item] = load64(data, pos + 8 * item)
+    items = out.lists[into]
+    for item in range(np.uint64(end - pos) >> np.uint64(3)):  # unsigned: an index that may be negative costs more
+        items[np.uint64(used) + item] = load64(data, pos + np.int64(item << np.uint64(3)))
     out.ends[into, row] = used + ((end - pos) >> 3)
     return True
 

@@ -138,6 +138,16 @@ def test_a_forgotten_client_is_gone_from_every_table() -> None:
     assert returned.client_columns().landed_at.tolist() == [1, 9]
 
 
+def test_changes_of_a_batch_are_the_last_rows_of_its_clients_and_what_it_forgot() -> None:
+    before = StateParts.of([clients(1, 2, 3, 4, pushes=2)])
+    after = before.merge(clients(1, 2, landed=5)).merge(ShardState.forgotten(np.array([2, 3]))).merge(clients(2, 7))
+    changes = after.changes(np.array([2, 1, 2, 3, 7]))
+    assert changes.clients["client"].to_pylist() == [1, 2, 3, 7]
+    assert changes.clients["landed_at"].to_pylist() == [5, 1, 0, 1]
+    assert changes.client_columns().forgotten.tolist() == [False, False, True, False]
+    assert whole(before.merge(changes)).to_bytes() == whole(after).to_bytes()
+
+
 def test_a_state_that_others_still_hold_does_not_change() -> None:
     before = StateParts.of([clients(1, 2)])
     before.merge(clients(2, 3, landed=5))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.runtime.kafka_reach import PUSH_TELEMETRY, advertised
 from kafka_telemetry_lake.sandbox.clients import LocalClients
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+from kafka_telemetry_lake.sandbox.cluster.process import Process
 
 from .landing import Landing
 from .receiver_brokers import statuses, wait_for
@@ -93,3 +96,26 @@ def test_connect_makes_what_is_missing_only_with_consent(
     assert checks["topic client-quotas"]["status"] == "ok"
     assert cli.main(argv) == 0  # nothing is missing, so nobody is asked
     assert not (tmp_path / "lake").exists()
+
+
+@pytest.mark.slow
+def test_connect_runs_the_job_and_prints_the_first_rows_until_it_is_stopped(
+    cluster: LocalCluster, clients: LocalClients, topic: str, tmp_path: Path
+) -> None:
+    clients.producer("java", topic, "telemetry-connect", rate=5)
+    command = [sys.executable, "-m", "kafka_telemetry_lake", "connect", "--lake", str(tmp_path / "lake")]
+    command += ["--bootstrap-servers", cluster.bootstrap_servers, "--driver-memory", "1g"]
+    job = Process(command, tmp_path / "connect.log")
+    try:
+        wait_for(
+            job.log.read_text, lambda text: "lake: telemetry-connect (apache-kafka-java" in text or not job.running
+        )
+        job.signal(signal.SIGINT)
+        assert job.wait(30)
+        assert job.returncode == 0, job.log.read_text()
+    finally:
+        job.kill()
+    text = job.log.read_text()
+    assert "nothing to change" in text
+    assert "lake: telemetry-connect (apache-kafka-java 4.3.1) is in the lake: " in text
+    assert "Traceback" not in text

@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,11 +25,12 @@ from pyspark.sql import SparkSession
 from benchmarks.figures import print_figures
 from benchmarks.peers.cpu import TreeCpu
 from benchmarks.state import some_pushes
+from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake
+from kafka_telemetry_lake.pipelines.ingest.streams import Lake, start_landing
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, TableLog
+from kafka_telemetry_lake.pipelines.quotas.broker_usage import BrokerUsage
 from kafka_telemetry_lake.pipelines.quotas.client_reports import read_reports
-from kafka_telemetry_lake.pipelines.quotas.stream import start_quota_samples
 from kafka_telemetry_lake.pipelines.runtime.jars import maven
 from kafka_telemetry_lake.pipelines.runtime.session import spark_session
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES
@@ -83,6 +86,7 @@ def sampler() -> dict[str, float]:
 def stream(spark: SparkSession, cpu_s: Callable[[], float]) -> dict[str, float]:
     """CPU of a batch of one sweep, for three numbers of sensors; the first two runs are warm-up."""
     used = {}
+    nobody = cast(Operator, SimpleNamespace(catch_up=lambda _: None))  # no pushes to judge
     for sensors in (*SENSORS[:2], *SENSORS):
         with tempfile.TemporaryDirectory() as scratch:
             folder, lake = Path(scratch) / "in", Lake(f"{scratch}/lake", f"{scratch}/checkpoints")
@@ -90,8 +94,10 @@ def stream(spark: SparkSession, cpu_s: Callable[[], float]) -> dict[str, float]:
             for number in range(SWEEPS):
                 pq.write_table(sweep(number, sensors), folder / f"{number:03d}.parquet")
             before = cpu_s()
+            lake.create_tables()
             source = Once(str(folder), "benchmark", max_files_per_trigger=1)
-            start_quota_samples(spark, lake, source, None).awaitTermination()
+            start_landing(spark, lake, source, None, nobody).awaitTermination()
+            BrokerUsage(lake.path).catch_up()
             used[sensors] = (cpu_s() - before) / SWEEPS
             rows = DeltaTable(f"{lake.path}/quota_samples").count()
             if rows != sensors * SWEEPS:

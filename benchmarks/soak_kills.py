@@ -24,10 +24,10 @@ LONGEST_WAIT_S = 90.0
 PATIENCE_S = 40.0  # a driver without its JVM must exit within this time
 # Files that appear in a lake during its two batches; the fault occurs up to half a second after one of them.
 MOMENTS = (
-    "_checkpoints/pushes/offsets/*",
+    "_checkpoints/landing/offsets/*",
     "pushes/landed_date=*/*",
     "pushes/_delta_log/*.json",
-    "_checkpoints/pushes/commits/*",
+    "_checkpoints/landing/commits/*",
     "_checkpoints/points/offsets/*",
     "metric_points/landed_date=*/*",
     "_checkpoints/points-state/*.state",

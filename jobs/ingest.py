@@ -28,20 +28,18 @@ from kafka_telemetry_lake.pipelines.events.feed import feeding
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.restarted_query import RestartedQuery
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, KafkaSource, Source, Topics
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger, start_pushes, start_statuses
+from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger, start_landing
 from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of
 from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.lifecycle.thread import start_lifecycle
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import PipelineMetrics
+from kafka_telemetry_lake.pipelines.quotas.broker_usage import BrokerUsage, BrokerUsageStream
 from kafka_telemetry_lake.pipelines.quotas.client_reports import knows_quotas, start_quota_reports
-from kafka_telemetry_lake.pipelines.quotas.stream import start_quota_samples
 from kafka_telemetry_lake.pipelines.replay.replay import finish_swap
 from kafka_telemetry_lake.pipelines.runtime.session import kill_java, spark_session
 
-# Minimum seconds between two batches: brokers report about this often, and a push covers minutes. A batch has
-# fixed costs however few its records are.
-STATUSES_S, QUOTA_SAMPLES_S, QUOTA_REPORTS_S = 30.0, 30.0, 60.0
+QUOTA_REPORTS_S = 60.0  # least seconds between two batches: a push covers minutes, and a batch has fixed costs
 NO_PUSHES_ADVICE = (
     "ingest: no push has landed yet. If clients are running, check that the receiver is installed on the brokers "
     "(docs/receiver.md), and that a client-metrics subscription with a non-empty `metrics` list matches the clients. "
@@ -89,12 +87,12 @@ def _run_streams(
     spark: SparkSession, lake: Lake, source: Source, settings: IngestSettings, stop: threading.Event,
     observers: Observers,
 ) -> None:  # fmt: skip
-    reads_statuses, reads_quotas = source.reads_statuses(spark), source.reads_quotas(spark)
+    source.check_topics(spark)
     lake.create_tables()
     check_checkpoints(lake.path, lake.checkpoints)
     if finish_swap(lake.path, lake.checkpoints):
         log.info("ingest: completed the swap of an interrupted replay")
-    lifecycle = Lifecycle(lake.path)
+    lifecycle, usage = Lifecycle(lake.path), BrokerUsage(lake.path)
     trigger: Trigger = None if settings.once else settings.trigger_seconds
     started = time.monotonic()
     operator = caught_up_operator(
@@ -105,19 +103,21 @@ def _run_streams(
         log.info("ingest: stopped")
         return
     log.info("ingest: %s -> %s (%d shards)", settings.source, lake.path, operator.shards)
-    pushes = RestartedQuery(lambda: start_pushes(spark, lake, source, trigger, operator), source.topics.telemetry)
-    running: list[Stream] = [pushes]
-    if reads_statuses:
-        running.append(start_statuses(spark, lake, source, trigger and max(trigger, STATUSES_S)))
-    if reads_quotas:
-        running.append(start_quota_samples(spark, lake, source, trigger and max(trigger, QUOTA_SAMPLES_S)))
+    topics = source.topics
+    landing = RestartedQuery(
+        lambda: start_landing(spark, lake, source, trigger, operator),
+        (topics.telemetry, topics.status, topics.quotas),
+    )
+    running: list[Stream] = [landing]
     if settings.once:  # what follows the tables comes last
         work_off(running, stop)
         running = []
         if not stop.is_set():
             lifecycle.catch_up()
+            usage.catch_up()
     else:
-        running.append(start_lifecycle(lifecycle, lambda: pushes.status, settings.trigger_seconds))
+        running.append(start_lifecycle(lifecycle, lambda: landing.status, settings.trigger_seconds))
+        running.append(BrokerUsageStream(usage))
     if knows_quotas(lake.path) and not stop.is_set():
         running.append(start_quota_reports(spark, lake, trigger and max(trigger, QUOTA_REPORTS_S)))
     work_off(running, stop)

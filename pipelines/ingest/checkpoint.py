@@ -16,13 +16,22 @@ from deltalake import DeltaTable
 from kafka_telemetry_lake.pipelines.lake.errors import ForeignCheckpointError, OldCheckpointError
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES, RECEIVER_HEALTH
+from kafka_telemetry_lake.pipelines.tables.operator import (
+    OPERATOR_TABLES,
+    PUSHES,
+    QUARANTINE,
+    QUOTA_SAMPLES,
+    RECEIVER_HEALTH,
+)
 from kafka_telemetry_lake.pipelines.tables.table import Table, table_uri
 
 NOTE = "lake.json"
 POINTS = "points"  # the operator's name in checkpoints, logs and metrics
 STATE = "points-state"
+LANDING = "landing"  # checkpoint of the query that stores all landing records
 STREAMS: dict[str, tuple[Table, ...]] = {
+    LANDING: (PUSHES, RECEIVER_HEALTH, QUOTA_SAMPLES, QUARANTINE),
+    # Earlier releases had a query for each table.
     PUSHES.name: (PUSHES,),
     RECEIVER_HEALTH.name: (RECEIVER_HEALTH,),
     POINTS: OPERATOR_TABLES,
@@ -49,7 +58,7 @@ def check_checkpoints(lake: str, checkpoints: str) -> None:
             "beginning (nothing is stored twice)"
         )
     for stream, tables in STREAMS.items():
-        query = _query_id(filesystem, f"{root}/{stream}")
+        query = query_id(filesystem, f"{root}/{stream}")
         if query is None:
             continue
         last = _last_manifest(filesystem, root) if stream == POINTS else _last_batch(filesystem, f"{root}/{stream}")
@@ -77,7 +86,7 @@ def points_app_id(checkpoints: str) -> str:
     operator as one.
     """
     filesystem, root = filesystem_of(table_uri(checkpoints, POINTS))
-    query = _query_id(filesystem, root)
+    query = query_id(filesystem, root)
     if query is None:
         query = str(uuid.uuid4())
         filesystem.create_dir(root, recursive=True)
@@ -90,14 +99,20 @@ def read_id(app_id: str) -> str:
     return f"{app_id}:read"
 
 
-def _query_id(filesystem: pafs.FileSystem, root: str) -> str | None:
+def query_id(filesystem: pafs.FileSystem, root: str) -> str | None:
+    """The id of the query whose checkpoint is in a folder; None if there is none."""
     metadata = read_json(filesystem, f"{root}/metadata")
     return None if metadata is None else str(metadata["id"])
 
 
-def _last_batch(filesystem: pafs.FileSystem, root: str, log: str = "offsets") -> int:
+def batches_of(filesystem: pafs.FileSystem, root: str, log: str) -> list[int]:
+    """The latest batches of a checkpoint that were begun (log ``offsets``) or finished (``commits``)."""
     entries = filesystem.get_file_info(pafs.FileSelector(f"{root}/{log}", allow_not_found=True))
-    return max((int(entry.base_name) for entry in entries if entry.base_name.isdigit()), default=-1)
+    return [int(entry.base_name) for entry in entries if entry.base_name.isdigit()]
+
+
+def _last_batch(filesystem: pafs.FileSystem, root: str, log: str = "offsets") -> int:
+    return max(batches_of(filesystem, root, log), default=-1)
 
 
 def _last_manifest(filesystem: pafs.FileSystem, root: str) -> int:
@@ -107,6 +122,6 @@ def _last_manifest(filesystem: pafs.FileSystem, root: str) -> int:
 
 
 def _last_written(lake: str, tables: Iterable[Table], app_ids: Iterable[str]) -> int:
-    opened = [DeltaTable(table.uri(lake)) for table in tables]
+    opened = [DeltaTable(table.uri(lake)) for table in tables if DeltaTable.is_deltatable(table.uri(lake))]
     versions = [table.transaction_version(app_id) for table in opened for app_id in app_ids]
     return max((version for version in versions if version is not None), default=-1)

@@ -20,41 +20,40 @@ COUNTS = ("received", "landed", "queue_depth", "quota_samples_landed", "quota_sa
 MAX_COUNT = 10**15  # a million pushes a second for thirty years; sums of such counts fit a bigint
 
 
-def to_receiver_health(records: DataFrame, source: str) -> DataFrame:
-    """Convert status records (columns of ``landing.RECORD``) to rows of `receiver_health`.
+def with_receiver_health(records: DataFrame, source: str, is_status: Column) -> DataFrame:
+    """Add column `receiver_health` to records (columns of ``landing.RECORD``): a row of that table, as a struct.
 
     If a record is not JSON of version 1, or one of its numbers or times is out of range, its row has the text in
     `problem` and NULL in the other columns. So no record is lost silently.
+
+    Args:
+        is_status: whether a record is a status; the column of another is NULL.
     """
     text = F.make_valid_utf8(F.col("value").cast("string"))
     parsed = F.from_json(text, STATUS, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "malformed"})
+    row = F.struct(
+        F.lit(source).alias("source"),
+        F.substring("status.cluster_id", 1, MAX_HEADER).alias("cluster_id"),
+        "topic",
+        "partition",
+        "offset",
+        landed().alias("landed_at"),
+        F.col("status.broker_id").alias("broker_id"),
+        time_of(F.col("status.time_ms")).alias("reported_at"),
+        time_of(F.col("status.started_ms")).alias("started_at"),
+        F.col("status.received").alias("received"),
+        F.col("status.landed").alias("landed"),
+        F.col("status.dropped").alias("dropped"),
+        _dropped_total().alias("dropped_total"),
+        F.col("status.queue_depth").alias("queue_depth"),
+        F.col("status.quota_samples_landed").alias("quota_samples_landed"),
+        F.col("status.quota_samples_lost").alias("quota_samples_lost"),
+        F.when(F.col("status").isNull(), F.substring(F.coalesce(text, F.lit("null value")), 1, 1000)).alias("problem"),
+    )
     return (
-        records.withColumn("status", parsed)
+        records.withColumn("status", F.when(is_status, parsed))
         .withColumn("status", F.when(_is_sound(), F.col("status")))
-        .withColumn("landed_at", landed())
-        .select(
-            F.lit(source).alias("source"),
-            F.substring("status.cluster_id", 1, MAX_HEADER).alias("cluster_id"),
-            "topic",
-            "partition",
-            "offset",
-            "landed_at",
-            F.col("status.broker_id").alias("broker_id"),
-            time_of(F.col("status.time_ms")).alias("reported_at"),
-            time_of(F.col("status.started_ms")).alias("started_at"),
-            F.col("status.received").alias("received"),
-            F.col("status.landed").alias("landed"),
-            F.col("status.dropped").alias("dropped"),
-            _dropped_total().alias("dropped_total"),
-            F.col("status.queue_depth").alias("queue_depth"),
-            F.col("status.quota_samples_landed").alias("quota_samples_landed"),
-            F.col("status.quota_samples_lost").alias("quota_samples_lost"),
-            F.when(F.col("status").isNull(), F.substring(F.coalesce(text, F.lit("null value")), 1, 1000)).alias(
-                "problem"
-            ),
-            F.to_date("landed_at").alias("landed_date"),
-        )
-        .select(*RECEIVER_HEALTH.stored.names)
+        .select(*records.columns, F.when(is_status, row).alias(RECEIVER_HEALTH.name))
     )
 
 

@@ -1,4 +1,4 @@
-"""A query that goes on when its topic gets partitions.
+"""A query that goes on when one of its topics gets partitions, or appears.
 
 Spark 4.0's Kafka source fails if it finds a new partition and lets the batch wait (``minOffsetsPerTrigger``): to report
 progress it looks the partition up among those of the last batch (``KafkaMicroBatchStream.metrics``). Nothing was read,
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Collection
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
@@ -19,16 +20,17 @@ log = logging.getLogger("telemetry-lake")
 
 
 class RestartedQuery:
-    """A `StreamingQuery` that is started again after this failure, and after no other.
+    """A `StreamingQuery` that is started again after this failure, and after no other. Several threads may ask it.
 
     Args:
         start: starts the query from its checkpoint.
-        topic: the topic that it reads.
+        topics: all topics that it may read.
     """
 
-    def __init__(self, start: Callable[[], StreamingQuery], topic: str) -> None:
-        self._start, self._topic = start, topic
+    def __init__(self, start: Callable[[], StreamingQuery], topics: Collection[str]) -> None:
+        self._start, self._topics = start, topics
         self._stopped = False
+        self._lock = threading.Lock()
         self._query = start()
         self.name = self._query.name
 
@@ -44,17 +46,20 @@ class RestartedQuery:
         return self._current().exception()
 
     def stop(self) -> None:
-        self._stopped = True
-        self._query.stop()
+        with self._lock:
+            self._stopped = True
+            self._query.stop()
 
     def _current(self) -> StreamingQuery:
-        error = None if self._stopped else self._query.exception()
-        if error is not None and is_of_new_partition(str(error), self._topic):
-            log.info("%s: topic %s has more partitions, the query starts again", self.name, self._topic)
-            self._query = self._start()
-        return self._query
+        with self._lock:
+            error = None if self._stopped else self._query.exception()
+            if error is not None and (topic := topic_with_new_partition(str(error), self._topics)) is not None:
+                log.info("%s: topic %s has more partitions, the query starts again", self.name, topic)
+                self._query = self._start()
+            return self._query
 
 
-def is_of_new_partition(error: str, topic: str) -> bool:
-    """Whether a query's error is that of a new partition of `topic`, as Scala words a missing key of a map."""
-    return re.match(rf"key not found: {re.escape(topic)}-\d+$", error, re.MULTILINE) is not None
+def topic_with_new_partition(error: str, topics: Collection[str]) -> str | None:
+    """The topic whose new partition made a query fail, as Scala words a missing key of a map; None: another error."""
+    match = re.match(r"key not found: (.+)-\d+$", error, re.MULTILINE)
+    return match[1] if match is not None and match[1] in topics else None

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_telemetry_lake.pipelines.ingest.landing import RECORD
-from kafka_telemetry_lake.pipelines.runtime.kafka_admin import existing_topics
+from kafka_telemetry_lake.pipelines.runtime.kafka_admin import existing_topics, partitions_of
 from kafka_telemetry_lake.pipelines.runtime.kafka_reach import check_brokers
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
@@ -29,6 +30,10 @@ FILE_COLUMNS: dict[str, tuple[pa.DataType, ...]] = {
 
 
 POLL_S = 0.5  # between two looks at a topic
+OTHERS_WAIT_S = 30.0  # that statuses and quota samples wait for a batch: a batch has fixed costs
+EARLIEST = -2  # in Spark's starting offsets
+
+Offsets = Mapping[str, Mapping[int, int]]  # next offset by topic and partition
 
 
 class SourceError(CannotRunError):
@@ -65,30 +70,19 @@ class FilesSource:
         for file in files:
             _check_columns(file)
 
-    def reads_statuses(self, spark: SparkSession) -> bool:  # noqa: ARG002  # a Kafka source needs it
-        """Always True: any file may contain statuses."""
-        return True
-
-    def reads_quotas(self, spark: SparkSession) -> bool:  # noqa: ARG002  # a Kafka source needs it
-        """Whether an existing file contains quota samples; usually file statistics are enough to decide."""
-        path = Path(self.path)
-        files = [path] if path.is_file() else sorted(path.glob("[!._]*.parquet"))
-        topics = [pads.dataset(file, format="parquet") for file in files]
-        is_quota = pads.field("topic") == self.topics.quotas
-        return any(each.head(1, columns=["topic"], filter=is_quota).num_rows for each in topics)
+    def check_topics(self, spark: SparkSession) -> None:
+        """Do nothing: any file may contain any topic."""
 
     def poll_s(self, trigger_s: float) -> float:
         """Seconds between two looks for new files."""
         return trigger_s
 
-    def pushes(self, spark: SparkSession) -> DataFrame:
+    def pushes(self, spark: SparkSession, start: Offsets) -> DataFrame:  # noqa: ARG002  # a Kafka source needs it
         return self._read(spark).where(~F.col("topic").isin(self.topics.status, self.topics.quotas))
 
-    def statuses(self, spark: SparkSession) -> DataFrame:
-        return self._read(spark).where(F.col("topic") == self.topics.status)
-
-    def quotas(self, spark: SparkSession) -> DataFrame:
-        return self._read(spark).where(F.col("topic") == self.topics.quotas)
+    def others(self, spark: SparkSession, start: Offsets) -> DataFrame:  # noqa: ARG002  # a Kafka source needs it
+        """Statuses and quota samples."""
+        return self._read(spark).where(F.col("topic").isin(self.topics.status, self.topics.quotas))
 
     def _read(self, spark: SparkSession) -> DataFrame:
         path = Path(self.path)
@@ -127,57 +121,68 @@ class KafkaSource:
     may_repeat = False
 
     def check(self) -> None:
-        """Raise ``KafkaUnavailableError`` if no broker answers. Topics are checked by `reads_statuses`."""
+        """Raise ``KafkaUnavailableError`` if no broker answers. Topics are checked by `check_topics`."""
         check_brokers(self.bootstrap_servers, self.options)
 
-    def reads_statuses(self, spark: SparkSession) -> bool:
-        """Whether the status topic exists. Raises ``SourceError`` if the landing topic doesn't."""
-        topics = existing_topics(spark, self.bootstrap_servers, self.options)
-        if self.topics.telemetry not in topics:
+    def check_topics(self, spark: SparkSession) -> None:
+        """Raise ``SourceError`` if the landing topic doesn't exist. The other topics may appear later."""
+        if self.topics.telemetry not in existing_topics(spark, self.bootstrap_servers, self.options):
             raise SourceError(
                 f"topic {self.topics.telemetry} does not exist at {self.bootstrap_servers}, or this user may not see "
                 "it: create it, or name another with --topic"
             )
-        return self.topics.status in topics
-
-    def reads_quotas(self, spark: SparkSession) -> bool:
-        """Whether the topic of quota samples exists."""
-        return self.topics.quotas in existing_topics(spark, self.bootstrap_servers, self.options)
 
     def poll_s(self, trigger_s: float) -> float:
         """Seconds between two looks at the source for enough pushes to start a batch."""
         return trigger_s if self.max_wait_s is None else min(trigger_s, POLL_S)
 
-    def pushes(self, spark: SparkSession) -> DataFrame:
-        waits = {} if self.max_wait_s is None else {
-            "minOffsetsPerTrigger": str(self.max_offsets_per_trigger),
-            "maxTriggerDelay": f"{round(1000 * self.max_wait_s)}ms",
+    def pushes(self, spark: SparkSession, start: Offsets) -> DataFrame:
+        return self._read(spark, {"subscribe": self.topics.telemetry}, (self.topics.telemetry,), self.max_wait_s, start)
+
+    def others(self, spark: SparkSession, start: Offsets) -> DataFrame:
+        """Statuses and quota samples. They wait longer than pushes: each batch has a fixed cost."""
+        names = (self.topics.status, self.topics.quotas)
+        wait_s = None if self.max_wait_s is None else max(self.max_wait_s, OTHERS_WAIT_S)
+        if existing_topics(spark, self.bootstrap_servers, self.options).issuperset(names):
+            subscription = {"subscribe": ",".join(names)}
+        else:
+            # Topics that don't exist can't be subscribed to. A pattern costs more: Spark lists all topics at each look.
+            subscription = {"subscribePattern": "|".join(re.sub(r"([^a-zA-Z0-9_-])", r"\\\1", name) for name in names)}
+        return self._read(spark, subscription, names, wait_s, start)
+
+    def _read(
+        self, spark: SparkSession, subscription: Mapping[str, str], topics: Sequence[str], wait_s: float | None,
+        start: Offsets,
+    ) -> DataFrame:  # fmt: skip
+        waits = {} if wait_s is None else {
+            "minOffsetsPerTrigger": str(self.max_offsets_per_trigger), "maxTriggerDelay": f"{round(1000 * wait_s)}ms",
         }  # fmt: skip
-        return self._read(spark, self.topics.telemetry, waits)
-
-    def statuses(self, spark: SparkSession) -> DataFrame:
-        return self._read(spark, self.topics.status)
-
-    def quotas(self, spark: SparkSession) -> DataFrame:
-        return self._read(spark, self.topics.quotas)
-
-    def _read(self, spark: SparkSession, topic: str, waits: Mapping[str, str] | None = None) -> DataFrame:
         reader = (
             spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", self.bootstrap_servers)
             .option("kafka.metadata.recovery.strategy", "rebootstrap")  # KIP-899; the default from Kafka 4.0 on
-            .option("subscribe", topic)
             .option("includeHeaders", "true")
             .option("maxOffsetsPerTrigger", self.max_offsets_per_trigger)
             .option("failOnDataLoss", str(self.fail_on_data_loss).lower())
         )
-        if self.starting_offsets.isdigit():
-            reader = reader.option("startingTimestamp", self.starting_offsets).option(
-                "startingOffsetsByTimestampStrategy", "latest"
-            )
-        else:
-            reader = reader.option("startingOffsets", self.starting_offsets)
-        return reader.options(**(waits or {}), **self.options).load()
+        return reader.options(**self._starting(spark, topics, start), **subscription, **waits, **self.options).load()
+
+    def _starting(self, spark: SparkSession, topics: Sequence[str], start: Offsets) -> dict[str, str]:
+        """Options with the offsets that a new checkpoint starts from."""
+        if start.keys().isdisjoint(topics):
+            if self.starting_offsets.isdigit():
+                return {
+                    "startingTimestamp": self.starting_offsets,
+                    "startingOffsetsByTimestampStrategy": "latest",
+                }
+            return {"startingOffsets": self.starting_offsets}
+        # Spark wants an offset for each partition. One that wasn't there before is read from its beginning.
+        partitions = partitions_of(spark, self.bootstrap_servers, self.options, topics)
+        offsets = {
+            topic: {str(number): start.get(topic, {}).get(number, EARLIEST) for number in range(count)}
+            for topic, count in partitions.items()
+        }
+        return {"startingOffsets": json.dumps(offsets)}
 
 
 Source = FilesSource | KafkaSource

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +18,7 @@ from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
 from kafka_telemetry_lake.udfs.rows import PUSH_KEY
 
+NOTE = "offsets-before.json"
 SAME_PUSH = " AND ".join(f"new.{name} <=> stored_pushes.{name}" for name in IDENTITY)
 
 
@@ -42,23 +44,37 @@ class OffsetGuard:
     table_uri: str
     before_checkpoint: tuple[OffsetRange, ...]
     version: int  # of the table when the checkpoint was created
+    is_own: Callable[[str], bool] | None = None  # of the topics that the table has records of; None: all
 
     @staticmethod
-    def load(spark: SparkSession, table_uri: str, checkpoint: str) -> OffsetGuard:
+    def load(
+        spark: SparkSession, table_uri: str, checkpoint: str, is_own: Callable[[str], bool] | None = None
+    ) -> OffsetGuard:
+        """The guard of a checkpoint; a table that doesn't exist yet had no offsets."""
         filesystem, root = filesystem_of(checkpoint)
-        note = f"{root}/offsets-before.json"
-        content = read_json(filesystem, note)
+        content = read_json(filesystem, f"{root}/{NOTE}")
         if content is None:
-            table = DeltaTable(table_uri)
-            version = table.version()
-            ranges: tuple[OffsetRange, ...] = ()
-            if table.count():  # asking Spark takes seconds in a new session
-                ranges = ranges_of(spark.read.format("delta").option("versionAsOf", version).load(table_uri))
-            content = {"version": version, "ranges": [asdict(each) for each in ranges]}
-            filesystem.create_dir(root, recursive=True)
-            write_json(filesystem, note, content)
+            version, ranges = -1, tuple[OffsetRange, ...]()
+            if DeltaTable.is_deltatable(table_uri):
+                table = DeltaTable(table_uri)
+                version = table.version()
+                if table.count():  # asking Spark takes seconds in a new session
+                    ranges = ranges_of(spark.read.format("delta").option("versionAsOf", version).load(table_uri))
+            return OffsetGuard(table_uri, ranges, version, is_own).note(checkpoint)
         before = tuple(OffsetRange(**each) for each in content["ranges"])
-        return OffsetGuard(table_uri, before, content["version"])
+        return OffsetGuard(table_uri, before, content["version"], is_own)
+
+    def note(self, checkpoint: str) -> OffsetGuard:
+        """Write the note that `load` reads."""
+        filesystem, root = filesystem_of(checkpoint)
+        filesystem.create_dir(root, recursive=True)
+        ranges = [asdict(each) for each in self.before_checkpoint]
+        write_json(filesystem, f"{root}/{NOTE}", {"version": self.version, "ranges": ranges})
+        return self
+
+    def own(self, ranges: Sequence[OffsetRange]) -> tuple[OffsetRange, ...]:
+        """The ranges of topics that the table has records of."""
+        return tuple(each for each in ranges if self.is_own is None or self.is_own(each.topic))
 
     def stored(self, spark: SparkSession, ranges: tuple[OffsetRange, ...]) -> DataFrame:
         """The identities of the table's rows within the ranges."""
@@ -71,24 +87,6 @@ class OffsetGuard:
                 & F.col("offset").between(each.low, each.high)
             )
         return spark.read.format("delta").load(self.table_uri).where(within).select(*IDENTITY)
-
-    def unstored(self, batch: DataFrame, may_repeat: bool) -> DataFrame:
-        """The batch's rows whose offsets the table doesn't contain yet, each offset once.
-
-        Args:
-            may_repeat: the source may return an offset again within one checkpoint, as files can. The batch is then
-                compared with the whole table, not only with the rows stored before the checkpoint.
-        """
-        ranges = self.before_checkpoint
-        if may_repeat:
-            batch = batch.dropDuplicates(list(IDENTITY))
-            ranges = ranges_of(batch)
-        if not ranges:
-            return batch
-        stored = self.stored(batch.sparkSession, ranges).alias("stored_pushes")
-        unstored = batch.alias("new").join(stored, F.expr(SAME_PUSH), "left_anti")
-        # The join has shuffled the rows, and readers rely on the order in a file.
-        return unstored.repartitionByRange("partition").sortWithinPartitions("partition", "offset")
 
     def stored_before(self) -> StoredOffsets | None:
         """The pushes stored before this checkpoint was created, for tasks to skip; None if there were none."""
@@ -117,6 +115,28 @@ class StoredOffsets:
 @lru_cache(maxsize=1)
 def _dataset(table_uri: str, version: int) -> pads.Dataset:
     return DeltaTable(table_uri, version=version).to_pyarrow_dataset()
+
+
+def unstored(batch: DataFrame, guards: Sequence[OffsetGuard], may_repeat: bool) -> DataFrame:
+    """The batch's rows whose offsets none of the tables contains yet, each offset once.
+
+    Args:
+        may_repeat: the source may return an offset again within one checkpoint, as files can. The batch is then
+            compared with the whole tables, not only with the rows stored before the checkpoint.
+    """
+    if may_repeat:
+        batch = batch.dropDuplicates(list(IDENTITY))
+        ranges = ranges_of(batch)
+        candidates = [(guard, guard.own(ranges)) for guard in guards]
+        within = [(guard, own) for guard, own in candidates if own and DeltaTable.is_deltatable(guard.table_uri)]
+    else:
+        within = [(guard, own) for guard in guards if (own := guard.own(guard.before_checkpoint))]
+    if not within:
+        return batch
+    stored = reduce(DataFrame.union, (guard.stored(batch.sparkSession, ranges) for guard, ranges in within))
+    rest = batch.alias("new").join(stored.alias("stored_pushes"), F.expr(SAME_PUSH), "left_anti")
+    # The join has shuffled the rows, and readers rely on the order in a file.
+    return rest.repartitionByRange("topic", "partition").sortWithinPartitions("topic", "partition", "offset")
 
 
 def ranges_of(rows: DataFrame) -> tuple[OffsetRange, ...]:

@@ -28,10 +28,13 @@ def backlog_line(progress: dict[str, Any]) -> str | None:
     Args:
         progress: Spark's StreamingQueryProgress, parsed from JSON.
     """
-    rows, seconds = progress["numInputRows"], progress["durationMs"].get("triggerExecution", 0) / 1000
-    if progress["name"] != PUSHES or rows == 0 or seconds == 0:
+    if progress["name"] != PUSHES:
         return None
-    waiting, rate = sum(behind(source) for source in progress["sources"]), rows / seconds
+    source = progress["sources"][0]  # the other one reads statuses and quota samples
+    rows, seconds = source["numInputRows"], progress["durationMs"].get("triggerExecution", 0) / 1000
+    if rows == 0 or seconds == 0:
+        return None
+    waiting, rate = behind(source), rows / seconds
     if waiting / rate < MIN_BACKLOG_S:
         return None
     return f"{PUSHES}: {waiting:,} pushes waiting, about {_duration(waiting / rate)} at {rate:,.0f}/s"

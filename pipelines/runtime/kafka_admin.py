@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -114,6 +114,18 @@ def create_topic(
     topics.add(jvm.org.apache.kafka.clients.admin.NewTopic(name, partitions, replication_factor).configs(entries))
     with admin_client(java, bootstrap_servers, options) as client:
         client.createTopics(topics).all().get()
+
+
+def partitions_of(
+    java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topics: Sequence[str]
+) -> dict[str, int]:
+    """The number of partitions of each of these topics that exists. Raises ``KafkaUnavailableError``."""
+    with admin_client(java, bootstrap_servers, options) as client:
+        names = java._jvm.java.util.HashSet()
+        for topic in set(topics) & set(client.listTopics().names().get()):
+            names.add(topic)
+        descriptions = client.describeTopics(names).allTopicNames().get()
+        return {topic: len(descriptions[topic].partitions()) for topic in descriptions}
 
 
 def _explain(error: Py4JJavaError, bootstrap_servers: str) -> str:

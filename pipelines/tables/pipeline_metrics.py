@@ -13,13 +13,13 @@ PIPELINE_METRICS = Table(
     pa.schema(
         [
             column("cluster_id", pa.string(), "the job's setting; NULL when it has none"),
-            column("stream", pa.string(), "pushes, points, receiver_health, ..."),
+            column("stream", pa.string(), "pushes, points, quota_reports"),
             column("run_id", pa.string(), "Spark's id of the stream since its start"),
             column("batch_id", pa.int64(), "number of the batch in the stream's checkpoint"),
             column("started_at", TIMESTAMP, "when the batch began"),
             column("ended_at", TIMESTAMP, "when it was done; the partition's date is its date"),
             column("seconds", pa.float64(), "how long it took"),
-            column("records", pa.int64(), "records or pushes read"),
+            column("records", pa.int64(), "records read: landing records, pushes or points"),
             column("records_per_s", pa.float64(), "records / seconds; NULL for a batch of less than 0.1 s"),
             column("waiting", pa.int64(), "available records of the source that were not read yet: the lag"),
             column("landed_at", TIMESTAMP, "latest landing time of the pushes processed; NULL for other streams"),

@@ -15,10 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from kafka_telemetry_lake.pipelines.ingest.landing import to_pushes
-from kafka_telemetry_lake.pipelines.ingest.receiver_status import to_receiver_health
-from kafka_telemetry_lake.pipelines.quotas.samples import rejects, samples, to_quota_samples
+from kafka_telemetry_lake.pipelines.ingest.quota_sample import with_quota_sample
+from kafka_telemetry_lake.pipelines.ingest.receiver_status import with_receiver_health
 from tests.support.landing_records import GOOD_ID, LANDED_AT, SCHEMA, record
 from tests.support.quick_session import quick_session
 
@@ -63,6 +64,14 @@ def answers(
     table = pa.Table.from_pylist(records, SCHEMA)
     rows: pa.Table = transformation(session.createDataFrame(table)).toArrow()
     return sorted(rows.to_pylist(), key=lambda row: int(row["offset"]))
+
+
+def to_receiver_health(records: DataFrame, source: str) -> DataFrame:
+    return with_receiver_health(records, source, F.lit(True)).select("receiver_health.*")
+
+
+def to_quota_samples(records: DataFrame, source: str) -> DataFrame:
+    return with_quota_sample(records, source, None, F.lit(True)).select("quota_sample.*")
 
 
 def push(headers: dict[str, bytes]) -> dict[str, Any]:
@@ -288,12 +297,6 @@ def test_each_field_of_a_quota_sample_with_each_hostile_value(session: SparkSess
             assert {key: good[offset][key] for key in expected} == expected, (name, text[:80])
     assert all(offset in bad for offset in range(len(cases), len(records)))
     assert all(len(detail) < 200 for detail in bad.values())
-
-
-def test_rejected_samples_are_rows_of_quarantine(session: SparkSession) -> None:
-    both = [json_record(with_field(SAMPLE, "time_ms", "1e400")), json_record(json.dumps(SAMPLE).encode())]
-    assert len(answers(session, both, lambda frame: rejects(to_quota_samples(frame, "s")))) == 1
-    assert len(answers(session, both, lambda frame: samples(to_quota_samples(frame, "s")))) == 1
 
 
 def test_a_long_name_is_cut_as_in_pushes(session: SparkSession) -> None:

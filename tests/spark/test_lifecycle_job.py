@@ -16,7 +16,7 @@ from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.judging import caught_up_operator
 from kafka_telemetry_lake.jobs.limits import limits_of
 from kafka_telemetry_lake.jobs.settings import parse
-from kafka_telemetry_lake.pipelines.ingest.streams import start_pushes
+from kafka_telemetry_lake.pipelines.ingest.streams import start_landing
 from kafka_telemetry_lake.pipelines.lifecycle import thread as lifecycle_stream
 from kafka_telemetry_lake.pipelines.lifecycle.thread import is_caught_up
 from tests.conftest import Ingest
@@ -63,7 +63,7 @@ def test_a_query_is_caught_up_only_when_it_has_looked(spark: SparkSession, tmp_p
     lake = make_lake(settings)
     lake.create_tables()
     operator = caught_up_operator(spark, lake, limits_of(settings), 1 << 20, threading.Event())
-    query = start_pushes(spark, lake, make_source(settings), 0.5, operator)
+    query = start_landing(spark, lake, make_source(settings), 0.5, operator)
     while query.lastProgress is None:
         assert not is_caught_up(query.status)
         time.sleep(0.01)

@@ -6,17 +6,19 @@ import json
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake
+from kafka_telemetry_lake.pipelines.ingest.streams import Lake, start_landing
+from kafka_telemetry_lake.pipelines.quotas.broker_usage import BrokerUsage
 from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas, configured_quotas
-from kafka_telemetry_lake.pipelines.quotas.stream import start_quota_samples
 from kafka_telemetry_lake.udfs.quotas.usage import SAMPLES_IN, quota_usage
 from tests.conftest import Ingest
 from tests.support import landing_records, otlp_builder
@@ -58,7 +60,10 @@ def sample(second: float, **fields: Any) -> dict[str, Any]:
 
 def run(spark: SparkSession, folder: Path, lake: Path, checkpoints: str = "checkpoints") -> None:
     lake_of_job = Lake(str(lake), str(lake.parent / checkpoints), "default-cluster")
-    start_quota_samples(spark, lake_of_job, FilesSource(str(folder), "test"), None).awaitTermination()
+    lake_of_job.create_tables()
+    judge = cast(Operator, SimpleNamespace(catch_up=lambda _: None))  # no pushes to judge
+    start_landing(spark, lake_of_job, FilesSource(str(folder), "test"), None, judge).awaitTermination()
+    BrokerUsage(str(lake)).catch_up()
 
 
 def in_any_order(lake: Path, name: str) -> list[dict[str, Any]]:
@@ -203,7 +208,7 @@ def test_a_batch_that_was_cut_off_after_its_samples_runs_again(spark: SparkSessi
     expected = usage(lake) + usage(lake, 60)
     # As if killed between the two commits: the batch isn't done, its samples are stored, its windows are not.
     shutil.rmtree(lake / "quota_usage")
-    for commit in (tmp_path / "checkpoints" / "quota_samples" / "commits").iterdir():
+    for commit in (tmp_path / "checkpoints" / "landing" / "commits").iterdir():
         commit.unlink()
     run(spark, tmp_path / "in", lake)
     assert usage(lake) + usage(lake, 60) == expected

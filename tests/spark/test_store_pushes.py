@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from kafka_telemetry_lake.pipelines.ingest.landing_rows import SAMPLE, STATUS
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES
 from kafka_telemetry_lake.pipelines.ingest.store_task import store
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
@@ -26,7 +27,8 @@ def test_payloads_of_a_mebibyte_reach_the_tasks_in_bounded_batches(spark: SparkS
         given.get(field.name, F.lit(None).cast(kinds.get(str(field.type), "timestamp"))).alias(field.name)
         for field in PUSHES.schema
     ]
-    (file,) = store(spark.range(0, 100, 1, 1).select(*columns), str(tmp_path))
+    others = [F.lit(None).cast("struct<source: string>").alias(name) for name in (STATUS, SAMPLE)]
+    (file,) = store(spark.range(0, 100, 1, 1).select(*columns, *others), str(tmp_path))
     read = pq.ParquetFile(tmp_path / "pushes" / file.path).metadata
     rows = [read.row_group(number).num_rows for number in range(read.num_row_groups)]
     assert sum(rows) == 100

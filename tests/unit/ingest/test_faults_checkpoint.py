@@ -10,7 +10,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
 from kafka_telemetry_lake.pipelines.lake.errors import ForeignCheckpointError, OldCheckpointError
-from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES, TABLES
+from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES, QUOTA_SAMPLES, TABLES
 
 
 @pytest.fixture
@@ -53,12 +53,15 @@ def test_checkpoints_of_another_lake_are_refused(lake: Path, tmp_path: Path) -> 
     [
         ("pushes", PUSHES.name, "query-1"),  # Delta's own sink
         ("pushes", PUSHES.name, "kafka-telemetry-lake:pushes:query-1"),
+        ("landing", PUSHES.name, "kafka-telemetry-lake:landing:query-1"),
+        ("landing", QUOTA_SAMPLES.name, "kafka-telemetry-lake:landing:query-1"),  # a batch of samples only
         ("points", METRIC_POINTS.name, "kafka-telemetry-lake:points:query-1"),
     ],
 )
 def test_a_checkpoint_older_than_the_lake_is_refused(
     lake: Path, tmp_path: Path, stream: str, table: str, app_id: str
 ) -> None:
+    QUOTA_SAMPLES.create(str(lake))
     checkpoint(tmp_path / "own", stream, last=9)
     written(lake, table, app_id, 9)  # killed before the batch was marked done: not older
     written(lake, table, "kafka-telemetry-lake:points:another", 30)

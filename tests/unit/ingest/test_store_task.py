@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,9 +13,22 @@ import pyarrow.parquet as pq
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES, PushFiles
 from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile
-from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, QUOTA_SAMPLES, RECEIVER_HEALTH
 from kafka_telemetry_lake.udfs.rows import PUSHES_IN
 
+SAMPLE = pa.struct(
+    [
+        *QUOTA_SAMPLES.schema,
+        *(pa.field(name, QUARANTINE.schema.field(name).type) for name in ("reason", "detail", "scope", "payload")),
+    ]
+)
+COLUMNS = pa.schema(
+    [
+        *PUSHES.schema,
+        pa.field("receiver_health", pa.struct(list(RECEIVER_HEALTH.schema))),
+        pa.field("quota_sample", SAMPLE),
+    ]
+)
 AT = datetime(2026, 11, 21, 23, 59, 58, tzinfo=UTC)
 
 
@@ -28,7 +42,7 @@ def push(partition: int, offset: int, size: int = 10, seconds: int = 0) -> dict[
 
 def stored(folder: Path, *batches: list[dict[str, object]]) -> list[DataFile]:
     task = StoreTask(str(folder))
-    (result,) = task(pa.RecordBatch.from_pylist(rows, PUSHES.schema) for rows in batches)
+    (result,) = task(pa.RecordBatch.from_pylist(rows, COLUMNS) for rows in batches)
     return [DataFile.from_json(text) for text in result["file"].to_pylist()]
 
 
@@ -70,3 +84,55 @@ def test_payloads_that_are_alike_are_stored_once_although_they_are_apart(tmp_pat
     rows = [push(0, offset) | {"payload": payloads[offset % 20]} for offset in range(30)]
     (file,) = stored(tmp_path, rows)
     assert 600_000 < file.size < 640_000
+
+
+def other(column: str, offset: int, **fields: object) -> dict[str, object]:
+    at = {"source": "kafka", "topic": "other", "partition": 0, "offset": offset, "landed_at": AT}
+    return {name: at[name] for name in ("source", "topic", "partition", "offset")} | {column: at | fields}
+
+
+def test_statuses_and_samples_become_files_of_their_tables(tmp_path: Path) -> None:
+    sound = {"reason": None, "detail": None, "scope": "quota_sample", "payload": b"{}"}
+    bad = sound | {"reason": "INVALID_RECORD", "detail": "null value", "payload": None}
+    first = [
+        push(0, 1), other("receiver_health", 7, received=5, dropped=[("full", 2)], problem=None), push(0, 2),
+        other("quota_sample", 8, time=AT, quota_type="fetch", observed_rate=1.5, **sound),
+        other("quota_sample", 9, quota_type="lunch", cluster_id="c", **bad),
+    ]  # fmt: skip
+    second = [other("receiver_health", 10, problem="not JSON"), push(0, 3)]
+    files = {file.table: file for file in stored(tmp_path, first, second)}
+    assert {name: file.rows for name, file in files.items()} == {
+        "pushes": 3, "receiver_health": 2, "quota_samples": 1, "quarantine": 1,
+    }  # fmt: skip
+    assert row_groups(tmp_path, files["pushes"]) == [[(0, 1), (0, 2), (0, 3)]]
+
+    def rows(name: str) -> Any:
+        return pq.ParquetFile(tmp_path / name / files[name].path).read().to_pylist()
+
+    at = {"source": "kafka", "topic": "other", "partition": 0, "landed_at": AT}
+    assert rows("receiver_health") == [
+        at | {"offset": 7, "received": 5, "dropped": [("full", 2)], "problem": None},
+        at | {"offset": 10, "received": None, "dropped": None, "problem": "not JSON"},
+    ]
+    assert rows("quota_samples") == [at | {"offset": 8, "time": AT, "quota_type": "fetch", "observed_rate": 1.5}]
+    assert rows("quarantine") == [
+        at | {"offset": 9, "cluster_id": "c", "reason": "INVALID_RECORD", "detail": "null value",
+              "scope": "quota_sample"},
+    ]  # fmt: skip
+
+
+def test_large_rejected_samples_are_written_as_they_come(tmp_path: Path) -> None:
+    bad = {
+        "reason": "INVALID_RECORD",
+        "detail": "not JSON",
+        "scope": "quota_sample",
+        "payload": bytes(SLICE_BYTES // 2),
+    }
+    (file,) = stored(tmp_path, *[[other("quota_sample", offset, **bad)] for offset in range(5)])
+    groups = pq.ParquetFile(tmp_path / "quarantine" / file.path).metadata
+    assert [groups.row_group(number).num_rows for number in range(groups.num_row_groups)] == [2, 2, 1]
+
+
+def test_statuses_without_pushes_leave_no_file_of_pushes(tmp_path: Path) -> None:
+    (file,) = stored(tmp_path, [other("receiver_health", 1)])
+    assert (file.table, file.rows) == ("receiver_health", 1)

@@ -13,11 +13,12 @@ def progress(name: str, rows: int, seconds: float, latest: int | None = None, en
     source: dict[str, Any] = {"latestOffset": None, "endOffset": {"reservoirVersion": 3}}
     if latest is not None:
         source = {"latestOffset": {"t": {"0": latest, "1": 5}}, "endOffset": {"t": {"0": end, "1": 5}}}
+    others = {"latestOffset": {"s": {"0": 9_000_000}}, "endOffset": {"s": {"0": 0}}, "numInputRows": 7}
     return {
         "name": name,
-        "numInputRows": rows,
+        "numInputRows": rows + 7,
         "durationMs": {"triggerExecution": int(seconds * 1000)},
-        "sources": [source],
+        "sources": [source | {"numInputRows": rows}, others],
     }
 
 
@@ -36,6 +37,7 @@ def test_hours() -> None:
     [
         progress("pushes", 50_000, 10, latest=60_000, end=50_000),  # 2 s
         progress("pushes", 0, 0, latest=60_000, end=0),
+        progress("pushes", 0, 1, latest=60_000_000, end=0),  # a batch of statuses
         progress("points", 10, 1),
         progress("receiver_health", 10, 10, latest=1_000_000, end=0),
     ],

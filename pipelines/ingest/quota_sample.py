@@ -6,7 +6,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from kafka_telemetry_lake.pipelines.ingest.landing import MAX_HEADER, MAX_QUOTED, landed, time_of
-from kafka_telemetry_lake.pipelines.tables.operator import QUARANTINE, QUOTA_SAMPLES
 
 SAMPLE = (
     "version int, cluster_id string, broker_id int, time_ms bigint, quota_type string, user string, client_id string, "
@@ -15,56 +14,44 @@ SAMPLE = (
 VERSION = 1
 
 
-def to_quota_samples(records: DataFrame, source: str, cluster_id: str | None = None) -> DataFrame:
-    """Parse records of the quotas topic (columns of ``landing.RECORD``).
+def with_quota_sample(records: DataFrame, source: str, cluster_id: str | None, is_sample: Column) -> DataFrame:
+    """Add column `quota_sample` to records (columns of ``landing.RECORD``), a struct.
 
-    The result has the columns of `QUOTA_SAMPLES`, and `reason`, `detail` and `payload` for quarantine. `reason` is NULL
-    for a valid sample.
+    It has the columns of `QUOTA_SAMPLES`, and `reason`, `detail`, `scope` and `payload` for quarantine. `reason` is
+    NULL for a valid sample.
 
     Args:
         source: name of the source, part of a record's identity.
         cluster_id: used for records without a cluster id.
+        is_sample: whether a record is a quota sample; the column of another is NULL.
     """
     text = F.make_valid_utf8(F.col("value").cast("string"))
     parsed = F.from_json(text, SAMPLE, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "malformed"})
-    return (
-        records.withColumn("s", parsed)
-        .withColumn("landed_at", landed())
-        .withColumn("reject", _reject(text))
-        .select(
-            F.lit(source).alias("source"),
-            F.coalesce(_cut("s.cluster_id"), F.lit(cluster_id)).alias("cluster_id"),
-            "topic",
-            "partition",
-            "offset",
-            "landed_at",
-            F.col("s.broker_id").alias("broker_id"),
-            time_of(F.col("s.time_ms")).alias("time"),
-            _cut("s.quota_type").alias("quota_type"),
-            _user(F.col("s.user")).alias("user"),
-            F.coalesce(_cut("s.client_id"), F.lit("")).alias("client_id"),
-            _finite("observed_rate").alias("observed_rate"),
-            _finite("quota_limit").alias("quota_limit"),
-            _finite("throttle_time_ms").alias("throttle_time_ms"),
-            F.to_date("landed_at").alias("landed_date"),
-            F.col("reject.reason").alias("reason"),
-            F.col("reject.detail").alias("detail"),
-            F.col("value").alias("payload"),
-        )
+    row = F.struct(
+        F.lit(source).alias("source"),
+        F.coalesce(_cut("s.cluster_id"), F.lit(cluster_id)).alias("cluster_id"),
+        "topic",
+        "partition",
+        "offset",
+        landed().alias("landed_at"),
+        F.col("s.broker_id").alias("broker_id"),
+        time_of(F.col("s.time_ms")).alias("time"),
+        _cut("s.quota_type").alias("quota_type"),
+        _user(F.col("s.user")).alias("user"),
+        F.coalesce(_cut("s.client_id"), F.lit("")).alias("client_id"),
+        _finite("observed_rate").alias("observed_rate"),
+        _finite("quota_limit").alias("quota_limit"),
+        _finite("throttle_time_ms").alias("throttle_time_ms"),
+        F.col("reject.reason").alias("reason"),
+        F.col("reject.detail").alias("detail"),
+        F.lit("quota_sample").alias("scope"),
+        F.col("value").alias("payload"),
     )
-
-
-def samples(parsed: DataFrame) -> DataFrame:
-    """The valid samples, as rows of `quota_samples`."""
-    return parsed.where("reason IS NULL").select(*QUOTA_SAMPLES.stored.names)
-
-
-def rejects(parsed: DataFrame) -> DataFrame:
-    """The invalid records, as rows of `quarantine`."""
-    no_text = F.lit(None).cast("string")
-    nothing = dict.fromkeys(("client_instance_id", "client_id", "metric"), no_text)
-    rejected = parsed.where("reason IS NOT NULL").withColumns({**nothing, "scope": F.lit("quota_sample")})
-    return rejected.select(*QUARANTINE.stored.names)
+    return (
+        records.withColumn("s", F.when(is_sample, parsed))
+        .withColumn("reject", F.when(is_sample, _reject(text)))
+        .select(*records.columns, F.when(is_sample, row).alias("quota_sample"))
+    )
 
 
 def _user(tag: Column) -> Column:

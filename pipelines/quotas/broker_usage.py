@@ -1,0 +1,163 @@
+"""Computes quota usage from brokers' samples: follows table `quota_samples`, writes windows of `quota_usage`.
+
+It runs in a thread of the driver, without Spark's engine. A step recomputes the windows of every minute with a new
+sample from all stored samples of that minute. So late samples correct their window, and a repeated step gives the same
+rows. The commit of a step carries the version of `quota_samples` that it has read up to; the next step, also after a
+crash, goes on from there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+
+from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
+from kafka_telemetry_lake.pipelines.lake.followed_table import Commit, FollowedTable
+from kafka_telemetry_lake.pipelines.quotas.windows import WINDOWS, at, replace_windows
+from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_SAMPLES, QUOTA_USAGE
+from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
+from kafka_telemetry_lake.udfs.quotas.usage import SAMPLES_IN, micros, quota_usage
+from kafka_telemetry_lake.udfs.rows import TIMESTAMP
+
+log = logging.getLogger(__name__)
+
+APP_ID = "kafka-telemetry-lake:broker_usage"
+PAUSE_S = 30.0
+STEP_ROWS = 200_000  # a step reads whole commits until they have this many samples
+TIMES = pa.schema([("time", TIMESTAMP)])
+MINUTE_S = 60
+
+
+class BrokerUsage:
+    """The windows of one lake. One process at a time."""
+
+    def __init__(self, lake: str) -> None:
+        self._lake = lake
+        self._samples = FollowedTable(QUOTA_SAMPLES.uri(lake))
+        self._position: int | None = None  # version of `quota_samples` up to which all windows are computed
+
+    def step(self) -> bool:
+        """Recompute the windows of the next new samples; returns whether there may be more."""
+        if not DeltaTable.is_deltatable(self._samples.uri):
+            return False
+        if self._position is None:
+            self._position = self._first_position()
+        began, version, rows, files = time.monotonic(), self._position, 0, list[str]()
+        for commit in self._commits(self._position):
+            version, rows = commit.version, rows + commit.rows
+            files += commit.files
+            if rows >= STEP_ROWS:
+                break
+        if files:
+            minutes = minutes_of(self._times(files))
+            replace_usage(self._lake, minutes, APP_ID, version)
+            log.info("quota_usage: %d minutes computed, %.1f s", len(minutes), time.monotonic() - began)
+        self._position = version
+        return bool(files)
+
+    def catch_up(self) -> None:
+        """Compute the windows of all samples that are stored."""
+        while self.step():
+            pass
+
+    def _times(self, files: list[str]) -> pa.ChunkedArray:
+        """The times of the samples in these files; of their whole days, if files were compacted and deleted since."""
+        try:
+            return self._samples.read(files, TIMES)["time"]
+        except FileNotFoundError:  # the job was stopped for long
+            days = {date.fromisoformat(file.partition("/")[0].partition("=")[2]) for file in files}
+            stored = DeltaTable(self._samples.uri).to_pyarrow_dataset()
+            return stored.to_table(["time"], filter=ds.field(LANDED_DATE.name).isin(sorted(days)))["time"]
+
+    def _commits(self, position: int) -> Iterator[Commit]:
+        try:
+            yield from self._samples.commits(position)
+        except LogGapError:  # the job was stopped for longer than the log is kept
+            yield from self._samples.commits(self._before_last_append())
+
+    def _first_position(self) -> int:
+        usage = QUOTA_USAGE.create(self._lake)
+        position = usage.transaction_version(APP_ID)
+        if position is not None:
+            return position
+        is_brokers = ds.field("source") == "broker"
+        is_begun = usage.to_pyarrow_dataset().head(1, columns=["source"], filter=is_brokers).num_rows > 0
+        # An earlier release computed the windows of a batch right after it had stored its samples.
+        return self._before_last_append() if is_begun else -1
+
+    def _before_last_append(self) -> int:
+        """The version before the last commit that added samples; the latest, if the log doesn't reach back to it."""
+        latest = DeltaTable(self._samples.uri).version()
+        for version in range(latest, -1, -1):
+            try:
+                (commit,) = self._samples.commits(version - 1, version)
+            except LogGapError:
+                return latest
+            if commit.files:
+                return version - 1
+        return latest
+
+
+class BrokerUsageStream:
+    """Computes windows until it is stopped; then those of the remaining samples."""
+
+    name = "quota_usage"
+
+    def __init__(self, usage: BrokerUsage, pause_s: float = PAUSE_S) -> None:
+        self._usage, self._pause_s = usage, pause_s
+        self._stop = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._thread.start()
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802  # as StreamingQuery has it
+        return self._thread.is_alive()
+
+    @property
+    def status(self) -> Mapping[str, bool]:
+        return {"isTriggerActive": False}  # `stop` itself waits for the step
+
+    def exception(self) -> Exception | None:
+        return self._error
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._usage.catch_up()
+            while not self._stop.wait(self._pause_s):
+                self._usage.catch_up()
+            self._usage.catch_up()
+        except Exception as error:  # the job reports it, whatever it is
+            self._error = error
+
+
+def minutes_of(times: pa.ChunkedArray) -> list[int]:
+    """Unix seconds of the minutes that these times are in, ascending, each once."""
+    return sorted(MINUTE_S * number for number in np.unique(micros(times) // (MINUTE_S * 1_000_000)).tolist())
+
+
+def replace_usage(lake: str, minutes: Sequence[int], app_id: str, version: int) -> None:
+    """Recompute the windows of these minutes (Unix seconds, ascending) from all stored samples of brokers."""
+    stored = DeltaTable(QUOTA_SAMPLES.uri(lake)).to_pyarrow_dataset()
+
+    def usage_of(start: int, end: int) -> Iterator[pa.Table]:
+        for hour in range(start, end, 3600):
+            low, high = (pa.scalar(at(edge), TIMESTAMP) for edge in (hour, min(hour + 3600, end)))
+            within = (ds.field("time") >= low) & (ds.field("time") < high)
+            samples_of_hour = stored.to_table(SAMPLES_IN.names, filter=within).cast(SAMPLES_IN)
+            for seconds in WINDOWS:
+                yield quota_usage(samples_of_hour, seconds)
+
+    replace_windows(lake, ["broker"], minutes, usage_of, app_id, version)

@@ -1,0 +1,122 @@
+"""Windows of brokers' samples follow the table's commits: each commit once, also after a crash and an upgrade."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from kafka_telemetry_lake.pipelines.quotas import broker_usage
+from kafka_telemetry_lake.pipelines.quotas.broker_usage import APP_ID, BrokerUsage, BrokerUsageStream, replace_usage
+from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_SAMPLES, QUOTA_USAGE
+from tests.support.lake_tables import table
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+def append(lake: Path, *seconds: float) -> None:
+    """One commit with a sample at each of these seconds after noon."""
+    rows = [
+        {
+            "source": "s", "cluster_id": "c", "topic": "client-quotas", "partition": 0, "offset": 1, "landed_at": NOON,
+            "broker_id": 1, "time": NOON + timedelta(seconds=second), "quota_type": "produce", "user": "",
+            "client_id": "app", "observed_rate": 50.0, "quota_limit": 100.0, "landed_date": NOON.date(),
+        }
+        for second in seconds
+    ]  # fmt: skip
+    write_deltalake(QUOTA_SAMPLES.create(str(lake)), pa.Table.from_pylist(rows, QUOTA_SAMPLES.stored), mode="append")
+
+
+def windows(lake: Path, seconds: int = 10) -> dict[int, int]:
+    """Samples of each window, by its start in seconds after noon."""
+    rows: list[dict[str, Any]] = table(lake, "quota_usage").to_pylist()
+    chosen = [row for row in rows if row["window_seconds"] == seconds]
+    return {round((row["window_start"] - NOON).total_seconds()): row["samples"] for row in chosen}
+
+
+def version(lake: Path) -> int:
+    return int(DeltaTable(str(lake / "quota_usage")).version())
+
+
+def test_q7_a_step_computes_the_minutes_of_new_samples_and_a_restart_goes_on(tmp_path: Path) -> None:
+    usage = BrokerUsage(str(tmp_path))
+    assert not usage.step()
+    assert not (tmp_path / "quota_usage").exists()
+    append(tmp_path, 5, 15)
+    append(tmp_path, 16)
+    usage.catch_up()
+    assert windows(tmp_path) == {0: 1, 10: 2}
+    assert windows(tmp_path, 60) == {0: 3}
+    done = version(tmp_path)
+    assert not BrokerUsage(str(tmp_path)).step()
+    assert version(tmp_path) == done
+    append(tmp_path, 17, 130)  # stored, and the job is killed before their windows are computed
+    BrokerUsage(str(tmp_path)).catch_up()
+    assert windows(tmp_path) == {0: 1, 10: 3, 130: 1}
+    assert version(tmp_path) == done + 1
+    DeltaTable(str(tmp_path / "quota_samples")).optimize.compact()
+    BrokerUsage(str(tmp_path)).catch_up()
+    assert version(tmp_path) == done + 1
+
+
+def test_a_step_reads_no_more_than_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_usage, "STEP_ROWS", 2)
+    for minute in range(3):
+        append(tmp_path, 60 * minute, 60 * minute + 1)
+    usage = BrokerUsage(str(tmp_path))
+    assert usage.step()
+    assert windows(tmp_path) == {0: 2}
+    usage.catch_up()
+    assert windows(tmp_path) == {0: 2, 60: 2, 120: 2}
+
+
+def test_after_an_earlier_release_the_last_batch_is_computed_again_and_no_other(tmp_path: Path) -> None:
+    append(tmp_path, 5)
+    QUOTA_USAGE.create(str(tmp_path))
+    replace_usage(str(tmp_path), [round(NOON.timestamp())], "earlier", 0)
+    append(tmp_path, 6)  # its windows were computed too, but are not touched again: what is stored stays
+    append(tmp_path, 65)  # the release was killed after this
+    DeltaTable(str(tmp_path / "quota_samples")).optimize.compact()
+    BrokerUsage(str(tmp_path)).catch_up()
+    assert windows(tmp_path) == {0: 1, 60: 1}
+    assert DeltaTable(str(tmp_path / "quota_usage")).transaction_version(APP_ID) is not None
+
+
+def test_samples_whose_files_are_gone_are_computed_by_their_day(tmp_path: Path) -> None:
+    append(tmp_path, 5)
+    BrokerUsage(str(tmp_path)).catch_up()
+    append(tmp_path, 6)  # the job is killed after this, and for long
+    samples = DeltaTable(str(tmp_path / "quota_samples"))
+    samples.optimize.compact()
+    assert samples.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    BrokerUsage(str(tmp_path)).catch_up()
+    assert windows(tmp_path) == {0: 2}
+
+
+def test_the_thread_computes_what_is_left_when_it_is_stopped_and_reports_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(tmp_path, 5)
+    stream = BrokerUsageStream(BrokerUsage(str(tmp_path)), pause_s=3600)
+    while not (tmp_path / "quota_usage").exists() or not windows(tmp_path):
+        assert stream.isActive
+        time.sleep(0.01)
+    append(tmp_path, 65)
+    stream.stop()
+    assert windows(tmp_path) == {0: 1, 60: 1}
+    assert not stream.isActive
+    assert stream.exception() is None
+
+    def fail(*_: object) -> None:
+        raise OSError("disk")
+
+    monkeypatch.setattr(broker_usage, "replace_usage", fail)
+    append(tmp_path, 125)
+    broken = BrokerUsageStream(BrokerUsage(str(tmp_path)))
+    broken.stop()
+    assert str(broken.exception()) == "disk"

@@ -93,10 +93,8 @@ def test_missing_topics_are_read_from_their_beginning_once_they_exist(
     assert {name: places(lake, name) for name in expected} == expected
     assert {row["received"] for row in table(lake, "receiver_health").to_pylist()} == {1, None, 2}
     assert table(lake, "quota_usage").num_rows == 4
-    again = [*flags, "--checkpoints", str(tmp_path / "new")]
-    ingest(None, lake, *again)
     land(cluster, f"{topic}.quotas", sample(125))
-    ingest(None, lake, *again)
+    ingest(None, lake, *flags, "--checkpoints", str(tmp_path / "new"))
     assert {name: places(lake, name) for name in expected} == expected | {"quota_samples": [(0, 0), (0, 2), (0, 3)]}
     assert table(lake, "quota_usage").num_rows == 6
 
@@ -198,6 +196,7 @@ def test_a_topic_of_an_earlier_stream_may_be_gone(
     assert places(lake, "receiver_health") == [(0, 0)]
 
 
+@pytest.mark.slow
 def test_a_live_job_reads_topics_that_appear_and_grow_and_lets_statuses_wait(
     spark: SparkSession, cluster: LocalCluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,7 +36,7 @@ sources = [
     }),
 ]
 for source in sources:
-    rows = to_pushes(source.pushes(spark), "s", None, Privacy("hash", key))
+    rows = to_pushes(source.pushes(spark, {}), "s", None, Privacy("hash", key))
     for mode in ("simple", "extended", "codegen", "cost", "formatted"):
         try:
             rows.explain(mode=mode)

@@ -32,7 +32,10 @@ def progress(stream: str, batch: int, *, records: int = 100, run: str = "run-1",
         "timestamp": "2026-11-21T12:00:00.000Z",
         "numInputRows": records,
         "durationMs": {"triggerExecution": 4000, "addBatch": 3000},
-        "sources": [{"latestOffset": {"t": {"0": 500 + waiting}}, "endOffset": {"t": {"0": 500}}}],
+        "sources": [
+            {"latestOffset": {"t": {"0": 500 + waiting}}, "endOffset": {"t": {"0": 500}}},
+            {"latestOffset": {"t-status": {"0": 7}}, "endOffset": {"t-status": {"0": 0}}},  # they wait on purpose
+        ],
     }
 
 

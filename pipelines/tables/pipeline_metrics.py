@@ -21,7 +21,7 @@ PIPELINE_METRICS = Table(
             column("seconds", pa.float64(), "how long it took"),
             column("records", pa.int64(), "records read: landing records, pushes or points"),
             column("records_per_s", pa.float64(), "records / seconds; NULL for a batch of less than 0.1 s"),
-            column("waiting", pa.int64(), "available records that were not read yet: the lag; not of statuses and quota samples"),
+            column("waiting", pa.int64(), "available pushes or points that were not read yet: the lag"),
             column("landed_at", TIMESTAMP, "latest landing time of the pushes processed; NULL for other streams"),
             column("freshness_s", pa.float64(), "ended_at - landed_at: how old the newest rows were when visible"),
             column("points", pa.int64(), "data points written"),

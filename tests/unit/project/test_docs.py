@@ -138,3 +138,15 @@ def test_every_reason_is_described() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_setting_has_a_help_text(command: str) -> None:
     assert [name for name, field in settings_of(command).model_fields.items() if not field.description] == []
+
+
+def test_the_walks_through_the_code_name_files_that_are_there() -> None:
+    walks = (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8").partition("## File by file")[2]
+    folder, files = "", []
+    for name in re.findall(r"`([\w/]+(?:/|\.py))`", walks):
+        if name.endswith("/"):
+            folder = name
+        else:
+            files.append(ROOT / (name if "/" in name else f"{folder}{name}"))
+    assert len(files) > 30
+    assert [file for file in files if not file.is_file()] == []

@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 LAKE ?= demo-lake
 
 .DEFAULT_GOAL := help
-.PHONY: help install archive demo demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-unit test-slow-jobs lint docs dist bench soak lock clean
+.PHONY: help install archive demo demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-kafka test-slow-others lint docs dist bench soak lock clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -63,14 +63,14 @@ receiver: install ## build the receiver plugin's jar in receiver/target
 test-receiver: install ## JUnit tests of the plugin
 	$$($(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars --maven) -q -B -f receiver/pom.xml verify
 
-test-slow: install ## slow tests; those with brokers and Spark run beside the others
-	$(MAKE) -j2 test-slow-unit test-slow-jobs
+test-slow: install ## slow tests; those with brokers run beside the others
+	$(MAKE) --output-sync=target -j2 test-slow-kafka test-slow-others
 
-test-slow-unit: install
-	$(BIN)/pytest tests/unit -m slow
+test-slow-kafka: archive
+	$(BIN)/pytest tests/kafka -m slow
 
-test-slow-jobs: archive
-	$(BIN)/pytest tests/kafka tests/spark tests/dashboard -m slow
+test-slow-others: archive
+	$(BIN)/pytest tests/spark tests/unit tests/dashboard -m slow
 
 lint: install ## ruff and mypy --strict, tests and benchmarks included
 	$(BIN)/ruff check .

@@ -61,6 +61,7 @@ def test_the_captured_pushes_through_a_real_topic_give_the_table_of_the_files(
     assert table(tmp_path / "kafka", "metric_points").num_rows == 157_260
 
 
+@pytest.mark.slow
 def test_starts_where_configured_and_goes_on_where_it_ended(
     cluster: LocalCluster, ingest: Ingest, topic: str, tmp_path: Path
 ) -> None:
@@ -100,6 +101,7 @@ def test_partitions_added_are_read_from_their_beginning(
     assert offsets(tmp_path / "lake", "push_outcomes") == offsets(tmp_path / "lake")
 
 
+@pytest.mark.slow
 def test_a_topic_deleted_and_made_again_is_said_and_then_read_on_request(
     cluster: LocalCluster, ingest: Ingest, tmp_path: Path
 ) -> None:
@@ -193,6 +195,7 @@ def _rows(lake: Path, name: str) -> list[str]:
     return sorted(str(sorted(row.items())) for row in rows)
 
 
+@pytest.mark.slow
 def test_a_long_trigger_waits_for_few_pushes_and_not_for_many(
     spark: SparkSession, cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
@@ -217,6 +220,7 @@ def test_a_long_trigger_waits_for_few_pushes_and_not_for_many(
     assert offsets(tmp_path / "lake") == [(0, offset) for offset in range(44)]
 
 
+@pytest.mark.slow
 def test_partitions_added_while_a_batch_waits_do_not_stop_the_job(
     spark: SparkSession, cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:

@@ -71,6 +71,7 @@ def test_points_kinds_nans_and_terminating_flags_are_those_of_the_index(one_run:
     assert table(one_run, "quarantine").num_rows == 0
 
 
+@pytest.mark.slow
 def test_five_runs_over_a_growing_folder_give_the_rows_of_one_run(
     one_run: Path, ingest: Ingest, tmp_path: Path
 ) -> None:

@@ -73,6 +73,7 @@ def test_killed_in_the_middle_and_repeated_gives_the_same_tables(
     assert table(lake, "pushes").num_rows == 600
 
 
+@pytest.mark.slow
 def test_follows_a_growing_folder_refuses_a_second_job_and_stops_cleanly(
     start: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ def check(folder: Path, printed: str, *errors: str) -> None:
     assert row["set_aside"] == len(errors)
 
 
+@pytest.mark.slow
 def test_a_crash_costs_an_attempt_and_one_row(tmp_path: Path) -> None:
     check(tmp_path, ingest(tmp_path, "local[2,3]", "segv"), "ends its process: SIGSEGV")
 

@@ -73,6 +73,7 @@ def test_a_lake_of_a_wrong_decoder_is_put_right_and_the_job_goes_on(
     assert rows_of(lake) == rows_of(right)
 
 
+@pytest.mark.slow
 def test_upkeep_beside_the_running_streams(spark: SparkSession, tmp_path: Path) -> None:
     """Retention and compaction of yesterday, again and again, while today's pushes come in."""
     fleet, lake = Fleet(clients=6), tmp_path / "lake"

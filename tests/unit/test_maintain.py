@@ -192,7 +192,7 @@ def land_zeros(stream: LocalStream, files: int, pushes: int, size: int) -> None:
         stream.land(records)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_pushes_of_more_than_two_gib_are_compacted_in_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

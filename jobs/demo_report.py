@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -69,11 +71,17 @@ def report(lake: str) -> None:
     console.print("\nFive questions; ask your own in the same way:", style="bold")
     for question, sql in QUESTIONS.items():
         console.print(f"\n# {question}", highlight=False)
-        console.print(f'.venv/bin/telemetry-lake query --lake {lake} "{sql}"', soft_wrap=True, highlight=False)
+        console.print(f'{program(sys.argv[0])} query --lake {lake} "{sql}"', soft_wrap=True, highlight=False)
         rows = _answer(lake, sql)
         _print(console, rows[:MOST_ROWS])
         if len(rows) > MOST_ROWS:
             console.print(f"and {len(rows) - MOST_ROWS} more", highlight=False)
+
+
+def program(started_as: str) -> str:
+    """How to call this program again: by the relative path of a checkout, else by its name."""
+    path = Path(started_as)
+    return started_as if path.name == "telemetry-lake" and not path.is_absolute() else "telemetry-lake"
 
 
 def _print(console: Console, rows: list[dict[str, Any]]) -> None:

@@ -94,3 +94,12 @@ def test_the_dashboards_text() -> None:
     assert shown.isprintable()
     assert r"\<b\>" in shown
     assert r"\[red\]" in shown
+
+
+@pytest.mark.parametrize(("started_as", "again"), [
+    (".venv/bin/telemetry-lake", ".venv/bin/telemetry-lake"),
+    ("/home/me/.local/bin/telemetry-lake", "telemetry-lake"),
+    ("/lib/kafka_telemetry_lake/__main__.py", "telemetry-lake"),
+])  # fmt: skip
+def test_the_report_s_commands_run_as_the_demo_was_started(started_as: str, again: str) -> None:
+    assert demo_report.program(started_as) == again

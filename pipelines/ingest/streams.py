@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from deltalake import DeltaTable
@@ -77,7 +78,8 @@ def start_landing(
         nonlocal processes
         app_id = app_id_of(batch, LANDING)
         if batch_id != begun or log_of(PUSHES).transaction_version(app_id) != batch_id:
-            files = store(unstored(batch, guards, source.may_repeat), lake.path, processes)
+            with _read_once(batch, source.may_repeat):
+                files = store(unstored(batch, guards, source.may_repeat), lake.path, processes)
             processes = 1 if sum(file.size for file in files) < SMALL_BYTES else None
             for table in STORED:
                 if own := [file for file in files if file.table == table.name]:
@@ -85,6 +87,16 @@ def start_landing(
         operator.catch_up(log_of(PUSHES).version)
 
     return start_batches(rows, PUSHES.name, lake, trigger and source.poll_s(trigger), run, LANDING)
+
+
+@contextmanager
+def _read_once(batch: DataFrame, may_repeat: bool) -> Iterator[None]:
+    """Retain a batch that `unstored` looks at before it is stored: its files would be read, and counted, twice."""
+    if may_repeat:
+        batch.persist()
+    yield
+    if may_repeat:  # after a failure the query ends, and the batch with its session's memory
+        batch.unpersist()
 
 
 def topics_of(table: Table, topics: Topics) -> Callable[[str], bool]:

@@ -44,6 +44,12 @@ def test_every_push_is_stored_with_its_payload_and_headers(one_run: Path) -> Non
         assert row["reject_reason"] is None
 
 
+def test_each_record_of_a_file_is_counted_once_and_none_waits(one_run: Path) -> None:
+    batches = table(one_run, "pipeline_metrics").to_pylist()
+    assert sum(row["records"] for row in batches if row["stream"] == "pushes") == 1415
+    assert {row["waiting"] for row in batches} == {0}
+
+
 def test_points_kinds_nans_and_terminating_flags_are_those_of_the_index(one_run: Path) -> None:
     points = table(one_run, "metric_points")
     assert points.num_rows == 157_260

@@ -27,6 +27,7 @@ from confluent_kafka import Consumer, TopicPartition
 from benchmarks.figures import print_figures, store_runs
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.sandbox.clients import Client, LocalClients
+from kafka_telemetry_lake.sandbox.clients.franz_go import franz_go_driver
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
 from kafka_telemetry_lake.sandbox.cluster.process import Process
@@ -39,7 +40,6 @@ KINDS = (
 FATES = ("closed", "killed", "paused", "cut_off", "alive")
 STATES = ("active", "terminated", "silent")
 LEAST_SILENCE_S = 60.0
-GO_DRIVER = Path(__file__).parent.parent / "tests" / "clients" / "go"
 RATE = 5.0
 STREAMS_CLIENTS = 3  # the least that push in an application; an idle restore consumer doesn't push
 Names = dict[tuple[str, str], str]
@@ -139,7 +139,7 @@ class Run:
         if library == "franz-go":
             load = {"driver.records": -1, "driver.rate": RATE, "driver.value_bytes": 100}
             settings = {**load, "driver.topic": "records", "group.id": name, **address}
-            return self.clients.start(name, [_go_driver(), role], settings)
+            return self.clients.start(name, [franz_go_driver(), role], settings)
         if role == "producer":
             return self.clients.producer(library, "records", name, rate=RATE, properties=address)  # type: ignore[arg-type]  # Library
         return self.clients.consumer(library, "records", name, group=name, properties=address)  # type: ignore[arg-type]  # the same
@@ -247,14 +247,6 @@ def _serve(port: int) -> None:
     with AddressProxy([port]) as proxy:
         print(proxy.bootstrap_servers, flush=True)
         sys.stdin.read()
-
-
-def _go_driver() -> Path:
-    binary = Path(__file__).parent / ".build" / "telemetryclient"
-    if not binary.exists():
-        binary.parent.mkdir(exist_ok=True)
-        subprocess.run(["go", "build", "-o", binary, "."], cwd=GO_DRIVER, check=True)
-    return binary
 
 
 def measure(

@@ -42,8 +42,8 @@ fmt: install ## format the code and apply ruff's fixes
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-test: install ## all checks and tests but the slow ones, two targets at a time
-	$(MAKE) --output-sync=target -j2 lint test-kafka test-spark test-unit test-dashboard test-receiver
+test: install ## all checks and tests but the slow ones, three targets at a time: brokers mostly wait
+	$(MAKE) --output-sync=target -j3 lint test-kafka test-spark test-unit test-dashboard test-receiver
 
 test-unit: install ## tests of functions, without Spark or a broker
 	$(BIN)/pytest tests/unit -m "not slow" -n 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.groups import GROUP_MEMBERS, GROUP_OFFSETS, GROUP_STATES
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES, CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_REPORTS, QUOTA_SAMPLES, QUOTA_USAGE, TABLES
@@ -14,7 +15,10 @@ from kafka_telemetry_lake.pipelines.tables.subscriptions import CACHE_TABLES, SU
 
 # Columns of each table, including the partition.
 CATALOG: dict[str, pa.Schema] = {
-    **{table.name: table.stored for table in (*TABLES, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES)},
+    **{
+        table.name: table.stored
+        for table in (*TABLES, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES, FINDING_CHANGES)
+    },
     **{table.name: table.stored for table in (QUOTA_SAMPLES, QUOTA_REPORTS, QUOTA_USAGE)},
     **{table.name: table.schema for table in (SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, *CACHE_TABLES)},
     **{table.name: table.schema for table in (GROUP_STATES, GROUP_MEMBERS, GROUP_OFFSETS)},
@@ -23,7 +27,7 @@ CATALOG: dict[str, pa.Schema] = {
 MEANINGS = {
     table.name: table.meaning
     for table in (
-        *TABLES, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES, QUOTA_SAMPLES, QUOTA_REPORTS, QUOTA_USAGE,
-        SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, *CACHE_TABLES, GROUP_STATES, GROUP_MEMBERS, GROUP_OFFSETS,
+        *TABLES, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES, FINDING_CHANGES, QUOTA_SAMPLES, QUOTA_REPORTS,
+        QUOTA_USAGE, SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, *CACHE_TABLES, GROUP_STATES, GROUP_MEMBERS, GROUP_OFFSETS,
     )
 }  # fmt: skip

@@ -36,7 +36,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize(
     ("sql", "said"),
     [
-        ("SELECT * FROM fidings", "no table or view is called fidings; did you mean findings?"),
+        ("SELECT * FROM fidings", "no table or view is called fidings; did you mean findings"),
         ("SELECT * FROM Push", "no table or view is called Push; did you mean pushes?"),
         ("SELECT * FROM quota_headrom", "did you mean quota_headroom"),
         ("SELECT clientid FROM pushes", "no column is called clientid; did you mean client_id or"),

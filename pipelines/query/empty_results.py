@@ -54,7 +54,10 @@ NEEDED: dict[str, tuple[str, ...]] = {
          "unsubscribed_metrics"),
         ("push_outcomes", "metric_points"),
     ),
-    **dict.fromkeys(("client_hours", "findings", "push_discipline", "push_subscriptions"), ("push_outcomes",)),
+    **dict.fromkeys(
+        ("findings", "instance_findings", "instance_hours", "push_discipline", "push_subscriptions"),
+        ("push_outcomes",),
+    ),
     "consumer_group_members": ("group_members",),
     "pipeline_health": ("pipeline_metrics",),
     "quarantine_offenders": ("quarantine",),
@@ -62,6 +65,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
 # What a view without rows says if its tables have rows.
 NOTHING = {
     "findings": "no rule of docs/findings.md found anything",
+    "instance_findings": "no rule of docs/findings.md found anything",
     "rebootstraps": "no client went back to its bootstrap servers",
     "throttled_clients": "no client was throttled",
     "unsubscribed_metrics": "every metric was asked for by a subscription",

@@ -2,7 +2,8 @@
 
 A file has the view's name, and contains a comment with the question that the view answers, and one SELECT. Views may
 read other views and any table of ``catalog.CATALOG``; a table that a lake doesn't have yet reads as empty. A file whose
-name starts with ``_`` is a template of several views (`TEMPLATES`).
+name starts with ``_`` is a template of several views (`TEMPLATES`). The views of the findings are made of the rules in
+`sql/findings/`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from importlib.resources import files
 
 import sqlglot
 from sqlglot import exp
+
+from kafka_telemetry_lake.pipelines.query.finding_views import finding_views
 
 # Template to its views, each with the values of the template's placeholders.
 TEMPLATES = {
@@ -61,6 +64,7 @@ def views() -> dict[str, View]:
     for template, instances in TEMPLATES.items():
         text = texts.pop(template)
         texts |= {name: text.format(**values) for name, values in instances.items()}
+    texts |= finding_views()
     parsed = {name: parse_view(name, text) for name, text in texts.items()}
     order = TopologicalSorter({name: view.reads & parsed.keys() for name, view in parsed.items()}).static_order()
     return {name: parsed[name] for name in order}

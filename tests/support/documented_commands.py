@@ -94,6 +94,14 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"mvn ", "CI builds the plugin by the same lines: make test-receiver"),
     (r"pip install --upgrade", "not on an index yet; tests/unit/project/test_bundle_wheel.py installs the wheel"),
     (
+        r"telemetry-lake findings --list",
+        "tests/unit/query/test_finding_rules.py::test_the_list_for_people_and_for_scripts",
+    ),
+    (
+        r"python -m kafka_telemetry_lake.pipelines.findings_docs",
+        "tests/unit/query/test_finding_rules.py::test_the_page_is_that_of_the_rules",
+    ),
+    (
         r"python -m kafka_telemetry_lake.pipelines.schema_docs",
         "tests/unit/project/test_docs.py::test_the_schema_is_that_of_the_tables",
     ),

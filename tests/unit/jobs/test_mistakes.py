@@ -87,6 +87,7 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     ("query --lake {lake} --file /no.sql", 2, "file: /no.sql: No such file or directory", 2),
     ("query --lake {lake} --file {binary}", 2, "is not text in UTF-8", 2),
     ("query --lake {lake} --file {file} FROM|pushes", 2, "give the query as an argument or by --file, not both", 1),
+    ("findings", 2, "telemetry-lake findings --list", 1),
     # SQL
     ("query --lake {lake} SELEC|1", 1, 'syntax error at or near "SELEC"', 2),
     ("query --lake {lake} SELECT|*|FROM|fidings", 1, "no table or view is called fidings; did you mean findings?", 4),

@@ -40,7 +40,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
         ("SELECT * FROM Push", "no table or view is called Push; did you mean pushes?"),
         ("SELECT * FROM quota_headrom", "did you mean quota_headroom"),
         ("SELECT clientid FROM pushes", "no column is called clientid; did you mean client_id or"),
-        ("SELECT p.evidense FROM findings AS p", "no column is called evidense; did you mean evidence?"),
+        ("SELECT p.evidense FROM findings AS p", "no column is called evidense; did you mean evidence or event?"),
         (
             "SELECT client_id FROM pushes ORDER BY landed",
             "no column is called landed; did you mean landed_at or landed_date?",

@@ -67,12 +67,17 @@ def rows(schema: pa.Schema) -> list[dict[str, Any]]:
         ]
     if "metric" in schema.names:
         doubles = [field.name for field in schema if field.type == pa.float64()]
-        usual = {"value_count": 1, "points": 1, "attribute_keys": "", "attributes": []}
+        usual = {"value_count": 1, "points": 1, "attribute_keys": "", "attributes": [], "delta_status": "value"}
         usual = {name: each for name, each in usual.items() if name in schema.names}
         extreme += [
-            extreme[0] | usual | {"metric": metric} | dict.fromkeys(doubles, number)
+            extreme[0]
+            | usual
+            | {"metric": metric}
+            | ({"kind": kind} if "kind" in schema.names else {})
+            | dict.fromkeys(doubles, number)
             for metric in metrics()
             for number in VALUES
+            for kind in ("sum", "gauge")
         ]
     return extreme
 

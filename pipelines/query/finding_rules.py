@@ -1,0 +1,283 @@
+"""The rules of the findings: one YAML file a rule in ``sql/findings/``, checked when they are read.
+
+``_measures.yml`` there defines the columns of view `instance_hours`, from which rules about client instances decide.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Annotated, Any, Literal, TypeVar, get_args
+
+import sqlglot
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
+
+Severity = Literal["error", "warning", "info"]
+Text = Annotated[str, Field(min_length=1)]
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+LIBRARIES = {"java": "Java", "librdkafka": "librdkafka", "franz_go": "franz-go"}
+"""The name of each library in a rule's file, and in texts."""
+PREFIX = "org.apache.kafka."
+INSTANCE = "instance"
+# What each client instance and hour has besides the measures: the columns that a rule may read.
+GIVEN = {
+    "client_id": "client.id of its requests",
+    "client_instance_id": "KIP-714 client instance id; NULL: its pushes name none",
+    "pushes": "pushes that landed",
+    "push_interval_s": "push interval of its subscription, s",
+    "quarantined": "pushes that could not be read",
+    "set_aside": "pushes that made their processing fail",
+    "lost_intervals": "intervals that it collected, but whose push never landed",
+    "dropped": "pushes of which the receiver landed the headers only",
+    "rejected_points": "points that were not converted",
+    "push_bytes_max": "the largest push, bytes, decompressed",
+    "clock_ahead_s": "most that a push's points were ahead of its landing, s",
+    "clock_behind_s": "least that a push's points were behind its landing, s",
+    "software_name": "ClientSoftwareName of its last push",
+    "software_version": "ClientSoftwareVersion of its last push",
+    "duplicates": "events that another process pushed under its instance id",
+    "dead_paths": "events that it reached no broker any more",
+}
+# What the SELECT of a rule that isn't about client instances has in any case.
+SUBJECT = ("cluster_id", "client_id", "landed_date", "window_start", "subject", "instances", "instances_affected",
+           "worst_instance")  # fmt: skip
+_FOLDER = "kafka_telemetry_lake.sql"
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times as fast
+_BOUND = re.compile(r"(?<!:):([a-z][a-z0-9_]*)")
+_PLACE = re.compile(r"\{([^{}]+?)(?::(1|%|text))?\}")
+
+
+class RuleError(TelemetryLakeError):
+    """A rule is invalid; the message names the file, the field and what is wrong."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Bound(_Model):
+    """A number that a condition compares with, why it is this number, and who says so."""
+
+    value: float | int
+    unit: Text
+    reason: Text
+    source: Text
+
+
+class Raised(_Model):
+    """A worse severity, and the condition for it."""
+
+    to: Severity
+    when: Text
+
+
+class Libraries(_Model):
+    """For each library the metrics that the rule needs, or why it can't be judged. An empty list: no metric."""
+
+    java: list[Text] | Text
+    librdkafka: list[Text] | Text
+    franz_go: list[Text] | Text
+
+
+class Test(_Model):
+    """The behaviour that shows the finding, and where it is tested."""
+
+    behaviour: Text
+    by: Literal["broker", "captured", "synthetic rows"]
+
+
+class Rule(_Model):
+    """One rule. Texts of evidence and advice have places such as ``{records_sent}``: see `as_sql`."""
+
+    id: Name
+    title: Text
+    scope: Literal["instance", "client_id", "principal", "group", "broker", "quota"] = "instance"
+    reads: Text | None = None
+    """the SELECT with the columns of `SUBJECT` that a rule of another scope than instances decides from"""
+    severity: Severity
+    raised: Raised | None = None
+    condition: Text
+    bounds: dict[Name, Bound] = {}
+    measure: Text
+    unit: Text
+    worse: Literal["more", "less"] = "more"
+    evidence: Text
+    advice: Text
+    config: Text | None = None
+    libraries: Libraries
+    test: Test
+
+    def sql(self, text: str) -> str:
+        """An expression of the rule, with the bounds' values."""
+        return _BOUND.sub(lambda match: str(self.bounds[match[1]].value), text)
+
+    def as_sql(self, text: str) -> str:
+        """A text with places as an expression: ``{x}`` is x without its fraction, ``{x:1}`` with one digit of it,
+        ``{x:%}`` a share in percent, and ``{x:text}`` a text."""
+        parts = []
+        last = 0
+        for place in _PLACE.finditer(text):
+            parts += [_quoted(text[last : place.start()]), _FORMATS[place[2] or ""].format(self.sql(place[1]))]
+            last = place.end()
+        parts = [part for part in [*parts, _quoted(text[last:])] if part != "''"]
+        return parts[0] if len(parts) == 1 else f"concat({', '.join(parts)})"
+
+    @property
+    def severities(self) -> list[Severity]:
+        """The worst first."""
+        both = {self.severity} | ({self.raised.to} if self.raised else set())
+        return [each for each in get_args(Severity) if each in both]
+
+    @property
+    def judged(self) -> list[str]:
+        """The names of the libraries that the rule can judge."""
+        return [name for key, name in LIBRARIES.items() if not isinstance(getattr(self.libraries, key), str)]
+
+    def columns(self) -> set[str]:
+        """The columns that the rule's expressions name."""
+        texts = [self.condition, self.measure, *(place[1] for place in _PLACE.finditer(self.evidence + self.advice))]
+        texts += [self.raised.when] if self.raised else []
+        return {name for text in texts for name in columns_of(self.sql(text))}
+
+
+class Measure(_Model):
+    """A column of `instance_hours`: metrics, and how the hour's points become one number."""
+
+    how: Literal["increase", "covered", "mean", "max", "min", "points"]
+    metrics: list[Text]
+    meaning: Text
+
+
+class Derived(_Model):
+    """A column of `instance_hours` that is computed from others."""
+
+    sql: Text
+    meaning: Text
+
+
+class Measures(_Model):
+    """The columns of `instance_hours` besides `GIVEN`."""
+
+    whole: list[Text]
+    """metrics that clients push for themselves and per topic or partition, of which only the former count"""
+    measures: dict[Name, Measure]
+    derived: dict[Name, Derived]
+
+
+_FORMATS = {
+    "": "CAST(TRY_CAST({} AS BIGINT) AS STRING)",
+    "1": "CAST(round({}, 1) AS STRING)",
+    "%": "CAST(round(100 * {}, 1) AS STRING)",
+    "text": "{}",
+}
+
+
+def _quoted(text: str) -> str:
+    return exp.Literal.string(text).sql("spark")
+
+
+def columns_of(sql: str) -> set[str]:
+    """The columns that an expression of Spark's dialect names.
+
+    Raises:
+        sqlglot.errors.SqlglotError: it isn't one.
+    """
+    return {column.name for column in sqlglot.parse_one(sql, read="spark").find_all(exp.Column)}
+
+
+def parse_rule(file: str, text: str, measures: Measures) -> Rule:
+    """Read and check a rule. Raises ``RuleError``."""
+    rule = _parsed(file, text, Rule)
+    for field, problem in _problems(file, rule, measures):
+        raise RuleError(f"{file}: {field}: {problem}")
+    return rule
+
+
+def parse_measures(file: str, text: str) -> Measures:
+    """Read and check the columns of `instance_hours`. Raises ``RuleError``."""
+    return _parsed(file, text, Measures)
+
+
+@functools.cache
+def measures() -> Measures:
+    """The columns of `instance_hours`. Raises ``RuleError``."""
+    return parse_measures("_measures.yml", (files(_FOLDER) / "findings" / "_measures.yml").read_text("utf-8"))
+
+
+@functools.cache
+def rules() -> dict[str, Rule]:
+    """All rules by id. Raises ``RuleError``."""
+    found = sorted((files(_FOLDER) / "findings").iterdir(), key=lambda file: file.name)
+    texts = {file.name: file.read_text("utf-8") for file in found if not file.name.startswith("_")}
+    return {name.removesuffix(".yml"): parse_rule(name, text, measures()) for name, text in texts.items()}
+
+
+_ModelT = TypeVar("_ModelT", bound=BaseModel)
+
+
+def _parsed(file: str, text: str, model: type[_ModelT]) -> _ModelT:
+    try:
+        return model.model_validate(yaml.load(text, _Loader))  # a safe loader
+    except yaml.YAMLError as error:
+        raise RuleError(f"{file}: not YAML: {' '.join(str(error).split())}") from None
+    except ValidationError as error:
+        raise RuleError("\n".join(f"{file}: {_explain(item)}" for item in error.errors())) from None
+
+
+def _explain(item: Any) -> str:
+    field = ".".join(str(part) for part in item["loc"]) or "the file"
+    if item["type"] == "missing":
+        return f"{field}: needed"
+    if item["type"] == "extra_forbidden":
+        return f"{field}: no such field"
+    return f"{field}: {item['msg']}, got {item['input']!r}"
+
+
+def _problems(file: str, rule: Rule, measures: Measures) -> Iterator[tuple[str, str]]:
+    """What no single field shows: a field, and what is wrong with it."""
+    if rule.id != file.removesuffix(".yml"):
+        yield "id", f"{rule.id!r} isn't the name of the file"
+    texts = {"condition": rule.condition, "measure": rule.measure, "evidence": rule.evidence, "advice": rule.advice}
+    texts |= {"raised.when": rule.raised.when} if rule.raised else {}
+    named = {field: set(_BOUND.findall(_expressions(field, text))) for field, text in texts.items()}
+    for field, bounds in named.items():
+        if unknown := bounds - rule.bounds.keys():
+            yield field, f"no bound is called {min(unknown)}"
+    if unused := rule.bounds.keys() - set().union(*named.values()):
+        yield f"bounds.{min(unused)}", "the rule doesn't use it"
+    if (rule.reads is None) != (rule.scope == INSTANCE):
+        yield "reads", "needed for every scope but instance, and for no instance"
+    try:
+        columns = rule.columns()
+    except SqlglotError as error:
+        yield "condition", f"not SQL: {' '.join(str(error).split())}"
+        return
+    if rule.scope != INSTANCE:
+        return
+    known = GIVEN.keys() | measures.measures.keys() | measures.derived.keys()
+    if strange := columns - known:
+        yield "condition", f"instance_hours has no column {min(strange)}"
+    needed = metrics_of(columns, measures)
+    for library in LIBRARIES:
+        listed = getattr(rule.libraries, library)
+        if not isinstance(listed, str) and (strange := set(listed) - needed):
+            yield f"libraries.{library}", f"the rule doesn't read {min(strange)}"
+
+
+def _expressions(field: str, text: str) -> str:
+    return " ".join(place[1] for place in _PLACE.finditer(text)) if field in ("evidence", "advice") else text
+
+
+def metrics_of(columns: set[str], measures: Measures) -> set[str]:
+    """The metrics behind columns of `instance_hours`, without `PREFIX`."""
+    found = {metric for name in columns & measures.measures.keys() for metric in measures.measures[name].metrics}
+    for name in columns & measures.derived.keys():
+        found |= metrics_of(columns_of(measures.derived[name].sql), measures)
+    return found

@@ -1,0 +1,263 @@
+"""Views of the findings, made of their rules: `instance_hours`, `instance_findings` and `findings`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafka_telemetry_lake.pipelines.query.finding_rules import (
+    INSTANCE,
+    PREFIX,
+    Measure,
+    Rule,
+    columns_of,
+    measures,
+    rules,
+)
+
+KEY = ("cluster_id", "client_id", "client_instance_id", "landed_date", "window_start")
+_KEY = "cluster_id, client_id, client_instance_id, landed_date, date_trunc('HOUR', landed_at) AS window_start"
+_GROUP = _KEY.removesuffix(" AS window_start")
+_HOUR = "', in the hour from ', date_format(window_start, 'yyyy-MM-dd HH:mm'), ' UTC'"
+# What the tables besides metric_points give to `instance_hours`: expressions over the rows of an instance and hour.
+_SOURCES = {
+    "push_outcomes": {
+        "pushes": "count(*)",
+        "quarantined": "sum(CASE WHEN outcome = 'quarantined' THEN 1 ELSE 0 END)",
+        "lost_intervals": "count(lost_start)",
+        "dropped": "sum(CASE WHEN outcome = 'dropped' THEN 1 ELSE 0 END)",
+        "rejected_points": "sum(quarantined_points)",
+        "push_bytes_max": "max(decompressed_bytes)",
+        "clock_ahead_s": "max(unix_micros(last_time) - unix_micros(landed_at)) / 1000000.0",
+        "clock_behind_s": "min(unix_micros(landed_at) - unix_micros(last_time)) / 1000000.0",
+    },
+    "pushes": {
+        "push_interval_s": "max(push_interval_ms) / 1000.0",
+        "software_name": "max_by(client_software_name, landed_at)",
+        "software_version": "max_by(client_software_version, landed_at)",
+    },
+    "quarantine": {"set_aside": "sum(CASE WHEN scope = 'push' AND reason = 'PROCESSING_FAILED' THEN 1 ELSE 0 END)"},
+    "client_events": {
+        "duplicates": "sum(CASE WHEN event = 'duplicate_instance' THEN 1 ELSE 0 END)",
+        "dead_paths": "sum(CASE WHEN event = 'data_path_dead' THEN 1 ELSE 0 END)",
+    },
+}
+_POINTS = ("metric", "increase", "covered_s", "value_sum", "value_count", "value_min", "value_max")
+_INSTANCE_HOURS = """\
+-- What did each client instance do in each hour in which its pushes landed? Counts, means and extremes of the hour.
+-- docs/findings.md has the meaning of each column. NULL: its library doesn't push the metric.
+-- Filter by landed_date, the UTC date of window_start: then other days aren't read.
+WITH points AS (
+  SELECT
+    {key}, metric,
+    sum(CASE WHEN kind = 'sum' THEN delta END) AS increase,
+    sum(CASE WHEN kind = 'sum' AND delta IS NOT NULL THEN unix_micros(time) - unix_micros(delta_start) END) / 1000000.0
+      AS covered_s,
+    sum(CASE WHEN kind = 'gauge' THEN value END) AS value_sum,
+    count(CASE WHEN kind = 'gauge' THEN value END) AS value_count,
+    min(CASE WHEN kind = 'gauge' THEN value END) AS value_min,
+    max(CASE WHEN kind = 'gauge' THEN value END) AS value_max
+  FROM metric_points
+  WHERE delta_status NOT IN ('duplicate', 'conflict', 'too_late') AND (
+    metric IN ({metrics})
+    OR metric IN ({whole}) AND element_at(attributes, 'topic') IS NULL
+  )
+  GROUP BY {group}, metric
+),
+
+stacked AS (
+{stacked}
+),
+
+measured AS (
+  SELECT
+    {names},
+    {columns}
+  FROM stacked
+  GROUP BY {names}
+  HAVING max(pushes) > 0
+)
+
+{select}
+"""
+_INSTANCE_FINDINGS = """\
+-- What is wrong with which client instance, what shows it, and what helps? One row per instance, hour and finding.
+-- measure: the number that the rule compares; docs/findings.md has its unit. evidence ends with the hour it is about.
+-- Filter by landed_date, the UTC date of window_start: then other days aren't read.
+WITH detected AS (
+  SELECT
+    cluster_id, client_instance_id, client_id, window_start, landed_date,
+    array(
+      {structs}
+    ) AS all_findings
+  FROM instance_hours AS h
+)
+
+SELECT
+  d.cluster_id, d.client_instance_id, d.client_id, d.window_start, f.finding, f.severity, f.measure,
+  concat(f.evidence, {hour}) AS evidence, f.advice, d.landed_date
+FROM detected AS d
+LATERAL VIEW explode(d.all_findings) e AS f
+WHERE f.finding IS NOT NULL
+"""
+_FINDINGS = """\
+-- What is wrong with which client, what is the evidence, and what helps? One row per client id, hour and finding.
+-- evidence ends with the hour that it is about; evidence and advice are those of worst_instance. client_id is NULL if
+-- the finding isn't about one; scope and subject say what it is about. docs/findings.md explains the rules and
+-- thresholds. severity: error (data or telemetry is lost, or soon will be), warning (costs time or money), info.
+-- Filter by landed_date, the UTC date of window_start: then other days aren't read.
+WITH placed AS (
+  SELECT
+    f.*,
+    row_number() OVER (
+      PARTITION BY cluster_id, client_id, landed_date, window_start, finding
+      ORDER BY
+        CASE severity WHEN 'error' THEN 3 WHEN 'warning' THEN 2 ELSE 1 END DESC,
+        CASE WHEN finding IN ({less}) THEN -measure ELSE measure END DESC, client_instance_id
+    ) AS place,
+    count(*) OVER (PARTITION BY cluster_id, client_id, landed_date, window_start, finding) AS affected
+  FROM instance_findings AS f
+),
+
+sizes AS (
+  SELECT
+    cluster_id, client_id, landed_date, date_trunc('HOUR', landed_at) AS window_start,
+    count(DISTINCT client_instance_id) AS instances
+  FROM push_outcomes
+  GROUP BY cluster_id, client_id, landed_date, date_trunc('HOUR', landed_at)
+),
+
+shared AS (
+  SELECT p.*, greatest(p.affected, coalesce(s.instances, 0)) AS instances
+  FROM placed AS p
+  LEFT JOIN sizes AS s
+    ON s.cluster_id <=> p.cluster_id AND s.client_id <=> p.client_id AND s.landed_date = p.landed_date
+    AND s.window_start = p.window_start
+  WHERE p.place = 1
+)
+
+SELECT
+  cluster_id, client_id, window_start, finding, severity,
+  CASE WHEN instances > 1 THEN concat(
+    CAST(affected AS STRING), ' of ', CAST(instances AS STRING), ' client instances (',
+    CAST(round(100.0 * affected / instances, 1) AS STRING), ' %), at worst ',
+    coalesce(client_instance_id, 'one without id'), ': ', evidence
+  ) ELSE evidence END AS evidence,
+  advice, 'client_id' AS scope, client_id AS subject, instances, affected AS instances_affected,
+  client_instance_id AS worst_instance, measure, landed_date
+FROM shared
+
+{others}
+"""
+_OTHER = """\
+UNION ALL
+
+SELECT
+  cluster_id, client_id, window_start, '{id}' AS finding, {severity} AS severity,
+  concat({evidence}, {hour}) AS evidence,
+  {advice} AS advice, '{scope}' AS scope, subject, instances, instances_affected, worst_instance,
+  CAST({measure} AS DOUBLE) AS measure, landed_date
+FROM (
+{reads}
+) AS r
+WHERE {condition}
+"""
+_AGGREGATES = {
+    "increase": "sum(CASE WHEN {} THEN increase END)",
+    "covered": "sum(CASE WHEN {} THEN covered_s END)",
+    "mean": "sum(CASE WHEN {0} THEN value_sum END) / nullif(sum(CASE WHEN {0} THEN value_count END), 0)",
+    "max": "max(CASE WHEN {} THEN value_max END)",
+    "min": "min(CASE WHEN {} THEN value_min END)",
+    "points": "sum(CASE WHEN {} THEN value_count END)",
+}
+
+
+def finding_views() -> dict[str, str]:
+    """The text of each view, as a file of `sql/` would have it."""
+    judged = [rule for rule in rules().values() if rule.scope == INSTANCE]
+    less = [f"'{rule.id}'" for rule in judged if rule.worse == "less"]
+    others = [_other(rule) for rule in rules().values() if rule.scope != INSTANCE]
+    return {
+        "instance_hours": _instance_hours(),
+        "instance_findings": _INSTANCE_FINDINGS.format(structs=",\n      ".join(map(_struct, judged)), hour=_HOUR),
+        "findings": _FINDINGS.format(less=", ".join(less) or "''", others="\n".join(others)),
+    }
+
+
+def _instance_hours() -> str:
+    known = measures()
+    whole = {PREFIX + metric for metric in known.whole}
+    metrics = {PREFIX + metric for measure in known.measures.values() for metric in measure.metrics}
+    own = [name for columns in _SOURCES.values() for name in columns]
+    given = {name: f"max({name})" for name in own} | {
+        "quarantined": "max(quarantined) - coalesce(max(set_aside), 0)", "set_aside": "coalesce(max(set_aside), 0)"
+    }  # fmt: skip
+    columns = given | {name: _aggregate(measure) for name, measure in known.measures.items()}
+    stacked = [f"  SELECT {', '.join(KEY)}, {', '.join(_POINTS)}, {_nulls(own)}\n  FROM points"]
+    for table, expressions in _SOURCES.items():
+        selected = ", ".join(f"{expressions.get(name, 'NULL')} AS {name}" for name in own)
+        stacked.append(f"  SELECT\n    {_KEY}, {_nulls(_POINTS)},\n    {selected}\n  FROM {table}\n  GROUP BY {_GROUP}")
+    return _INSTANCE_HOURS.format(
+        key=_KEY,
+        group=_GROUP,
+        names=", ".join(KEY),
+        metrics=_listed(metrics - whole),
+        whole=_listed(whole),
+        stacked="\n\n  UNION ALL\n\n".join(stacked),
+        columns=",\n    ".join(f"{sql} AS {name}" for name, sql in columns.items()),
+        select=_derived({name: each.sql for name, each in known.derived.items()}),
+    )
+
+
+def _derived(pending: dict[str, str]) -> str:
+    """The SELECT that adds the derived columns, each after those that it reads."""
+    select = "SELECT * FROM measured"
+    while pending:
+        ready = {name: sql for name, sql in pending.items() if not columns_of(sql) & pending.keys()}
+        added = "".join(f",\n  {sql} AS {name}" for name, sql in ready.items())
+        select = f"SELECT\n  m.*{added}\nFROM (\n{select}\n) AS m"
+        pending = {name: sql for name, sql in pending.items() if name not in ready}
+    return select
+
+
+def _aggregate(measure: Measure) -> str:
+    names = [PREFIX + metric for metric in measure.metrics]
+    return _AGGREGATES[measure.how].format(f"metric IN ({_listed(names)})")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names))
+
+
+def _nulls(names: Iterable[str]) -> str:
+    return ", ".join(f"NULL AS {name}" for name in names)
+
+
+def _severity(rule: Rule) -> str:
+    if rule.raised is None:
+        return f"'{rule.severity}'"
+    return f"CASE WHEN {rule.sql(rule.raised.when)} THEN '{rule.raised.to}' ELSE '{rule.severity}' END"
+
+
+def _struct(rule: Rule) -> str:
+    return (
+        f"CASE WHEN {rule.sql(rule.condition)} THEN struct(\n"
+        f"        '{rule.id}' AS finding, {_severity(rule)} AS severity,\n"
+        f"        CAST({rule.sql(rule.measure)} AS DOUBLE) AS measure,\n"
+        f"        {rule.as_sql(rule.evidence)} AS evidence,\n"
+        f"        {rule.as_sql(rule.advice)} AS advice\n"
+        "      ) END"
+    )
+
+
+def _other(rule: Rule) -> str:
+    return _OTHER.format(
+        id=rule.id,
+        severity=_severity(rule),
+        evidence=rule.as_sql(rule.evidence),
+        hour=_HOUR,
+        advice=rule.as_sql(rule.advice),
+        scope=rule.scope,
+        measure=rule.sql(rule.measure),
+        reads=rule.sql(rule.reads or ""),
+        condition=rule.sql(rule.condition),
+    )

@@ -1,0 +1,87 @@
+"""The files of the rules: a wrong one is refused with its file and field, and docs/findings.md is made of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from kafka_telemetry_lake.jobs.findings import run_job
+from kafka_telemetry_lake.jobs.findings_settings import FindingsSettings
+from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.pipelines import findings_docs
+from kafka_telemetry_lake.pipelines.query.finding_rules import INSTANCE, RuleError, measures, parse_rule, rules
+
+FOLDER = Path(__file__).parents[3] / "sql" / "findings"
+TESTS = Path(__file__).parents[1] / "sql" / "test_findings.py"
+TEXT = (FOLDER / "silent_retries.yml").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "severity: info",
+            "severity: fatal",
+            "silent_retries.yml: severity: Input should be 'error', 'warning' or",
+        ),
+        ("title:", "titel:", "silent_retries.yml: title: needed"),
+        ("value: 0,", "value: none,", "silent_retries.yml: bounds.retries.value.float: Input should be a valid number"),
+        (":retries AND", ":retry AND", "silent_retries.yml: condition: no bound is called retry"),
+        (
+            "records_retried > :retries",
+            "records_retried > 0",
+            "silent_retries.yml: bounds.retries: the rule doesn't use it",
+        ),
+        ("{records_sent} records", "{records_snet} records", "instance_hours has no column records_snet"),
+        ("condition: ", "condition: ((", "silent_retries.yml: condition: not SQL"),
+        ("id: silent_retries", "id: retries", "silent_retries.yml: id: 'retries' isn't the name of the file"),
+        ("record.retry.total]", "record.send.rate]", "libraries.java: the rule doesn't read producer.record.send.rate"),
+        ("title: ", "scope: group\ntitle: ", "silent_retries.yml: reads: needed for every scope but instance"),
+        ("title: ", "title: [", "silent_retries.yml: not YAML"),
+    ],
+)
+def test_a_wrong_rule_is_refused_with_its_file_and_field(old: str, new: str, said: str) -> None:
+    assert old in TEXT
+    with pytest.raises(RuleError, match=re.escape(said)):
+        parse_rule("silent_retries.yml", TEXT.replace(old, new, 1), measures())
+
+
+def test_places_of_a_text_become_sql() -> None:
+    rule = parse_rule("silent_retries.yml", TEXT, measures())
+    assert rule.as_sql("it's {records_sent}") == r"concat('it\'s ', CAST(TRY_CAST(records_sent AS BIGINT) AS STRING))"
+    assert rule.as_sql("{:share:%}{rdkafka:text}") == "concat(CAST(round(100 * 0.01, 1) AS STRING), rdkafka)"
+    assert rule.sql("a >= :share AND CAST(b AS INT) > :retries") == "a >= 0.01 AND CAST(b AS INT) > 0"
+
+
+def test_the_page_is_that_of_the_rules() -> None:
+    assert findings_docs.PAGE.read_text("utf-8") == findings_docs.page(), (
+        "run python -m kafka_telemetry_lake.pipelines.findings_docs"
+    )
+
+
+def test_every_rule_is_tested_by_its_name() -> None:
+    text = TESTS.read_text("utf-8")
+    assert [name for name in rules() if f'"{name}"' not in text] == []
+
+
+def test_a_rule_says_of_each_library_what_it_reads_or_why_not() -> None:
+    for rule in rules().values():
+        assert rule.judged, rule.id
+        assert rule.scope != INSTANCE or rule.columns(), rule.id
+
+
+def test_the_list_for_people_and_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_job(parse(FindingsSettings, ["--list"], "findings")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(rules())
+    (line,) = [line for line in lines if line.startswith("silent_retries ")]
+    assert re.sub(" +", " ", line) == "silent_retries warning/info Java Retries that the application doesn't see"
+    assert run_job(parse(FindingsSettings, ["--list", "--format", "json"], "findings")) == 0
+    listed = {row["id"]: row for row in json.loads(capsys.readouterr().out)}
+    assert listed["throttled"] == {
+        "id": "throttled", "severity": ["warning"], "title": "A quota holds the client back", "scope": "instance",
+        "libraries": ["Java", "librdkafka", "franz-go"],
+    }  # fmt: skip

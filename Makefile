@@ -14,10 +14,11 @@ help: ## print this list
 
 install: $(VENV)/.installed ## install telemetry-lake, the test tools and the jars into this folder
 
+# Most modules of the packages are never imported, so they are compiled when they are.
 $(VENV)/.installed: pyproject.toml requirements.lock tools/check-machine
 	@PYTHON=$(PYTHON) tools/check-machine
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars spark kafka-4.3.1 kafka-logging
 	@touch $@

@@ -47,6 +47,7 @@ def offsets(lake: Path, name: str = "pushes") -> list[tuple[int, int]]:
     return sorted(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))
 
 
+@pytest.mark.slow
 def test_the_captured_pushes_through_a_real_topic_give_the_table_of_the_files(
     cluster: LocalCluster, ingest: Ingest, tmp_path: Path
 ) -> None:

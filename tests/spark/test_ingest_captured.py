@@ -102,6 +102,7 @@ def test_rollups_sum_to_the_points(one_run: Path, name: str) -> None:
     assert pc.sum(rollup["value_count"]).as_py() == len(points) - points["value"].null_count
 
 
+@pytest.mark.slow
 def test_a_new_checkpoint_changes_nothing(one_run: Path, ingest: Ingest, tmp_path: Path) -> None:
     write(tmp_path / "in", "a.parquet", captured().slice(0, 300))
     ingest(tmp_path / "in", tmp_path / "lake")

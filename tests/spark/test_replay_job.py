@@ -42,6 +42,7 @@ def rows_of(lake: Path) -> dict[str, Any]:
     return found | {name: rollup_sums(lake, name) for name in ("metric_rollups_1m", "metric_rollups_1h")}
 
 
+@pytest.mark.slow
 def test_a_lake_of_a_wrong_decoder_is_put_right_and_the_job_goes_on(
     spark: SparkSession, ingest: Ingest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,14 +55,12 @@ def work_off(queries: Sequence[Stream], stop: threading.Event) -> None:
         StreamFailedError: a stream failed.
     """
     try:
-        while any(query.isActive for query in queries) and not stop.is_set():
-            for query in queries:
-                if query.exception() is not None:
-                    raise StreamFailedError(f"stream {query.name} failed: {cause(str(query.exception()))}")
-            stop.wait(0.2)
-        for query in queries:
-            if query.exception() is not None and not stop.is_set():
-                raise StreamFailedError(f"stream {query.name} failed: {cause(str(query.exception()))}")
+        ended: list[Stream] = []
+        while len(ended) < len(queries) and not stop.wait(0.2):
+            ended = [query for query in queries if not query.isActive]  # a call of the JVM, which takes CPU time
+            for query in ended:
+                if (error := query.exception()) is not None and not stop.is_set():
+                    raise StreamFailedError(f"stream {query.name} failed: {cause(str(error))}")
     except Py4JError:
         if not stop.is_set():  # a signal to the process group also ends Spark's JVM, maybe before this process
             raise

@@ -36,7 +36,7 @@ class RestartedQuery:
 
     @property
     def isActive(self) -> bool:  # noqa: N802  # as StreamingQuery has it
-        return self._current().isActive
+        return self._current().isActive or self._current().isActive  # it may have failed since the first look
 
     @property
     def status(self) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class RestartedQuery:
 
     def _current(self) -> StreamingQuery:
         with self._lock:
-            error = None if self._stopped else self._query.exception()
+            error = None if self._stopped or self._query.isActive else self._query.exception()
             if error is not None and (topic := topic_with_new_partition(str(error), self._topics)) is not None:
                 log.info("%s: topic %s has more partitions, the query starts again", self.name, topic)
                 self._query = self._start()

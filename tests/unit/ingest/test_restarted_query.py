@@ -55,11 +55,28 @@ def test_a_query_is_started_again_after_that_failure_only_and_not_when_it_was_st
     assert not stopped.isActive
 
 
+def test_a_query_that_fails_between_two_looks_is_active() -> None:
+    """`work_off` would end with the last query."""
+    looks = [True, False, False]
+
+    class Failing:
+        name = "pushes"
+        isActive = property(lambda _: looks.pop(0))  # noqa: N815  # Spark's name
+
+        def exception(self) -> RuntimeError:
+            return RuntimeError(NEW_PARTITION)
+
+    queries: list[Any] = [Failing(), SimpleNamespace(isActive=True)]
+    restarted = RestartedQuery(lambda: cast(Any, queries.pop(0)), TOPICS)
+    assert restarted.isActive
+    assert not queries
+
+
 def test_two_threads_that_see_the_failure_start_one_query() -> None:
     """The lifecycle's thread asks for the status while the main thread waits for the end."""
     failed = RuntimeError(NEW_PARTITION)
-    queries = [SimpleNamespace(name="pushes", status={"number": 0}, exception=lambda: failed)]
-    queries += [SimpleNamespace(status={"number": number}, exception=lambda: None) for number in (1, 2)]
+    queries = [SimpleNamespace(name="pushes", isActive=False, status={"number": 0}, exception=lambda: failed)]
+    queries += [SimpleNamespace(isActive=True, status={"number": number}) for number in (1, 2)]
     both = threading.Barrier(2)
 
     def start() -> Any:

@@ -98,7 +98,7 @@ class Rule(_Model):
 
     id: Name
     title: Text
-    scope: Literal["instance", "client_id", "principal", "group", "broker", "quota"] = "instance"
+    scope: Literal["instance", "client_id", "principal", "group", "topic", "broker", "quota"] = "instance"
     reads: Text | None = None
     """the SELECT with the columns of `SUBJECT` that a rule of another scope than instances decides from"""
     severity: Severity
@@ -246,6 +246,7 @@ def _problems(file: str, rule: Rule, measures: Measures) -> Iterator[tuple[str, 
         yield "id", f"{rule.id!r} isn't the name of the file"
     texts = {"condition": rule.condition, "measure": rule.measure, "evidence": rule.evidence, "advice": rule.advice}
     texts |= {"raised.when": rule.raised.when} if rule.raised else {}
+    texts |= {"reads": rule.reads} if rule.reads else {}
     named = {field: set(_BOUND.findall(_expressions(field, text))) for field, text in texts.items()}
     for field, bounds in named.items():
         if unknown := bounds - rule.bounds.keys():

@@ -57,10 +57,9 @@ WITH points AS (
     min(CASE WHEN kind = 'gauge' THEN value END) AS value_min,
     max(CASE WHEN kind = 'gauge' THEN value END) AS value_max
   FROM metric_points
-  WHERE delta_status NOT IN ('duplicate', 'conflict', 'too_late') AND (
-    metric IN ({metrics})
-    OR metric IN ({whole}) AND element_at(attributes, 'topic') IS NULL
-  )
+  WHERE metric IN ({metrics})
+    AND (metric NOT IN ({whole}) OR element_at(attributes, 'topic') IS NULL)
+    AND delta_status NOT IN ('duplicate', 'conflict', 'too_late')
   GROUP BY {group}, metric
 ),
 
@@ -200,7 +199,7 @@ def _instance_hours() -> str:
         key=_KEY,
         group=_GROUP,
         names=", ".join(KEY),
-        metrics=_listed(metrics - whole),
+        metrics=_listed(metrics),
         whole=_listed(whole),
         stacked="\n\n  UNION ALL\n\n".join(stacked),
         columns=",\n    ".join(f"{sql} AS {name}" for name, sql in columns.items()),

@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kafka_telemetry_lake.pipelines.query.finding_rules import PREFIX, rules
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
-from tests.dashboard.captured_lake import push_row, write_lake
+from tests.dashboard.captured_lake import HOSTILE, push_row, write_lake
 from tests.support.landing_records import CAPTURED, captured
 
 
@@ -20,24 +21,64 @@ def found(lake: Path) -> dict[tuple[str, str], tuple[str, str]]:
     return {(row["finding"], row["client_id"]): (row["severity"], row["evidence"]) for row in rows}
 
 
+HOUR = ", in the hour from 2026-11-21 12:00 UTC"
+# What they do to their brokers on purpose: transactional producers abort some transactions, consumers commit after each
+# poll, and the records of their topics come one by one, so most fetches bring one.
+ABORTING = [f"java-txn-producer_{kind}" for kind in ("gzip-delta", "lz4-delta", "none-delta", "snappy-delta")]
+ABORTING.append("java-txn-producer_zstd-cumulative")
+FETCHING = [f"java-consumer_{kind}" for kind in ("gzip-cumulative", "gzip-delta", "none-cumulative")]
+FETCHING += [f"java-consumer_{kind}" for kind in ("snappy-cumulative", "snappy-delta")]
+COMMITTING = [*FETCHING, *(f"java-consumer_{kind}" for kind in ("lz4-cumulative", "lz4-delta")), HOSTILE]
+COMMITTING += [f"java-consumer_{kind}" for kind in ("zstd-cumulative", "zstd-delta")]
+# Metrics that no captured client of the library pushed: franz-go pushes a throttle time only once it is above zero, and
+# commits only as a member of a group.
+NOT_CAPTURED = {"producer.produce.throttle.time.max", "consumer.coordinator.commit.latency.avg"}
+SOFTWARE = {"java": "apache-kafka-java", "librdkafka": "confluent-kafka-python", "franz_go": "kgo"}
+
+
 def test_captured_clients(lake: Path) -> None:
     """Of 129 client ids; `producer_stop` lost its cluster for seven minutes."""
-    hour = ", in the hour from 2026-11-21 12:00 UTC"
-    lost = ("info", f"1 intervals were collected by the client but never landed{hour}")
-    assert found(lake) == {
-        ("failed_records", "java-none-producer_stop"): ("error", f"395 records could not be sent (112 were){hour}"),
-        ("stale_metadata", "java-none-producer_stop"): ("error", f"the metadata of the producer is 408 s old{hour}"),
+    lost = ("info", f"1 intervals were collected by the client but never landed{HOUR}")
+    seen = found(lake)
+    assert seen["aborted_transactions", ABORTING[0]] == ("warning", f"aborts took 209 ms, commits 1238 ms{HOUR}")
+    assert seen["frequent_commits", COMMITTING[0]] == ("info", f"399 commits, 36.2 a second{HOUR}")
+    assert seen["tiny_fetches", FETCHING[0]] == ("info", f"105.2 fetches/s of 889 bytes{HOUR}")
+    on_purpose = {("aborted_transactions", name) for name in ABORTING} | {("tiny_fetches", name) for name in FETCHING}
+    on_purpose |= {("frequent_commits", name) for name in COMMITTING}
+    assert {key: row for key, row in seen.items() if key not in on_purpose} == {
+        ("failed_records", "java-none-producer_stop"): ("error", f"395 records could not be sent (112 were){HOUR}"),
+        ("stale_metadata", "java-none-producer_stop"): ("error", f"the metadata of the producer is 408 s old{HOUR}"),
         ("lost_telemetry", "java-none-producer_stop"): lost,
         ("lost_telemetry", "java-rebootstrap-producer_stop"): lost,
         ("one_record_per_request", "java-producer-busyclose_lz4-delta"): (
             "warning",
-            f"1.4 records per request at 72.8 records/s per instance{hour}",
+            f"1.4 records per request at 72.8 records/s per instance{HOUR}",
+        ),
+        ("tiny_batches", "java-producer-busyclose_zstd-cumulative"): (
+            "info",
+            f"batches of 299 bytes on average, at 225.4 kB/s{HOUR}",
         ),
         ("uncompressed_records", "java-producer-busyclose_zstd-cumulative"): (
             "info",
-            f"1.4 MB were sent at 100.0 % of their size{hour}",
+            f"1.4 MB were sent at 100.0 % of their size{HOUR}",
         ),
     }
+    assert seen.keys() >= on_purpose
+
+
+def test_a_rule_rests_on_metrics_that_its_libraries_push(lake: Path) -> None:
+    rows = run_query(
+        str(lake),
+        "SELECT DISTINCT client_software_name, metric FROM metric_points JOIN (SELECT DISTINCT client_instance_id, "
+        "client_software_name FROM pushes) USING (client_instance_id)",
+    ).read_all()
+    pushed = {(row["client_software_name"], row["metric"].removeprefix(PREFIX)) for row in rows.to_pylist()}
+    for rule in rules().values():
+        for library, software in SOFTWARE.items():
+            listed = getattr(rule.libraries, library)
+            needed = set() if isinstance(listed, str) else {(software, metric) for metric in listed}
+            missing = {metric for _, metric in needed - pushed}
+            assert missing <= (NOT_CAPTURED if library == "franz_go" else set()), (rule.id, library)
 
 
 def test_damaged_and_large_pushes(tmp_path: Path) -> None:

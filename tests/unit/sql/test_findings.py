@@ -7,14 +7,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
+from kafka_telemetry_lake.pipelines.query.views import needed
+from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from tests.support.sql_views import answer
 
 HOUR = datetime(2026, 11, 21, 12, tzinfo=UTC)
-PRODUCER, CONSUMER = "org.apache.kafka.producer.", "org.apache.kafka.consumer."
+PRODUCER, CONSUMER, STREAM = "org.apache.kafka.producer.", "org.apache.kafka.consumer.", "org.apache.kafka.stream."
+FETCH, GROUP = f"{CONSUMER}fetch.manager.", f"{CONSUMER}coordinator."
 SENT = f"{PRODUCER}record.send.total"
 DOCS = Path(__file__).parents[3] / "docs" / "findings.md"
 
-Metrics = dict[str, tuple[float, float]]  # of counters: increase and covered seconds; of gauges: value and -1
+# Of counters: increase and covered seconds. Of gauges: value, and how many pushes have it, as a negative number.
+Metrics = dict[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,8 @@ class Client:
         name, version = self.software
         push = {"push_interval_ms": 60_000, "client_software_name": name, "client_software_version": version}
         points = [{"client_instance_id": one, "metric": metric, "delta_status": "ok", "time": HOUR} | _point(*measured)
-                  for one in ids for metric, measured in self.metrics.items()]  # fmt: skip
+                  for one in ids for metric, measured in self.metrics.items()
+                  for _ in range(max(1, int(-measured[1])))]  # fmt: skip
         return {
             "metric_points": [landed | point for point in points],
             "push_outcomes": [landed | row for row in given],
@@ -76,8 +83,8 @@ def found(client: Client) -> Found:
     return found_by_client({"orders": client})["orders"]
 
 
-def gauge(value: float) -> tuple[float, float]:
-    return value, -1
+def gauge(value: float, pushes: int = 1) -> tuple[float, float]:
+    return value, -pushes
 
 
 QUIET: Metrics = {
@@ -100,7 +107,40 @@ QUIET: Metrics = {
     f"{CONSUMER}time.between.poll.max": gauge(149_999),
     f"{CONSUMER}poll.idle.ratio.avg": gauge(0.5),
     f"{CONSUMER}fetch.manager.records.lag.max": gauge(50_000),
+    f"{PRODUCER}request.total": (1800, 3600),
+    f"{PRODUCER}requests.in.flight": gauge(1),
+    f"{PRODUCER}request.latency.avg": gauge(10),
+    f"{PRODUCER}request.latency.max": gauge(23_999),
+    f"{PRODUCER}buffer.available.bytes": gauge(3_355_444),
+    f"{PRODUCER}buffer.total.bytes": gauge(33_554_432),
+    f"{PRODUCER}batch.split.total": (0, 3600),
+    f"{PRODUCER}record.size.max": gauge(838_860),
+    f"{PRODUCER}record.queue.time.avg": gauge(1000),
+    f"{PRODUCER}record.queue.time.max": gauge(60_000),
+    f"{PRODUCER}metadata.wait.time.ns.total": (36e9, 3600),
+    f"{PRODUCER}txn.abort.time.ns.total": (1e8, 3600),
+    f"{PRODUCER}txn.commit.time.ns.total": (9e8, 3600),
+    f"{PRODUCER}connection.close.total": (5, 3600),
+    f"{PRODUCER}connection.count": gauge(2),
+    f"{PRODUCER}failed.reauthentication.total": (0, 3600),
+    f"{GROUP}rebalance.latency.max": gauge(44_999),
+    f"{GROUP}failed.rebalance.total": (2, 3600),
+    f"{GROUP}last.heartbeat.seconds.ago": gauge(14),
+    f"{GROUP}heartbeat.response.time.max": gauge(14_999),
+    f"{GROUP}commit.latency.avg": gauge(999),
+    f"{GROUP}commit.total": (3600, 3600),
+    f"{GROUP}assigned.partitions": gauge(1, 3),
+    f"{FETCH}fetch.total": (180_000, 3600),
+    f"{FETCH}fetch.latency.avg": gauge(999),
+    f"{CONSUMER}incoming.byte.total": (180e6, 3600),
+    f"{STREAM}failed.stream.threads": (0, 3600),
+    f"{STREAM}task.dropped.records.total": (0, 3600),
 }
+IDLE, LAG = f"{CONSUMER}poll.idle.ratio.avg", f"{FETCH}records.lag.max"
+SYNCHRONOUS: Metrics = {
+    SENT: (35_000, 3600), f"{PRODUCER}records.per.request.avg": gauge(1.9),
+    f"{PRODUCER}request.total": (36_000, 3600), f"{PRODUCER}request.latency.avg": gauge(80),
+}  # fmt: skip
 
 
 ONE_BEHAVIOUR: list[tuple[str, str, Metrics, str]] = [
@@ -151,6 +191,108 @@ ONE_BEHAVIOUR: list[tuple[str, str, Metrics, str]] = [
     ("throttled", "warning", {f"{PRODUCER}produce.throttle.time.max": gauge(2546)}, "2546 ms at most"),
     ("throttled", "warning", {f"{CONSUMER}fetch.manager.fetch.throttle.time.max": gauge(1)}, "1 ms at most"),
     ("stale_metadata", "error", {f"{PRODUCER}metadata.age": gauge(408)}, "408 s old"),
+    (
+        "tiny_batches",
+        "info",
+        {f"{PRODUCER}topic.byte.total": (360_036_000, 3600)},
+        "2000 bytes on average, at 100.0 kB/s",
+    ),
+    (
+        "synchronous_sends",
+        "warning",
+        SYNCHRONOUS,
+        "1.9 records per request, never more than 1 in flight, under way 80.0 %",
+    ),
+    (
+        "buffer_filling",
+        "info",
+        {f"{PRODUCER}buffer.available.bytes": gauge(3_355_443)},
+        "only 3355443 of 33554432 bytes",
+    ),
+    ("split_batches", "warning", {f"{PRODUCER}batch.split.total": (1, 3600)}, "1 batches were refused as too large"),
+    ("large_records", "info", {f"{PRODUCER}record.size.max": gauge(838_861)}, "a record had 838861 bytes"),
+    ("stuck_in_queue", "warning", {f"{PRODUCER}record.queue.time.avg": gauge(1001)}, "waited 1001 ms on average"),
+    ("stuck_in_queue", "error", {f"{PRODUCER}record.queue.time.max": gauge(60_001)}, "60001 ms at most"),
+    ("near_request_timeout", "warning", {f"{PRODUCER}request.latency.max": gauge(24_000)}, "a request took 24000 ms"),
+    (
+        "metadata_waits",
+        "warning",
+        {f"{PRODUCER}metadata.wait.time.ns.total": (37e9, 3600)},
+        "37.0 s for metadata in 3600 s",
+    ),
+    (
+        "aborted_transactions",
+        "warning",
+        {f"{PRODUCER}txn.abort.time.ns.total": (101e6, 3600)},
+        "aborts took 101 ms, commits 900",
+    ),
+    (
+        "idle_closes",
+        "info",
+        {f"{PRODUCER}connection.close.total": (6, 3600)},
+        "6 connections were closed, of 2 at a time",
+    ),
+    (
+        "failed_reauthentication",
+        "error",
+        {f"{PRODUCER}failed.reauthentication.total": (1, 3600)},
+        "1 authentications of open",
+    ),
+    ("long_rebalance", "warning", {f"{GROUP}rebalance.latency.max": gauge(45_000)}, "a rebalance took 45000 ms"),
+    ("failed_rebalances", "warning", {f"{GROUP}failed.rebalance.total": (3, 3600)}, "3 rebalances failed"),
+    (
+        "heartbeat_at_risk",
+        "warning",
+        {f"{GROUP}last.heartbeat.seconds.ago": gauge(15)},
+        "up to 15 s since its last heartbeat",
+    ),
+    (
+        "heartbeat_at_risk",
+        "warning",
+        {f"{GROUP}heartbeat.response.time.max": gauge(15_000)},
+        "answers took up to 15000 ms",
+    ),
+    (
+        "fetch_bound",
+        "warning",
+        {IDLE: gauge(0.91), LAG: gauge(1000, 3)},
+        "waits 91.0 % of the time for records, although it lags by at least 1000",
+    ),
+    ("tiny_fetches", "info", {f"{FETCH}fetch.total": (180_001, 3600)}, "50.0 fetches/s of 1000 bytes"),
+    (
+        "slow_fetches",
+        "warning",
+        {f"{FETCH}fetch.latency.avg": gauge(1000), LAG: gauge(1000, 3)},
+        "fetches take 1000 ms, although",
+    ),
+    ("costly_commits", "warning", {f"{GROUP}commit.latency.avg": gauge(1000)}, "commits take 1000 ms"),
+    ("frequent_commits", "info", {f"{GROUP}commit.total": (3601, 3600)}, "3601 commits, 1.0 a second"),
+    (
+        "idle_member",
+        "info",
+        {f"{GROUP}assigned.partitions": gauge(0, 3)},
+        "no partition was assigned to it in 3 pushes",
+    ),
+    ("dead_stream_threads", "error", {f"{STREAM}failed.stream.threads": (1, 3600)}, "1 stream threads died"),
+    ("dropped_stream_records", "warning", {f"{STREAM}task.dropped.records.total": (1, 3600)}, "1 records were dropped"),
+]
+# What `QUIET` doesn't show: the same where one of several conditions falls just short.
+JUST_SHORT: list[Metrics] = [
+    {f"{PRODUCER}topic.byte.total": (360e6, 3600)},
+    {f"{PRODUCER}topic.byte.total": (361e6, 3600), f"{PRODUCER}batch.size.avg": gauge(4096)},
+    SYNCHRONOUS | {f"{PRODUCER}request.latency.avg": gauge(79.9)},
+    SYNCHRONOUS | {f"{PRODUCER}requests.in.flight": gauge(2)},
+    SYNCHRONOUS | {f"{PRODUCER}records.per.request.avg": gauge(2)},
+    {f"{PRODUCER}metadata.wait.time.ns.total": (9.9e9, 100), SENT: (1000, 100)},
+    {f"{PRODUCER}connection.close.total": (6, 3600), f"{PRODUCER}connection.count": gauge(3)},
+    {IDLE: gauge(0.9), LAG: gauge(1000, 3)},
+    {IDLE: gauge(0.91), LAG: gauge(1000, 2)},
+    {IDLE: gauge(0.91), LAG: gauge(999, 3)},
+    {f"{FETCH}fetch.latency.avg": gauge(1000), LAG: gauge(1000, 2)},
+    {f"{FETCH}fetch.latency.avg": gauge(1000), LAG: gauge(999, 3)},
+    {f"{FETCH}fetch.total": (180_001, 3600), f"{CONSUMER}incoming.byte.total": (181e6, 3600)},
+    {f"{GROUP}commit.total": (99, 10)},
+    {f"{GROUP}assigned.partitions": gauge(0, 2)},
 ]
 
 
@@ -164,6 +306,11 @@ def test_one_behaviour_one_finding() -> None:
         assert list(client) == [finding]
         assert client[finding][0] == severity
         assert evidence in client[finding][1]
+
+
+def test_just_short_of_a_bound_there_is_no_finding() -> None:
+    findings = found_by_client({str(n): Client(QUIET | metrics) for n, metrics in enumerate(JUST_SHORT)})
+    assert {str(JUST_SHORT[int(n)]): list(client) for n, client in findings.items() if client} == {}
 
 
 def test_retries_that_end_in_failures_are_reported_as_failures() -> None:
@@ -281,3 +428,267 @@ def test_a_principal_that_lands_more_than_ten_shares_of_twenty_or_more() -> None
     evidence = "User:greedy landed 1901 of 3801 bytes by 1 client instances; 20 principals pushed"
     assert greedy(19, 1901) == [(None, evidence)]
     assert greedy(18, 10**6) == []
+
+
+def at(client_id: str, instance: str, **more: Any) -> dict[str, Any]:
+    """A row of any table about an instance, landed in the hour."""
+    landed = {"cluster_id": "c", "client_id": client_id, "client_instance_id": instance, "landed_at": HOUR}
+    return landed | {"landed_date": HOUR.date()} | more
+
+
+def gauged(client_id: str, instance: str, metric: str, value: float, **attributes: str) -> dict[str, Any]:
+    row = at(client_id, instance, metric=metric, kind="gauge", delta_status="value", time=HOUR, value=value)
+    return row | {"attributes": list(attributes.items())}
+
+
+def told(tables: dict[str, list[dict[str, Any]]], finding: str) -> list[tuple[Any, ...]]:
+    """Client id, scope, subject, affected and all instances, worst instance, severity and evidence."""
+    columns = ("client_id", "scope", "subject", "instances_affected", "instances", "worst_instance", "severity")
+    rows = [row for row in answer("findings", tables) if row["finding"] == finding]
+    return [(*(row[name] for name in columns), without_hour(row["evidence"])) for row in rows]
+
+
+def test_a_finding_names_the_instances_their_number_and_the_worst() -> None:
+    """Of four instances, two have failed records; and one that pushes a lot makes no other look busy."""
+    tables: dict[str, list[dict[str, Any]]] = {"push_outcomes": [], "metric_points": []}
+    for n, failed in enumerate((0, 3, 7, 0)):
+        tables["push_outcomes"].append(at("orders", f"i{n}", outcome="points"))
+        metrics = {SENT: (100.0, 3600), f"{PRODUCER}record.error.total": (failed, 3600)}
+        tables["metric_points"] += [
+            at("orders", f"i{n}", metric=metric, delta_status="ok", time=HOUR) | _point(*measured)
+            for metric, measured in metrics.items()
+        ]
+    evidence = "2 of 4 client instances (50.0 %), at worst i2: 7 records could not be sent (100 were)"
+    assert told(tables, "failed_records") == [("orders", "client_id", "orders", 2, 4, "i2", "error", evidence)]
+    own = answer("instance_findings", tables)
+    assert [(row["client_instance_id"], row["measure"], without_hour(row["evidence"])) for row in own] == [
+        ("i1", 3.0, "3 records could not be sent (100 were)"), ("i2", 7.0, "7 records could not be sent (100 were)"),
+    ]  # fmt: skip
+
+
+def test_the_worst_is_the_least_where_less_is_worse() -> None:
+    slow = {SENT: (72_000.0, 3600.0)}
+    tables: dict[str, list[dict[str, Any]]] = {"push_outcomes": [], "metric_points": []}
+    for n, per_request in enumerate((1.5, 1.2, 1.7)):
+        tables["push_outcomes"].append(at("orders", f"i{n}", outcome="points"))
+        metrics = slow | {f"{PRODUCER}records.per.request.avg": gauge(per_request)}
+        tables["metric_points"] += [
+            at("orders", f"i{n}", metric=metric, delta_status="ok", time=HOUR) | _point(*measured)
+            for metric, measured in metrics.items()
+        ]
+    (one,) = told(tables, "one_record_per_request")
+    assert one[3:6] == (3, 3, "i1")
+    assert "at worst i1: 1.2 records per request" in one[-1]
+
+
+def test_what_pushes_and_events_show_of_an_instance() -> None:
+    five = timedelta(minutes=5)
+    pushes: dict[str, dict[str, Any]] = {
+        "fine": {"outcome": "points", "last_time": HOUR + five - timedelta(milliseconds=1), "quarantined_points": 0},
+        "ahead": {"outcome": "points", "last_time": HOUR + five},
+        "behind": {"outcome": "points", "last_time": HOUR - five},
+        "points": {"outcome": "points", "quarantined_points": 3},
+        "dropped": {"outcome": "dropped"},
+        "twice": {"outcome": "points"},
+        "dead": {"outcome": "points"},
+    }
+    tables = {
+        "push_outcomes": [at(name, "i", **row) for name, row in pushes.items()],
+        "client_events": [
+            at("twice", "i", event="duplicate_instance"), at("dead", "i", event="data_path_dead"),
+            at("fine", "i", event="rebootstrap"), at("gone", "i", event="data_path_dead"),
+        ],
+    }  # fmt: skip
+    rows = [(row["client_id"], row["finding"], without_hour(row["evidence"])) for row in answer("findings", tables)]
+    assert sorted(rows) == [
+        ("ahead", "wrong_clock", "its clock is 300 s ahead of the broker's"),
+        ("behind", "wrong_clock", "its clock is 300 s behind the broker's"),
+        ("dead", "dead_data_path", "no broker answered its requests any more (1 times)"),
+        ("dropped", "dropped_telemetry", "1 of 1 pushes landed without their payload"),
+        ("points", "rejected_points", "3 points were rejected"),
+        ("twice", "duplicate_instance", "another process pushed under its instance id (1 times)"),
+    ]
+
+
+def test_a_consumer_at_the_end_of_retention() -> None:
+    lead, lag = f"{FETCH}records.lead", f"{FETCH}records.lag"
+
+    def read(client_id: str, leads: tuple[float, ...], lags: tuple[float, ...]) -> list[dict[str, Any]]:
+        pairs = [(lead, value) for value in leads] + [(lag, value) for value in lags]
+        rows = [gauged(client_id, "i", metric, value, topic="t", partition="0") for metric, value in pairs]
+        # Another partition is quiet, and new: its lead is small, but it has no lag.
+        return rows + [gauged(client_id, "i", lead, 5, topic="t", partition="1")] + [
+            gauged(client_id, "i", lag, 0, topic="t", partition="1")] * 3  # fmt: skip
+
+    points = [
+        *read("lost", (10, 52, 9), (1000, 1001, 1000)), *read("lead", (10, 53, 9), (1000, 1000, 1000)),
+        *read("lag", (1, 1, 1), (999, 5000, 5000)), *read("short", (1, 1), (5000, 5000)),
+    ]  # fmt: skip
+    evidence = (
+        "in 1 partitions of topic t it lags by up to 1000 records and is at most 52 records ahead of what retention "
+        "deletes"
+    )
+    assert told({"metric_points": points}, "about_to_lose_data") == [
+        ("lost", "topic", "t", 1, 1, "i", "error", evidence)
+    ]
+
+
+def test_one_broker_is_slower_than_the_others() -> None:
+    metric = f"{PRODUCER}node.request.latency.avg"
+
+    def cluster(name: str, clients: int, latencies: dict[str, float]) -> list[dict[str, Any]]:
+        return [
+            gauged("orders", f"i{n}", metric, latency, node_id=node) | {"cluster_id": name}
+            for n in range(clients) for node, latency in latencies.items()
+        ]  # fmt: skip
+
+    points = [
+        *cluster("slow", 5, {"0": 10.0, "1": 10.0, "2": 30.0, "-1": 900.0, "coordinator": 900.0}),
+        *cluster("less", 5, {"0": 10.0, "1": 10.0, "2": 29.9}),
+        *cluster("fast", 5, {"0": 5.0, "1": 5.0, "2": 19.9}),
+        *cluster("few", 4, {"0": 10.0, "1": 10.0, "2": 30.0}),
+        *cluster("two", 5, {"0": 10.0, "2": 300.0}),
+    ]
+    evidence = "requests of 5 producers to broker 2 take 30.0 ms, to 3 brokers 10.0 ms in the median"
+    (one,) = told({"metric_points": points}, "one_slow_broker")
+    assert (one[:5], one[-1]) == ((None, "broker", "2", 5, 5), evidence)
+
+
+def test_one_instance_is_slower_than_its_siblings() -> None:
+    metric = f"{PRODUCER}request.latency.avg"
+    fleets = {
+        "slow": (40, 41, 39, 40, 120),
+        "less": (40, 41, 39, 40, 119.9),
+        "fast": (9, 9, 9, 9, 99),
+        "few": (1, 1, 1, 900),
+    }
+    points = [
+        gauged(name, f"i{n}", metric, latency) for name, fleet in fleets.items() for n, latency in enumerate(fleet)
+    ]
+    evidence = "1 of 5 client instances (20.0 %), at worst i4: requests take 120 ms, 40 ms in the median of all"
+    assert told({"metric_points": points}, "slow_instance") == [
+        ("slow", "client_id", "slow", 1, 5, "i4", "info", evidence)
+    ]
+
+
+def test_requests_take_longer_than_a_week_before() -> None:
+    def hours(client_id: str, before: float, now: float) -> list[dict[str, Any]]:
+        metric = f"{PRODUCER}request.latency.avg"
+        key: dict[str, Any] = {"cluster_id": "c", "client_id": client_id, "metric": metric, "kind": "gauge"}
+        key |= {"attribute_keys": "", "points": 1, "value_count": 1}
+        return [
+            key | {"window_start": start, "value_sum": value}
+            for start, value in ((HOUR - timedelta(days=7), before), (HOUR, now))
+        ]
+
+    rollups = [*hours("slow", 50, 100), *hours("less", 50.1, 100), *hours("fast", 1, 99.9)]
+    evidence = "produce requests take 100 ms, 50 ms in the same hour a week before"
+    (one,) = told({"metric_rollups_1h": rollups}, "latency_regression")
+    assert (one[0], one[-1]) == ("slow", evidence)
+
+
+def test_partitions_are_spread_unevenly_over_a_group() -> None:
+    metric = f"{GROUP}assigned.partitions"
+
+    def group(name: str, partitions: tuple[float, ...], pushes: int = 3) -> dict[str, list[dict[str, Any]]]:
+        ids = [f"{name}{n}" for n in range(len(partitions))]
+        return {
+            "metric_points": [
+                gauged("c", one, metric, value)
+                for one, value in zip(ids, partitions, strict=True)
+                for _ in range(pushes)
+            ],
+            "push_outcomes": [at("c", one, outcome="points", labels=[("group_id", name)]) for one in ids],
+        }
+
+    groups = (group("uneven", (6, 2, 2)), group("two", (5.9, 2)), group("one", (3, 1)), group("new", (9, 1), 2))
+    tables = {table: [row for each in groups for row in each[table]] for table in groups[0]}
+    evidence = "in group uneven of 3 pushing members one has 6.0 partitions, another 2.0"
+    assert told(tables, "uneven_assignment") == [(None, "group", "uneven", 1, 3, "uneven0", "info", evidence)]
+
+
+def test_what_the_names_of_clients_show() -> None:
+    def push(client_id: str, n: int, principal: str = "User:a", version: str = "4.3.0") -> dict[str, Any]:
+        software = {"client_software_name": "apache-kafka-java", "client_software_version": version}
+        return at(client_id, f"i{n}", principal=principal, **software)
+
+    pushes = [
+        push("fine", 1), push("fine", 2), push("shared", 1), push("shared", 2, "User:b"),
+        push("mixed", 1), push("mixed", 2, version="4.2.0"), push("rdkafka", 1), push("producer-1", 1), push("", 1),
+        push("producer-x", 1), push("my-consumer-1", 1),
+    ]  # fmt: skip
+    rows = answer("findings", {"pushes": pushes})
+    assert sorted((row["finding"], row["client_id"], without_hour(row["evidence"])) for row in rows) == [
+        ("default_client_id", "", "1 client instances have the client id that their library sets"),
+        ("default_client_id", "producer-1", "1 client instances have the client id that their library sets"),
+        ("default_client_id", "rdkafka", "1 client instances have the client id that their library sets"),
+        (
+            "mixed_versions",
+            "mixed",
+            "2 client instances have 2 versions, such as apache-kafka-java 4.2.0 and apache-kafka-java 4.3.0",
+        ),
+        ("shared_client_id", "shared", "2 principals use it, such as User:a and User:b"),
+    ]
+
+
+def test_a_quota_is_nearly_used_up() -> None:
+    def used(client_id: str, percents: tuple[float, ...], **more: Any) -> list[dict[str, Any]]:
+        key = {"cluster_id": "c", "client_id": client_id, "user": "u", "quota_type": "produce", "broker_id": 1}
+        key |= {"source": "broker", "window_seconds": 10, "throttled": False, "landed_date": HOUR.date(), **more}
+        return [
+            key | {"window_start": HOUR + timedelta(seconds=10 * n), "used_percent": percent}
+            for n, percent in enumerate(percents)
+        ]
+
+    usage = [
+        *used("near", (80.0,) + (10.0,) * 9), *used("less", (79.9,) * 10), *used("rare", (95.0,) + (10.0,) * 10),
+        *used("few", (95.0,) * 5), *used("over", (110.0,) * 10, throttled=True),
+    ]  # fmt: skip
+    evidence = (
+        "produce quota of user u, client id near: at 80.0 % of the limit at most, above 80 % in 1 of 10 windows of 10 s"
+    )
+    (one,) = told({"quota_usage": usage}, "quota_headroom_short")
+    assert (one[:3], one[-1]) == (("near", "quota", "produce quota of user u, client id near"), evidence)
+
+
+def test_bad_input_is_no_finding_and_costs_no_other_client_its_own() -> None:
+    """A thousand topics, a client id of 1 KB with control characters, an hour without data, metrics of a wrong kind."""
+    hostile = "\x00\x1b[2J'\\\n" + "x" * 1015
+    kinds: dict[str, dict[str, Any]] = {
+        f"{PRODUCER}metadata.age": {"kind": "sum", "delta_status": "ok", "value": 9e9, "delta": 9e9},
+        f"{PRODUCER}record.error.total": {"kind": "gauge", "delta_status": "value", "value": 9e9},
+        f"{PRODUCER}buffer.exhausted.total": {"kind": "histogram", "delta_status": "ok", "count": 9},
+        f"{PRODUCER}txn.abort.time.ns.total": {"kind": "sum", "delta_status": "too_late", "delta": 9e9},
+        f"{GROUP}rebalance.latency.max": {"kind": "gauge", "delta_status": "non_finite"},
+    }
+    wrong = [at("kinds", "i", metric=metric, time=HOUR, **point) for metric, point in kinds.items()]
+    topics = [
+        row
+        for n in range(1000)
+        for row in (
+            gauged("topics", "i", LAG, 10.0**9, topic=f"t{n}", partition="0"),
+            at("topics", "i", metric=f"{PRODUCER}topic.byte.total", attributes=[("topic", f"t{n}")], time=HOUR,
+               delta_status="ok") | _point(100, 60),
+        )
+    ]  # fmt: skip
+    failed = at(hostile, "i", metric=f"{PRODUCER}record.error.total", delta_status="ok", time=HOUR) | _point(1, 60)
+    later = {"landed_at": HOUR + timedelta(hours=2)}
+    pushes = [at(name, "i", outcome="points") for name in ("kinds", "topics", hostile)]
+    rows = answer("findings", {
+        "metric_points": [*wrong, *topics, failed],
+        "push_outcomes": [*pushes, *(row | later for row in pushes)],
+        "pushes": [at(hostile, "i", principal=hostile, client_software_version=hostile)],
+    })  # fmt: skip
+    assert [(row["client_id"], row["finding"], row["window_start"]) for row in rows] == [
+        (hostile, "failed_records", HOUR)
+    ]
+
+
+def test_a_filter_by_day_reads_no_other_day() -> None:
+    (view,) = (each for each in needed(["findings"])[0] if each.name == "instance_hours")
+    with duckdb.connect() as connection:
+        for name in view.reads:
+            connection.register(name, CATALOG[name].empty_table())
+        asked = f"SELECT * FROM ({view.duckdb}) WHERE landed_date = DATE '2026-11-21'"
+        plan = str(connection.execute(f"EXPLAIN (FORMAT JSON) {asked}").fetchall())
+    assert plan.count("landed_date = \\'2026-11-21\\'::DATE") == len(view.reads) == 5

@@ -25,7 +25,8 @@ _EVENTS = """
     WHERE e.landed_at >= TIMESTAMPTZ '{since}' AND e.client_id IS NOT NULL ORDER BY e."at", e.client_id"""
 _FINDINGS = """
     SELECT client_id, finding, evidence, advice FROM findings
-    WHERE window_start >= TIMESTAMPTZ '{since}' AND severity <> 'info' ORDER BY client_id, finding"""
+    WHERE landed_date >= CAST(TIMESTAMPTZ '{since}' AS DATE) AND window_start >= TIMESTAMPTZ '{since}'
+      AND severity <> 'info' ORDER BY client_id, finding"""
 TEXTS = {
     "terminated": "terminated: it sent its last push",
     "went_silent": "went silent; likely cause: {likely_cause}",

@@ -35,7 +35,7 @@ def page(scene: Scene) -> None:
         format_func=lambda key: f"{names[key]}  ({key})",
     )
     _set_link(linked, "instance", instance)
-    _about(clients[clients["client_instance_id"] == instance], scene, list(names.values()).count(names[instance]))
+    _about(clients[clients["client_instance_id"] == instance], scene)
     metrics = scene.ask("client_metrics", instance=instance)
     if metrics.empty:
         st.info("Its pushes contain no data points in this time range.")
@@ -89,7 +89,7 @@ def page(scene: Scene) -> None:
     )
 
 
-def _about(client: pd.DataFrame, scene: Scene, instances: int) -> None:
+def _about(client: pd.DataFrame, scene: Scene) -> None:
     row = client.iloc[0]
     numbers(
         {
@@ -106,17 +106,8 @@ def _about(client: pd.DataFrame, scene: Scene, instances: int) -> None:
     details = known.T.set_axis(["value"], axis=1).rename_axis("name").reset_index()
     details["value"] = details["value"].map(_as_text)
     table(details, {"name": "name", "value": "value"}, "Details")
-    findings = scene.ask("findings", top=1000)
-    found = findings[findings["client_id"] == row["client_id"]]
-    if len(found) and instances > 1:
-        st.caption(plain(whose_findings(row["client_id"], instances)))
-    for _, finding in found.iterrows():
+    for _, finding in scene.ask("instance_findings", instance=row["client_instance_id"]).iterrows():
         show_finding(finding)
-
-
-def whose_findings(client_id: str, instances: int) -> str:
-    """What to say above findings, which count all instances of a client id together."""
-    return f"What is found about client id {client_id}: its numbers are of all {instances} instances together."
 
 
 def _as_text(value: Any) -> str | None:

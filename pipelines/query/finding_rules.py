@@ -120,7 +120,7 @@ class Rule(_Model):
 
     def as_sql(self, text: str) -> str:
         """A text with places as an expression: ``{x}`` is x without its fraction, ``{x:1}`` with one digit of it,
-        ``{x:%}`` a share in percent, and ``{x:text}`` a text."""
+        ``{x:%}`` a share in percent, and ``{x:text}`` a text. NULL is ``unknown``: nobody asked for the metric, say."""
         parts = []
         last = 0
         for place in _PLACE.finditer(text):
@@ -172,10 +172,10 @@ class Measures(_Model):
 
 
 _FORMATS = {
-    "": "CAST(TRY_CAST({} AS BIGINT) AS STRING)",
-    "1": "CAST(round({}, 1) AS STRING)",
-    "%": "CAST(round(100 * {}, 1) AS STRING)",
-    "text": "{}",
+    "": "coalesce(CAST(TRY_CAST({} AS BIGINT) AS STRING), 'unknown')",
+    "1": "coalesce(CAST(round({}, 1) AS STRING), 'unknown')",
+    "%": "coalesce(CAST(round(100 * {}, 1) AS STRING), 'unknown')",
+    "text": "coalesce({}, 'unknown')",
 }
 
 

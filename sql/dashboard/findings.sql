@@ -5,7 +5,8 @@ FROM (
     max_by(f.evidence, f.window_start) AS evidence, max_by(f.advice, f.window_start) AS advice,
     max(f.window_start) AS last_window
   FROM findings AS f
-  WHERE f.window_start >= date_trunc('HOUR', :start) AND f.window_start < :stop
+  WHERE f.landed_date >= CAST(:start AS DATE) AND f.landed_date <= CAST(:stop AS DATE)
+    AND f.window_start >= date_trunc('HOUR', :start) AND f.window_start < :stop
     AND (coalesce(f.cluster_id, ''), coalesce(f.client_id, '')) IN (SELECT coalesce(cluster_id, ''), client_id FROM chosen)
   GROUP BY client_id, finding
 ) AS by_age

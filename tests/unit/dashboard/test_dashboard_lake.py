@@ -22,6 +22,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
     METRIC_POINTS,
     METRIC_ROLLUPS_1H,
     METRIC_ROLLUPS_1M,
+    PUSH_OUTCOMES,
     PUSHES,
     TABLES,
 )
@@ -74,6 +75,25 @@ def test_what_java_consumers_tell_per_client_and_per_topic_counts_once(folder: P
     chosen = lake.ask("instances", PARAMETERS)
     answer = lake.ask("metric_by_client", PARAMETERS | {"metrics": [metric]}, chosen, grain)
     assert answer["increase"].to_pylist() == [5.0]
+
+
+def test_the_findings_of_one_instance_are_its_own(folder: Path) -> None:
+    failed = {"metric": "org.apache.kafka.producer.record.error.total", "kind": "sum", "delta_status": "delta"}
+    counted = {instance: failed | {"client_instance_id": instance, "time": NOON, "delta": delta}
+               for instance, delta in (("i", 0.0), ("j", 7.0))}  # fmt: skip
+    outcomes = [PUSH | {"client_instance_id": instance, "outcome": "points"} for instance in counted]
+    for table, rows in ((METRIC_POINTS, [PUSH | row for row in counted.values()]), (PUSH_OUTCOMES, outcomes)):
+        write_deltalake(table.uri(str(folder)), pa.Table.from_pylist(rows, table.stored), mode="append")
+    lake = Lake(str(folder))
+    lake.versions()
+    chosen = lake.ask("instances", PARAMETERS)
+    asked = {instance: lake.ask("instance_findings", PARAMETERS | {"instance": instance}) for instance in counted}
+    assert asked["i"].num_rows == 0
+    assert asked["j"]["evidence"].to_pylist() == [
+        "7 records could not be sent (unknown were), in the hour from 2026-11-21 12:00 UTC"
+    ]
+    (evidence,) = lake.ask("findings", PARAMETERS, chosen)["evidence"].to_pylist()
+    assert evidence.startswith("1 of 2 client instances (50.0 %), at worst j: 7 records could not be sent")
 
 
 def test_tables_that_a_lake_does_not_have_are_empty(folder: Path) -> None:

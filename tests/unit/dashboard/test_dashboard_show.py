@@ -10,7 +10,6 @@ import pytest
 
 from kafka_telemetry_lake.dashboards.plots import bars, lines, with_gaps
 from kafka_telemetry_lake.dashboards.scene import Scene
-from kafka_telemetry_lake.dashboards.screens.client import whose_findings
 from kafka_telemetry_lake.dashboards.selection import Selection
 from kafka_telemetry_lake.dashboards.show import plain, short
 
@@ -72,9 +71,3 @@ def test_every_axis_has_its_unit_and_lines_differ_in_colour_and_dashes(monkeypat
     assert color["domain"] == dash["domain"] == ["a", "b"]
     assert len({*color["range"]}) == len({*map(tuple, dash["range"])}) == 2
     assert line["rows"].to_dict("list") == {"at_ms": [0, 0], "y": [2.0, 1.0], "who": ["a", "b"]}
-
-
-def test_findings_on_the_page_of_one_instance_say_whose_they_are() -> None:
-    assert whose_findings("orders", 3) == (
-        "What is found about client id orders: its numbers are of all 3 instances together."
-    )

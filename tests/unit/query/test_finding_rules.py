@@ -51,8 +51,10 @@ def test_a_wrong_rule_is_refused_with_its_file_and_field(old: str, new: str, sai
 
 def test_places_of_a_text_become_sql() -> None:
     rule = parse_rule("silent_retries.yml", TEXT, measures())
-    assert rule.as_sql("it's {records_sent}") == r"concat('it\'s ', CAST(TRY_CAST(records_sent AS BIGINT) AS STRING))"
-    assert rule.as_sql("{:share:%}{rdkafka:text}") == "concat(CAST(round(100 * 0.01, 1) AS STRING), rdkafka)"
+    number = "coalesce(CAST(TRY_CAST(records_sent AS BIGINT) AS STRING), 'unknown')"
+    assert rule.as_sql("it's {records_sent}") == rf"concat('it\'s ', {number})"
+    share, text = "coalesce(CAST(round(100 * 0.01, 1) AS STRING), 'unknown')", "coalesce(rdkafka, 'unknown')"
+    assert rule.as_sql("{:share:%}{rdkafka:text}") == f"concat({share}, {text})"
     assert rule.sql("a >= :share AND CAST(b AS INT) > :retries") == "a >= 0.01 AND CAST(b AS INT) > 0"
 
 

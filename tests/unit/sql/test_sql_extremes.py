@@ -92,5 +92,9 @@ def test_no_value_of_a_client_breaks_a_view() -> None:
             connection.execute(f'CREATE TEMP VIEW "{view.name}" AS {strict}')
             answered += connection.sql(f'SELECT * FROM "{view.name}"').to_arrow_table().num_rows
         assert answered > 1000
-        found = connection.sql("SELECT DISTINCT finding FROM findings WHERE evidence IS NULL").fetchall()
+        found = connection.sql("SELECT DISTINCT finding FROM findings WHERE evidence LIKE '%unknown%'").fetchall()
         assert ("failed_records",) in found
+        assert (
+            connection.sql("SELECT * FROM findings WHERE evidence IS NULL AND window_start IS NOT NULL").fetchall()
+            == []
+        )

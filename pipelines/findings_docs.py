@@ -39,8 +39,16 @@ arrive, between 5 and 100 ms. `batch.size` is the next power of two that has roo
 
 ## The rules
 
-| finding | severity | what it says | condition |
-|---|---|---|---|
+| finding | severity | what it says | condition | measure |
+|---|---|---|---|---|
+"""
+ADVICE = """
+## What to do
+
+Advice as the views give it, where braces stand for the client's own numbers, and a setting to begin with.
+
+| finding | advice | setting |
+|---|---|---|
 """
 BOUNDS = """
 ## Why these bounds
@@ -82,7 +90,10 @@ One row per client instance and hour; also `cluster_id`, `landed_date` and `wind
 
 def page() -> str:
     """The page's text."""
-    parts = ((HEAD, _rules()), (BOUNDS, _bounds()), (JUDGED, _judged()), (TESTED, _tested()), (COLUMNS, _columns()))
+    parts = (
+        (HEAD, _rules()), (ADVICE, _advice()), (BOUNDS, _bounds()), (JUDGED, _judged()), (TESTED, _tested()),
+        (COLUMNS, _columns()),
+    )  # fmt: skip
     return "".join(head + "".join(_row(cells) for cells in rows) for head, rows in parts)
 
 
@@ -92,7 +103,13 @@ def _rules() -> Iterator[tuple[str, ...]]:
         severity: str = rule.severity
         if rule.raised:
             severity = f"{rule.severity}; {rule.raised.to} if `{_one_line(rule.sql(rule.raised.when))}`"
-        yield f"`{rule.id}`", severity, f"{rule.title}{about}", f"`{_one_line(rule.sql(rule.condition))}`"
+        condition, less = f"`{_one_line(rule.sql(rule.condition))}`", "; less is worse" if rule.worse == "less" else ""
+        yield f"`{rule.id}`", severity, f"{rule.title}{about}", condition, f"{rule.unit}{less}"
+
+
+def _advice() -> Iterator[tuple[str, ...]]:
+    for rule in rules().values():
+        yield f"`{rule.id}`", rule.advice, f"`{rule.config}`" if rule.config else ""
 
 
 def _bounds() -> Iterator[tuple[str, ...]]:

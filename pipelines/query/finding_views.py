@@ -89,13 +89,17 @@ WITH detected AS (
       {structs}
     ) AS all_findings
   FROM instance_hours AS h
+),
+
+found AS (
+  SELECT cluster_id, client_instance_id, client_id, window_start, landed_date, explode(all_findings) AS f
+  FROM detected
 )
 
 SELECT
-  d.cluster_id, d.client_instance_id, d.client_id, d.window_start, f.finding, f.severity, f.measure,
-  concat(f.evidence, {hour}) AS evidence, f.advice, d.landed_date
-FROM detected AS d
-LATERAL VIEW explode(d.all_findings) e AS f
+  cluster_id, client_instance_id, client_id, window_start, f.finding, f.severity, f.measure,
+  concat(f.evidence, {hour}) AS evidence, f.advice, landed_date
+FROM found
 WHERE f.finding IS NOT NULL
 """
 _FINDINGS = """\

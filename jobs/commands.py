@@ -21,7 +21,7 @@ COMMANDS = {
     "replay": "decode and convert stored pushes again after a fix, and replace their rows",
     "sync": "record the history of subscriptions, quotas, consumer groups and client aliases",
     "quality": "check the lake's data quality rules on rows added since the last check",
-    "findings": "list the rules of the findings, and which client libraries they can judge",
+    "findings": "evaluate findings and print those that are open, say who looks after one, or list the rules",
     "dashboard": "serve dashboard pages over a lake",
     "views": "create the SQL views in Spark, or list them with the questions they answer",
     "completion": "print a script that lets bash, zsh or fish complete commands, flags and values",

@@ -1,29 +1,90 @@
-"""``telemetry-lake findings``: lists the rules of the findings."""
+"""``telemetry-lake findings``: evaluates findings and prints those that are open; or takes a remark; or lists rules."""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import sys
+import time
+
+import duckdb
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.findings_settings import FindingsSettings
+from kafka_telemetry_lake.jobs.locks import LakeBusyError, only_findings, only_upkeep
+from kafka_telemetry_lake.jobs.running import JobFailedError
+from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
+from kafka_telemetry_lake.pipelines.findings.remarks import ACKNOWLEDGED, MUTED, UNMUTED, remark
 from kafka_telemetry_lake.pipelines.query.finding_rules import rules
+from kafka_telemetry_lake.pipelines.query.formats import TEXT_FORMATS
+from kafka_telemetry_lake.pipelines.query.lake_query import is_lake, run_query
+from kafka_telemetry_lake.pipelines.query.printable import printable
+
+FOR_PEOPLE = "severity, state, finding, subject, owner, opened_at, open_hours, evidence, finding_id"
+OPEN = """
+    SELECT {columns} FROM open_findings
+    ORDER BY CASE severity WHEN 'error' THEN 0 WHEN 'warning' THEN 1 ELSE 2 END, opened_at, finding_id"""
 
 
 def run_job(settings: FindingsSettings) -> int:
-    """List the rules."""
-    listed = [
-        {"id": rule.id, "severity": rule.severities, "title": rule.title, "scope": rule.scope, "libraries": rule.judged}
-        for rule in rules().values()
-    ]
-    if settings.format == "json":
-        print(json.dumps(listed, indent=2))
+    """List the rules, take a remark, or evaluate and print what is open."""
+    write = TEXT_FORMATS[settings.format]
+    if settings.lake is None:
+        write(_rules().to_reader(), sys.stdout)
         return 0
-    width = max(map(len, rules()))
-    for rule in rules().values():
-        severities, judged = "/".join(rule.severities), ", ".join(rule.judged)
-        print(f"{rule.id:<{width}}  {severities:<13}  {judged:<27}  {rule.title}")
+    if not is_lake(settings.lake):
+        raise UsageError(f"no lake at {settings.lake}: create one with `telemetry-lake ingest --lake {settings.lake}`")
+    now = time.time_ns() // 1000
+    try:
+        if settings.acknowledge or settings.mute or settings.unmute:
+            _take_remark(settings.lake, settings, now)
+            return 0
+        _evaluate(settings.lake, now)
+    except (DeltaError, duckdb.Error, OSError, pa.ArrowException) as error:
+        raise JobFailedError(f"findings: {' '.join(str(error).split())}; run it again") from error
+    columns = FOR_PEOPLE if settings.format == "table" else "*"
+    count = write(run_query(settings.lake, OPEN.format(columns=columns)), sys.stdout)
+    sys.stdout.flush()
+    print(f"{count:,} finding{'' if count == 1 else 's'} open", file=sys.stderr)
     return 0
+
+
+def _evaluate(lake: str, now: int) -> None:
+    """Evaluate what is new in the lake. If another process does, or changes its tables, print what is known."""
+    try:
+        with contextlib.ExitStack() as locks:
+            locks.enter_context(only_findings(lake, "another process evaluates the findings of this lake"))
+            locks.enter_context(only_upkeep(lake, "maintain, quality or a replay is running on this lake"))
+            Evaluator(lake).evaluate(now)
+    except LakeBusyError as busy:
+        print(f"not evaluated now: {busy}; what was evaluated before follows", file=sys.stderr)
+
+
+def _take_remark(lake: str, settings: FindingsSettings, now: int) -> None:
+    finding_id = settings.acknowledge or settings.mute or settings.unmute
+    assert finding_id is not None  # ensured by the caller
+    assert settings.by is not None  # ensured by `check_together`
+    change = ACKNOWLEDGED if settings.acknowledge else MUTED if settings.mute else UNMUTED
+    until = settings.until_us
+    if until is not None and until <= now:
+        raise UsageError(f"until: {settings.until} is past; name a time in the future")
+    row = remark(lake, finding_id, change, now, settings.by, settings.why, until)
+    ends = f" until {settings.until}" if until else ""
+    print(printable(f"{row['finding']} of {row['scope']} {row['subject']} is {change}{ends}, by {settings.by}"))
+
+
+def _rules() -> pa.Table:
+    return pa.Table.from_pylist(
+        [
+            {
+                "id": rule.id, "severity": "/".join(rule.severities), "libraries": ", ".join(rule.judged),
+                "scope": rule.scope, "title": rule.title,
+            }
+            for rule in rules().values()
+        ]
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

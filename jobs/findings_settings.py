@@ -2,21 +2,72 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, StringConstraints
 
 from kafka_telemetry_lake.jobs.settings import JobSettings, UsageError
 
 
-class FindingsSettings(JobSettings):
-    """List the rules of the findings: what they look for, and which client libraries they can judge."""
+def _time(value: str) -> str:
+    try:
+        datetime.fromisoformat(value)
+    except ValueError as error:
+        raise ValueError("allowed: a time such as 2026-11-30T08:00Z; without a zone it is UTC") from error
+    return value
 
+
+FindingId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+
+
+class FindingsSettings(JobSettings):
+    """Evaluate a lake's findings, and print those that are open. Or say who looks after one; or list the rules."""
+
+    lake: str | None = None
+    """folder or URI of the lake; needed except for --list"""
     list_: Annotated[bool, Field(alias="list")] = False
-    """list the rules: id, severity, title and libraries"""
-    format: Literal["text", "json"] = "text"
-    """of the list: a line for each rule, or one JSON array"""
+    """list the rules: id, severity, title and the client libraries that each can judge"""
+    format: Literal["table", "vertical", "csv", "jsonl"] = "table"
+    """output format, as of query; table leaves out some columns"""
+    acknowledge: FindingId | None = None
+    """id of an open finding that somebody looks after until it is resolved; needs --by and --why"""
+    mute: FindingId | None = None
+    """id of a finding that shall be quiet until a time; needs --until, --by and --why"""
+    unmute: FindingId | None = None
+    """id of a muted finding that shall no longer be quiet; needs --by"""
+    by: Said | None = None
+    """who says so"""
+    why: Said | None = None
+    """why"""
+    until: Annotated[str, AfterValidator(_time)] | None = None
+    """when a mute ends: a time such as 2026-11-30T08:00Z"""
+
+    @property
+    def until_us(self) -> int | None:
+        """When a mute ends, µs."""
+        if self.until is None:
+            return None
+        given = datetime.fromisoformat(self.until)
+        return int((given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp() * 1e6)
 
     def check_together(self) -> None:
-        if not self.list_:
-            raise UsageError("list: needed: telemetry-lake findings --list")
+        said = [name for name in ("acknowledge", "mute", "unmute") if getattr(self, name) is not None]
+        if self.list_:
+            if said or self.lake is not None:
+                raise UsageError("list: works alone, or with --format")
+            return
+        if self.lake is None:
+            raise UsageError("lake: required; set --lake or TELEMETRY_LAKE_LAKE; only --list works without")
+        if len(said) > 1:
+            raise UsageError(f"{said[1]}: not together with --{said[0]}: say one thing at a time")
+        remark = said[0] if said else None
+        needed = {"acknowledge": ("by", "why"), "mute": ("until", "by", "why"), "unmute": ("by",)}.get(remark or "", ())
+        for name in ("by", "why", "until"):
+            if name in needed and getattr(self, name) is None:
+                raise UsageError(f"{name}: required with --{remark}")
+            if name not in needed and getattr(self, name) is not None and not (remark and name == "why"):
+                raise UsageError(
+                    f"{name}: works only with {'--mute' if name == 'until' else '--acknowledge, --mute or --unmute'}"
+                )

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.jobs.entry import run_command
+from kafka_telemetry_lake.jobs.findings_beside import evaluating
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings, size_in_bytes
 from kafka_telemetry_lake.jobs.judging import caught_up_operator
 from kafka_telemetry_lake.jobs.limits import limits_of
@@ -70,7 +71,8 @@ def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
     with only_job(lake.path, f"another job is writing this lake ({lake.path} is locked): run one job at a time"):
         spark = spark_session("telemetry-lake ingest", settings.master, settings.driver_memory, settings.lake)
         feed = feeding(spark, lake.path, settings.events_topic, settings.bootstrap_servers, settings.kafka_options)
-        with feed, syncing(spark, settings):
+        findings = evaluating(lake.path, settings.findings_minutes, once=settings.once)
+        with feed, syncing(spark, settings), findings:
             run(spark, lake, source, settings, stop)
         if not stop.is_set() and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
             spark.stop()

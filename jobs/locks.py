@@ -1,4 +1,4 @@
-"""File locks of a lake: one job writes at a time, and one upkeep process. The OS releases them with the process."""
+"""File locks of a lake: for the job, for upkeep and for evaluating findings. The OS releases them with the process."""
 
 from __future__ import annotations
 
@@ -42,6 +42,11 @@ def job_runs(lake: str) -> bool | None:
 def only_upkeep(lake: str, busy: str) -> contextlib.AbstractContextManager[None]:
     """Lock for removing files from tables: `maintain`, which may run beside the job, or a replay."""
     return _lock(lake, ".upkeep.lock", busy)
+
+
+def only_findings(lake: str, busy: str) -> contextlib.AbstractContextManager[None]:
+    """Lock for evaluating findings: one process at a time follows the lake's hours."""
+    return _lock(lake, ".findings.lock", busy)
 
 
 @contextlib.contextmanager

@@ -67,10 +67,12 @@ class FollowedTable:
 
     def read(self, files: list[str], schema: pa.Schema) -> pa.Table:
         """Read columns of files. A column that a file lacks is NULL."""
-        if not files:
-            return schema.empty_table()
+        return self.dataset(files, schema).to_table() if files else schema.empty_table()
+
+    def dataset(self, files: list[str], schema: pa.Schema) -> ds.Dataset:
+        """Columns of files, not read yet. A column that a file lacks is NULL."""
         paths = [f"{self._root}/{file}" for file in files]
-        return ds.dataset(paths, schema=schema, filesystem=self._filesystem, format="parquet").to_table()
+        return ds.dataset(paths, schema=schema, filesystem=self._filesystem, format="parquet")
 
 
 def _commit(version: int, actions: list[dict[str, dict[str, object]]]) -> Commit:

@@ -25,6 +25,9 @@ REASONS: dict[str, tuple[str, str]] = {
     "quota_samples": ("the receivers have landed no quota samples", "the receivers have landed no quota samples"),
     "receiver_health": ("the receivers have landed no status", "the receivers have landed no status"),
     "quarantine": (_PUSHED, "nothing is damaged: no push or point was rejected"),
+    "finding_changes": (
+        "findings were never evaluated: run `telemetry-lake findings`", "no finding has ever been open"
+    ),
     "pipeline_metrics": ("no job has reported a batch", "no job has reported a batch"),
     "client_changes": ("no client is known yet: the lifecycle follows the pushes", "no client is known yet"),
     "push_outcomes": (_PUSHED, _PUSHED),
@@ -59,6 +62,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
         ("push_outcomes",),
     ),
     "consumer_group_members": ("group_members",),
+    "open_findings": ("finding_changes",),
     "pipeline_health": ("pipeline_metrics",),
     "quarantine_offenders": ("quarantine",),
 }  # fmt: skip
@@ -66,6 +70,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
 NOTHING = {
     "findings": "no rule of docs/findings.md found anything",
     "instance_findings": "no rule of docs/findings.md found anything",
+    "open_findings": "all findings are resolved",
     "rebootstraps": "no client went back to its bootstrap servers",
     "throttled_clients": "no client was throttled",
     "unsubscribed_metrics": "every metric was asked for by a subscription",

@@ -98,6 +98,15 @@ TRIED: tuple[tuple[str, str], ...] = (
         "tests/unit/query/test_finding_rules.py::test_the_list_for_people_and_for_scripts",
     ),
     (
+        r"telemetry-lake findings .*--acknowledge",
+        "tests/unit/findings/test_findings_states_lake.py::test_acknowledged_until_it_is_resolved",
+    ),
+    (
+        r"telemetry-lake findings .*--(un)?mute",
+        "tests/unit/findings/test_findings_states_lake.py::test_muted_until_a_time_also_over_an_end",
+    ),
+    (r"telemetry-lake findings ", HERE),
+    (
         r"python -m kafka_telemetry_lake.pipelines.findings_docs",
         "tests/unit/query/test_finding_rules.py::test_the_page_is_that_of_the_rules",
     ),

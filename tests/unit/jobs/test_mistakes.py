@@ -20,6 +20,7 @@ from tests.support.listeners import listening
 
 KAFKA = "ingest --source kafka --lake new --bootstrap-servers"
 SYNC = "sync --lake new --bootstrap-servers"
+ID = "0123456789abcdef" * 2
 
 # Command line, exit code, what the line says, most CPU seconds. {...} are names of `place`, | is a space in a value.
 MISTAKES: list[tuple[str, int, str, float]] = [
@@ -87,10 +88,24 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     ("query --lake {lake} --file /no.sql", 2, "file: /no.sql: No such file or directory", 2),
     ("query --lake {lake} --file {binary}", 2, "is not text in UTF-8", 2),
     ("query --lake {lake} --file {file} FROM|pushes", 2, "give the query as an argument or by --file, not both", 1),
-    ("findings", 2, "telemetry-lake findings --list", 1),
+    # findings
+    ("findings", 2, "lake: required; set --lake or TELEMETRY_LAKE_LAKE; only --list works without", 1),
+    ("findings --list --lake {lake}", 2, "list: works alone, or with --format", 1),
+    ("findings --lake new", 2, "no lake at new: create one with `telemetry-lake ingest", 6),
+    ("findings --lake {lake} --acknowledge orders --by a --why b", 2, "acknowledge: String should match pattern", 1),
+    (f"findings --lake {{lake}} --acknowledge {ID} --why b", 2, "by: required with --acknowledge", 1),
+    (f"findings --lake {{lake}} --acknowledge {ID} --by a", 2, "why: required with --acknowledge", 1),
+    (f"findings --lake {{lake}} --acknowledge {ID} --by | --why b", 2, "by: String should have at least 1", 1),
+    (f"findings --lake {{lake}} --acknowledge {ID} --by a --why b", 2, f"no finding has the id {ID}: `tele", 6),
+    (f"findings --lake {{lake}} --mute {ID} --by a --why b", 2, "until: required with --mute", 1),
+    (f"findings --lake {{lake}} --mute {ID} --by a --why b --until 5", 2, "allowed: a time such as 2026-11-30", 1),
+    (f"findings --lake {{lake}} --mute {ID} --by a --why b --until 2020-01-01", 2, "until: 2020-01-01 is past", 6),
+    (f"findings --lake {{lake}} --unmute {ID} --by a --mute {ID}", 2, "unmute: not together with --mute", 1),
+    ("findings --lake {lake} --by a", 2, "by: works only with --acknowledge, --mute or --unmute", 1),
+    ("findings --lake {lake} --until 2999-01-01", 2, "until: works only with --mute", 1),
     # SQL
     ("query --lake {lake} SELEC|1", 1, 'syntax error at or near "SELEC"', 2),
-    ("query --lake {lake} SELECT|*|FROM|fidings", 1, "no table or view is called fidings; did you mean findings?", 4),
+    ("query --lake {lake} SELECT|*|FROM|fidings", 1, "no table or view is called fidings; did you mean findings or", 4),
     ("query --lake {lake} SELECT|clientid|FROM|pushes", 1, "no column is called clientid; did you mean client_id", 2),
     ("query --lake {lake} SELECT|sum(client_id)|FROM|pushes", 1, "No function matches", 2),
     ("query --lake {lake} SELECT|*|FROM|pushes|WHERE|landed_at>5", 1, "Cannot compare values of type", 2),

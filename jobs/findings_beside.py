@@ -1,0 +1,55 @@
+"""Evaluates findings beside the streams of `ingest`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kafka_telemetry_lake.jobs.locks import LakeBusyError, only_findings
+from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
+
+END_PATIENCE_S = 30  # a step that is cut off is repeated at the next start
+
+log = logging.getLogger("telemetry-lake")
+
+
+@contextmanager
+def evaluating(lake: str, minutes: float | None, *, once: bool) -> Iterator[None]:
+    """Evaluate findings every so many minutes inside the block, or `once` at its end. A failure doesn't end the block.
+
+    Args:
+        minutes: None: never.
+    """
+    if minutes is None:
+        yield
+        return
+    if once:
+        yield
+        _evaluate(lake)
+        return
+    ended = threading.Event()
+    thread = threading.Thread(target=_repeat, args=(lake, 60 * minutes, ended), name="findings", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(END_PATIENCE_S)
+
+
+def _repeat(lake: str, pause_s: float, ended: threading.Event) -> None:
+    while not ended.wait(pause_s):
+        _evaluate(lake)
+
+
+def _evaluate(lake: str) -> None:
+    try:
+        with only_findings(lake, ""):
+            Evaluator(lake).evaluate(time.time_ns() // 1000)
+    except LakeBusyError:
+        log.info("findings: another process evaluates them; next time again")
+    except Exception:
+        log.exception("findings: not evaluated; next time again")

@@ -1,0 +1,181 @@
+"""Reads a lake hour by hour: which hours have pushes, their rows of view `findings`, and which subjects were seen."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as pads
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
+from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
+from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
+from kafka_telemetry_lake.pipelines.query.duckdb_tables import dataset
+from kafka_telemetry_lake.pipelines.query.views import needed
+from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
+from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES
+from kafka_telemetry_lake.pipelines.tables.operator import (
+    CLIENT_EVENTS,
+    METRIC_POINTS,
+    METRIC_ROLLUPS_1H,
+    PUSH_OUTCOMES,
+    PUSHES,
+    QUARANTINE,
+    QUOTA_USAGE,
+)
+from kafka_telemetry_lake.pipelines.tables.table import table_uri
+from kafka_telemetry_lake.udfs.findings.states import HOUR_US
+from kafka_telemetry_lake.udfs.rows import TIMESTAMP
+
+WEEK = timedelta(days=7)
+# Of these tables only the rows of some hours are read: by which column, and how long before the evaluated hours.
+HOURS_READ = {
+    **{each.name: ("landed_at", [timedelta()]) for each in (PUSHES, PUSH_OUTCOMES, METRIC_POINTS, QUARANTINE)},
+    CLIENT_EVENTS.name: ("landed_at", [timedelta()]),
+    QUOTA_USAGE.name: ("window_start", [timedelta()]),
+    METRIC_ROLLUPS_1H.name: ("window_start", [timedelta(), WEEK]),  # a rule compares with a week before
+}
+LANDED = pa.schema([PUSH_OUTCOMES.schema.field(name) for name in ("cluster_id", "landed_at")])
+LANDED_HOURS = f"""
+    SELECT cluster_id, epoch_us(landed_at) // {HOUR_US} AS hour, max(epoch_us(landed_at)) AS latest, count(*) AS pushes
+    FROM landed GROUP BY 1, 2"""
+FOUND = f"""
+    WITH found AS MATERIALIZED (SELECT * FROM findings),
+    principals AS (
+        SELECT cluster_id, client_id, date_trunc('hour', landed_at) AS window_start,
+               max_by(principal, landed_at) AS principal
+        FROM pushes AS p
+        WHERE EXISTS (SELECT 1 FROM found AS f WHERE f.client_id = p.client_id)
+        GROUP BY 1, 2, 3
+    ),
+    aliases AS (
+        SELECT * FROM client_aliases
+        WHERE client_instance_id IS NULL AND valid_to IS NULL
+        QUALIFY row_number() OVER (PARTITION BY client_id, cluster_id ORDER BY valid_from DESC) = 1
+    )
+    SELECT f.cluster_id, epoch_us(f.window_start) // {HOUR_US} AS hour, finding, severity, scope, subject, f.client_id,
+           CASE WHEN scope = 'principal' THEN subject ELSE p.principal END AS principal,
+           coalesce(own.application, any_cluster.application) AS application,
+           coalesce(own.owner, any_cluster.owner) AS owner,
+           CAST(measure AS DOUBLE) AS measure, CAST(instances AS BIGINT) AS instances,
+           CAST(instances_affected AS BIGINT) AS instances_affected, worst_instance, evidence, advice
+    FROM found AS f
+    LEFT JOIN principals AS p
+      ON p.client_id = f.client_id AND p.window_start = f.window_start
+      AND p.cluster_id IS NOT DISTINCT FROM f.cluster_id
+    LEFT JOIN aliases AS own ON own.client_id = f.client_id AND own.cluster_id = f.cluster_id
+    LEFT JOIN aliases AS any_cluster ON any_cluster.client_id = f.client_id AND any_cluster.cluster_id IS NULL"""
+SUBJECTS = pa.schema([("cluster_id", pa.string()), ("scope", pa.string()), ("subject", pa.string())])
+SEEN = f"""
+    SELECT DISTINCT cluster_id, epoch_us(landed_at) // {HOUR_US} AS hour, 'client_id' AS scope, client_id AS subject
+    FROM push_outcomes AS o
+    WHERE EXISTS (
+        SELECT 1 FROM subjects AS s WHERE s.scope = 'client_id'
+        AND s.subject IS NOT DISTINCT FROM o.client_id AND s.cluster_id IS NOT DISTINCT FROM o.cluster_id
+    )
+    UNION ALL
+    SELECT DISTINCT cluster_id, epoch_us(landed_at) // {HOUR_US}, 'principal', principal
+    FROM pushes AS p
+    WHERE EXISTS (
+        SELECT 1 FROM subjects AS s WHERE s.scope = 'principal'
+        AND s.subject IS NOT DISTINCT FROM p.principal AND s.cluster_id IS NOT DISTINCT FROM p.cluster_id
+    )"""
+SEEN_SCOPES = ("client_id", "principal")
+
+Subject = tuple[str | None, str, str | None]  # cluster, scope, name
+SeenIn = tuple[str | None, int, str, str | None]  # cluster, hour, scope, name
+
+
+@dataclass(frozen=True)
+class LandedHour:
+    """Judged pushes of one cluster that landed in one hour: how many, and the latest landing (µs)."""
+
+    cluster_id: str | None
+    hour: int
+    latest: int
+    pushes: int
+
+
+class Hours:
+    """What view `findings` has of some hours, and which subjects were seen in them."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def found(self) -> list[dict[str, Any]]:
+        """Rows of `findings`, with their hour instead of window_start, and with principal, application and owner."""
+        return list(self._connection.sql(FOUND).to_arrow_table().to_pylist())
+
+    def seen(self, subjects: Collection[Subject]) -> set[SeenIn]:
+        """In which hours these client ids and principals pushed. Subjects of other scopes aren't looked for."""
+        asked = [dict(zip(SUBJECTS.names, each, strict=True)) for each in subjects if each[1] in SEEN_SCOPES]
+        if not asked:
+            return set()
+        self._connection.register("subjects", pa.Table.from_pylist(asked, SUBJECTS))
+        return set(self._connection.sql(SEEN).fetchall())
+
+
+class LakeHours:
+    """A lake as the evaluation of findings reads it."""
+
+    def __init__(self, lake: str) -> None:
+        self._lake = lake
+        self._outcomes = FollowedTable(PUSH_OUTCOMES.uri(lake))
+
+    def landed(self, after: int | None) -> tuple[int | None, list[LandedHour]]:
+        """The latest version of `push_outcomes`, and which hours have rows that were added after version `after`.
+
+        Args:
+            after: None: rows of all versions. So too if the log no longer reaches back to the version.
+        """
+        if not DeltaTable.is_deltatable(self._outcomes.uri):
+            return None, []
+        try:
+            if after is not None:
+                commits = list(self._outcomes.commits(after))
+                files = [file for commit in commits for file in commit.files]
+                hours = _hours_of(self._outcomes.dataset(files, LANDED)) if files else []
+                return commits[-1].version if commits else after, hours
+        except (LogGapError, FileNotFoundError):
+            pass  # not evaluated for longer than the log, or files since compacted, are retained
+        delta = DeltaTable(self._outcomes.uri)
+        return delta.version(), _hours_of(delta.to_pyarrow_dataset())
+
+    @contextmanager
+    def hours(self, first: int, last: int) -> Iterator[Hours]:
+        """The hours from `first` to `last`, both included."""
+        bounds = [datetime.fromtimestamp(hour * 3600, UTC) for hour in (first, last + 1)]
+        views, below = needed(["findings"])
+        with connect(self._lake) as connection:
+            for name in {*below, PUSHES.name, PUSH_OUTCOMES.name, CLIENT_ALIASES.name}:
+                connection.register(name, self._rows(name, *bounds))
+            for view in views:
+                connection.execute(f'CREATE TEMP VIEW "{view.name}" AS {view.duckdb}')
+            yield Hours(connection)
+
+    def _rows(self, name: str, begin: datetime, end: datetime) -> pa.Table | pads.Dataset:
+        try:
+            rows = dataset(DeltaTable(table_uri(self._lake, name)), CATALOG[name])
+        except TableNotFoundError:
+            return CATALOG[name].empty_table()
+        if name not in HOURS_READ:
+            return rows
+        column, earlier = HOURS_READ[name]
+        time = pads.field(column)
+        spans = [(pa.scalar(begin - by, TIMESTAMP), pa.scalar(end - by, TIMESTAMP)) for by in earlier]
+        return rows.filter(functools.reduce(operator.or_, ((time >= low) & (time < high) for low, high in spans)))
+
+
+def _hours_of(landed: pads.Dataset) -> list[LandedHour]:
+    with connect() as connection:
+        connection.register("landed", landed)
+        return [LandedHour(*row) for row in connection.sql(LANDED_HOURS).fetchall()]

@@ -1,0 +1,151 @@
+"""When a finding opens, changes and is resolved: the states of udfs.findings.states, hour by hour."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafka_telemetry_lake.udfs.findings.states import (
+    DEFAULT,
+    HOUR_US,
+    Change,
+    Hysteresis,
+    Row,
+    State,
+    advance,
+    finding_id,
+)
+
+KEY = {"cluster_id": "c", "finding": "buffer_full", "scope": "client_id", "subject": "orders"}
+# What an hour shows of the subject, by one letter: the severity of its finding, seen without it, or not seen.
+SEVERITIES = {"i": "info", "w": "warning", "e": "error"}
+SEEN, UNSEEN = ".", "-"
+
+
+def row(letter: str, **more: Any) -> dict[str, Any]:
+    return {**KEY, "severity": SEVERITIES[letter], "evidence": letter, **more}
+
+
+def play(letters: str, rules: Hysteresis = DEFAULT) -> list[tuple[str, str | None, float, int]]:
+    """Change, severity, time and hour of opening; times in hours. In parentheses: an hour that isn't finished."""
+    states: dict[str, State] = {}
+    said = []
+    hour, finished = 0, True
+    letter = ""
+
+    def was_seen(_: State) -> bool:
+        return letter != UNSEEN
+
+    for letter in letters:
+        if letter in "()":
+            finished = letter == ")"
+            continue
+        found = [row(letter)] if letter in SEVERITIES else []
+        for each in advance(states, hour, found, was_seen, finished, rules):
+            said.append((each.change, each.state.severity, each.at / HOUR_US, each.state.first))
+        hour += finished
+    return said
+
+
+@pytest.mark.parametrize(
+    ("letters", "said"),
+    [
+        ("..", []),
+        (".w", [("opened", "warning", 1, 1)]),
+        ("www", [("opened", "warning", 0, 0)]),
+        ("w.", [("opened", "warning", 0, 0)]),
+        ("w..", [("opened", "warning", 0, 0), ("resolved", "warning", 3, 0)]),
+        # no flapping: one clean hour resolves nothing
+        ("w.w.w.", [("opened", "warning", 0, 0)]),
+        ("w..w", [("opened", "warning", 0, 0), ("resolved", "warning", 3, 0), ("opened", "warning", 3, 3)]),
+        # hours in which it isn't seen are no clean hours, and don't interrupt them
+        ("w---w", [("opened", "warning", 0, 0)]),
+        ("w.-.", [("opened", "warning", 0, 0), ("resolved", "warning", 4, 0)]),
+        ("w" + "-" * 23, [("opened", "warning", 0, 0)]),
+        ("w" + "-" * 24, [("opened", "warning", 0, 0), ("resolved", "warning", 25, 0)]),
+        ("w" + "-" * 23 + "." + "-" * 23, [("opened", "warning", 0, 0)]),
+        # a severity rises at once, and falls after as many hours as a finding is resolved after
+        ("we", [("opened", "warning", 0, 0), ("changed", "error", 1, 0)]),
+        ("ew", [("opened", "error", 0, 0)]),
+        ("eww", [("opened", "error", 0, 0), ("changed", "warning", 3, 0)]),
+        ("ewewew", [("opened", "error", 0, 0)]),
+        ("eiw", [("opened", "error", 0, 0), ("changed", "warning", 3, 0)]),
+        ("ewwii", [("opened", "error", 0, 0), ("changed", "warning", 3, 0), ("changed", "info", 5, 0)]),
+        ("ewi", [("opened", "error", 0, 0), ("changed", "warning", 3, 0)]),
+        # an hour that isn't finished opens and raises, and does nothing else
+        ("(w", [("opened", "warning", 0, 0)]),
+        ("(.", []),
+        ("w(....", [("opened", "warning", 0, 0)]),
+        ("w(-" + "-" * 30, [("opened", "warning", 0, 0)]),
+        ("(i(w)w", [("opened", "info", 0, 0), ("changed", "warning", 0, 0)]),
+        ("e(wwwwww", [("opened", "error", 0, 0)]),
+        # it was found in the hour's first half only: the whole hour is clean
+        ("(w).", [("opened", "warning", 0, 0)]),
+        ("(w)..", [("opened", "warning", 0, 0), ("resolved", "warning", 2, 0)]),
+    ],
+)
+def test_changes(letters: str, said: list[tuple[str, str | None, float, int]]) -> None:
+    assert play(letters) == said
+
+
+@pytest.mark.parametrize(
+    ("letters", "said"),
+    [
+        ("ww", []),
+        ("www", [("opened", "warning", 2, 0)]),
+        ("ww.www", [("opened", "warning", 5, 3)]),  # seen without it: counted anew
+        ("ww-w", [("opened", "warning", 3, 0)]),  # not seen: no reason to
+        ("ww----w", [("opened", "warning", 6, 0)]),
+        ("ww-----w", []),  # gone
+        ("ww(www)w", [("opened", "warning", 2, 0)]),  # an hour counts once
+        ("w(wwww", []),
+    ],
+)
+def test_a_rule_that_waits_three_hours(letters: str, said: list[tuple[str, str | None, float, int]]) -> None:
+    assert play(letters, Hysteresis(open_after=3, gone_after=5)) == said
+
+
+def only(changes: list[Change]) -> Change:
+    (change,) = changes
+    return change
+
+
+def test_the_reason_of_an_end() -> None:
+    states: dict[str, State] = {}
+    advance(states, 0, [row("w")], lambda _: True, True)
+    advance(states, 1, [], lambda _: True, True)
+    assert only(advance(states, 2, [], lambda _: True, True)).reason == "seen in 2 hours without this finding"
+    assert states == {}
+    advance(states, 3, [row("w")], lambda _: True, True)
+    gone = only(advance(states, 4, [], lambda _: False, True, Hysteresis(gone_after=1)))
+    assert gone.reason == "not seen in 1 hour in which its cluster was"
+
+
+def test_two_rows_of_one_finding_are_one() -> None:
+    """The worst, whatever their order."""
+    for rows in ([row("i"), row("e")], [row("e"), row("i")]):
+        states: dict[str, State] = {}
+        opened = only(advance(states, 0, rows, lambda _: True, True))
+        assert (opened.state.severity, opened.state.latest["evidence"]) == ("error", "e")
+
+
+def test_an_unknown_severity_is_the_lowest() -> None:
+    states: dict[str, State] = {}
+    assert only(advance(states, 0, [row("i") | {"severity": "odd"}], lambda _: True, True)).change == "opened"
+    assert only(advance(states, 1, [row("i")], lambda _: True, True)).change == "changed"
+
+
+def test_the_id() -> None:
+    """Stable for ever: it is in tables and in other people's systems."""
+    assert finding_id(KEY) == "9913acc31de99650d0c5ecb25bbe02bd"
+    different: dict[str, list[str | None]] = {
+        "cluster_id": ["d", None, "null"],
+        "finding": ["x"],
+        "scope": ["principal"],
+        "subject": [None, "", "null", "orders\u0000", "é", "\x1b" * 1024],
+    }
+    others: list[Row] = [{**KEY, name: value} for name, values in different.items() for value in values]
+    ids = {finding_id(each) for each in [KEY, *others]}
+    assert len(ids) == 1 + len(others)
+    assert all(len(each) == 32 and set(each) <= set("0123456789abcdef") for each in ids)

@@ -1,0 +1,74 @@
+"""Findings evaluated beside ingest's streams: every so often, at the end of a single run, and never in their way."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+import pytest
+
+from kafka_telemetry_lake.jobs import findings_beside
+from kafka_telemetry_lake.jobs.findings_beside import evaluating
+from kafka_telemetry_lake.jobs.locks import only_findings
+from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
+from tests.unit.findings.test_findings_states_lake import SmallLake
+
+SOON = 0.001  # minutes
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> SmallLake:
+    return SmallLake(tmp_path / "lake").land(0, ["bills"], ["orders"])
+
+
+def is_open(lake: SmallLake) -> bool:
+    """Whether the finding opens within seconds."""
+    for _ in range(200):
+        if lake.open():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_every_so_often(lake: SmallLake) -> None:
+    with evaluating(lake.name, SOON, once=False):
+        assert is_open(lake)
+
+
+def test_off_unless_asked(lake: SmallLake) -> None:
+    for once in (False, True):
+        with evaluating(lake.name, None, once=once):
+            pass
+    assert not (lake.path / "finding_changes").exists()
+
+
+def test_at_the_end_of_a_single_run(lake: SmallLake) -> None:
+    with evaluating(lake.name, SOON, once=True):
+        time.sleep(0.2)
+        assert not (lake.path / "finding_changes").exists()
+    assert lake.open() == {"orders": "open"}
+
+
+def test_a_failure_is_logged_and_tried_again(
+    lake: SmallLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fails = iter([OSError("disk full"), RuntimeError("a bug")])
+
+    def evaluator(name: str) -> Evaluator:
+        for error in fails:
+            raise error
+        return Evaluator(name)
+
+    monkeypatch.setattr(findings_beside, "Evaluator", evaluator)
+    with caplog.at_level(logging.INFO), evaluating(lake.name, SOON, once=False):
+        assert is_open(lake)
+    said = [(each.message, str(each.exc_info and each.exc_info[1])) for each in caplog.records if each.exc_info]
+    again = "findings: not evaluated; next time again"
+    assert said == [(again, "disk full"), (again, "a bug")]
+
+
+def test_another_process_evaluates(lake: SmallLake, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO), only_findings(lake.name, ""), evaluating(lake.name, SOON, once=True):
+        pass
+    assert caplog.messages == ["findings: another process evaluates them; next time again"]

@@ -1,0 +1,305 @@
+"""The evaluation of hours into table `finding_changes`: any cut, restarts, crashes, late rows."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_telemetry_lake.pipelines.findings.evaluator import GRACE_US, Evaluator
+from kafka_telemetry_lake.pipelines.findings.lake_hours import Hours, LandedHour, SeenIn, Subject
+from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
+from kafka_telemetry_lake.udfs.findings.states import HOUR_US, Hysteresis
+from tests.support.lake_tables import table
+
+NOW = 10**6 * HOUR_US
+Found = dict[str, str]  # severity by subject
+Hour = tuple[Found, set[str]]  # what is found, and who is seen without it
+
+
+class MadeHours(Hours):
+    """Some hours of one cluster."""
+
+    def __init__(self, hours: dict[int, Hour]) -> None:
+        self._hours = hours
+
+    def found(self) -> list[dict[str, Any]]:
+        common = {"cluster_id": "c", "finding": "buffer_full", "scope": "client_id", "advice": "more", "instances": 1}
+        return [
+            common
+            | {"hour": hour, "subject": name, "client_id": name, "severity": severity, "evidence": f"hour {hour}"}
+            for hour, (found, _) in self._hours.items()
+            for name, severity in found.items()
+        ]
+
+    def seen(self, subjects: Collection[Subject]) -> set[SeenIn]:
+        return {
+            ("c", hour, "client_id", name)
+            for hour, (found, others) in self._hours.items()
+            for name in found.keys() | others
+            if ("c", "client_id", name) in subjects
+        }
+
+
+class MadeLake:
+    """Hours that land one by one; each landing has a version, as commits have."""
+
+    def __init__(self) -> None:
+        self.hours_: dict[int, Hour] = {}
+        self._landed: list[LandedHour] = []
+        self.read: list[tuple[int, int]] = []
+
+    def land(self, hour: int, found: Found, seen: Collection[str] = (), minute: float = 30) -> None:
+        self.hours_[hour] = (found, set(seen))
+        self._landed.append(LandedHour("c", hour, hour * HOUR_US + int(minute * 60e6), 10))
+
+    def end(self, hour: int) -> None:
+        """A push so late in the next hour that this one is finished."""
+        self._landed.append(LandedHour("c", hour + 1, (hour + 1) * HOUR_US + GRACE_US, 1))
+
+    def landed(self, after: int | None) -> tuple[int | None, list[LandedHour]]:
+        return len(self._landed), self._landed[after or 0 :]
+
+    @contextmanager
+    def hours(self, first: int, last: int) -> Iterator[Hours]:
+        self.read.append((first, last))
+        yield MadeHours({hour: each for hour, each in self.hours_.items() if first <= hour <= last})
+
+
+def changes(lake: Path | str) -> list[tuple[Any, ...]]:
+    """Subject, change, severity, hours of at, opened_at and window_start, and evidence, in order of the subjects."""
+    rows = table(Path(lake), "finding_changes").sort_by([("recorded_at", "ascending")]).to_pylist()
+    said = []
+    for row in rows:
+        hours = (row[name].timestamp() / 3600 for name in ("at", "opened_at", "window_start"))
+        said.append((row["subject"], row["change"], row["severity"], *hours, row["evidence"]))
+    return sorted(said, key=lambda each: (each[0], each[3], each[5]))
+
+
+def test_a_finding_from_its_first_hour_to_its_end(tmp_path: Path) -> None:
+    made = MadeLake()
+    evaluator = Evaluator(str(tmp_path), made)
+    made.land(100, {"orders": "warning"})
+    assert evaluator.evaluate(NOW) == 1  # its hour isn't finished
+    for hour, found in ((101, {"orders": "error"}), (102, {}), (103, {}), (104, {})):
+        made.end(hour - 1)
+        made.land(hour, found, ["orders"])
+        evaluator.evaluate(NOW + hour)
+    assert changes(tmp_path) == [
+        ("orders", "opened", "warning", 100, 100, 100, "hour 100"),
+        ("orders", "changed", "error", 101, 100, 101, "hour 101"),
+        ("orders", "resolved", "error", 104, 100, 101, "seen in 2 hours without this finding; before: hour 101"),
+    ]
+    row = table(tmp_path, "finding_changes").to_pylist()[0]
+    assert (row["client_id"], row["advice"], row["instances"], row["until"], row["by"]) == (
+        "orders",
+        "more",
+        1,
+        None,
+        None,
+    )
+    assert len({each["finding_id"] for each in table(tmp_path, "finding_changes").to_pylist()}) == 1
+
+
+def test_an_hour_is_evaluated_once_when_finished_and_only_with_new_rows_before(tmp_path: Path) -> None:
+    made = MadeLake()
+    for hour in range(100, 103):
+        made.land(hour, {"orders": "warning"})
+    evaluator = Evaluator(str(tmp_path), made)
+    evaluator.evaluate(NOW)
+    assert made.read == [(100, 101), (102, 102)]
+    assert evaluator.evaluate(NOW) == 0
+    assert Evaluator(str(tmp_path), made).evaluate(NOW) == 0
+    assert made.read == [(100, 101), (102, 102)]
+    made.land(102, {"orders": "warning"}, minute=50)
+    evaluator.evaluate(NOW)
+    assert made.read[2:] == [(102, 102)]
+
+
+def test_the_next_hour_waits_until_the_one_before_is_finished(tmp_path: Path) -> None:
+    made = MadeLake()
+    made.land(100, {"orders": "warning"})
+    made.land(101, {"bills": "warning"}, minute=9.9)
+    evaluator = Evaluator(str(tmp_path), made)
+    assert evaluator.evaluate(NOW) == 1
+    made.land(101, {"bills": "warning"}, minute=10)
+    assert evaluator.evaluate(NOW) == 1
+    assert [row[:2] for row in changes(tmp_path)] == [("bills", "opened"), ("orders", "opened")]
+
+
+def test_the_next_hour_is_evaluated_also_if_its_rows_are_not_new(tmp_path: Path) -> None:
+    """Those were read while they had to wait."""
+    made = MadeLake()
+    made.land(100, {"orders": "warning"})
+    made.land(101, {"bills": "warning"}, minute=5)
+    evaluator = Evaluator(str(tmp_path), made)
+    assert evaluator.evaluate(NOW) == 1
+    made.land(102, {}, minute=5)
+    assert evaluator.evaluate(NOW) == 1
+    assert [row[:2] for row in changes(tmp_path)] == [("bills", "opened"), ("orders", "opened")]
+
+
+def test_late_rows_change_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made = MadeLake()
+    made.land(100, {}, ["orders"])
+    made.end(100)
+    evaluator = Evaluator(str(tmp_path), made)
+    evaluator.evaluate(NOW)
+    made.land(100, {"orders": "warning"}, minute=59)
+    with caplog.at_level("INFO"):
+        assert evaluator.evaluate(NOW) == 0
+    assert caplog.messages == ["findings: 10 pushes of hours that were evaluated before change nothing"]
+    Evaluator(str(tmp_path), made).evaluate(NOW)
+    assert len(caplog.messages) == 1, "they aren't read again"
+    made.land(101, {"orders": "warning"})
+    assert Evaluator(str(tmp_path), made).evaluate(NOW) == 1
+    assert changes(tmp_path) == [("orders", "opened", "warning", 101, 101, 101, "hour 101")]
+
+
+def test_a_push_from_the_future_finishes_no_hour(tmp_path: Path) -> None:
+    made = MadeLake()
+    made.land(100, {"orders": "warning"}, minute=10)
+    made.land(110, {"bills": "warning"})
+    evaluator = Evaluator(str(tmp_path), made)
+    assert evaluator.evaluate(102 * HOUR_US) == 1
+    for hour, minute in ((100, 50), (101, 30), (102, 30)):  # hour 100 wasn't finished, so it counts as it is at its end
+        made.land(hour, {}, ["orders"], minute)
+    assert evaluator.evaluate(103 * HOUR_US) == 1
+    assert [row[:4] for row in changes(tmp_path)] == [
+        ("orders", "opened", "warning", 100), ("orders", "resolved", "warning", 102)
+    ]  # fmt: skip
+    made.land(110, {"bills": "warning"}, minute=31)
+    assert evaluator.evaluate(111 * HOUR_US) == 1, "its time has come"
+
+
+def test_a_clock_that_is_minutes_ahead_finishes_no_hour(tmp_path: Path) -> None:
+    made = MadeLake()
+    made.land(100, {"orders": "warning"})
+    made.land(101, {"bills": "warning"}, minute=59)
+    assert Evaluator(str(tmp_path), made).evaluate(101 * HOUR_US + GRACE_US // 2) == 1
+    assert [row[0] for row in changes(tmp_path)] == ["orders"]
+
+
+def test_a_year_of_hours_is_read_in_steps(tmp_path: Path) -> None:
+    made = MadeLake()
+    for hour in (1, 2, 25, 26, 9000):
+        made.land(hour, {"orders": "info"})
+    Evaluator(str(tmp_path), made).evaluate(NOW)
+    assert made.read == [(1, 2), (25, 26), (9000, 9000)]
+
+
+def test_a_lake_that_nothing_landed_in(tmp_path: Path) -> None:
+    made = MadeLake()
+    assert Evaluator(str(tmp_path), made).evaluate(NOW) == 0
+    assert (changes(tmp_path), made.read) == ([], [])
+
+
+def test_a_client_id_of_a_kilobyte_of_control_characters(tmp_path: Path) -> None:
+    name = "".join(map(chr, range(1, 33))) * 32 + "\u202e"
+    made = MadeLake()
+    made.land(100, {name: "error", "": "info"})
+    evaluator = Evaluator(str(tmp_path), made)
+    evaluator.evaluate(NOW)
+    made.land(101, {}, [name])
+    made.land(102, {}, [name])
+    made.end(102)
+    Evaluator(str(tmp_path), made).evaluate(NOW)
+    assert [row[:2] for row in changes(tmp_path) if row[0]] == [(name, "opened"), (name, "resolved")]
+
+
+def test_without_its_note_the_table_is_refused(tmp_path: Path) -> None:
+    made = MadeLake()
+    made.land(100, {"orders": "warning"})
+    Evaluator(str(tmp_path), made).evaluate(NOW)
+    (tmp_path / "finding_changes" / "_findings.json").unlink()
+    with pytest.raises(StateMissingError, match=r"_findings\.json is missing: restore it with the table, or delete"):
+        Evaluator(str(tmp_path), made)
+
+
+HOURS = st.lists(
+    st.one_of(
+        st.none(),  # an hour without data
+        st.tuples(
+            st.dictionaries(st.sampled_from("ab"), st.sampled_from(["info", "warning", "error"])),
+            st.sets(st.sampled_from("abc")),
+        ),
+    ),
+    min_size=1, max_size=12,
+)  # fmt: skip
+# After each hour: is it evaluated, is it evaluated before it has all its rows, does the program start again?
+CUTS = st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), min_size=12, max_size=12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(hours=HOURS, cuts=CUTS, rules=st.builds(Hysteresis, st.integers(1, 3), st.integers(1, 3), st.integers(1, 4)))
+def test_any_cut_gives_the_rows_of_one_pass(
+    hours: list[Hour | None], cuts: list[tuple[bool, bool, bool]], rules: Hysteresis
+) -> None:
+    """Evaluated hour by hour, or several at once, before an hour's end or not, with restarts: always the same rows."""
+    with tempfile.TemporaryDirectory() as whole, tempfile.TemporaryDirectory() as parts:
+        made, all_at_once = MadeLake(), MadeLake()
+        evaluator = Evaluator(parts, made, rules)
+        for hour, (each, (evaluated, early, restarted)) in enumerate(zip(hours, cuts, strict=False), 100):
+            if each is None:
+                continue
+            found, seen = each
+            if early:
+                made.land(hour, dict(list(found.items())[:1]), [], 10)
+                evaluator.evaluate(NOW + 2 * hour)
+            for lake in (made, all_at_once):
+                lake.land(hour, found, seen)
+            if evaluated:
+                evaluator.evaluate(NOW + 2 * hour + 1)
+            if restarted:
+                evaluator = Evaluator(parts, made, rules)
+        for lake in (made, all_at_once):
+            lake.end(99 + len(hours))
+        evaluator.evaluate(NOW + 1000)
+        Evaluator(whole, all_at_once, rules).evaluate(NOW)
+        assert changes(parts) == changes(whole)
+
+
+KILLED = """
+import os, signal, sys
+from kafka_telemetry_lake.pipelines.findings import evaluator as evaluation
+from tests.unit.findings.test_findings_states_evaluator import MadeLake, Evaluator, NOW
+made = MadeLake()
+for hour in range(100, {until}):
+    made.land(hour, {{"orders": "warning"}} if hour < 101 else {{}}, ["orders"])
+die = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+step = evaluation.{where}
+evaluator = Evaluator({lake!r}, made)
+if {after}:
+    evaluation.{where} = lambda *args: (step(*args), die())
+else:
+    evaluation.{where} = die
+evaluator.evaluate(NOW + {until})
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "after", "rows_then"),
+    [("write_json", False, 0), ("write_json", True, 0), ("append_once", False, 0), ("append_once", True, 2)],
+)
+def test_killed_between_the_steps(tmp_path: Path, where: str, after: bool, rows_then: int) -> None:
+    """kill -9 before and after the note, and before and after the rows: the next start has them once."""
+    program = KILLED.format(until=104, lake=str(tmp_path), where=where, after=after)
+    died = subprocess.run([sys.executable, "-c", program], check=False, timeout=60, env=os.environ, capture_output=True)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert DeltaTable(str(tmp_path / "finding_changes")).to_pyarrow_table().num_rows == rows_then
+    made = MadeLake()
+    for hour in range(100, 105):
+        made.land(hour, {"orders": "warning"} if hour < 101 else {}, ["orders"])
+    Evaluator(str(tmp_path), made).evaluate(NOW + 105)
+    assert [row[1:4] for row in changes(tmp_path)] == [("opened", "warning", 100), ("resolved", "warning", 103)]

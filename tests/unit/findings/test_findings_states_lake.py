@@ -1,0 +1,319 @@
+"""Findings as states over a lake's own tables: the hours that are read, view open_findings, remarks, the command."""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.jobs.locks import only_findings, only_upkeep
+from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
+from kafka_telemetry_lake.pipelines.findings.lake_hours import LakeHours, LandedHour
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES
+from kafka_telemetry_lake.pipelines.tables.operator import METRIC_ROLLUPS_1H, PUSH_OUTCOMES, PUSHES
+from kafka_telemetry_lake.pipelines.tables.table import Table
+from kafka_telemetry_lake.udfs.findings.states import HOUR_US, finding_id
+from tests.dashboard.captured_lake import push_row, write_lake
+from tests.support.lake_tables import table
+from tests.support.landing_records import captured
+from tests.unit.findings.test_findings_states_evaluator import changes
+
+START = datetime(2026, 11, 21, 12, tzinfo=UTC)
+LATER = START + timedelta(hours=1)
+FIRST = int(START.timestamp()) // 3600
+NOW = (FIRST + 100) * HOUR_US
+Rows = list[dict[str, Any]]
+
+
+class SmallLake:
+    """A lake in which pushes land; a damaged one is finding `unreadable_telemetry`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = str(path)
+        for each in (PUSHES, PUSH_OUTCOMES):
+            each.create(self.name)
+
+    def land(self, hour: int, clients: Iterable[str], damaged: Iterable[str] = (), minute: int = 30) -> SmallLake:
+        at = START + timedelta(hours=hour, minutes=minute)
+        common = {"cluster_id": "c", "landed_at": at, "principal": "User:shop"}
+        named = [(client, "points") for client in clients] + [(client, "quarantined") for client in damaged]
+        outcomes = [
+            common | {"client_id": client, "outcome": outcome, "client_instance_id": f"i{number}"}
+            for number, (client, outcome) in enumerate(named)
+        ]
+        self.append(PUSHES, outcomes)
+        return self.append(PUSH_OUTCOMES, outcomes)
+
+    def append(self, to: Table, rows: Rows) -> SmallLake:
+        named = [{name: row[name] for name in to.schema.names if name in row} for row in rows]
+        stored = to.with_partition(pa.Table.from_pylist(named, to.schema))
+        write_deltalake(to.create(self.name), stored, mode="append")
+        return self
+
+    def evaluate(self, now: int = NOW) -> SmallLake:
+        Evaluator(self.name).evaluate(now)
+        return self
+
+    def ask(self, sql: str) -> Rows:
+        rows: Rows = run_query(self.name, sql).read_all().to_pylist()
+        return rows
+
+    def open(self) -> dict[str, str]:
+        """State by subject."""
+        return {row["subject"]: row["state"] for row in self.ask("SELECT subject, state FROM open_findings")}
+
+
+ORDERS = finding_id({"cluster_id": "c", "finding": "unreadable_telemetry", "scope": "client_id", "subject": "orders"})
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> SmallLake:
+    """One hour: `orders` has a finding, `bills` hasn't."""
+    return SmallLake(tmp_path / "lake").land(0, ["bills"], ["orders"])
+
+
+def test_hour_by_hour(lake: SmallLake) -> None:
+    lake.append(CLIENT_ALIASES, [
+        {"client_id": "orders", "cluster_id": "c", "application": "old", "valid_from": LATER, "valid_to": LATER},
+        {"client_id": "orders", "application": "any", "owner": "z", "valid_from": START},
+        {"client_id": "orders", "cluster_id": "c", "application": "shop", "owner": "team-a", "valid_from": START},
+        {"client_instance_id": "i0", "application": "other", "owner": "y", "valid_from": START},
+    ])  # fmt: skip
+    lake.evaluate()
+    (row,) = lake.ask("SELECT * FROM open_findings")
+    hours = row.pop("open_hours")
+    assert hours == pytest.approx((time.time() - START.timestamp()) / 3600, abs=0.1)
+    assert row.pop("advice") == "Table quarantine has reason, detail and payload of each."
+    evidence = "1 of 1 pushes could not be read, in the hour from 2026-11-21 12:00 UTC"
+    assert row == {
+        "cluster_id": "c", "finding_id": ORDERS, "state": "open", "finding": "unreadable_telemetry",
+        "severity": "error", "scope": "client_id", "subject": "orders", "client_id": "orders",
+        "principal": "User:shop", "application": "shop", "owner": "team-a", "opened_at": START, "window_start": START,
+        "measure": 1.0, "instances": 1, "instances_affected": 1, "worst_instance": "i1", "evidence": evidence,
+        "until": None, "by": None, "why": None,
+    }  # fmt: skip
+    lake.land(1, ["orders", "bills"]).evaluate()
+    assert lake.open() == {"orders": "open"}
+    lake.land(2, ["orders"]).land(3, ["bills"]).evaluate(NOW + 1)
+    assert lake.open() == {}
+    assert [each[1:] for each in changes(lake.path)] == [
+        ("opened", "error", FIRST, FIRST, FIRST, evidence),
+        ("resolved", "error", FIRST + 3, FIRST, FIRST, f"seen in 2 hours without this finding; before: {evidence}"),
+    ]
+    lake.land(4, [], ["orders"]).evaluate(NOW + 2)
+    (row,) = lake.ask("SELECT opened_at, finding_id FROM open_findings")
+    assert row == {"opened_at": START + timedelta(hours=4), "finding_id": ORDERS}
+
+
+def test_a_principal_is_seen_by_its_pushes(tmp_path: Path) -> None:
+    """`greedy_principal` has no client id."""
+    lake = SmallLake(tmp_path)
+
+    def land(hour: int, greedy: int) -> None:
+        at = START + timedelta(hours=hour, minutes=30)
+        sizes = {f"User:{number}": 10 for number in range(40)} | {"User:0": greedy}
+        common = {"cluster_id": "c", "landed_at": at}
+        lake.append(PUSHES, [common | {"principal": name, "payload_bytes": size} for name, size in sizes.items()])
+        lake.append(PUSH_OUTCOMES, [common | {"client_id": "x", "outcome": "points"}])
+
+    land(0, 100_000)
+    lake.evaluate()
+    (row,) = lake.ask(
+        "SELECT scope, subject, client_id, principal FROM open_findings WHERE finding = 'greedy_principal'"
+    )
+    assert row == {"scope": "principal", "subject": "User:0", "client_id": None, "principal": "User:0"}
+    for hour in (1, 2, 3):
+        land(hour, 10)
+    lake.evaluate(NOW + 1)
+    assert "User:0" not in lake.open()
+
+
+def test_what_is_read_of_an_hour_is_what_the_view_has_of_it(tmp_path: Path) -> None:
+    """A rule that looks at other hours would fail here: evaluation reads only the hours that it is about."""
+    pushes = [push_row(record) for record in captured().to_pylist()]
+    for push in pushes:  # half of the clients an hour later
+        push["landed_at"] += timedelta(minutes=50 * (ord(push["client_instance_id"][-1]) % 2))
+    path = write_lake(tmp_path / "lake", pa.Table.from_pylist(pushes, PUSHES.schema))
+    columns = (
+        "cluster_id, window_start, finding, severity, scope, subject, client_id, measure, instances, "
+        "instances_affected, worst_instance, evidence, advice"
+    )
+    whole = run_query(str(path), f"SELECT {columns} FROM findings").read_all().to_pylist()
+    assert len(whole) >= 6
+    _, landed = LakeHours(str(path)).landed(None)
+    parts: Rows = []
+    assert len({each.hour for each in landed}) == 2
+    for hour in sorted({each.hour for each in landed}):
+        with LakeHours(str(path)).hours(hour, hour) as hours:
+            for row in hours.found():
+                assert row["hour"] == hour
+                start = datetime.fromtimestamp(row.pop("hour") * 3600, UTC)
+                others = {name: row[name] for name in row if name not in ("principal", "application", "owner")}
+                parts.append(others | {"window_start": start})
+
+    def key(row: dict[str, Any]) -> str:
+        return json.dumps(row, sort_keys=True, default=str)
+
+    assert sorted(parts, key=key) == sorted(whole, key=key)
+
+
+def test_a_rule_that_compares_with_a_week_before(lake: SmallLake) -> None:
+    common = {"cluster_id": "c", "client_id": "bills", "metric": "org.apache.kafka.producer.request.latency.avg",
+              "kind": "gauge", "value_count": 1, "points": 1}  # fmt: skip
+    week = timedelta(days=7)
+    for hours, mean in ((0, 300.0), (1, 300.0), (2, 100.0)):
+        start = START + timedelta(hours=hours)
+        at = {"window_start": start, "landed_at": start, "value_sum": mean}
+        before = {"window_start": start - week, "landed_at": start - week, "value_sum": 100.0}
+        lake.land(hours, ["bills"]).append(METRIC_ROLLUPS_1H, [common | at, common | before])
+    lake.evaluate()
+    said = [each for each in changes(lake.path) if each[0] == "bills"]
+    evidence = (
+        "produce requests take 300 ms, 100 ms in the same hour a week before, in the hour from 2026-11-21 12:00 UTC"
+    )
+    assert said == [("bills", "opened", "warning", FIRST, FIRST, FIRST, evidence)]
+
+
+def test_which_hours_landed_since(lake: SmallLake) -> None:
+    hours = LakeHours(lake.name)
+    first = LandedHour("c", FIRST, NOW - 100 * HOUR_US + HOUR_US // 2, 2)
+    version, landed = hours.landed(None)
+    assert landed == [first]
+    assert hours.landed(version) == (version, [])
+    lake.land(1, ["bills"])
+    second = LandedHour("c", FIRST + 1, first.latest + HOUR_US, 1)
+    assert hours.landed(version) == (version + 1 if version is not None else None, [second])
+    outcomes = DeltaTable(PUSH_OUTCOMES.uri(lake.name))
+    outcomes.optimize.compact()
+    assert hours.landed(version)[1] == [second], "compaction adds no rows"
+    outcomes.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    assert sorted(hours.landed(version)[1], key=lambda each: each.hour) == [first, second], "all, as its files are gone"
+
+
+def test_a_log_that_no_longer_reaches_back(lake: SmallLake, caplog: pytest.LogCaptureFixture) -> None:
+    lake.evaluate()
+    lake.land(1, [], ["bills"]).land(2, ["bills"])
+    outcomes = DeltaTable(PUSH_OUTCOMES.uri(lake.name))
+    outcomes.create_checkpoint()
+    for file in sorted((lake.path / "push_outcomes" / "_delta_log").glob("*.json"))[:-1]:
+        file.unlink()
+    with caplog.at_level("INFO"):
+        lake.evaluate(NOW + 1)
+    assert lake.open() == {"orders": "open", "bills": "open"}
+    assert [each[:2] for each in changes(lake.path)] == [("bills", "opened"), ("orders", "opened")]
+
+
+def test_a_cluster_has_its_own_hours(lake: SmallLake) -> None:
+    """One that is days behind, or names no cluster, is evaluated as if it were alone."""
+    lake.land(50, ["bills"]).evaluate()
+    behind = {"client_id": "orders", "landed_at": START + timedelta(minutes=30)}
+    rows = [behind | {"outcome": "quarantined"}] + [
+        behind | {"outcome": "points", "landed_at": START + timedelta(hours=hour, minutes=30)} for hour in (1, 2, 3)
+    ]
+    lake.append(PUSH_OUTCOMES, rows).append(PUSHES, rows).evaluate(NOW + 1)
+    said = {(row["cluster_id"], row["change"], int(row["at"].timestamp()) // 3600 - FIRST)
+            for row in table(lake.path, "finding_changes").to_pylist()}  # fmt: skip
+    assert said == {("c", "opened", 0), (None, "opened", 0), (None, "resolved", 3)}
+
+
+def run(lake: SmallLake, *argv: str) -> int:
+    return cli.main(["findings", "--lake", lake.name, *argv])
+
+
+def test_acknowledged_until_it_is_resolved(lake: SmallLake, capsys: pytest.CaptureFixture[str]) -> None:
+    lake.evaluate()
+    assert run(lake, "--acknowledge", ORDERS, "--by", "ann\x1b", "--why", "a deploy") == 0
+    assert capsys.readouterr().out == "unreadable_telemetry of client_id orders is acknowledged, by ann\\x1b\n"
+    (row,) = lake.ask('SELECT state, "by", why, until, opened_at FROM open_findings')
+    assert row == {"state": "acknowledged", "by": "ann\x1b", "why": "a deploy", "until": None, "opened_at": START}
+    rows = table(lake.path, "finding_changes").to_pylist()
+    (stored,) = [each for each in rows if each["change"] == "acknowledged"]
+    assert (stored["finding_id"], stored["severity"], stored["evidence"]) == (ORDERS, "error", rows[0]["evidence"])
+    assert stored["at"] == stored["recorded_at"]
+    for hour in (1, 2, 3):
+        lake.land(hour, ["orders"])
+    lake.evaluate(NOW + 1)
+    assert run(lake, "--acknowledge", ORDERS, "--by", "ann", "--why", "again") == 2
+    assert f"finding {ORDERS} is resolved since 2026-11-21 15:00 UTC" in capsys.readouterr().err
+    lake.land(4, [], ["orders"]).evaluate(NOW + 2)
+    assert lake.open() == {"orders": "open"}, "an acknowledgement is of one opening"
+
+
+def test_muted_until_a_time_also_over_an_end(lake: SmallLake, capsys: pytest.CaptureFixture[str]) -> None:
+    lake.evaluate()
+    assert run(lake, "--mute", ORDERS, "--until", "2999-01-01T00:00Z", "--by", "ann", "--why", "known") == 0
+    said = "unreadable_telemetry of client_id orders is muted until 2999-01-01T00:00Z, by ann\n"
+    assert capsys.readouterr().out == said
+    (row,) = lake.ask('SELECT state, until, "by", why FROM open_findings')
+    assert row == {"state": "muted", "until": datetime(2999, 1, 1, tzinfo=UTC), "by": "ann", "why": "known"}
+    for hour in (1, 2, 3):
+        lake.land(hour, ["orders"])
+    lake.land(4, [], ["orders"]).evaluate(NOW + 1)
+    assert lake.open() == {"orders": "muted"}
+    assert run(lake, "--unmute", ORDERS, "--by", "bob") == 0
+    assert lake.open() == {"orders": "open"}
+    assert run(lake, "--unmute", ORDERS, "--by", "bob") == 2
+    assert f"finding {ORDERS} isn't muted" in capsys.readouterr().err
+
+
+def test_a_mute_ends_by_itself(lake: SmallLake) -> None:
+    lake.evaluate()
+    soon = datetime.now(UTC) + timedelta(seconds=1.5)
+    assert run(lake, "--mute", ORDERS, "--until", soon.isoformat(), "--by", "ann", "--why", "known") == 0
+    assert lake.open() == {"orders": "muted"}
+    time.sleep(max(0, (soon - datetime.now(UTC)).total_seconds()) + 0.01)
+    assert lake.open() == {"orders": "open"}
+    assert run(lake, "--unmute", ORDERS, "--by", "ann") == 2
+
+
+def test_the_command_evaluates_and_prints(lake: SmallLake, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(lake, "--format", "csv") == 0
+    out, err = capsys.readouterr()
+    (row,) = csv.DictReader(out.splitlines())
+    assert (row["finding_id"], row["subject"], row["opened_at"]) == (ORDERS, "orders", "2026-11-21T12:00:00Z")
+    assert err == "1 finding open\n"
+    lake.land(1, [], ["bills\x1b[31m" * 100])
+    assert run(lake) == 0
+    out, err = capsys.readouterr()
+    header, _, *lines = out.splitlines()
+    assert header.split() == [
+        "severity", "state", "finding", "subject", "owner", "opened_at", "open_hours", "evidence", "finding_id"
+    ]  # fmt: skip
+    assert [line.split()[:3] for line in lines] == [["error", "open", "unreadable_telemetry"]] * 2
+    assert "\x1b" not in out
+    assert err == "2 findings open\n"
+
+
+def test_a_busy_lake_shows_what_is_known(lake: SmallLake, capsys: pytest.CaptureFixture[str]) -> None:
+    for lock in (only_findings, only_upkeep):
+        with lock(lake.name, ""):
+            assert run(lake) == 0
+        out, err = capsys.readouterr()
+        assert len(out.splitlines()) == 2, "it isn't evaluated"
+        assert err.startswith("not evaluated now: ")
+        assert err.endswith("; what was evaluated before follows\n0 findings open\n")
+    assert run(lake) == 0
+    assert capsys.readouterr().err == "1 finding open\n"
+
+
+def test_files_of_other_hours_are_not_opened(lake: SmallLake) -> None:
+    first = {each.name: DeltaTable(each.uri(lake.name)).file_uris() for each in (PUSHES, PUSH_OUTCOMES)}
+    lake.land(1, ["bills"]).land(2, [], ["bills"])
+    for uris in first.values():
+        Path(uris[0]).unlink()
+    with LakeHours(lake.name).hours(FIRST + 1, FIRST + 2) as read:
+        assert [(row["hour"], row["subject"]) for row in read.found()] == [(FIRST + 2, "bills")]
+        assert read.seen({("c", "client_id", "bills"), ("c", "client_id", "orders")}) == {
+            ("c", FIRST + 1, "client_id", "bills"), ("c", FIRST + 2, "client_id", "bills")
+        }  # fmt: skip

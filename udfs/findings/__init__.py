@@ -1,0 +1,1 @@
+"""Findings as states that open and close: plain Python, no Spark, no I/O."""

@@ -157,7 +157,7 @@ class Evaluator:
             cluster.advance_clock(now)
         self._note = replace(self._note, clusters=tuple(clusters.values()))
         if late:
-            log.info("findings: %s pushes of hours that were evaluated before change nothing", f"{late:,}")
+            log.info("findings: %s pushes of hours that were evaluated before are passed over", f"{late:,}")
 
     def _step(self, pairs: list[Pair], now: int, *, finished: bool) -> int:
         rows: list[dict[str, Any]] = []

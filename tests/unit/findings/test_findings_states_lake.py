@@ -214,6 +214,24 @@ def test_a_log_that_no_longer_reaches_back(lake: SmallLake, caplog: pytest.LogCa
     assert [each[:2] for each in changes(lake.path)] == [("bills", "opened"), ("orders", "opened")]
 
 
+def test_replayed_rows_count_in_hours_that_are_not_finished(lake: SmallLake) -> None:
+    """A replay replaces all rows of a table in one commit; here it finds `bills` damaged too, and `orders` not."""
+    lake.land(1, ["bills", "orders"]).evaluate()
+    before = changes(lake.path)
+    assert [each[0] for each in before] == ["orders"]
+    outcomes = table(lake.path, "push_outcomes").to_pylist()
+    for row in outcomes:
+        row["outcome"] = "quarantined" if row["client_id"] == "bills" else "points"
+    write_deltalake(
+        PUSH_OUTCOMES.uri(lake.name), pa.Table.from_pylist(outcomes, PUSH_OUTCOMES.stored), mode="overwrite"
+    )
+    lake.evaluate(NOW + 1)
+    assert changes(lake.path) == before
+    lake.land(2, ["orders"]).evaluate(NOW + 2)
+    said = [each[:4] for each in changes(lake.path)]
+    assert said == [("bills", "opened", "error", FIRST + 1), ("orders", "opened", "error", FIRST)]
+
+
 def test_a_cluster_has_its_own_hours(lake: SmallLake) -> None:
     """One that is days behind, or names no cluster, is evaluated as if it were alone."""
     lake.land(50, ["bills"]).evaluate()

@@ -80,7 +80,7 @@ def findings(scene: Scene, top: int = 200) -> None:
     """Show the findings, and the selected one's evidence and advice in full."""
     rows = scene.ask("findings", top=top)
     columns = {
-        "client_id": "client id",
+        "client_id": "about",
         "severity": "severity",
         "finding": "finding",
         "evidence": "evidence of the last such hour",

@@ -96,6 +96,19 @@ def test_the_findings_of_one_instance_are_its_own(folder: Path) -> None:
     assert evidence.startswith("1 of 2 client instances (50.0 %), at worst j: 7 records could not be sent")
 
 
+def test_a_finding_that_is_about_no_client_id_is_shown_with_what_it_is_about(folder: Path) -> None:
+    assigned = {"metric": "org.apache.kafka.consumer.coordinator.assigned.partitions", "kind": "gauge", "time": NOON}
+    points = [PUSH | assigned | {"client_instance_id": instance, "delta_status": "value", "value": partitions}
+              for instance, partitions in (("i", 6.0), ("j", 2.0)) for _ in range(3)]  # fmt: skip
+    outcomes = [PUSH | {"client_instance_id": one, "labels": [("group_id", "g")]} for one in ("i", "j")]
+    for table, rows in ((METRIC_POINTS, points), (PUSH_OUTCOMES, outcomes)):
+        write_deltalake(table.uri(str(folder)), pa.Table.from_pylist(rows, table.stored), mode="append")
+    lake = Lake(str(folder))
+    lake.versions()
+    (found,) = lake.ask("findings", PARAMETERS, lake.ask("instances", PARAMETERS)).to_pylist()
+    assert (found["client_id"], found["finding"]) == ("group g", "uneven_assignment")
+
+
 def test_tables_that_a_lake_does_not_have_are_empty(folder: Path) -> None:
     lake = Lake(str(folder))
     lake.versions()

@@ -143,6 +143,7 @@ SYNCHRONOUS: Metrics = {
 }  # fmt: skip
 
 
+TINY: Metrics = {f"{PRODUCER}topic.byte.total": (360_036_000, 3600)}
 ONE_BEHAVIOUR: list[tuple[str, str, Metrics, str]] = [
     ("failed_records", "error", {f"{PRODUCER}record.error.total": (3, 60)}, "3 records could not be sent (36000 were)"),
     (
@@ -275,9 +276,78 @@ ONE_BEHAVIOUR: list[tuple[str, str, Metrics, str]] = [
     ),
     ("dead_stream_threads", "error", {f"{STREAM}failed.stream.threads": (1, 3600)}, "1 stream threads died"),
     ("dropped_stream_records", "warning", {f"{STREAM}task.dropped.records.total": (1, 3600)}, "1 records were dropped"),
+    (
+        "buffer_filling",
+        "info",
+        {f"{PRODUCER}buffer.available.bytes": gauge(3_355_443), f"{PRODUCER}bufferpool.wait.ratio": gauge(0.01)},
+        "only 3355443 of",
+    ),
+    (
+        "buffer_full",
+        "warning",
+        {f"{PRODUCER}buffer.available.bytes": gauge(3_355_443), f"{PRODUCER}bufferpool.wait.ratio": gauge(0.0101)},
+        "waited for buffer memory 1.0 %",
+    ),
+    ("failed_authentication", "error", {f"{PRODUCER}failed.authentication.total": (1, 60)}, "1 authentications failed"),
+    ("frequent_commits", "info", {f"{GROUP}commit.total": (100, 10)}, "100 commits, 10.0 a second"),
+    (
+        "full_batches",
+        "info",
+        {f"{PRODUCER}batch.size.avg": gauge(12_800), SENT: (360_000, 3600)},
+        "12800 bytes on average, 16000 at most",
+    ),
+    (
+        "full_batches",
+        "info",
+        {f"{PRODUCER}batch.size.avg": gauge(4000), f"{PRODUCER}batch.size.max": gauge(4096), SENT: (360_000, 3600)},
+        "4000 bytes on average, 4096 at most",
+    ),
+    (
+        "connection_churn",
+        "warning",
+        {f"{PRODUCER}connection.creation.total": (61, 3600), f"{PRODUCER}connection.close.total": (61, 3600)},
+        "61 connections opened, 1.0 a minute",
+    ),
+    ("metadata_waits", "warning", {f"{PRODUCER}metadata.wait.time.ns.total": (36.1e9, 3600)}, "waited 36.1 s for"),
+    (
+        "metadata_waits",
+        "warning",
+        {f"{PRODUCER}metadata.wait.time.ns.total": (10e9, 100), SENT: (1000, 100)},
+        "10.0 s for metadata in 100 s",
+    ),
+    (
+        "processing_bound",
+        "warning",
+        {IDLE: gauge(0.0999), LAG: gauge(1000)},
+        "10.0 % of the time for records, lag up to 1000",
+    ),
+    ("silent_retries", "info", {f"{PRODUCER}record.retry.total": (1, 3600)}, "1 sends were retried"),
+    ("slow_processing", "warning", {f"{CONSUMER}time.between.poll.max": gauge(299_999)}, "s between two polls"),
+    ("stale_metadata", "error", {f"{PRODUCER}metadata.age": gauge(361)}, "361 s old"),
+    ("tiny_batches", "info", TINY | {f"{PRODUCER}batch.size.avg": gauge(4095)}, "4095 bytes on average"),
+    ("tiny_batches", "info", TINY | {f"{PRODUCER}records.per.request.avg": gauge(2)}, "2000 bytes on average"),
+    (
+        "uncompressed_records",
+        "info",
+        {f"{PRODUCER}compression.rate.avg": gauge(0.99), f"{PRODUCER}topic.byte.total": (1_000_000, 3600)},
+        "1.0 MB were sent at 99.0 %",
+    ),
 ]
 # What `QUIET` doesn't show: the same where one of several conditions falls just short.
 JUST_SHORT: list[Metrics] = [
+    {f"{PRODUCER}records.per.request.avg": gauge(2)},
+    {f"{PRODUCER}metadata.age": gauge(360)},
+    {f"{PRODUCER}compression.rate.avg": gauge(0.989)},
+    {f"{PRODUCER}compression.rate.avg": gauge(1), f"{PRODUCER}topic.byte.total": (999_999, 3600)},
+    {IDLE: gauge(0.1)},
+    {IDLE: gauge(0.05), LAG: gauge(999)},
+    TINY | {f"{PRODUCER}records.per.request.avg": gauge(1.9), SENT: (35_000, 3600)},
+    {f"{FETCH}fetch.total": (179_640, 3600), f"{CONSUMER}incoming.byte.total": (100e6, 3600)},
+    {f"{PRODUCER}bufferpool.wait.ratio": gauge(0.01)},
+    {f"{PRODUCER}batch.size.avg": gauge(12_799), SENT: (360_000, 3600)},
+    {f"{PRODUCER}batch.size.avg": gauge(4000), f"{PRODUCER}batch.size.max": gauge(4095), SENT: (360_000, 3600)},
+    {f"{PRODUCER}batch.size.avg": gauge(13_000), SENT: (359_000, 3600)},
+    {f"{PRODUCER}connection.close.total": (5, 3600), f"{PRODUCER}connection.count": gauge(1)},
     {f"{PRODUCER}topic.byte.total": (360e6, 3600)},
     {f"{PRODUCER}topic.byte.total": (361e6, 3600), f"{PRODUCER}batch.size.avg": gauge(4096)},
     SYNCHRONOUS | {f"{PRODUCER}request.latency.avg": gauge(79.9)},
@@ -377,6 +447,22 @@ def test_short_lived_clients_push_less_often_than_their_interval_asks() -> None:
         "steady": [],
         "few": [],
     }
+
+
+def test_the_bounds_of_short_lived_clients() -> None:
+    """A push interval is 60 s: ten instances, six intervals, and less than a quarter of the pushes that they ask."""
+
+    def run(instances: int, pushes: int, span_s: int) -> Client:
+        times = [HOUR] * (pushes - 1) + [HOUR + timedelta(seconds=span_s)]
+        return Client(outcomes=tuple(
+            {"client_instance_id": f"i{n % instances}", "outcome": "points", "landed_at": at}
+            for n, at in enumerate(times)
+        ))  # fmt: skip
+
+    fleets = {"all": run(10, 10, 360), "few": run(9, 9, 360), "short": run(10, 10, 359), "rare": run(10, 15, 361),
+              "quarter": run(10, 15, 360)}  # fmt: skip
+    findings = found_by_client(fleets)
+    assert {name for name, client in findings.items() if "short_lived_clients" in client} == {"all", "rare"}
 
 
 def test_what_happened_to_the_telemetry_itself() -> None:
@@ -487,7 +573,7 @@ def test_what_pushes_and_events_show_of_an_instance() -> None:
         "fine": {"outcome": "points", "last_time": HOUR + five - timedelta(milliseconds=1), "quarantined_points": 0},
         "ahead": {"outcome": "points", "last_time": HOUR + five},
         "behind": {"outcome": "points", "last_time": HOUR - five},
-        "points": {"outcome": "points", "quarantined_points": 3},
+        "points": {"outcome": "points", "quarantined_points": 1},
         "dropped": {"outcome": "dropped"},
         "twice": {"outcome": "points"},
         "dead": {"outcome": "points"},
@@ -505,7 +591,7 @@ def test_what_pushes_and_events_show_of_an_instance() -> None:
         ("behind", "wrong_clock", "its clock is 300 s behind the broker's"),
         ("dead", "dead_data_path", "no broker answered its requests any more (1 times)"),
         ("dropped", "dropped_telemetry", "1 of 1 pushes landed without their payload"),
-        ("points", "rejected_points", "3 points were rejected"),
+        ("points", "rejected_points", "1 points were rejected"),
         ("twice", "duplicate_instance", "another process pushed under its instance id (1 times)"),
     ]
 

@@ -98,7 +98,7 @@ class Note:
 
 
 class Evaluator:
-    """The states of a lake's findings. Only one process may use it at a time.
+    """The states of a lake's findings. Only one process may use it at a time. After an exception make a new one.
 
     Raises:
         StateMissingError: the table has rows, but the note is missing.

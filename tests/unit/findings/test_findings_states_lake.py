@@ -214,6 +214,18 @@ def test_a_log_that_no_longer_reaches_back(lake: SmallLake, caplog: pytest.LogCa
     assert [each[:2] for each in changes(lake.path)] == [("bills", "opened"), ("orders", "opened")]
 
 
+def test_upkeep_leaves_the_note(lake: SmallLake) -> None:
+    lake.evaluate()
+    changed = DeltaTable(str(lake.path / "finding_changes"))
+    changed.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    changed.optimize.compact()
+    for hour in (1, 2, 3):
+        lake.land(hour, ["orders"])
+    lake.evaluate(NOW + 1)
+    assert lake.open() == {}
+    assert [each[1] for each in changes(lake.path)] == ["opened", "resolved"]
+
+
 def test_replayed_rows_count_in_hours_that_are_not_finished(lake: SmallLake) -> None:
     """A replay replaces all rows of a table in one commit; here it finds `bills` damaged too, and `orders` not."""
     lake.land(1, ["bills", "orders"]).evaluate()

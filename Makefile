@@ -117,7 +117,7 @@ soak: install ## inject every fault, at least 52 kills, run hostile clients; res
 	$(BIN)/python -m benchmarks.soak
 
 lock: install ## rewrite requirements.lock, .ci/go.lock and the jars' checksums (pipelines/runtime/jars.sha256)
-	$(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes --extra spark --extra dashboard --extra quality --extra docs --extra dev \
+	$(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes --extra spark --extra dashboard --extra quality --extra notify --extra docs --extra dev \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file requirements.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file .ci/go.lock .ci/go.in

@@ -11,8 +11,8 @@ from kafka_telemetry_lake.pipelines.query.printable import printable
 from kafka_telemetry_lake.udfs.errors import CannotRunError, TelemetryLakeError
 
 # Packages that only extras install, and the extra of each command that needs another one than `spark`.
-OPTIONAL = {"altair", "great_expectations", "pandas", "pyspark", "streamlit"}
-EXTRAS = {"dashboard": "dashboard", "quality": "quality"}
+OPTIONAL = {"altair", "apprise", "great_expectations", "pandas", "pyspark", "requests", "streamlit"}
+EXTRAS = {"dashboard": "dashboard", "notify": "notify", "quality": "quality"}
 
 
 def run_command(command: str, argv: list[str] | None = None) -> int:

@@ -49,6 +49,11 @@ def only_findings(lake: str, busy: str) -> contextlib.AbstractContextManager[Non
     return _lock(lake, ".findings.lock", busy)
 
 
+def only_notifier(lake: str, busy: str) -> contextlib.AbstractContextManager[None]:
+    """Lock for sending messages about a lake: two processes would send each of them twice."""
+    return _lock(lake, ".notify.lock", busy)
+
+
 @contextlib.contextmanager
 def _lock(lake: str, name: str, busy: str) -> Iterator[None]:
     if "://" in lake:

@@ -55,6 +55,7 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"telemetry-lake maintain ", HERE),
     (r"telemetry-lake views\b(?!.*--lake)", HERE),
     (r"telemetry-lake views .*--database", SPARK),
+    (r"telemetry-lake notify ", "tests/unit/notify/test_findings_notify_sinks.py"),
     (r"telemetry-lake sync .*--subscriptions-file", HERE),
     (r"telemetry-lake sync .*--aliases-topic", "tests/kafka/test_lifecycle_groups.py::test_aliases_of_a_topic"),
     (r"telemetry-lake sync .*--check", f"{KAFKA}::test_sync_and_ingest"),

@@ -83,6 +83,11 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     (f"{KAFKA} a:1 --kafka-options startingOffsets=latest", 2, "set --starting-offsets", 1),
     (f"{KAFKA} a:1 --kafka-options kafka.sasl.mechanism", 2, "kafka_options: allowed: NAME=VALUE", 1),
     # files
+    ("notify --lake {lake}", 2, "notify: required; set --notify or TELEMETRY_LAKE_NOTIFY", 1),
+    ("notify --lake {lake} --notify /no.yml", 2, "/no.yml: No such file", 6),
+    ("notify --lake {lake} --notify {broken}", 2, "broken.yml: not YAML: line 2, column 1", 6),
+    ("notify --lake {lake} --notify {list}", 2, "list.yml: the file: Input should be a valid dictionary", 6),
+    ("notify --lake {lake} --notify x.yml --follow --dry-run", 2, "dry_run, follow: set one of both", 1),
     ("sync --lake new --subscriptions-file {broken} --cluster-id c", 2, "not YAML", 6),
     ("sync --lake new --subscriptions-file /no.yml --cluster-id c", 2, "/no.yml: No such file", 6),
     ("query --lake {lake} --file /no.sql", 2, "file: /no.sql: No such file or directory", 2),

@@ -1,0 +1,54 @@
+"""``telemetry-lake notify``: sends changes of findings to Alertmanager, webhooks, and by apprise to chats and mail."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+
+from kafka_telemetry_lake.jobs.entry import run_command
+from kafka_telemetry_lake.jobs.locks import only_notifier
+from kafka_telemetry_lake.jobs.notify_settings import NotifySettings
+from kafka_telemetry_lake.jobs.running import JobFailedError
+from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.jobs.signals import ends_soon, stop_at_signals
+from kafka_telemetry_lake.pipelines.notify.delivery import deliveries, previews
+from kafka_telemetry_lake.pipelines.notify.file import read_notify_file
+from kafka_telemetry_lake.pipelines.notify.run import run
+from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
+from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
+
+# These libraries log the URLs that they use, at level DEBUG or when sending fails.
+TALKATIVE = ("apprise", "oauthlib", "requests_oauthlib", "urllib3")
+
+
+def run_job(settings: NotifySettings) -> int:
+    """Send what there is to send; with `follow` until a signal."""
+    for name in TALKATIVE:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    file = read_notify_file(settings.notify)
+    if not is_lake(settings.lake):
+        raise UsageError(f"no lake at {settings.lake}")
+    if settings.dry_run:
+        lines = list(previews(settings.lake, file, datetime.now(UTC)))
+        print(*lines or ["nothing to send"], sep="\n")
+        return 0
+    stop = stop_at_signals()
+    with (
+        only_notifier(settings.lake, f"another notify is running on {settings.lake}"),
+        ends_soon(stop, "notify: stopped while a sink was slow to answer; its message will be sent again"),
+    ):
+        FINDING_CHANGES.create(settings.lake)
+        problems = run(
+            deliveries(settings.lake, file),
+            stop,
+            settings.poll_seconds,
+            None if settings.follow else settings.give_up_seconds,
+        )
+    if problems:
+        raise JobFailedError("\n".join(f"notify: {each}; the next run sends what it misses" for each in problems))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command("notify"))

@@ -1,0 +1,159 @@
+"""Delivers a sink's messages: one step at a time, each at least once."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import apprise
+
+from kafka_telemetry_lake.pipelines.notify import readable
+from kafka_telemetry_lake.pipelines.notify.alerts import Alerts
+from kafka_telemetry_lake.pipelines.notify.file import AlertmanagerSink, AppriseSink, NotifyFile, WebhookSink
+from kafka_telemetry_lake.pipelines.notify.http import RefusedError, SinkDownError, post_json
+from kafka_telemetry_lake.pipelines.notify.messages import Message, Messages
+from kafka_telemetry_lake.pipelines.notify.outbox import Outbox
+from kafka_telemetry_lake.pipelines.query.printable import printable_json
+
+log = logging.getLogger(__name__)
+
+ALERTS_AT_ONCE = 500
+ALERTMANAGER_PATH = "/api/v2/alerts"
+
+
+class Delivery(ABC):
+    """What is sent to one sink."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.name = outbox.sink
+
+    @abstractmethod
+    def step(self, now: datetime, at_once: bool) -> float | None:
+        """Read new changes and send what is due.
+
+        Args:
+            at_once: everything is due.
+
+        Returns:
+            Seconds until there may be more to do; None: not before there are new changes.
+
+        Raises:
+            SinkDownError: the sink didn't take a message; the next step sends it again.
+        """
+
+
+class AlertDelivery(Delivery):
+    """Sends all open alerts at intervals, and after each change."""
+
+    def __init__(self, alerts: Alerts, sink: AlertmanagerSink) -> None:
+        super().__init__(alerts)
+        self._alerts, self._sink = alerts, sink
+        self._resend_at = datetime.min.replace(tzinfo=UTC)
+
+    def step(self, now: datetime, at_once: bool) -> float | None:
+        if self._alerts.take(now):
+            self._resend_at = now
+            return 0.0
+        if now >= self._resend_at:
+            alerts = self._alerts.alerts(now, self._sink.expire_seconds)
+            for first in range(0, len(alerts), ALERTS_AT_ONCE):
+                self._send(alerts[first : first + ALERTS_AT_ONCE])
+            self._alerts.done()
+            self._resend_at = now + timedelta(seconds=self._sink.resend_seconds)
+        return None if at_once else (self._resend_at - now).total_seconds()
+
+    def _send(self, alerts: list[dict[str, Any]]) -> None:
+        try:
+            post_json(self._sink.url, ALERTMANAGER_PATH, self._sink.headers, alerts)
+        except RefusedError as error:  # it has taken the others, and all are sent again
+            raise SinkDownError(f"{error}; is it an Alertmanager with API v2?") from None
+
+
+class MessageDelivery(Delivery):
+    """Sends one message after the other."""
+
+    def __init__(self, messages: Messages, sink: WebhookSink | AppriseSink) -> None:
+        super().__init__(messages)
+        self._messages, self._sink = messages, sink
+        self._next_at = datetime.min.replace(tzinfo=UTC)
+
+    def step(self, now: datetime, at_once: bool) -> float | None:
+        if self._messages.take(now):
+            return 0.0
+        seconds = self._messages.seconds_until_due(now)
+        if seconds is None or (seconds and not at_once):
+            return seconds
+        pause = timedelta(minutes=1 / self._sink.per_minute)
+        if timedelta() < self._next_at - now <= pause:
+            return (self._next_at - now).total_seconds()
+        message = self._messages.next_message()
+        try:
+            send(self._sink, message)
+        except RefusedError as error:
+            parked = self._messages.park(message.id, vars(message))
+            log.error("notify: %s: %s; it is stored in %s, and the next one is sent", self.name, error, parked)
+        else:
+            log.info("notify: %s: %d changes sent", self.name, len(message.changes))
+        self._messages.done()
+        self._next_at = now + pause
+        return 0.0
+
+
+def send(sink: WebhookSink | AppriseSink, message: Message) -> None:
+    """Send a message.
+
+    Raises:
+        SinkDownError: the sink didn't take it.
+        RefusedError: the sink would never take it.
+    """
+    if isinstance(sink, WebhookSink):
+        post_json(sink.url, "", {**sink.headers, "Idempotency-Key": message.id}, vars(message))
+        return
+    try:
+        target = apprise.Apprise()
+        target.add(sink.url.get_secret_value())
+        sent = target.notify(
+            title=readable.title(message.changes),
+            body=readable.text(message.changes),
+            notify_type=readable.kind(message.changes),
+            body_format=apprise.NotifyFormat.TEXT,
+        )
+    except Exception as error:  # plugins raise what they like, with the URL in it
+        raise SinkDownError(f"apprise fails with {type(error).__name__}") from None
+    if not sent:
+        raise SinkDownError("apprise can't send it; the command `apprise -vv` of the same URL says why")
+
+
+def deliveries(lake: str, file: NotifyFile) -> list[Delivery]:
+    """One delivery for each sink of the file."""
+    result: list[Delivery] = []
+    for number, (name, sink) in enumerate(file.sinks.items()):
+        if isinstance(sink, AlertmanagerSink):
+            result.append(AlertDelivery(Alerts(lake, name, file, counts_unrouted=not number), sink))
+        else:
+            result.append(MessageDelivery(Messages(lake, name, file, counts_unrouted=not number), sink))
+    return result
+
+
+def previews(lake: str, file: NotifyFile, now: datetime) -> Iterator[str]:
+    """A JSON object for each request that would be sent now. Nothing is sent or written."""
+    for number, (name, sink) in enumerate(file.sinks.items()):
+        if isinstance(sink, AlertmanagerSink):
+            alerts = Alerts(lake, name, file, writes=False, counts_unrouted=not number)
+            while alerts.take(now):
+                pass
+            if content := alerts.alerts(now, sink.expire_seconds):
+                yield printable_json({"sink": name, "alerts": content})
+            continue
+        messages = Messages(lake, name, file, writes=False, counts_unrouted=not number)
+        while messages.take(now) or messages.seconds_until_due(now) is not None:
+            if messages.seconds_until_due(now) is not None:
+                message = messages.next_message()
+                shown = vars(message)
+                if isinstance(sink, AppriseSink):
+                    shown = {"title": readable.title(message.changes), "text": readable.text(message.changes)}
+                yield printable_json({"sink": name, **shown})
+                messages.done()

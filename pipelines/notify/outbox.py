@@ -1,0 +1,169 @@
+"""What a sink was sent, and what it is still to be sent: a file in the folder of table `finding_changes`.
+
+A message is written there before it is sent, and removed afterwards. After a crash in between it is sent again, with
+the same id and content. Each sink has a file of its own, so none waits for another one.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from kafka_telemetry_lake.pipelines.lake.errors import StateError
+from kafka_telemetry_lake.pipelines.lake.json_files import write_json
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.notify.changes import Changes
+from kafka_telemetry_lake.pipelines.notify.file import NotifyFile, Route, Row
+from kafka_telemetry_lake.pipelines.notify.findings import Finding, as_text, change_id
+from kafka_telemetry_lake.pipelines.state.notes import DamagedNoteError, read_note, sealed
+from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
+
+log = logging.getLogger(__name__)
+
+FIELDS = ("version", "recorded_at", "findings", "out")
+
+
+class Outbox(ABC):
+    """A sink's part of the changes. Subclasses say what becomes of a change, and store that in `out`.
+
+    A new sink starts with the findings that are open, not with the history.
+
+    Args:
+        writes: False: nothing is written, for a look at what would be sent.
+        counts_unrouted: log how many changes no route takes. One sink's outbox does that for all.
+
+    Raises:
+        StateError: the file is damaged.
+    """
+
+    def __init__(self, lake: str, sink: str, file: NotifyFile, writes: bool = True, counts_unrouted: bool = False):
+        self.sink = sink
+        self.findings: dict[str, Finding] = {}
+        self._file, self._writes, self._counts_unrouted = file, writes, counts_unrouted
+        self._changes = Changes(lake)
+        self._filesystem, self._folder = filesystem_of(f"{FINDING_CHANGES.uri(lake)}/_notify")
+        self._path = f"{self._folder}/{sink}.json"
+        self._version: int | None = None
+        self._recorded_at = ""
+        if writes:
+            self._filesystem.create_dir(self._folder)
+        self._read()
+
+    def take(self, now: datetime) -> int:
+        """Read the next changes, and end mutes whose time is over; returns the number of both."""
+        moment = as_text(now)
+        if self._version is None:
+            return self._start(moment, now.timestamp())
+        version, rows = (
+            self._changes.after(self._version, self._recorded_at) if self.has_room() else (self._version, [])
+        )
+        taken = len(rows)
+        unrouted = sum(self._take(row, now.timestamp()) for row in rows)
+        for finding in list(self.findings.values()):
+            if ended := finding.end_of_mute(moment):
+                self._take(ended, now.timestamp())
+                taken += 1
+        if unrouted and self._counts_unrouted:
+            log.warning("notify: %d changes fit no route; they are only in table %s", unrouted, FINDING_CHANGES.name)
+        if version != self._version or taken:
+            self._version, self._recorded_at = version, max([self._recorded_at, *(row["recorded_at"] for row in rows)])
+            self.write()
+        return taken
+
+    def _start(self, moment: str, now: float) -> int:
+        version, rows = self._changes.every()
+        for row in rows:
+            self.findings.setdefault(row["finding_id"], Finding()).apply(row)
+        for finding in self.findings.values():
+            if ended := finding.end_of_mute(moment):
+                finding.apply(ended)
+            if finding.is_announced:
+                self.changed(finding, finding.row | {"change": "opened", "at": finding.row["opened_at"]}, now)
+        self._forget(list(self.findings))
+        self._version, self._recorded_at = version, max((row["recorded_at"] for row in rows), default="")
+        self.write()
+        return sum(finding.is_announced for finding in self.findings.values())
+
+    def _take(self, row: Row, now: float) -> bool:
+        """Apply a change; returns whether no route takes it."""
+        finding = self.findings.setdefault(row["finding_id"], Finding())
+        if finding.row and change_id(finding.row) == change_id(row):
+            return False
+        was_announced = finding.is_announced
+        finding.apply(row)
+        kind = row["change"]
+        unrouted = False
+        if kind in ("opened", "changed") or (kind == "unmuted" and not was_announced):
+            if finding.is_announced:
+                self.changed(finding, finding.row, now)
+                unrouted = not any(self._file.routes_of(finding.row))
+        elif kind == "resolved":
+            self.changed(finding, finding.row, now)
+        elif kind in ("acknowledged", "muted"):
+            self.silenced(finding)
+        self._forget([row["finding_id"]])
+        return unrouted
+
+    def _forget(self, finding_ids: Iterable[str]) -> None:
+        for finding_id in finding_ids:
+            if finding_id in self.findings and self.findings[finding_id].is_over:
+                del self.findings[finding_id]
+
+    def routes(self, row: Row) -> list[tuple[int, Route]]:
+        """The routes that take a change to this sink."""
+        return [(number, route) for number, route in self._file.routes_of(row) if self.sink in route.sinks]
+
+    @abstractmethod
+    def changed(self, finding: Finding, row: Row, now: float) -> None:
+        """A finding that is announced has changed, or a finding is resolved."""
+
+    @abstractmethod
+    def silenced(self, finding: Finding) -> None:
+        """A finding was acknowledged or muted."""
+
+    @abstractmethod
+    def has_room(self) -> bool:
+        """Whether more changes may be read."""
+
+    @property
+    @abstractmethod
+    def out(self) -> dict[str, Any]:
+        """What is to be sent."""
+
+    @out.setter
+    @abstractmethod
+    def out(self, content: dict[str, Any]) -> None: ...
+
+    def write(self) -> None:
+        """Store the state."""
+        if not self._writes:
+            return
+        findings = {finding_id: vars(finding) for finding_id, finding in self.findings.items()}
+        content = (self._version, self._recorded_at, findings, self.out)
+        write_json(self._filesystem, self._path, sealed(dict(zip(FIELDS, content, strict=True))))
+
+    def park(self, name: str, content: dict[str, Any]) -> str:
+        """Store a message that the sink refuses; returns the file's path."""
+        path = f"{self._folder}/{self.sink}-refused-{name}.json"
+        write_json(self._filesystem, path, content)
+        return path
+
+    def _read(self) -> None:
+        if self._filesystem.get_file_info(self._path).type == pafs.FileType.NotFound:
+            return
+        with self._filesystem.open_input_file(self._path) as stream:
+            data = stream.read()
+        try:
+            content, _ = read_note(data, FIELDS)
+            self._version, self._recorded_at = content["version"], content["recorded_at"]
+            self.findings = {finding_id: Finding(**stored) for finding_id, stored in content["findings"].items()}
+            self.out = content["out"]
+        except (DamagedNoteError, KeyError, TypeError) as error:
+            raise StateError(
+                f"{self._path} is damaged ({error}): delete it, and the sink is sent all open findings again"
+            ) from None

@@ -1,0 +1,85 @@
+"""Runs all deliveries, each in its own thread, so that a sink that is slow or down delays no other."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+from deltalake.exceptions import DeltaError
+
+from kafka_telemetry_lake.pipelines.notify.delivery import Delivery
+from kafka_telemetry_lake.pipelines.notify.http import SinkDownError
+
+log = logging.getLogger(__name__)
+
+LONGEST_PAUSE_S = 300
+
+
+def run(
+    deliveries: Sequence[Delivery], stop: threading.Event, poll_seconds: float, give_up_seconds: float | None
+) -> list[str]:
+    """Deliver until there is nothing more to send, or until `stop` is set.
+
+    Args:
+        poll_seconds: pause between two looks for new changes.
+        give_up_seconds: try a sink for so long; None: follow new changes until `stop` is set, and never give up.
+
+    Returns:
+        A line for each sink that was given up.
+    """
+    with ThreadPoolExecutor(len(deliveries), "notify") as pool:
+        tasks = [pool.submit(_deliver, each, stop, poll_seconds, give_up_seconds) for each in deliveries]
+        return [problem for task in tasks if (problem := task.result())]
+
+
+def _deliver(
+    delivery: Delivery, stop: threading.Event, poll_seconds: float, give_up_seconds: float | None
+) -> str | None:
+    follow = give_up_seconds is None
+    deadline = time.monotonic() + (give_up_seconds or 0)
+    failures = 0
+    while not stop.is_set():
+        try:
+            pause = delivery.step(datetime.now(UTC), at_once=not follow)
+        except Exception as error:
+            failures += 1
+            pause = pause_after(failures, error)
+            reason = describe(error)
+            if not follow and time.monotonic() + pause > deadline:
+                return f"{delivery.name}: {reason}"
+            log.warning("notify: %s: %s; tried again in %.0f s", delivery.name, reason, pause)
+        else:
+            if failures and pause != 0:
+                log.info("notify: %s: it takes messages again", delivery.name)
+                failures = 0
+            if pause is None and not follow:
+                return None
+            if follow:
+                pause = poll_seconds if pause is None else min(pause, poll_seconds)
+        stop.wait(pause)
+    return None
+
+
+def pause_after(failures: int, error: Exception) -> float:
+    """Seconds before the next attempt: doubled with each failure, and not the same for all sinks and processes."""
+    doubled = min(2.0 ** min(failures - 1, 16), LONGEST_PAUSE_S) * random.uniform(0.5, 1)
+    return max(doubled, error.retry_after if isinstance(error, SinkDownError) else 0)
+
+
+def describe(error: Exception) -> str:
+    """An error in one line. Of unexpected ones only the type, because their text may have a URL in it."""
+    if isinstance(error, (SinkDownError, DeltaError, OSError)):
+        return " ".join(str(error).split())
+    return f"{type(error).__name__} at line {_line(error)}"
+
+
+def _line(error: Exception) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "?" if trace is None else f"{trace.tb_lineno} of {trace.tb_frame.f_code.co_filename.rpartition('/')[2]}"

@@ -1,0 +1,106 @@
+"""A real Alertmanager gets what `telemetry-lake notify` sends, and its API says what it has."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kafka_telemetry_lake.jobs import cli
+from tests.unit.notify.changed_findings import change, make_lake, record, wait_until
+
+ALERTMANAGER = next(filter(None, map(shutil.which, ("alertmanager", "prometheus-alertmanager"))), None)
+pytestmark = pytest.mark.skipif(ALERTMANAGER is None, reason="no Alertmanager; .ci/run brings Debian's")
+CONFIG = "route: {receiver: none, group_wait: 1h}\nreceivers: [{name: none}]\n"
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (tmp_path / "alertmanager.yml").write_text(CONFIG)
+    process = subprocess.Popen(
+        [
+            str(ALERTMANAGER),
+            f"--config.file={tmp_path / 'alertmanager.yml'}",
+            f"--storage.path={tmp_path / 'alertmanager'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--cluster.listen-address=",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=(tmp_path / "alertmanager.log").open("w"),
+    )
+    try:
+        wait_until(lambda: answers(port) or process.poll() is not None)
+        assert process.poll() is None, (tmp_path / "alertmanager.log").read_text()
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def alerts(url: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """Alertmanager's alerts that aren't resolved, by subject and severity."""
+    with urllib.request.urlopen(f"{url}/api/v2/alerts", timeout=10) as answer:
+        return {(each["labels"]["subject"], each["labels"]["severity"]): each for each in json.load(answer)}
+
+
+def test_alerts_open_change_and_end(url: str, tmp_path: Path) -> None:
+    lake = make_lake(tmp_path)
+    config = tmp_path / "notify.yml"
+    sink = {"type": "alertmanager", "url": url, "resend_seconds": 1, "expire_seconds": 3600}
+    config.write_text(yaml.safe_dump({"sinks": {"am": sink}, "routes": [{"sinks": ["am"]}]}))
+    began = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=2)
+
+    def say(subject: str, kind: str, minute: int, **columns: Any) -> dict[str, Any]:
+        moment = began + timedelta(minutes=minute)
+        return change(subject, kind, at=moment, opened_at=began, recorded_at=moment, **columns)
+
+    def notify() -> dict[tuple[str, str], dict[str, Any]]:
+        assert cli.main(["notify", "--lake", lake, "--notify", str(config)]) == 0
+        return alerts(url)
+
+    hostile = f"\x00\x1b[2J\n{'ü' * 1024}"
+    record(lake, *(say(name, "opened", 0, owner="team-a") for name in ("a", "b", "c", hostile)))
+    first = notify()
+    assert len(first) == 4
+    alert = first["a", "warning"]
+    assert alert["labels"] == {
+        "alertname": "no_compression", "severity": "warning", "cluster": "c1", "scope": "client_id", "subject": "a",
+        "owner": "team-a", "finding_id": change("a")["finding_id"],
+    }  # fmt: skip
+    assert alert["annotations"]["evidence"] == "compression rate 1.0"
+    assert alert["annotations"]["advice"] == "set compression.type=zstd"
+    assert alert["status"]["state"] != "suppressed"
+    assert datetime.fromisoformat(alert["startsAt"]) == began
+    expires = datetime.fromisoformat(alert["endsAt"]) - datetime.now(UTC)
+    assert timedelta(minutes=58) < expires <= timedelta(hours=1)
+
+    record(lake, say("a", "changed", 1, severity="error", owner="team-a"), say("b", "resolved", 2, owner="team-a"))
+    record(lake, say("c", "muted", 3, owner="team-a", by="ann", why="known", until=began + timedelta(days=9)))
+    second = notify()
+    assert {key for key in second if len(key[0]) < 9} == {("a", "error")}  # the others have ended
+    assert len(second) == 2
+    third = notify()
+    assert third.keys() == second.keys()
+    assert third["a", "error"]["fingerprint"] == second["a", "error"]["fingerprint"]
+    assert third["a", "error"]["endsAt"] > second["a", "error"]["endsAt"]
+    record(lake, say("a", "resolved", 4, severity="error", owner="team-a"), say(hostile, "resolved", 4, owner="team-a"))
+    assert notify() == {}

@@ -1,0 +1,471 @@
+"""Delivery over HTTP: what is posted, failures of a sink, kill -9, and that no sink waits for another one."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.pipelines.lake.json_files import write_json
+from kafka_telemetry_lake.pipelines.notify import delivery, http, outbox
+from kafka_telemetry_lake.pipelines.notify.delivery import Delivery, deliveries
+from kafka_telemetry_lake.pipelines.notify.file import NotifyFile
+from kafka_telemetry_lake.pipelines.notify.http import SinkDownError, post_json
+from kafka_telemetry_lake.pipelines.notify.run import LONGEST_PAUSE_S, pause_after, run
+from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
+from tests.unit.notify.changed_findings import (
+    HttpSink,
+    Request,
+    at,
+    change,
+    http_sink,
+    make_lake,
+    notify_file,
+    record,
+    wait_until,
+)
+
+ORDERS, OPENED = change("orders"), [("orders", "opened")]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> str:
+    return make_lake(tmp_path)
+
+
+@pytest.fixture
+def sink() -> Iterator[HttpSink]:
+    with http_sink() as found:
+        yield found
+
+
+def settle(one: Delivery, second: float = 100) -> None:
+    """Step until nothing more is to be done now."""
+    while one.step(at(second), at_once=True) is not None:
+        second += 1
+
+
+def notify(lake: str, content: Any, folder: Path, *flags: str) -> int:
+    file = folder / "notify.yml"
+    file.write_text(yaml.safe_dump(content))
+    return cli.main(["notify", "--lake", lake, "--notify", str(file), *flags])
+
+
+def late(seconds: float) -> Callable[[Request], int]:
+    def answer(_request: Request) -> int:
+        time.sleep(seconds)
+        return 200
+
+    return answer
+
+
+def one_webhook(url: str, **more: Any) -> dict[str, Any]:
+    return {"sinks": {"one": {"type": "webhook", "url": url, **more}}, "routes": [{"sinks": ["one"]}]}
+
+
+def test_a_webhook_gets_the_changes_and_a_key_that_names_the_message(lake: str, sink: HttpSink) -> None:
+    record(lake, ORDERS)
+    (one,) = deliveries(lake, notify_file(sink.url, headers={"Authorization": "Bearer xyz"}))
+    settle(one)
+    (request,) = sink.requests
+    assert (request.path, request.headers["Authorization"]) == ("/hook", "Bearer xyz")
+    assert request.headers["Content-Type"] == "application/json"
+    assert request.headers["Idempotency-Key"] == request.body["id"]
+    assert request.body.keys() == {"id", "changes"}
+    assert sink.changes() == OPENED
+
+
+@pytest.mark.parametrize(("status", "said"), [(500, "HTTP 500"), (404, "HTTP 404"), (302, r"redirect \(HTTP 302\)")])
+def test_a_message_that_fails_is_sent_again_with_the_same_id(lake: str, sink: HttpSink, status: int, said: str) -> None:
+    record(lake, ORDERS)
+    (one,) = deliveries(lake, notify_file(sink.url))
+    sink.answer = lambda _request: status
+    for _ in range(2):
+        with pytest.raises(SinkDownError, match=said):
+            settle(one)
+    record(lake, change("later", second=5))
+    sink.answer = lambda _request: 204
+    (again,) = deliveries(lake, notify_file(sink.url))
+    settle(again)
+    assert sink.changes() == [*OPENED * 3, ("later", "opened")]
+    assert len({request.body["id"] for request in sink.requests[:3]}) == 1
+    assert sink.requests[3].body["id"] != sink.requests[2].body["id"]
+
+
+def test_what_a_sink_refuses_is_stored_and_the_next_message_is_sent(
+    lake: str, sink: HttpSink, caplog: pytest.LogCaptureFixture
+) -> None:
+    record(lake, ORDERS)
+    (one,) = deliveries(lake, notify_file(sink.url))
+    sink.answer = lambda _request: 422
+    settle(one)
+    sink.answer = lambda _request: 200
+    record(lake, change("later", second=5))
+    settle(one)
+    assert sink.changes() == [*OPENED, ("later", "opened")]
+    (parked,) = (Path(FINDING_CHANGES.uri(lake)) / "_notify").glob("one-refused-*.json")
+    assert json.loads(parked.read_text()) == sink.requests[0].body
+    assert f"one: it refuses the message with HTTP 422; it is stored in {parked}" in caplog.text
+
+
+def test_a_sink_that_is_not_there_slow_or_asks_for_patience(
+    lake: str, sink: HttpSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(lake, ORDERS)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(SinkDownError, match=r"^it can't be reached$"):
+        settle(deliveries(lake, notify_file(f"http://127.0.0.1:{port}/t0ken"))[0])
+    monkeypatch.setattr(http, "ANSWER_S", 0.2)
+    sink.answer = late(0.6)
+    with pytest.raises(SinkDownError, match=r"^no answer within"):
+        settle(deliveries(lake, notify_file(sink.url))[0])
+    sink.answer, sink.answer_headers = lambda _request: 429, {"Retry-After": "17"}
+    with pytest.raises(SinkDownError) as error:
+        settle(deliveries(lake, notify_file(sink.url))[0])
+    assert error.value.retry_after == 17
+    assert pause_after(1, error.value) == 17
+
+
+def test_pauses_between_attempts_double_up_to_a_bound() -> None:
+    down = SinkDownError("no")
+    assert all(2 ** (n - 1) / 2 <= pause_after(n, down) <= 2 ** (n - 1) for n in range(1, 9))
+    assert LONGEST_PAUSE_S / 2 <= pause_after(100_000, down) <= LONGEST_PAUSE_S
+
+
+def test_the_rate_of_a_sink_is_bounded(lake: str, sink: HttpSink) -> None:
+    (one,) = deliveries(lake, notify_file(sink.url, per_minute=6))
+    assert one.step(at(0), at_once=False) is None
+    for number in range(3):
+        record(lake, change(f"c{number}", second=number))
+    assert [one.step(at(10), at_once=False) for _ in range(3)] == [0.0, 0.0, None]
+    record(lake, change("d", second=4))
+    assert [one.step(at(second), at_once=False) for second in (12, 12, 19, 20)] == [0.0, 8.0, 1.0, 0.0]
+    assert [len(request.body["changes"]) for request in sink.requests] == [3, 1]
+
+
+def test_a_sink_that_is_down_or_slow_delays_no_other_and_misses_nothing(
+    lake: str, sink: HttpSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafka_telemetry_lake.pipelines.notify.run.pause_after", lambda *_: 0.05)
+    with http_sink() as slow, http_sink() as down:
+        released = threading.Event()
+        slow.answer = lambda _request: 200 if released.wait(20) else 500
+        down.answer = lambda _request: 200 if released.is_set() else 503
+        file = NotifyFile.model_validate(
+            {
+                "sinks": {
+                    name: {"type": "webhook", "url": each.url, "per_minute": 600}
+                    for name, each in (("slow", slow), ("down", down), ("fine", sink))
+                },
+                "routes": [{"sinks": ["slow", "down", "fine"], "group_seconds": 0}],
+            }
+        )
+        stop = threading.Event()
+        thread = threading.Thread(target=run, args=(deliveries(lake, file), stop, 0.05, None), daemon=True)
+        thread.start()
+        record(lake, change("a", second=1))
+        wait_until(lambda: len(slow.requests) > 0)
+        record(lake, change("b", second=2))
+        wait_until(lambda: sink.changes() == [("a", "opened"), ("b", "opened")])
+        assert slow.changes() == [("a", "opened")]
+        released.set()
+        both = {("a", "opened"), ("b", "opened")}
+        wait_until(lambda: set(slow.changes()) == both and set(down.changes()) == both)
+        stop.set()
+        thread.join(20)
+        assert not thread.is_alive()
+    assert len(slow.changes()) == 2
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("kind", ["webhook", "alertmanager"])
+def test_whenever_the_process_ends_nothing_is_missing_and_only_the_same_message_comes_again(
+    tmp_path: Path, sink: HttpSink, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ends the process before and after each write and each request, one place at a time."""
+    steps = [
+        [change("a"), change("b", second=1)],
+        [change("a", "changed", 2, severity="error"), change("b", "resolved", 3)],
+        [change("c", second=4), change("a", "resolved", 5)],
+    ]
+    budget = [0]
+
+    def or_end(call: Any) -> Any:
+        def called(*arguments: Any) -> None:
+            for when in ("before", "after"):
+                budget[0] -= 1
+                if budget[0] == 0:
+                    raise Killed
+                if when == "before":
+                    call(*arguments)
+
+        return called
+
+    monkeypatch.setattr(outbox, "write_json", or_end(write_json))
+    monkeypatch.setattr(delivery, "post_json", or_end(post_json))
+    url = sink.url if kind == "webhook" else sink.url.removesuffix("/hook")
+    file = notify_file(url, type=kind)
+    ended_at, ends, repeated = 0, True, 0
+    while ends:
+        ended_at, ends = ended_at + 1, False
+        sink.requests.clear()
+        (tmp_path / str(ended_at)).mkdir()
+        lake = make_lake(tmp_path / str(ended_at))
+        budget[0] = 0
+        settle(deliveries(lake, file)[0])
+        budget[0], second = ended_at, 100.0
+        for rows in steps:
+            record(lake, *rows)
+            while True:
+                try:
+                    settle(deliveries(lake, file)[0], second)
+                    break
+                except Killed:
+                    ends = True
+            second += 100
+        if kind == "webhook":
+            messages = {request.body["id"]: request.body for request in sink.requests}
+            repeated += len(sink.requests) - len(messages)
+            assert len(sink.requests) <= len(messages) + ends, ended_at
+            assert all(request.body == messages[request.body["id"]] for request in sink.requests)
+            received = [(row["subject"], row["change"]) for body in messages.values() for row in body["changes"]]
+            assert received == [(row["subject"], row["change"]) for rows in steps for row in rows], ended_at
+        else:
+            state: dict[str, bool] = {}
+            for request in sink.requests:
+                for alert in request.body:
+                    key = f"{alert['labels']['subject']} {alert['labels']['severity']}"
+                    state[key] = alert["endsAt"] > f"{at(second - 100):%Y-%m-%dT%H:%M:%S}"
+            expected = {"a warning": False, "a error": False, "b warning": False, "c warning": True}
+            assert state == expected, ended_at
+    assert ended_at > 10
+    assert repeated == (len(steps) * 2 if kind == "webhook" else 0)  # after the request, and before it is recorded
+
+
+@pytest.mark.parametrize("moment", ["before the answer", "after the answer"])
+def test_kill_9_between_sending_and_recording(lake: str, sink: HttpSink, tmp_path: Path, moment: str) -> None:
+    config = tmp_path / "notify.yml"
+    config.write_text(yaml.safe_dump(one_webhook(sink.url)))
+    argv = [sys.executable, "-m", "kafka_telemetry_lake.jobs.notify", "--lake", lake, "--notify", str(config)]
+    slow_record = (
+        "import time, kafka_telemetry_lake.pipelines.notify.messages as m, kafka_telemetry_lake.jobs.notify as n\n"
+        "m.Messages.done = lambda self: time.sleep(60)\n"
+        "from kafka_telemetry_lake.jobs.entry import run_command; run_command('notify')"
+    )
+    first = argv if moment == "before the answer" else [sys.executable, "-c", slow_record, *argv[3:]]
+    record(lake, ORDERS)
+    process = subprocess.Popen(first, stdout=subprocess.DEVNULL)
+
+    def kill(_request: Request) -> int:
+        os.kill(process.pid, signal.SIGKILL)
+        return 200
+
+    if moment == "before the answer":
+        sink.answer = kill
+    wait_until(lambda: len(sink.requests) == 1, 60)
+    if moment == "after the answer":
+        time.sleep(0.2)
+        process.kill()
+    assert process.wait(20) == -signal.SIGKILL
+    sink.answer = lambda _request: 200
+    assert cli.main(["notify", *argv[3:]]) == 0
+    assert cli.main(["notify", *argv[3:]]) == 0
+    assert sink.changes() == OPENED * 2
+    assert sink.requests[0].body == sink.requests[1].body
+    assert sink.requests[0].headers["Idempotency-Key"] == sink.requests[1].headers["Idempotency-Key"]
+
+
+def test_following_sends_new_changes_until_it_is_stopped(lake: str, sink: HttpSink, tmp_path: Path) -> None:
+    config = tmp_path / "notify.yml"
+    content = one_webhook(sink.url)
+    content["routes"][0]["group_seconds"] = 0
+    config.write_text(yaml.safe_dump(content))
+    argv = ["--lake", lake, "--notify", str(config), "--follow", "--poll-seconds", "0.1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kafka_telemetry_lake.jobs.notify", *argv], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        record(lake, change("a"))
+        wait_until(lambda: sink.changes() == [("a", "opened")], 60)
+        assert cli.main(["notify", *argv]) == 2  # another one is running
+        record(lake, change("a", "resolved", 2))
+        wait_until(lambda: len(sink.requests) == 2)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.communicate()
+    assert sink.changes() == [("a", "opened"), ("a", "resolved")]
+
+
+def test_a_run_gives_up_says_so_and_the_next_one_sends(
+    lake: str, sink: HttpSink, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(lake, ORDERS)
+    sink.answer = lambda _request: 500
+    assert notify(lake, one_webhook(sink.url), tmp_path, "--give-up-seconds", "0") == 1
+    assert "notify: one: it answers with HTTP 500; the next run sends what it misses" in capsys.readouterr().err
+    sink.answer = lambda _request: 200
+    assert notify(lake, one_webhook(sink.url), tmp_path) == 0
+    assert sink.changes() == OPENED * 2
+
+
+def test_a_dry_run_prints_and_changes_nothing(
+    lake: str, sink: HttpSink, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(lake, ORDERS, change("b"))
+    content: dict[str, Any] = {
+        "sinks": {
+            "hook": {"type": "webhook", "url": sink.url, "headers": {"X-Key": "hush"}},
+            "am": {"type": "alertmanager", "url": sink.url},
+            "chat": {"type": "apprise", "url": f"json://127.0.0.1:1/{'t0ken'}"},
+        },
+        "routes": [{"sinks": ["hook", "am", "chat"]}],
+    }
+    for _ in range(2):
+        assert notify(lake, content, tmp_path, "--dry-run") == 0
+        printed = capsys.readouterr().out
+        am, chat, hook = map(json.loads, printed.splitlines())
+        assert [(row["subject"], row["change"]) for row in hook["changes"]] == [("orders", "opened"), ("b", "opened")]
+        assert [alert["labels"]["subject"] for alert in am["alerts"]] == ["orders", "b"]
+        assert (chat["sink"], chat["title"]) == ("chat", "Kafka clients: 2 opened")
+        assert "hush" not in printed
+        assert "t0ken" not in printed
+    assert sink.requests == []
+    assert not (Path(FINDING_CHANGES.uri(lake)) / "_notify").exists()
+
+
+def test_apprise_delivers_and_its_failure_is_retried(lake: str, sink: HttpSink) -> None:
+    record(lake, ORDERS)
+    (one,) = deliveries(lake, notify_file(sink.url.replace("http:", "json:"), type="apprise"))
+    sink.answer = lambda _request: 500
+    with pytest.raises(SinkDownError, match="apprise can't send it"):
+        settle(one)
+    sink.answer = lambda _request: 200
+    settle(one)
+    first, second = (request.body for request in sink.requests)
+    assert first == second
+    assert (second["title"], second["type"]) == ("Kafka clients: 1 opened", "warning")
+    assert second["message"].endswith(
+        "client_id orders (cluster c1, 3 of 200 instances)\ncompression rate 1.0\nset compression.type=zstd"
+    )
+
+
+SECRETS = ("t0ken-in-url", "passw0rd", "hush-header")
+
+
+@pytest.mark.parametrize("kind", ["webhook", "alertmanager", "apprise"])
+@pytest.mark.parametrize("failure", ["refused", "error", "slow"])
+def test_no_secret_is_in_logs_errors_or_the_lake(
+    lake: str,
+    sink: HttpSink,
+    tmp_path: Path,
+    kind: str,
+    failure: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HOOK_TOKEN", SECRETS[0])
+    port = sink.url.split(":")[2].split("/")[0] if failure != "refused" else "9"
+    scheme = "json" if kind == "apprise" else "http"
+    content: dict[str, Any] = {
+        "sinks": {
+            "one": {"type": kind, "url": f"{scheme}://user:{SECRETS[1]}@127.0.0.1:{port}/${{HOOK_TOKEN}}?cto=1&rto=1"}
+        },
+        "routes": [{"sinks": ["one"]}],
+    }
+    if kind != "apprise":
+        content["sinks"]["one"]["headers"] = {"X-Key": SECRETS[2]}
+    config = tmp_path / "notify.yml"
+    config.write_text(yaml.safe_dump(content))
+    record(lake, ORDERS)
+    sink.answer = lambda _request: 500
+    if failure == "slow":
+        sink.answer = late(1.5)
+        monkeypatch.setattr(http, "ANSWER_S", 0.3)
+    argv = ["notify", "--lake", lake, "--notify", str(config), "--give-up-seconds", "0.1", "--log-level", "DEBUG"]
+    with caplog.at_level(logging.DEBUG):
+        assert cli.main(argv) == 1
+    printed = capsys.readouterr()
+    said = printed.out + printed.err + caplog.text
+    stored = b"".join(file.read_bytes() for file in Path(lake).rglob("*") if file.is_file())
+    assert "notify: one: " in said
+    for secret in SECRETS:
+        assert secret not in said
+        assert secret.encode() not in stored
+
+
+def test_a_step_of_thousands_of_alerts_is_several_requests(lake: str, sink: HttpSink) -> None:
+    record(lake, *(change(f"c{number}") for number in range(1200)))
+    (one,) = deliveries(lake, notify_file(sink.url.removesuffix("/hook"), type="alertmanager"))
+    settle(one)
+    assert [len(request.body) for request in sink.requests] == [500, 500, 200]
+    assert {request.path for request in sink.requests} == {"/api/v2/alerts"}
+
+
+def test_open_alerts_are_sent_again_and_ended_once(lake: str, sink: HttpSink) -> None:
+    file = notify_file(sink.url.removesuffix("/hook"), type="alertmanager", resend_seconds=60, expire_seconds=240)
+    (one,) = deliveries(lake, file)
+
+    def sent_at(second: float) -> list[tuple[str, str, str, str]]:
+        sink.requests.clear()
+        while one.step(at(second), at_once=False) == 0:
+            pass
+        return [
+            (alert["labels"]["subject"], alert["labels"]["severity"], alert["startsAt"][11:19], alert["endsAt"][11:19])
+            for request in sink.requests
+            for alert in request.body
+        ]
+
+    assert sent_at(0) == []
+    record(lake, change("a"), change("b", opened_at=at(500)))
+    assert sent_at(10) == [("a", "warning", "12:00:00", "12:04:10"), ("b", "warning", "12:00:10", "12:04:10")]
+    assert sent_at(69) == []
+    assert sent_at(70) == [("a", "warning", "12:00:00", "12:05:10"), ("b", "warning", "12:01:10", "12:05:10")]
+    record(lake, change("a", "changed", 75, severity="error"), change("b", "resolved", 76))
+    assert sorted(sent_at(80)) == [
+        ("a", "error", "12:00:00", "12:05:20"),
+        ("a", "warning", "12:00:00", "12:01:15"),
+        ("b", "warning", "12:00:00", "12:01:16"),
+    ]
+    assert sent_at(140) == [("a", "error", "12:00:00", "12:06:20")]
+    record(lake, change("a", "muted", 150, severity="error", until=at(200), by="ann", why="known"))
+    assert sent_at(151) == [("a", "error", "12:00:00", "12:02:30")]
+    assert sink.requests[0].body[0]["annotations"]["by"] == "ann"
+    assert sent_at(199) == []
+    assert sent_at(201) == [("a", "error", "12:00:00", "12:07:21")]
+    record(lake, change("a", "acknowledged", 210, severity="error", by="ann"))
+    assert sent_at(211) == [("a", "error", "12:00:00", "12:03:30")]
+    assert sent_at(300) == []
+
+
+def test_labels_of_hostile_names_are_short_printable_and_still_different(lake: str, sink: HttpSink) -> None:
+    long = "x" * 1024
+    names = [f"\x00\x1b[2J{long}\u202ea", f"\x00\x1b[2J{long}\u202eb", "", "ünïcode"]
+    record(lake, *(change(name, cluster_id=None, evidence=name * 9, owner="") for name in names))
+    (one,) = deliveries(lake, notify_file(sink.url.removesuffix("/hook"), type="alertmanager"))
+    settle(one)
+    (request,) = sink.requests
+    labels = [alert["labels"] for alert in request.body]
+    assert len({json.dumps(each) for each in labels}) == 4
+    assert [each.get("subject", "")[:12] for each in labels] == ["\\x00\\x1b[2Jx", "\\x00\\x1b[2Jx", "", "ünïcode"]
+    assert all(value and value.isprintable() and len(value) <= 256 for each in labels for value in each.values())
+    assert all(len(alert["annotations"].get("evidence", "")) <= 2000 for alert in request.body)

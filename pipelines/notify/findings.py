@@ -51,7 +51,7 @@ class Finding:
         self.row = row
         match row["change"]:
             case "opened":
-                self.open, self.acknowledged = True, False
+                self.open = True
             case "resolved":
                 self.open, self.acknowledged = False, False
             case "acknowledged":

@@ -142,6 +142,19 @@ def test_what_is_muted_before_its_group_is_due_is_not_sent(lake: str) -> None:
     assert sent(lake, file, at(122)) == [[("b", "resolved")]]
 
 
+def test_an_end_that_waits_is_sent_although_the_finding_is_muted_meanwhile(lake: str) -> None:
+    file = notify_file(URL)
+    file.routes[0].group_seconds = 60
+    record(lake, change("a"))
+    assert sent(lake, file, at(0)) == []
+    assert sent(lake, file, at(60)) == [[("a", "opened")]]
+    record(lake, change("a", "resolved", 61))
+    assert sent(lake, file, at(62)) == []
+    record(lake, change("a", "muted", 63))
+    assert sent(lake, file, at(64)) == []
+    assert sent(lake, file, at(122)) == [[("a", "resolved")]]
+
+
 def routed(**columns: Any) -> list[str]:
     """Sinks of a change, by rules for each column."""
     names = ("orders", "everyone", "severe", "owned")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import signal
 import socket
@@ -77,7 +78,7 @@ def one_webhook(url: str, **more: Any) -> dict[str, Any]:
 
 
 def test_a_webhook_gets_the_changes_and_a_key_that_names_the_message(lake: str, sink: HttpSink) -> None:
-    record(lake, ORDERS)
+    record(lake, ORDERS | {"measure": math.inf})
     (one,) = deliveries(lake, notify_file(sink.url, headers={"Authorization": "Bearer xyz"}))
     settle(one)
     (request,) = sink.requests
@@ -85,6 +86,7 @@ def test_a_webhook_gets_the_changes_and_a_key_that_names_the_message(lake: str, 
     assert request.headers["Content-Type"] == "application/json"
     assert request.headers["Idempotency-Key"] == request.body["id"]
     assert request.body.keys() == {"id", "changes"}
+    assert "measure" not in request.body["changes"][0]  # JSON has no infinity
     assert sink.changes() == OPENED
 
 
@@ -92,7 +94,7 @@ def test_a_webhook_gets_the_changes_and_a_key_that_names_the_message(lake: str, 
 def test_a_message_that_fails_is_sent_again_with_the_same_id(lake: str, sink: HttpSink, status: int, said: str) -> None:
     record(lake, ORDERS)
     (one,) = deliveries(lake, notify_file(sink.url))
-    sink.answer = lambda _request: status
+    sink.answer, sink.answer_headers = lambda _request: status, {"Location": f"{sink.url}/elsewhere"}
     for _ in range(2):
         with pytest.raises(SinkDownError, match=said):
             settle(one)
@@ -440,11 +442,11 @@ def test_open_alerts_are_sent_again_and_ended_once(lake: str, sink: HttpSink) ->
     assert sent_at(10) == [("a", "warning", "12:00:00", "12:04:10"), ("b", "warning", "12:00:10", "12:04:10")]
     assert sent_at(69) == []
     assert sent_at(70) == [("a", "warning", "12:00:00", "12:05:10"), ("b", "warning", "12:01:10", "12:05:10")]
-    record(lake, change("a", "changed", 75, severity="error"), change("b", "resolved", 76))
+    record(lake, change("a", "changed", 75, severity="error"), change("b", "resolved", 76, opened_at=at(500)))
     assert sorted(sent_at(80)) == [
         ("a", "error", "12:00:00", "12:05:20"),
         ("a", "warning", "12:00:00", "12:01:15"),
-        ("b", "warning", "12:00:00", "12:01:16"),
+        ("b", "warning", "12:01:20", "12:01:20"),  # it ends no earlier than it starts
     ]
     assert sent_at(140) == [("a", "error", "12:00:00", "12:06:20")]
     record(lake, change("a", "muted", 150, severity="error", until=at(200), by="ann", why="known"))
@@ -455,6 +457,25 @@ def test_open_alerts_are_sent_again_and_ended_once(lake: str, sink: HttpSink) ->
     record(lake, change("a", "acknowledged", 210, severity="error", by="ann"))
     assert sent_at(211) == [("a", "error", "12:00:00", "12:03:30")]
     assert sent_at(300) == []
+    (one,) = deliveries(lake, file)
+    assert sent_at(301) == []
+
+
+def test_an_alert_that_is_open_again_is_not_ended_in_the_same_request(lake: str, sink: HttpSink) -> None:
+    file = notify_file(sink.url.removesuffix("/hook"), type="alertmanager")
+    (one,) = deliveries(lake, file)
+    record(lake, change("x", owner="a"))
+    settle(one)
+    sink.answer = lambda _request: 500
+    for second, owner in ((5, "b"), (6, "a")):
+        record(lake, change("x", "changed", second, owner=owner))
+        with pytest.raises(SinkDownError):
+            settle(one)
+    sink.answer = lambda _request: 200
+    settle(one, 110)
+    ends = {alert["labels"]["owner"]: alert["endsAt"][11:19] for alert in sink.requests[-1].body}
+    assert len(sink.requests[-1].body) == 2
+    assert ends == {"a": "12:06:50", "b": "12:00:06"}
 
 
 def test_labels_of_hostile_names_are_short_printable_and_still_different(lake: str, sink: HttpSink) -> None:

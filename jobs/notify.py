@@ -6,6 +6,8 @@ import logging
 import sys
 from datetime import UTC, datetime
 
+from deltalake.exceptions import DeltaError
+
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.locks import only_notifier
 from kafka_telemetry_lake.jobs.notify_settings import NotifySettings
@@ -13,7 +15,7 @@ from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.jobs.signals import ends_soon, stop_at_signals
 from kafka_telemetry_lake.pipelines.notify.delivery import deliveries, previews
-from kafka_telemetry_lake.pipelines.notify.file import read_notify_file
+from kafka_telemetry_lake.pipelines.notify.file import NotifyFile, read_notify_file
 from kafka_telemetry_lake.pipelines.notify.run import run
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
@@ -29,25 +31,35 @@ def run_job(settings: NotifySettings) -> int:
     file = read_notify_file(settings.notify)
     if not is_lake(settings.lake):
         raise UsageError(f"no lake at {settings.lake}")
-    if settings.dry_run:
-        lines = list(previews(settings.lake, file, datetime.now(UTC)))
-        print(*lines or ["nothing to send"], sep="\n")
-        return 0
+    try:
+        problems = _preview(settings, file) if settings.dry_run else _send(settings, file)
+    except (DeltaError, OSError) as error:
+        raise JobFailedError(f"notify: {' '.join(str(error).split())}; run it again") from error
+    if problems:
+        raise JobFailedError("\n".join(f"notify: {each}; the next run sends what it misses" for each in problems))
+    return 0
+
+
+def _preview(settings: NotifySettings, file: NotifyFile) -> list[str]:
+    lines = list(previews(settings.lake, file, datetime.now(UTC)))
+    print(*lines or ["nothing to send"], sep="\n")
+    return []
+
+
+def _send(settings: NotifySettings, file: NotifyFile) -> list[str]:
+    """Returns a line for each sink that was given up."""
     stop = stop_at_signals()
     with (
         only_notifier(settings.lake, f"another notify is running on {settings.lake}"),
         ends_soon(stop, "notify: stopped while a sink was slow to answer; its message will be sent again"),
     ):
         FINDING_CHANGES.create(settings.lake)
-        problems = run(
+        return run(
             deliveries(settings.lake, file),
             stop,
             settings.poll_seconds,
             None if settings.follow else settings.give_up_seconds,
         )
-    if problems:
-        raise JobFailedError("\n".join(f"notify: {each}; the next run sends what it misses" for each in problems))
-    return 0
 
 
 if __name__ == "__main__":

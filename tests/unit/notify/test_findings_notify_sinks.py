@@ -329,6 +329,16 @@ def test_a_run_gives_up_says_so_and_the_next_one_sends(
     assert sink.changes() == OPENED * 2
 
 
+def test_a_table_that_cannot_be_read_is_one_line(
+    lake: str, sink: HttpSink, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (Path(FINDING_CHANGES.uri(lake)) / "_delta_log" / f"{0:020d}.json").write_text("{}")
+    for flags in ((), ("--dry-run",)):
+        assert notify(lake, one_webhook(sink.url), tmp_path, *flags) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("telemetry-lake: notify: ")
+
+
 def test_a_dry_run_prints_and_changes_nothing(
     lake: str, sink: HttpSink, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -341,6 +351,8 @@ def test_a_dry_run_prints_and_changes_nothing(
         },
         "routes": [{"sinks": ["hook", "am", "chat"]}],
     }
+    assert notify(make_lake(tmp_path / "empty"), content, tmp_path, "--dry-run") == 0
+    assert capsys.readouterr().out == "nothing to send\n"
     for _ in range(2):
         assert notify(lake, content, tmp_path, "--dry-run") == 0
         printed = capsys.readouterr().out

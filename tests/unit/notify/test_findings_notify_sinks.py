@@ -179,16 +179,19 @@ def test_a_sink_that_is_down_or_slow_delays_no_other_and_misses_nothing(
         stop = threading.Event()
         thread = threading.Thread(target=run, args=(deliveries(lake, file), stop, 0.05, None), daemon=True)
         thread.start()
-        record(lake, change("a", second=1))
-        wait_until(lambda: len(slow.requests) > 0)
-        record(lake, change("b", second=2))
-        wait_until(lambda: sink.changes() == [("a", "opened"), ("b", "opened")])
-        assert slow.changes() == [("a", "opened")]
-        released.set()
-        both = {("a", "opened"), ("b", "opened")}
-        wait_until(lambda: set(slow.changes()) == both and set(down.changes()) == both)
-        stop.set()
-        thread.join(20)
+        try:
+            record(lake, change("a", second=1))
+            wait_until(lambda: len(slow.requests) > 0)
+            record(lake, change("b", second=2))
+            wait_until(lambda: sink.changes() == [("a", "opened"), ("b", "opened")])
+            assert slow.changes() == [("a", "opened")]
+            released.set()
+            both = {("a", "opened"), ("b", "opened")}
+            wait_until(lambda: set(slow.changes()) == both and set(down.changes()) == both)
+        finally:
+            released.set()
+            stop.set()
+            thread.join(20)
         assert not thread.is_alive()
     assert len(slow.changes()) == 2
 

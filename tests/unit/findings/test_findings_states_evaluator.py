@@ -159,9 +159,9 @@ def test_late_rows_change_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     made.land(100, {"orders": "warning"}, minute=59)
     with caplog.at_level("INFO"):
         assert evaluator.evaluate(NOW) == 0
+        # Another start doesn't read them again.
+        Evaluator(str(tmp_path), made).evaluate(NOW)
     assert caplog.messages == ["findings: 10 pushes of hours that were evaluated before are passed over"]
-    Evaluator(str(tmp_path), made).evaluate(NOW)
-    assert len(caplog.messages) == 1, "they aren't read again"
     made.land(101, {"orders": "warning"})
     assert Evaluator(str(tmp_path), made).evaluate(NOW) == 1
     assert changes(tmp_path) == [("orders", "opened", "warning", 101, 101, 101, "hour 101")]

@@ -78,6 +78,7 @@ measured AS (
 
 {select}
 """
+# explode_outer: for explode, Spark infers filters, copies all conditions into them, and plans for minutes.
 _INSTANCE_FINDINGS = """\
 -- What is wrong with which client instance, what shows it, and what helps? One row per instance, hour and finding.
 -- measure: the number that the rule compares; docs/findings.md has its unit. evidence ends with the hour it is about.
@@ -92,7 +93,7 @@ WITH detected AS (
 ),
 
 found AS (
-  SELECT cluster_id, client_instance_id, client_id, window_start, landed_date, explode(all_findings) AS f
+  SELECT cluster_id, client_instance_id, client_id, window_start, landed_date, explode_outer(all_findings) AS f
   FROM detected
 )
 

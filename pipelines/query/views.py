@@ -40,7 +40,8 @@ class View:
     @functools.cached_property
     def duckdb(self) -> str:
         """The SELECT in DuckDB's dialect. All names are quoted, since `at` and `offset` are keywords of DuckDB."""
-        return sqlglot.transpile(self.select, read="spark", write="duckdb", identify=True, comments=False)[0]
+        select = self.select.replace("explode_outer(", "explode(")  # DuckDB has no outer one; no array is empty
+        return sqlglot.transpile(select, read="spark", write="duckdb", identify=True, comments=False)[0]
 
 
 def parse_view(name: str, text: str) -> View:

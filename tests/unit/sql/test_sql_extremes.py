@@ -88,7 +88,9 @@ def test_no_value_of_a_client_breaks_a_view() -> None:
             connection.register(name, pa.Table.from_pylist(rows(schema), schema))
         answered = 0
         for view in views().values():
-            (strict,) = sqlglot.transpile(view.select, read="databricks", write="duckdb", identify=True)
+            (strict,) = sqlglot.transpile(
+                view.select.replace("explode_outer(", "explode("), read="databricks", write="duckdb", identify=True
+            )
             connection.execute(f'CREATE TEMP VIEW "{view.name}" AS {strict}')
             answered += connection.sql(f'SELECT * FROM "{view.name}"').to_arrow_table().num_rows
         assert answered > 1000

@@ -164,6 +164,7 @@ class Outbox(ABC):
             self.findings = {finding_id: Finding(**stored) for finding_id, stored in content["findings"].items()}
             self.out = content["out"]
         except (DamagedNoteError, KeyError, TypeError) as error:
+            reason = f"is damaged ({error})" if isinstance(error, DamagedNoteError) else "is of another type of sink"
             raise StateError(
-                f"{self._path} is damaged ({error}): delete it, and the sink is sent all open findings again"
+                f"{self._path} {reason}: delete it, and the sink is sent all open findings again"
             ) from None

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.notify import messages as messages_module
 from kafka_telemetry_lake.pipelines.notify import readable
+from kafka_telemetry_lake.pipelines.notify.alerts import Alerts
 from kafka_telemetry_lake.pipelines.notify.file import NotifyFile
 from kafka_telemetry_lake.pipelines.notify.messages import Message, Messages
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
@@ -265,6 +266,8 @@ def test_after_compaction_vacuum_and_a_shortened_log_nothing_is_missing(lake: st
 
 def test_a_damaged_outbox_is_named_with_what_to_do(lake: str) -> None:
     sent(lake)
+    with pytest.raises(StateError, match=r"_notify/one.json is of another type of sink: delete it"):
+        Alerts(lake, "one", notify_file("http://127.0.0.1:9", type="alertmanager"))
     file = Path(FINDING_CHANGES.uri(lake)) / "_notify" / "one.json"
     file.write_text(file.read_text().replace('"recorded_at": ""', '"recorded_at": "z"'))
     with pytest.raises(StateError, match=r"_notify/one.json is damaged \(its checksum is wrong\): delete it"):

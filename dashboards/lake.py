@@ -14,6 +14,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from kafka_telemetry_lake.dashboards.questions import CHOSEN, Grain, question
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import dataset, native_select
+from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake, is_of_newer_version
 from kafka_telemetry_lake.pipelines.query.views import needed, views
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
@@ -33,8 +34,8 @@ class Lake:
     DuckDB reads the files of a local table itself. A table behind a URI is read through delta-rs (`duckdb_tables`).
     """
 
-    def __init__(self, uri: str) -> None:
-        self.uri = uri.rstrip("/")
+    def __init__(self, uri: str, overrides: Overrides = ()) -> None:
+        self.uri, self._overrides = uri.rstrip("/"), overrides
         self._lock = threading.Lock()
         self._tables: dict[str, DeltaTable] = {}
         self._viewed: dict[str, int] = {}
@@ -129,7 +130,7 @@ class Lake:
 
     def _prepare(self, reads: frozenset[str]) -> None:
         """Create the views that a question reads, and the tables below them at their latest known versions."""
-        wanted, tables = needed(reads)
+        wanted, tables = needed(reads, self._overrides)
         for name in tables:
             if name not in CATALOG:
                 raise LakeError(f"No table or view is called {name}: this installation's sql/ is damaged.")

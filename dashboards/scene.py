@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
@@ -14,6 +16,7 @@ import streamlit as st
 from kafka_telemetry_lake.dashboards.lake import Lake, Parameter, Versions
 from kafka_telemetry_lake.dashboards.questions import MOST_INSTANCES, MOST_ROWS, Grain, question
 from kafka_telemetry_lake.dashboards.selection import FILTERS, Selection, step_seconds
+from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
 
 MINUTE_S, HOUR_S = 60, 3600
 PREFIX = "org.apache.kafka."
@@ -136,7 +139,9 @@ def open_scene(uri: str, selection: Selection) -> Scene | None:
 
 @st.cache_resource(show_spinner=False)
 def open_lake(uri: str) -> Lake:
-    return Lake(uri)
+    """A lake; its findings are judged with the bounds of the file TELEMETRY_LAKE_RULES, if there is one."""
+    rules = os.environ.get("TELEMETRY_LAKE_RULES")
+    return Lake(uri, read_overrides(Path(rules) if rules else None))
 
 
 # Streamlit caches an answer by those arguments that have no leading underscore.

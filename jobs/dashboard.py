@@ -13,6 +13,7 @@ from streamlit.web import cli
 from kafka_telemetry_lake.jobs.dashboard_settings import DashboardSettings
 from kafka_telemetry_lake.jobs.settings import ENVIRONMENT_PREFIX, UsageError
 from kafka_telemetry_lake.jobs.signals import end_soon_after_a_signal
+from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 
 
@@ -20,6 +21,7 @@ def run_job(settings: DashboardSettings) -> int:
     """Serve the pages until stopped."""
     _check(settings)
     os.environ[f"{ENVIRONMENT_PREFIX}LAKE"] = settings.lake
+    os.environ[f"{ENVIRONMENT_PREFIX}RULES"] = str(settings.rules or "")
     print(f"telemetry-lake: http://{_shown(settings.host)}:{settings.port} serves {settings.lake}", flush=True)
     flags = {
         "server.address": settings.host,
@@ -40,7 +42,8 @@ def run_job(settings: DashboardSettings) -> int:
 
 
 def _check(settings: DashboardSettings) -> None:
-    """Raise ``UsageError`` with advice when there is no lake, or when the address can't be bound."""
+    """Raise ``UsageError`` with advice when there is no lake, or when the address can't be bound; check the rules."""
+    read_overrides(settings.rules)
     if not is_lake(settings.lake):
         raise UsageError(f"no lake at {settings.lake}: create one with `telemetry-lake demo` or `... ingest`")
     try:

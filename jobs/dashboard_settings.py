@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -18,5 +19,7 @@ class DashboardSettings(JobSettings):
     """address to listen on; the pages have no login: use another address only behind a proxy that authenticates"""
     port: Annotated[int, Field(ge=1, le=65_535)] = 8501
     """port to listen on"""
+    rules: Path | None = None
+    """YAML file of other bounds of the findings' rules for some client ids, such as conf/findings.yml"""
     browser: bool = False
     """open the page in this machine's browser"""

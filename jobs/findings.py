@@ -16,7 +16,9 @@ from kafka_telemetry_lake.jobs.locks import LakeBusyError, only_findings, only_u
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
+from kafka_telemetry_lake.pipelines.findings.lake_hours import LakeHours
 from kafka_telemetry_lake.pipelines.findings.remarks import ACKNOWLEDGED, MUTED, UNMUTED, remark
+from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides, read_overrides
 from kafka_telemetry_lake.pipelines.query.finding_rules import rules
 from kafka_telemetry_lake.pipelines.query.formats import TEXT_FORMATS
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake, run_query
@@ -36,12 +38,13 @@ def run_job(settings: FindingsSettings) -> int:
         return 0
     if not is_lake(settings.lake):
         raise UsageError(f"no lake at {settings.lake}: create one with `telemetry-lake ingest --lake {settings.lake}`")
+    overrides = read_overrides(settings.rules)
     now = time.time_ns() // 1000
     try:
         if settings.acknowledge or settings.mute or settings.unmute:
             _take_remark(settings.lake, settings, now)
             return 0
-        _evaluate(settings.lake, now)
+        _evaluate(settings.lake, overrides, now)
     except (DeltaError, duckdb.Error, OSError, pa.ArrowException) as error:
         raise JobFailedError(f"findings: {' '.join(str(error).split())}; run it again") from error
     columns = FOR_PEOPLE if settings.format == "table" else "*"
@@ -51,13 +54,13 @@ def run_job(settings: FindingsSettings) -> int:
     return 0
 
 
-def _evaluate(lake: str, now: int) -> None:
+def _evaluate(lake: str, overrides: Overrides, now: int) -> None:
     """Evaluate what is new in the lake. If another process does, or changes its tables, print what is known."""
     try:
         with contextlib.ExitStack() as locks:
             locks.enter_context(only_findings(lake, "another process evaluates the findings of this lake"))
             locks.enter_context(only_upkeep(lake, "maintain, quality or a replay is running on this lake"))
-            Evaluator(lake).evaluate(now)
+            Evaluator(lake, LakeHours(lake, overrides)).evaluate(now)
     except LakeBusyError as busy:
         print(f"not evaluated now: {busy}; what was evaluated before follows", file=sys.stderr)
 

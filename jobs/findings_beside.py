@@ -10,6 +10,8 @@ from contextlib import contextmanager
 
 from kafka_telemetry_lake.jobs.locks import LakeBusyError, only_findings
 from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
+from kafka_telemetry_lake.pipelines.findings.lake_hours import LakeHours
+from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 
 END_PATIENCE_S = 30  # a step that is cut off is repeated at the next start
 
@@ -17,21 +19,22 @@ log = logging.getLogger("telemetry-lake")
 
 
 @contextmanager
-def evaluating(lake: str, minutes: float | None, *, once: bool) -> Iterator[None]:
+def evaluating(lake: str, minutes: float | None, *, once: bool, overrides: Overrides = ()) -> Iterator[None]:
     """Evaluate findings every so many minutes inside the block, or `once` at its end. A failure doesn't end the block.
 
     Args:
         minutes: None: never.
+        overrides: other bounds for some client ids.
     """
     if minutes is None:
         yield
         return
     if once:
         yield
-        _evaluate(lake)
+        _evaluate(lake, overrides)
         return
     ended = threading.Event()
-    thread = threading.Thread(target=_repeat, args=(lake, 60 * minutes, ended), name="findings", daemon=True)
+    thread = threading.Thread(target=_repeat, args=(lake, overrides, 60 * minutes, ended), name="findings", daemon=True)
     thread.start()
     try:
         yield
@@ -40,15 +43,15 @@ def evaluating(lake: str, minutes: float | None, *, once: bool) -> Iterator[None
         thread.join(END_PATIENCE_S)
 
 
-def _repeat(lake: str, pause_s: float, ended: threading.Event) -> None:
+def _repeat(lake: str, overrides: Overrides, pause_s: float, ended: threading.Event) -> None:
     while not ended.wait(pause_s):
-        _evaluate(lake)
+        _evaluate(lake, overrides)
 
 
-def _evaluate(lake: str) -> None:
+def _evaluate(lake: str, overrides: Overrides) -> None:
     try:
         with only_findings(lake, ""):
-            Evaluator(lake).evaluate(time.time_ns() // 1000)
+            Evaluator(lake, LakeHours(lake, overrides)).evaluate(time.time_ns() // 1000)
     except LakeBusyError:
         log.info("findings: another process evaluates them; next time again")
     except Exception:

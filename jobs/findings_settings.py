@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
@@ -31,6 +32,8 @@ class FindingsSettings(JobSettings):
     """list the rules: id, severity, title and the client libraries that each can judge"""
     format: Literal["table", "vertical", "csv", "jsonl"] = "table"
     """output format, as of query; table leaves out some columns"""
+    rules: Path | None = None
+    """YAML file of other bounds of the findings' rules for some client ids, such as conf/findings.yml"""
     acknowledge: FindingId | None = None
     """id of an open finding that somebody looks after until it is resolved; needs --by and --why"""
     mute: FindingId | None = None

@@ -35,6 +35,7 @@ from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.lifecycle.thread import start_lifecycle
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import PipelineMetrics
+from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
 from kafka_telemetry_lake.pipelines.quotas.broker_usage import BrokerUsage, BrokerUsageStream
 from kafka_telemetry_lake.pipelines.quotas.client_reports import knows_quotas, start_quota_reports
 from kafka_telemetry_lake.pipelines.replay.replay import finish_swap
@@ -68,10 +69,11 @@ def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
     lake = make_lake(settings)
     source = make_source(settings)
     source.check()
+    overrides = read_overrides(settings.rules)
     with only_job(lake.path, f"another job is writing this lake ({lake.path} is locked): run one job at a time"):
         spark = spark_session("telemetry-lake ingest", settings.master, settings.driver_memory, settings.lake)
         feed = feeding(spark, lake.path, settings.events_topic, settings.bootstrap_servers, settings.kafka_options)
-        findings = evaluating(lake.path, settings.findings_minutes, once=settings.once)
+        findings = evaluating(lake.path, settings.findings_minutes, once=settings.once, overrides=overrides)
         with feed, syncing(spark, settings), findings:
             run(spark, lake, source, settings, stop)
         if not stop.is_set() and "DATABRICKS_RUNTIME_VERSION" not in os.environ:

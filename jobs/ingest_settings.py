@@ -74,6 +74,8 @@ class IngestSettings(LimitSettings):
     """kafka: run `sync` every N seconds inside this job [off]"""
     findings_minutes: Annotated[float, Field(gt=0, le=1440)] | None = None
     """evaluate findings every N minutes inside this job, with --once at its end, as `telemetry-lake findings` does [off]"""  # noqa: E501  # the help of the flag, in one line
+    rules: Path | None = None
+    """YAML file of other bounds of the findings' rules for some client ids, such as conf/findings.yml"""
     events_topic: str | None = None
     """kafka: existing topic to send each new row of client_events to, at least once and in order [off]"""
     personal_data: Literal["keep", "hash", "drop"] = "keep"

@@ -9,6 +9,7 @@ from kafka_telemetry_lake.jobs.query_prompt import ask_repeatedly
 from kafka_telemetry_lake.jobs.query_settings import QuerySettings
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.pipelines.query.empty_results import why_empty
+from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.formats import BINARY_FORMATS, TEXT_FORMATS
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 
@@ -35,7 +36,8 @@ def answer(settings: QuerySettings, sql: str) -> None:
     Raises:
         QueryError: see `run_query`.
     """
-    rows = run_query(settings.lake, sql, settings.allow_files, settings.memory, settings.spill)
+    overrides = read_overrides(settings.rules)
+    rows = run_query(settings.lake, sql, settings.allow_files, settings.memory, settings.spill, overrides)
     if settings.format in BINARY_FORMATS:
         BINARY_FORMATS[settings.format](rows, sys.stdout.buffer)
         sys.stdout.flush()

@@ -6,6 +6,7 @@ import sys
 
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.views_settings import ViewsSettings
+from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.views import views
 
 
@@ -18,7 +19,7 @@ def run_job(settings: ViewsSettings) -> int:
         return 0
     from kafka_telemetry_lake.jobs.views_in_spark import create  # noqa: PLC0415  # listing works without Spark
 
-    create(settings.lake, settings.database, settings.driver_memory)
+    create(settings.lake, settings.database, settings.driver_memory, read_overrides(settings.rules))
     return 0
 
 

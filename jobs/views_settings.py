@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from kafka_telemetry_lake.jobs.settings import JobSettings
 
 
@@ -12,5 +14,7 @@ class ViewsSettings(JobSettings):
     """folder or URI of the lake; without it the views are listed with the questions they answer"""
     database: str = "client_telemetry"
     """database for tables and views; created if missing"""
+    rules: Path | None = None
+    """YAML file of other bounds of the findings' rules for some client ids, such as conf/findings.yml"""
     driver_memory: str = "1g"
     """memory of a local Spark driver"""

@@ -6,7 +6,15 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from kafka_telemetry_lake.pipelines.query.finding_rules import GIVEN, INSTANCE, LIBRARIES, Rule, measures, rules
+from kafka_telemetry_lake.pipelines.query.finding_rules import (
+    GIVEN,
+    INSTANCE,
+    LIBRARIES,
+    Bound,
+    Rule,
+    measures,
+    rules,
+)
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "findings.md"
 HEAD = """# What is wrong with which client, and what to do?
@@ -54,10 +62,37 @@ Advice as the views give it, where braces stand for the client's own numbers, an
 BOUNDS = """
 ## Why these bounds
 
-*own*: derived from Kafka's default settings, and tested with the clients below.
+*own*: derived from Kafka's default settings, and tested with the clients below. *may be*: what
+[other bounds](#other-bounds-for-some-clients) may set.
 
-| finding | bound | value | why | source |
-|---|---|---|---|---|
+| finding | bound | value | may be | why | source |
+|---|---|---|---|---|---|
+"""
+OVERRIDES = """
+## Other bounds for some clients
+
+A file such as `conf/findings.yml` gives rules other bounds for some client ids, or turns them off there:
+
+    overrides:
+      - client_id: batch-*         # * and ? as in file names; "*" alone: all, also what has no client id
+        rules:
+          costly_commits: {latency: 5000}
+          one_record_per_request: off
+      - client_id: "*"
+        rules:
+          fetch_bound: {lag: 100000, idle: 0.95}
+
+Of the entries that name a rule, the first one that fits a client id is used; bounds that it doesn't name are those of
+the rule. Evidence then ends with the bounds that were set, such as *(bounds of batch-\\*: latency = 5000 ms instead of
+1000)*. A file with an unknown rule or bound, a value that may not be, or a pattern that no client id reaches is
+refused.
+
+    telemetry-lake findings --lake my-lake --rules conf/findings.yml
+    telemetry-lake query --lake my-lake --rules conf/findings.yml "SELECT client_id, finding, evidence FROM findings"
+
+`ingest --findings-minutes`, `views` and `dashboard` take `--rules` too, and all of them the variable
+`TELEMETRY_LAKE_RULES`. They read the file when they start. Hours that were evaluated before aren't judged again.
+Databricks and Spark judge by the bounds with which `views` created their views.
 """
 JUDGED = """
 ## Which library can be judged
@@ -92,8 +127,8 @@ One row per client instance and hour; also `cluster_id`, `landed_date` and `wind
 def page() -> str:
     """The page's text."""
     parts = (
-        (HEAD, _rules()), (ADVICE, _advice()), (BOUNDS, _bounds()), (JUDGED, _judged()), (TESTED, _tested()),
-        (COLUMNS, _columns()),
+        (HEAD, _rules()), (ADVICE, _advice()), (BOUNDS, _bounds()), (OVERRIDES, ()), (JUDGED, _judged()),
+        (TESTED, _tested()), (COLUMNS, _columns()),
     )  # fmt: skip
     return "".join(head + "".join(_row(cells) for cells in rows) for head, rows in parts)
 
@@ -116,7 +151,13 @@ def _advice() -> Iterator[tuple[str, ...]]:
 def _bounds() -> Iterator[tuple[str, ...]]:
     for rule in rules().values():
         for name, bound in rule.bounds.items():
-            yield f"`{rule.id}`", name, f"{bound.value} {bound.unit}", bound.reason, bound.source
+            yield f"`{rule.id}`", name, f"{bound.value} {bound.unit}", _range(bound), bound.reason, bound.source
+
+
+def _range(bound: Bound) -> str:
+    if bound.most == Bound.model_fields["most"].default:
+        return f"{bound.least} or more"
+    return f"{bound.least} to {bound.most}"
 
 
 def _judged() -> Iterator[tuple[str, ...]]:

@@ -20,6 +20,7 @@ from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import dataset
+from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.views import needed
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES
@@ -125,10 +126,14 @@ class Hours:
 
 
 class LakeHours:
-    """A lake as the evaluation of findings reads it."""
+    """A lake as the evaluation of findings reads it.
 
-    def __init__(self, lake: str) -> None:
-        self._lake = lake
+    Args:
+        overrides: other bounds for some client ids.
+    """
+
+    def __init__(self, lake: str, overrides: Overrides = ()) -> None:
+        self._lake, self._overrides = lake, overrides
         self._outcomes = FollowedTable(PUSH_OUTCOMES.uri(lake))
 
     def landed(self, after: int | None) -> tuple[int | None, list[LandedHour]]:
@@ -154,7 +159,7 @@ class LakeHours:
     def hours(self, first: int, last: int) -> Iterator[Hours]:
         """The hours from `first` to `last`, both included."""
         bounds = [datetime.fromtimestamp(hour * 3600, UTC) for hour in (first, last + 1)]
-        views, below = needed(["findings"])
+        views, below = needed(["findings"], self._overrides)
         with connect(self._lake) as connection:
             for name in {*below, PUSHES.name, PUSH_OUTCOMES.name, CLIENT_ALIASES.name}:
                 connection.register(name, self._rows(name, *bounds))

@@ -69,6 +69,9 @@ class Bound(_Model):
     unit: Text
     reason: Text
     source: Text
+    least: float | int = 0
+    """the range of values that `pipelines.query.finding_overrides` may give it: below `least` it makes no sense"""
+    most: float | int = 10**15
 
 
 class Raised(_Model):
@@ -114,9 +117,21 @@ class Rule(_Model):
     libraries: Libraries
     test: Test
 
+    def bound_sql(self, name: str) -> str:
+        """A bound as an expression."""
+        return str(self.bounds[name].value)
+
+    def condition_sql(self) -> str:
+        """When a subject has the finding."""
+        return self.sql(self.condition)
+
+    def evidence_sql(self) -> str:
+        """The text of the evidence."""
+        return self.as_sql(self.evidence)
+
     def sql(self, text: str) -> str:
         """An expression of the rule, with the bounds' values."""
-        return _BOUND.sub(lambda match: str(self.bounds[match[1]].value), text)
+        return _BOUND.sub(lambda match: self.bound_sql(match[1]), text)
 
     def as_sql(self, text: str) -> str:
         """A text with places as an expression: ``{x}`` is x without its fraction, ``{x:1}`` with one digit of it,
@@ -124,9 +139,9 @@ class Rule(_Model):
         parts = []
         last = 0
         for place in _PLACE.finditer(text):
-            parts += [_quoted(text[last : place.start()]), _FORMATS[place[2] or ""].format(self.sql(place[1]))]
+            parts += [quoted(text[last : place.start()]), _FORMATS[place[2] or ""].format(self.sql(place[1]))]
             last = place.end()
-        parts = [part for part in [*parts, _quoted(text[last:])] if part != "''"]
+        parts = [part for part in [*parts, quoted(text[last:])] if part != "''"]
         return parts[0] if len(parts) == 1 else f"concat({', '.join(parts)})"
 
     @property
@@ -179,7 +194,8 @@ _FORMATS = {
 }
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A text as a literal of Spark's dialect."""
     return exp.Literal.string(text).sql("spark")
 
 
@@ -253,6 +269,9 @@ def _problems(file: str, rule: Rule, measures: Measures) -> Iterator[tuple[str, 
             yield field, f"no bound is called {min(unknown)}"
     if unused := rule.bounds.keys() - set().union(*named.values()):
         yield f"bounds.{min(unused)}", "the rule doesn't use it"
+    for name, bound in rule.bounds.items():
+        if not bound.least <= bound.value <= bound.most:
+            yield f"bounds.{name}.value", f"not between {bound.least} and {bound.most}"
     if (rule.reads is None) != (rule.scope == INSTANCE):
         yield "reads", "needed for every scope but instance, and for no instance"
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides, overridden_rules
 from kafka_telemetry_lake.pipelines.query.finding_rules import (
     INSTANCE,
     PREFIX,
@@ -11,7 +12,6 @@ from kafka_telemetry_lake.pipelines.query.finding_rules import (
     Rule,
     columns_of,
     measures,
-    rules,
 )
 
 KEY = ("cluster_id", "client_id", "client_instance_id", "landed_date", "window_start")
@@ -175,11 +175,12 @@ _AGGREGATES = {
 }
 
 
-def finding_views() -> dict[str, str]:
+def finding_views(overrides: Overrides = ()) -> dict[str, str]:
     """The text of each view, as a file of `sql/` would have it."""
-    judged = [rule for rule in rules().values() if rule.scope == INSTANCE]
+    known = overridden_rules(overrides)
+    judged = [rule for rule in known if rule.scope == INSTANCE]
     less = [f"'{rule.id}'" for rule in judged if rule.worse == "less"]
-    others = [_other(rule) for rule in rules().values() if rule.scope != INSTANCE]
+    others = [_other(rule) for rule in known if rule.scope != INSTANCE]
     return {
         "instance_hours": _instance_hours(),
         "instance_findings": _INSTANCE_FINDINGS.format(structs=",\n      ".join(map(_struct, judged)), hour=_HOUR),
@@ -244,10 +245,10 @@ def _severity(rule: Rule) -> str:
 
 def _struct(rule: Rule) -> str:
     return (
-        f"CASE WHEN {rule.sql(rule.condition)} THEN struct(\n"
+        f"CASE WHEN {rule.condition_sql()} THEN struct(\n"
         f"        '{rule.id}' AS finding, {_severity(rule)} AS severity,\n"
         f"        CAST({rule.sql(rule.measure)} AS DOUBLE) AS measure,\n"
-        f"        {rule.as_sql(rule.evidence)} AS evidence,\n"
+        f"        {rule.evidence_sql()} AS evidence,\n"
         f"        {rule.as_sql(rule.advice)} AS advice\n"
         "      ) END"
     )
@@ -257,11 +258,11 @@ def _other(rule: Rule) -> str:
     return _OTHER.format(
         id=rule.id,
         severity=_severity(rule),
-        evidence=rule.as_sql(rule.evidence),
+        evidence=rule.evidence_sql(),
         hour=_HOUR,
         advice=rule.as_sql(rule.advice),
         scope=rule.scope,
         measure=rule.sql(rule.measure),
         reads=rule.sql(rule.reads or ""),
-        condition=rule.sql(rule.condition),
+        condition=rule.condition_sql(),
     )

@@ -15,6 +15,7 @@ from sqlglot import exp
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import MEMORY, SPILL, NotAQueryError, check_reads, connect
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import local_folder, register_table
+from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.formats import with_distinct_names
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError, explained, one_line
 from kafka_telemetry_lake.pipelines.query.subscription_views import BELOW, subscription_views
@@ -31,7 +32,7 @@ SHOW_TABLES = re.compile(r"\s*show\s+(?:all\s+)?(?:tables|views)\s*;?\s*", re.IG
 
 
 def run_query(
-    lake: str, sql: str, allow_files: bool = False, memory: str = MEMORY, spill: str = SPILL
+    lake: str, sql: str, allow_files: bool = False, memory: str = MEMORY, spill: str = SPILL, overrides: Overrides = ()
 ) -> pa.RecordBatchReader:
     """Run a query on the lake's tables and the views of `sql/`. Columns of the result have distinct names.
 
@@ -41,6 +42,7 @@ def run_query(
     Args:
         allow_files: allow other statements than queries, and access to files outside the lake.
         memory, spill: limits of DuckDB's memory and of its temporary files, such as "2GB".
+        overrides: other bounds of the findings for some client ids.
 
     Raises:
         QueryError: there is no such lake or table, the text isn't a query, or DuckDB reports an error.
@@ -53,7 +55,8 @@ def run_query(
     missing = f"no lake at {lake}: create one with `telemetry-lake ingest --lake {lake}`"
     opened: list[str] = []
     try:
-        opened += _open(connection, lake, tables if there else [], {word.lower() for word in re.findall(r"\w+", sql)})
+        named = {word.lower() for word in re.findall(r"\w+", sql)}
+        opened += _open(connection, lake, tables if there else [], named, overrides)
         if SHOW_TABLES.fullmatch(sql):
             if not there:
                 raise QueryError(missing)
@@ -77,12 +80,14 @@ def run_query(
         raise QueryError(explained(error, tables, [*views_by_name(), *CATALOG, *opened], columns)) from error
 
 
-def _open(connection: duckdb.DuckDBPyConnection, lake: str, tables: list[str], named: set[str]) -> list[str]:
+def _open(
+    connection: duckdb.DuckDBPyConnection, lake: str, tables: list[str], named: set[str], overrides: Overrides
+) -> list[str]:
     """Create the tables and views whose names occur in a query, and those below them; returns their names."""
     if not tables:
         return []
     own = _subscription_views(lake, named)
-    views, below = needed((named | {BELOW} if own else named) & (views_by_name().keys() | CATALOG.keys()))
+    views, below = needed((named | {BELOW} if own else named) & (views_by_name().keys() | CATALOG.keys()), overrides)
     existing = [name for name in tables if name.lower() in named or name in below]
     for name in existing:
         register_table(connection, name, DeltaTable(table_uri(lake, name)), CATALOG.get(name))

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kafka_telemetry_lake.pipelines.lake.paths import absolute_uri
+from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.subscription_views import update_subscription_views
 from kafka_telemetry_lake.pipelines.query.views import views
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
@@ -32,12 +33,13 @@ def register_tables(spark: SparkSession, lake: str, database: str) -> None:
             spark.sql(f"CREATE VIEW `{name}` AS SELECT {', '.join(nulls)} WHERE FALSE")
 
 
-def create_views(spark: SparkSession, lake: str, database: str | None = None) -> list[str]:
+def create_views(spark: SparkSession, lake: str, database: str | None = None, overrides: Overrides = ()) -> list[str]:
     """Create all views in Spark, and one for each subscription. Returns the names without those of subscriptions.
 
     Args:
         database: database for persistent views; it must have the lake's tables. None: temporary views of the tables
             and views for this session; a table that the lake doesn't have is empty.
+        overrides: other bounds of the findings for some client ids.
     """
     if database is None:
         for name, schema in CATALOG.items():
@@ -48,7 +50,7 @@ def create_views(spark: SparkSession, lake: str, database: str | None = None) ->
                 rows = spark.createDataFrame([], from_arrow_schema(schema))
             rows.createOrReplaceTempView(name)
     kind = "TEMPORARY VIEW" if database is None else "VIEW"
-    for view in views().values():
+    for view in views(overrides).values():
         name = f"`{view.name}`" if database is None else f"`{database}`.`{view.name}`"
         spark.sql(f"CREATE OR REPLACE {kind} {name} AS {view.select}")
     update_subscription_views(spark, lake, set(views()), database)

@@ -17,6 +17,7 @@ from importlib.resources import files
 import sqlglot
 from sqlglot import exp
 
+from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.finding_views import finding_views
 
 # Template to its views, each with the values of the template's placeholders.
@@ -57,23 +58,23 @@ def parse_view(name: str, text: str) -> View:
     return View(name, " ".join(comments), text, reads)
 
 
-@functools.cache
-def views() -> dict[str, View]:
-    """All views by name, each after those that it reads."""
+@functools.lru_cache(maxsize=4)
+def views(overrides: Overrides = ()) -> dict[str, View]:
+    """All views by name, each after those that it reads. The findings' views judge with the overrides."""
     folder = files("kafka_telemetry_lake.sql")
     texts = {file.name.removesuffix(".sql"): file.read_text("utf-8") for file in folder.iterdir() if file.is_file()}
     for template, instances in TEMPLATES.items():
         text = texts.pop(template)
         texts |= {name: text.format(**values) for name, values in instances.items()}
-    texts |= finding_views()
+    texts |= finding_views(overrides)
     parsed = {name: parse_view(name, text) for name, text in texts.items()}
     order = TopologicalSorter({name: view.reads & parsed.keys() for name, view in parsed.items()}).static_order()
     return {name: parsed[name] for name in order}
 
 
-def needed(names: Iterable[str]) -> tuple[list[View], list[str]]:
+def needed(names: Iterable[str], overrides: Overrides = ()) -> tuple[list[View], list[str]]:
     """The views among `names` and those they read, in order of creation; and the names of the tables they read."""
-    known, wanted = views(), set(names)
+    known, wanted = views(overrides), set(names)
     for view in reversed(known.values()):
         if view.name in wanted:
             wanted |= view.reads

@@ -8,19 +8,23 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.views import needed
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 
 Rows = Sequence[Mapping[str, Any]]
 
 
-def answer(view: str, tables: Mapping[str, Rows], sql: str | None = None) -> list[dict[str, Any]]:
+def answer(
+    view: str, tables: Mapping[str, Rows], sql: str | None = None, overrides: Overrides = ()
+) -> list[dict[str, Any]]:
     """Rows of a view, or of `sql` over it, in the order of all columns.
 
     Args:
         tables: rows of the tables below the view; what a row leaves out is NULL, a table left out is empty.
+        overrides: other bounds of the findings for some client ids.
     """
-    views, below = needed([view])
+    views, below = needed([view], overrides)
     assert tables.keys() <= set(below), f"{view} doesn't read {sorted(tables.keys() - set(below))}"
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")

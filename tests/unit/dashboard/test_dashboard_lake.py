@@ -16,6 +16,7 @@ from kafka_telemetry_lake.dashboards.lake import Lake, LakeError
 from kafka_telemetry_lake.dashboards.questions import MOST_ROWS, Grain, names, question
 from kafka_telemetry_lake.dashboards.scene import first
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, TableLog
+from kafka_telemetry_lake.pipelines.query.finding_overrides import Override
 from kafka_telemetry_lake.pipelines.query.views import views
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.operator import (
@@ -107,6 +108,9 @@ def test_a_finding_that_is_about_no_client_id_is_shown_with_what_it_is_about(fol
     lake.versions()
     (found,) = lake.ask("findings", PARAMETERS, lake.ask("instances", PARAMETERS)).to_pylist()
     assert (found["client_id"], found["finding"]) == ("group g", "uneven_assignment")
+    judged = Lake(str(folder), (Override("*", "uneven_assignment", off=True),))
+    judged.versions()
+    assert judged.ask("findings", PARAMETERS, judged.ask("instances", PARAMETERS)).num_rows == 0
 
 
 def test_tables_that_a_lake_does_not_have_are_empty(folder: Path) -> None:

@@ -12,6 +12,8 @@ from kafka_telemetry_lake.jobs import findings_beside
 from kafka_telemetry_lake.jobs.findings_beside import evaluating
 from kafka_telemetry_lake.jobs.locks import only_findings
 from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
+from kafka_telemetry_lake.pipelines.findings.lake_hours import LakeHours
+from kafka_telemetry_lake.pipelines.query.finding_overrides import Override
 from tests.unit.findings.test_findings_states_lake import SmallLake
 
 SOON = 0.001  # minutes
@@ -50,15 +52,21 @@ def test_at_the_end_of_a_single_run(lake: SmallLake) -> None:
     assert lake.open() == {"orders": "open"}
 
 
+def test_with_other_bounds(lake: SmallLake) -> None:
+    with evaluating(lake.name, SOON, once=True, overrides=(Override("o*", "unreadable_telemetry", off=True),)):
+        pass
+    assert lake.open() == {}
+
+
 def test_a_failure_is_logged_and_tried_again(
     lake: SmallLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     fails = iter([OSError("disk full"), RuntimeError("a bug")])
 
-    def evaluator(name: str) -> Evaluator:
+    def evaluator(name: str, source: LakeHours) -> Evaluator:
         for error in fails:
             raise error
-        return Evaluator(name)
+        return Evaluator(name, source)
 
     monkeypatch.setattr(findings_beside, "Evaluator", evaluator)
     with caplog.at_level(logging.INFO), evaluating(lake.name, SOON, once=False):

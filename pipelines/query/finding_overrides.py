@@ -1,0 +1,198 @@
+"""Other bounds of the findings' rules for some client ids, from a YAML file such as ``conf/findings.yml``.
+
+They become conditions in the SQL of the views, so that whatever runs a view (DuckDB, Spark, Databricks) judges alike. A
+rule that nobody overrides costs nothing more.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kafka_telemetry_lake.pipelines.query.finding_rules import INSTANCE, Rule, quoted, rules
+from kafka_telemetry_lake.udfs.errors import CannotRunError
+from kafka_telemetry_lake.udfs.nearest import did_you_mean
+
+EVERY = "*"
+ENTRY = ("client_id", "rules")
+# Scopes of which each row is about a client id. Rows of the others have none, so only the pattern for all fits them.
+ABOUT_CLIENT_IDS = (INSTANCE, "client_id", "topic", "quota")
+_ESCAPE = "!"
+
+
+class FindingsFileError(CannotRunError):
+    """The file is invalid; the message is one line with the file, the entry and what is wrong."""
+
+
+@dataclass(frozen=True)
+class Override:
+    """What an entry of the file says about one rule.
+
+    Attributes:
+        client_id: pattern of client ids: `*` and `?` as in file names.
+        bounds: names and values; those of the rule for the others.
+        off: the rule gives no finding.
+    """
+
+    client_id: str
+    rule: str
+    bounds: tuple[tuple[str, float], ...] = ()
+    off: bool = False
+
+
+Overrides = tuple[Override, ...]
+"""In the order of the file: of those about a rule, the first one that fits a client id is used."""
+
+
+class OverriddenRule(Rule):
+    """A rule with other bounds for some client ids."""
+
+    overrides: Overrides
+
+    def bound_sql(self, name: str) -> str:
+        default = super().bound_sql(name)
+        return self._choice([str(dict(each.bounds).get(name, default)) for each in self.overrides], default)
+
+    def condition_sql(self) -> str:
+        condition = super().condition_sql()
+        if not any(each.off for each in self.overrides):
+            return condition
+        return f"({condition}) AND {self._choice(['FALSE' if each.off else 'TRUE' for each in self.overrides], 'TRUE')}"
+
+    def evidence_sql(self) -> str:
+        added = self._choice([quoted(self._shown(each)) for each in self.overrides], "''")
+        return f"concat({super().evidence_sql()}, {added})"
+
+    def _shown(self, override: Override) -> str:
+        """The bounds that a client was judged by, and those of the rule."""
+        judged = [
+            f"{name} = {value} {self.bounds[name].unit} instead of {self.bounds[name].value}"
+            for name, value in override.bounds
+        ]
+        return f" (bounds of {override.client_id}: {', '.join(judged)})" if judged else ""
+
+    def _choice(self, values: list[str], default: str) -> str:
+        """The value of the first override that fits the client id."""
+        cases = []
+        for override, value in zip(self.overrides, values, strict=True):
+            if override.client_id == EVERY:
+                default = value
+                break
+            cases.append((override.client_id, value))
+        while cases and cases[-1][1] == default:
+            cases.pop()
+        if not cases:
+            return default
+        return (
+            f"(CASE {' '.join(f'WHEN {_fits(pattern)} THEN {value}' for pattern, value in cases)} ELSE {default} END)"
+        )
+
+
+def overridden_rules(overrides: Overrides) -> list[Rule]:
+    """All rules, those with overrides as `OverriddenRule`."""
+    known: list[Rule] = []
+    for rule in rules().values():
+        own = tuple(each for each in overrides if each.rule == rule.id)
+        known.append(OverriddenRule.model_construct(**dict(rule), overrides=own) if own else rule)
+    return known
+
+
+def read_overrides(path: Path | None) -> Overrides:
+    """Read and check the file. Without one nothing is overridden. Raises ``FindingsFileError``."""
+    if path is None:
+        return ()
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        overrides = tuple(_overrides(content))
+        _check_use(overrides)
+    except OSError as error:
+        raise FindingsFileError(f"{path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise FindingsFileError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    except FindingsFileError as error:
+        raise FindingsFileError(f"{path}: {error}") from None
+    return overrides
+
+
+def _overrides(content: Any) -> Iterator[Override]:
+    if not isinstance(content, Mapping) or content.keys() != {"overrides"}:
+        raise FindingsFileError("needed: the field overrides, a list, and no other field")
+    entries = content["overrides"] or []
+    if not isinstance(entries, list):
+        raise FindingsFileError(f"overrides: needed: a list, got {_text(entries)}")
+    for number, entry in enumerate(entries):
+        where = f"overrides.{number}"
+        if not isinstance(entry, Mapping) or entry.keys() != set(ENTRY):
+            raise FindingsFileError(f"{where}: needed: the fields client_id and rules, and no others")
+        pattern, named = entry["client_id"], entry["rules"]
+        if not isinstance(pattern, str) or not pattern:
+            raise FindingsFileError(f"{where}.client_id: needed: a pattern as text, got {_text(pattern)}")
+        if not isinstance(named, Mapping) or not named:
+            raise FindingsFileError(f"{where}.rules: needed: rules with their bounds, got {_text(named)}")
+        for name, said in named.items():
+            yield _override(f"{where}.rules.{_text(name)}", pattern, name, said)
+
+
+def _override(where: str, pattern: str, name: Any, said: Any) -> Override:
+    rule = rules().get(name) if isinstance(name, str) else None
+    if rule is None:
+        raise FindingsFileError(f"{where}: no rule is called that{did_you_mean(str(name), rules())}")
+    if pattern != EVERY and rule.scope not in ABOUT_CLIENT_IDS:
+        raise FindingsFileError(f"{where}: it is about a {rule.scope}, not a client id: only client_id '*' fits it")
+    if said is False or said == "off":  # YAML reads a plain off as false
+        return Override(pattern, rule.id, off=True)
+    if not isinstance(said, Mapping) or not said:
+        raise FindingsFileError(f"{where}: needed: bounds with their values, or off; got {_text(said)}")
+    return Override(
+        pattern, rule.id, tuple((bound, _value(where, rule, bound, value)) for bound, value in said.items())
+    )
+
+
+def _value(where: str, rule: Rule, name: Any, value: Any) -> float:
+    bound = rule.bounds.get(name) if isinstance(name, str) else None
+    if bound is None:
+        has = f"it has {', '.join(rule.bounds)}" if rule.bounds else "it has none"
+        raise FindingsFileError(f"{where}: no bound is called {_text(name)}: {has}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise FindingsFileError(f"{where}.{name}: needed: a number of {bound.unit}, got {_text(value)}")
+    if not bound.least <= value <= bound.most:
+        raise FindingsFileError(f"{where}.{name}: {value} isn't between {bound.least} and {bound.most}: {bound.unit}")
+    return value
+
+
+def _check_use(overrides: Overrides) -> None:
+    """Raise ``FindingsFileError`` for a pattern that nothing reaches, as an earlier one fits all its client ids."""
+    for number, later in enumerate(overrides):
+        for earlier in overrides[:number]:
+            if earlier.rule == later.rule and _covers(earlier.client_id, later.client_id):
+                raise FindingsFileError(
+                    f"client_id {later.client_id!r} is never used for {later.rule}: {earlier.client_id!r} before it "
+                    "fits all its client ids; put it first"
+                )
+
+
+def _covers(pattern: str, other: str) -> bool:
+    """Whether a pattern certainly fits every client id that another one fits."""
+    parts = {"*": ".*", "?": "[^*]"}
+    return re.fullmatch("".join(parts.get(one, re.escape(one)) for one in pattern), other, re.DOTALL) is not None
+
+
+def _fits(pattern: str) -> str:
+    """The condition that a pattern fits column client_id."""
+    if not re.search("[*?]", pattern):
+        return f"client_id = {quoted(pattern)}"
+    escaped = re.sub(f"[{_ESCAPE}%_]", lambda found: _ESCAPE + found[0], pattern)
+    like = quoted(escaped.replace("*", "%").replace("?", "_"))
+    if escaped == pattern and "\\" not in pattern:
+        return f"client_id LIKE {like}"  # DuckDB is quicker without an escape character
+    return f"client_id LIKE {like} ESCAPE '{_ESCAPE}'"
+
+
+def _text(value: Any) -> str:
+    return repr(value)[:80]

@@ -22,7 +22,7 @@ COMMANDS = {
     "sync": "record the history of subscriptions, quotas, consumer groups and client aliases",
     "quality": "check the lake's data quality rules on rows added since the last check",
     "findings": "evaluate findings and print those that are open, say who looks after one, or list the rules",
-    "notify": "send changes of findings to Alertmanager, webhooks, chats and mail",
+    "notify": "send changes of findings to Alertmanager, webhooks, topics, chats and mail",
     "dashboard": "serve dashboard pages over a lake",
     "views": "create the SQL views in Spark, or list them with the questions they answer",
     "completion": "print a script that lets bash, zsh or fish complete commands, flags and values",

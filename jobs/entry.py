@@ -10,9 +10,12 @@ from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.pipelines.query.printable import printable
 from kafka_telemetry_lake.udfs.errors import CannotRunError, TelemetryLakeError
 
-# Packages that only extras install, and the extra of each command that needs another one than `spark`.
-OPTIONAL = {"altair", "apprise", "great_expectations", "pandas", "pyspark", "requests", "streamlit"}
-EXTRAS = {"dashboard": "dashboard", "notify": "notify", "quality": "quality"}
+# Packages that only extras install, and which extra; None: that of the command, `spark` unless it has its own.
+OPTIONAL = {
+    "altair": None, "apprise": "notify", "great_expectations": None, "pandas": None, "pyspark": "spark",
+    "requests": "notify", "streamlit": None,
+}  # fmt: skip
+EXTRAS = {"dashboard": "dashboard", "quality": "quality"}
 
 
 def run_command(command: str, argv: list[str] | None = None) -> int:
@@ -35,9 +38,10 @@ def run_command(command: str, argv: list[str] | None = None) -> int:
             log_to_stdout(level, getattr(settings, "log_format", "text"))
         return job_of(command)(settings)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in OPTIONAL:
+        package = (error.name or "").partition(".")[0]
+        if package not in OPTIONAL:
             raise
-        extra = EXTRAS.get(command, "spark")
+        extra = OPTIONAL[package] or EXTRAS.get(command, "spark")
         advice = ", or run it with spark-submit or on Databricks, which provide it" if extra == "spark" else ""
         install = f"pip install 'kafka-telemetry-lake[{extra}]'"
         return fail(CannotRunError(f"{command} needs {error.name}: {install}{advice}"))

@@ -1,4 +1,4 @@
-"""``telemetry-lake notify``: sends changes of findings to Alertmanager, webhooks, and by apprise to chats and mail."""
+"""``telemetry-lake notify``: sends changes of findings to Alertmanager, webhooks, Kafka topics, chats and mail."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.jobs.signals import ends_soon, stop_at_signals
 from kafka_telemetry_lake.pipelines.notify.delivery import deliveries, previews
-from kafka_telemetry_lake.pipelines.notify.file import NotifyFile, read_notify_file
+from kafka_telemetry_lake.pipelines.notify.file import KafkaSink, NotifyFile, read_notify_file
 from kafka_telemetry_lake.pipelines.notify.run import run
+from kafka_telemetry_lake.pipelines.notify.topic import Machine
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 
@@ -55,11 +56,20 @@ def _send(settings: NotifySettings, file: NotifyFile) -> list[str]:
     ):
         FINDING_CHANGES.create(settings.lake)
         return run(
-            deliveries(settings.lake, file),
+            deliveries(settings.lake, file, _machine(file)),
             stop,
             settings.poll_seconds,
             None if settings.follow else settings.give_up_seconds,
         )
+
+
+def _machine(file: NotifyFile) -> Machine | None:
+    """What provides a JVM, if a sink needs one."""
+    if not any(isinstance(sink, KafkaSink) for sink in file.sinks.values()):
+        return None
+    from kafka_telemetry_lake.pipelines.runtime.java_machine import java_machine  # noqa: PLC0415  # it needs pyspark
+
+    return java_machine
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -23,13 +23,8 @@ from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.runtime.kafka_admin import (
-    HasJvm,
-    KafkaUnavailableError,
-    client_properties,
-    existing_topics,
-    message_of,
-)
+from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError, existing_topics, message_of
+from kafka_telemetry_lake.pipelines.runtime.kafka_producer import Record, Send, producing
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS
 
 if TYPE_CHECKING:
@@ -37,12 +32,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Record = tuple[str | None, str]
-Send = Callable[[Sequence[Record]], None]
-
 PAUSE_S = 1.0
 RECORDS = 1000  # sent before waiting for their acknowledgements
-DELIVERY_MS = 30_000
 ORDER = ("at", "source", "topic", "partition", "offset", "event", "client_instance_id")
 
 
@@ -139,19 +130,14 @@ def feeding(
             f"topic {topic} of --events-topic does not exist: create it, with the partitions it needs"
         )
     ended = threading.Event()
-    producer = _producer(spark, bootstrap_servers, options)
-    feed = EventFeed(lake, _sender(spark, producer, topic))
-    thread = threading.Thread(target=_follow, args=(feed, ended), name="event-feed", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    with producing(spark, bootstrap_servers, options, topic) as send:
+        thread = threading.Thread(target=_follow, args=(EventFeed(lake, send), ended), name="event-feed", daemon=True)
+        thread.start()
         try:
-            producer.close(spark._jvm.java.time.Duration.ofSeconds(1))  # type: ignore[union-attr]  # only Connect has no JVM
-        except Py4JError:  # a signal that ends the job may have ended the JVM too
-            log.debug("events: the producer's JVM has ended")
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
 
 def _follow(feed: EventFeed, ended: threading.Event) -> None:
@@ -165,31 +151,3 @@ def _follow(feed: EventFeed, ended: threading.Event) -> None:
         except (Py4JError, OSError) as error:
             if not ended.is_set():
                 log.warning("events: sending failed, will be retried: %s", error)
-
-
-def _producer(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str]) -> Any:
-    properties = client_properties(java, bootstrap_servers, options)
-    for key, value in {
-        "key.serializer": "org.apache.kafka.common.serialization.StringSerializer",
-        "value.serializer": "org.apache.kafka.common.serialization.StringSerializer",
-        "acks": "all",
-        "enable.idempotence": "true",
-        "enable.metrics.push": "false",
-        "linger.ms": "5",
-        "delivery.timeout.ms": str(DELIVERY_MS),
-        "max.block.ms": str(DELIVERY_MS),
-    }.items():
-        properties.put(key, value)
-    jvm = java._jvm
-    return jvm.org.apache.kafka.clients.producer.KafkaProducer(properties)
-
-
-def _sender(java: HasJvm, producer: Any, topic: str) -> Send:
-    jvm = java._jvm
-
-    def send(records: Sequence[Record]) -> None:
-        record = jvm.org.apache.kafka.clients.producer.ProducerRecord
-        for future in [producer.send(record(topic, key, value)) for key, value in records]:
-            future.get()
-
-    return send

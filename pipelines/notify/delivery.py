@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import apprise
 
 from kafka_telemetry_lake.pipelines.notify import readable
 from kafka_telemetry_lake.pipelines.notify.alerts import Alerts
-from kafka_telemetry_lake.pipelines.notify.file import AlertmanagerSink, AppriseSink, NotifyFile, WebhookSink
+from kafka_telemetry_lake.pipelines.notify.file import AlertmanagerSink, AppriseSink, KafkaSink, NotifyFile, WebhookSink
 from kafka_telemetry_lake.pipelines.notify.http import RefusedError, SinkDownError, post_json
 from kafka_telemetry_lake.pipelines.notify.messages import Message, Messages
 from kafka_telemetry_lake.pipelines.notify.outbox import Outbox
+from kafka_telemetry_lake.pipelines.notify.topic import Machine, Topic
 from kafka_telemetry_lake.pipelines.query.printable import printable_json
 
 log = logging.getLogger(__name__)
@@ -43,6 +45,9 @@ class Delivery(ABC):
         Raises:
             SinkDownError: the sink didn't take a message; the next step sends it again.
         """
+
+    def close(self) -> None:  # noqa: B027  # most have none
+        """End connections that last from one message to the next."""
 
 
 class AlertDelivery(Delivery):
@@ -75,9 +80,10 @@ class AlertDelivery(Delivery):
 class MessageDelivery(Delivery):
     """Sends one message after the other."""
 
-    def __init__(self, messages: Messages, sink: WebhookSink | AppriseSink) -> None:
+    def __init__(self, messages: Messages, per_minute: float, send: Callable[[Message], None]) -> None:
         super().__init__(messages)
-        self._messages, self._sink = messages, sink
+        self._messages, self._send = messages, send
+        self._pause = timedelta(minutes=1 / per_minute)
         self._next_at = datetime.min.replace(tzinfo=UTC)
 
     def step(self, now: datetime, at_once: bool) -> float | None:
@@ -86,32 +92,44 @@ class MessageDelivery(Delivery):
         seconds = self._messages.seconds_until_due(now)
         if seconds is None or (seconds and not at_once):
             return seconds
-        pause = timedelta(minutes=1 / self._sink.per_minute)
-        if timedelta() < self._next_at - now <= pause:
+        if timedelta() < self._next_at - now <= self._pause:
             return (self._next_at - now).total_seconds()
         message = self._messages.next_message()
         try:
-            send(self._sink, message)
+            self._send(message)
         except RefusedError as error:
             parked = self._messages.park(message.id, vars(message))
             log.error("notify: %s: %s; it is stored in %s, and the next one is sent", self.name, error, parked)
         else:
             log.info("notify: %s: %d changes sent", self.name, len(message.changes))
         self._messages.done()
-        self._next_at = now + pause
+        self._next_at = now + self._pause
         return 0.0
 
 
-def send(sink: WebhookSink | AppriseSink, message: Message) -> None:
-    """Send a message.
+class TopicDelivery(MessageDelivery):
+    """Sends the changes of messages as records of a topic."""
+
+    def __init__(self, messages: Messages, sink: KafkaSink, machine: Machine) -> None:
+        self._topic = Topic(sink, machine)
+        super().__init__(messages, sink.per_minute, lambda message: self._topic.send(message.changes))
+
+    def close(self) -> None:
+        self._topic.close()
+
+
+def to_webhook(sink: WebhookSink, message: Message) -> None:
+    """Post a message.
 
     Raises:
         SinkDownError: the sink didn't take it.
         RefusedError: the sink would never take it.
     """
-    if isinstance(sink, WebhookSink):
-        post_json(sink.url, "", {**sink.headers, "Idempotency-Key": message.id}, vars(message))
-        return
+    post_json(sink.url, "", {**sink.headers, "Idempotency-Key": message.id}, vars(message))
+
+
+def to_apprise(sink: AppriseSink, message: Message) -> None:
+    """Send a message for people. Raises ``SinkDownError``: it wasn't sent."""
     try:
         target = apprise.Apprise()
         target.add(sink.url.get_secret_value())
@@ -127,14 +145,25 @@ def send(sink: WebhookSink | AppriseSink, message: Message) -> None:
         raise SinkDownError("apprise can't send it; the command `apprise -vv` of the same URL says why")
 
 
-def deliveries(lake: str, file: NotifyFile) -> list[Delivery]:
-    """One delivery for each sink of the file."""
+def deliveries(lake: str, file: NotifyFile, machine: Machine | None = None) -> list[Delivery]:
+    """One delivery for each sink of the file.
+
+    Args:
+        machine: provides a JVM; needed only for sinks of type kafka.
+    """
     result: list[Delivery] = []
     for number, (name, sink) in enumerate(file.sinks.items()):
         if isinstance(sink, AlertmanagerSink):
             result.append(AlertDelivery(Alerts(lake, name, file, counts_unrouted=not number), sink))
+            continue
+        messages = Messages(lake, name, file, counts_unrouted=not number)
+        if isinstance(sink, KafkaSink):
+            assert machine is not None
+            result.append(TopicDelivery(messages, sink, machine))
+        elif isinstance(sink, WebhookSink):
+            result.append(MessageDelivery(messages, sink.per_minute, partial(to_webhook, sink)))
         else:
-            result.append(MessageDelivery(Messages(lake, name, file, counts_unrouted=not number), sink))
+            result.append(MessageDelivery(messages, sink.per_minute, partial(to_apprise, sink)))
     return result
 
 

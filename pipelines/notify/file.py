@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 from urllib.parse import urlsplit
 
 import apprise
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
+from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError
+from kafka_telemetry_lake.pipelines.runtime.kafka_reach import PROTOCOLS, address_of
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 from kafka_telemetry_lake.udfs.nearest import did_you_mean
 
@@ -93,7 +96,39 @@ class AppriseSink(_Entry):
         return url
 
 
-Sink = Annotated[AlertmanagerSink | WebhookSink | AppriseSink, Field(discriminator="type")]
+class KafkaSink(_Entry):
+    """A Kafka topic that gets a record for each change."""
+
+    type: Literal["kafka"]
+    bootstrap_servers: str
+    topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+    kafka_options: dict[str, SecretStr] = Field(default_factory=dict)
+    per_minute: ClassVar[float] = math.inf
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _servers(cls, servers: str) -> str:
+        try:
+            for server in servers.split(","):
+                address_of(server.strip())
+        except KafkaUnavailableError:
+            raise ValueError("allowed: host:port, or several with commas in between") from None
+        return servers
+
+    @field_validator("kafka_options")
+    @classmethod
+    def _options(cls, options: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        for name in options:
+            if not name.startswith("kafka.") or name == "kafka.bootstrap.servers":
+                raise ValueError("allowed: options of Kafka's producer with the prefix kafka., not its servers")
+        protocol = options.get("kafka.security.protocol")
+        if protocol is not None and protocol.get_secret_value().strip().upper() not in PROTOCOLS:
+            raise ValueError(f"kafka.security.protocol: allowed: {', '.join(PROTOCOLS)}")
+        return options
+
+
+KINDS = (AlertmanagerSink, WebhookSink, AppriseSink, KafkaSink)
+Sink = Annotated[AlertmanagerSink | WebhookSink | AppriseSink | KafkaSink, Field(discriminator="type")]
 Texts = Annotated[list[str], Field(min_length=1)]
 
 
@@ -201,7 +236,7 @@ def _where(error: Exception) -> str:
 
 
 def _explain(item: Any) -> str:
-    kinds = [get_args(kind.model_fields["type"].annotation)[0] for kind in (AlertmanagerSink, WebhookSink, AppriseSink)]
+    kinds = [get_args(kind.model_fields["type"].annotation)[0] for kind in KINDS]
     place = [str(part) for part in item["loc"]]
     in_sink = place[:1] == ["sinks"]
     if in_sink and len(place) > 2 and place[2] in kinds:

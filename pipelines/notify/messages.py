@@ -1,4 +1,4 @@
-"""Messages with changes, for webhooks and people: one for each route and interval."""
+"""Messages with changes, for webhooks, topics and people: one for each route and interval."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import xxhash
 
-from kafka_telemetry_lake.pipelines.notify.file import NotifyFile, Row
+from kafka_telemetry_lake.pipelines.notify.file import KafkaSink, NotifyFile, Row
 from kafka_telemetry_lake.pipelines.notify.findings import Finding, change_id
 from kafka_telemetry_lake.pipelines.notify.outbox import Outbox
 
@@ -34,6 +34,7 @@ class Messages(Outbox):
     def __init__(self, lake: str, sink: str, file: NotifyFile, writes: bool = True, counts_unrouted: bool = False):
         self._waiting: dict[str, dict[str, Any]] = {}  # by the route's number: when it is due, and rows
         self._message: Message | None = None
+        self._is_ordered = isinstance(file.sinks[sink], KafkaSink)
         super().__init__(lake, sink, file, writes, counts_unrouted)
 
     @property
@@ -58,7 +59,9 @@ class Messages(Outbox):
         if not routes:
             return
         number, route = routes[0]
-        group = self._waiting.setdefault(str(number), {"due": now + route.group_seconds, "rows": []})
+        # Records of a topic stay in the order of the changes, whichever routes these take.
+        key, due = ("0", now) if self._is_ordered else (str(number), now + route.group_seconds)
+        group = self._waiting.setdefault(key, {"due": due, "rows": []})
         group["rows"].append(row)
         finding.queued = row["change"] != "resolved"
 

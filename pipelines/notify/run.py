@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime
 
 from deltalake.exceptions import DeltaError
@@ -33,8 +34,15 @@ def run(
         A line for each sink that was given up.
     """
     with ThreadPoolExecutor(len(deliveries), "notify") as pool:
-        tasks = [pool.submit(_deliver, each, stop, poll_seconds, give_up_seconds) for each in deliveries]
+        tasks = [pool.submit(_deliver_and_close, each, stop, poll_seconds, give_up_seconds) for each in deliveries]
         return [problem for task in tasks if (problem := task.result())]
+
+
+def _deliver_and_close(
+    delivery: Delivery, stop: threading.Event, poll_seconds: float, give_up_seconds: float | None
+) -> str | None:
+    with closing(delivery):
+        return _deliver(delivery, stop, poll_seconds, give_up_seconds)
 
 
 def _deliver(

@@ -129,7 +129,7 @@ def partitions_of(
 
 
 def _explain(error: Py4JJavaError, bootstrap_servers: str) -> str:
-    cause = _root(error)
+    cause = root_of(error)
     name = cause.getClass().getSimpleName()
     if "Authentication" in name or "Authorization" in name:
         return f"the brokers at {bootstrap_servers} refuse access ({name}): check kafka_options and this user's ACLs"
@@ -141,7 +141,8 @@ def _explain(error: Py4JJavaError, bootstrap_servers: str) -> str:
     return f"a request to the brokers at {bootstrap_servers} failed: {message_of(error)}"
 
 
-def _root(error: Py4JJavaError) -> Any:
+def root_of(error: Py4JJavaError) -> Any:
+    """The first cause, a Java exception."""
     cause = error.java_exception
     while cause.getCause() is not None:
         cause = cause.getCause()
@@ -150,5 +151,5 @@ def _root(error: Py4JJavaError) -> Any:
 
 def message_of(error: Py4JJavaError) -> str:
     """Type and first line of the root cause. It contains no secrets: Kafka's errors hide the values of passwords."""
-    cause = _root(error)
+    cause = root_of(error)
     return f"{cause.getClass().getSimpleName()}: {str(cause.getMessage()).splitlines()[0][:300]}"

@@ -120,7 +120,7 @@ def check_brokers(bootstrap_servers: str, options: Mapping[str, str], timeout_s:
     if protocol not in PROTOCOLS:
         raise KafkaUnavailableError(f"kafka.security.protocol is {protocol}; allowed: {', '.join(PROTOCOLS)}")
     servers = [server.strip() for server in bootstrap_servers.split(",") if server.strip()]
-    addresses = dict(zip(servers, map(_address, servers), strict=True))
+    addresses = dict(zip(servers, map(address_of, servers), strict=True))
     pool = ThreadPoolExecutor(max(1, len(addresses)))
     try:
         asked = {
@@ -142,8 +142,12 @@ def check_brokers(bootstrap_servers: str, options: Mapping[str, str], timeout_s:
     )
 
 
-def _address(server: str) -> tuple[str, int]:
-    """Host and port of ``host:port``, ``[IPv6]:port`` or ``PROTOCOL://host:port``."""
+def address_of(server: str) -> tuple[str, int]:
+    """Host and port of ``host:port``, ``[IPv6]:port`` or ``PROTOCOL://host:port``.
+
+    Raises:
+        KafkaUnavailableError: it is something else.
+    """
     host, _, port = server.rpartition("://")[2].rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise KafkaUnavailableError(f"bootstrap_servers: {server} is not host:port, such as broker-1:9092")

@@ -12,7 +12,8 @@ import pytest
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.pipelines.events.feed import EventFeed, Record
+from kafka_telemetry_lake.pipelines.events.feed import EventFeed
+from kafka_telemetry_lake.pipelines.runtime.kafka_producer import Record
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS
 from tests.unit.lifecycle.test_lifecycle import at, push
 from tests.unit.lifecycle.test_lifecycle_lake import LandedLake

@@ -51,19 +51,20 @@ def test_the_example_of_the_project_is_valid_with_and_without_its_comments(
     example = ROOT / "conf" / "notify.yml"
     assert list(read_notify_file(example).sinks) == ["alertmanager"]
     monkeypatch.setenv("TICKETS_TOKEN", "t")
+    monkeypatch.setenv("KAFKA_JAAS", "j")
     monkeypatch.setenv("ORDERS_SLACK_URL", "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#kafka-clients")
-    commented = r"(?m)^  # (?=tickets:|orders-chat:|- match:|  [a-z_]+:)"
+    commented = r"(?m)^  # (?=tickets:|orders-chat:|findings-topic:|- match:|  [a-z_]+:)"
     (tmp_path / "notify.yml").write_text(re.sub(commented, "  ", example.read_text("utf-8")))
     file = read_notify_file(tmp_path / "notify.yml")
-    assert list(file.sinks) == ["alertmanager", "tickets", "orders-chat"]
-    assert [route.sinks for route in file.routes] == [["orders-chat", "tickets"], ["alertmanager"]]
+    assert list(file.sinks) == ["alertmanager", "tickets", "orders-chat", "findings-topic"]
+    assert [route.sinks for route in file.routes] == [["orders-chat", "tickets", "findings-topic"], ["alertmanager"]]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("type: webhook", "type: telegram", r"sinks\.hook\.type: allowed: alertmanager, webhook, apprise$"),
-        ("type: webhook, ", "", r"sinks\.hook\.type: allowed: alertmanager, webhook, apprise$"),
+        ("type: webhook", "type: telegram", r"sinks\.hook\.type: allowed: alertmanager, webhook, apprise, kafka$"),
+        ("type: webhook, ", "", r"sinks\.hook\.type: allowed: alertmanager, webhook, apprise, kafka$"),
         ("${HOOK_TOKEN}", "${NO_SUCH}", r"sinks\.hook\.url: environment variable NO_SUCH isn't set$"),
         ("https://hooks", "ftp://hush", r"sinks\.hook\.url: allowed: a URL that begins with http:// or https://"),
         ("https://hooks.example", "http://hush:port", r"sinks\.hook\.url: allowed: a URL"),

@@ -7,6 +7,8 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from deltalake.exceptions import DeltaError
@@ -66,6 +68,7 @@ def run_job(settings: IngestSettings) -> int:
 
 
 def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
+    messages = _notifier(settings, stop)
     lake = make_lake(settings)
     source = make_source(settings)
     source.check()
@@ -74,10 +77,21 @@ def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
         spark = spark_session("telemetry-lake ingest", settings.master, settings.driver_memory, settings.lake)
         feed = feeding(spark, lake.path, settings.events_topic, settings.bootstrap_servers, settings.kafka_options)
         findings = evaluating(lake.path, settings.findings_minutes, once=settings.once, overrides=overrides)
-        with feed, syncing(spark, settings), findings:
+        with feed, syncing(spark, settings), messages(spark), findings:  # with --once, messages come after findings
             run(spark, lake, source, settings, stop)
         if not stop.is_set() and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
             spark.stop()
+
+
+def _notifier(
+    settings: IngestSettings, stop: threading.Event
+) -> Callable[[SparkSession], AbstractContextManager[None]]:
+    """What sends messages about findings while the streams run. A mistake in its file is an error now."""
+    if settings.notify is None:
+        return lambda _spark: nullcontext()
+    from kafka_telemetry_lake.jobs.notify_beside import notifier  # noqa: PLC0415  # it needs the extra `notify`
+
+    return notifier(settings.lake, settings.notify, stop, once=settings.once)
 
 
 def run(spark: SparkSession, lake: Lake, source: Source, settings: IngestSettings, stop: threading.Event) -> None:

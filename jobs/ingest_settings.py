@@ -76,6 +76,8 @@ class IngestSettings(LimitSettings):
     """evaluate findings every N minutes inside this job, with --once at its end, as `telemetry-lake findings` does [off]"""  # noqa: E501  # the help of the flag, in one line
     rules: Path | None = None
     """YAML file of other bounds of the findings' rules for some client ids, such as conf/findings.yml"""
+    notify: Path | None = None
+    """YAML file of sinks and routes: send changes of findings inside this job, as `telemetry-lake notify` does; needs findings_minutes [off]"""  # noqa: E501  # the help of the flag, in one line
     events_topic: str | None = None
     """kafka: existing topic to send each new row of client_events to, at least once and in order [off]"""
     personal_data: Literal["keep", "hash", "drop"] = "keep"
@@ -98,6 +100,8 @@ class IngestSettings(LimitSettings):
             raise UsageError(
                 "personal_data_key: required if personal_data is hash; set TELEMETRY_LAKE_PERSONAL_DATA_KEY"
             )
+        if self.notify is not None and self.findings_minutes is None:
+            raise UsageError("notify: needs findings, which nothing evaluates; add --findings-minutes 5")
         if self.source == "kafka":
             if self.bootstrap_servers is None:
                 raise UsageError("bootstrap_servers: required with --source kafka; add --bootstrap-servers host:port")

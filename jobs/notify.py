@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from datetime import UTC, datetime
 
@@ -21,14 +20,9 @@ from kafka_telemetry_lake.pipelines.notify.topic import Machine
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 
-# These libraries log the URLs that they use, at level DEBUG or when sending fails.
-TALKATIVE = ("apprise", "oauthlib", "requests_oauthlib", "urllib3")
-
 
 def run_job(settings: NotifySettings) -> int:
     """Send what there is to send; with `follow` until a signal."""
-    for name in TALKATIVE:
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     file = read_notify_file(settings.notify)
     if not is_lake(settings.lake):
         raise UsageError(f"no lake at {settings.lake}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import re
@@ -20,6 +21,8 @@ from kafka_telemetry_lake.pipelines.runtime.kafka_reach import PROTOCOLS, addres
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 from kafka_telemetry_lake.udfs.nearest import did_you_mean
 
+# These libraries log the URLs that they use, at level DEBUG or when reading or sending to one fails.
+TALKATIVE = ("apprise", "oauthlib", "requests_oauthlib", "urllib3")
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 SINK_NAME = r"^[a-z0-9][a-z0-9_-]{0,62}$"  # also the name of its file in the lake
 
@@ -200,9 +203,13 @@ class NotifyFile(_Entry):
 def read_notify_file(path: Path) -> NotifyFile:
     """Read sinks and routes. `${NAME}` in a sink's texts is replaced by that environment variable.
 
+    From then on the libraries that would log URLs of sinks log nothing.
+
     Raises:
         NotifyFileError: the file is invalid.
     """
+    for name in TALKATIVE:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         if isinstance(content, dict) and "sinks" in content:

@@ -7,7 +7,6 @@ import random
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 
@@ -15,6 +14,7 @@ from deltalake.exceptions import DeltaError
 
 from kafka_telemetry_lake.pipelines.notify.delivery import Delivery
 from kafka_telemetry_lake.pipelines.notify.http import SinkDownError
+from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 log = logging.getLogger(__name__)
 
@@ -33,16 +33,20 @@ def run(
     Returns:
         A line for each sink that was given up.
     """
-    with ThreadPoolExecutor(len(deliveries), "notify") as pool:
-        tasks = [pool.submit(_deliver_and_close, each, stop, poll_seconds, give_up_seconds) for each in deliveries]
-        return [problem for task in tasks if (problem := task.result())]
+    problems: dict[str, str] = {}
 
+    def deliver(delivery: Delivery) -> None:
+        with closing(delivery):
+            if problem := _deliver(delivery, stop, poll_seconds, give_up_seconds):
+                problems[delivery.name] = problem
 
-def _deliver_and_close(
-    delivery: Delivery, stop: threading.Event, poll_seconds: float, give_up_seconds: float | None
-) -> str | None:
-    with closing(delivery):
-        return _deliver(delivery, stop, poll_seconds, give_up_seconds)
+    # Daemons: the process doesn't wait at its end for a sink that is slow to answer.
+    threads = [threading.Thread(target=deliver, args=(each,), name="notify", daemon=True) for each in deliveries]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [problems[each.name] for each in deliveries if each.name in problems]
 
 
 def _deliver(
@@ -81,7 +85,7 @@ def pause_after(failures: int, error: Exception) -> float:
 
 def describe(error: Exception) -> str:
     """An error in one line. Of unexpected ones only the type, because their text may have a URL in it."""
-    if isinstance(error, (SinkDownError, DeltaError, OSError)):
+    if isinstance(error, (TelemetryLakeError, DeltaError, OSError)):
         return " ".join(str(error).split())
     return f"{type(error).__name__} at line {_line(error)}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.conftest import Ingest
 from tests.support.lake_tables import rollup_sums, table
 from tests.support.landing_records import captured, write
+from tests.unit.notify.changed_findings import change, http_sink, record
 
 TABLES = ("pushes", "metric_points", "push_outcomes", "client_events", "quarantine")
 
@@ -91,6 +94,35 @@ def test_follows_a_growing_folder_refuses_a_second_job_and_stops_cleanly(
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 0, output
     assert "ingest: stopped" in output
+    assert "Traceback" not in output
+
+
+@pytest.mark.slow
+def test_messages_are_sent_beside_the_streams_and_a_sink_that_hangs_holds_nothing_up(
+    start: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    lake, released = tmp_path / "lake", threading.Event()
+    write(tmp_path / "in", "0.parquet", captured().slice(0, 100))
+    with http_sink() as hook, http_sink() as hangs:
+        hangs.answer = lambda _request: 200 if released.wait(120) else 500
+        sinks = {name: {"type": "webhook", "url": each.url} for name, each in {"hook": hook, "hangs": hangs}.items()}
+        routes = [{"sinks": ["hook", "hangs"], "group_seconds": 0}]
+        (tmp_path / "notify.yml").write_text(yaml.safe_dump({"sinks": sinks, "routes": routes}))
+        flags = ["--trigger-seconds", "1", "--findings-minutes", "0.02", "--notify", str(tmp_path / "notify.yml")]
+        process = start(*flags)
+        wait_for(lambda: _count(lake, "push_outcomes") == 100, process)
+        record(str(lake), change("orders"))
+        wait_for(lambda: hangs.requests and ("orders", "opened") in hook.changes(), process)
+        write(tmp_path / "in", "1.parquet", captured().slice(100, 100))
+        wait_for(lambda: _count(lake, "push_outcomes") == 200, process)
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=60)
+        took = time.monotonic() - began
+        released.set()
+    assert process.returncode == 0, output
+    assert took < 10
+    assert "ingest: stopped after" in output
     assert "Traceback" not in output
 
 

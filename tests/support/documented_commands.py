@@ -55,6 +55,11 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"telemetry-lake maintain ", HERE),
     (r"telemetry-lake views\b(?!.*--lake)", HERE),
     (r"telemetry-lake views .*--database", SPARK),
+    (
+        r"telemetry-lake ingest .*--notify",
+        "tests/spark/test_ingest_command.py::"
+        "test_messages_are_sent_beside_the_streams_and_a_sink_that_hangs_holds_nothing_up",
+    ),
     (r"telemetry-lake notify ", "tests/unit/notify/test_findings_notify_sinks.py"),
     (r"telemetry-lake sync .*--subscriptions-file", HERE),
     (r"telemetry-lake sync .*--aliases-topic", "tests/kafka/test_lifecycle_groups.py::test_aliases_of_a_topic"),

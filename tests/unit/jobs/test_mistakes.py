@@ -20,6 +20,7 @@ from tests.support.listeners import listening
 
 KAFKA = "ingest --source kafka --lake new --bootstrap-servers"
 SYNC = "sync --lake new --bootstrap-servers"
+NOTIFY = "ingest --source kafka --lake new --bootstrap-servers 127.0.0.1:1 --findings-minutes 5 --notify"
 ID = "0123456789abcdef" * 2
 
 # Command line, exit code, what the line says, most CPU seconds. {...} are names of `place`, | is a space in a value.
@@ -88,6 +89,10 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     ("notify --lake {lake} --notify {broken}", 2, "broken.yml: not YAML: line 2, column 1", 6),
     ("notify --lake {lake} --notify {list}", 2, "list.yml: the file: Input should be a valid dictionary", 6),
     ("notify --lake {lake} --notify x.yml --follow --dry-run", 2, "dry_run, follow: set one of both", 1),
+    ("ingest --lake new --source files:. --notify x.yml", 2, "notify: needs findings, which nothing evaluates; add", 1),
+    (f"{NOTIFY} /no.yml", 2, "/no.yml: No such file", 6),
+    (f"{NOTIFY} {{broken}}", 2, "broken.yml: not YAML: line 2, column 1", 6),
+    (f"{NOTIFY} {{list}}", 2, "list.yml: the file: Input should be a valid dictionary", 6),
     ("sync --lake new --subscriptions-file {broken} --cluster-id c", 2, "not YAML", 6),
     ("sync --lake new --subscriptions-file /no.yml --cluster-id c", 2, "/no.yml: No such file", 6),
     ("query --lake {lake} --file /no.sql", 2, "file: /no.sql: No such file or directory", 2),

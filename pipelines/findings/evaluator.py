@@ -14,10 +14,12 @@ import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.findings.lake_hours import SEEN_SCOPES, Hours, LakeHours, LandedHour, SeenIn
@@ -35,7 +37,7 @@ GRACE_US = 600_000_000
 # A step evaluates whole hours until they have this many pushes, of at most this many hours.
 STEP_PUSHES = 2_000_000
 STEP_HOURS = 24
-NOTE_VERSION = 1
+NOTE, NOTE_VERSION = "_findings.json", 1
 
 
 class Source(Protocol):
@@ -110,7 +112,7 @@ class Evaluator:
         self._source, self._rules = source or LakeHours(lake), rules
         table = FINDING_CHANGES.create(lake)
         self._filesystem, root = filesystem_of(self._uri)
-        self._note_path = f"{root}/_findings.json"
+        self._note_path = f"{root}/{NOTE}"
         note = self._read_note()
         if note is None and table.transaction_version(APP_ID) is not None:
             raise StateMissingError(
@@ -190,13 +192,9 @@ class Evaluator:
             append_once(FINDING_CHANGES, DeltaTable(self._uri), rows, APP_ID, self._note.step)
 
     def _read_note(self) -> Note | None:
-        content = read_json(self._filesystem, self._note_path)
+        content = _note(self._filesystem, self._note_path)
         if content is None:
             return None
-        if content.pop("version_of_note") != NOTE_VERSION:
-            raise StateVersionError(
-                f"{self._note_path}: written by another release, this one reads version {NOTE_VERSION}"
-            )
         clusters = tuple(
             Cluster(
                 cluster["cluster_id"], cluster["evaluated"], cluster["clock"],
@@ -215,6 +213,30 @@ class Evaluator:
         content = {"version_of_note": NOTE_VERSION, **vars(note), "clusters": clusters}
         write_json(self._filesystem, self._note_path, content)
         self._note = note
+
+
+def latest_rows(lake: str) -> dict[str, dict[str, Any]]:
+    """The latest row of view `findings` of each state that isn't resolved, by finding id, as of the last evaluation.
+
+    It reads a file, and evaluates nothing. `window_start` is the row's hour.
+
+    Raises:
+        StateVersionError: another release wrote the file.
+    """
+    filesystem, root = filesystem_of(FINDING_CHANGES.uri(lake))
+    content = _note(filesystem, f"{root}/{NOTE}") or {"clusters": []}
+    return {
+        key: state["latest"] | {"window_start": datetime.fromtimestamp(state["last"] * 3600, UTC)}
+        for cluster in content["clusters"]
+        for key, state in cluster["states"].items()
+    }
+
+
+def _note(filesystem: pafs.FileSystem, path: str) -> dict[str, Any] | None:
+    content = read_json(filesystem, path)
+    if content is not None and content["version_of_note"] != NOTE_VERSION:
+        raise StateVersionError(f"{path}: written by another release, this one reads version {NOTE_VERSION}")
+    return content
 
 
 def _groups(pairs: list[Pair]) -> Iterator[list[Pair]]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime, timedelta
 from typing import Any
 
+from kafka_telemetry_lake.pipelines.findings.evaluator import latest_rows
 from kafka_telemetry_lake.pipelines.notify.file import NotifyFile, Row
-from kafka_telemetry_lake.pipelines.notify.findings import Finding, as_text
+from kafka_telemetry_lake.pipelines.notify.findings import Finding, as_text, plain_row
 from kafka_telemetry_lake.pipelines.notify.outbox import Outbox
 from kafka_telemetry_lake.pipelines.query.printable import printable
+from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
+
+log = logging.getLogger(__name__)
 
 # Labels are an alert's identity: what changes while it is open, other than severity and owner, isn't among them.
 LABELS = {
@@ -25,6 +30,8 @@ ANNOTATIONS = (
     "evidence", "advice", "client_id", "principal", "measure", "instances", "instances_affected", "worst_instance",
     "window_start", "by", "why", "until",
 )  # fmt: skip
+# What the latest evaluation says of a finding that is open, though no change was recorded.
+NEWEST = ("evidence", "advice", "measure", "instances", "instances_affected", "worst_instance", "window_start")
 LONGEST_LABEL = 256
 LONGEST_ANNOTATION = 2000
 
@@ -35,6 +42,7 @@ class Alerts(Outbox):
     """The alerts that an Alertmanager has of this lake, and those to be ended there."""
 
     def __init__(self, lake: str, sink: str, file: NotifyFile, writes: bool = True, counts_unrouted: bool = False):
+        self._lake = lake
         self._ending: list[Alert] = []
         super().__init__(lake, sink, file, writes, counts_unrouted)
 
@@ -56,11 +64,12 @@ class Alerts(Outbox):
         """As for changes."""
 
     def alerts(self, now: datetime, expire_seconds: int) -> list[Alert]:
-        """All alerts to send now.
+        """All alerts to send now. Those that are open have the evidence of the latest evaluation.
 
         Labels are stored before they are sent, so that an alert can be ended whenever the process ended.
         """
         open_alerts, is_new = [], False
+        newest = self._newest()
         for finding_id, finding in list(self.findings.items()):
             row = finding.row
             labels = labels_of(row) if finding.is_announced and self.routes(row) else {}
@@ -69,13 +78,23 @@ class Alerts(Outbox):
                     self._ending.append(_alert(finding.labels, row, now, min(row["at"], as_text(now))))
                 finding.labels, is_new = labels, True
             if labels:
-                open_alerts.append(_alert(labels, row, now, as_text(now + timedelta(seconds=expire_seconds))))
+                shown = row | newest.get(finding_id, {})
+                open_alerts.append(_alert(labels, shown, now, as_text(now + timedelta(seconds=expire_seconds))))
             self._forget([finding_id])
         firing = {tuple(alert["labels"].items()) for alert in open_alerts}
         self._ending = [alert for alert in self._ending if tuple(alert["labels"].items()) not in firing]
         if is_new:
             self.write()
         return open_alerts + self._ending
+
+    def _newest(self) -> dict[str, Row]:
+        try:
+            rows = latest_rows(self._lake)
+            return {key: plain_row({name: row[name] for name in NEWEST}) for key, row in rows.items()}
+        except (TelemetryLakeError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            reason = str(error) if isinstance(error, (TelemetryLakeError, OSError)) else type(error).__name__
+            log.warning("notify: %s: alerts have the evidence of their last change: %s", self.sink, reason)
+            return {}
 
     def done(self) -> None:
         """Alertmanager has the alerts."""

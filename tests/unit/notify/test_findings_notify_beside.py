@@ -22,6 +22,7 @@ from kafka_telemetry_lake.jobs.locks import only_notifier
 from kafka_telemetry_lake.jobs.notify_beside import notifying
 from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.pipelines.notify import topic
+from kafka_telemetry_lake.pipelines.notify.delivery import deliveries
 from kafka_telemetry_lake.pipelines.notify.file import NotifyFile
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from tests.unit.notify.changed_findings import HttpSink, change, http_sink, make_lake, notify_file, record, wait_until
@@ -97,15 +98,14 @@ def test_a_failure_is_logged_in_one_line_and_tried_again(
     note = Path(FINDING_CHANGES.uri(lake)) / "_notify" / "one.json"
     note.parent.mkdir()
     note.write_text("{")
-    broken = notify_beside.deliveries
     fails: list[Exception] = [RuntimeError(f"a bug at {sink.url}"), OSError("disk full")]
 
-    def deliveries(*arguments: Any) -> Any:
+    def failing(*arguments: Any) -> Any:
         if fails:
             raise fails.pop()
-        return broken(*arguments)
+        return deliveries(*arguments)
 
-    monkeypatch.setattr(notify_beside, "deliveries", deliveries)
+    monkeypatch.setattr(notify_beside, "deliveries", failing)
     record(lake, change("orders"))
     with beside(lake, notify_file(sink.url)):
         wait_until(lambda: "delete it, and the sink is sent all open findings again" in caplog.text)

@@ -38,8 +38,8 @@ class IngestSettings(LimitSettings):
     """folder or URI of the lake; created if missing"""
     once: bool = False
     """process all available input and exit, instead of following the source"""
-    trigger_seconds: Annotated[float, Field(gt=0, le=3600)] = 3.0
-    """longest time that pushes wait for a micro-batch; it starts earlier if max_records_per_batch wait; ignored with --once"""  # noqa: E501  # the help of the flag, in one line
+    trigger_seconds: Annotated[float, Field(gt=0, le=3600)] = 5.0
+    """longest time that pushes wait for a micro-batch; up to 5, it is halved when 50 or more wait; ignored with --once"""
     checkpoints: str | None = None
     """folder or URI for checkpoints [<lake>/_checkpoints]"""
     source_name: str | None = None

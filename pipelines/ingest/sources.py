@@ -29,7 +29,10 @@ FILE_COLUMNS: dict[str, tuple[pa.DataType, ...]] = {
 }
 
 
-POLL_S = 0.5  # between two looks at a topic
+POLL_S = 2.5  # between two looks at a topic, at most
+# A batch has fixed costs, which few pushes aren't worth: these wait for two looks, more for one. Who lets pushes wait for
+# longer than two looks wants few batches, of as many pushes as there are.
+ENOUGH_PUSHES = 50
 OTHERS_WAIT_S = 30.0  # that statuses and quota samples wait for a batch: a batch has fixed costs
 EARLIEST = -2  # in Spark's starting offsets
 
@@ -106,7 +109,7 @@ class KafkaSource:
         options: passed to the source as they are (``kafka.*`` for the consumer: SASL, SSL); never logged.
         starting_offsets: ``earliest``, ``latest``, or epoch milliseconds; used only by a new checkpoint.
         fail_on_data_loss: fail if offsets were deleted from the topic before they were read.
-        max_wait_s: how long pushes may wait for a batch of `max_offsets_per_trigger`; None: it takes what there is.
+        max_wait_s: how long pushes may wait for others; None: a batch takes what there is.
     """
 
     bootstrap_servers: str
@@ -134,29 +137,37 @@ class KafkaSource:
 
     def poll_s(self, trigger_s: float) -> float:
         """Seconds between two looks at the source for enough pushes to start a batch."""
-        return trigger_s if self.max_wait_s is None else min(trigger_s, POLL_S)
+        return trigger_s if self.max_wait_s is None else min(trigger_s / 2, POLL_S)
 
     def pushes(self, spark: SparkSession, start: Offsets) -> DataFrame:
-        return self._read(spark, {"subscribe": self.topics.telemetry}, (self.topics.telemetry,), self.max_wait_s, start)
+        few = self.max_wait_s is not None and self.max_wait_s <= 2 * POLL_S
+        enough = min(ENOUGH_PUSHES, self.max_offsets_per_trigger) if few else self.max_offsets_per_trigger
+        waits = self._waits(self.max_wait_s, enough)
+        return self._read(spark, {"subscribe": self.topics.telemetry}, (self.topics.telemetry,), waits, start)
 
     def others(self, spark: SparkSession, start: Offsets) -> DataFrame:
         """Statuses and quota samples. They wait longer than pushes: each batch has a fixed cost."""
         names = (self.topics.status, self.topics.quotas)
         wait_s = None if self.max_wait_s is None else max(self.max_wait_s, OTHERS_WAIT_S)
+        waits = self._waits(wait_s, self.max_offsets_per_trigger)
         if existing_topics(spark, self.bootstrap_servers, self.options).issuperset(names):
             subscription = {"subscribe": ",".join(names)}
         else:
             # Topics that don't exist can't be subscribed to. A pattern costs more: Spark lists all topics at each look.
             subscription = {"subscribePattern": "|".join(re.sub(r"([^a-zA-Z0-9_-])", r"\\\1", name) for name in names)}
-        return self._read(spark, subscription, names, wait_s, start)
+        return self._read(spark, subscription, names, waits, start)
+
+    def _waits(self, wait_s: float | None, enough: int) -> dict[str, str]:
+        """Options by which fewer records than `enough` wait, at most `wait_s`."""
+        if wait_s is None or self.max_wait_s is None:
+            return {}
+        delay_s = wait_s - self.poll_s(self.max_wait_s) / 2  # looks are never exactly on time
+        return {"minOffsetsPerTrigger": str(enough), "maxTriggerDelay": f"{round(1000 * delay_s)}ms"}
 
     def _read(
-        self, spark: SparkSession, subscription: Mapping[str, str], topics: Sequence[str], wait_s: float | None,
+        self, spark: SparkSession, subscription: Mapping[str, str], topics: Sequence[str], waits: Mapping[str, str],
         start: Offsets,
     ) -> DataFrame:  # fmt: skip
-        waits = {} if wait_s is None else {
-            "minOffsetsPerTrigger": str(self.max_offsets_per_trigger), "maxTriggerDelay": f"{round(1000 * wait_s)}ms",
-        }  # fmt: skip
         reader = (
             spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", self.bootstrap_servers)

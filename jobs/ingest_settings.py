@@ -39,7 +39,7 @@ class IngestSettings(LimitSettings):
     once: bool = False
     """process all available input and exit, instead of following the source"""
     trigger_seconds: Annotated[float, Field(gt=0, le=3600)] = 5.0
-    """longest time that pushes wait for a micro-batch; up to 5, it is halved when 50 or more wait; ignored with --once"""
+    """longest time that pushes wait for a micro-batch; up to 5, half as long if 50 or more wait; ignored with --once"""
     checkpoints: str | None = None
     """folder or URI for checkpoints [<lake>/_checkpoints]"""
     source_name: str | None = None

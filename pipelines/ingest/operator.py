@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import POINTS, points_app_id, read_id
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import log_set_aside, run_tasks
+from kafka_telemetry_lake.pipelines.ingest.store_task import SMALL_BYTES
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
@@ -37,7 +38,6 @@ from kafka_telemetry_lake.udfs.limits import Limits
 log = logging.getLogger(__name__)
 
 SNAPSHOT_EVERY = timedelta(days=1)
-SMALL_BYTES = 1 << 20  # of push files: one Python worker takes all shards of such a batch, since each has fixed costs
 # The last one says that the batch is done.
 COMMIT_ORDER = (*(table for table in OPERATOR_TABLES if table is not PUSH_OUTCOMES), PUSH_OUTCOMES)
 # Takes a batch's progress, with the fields of Spark's StreamingQueryProgress, and its facts.
@@ -50,6 +50,14 @@ class Cut(NamedTuple):
     version: int
     paths: tuple[str, ...]
     size: int
+
+
+class Judged(NamedTuple):
+    """What the task that stored some pushes has made of them: rows of `TASK_RESULT`. It began at a monotonic time."""
+
+    task: ShardTask
+    rows: Sequence[Row]
+    began: float
 
 
 @dataclass(frozen=True)
@@ -106,12 +114,19 @@ class Operator:
         """Whether a batch of this checkpoint has left a state."""
         return self._state.last() is not None
 
-    def catch_up(self, until: int | None = None, *, guarded: bool = False) -> None:
+    def next_task(self) -> ShardTask | None:
+        """What judges the next batch, without its files; None: `catch_up` must say first which batch that is."""
+        return None if self._number is None else self._task(self._number, ())
+
+    def catch_up(
+        self, until: int | None = None, *, guarded: bool = False, judged: Judged | None = None
+    ) -> None:  # fmt: skip
         """Judge all pushes that are stored and not judged yet.
 
         Args:
             until: the latest version of table `pushes`; None: not known.
             guarded: try each push of the first batch before it is processed: one of them may have ended the last run.
+            judged: used if the next batch has the same pushes; else it is void, as that of a task that failed.
         """
         assert self.position is not None  # `start_from` has noted one
         begun = None
@@ -120,8 +135,11 @@ class Operator:
             begun = self._begun(self._number)
         while (cut := self._next(self.position, begun, until)) is not None:
             if cut.paths:
-                processes = 1 if cut.size < SMALL_BYTES else None
-                self.run_batch(self._number, cut.paths, cut.version, guarded=guarded, processes=processes)
+                if judged is not None and _is_of(judged.task, self._number, cut):
+                    self._finish(judged, cut.version)
+                else:
+                    processes = 1 if cut.size < SMALL_BYTES else None
+                    self.run_batch(self._number, cut.paths, cut.version, guarded=guarded, processes=processes)
                 self._number += 1
             self.position, begun, guarded = cut.version, None, False
 
@@ -138,13 +156,20 @@ class Operator:
             guarded: try each push before it is processed.
             processes: number of Python workers to use at once; None: one for each shard.
         """
-        began, begun_at = time.monotonic(), datetime.now(UTC)
-        manifest = self._state.before(number)
-        task = ShardTask(
-            self._settings.lake, number, tuple(paths), self._state.shards, self._state.uri, manifest.states,
-            self._settings.limits, self._stored_before, guarded=guarded,
+        began = time.monotonic()
+        task = self._task(number, paths, guarded=guarded)
+        self._finish(Judged(task, run_tasks(self._spark, task, processes), began), version)
+
+    def _task(self, number: int, paths: Sequence[str], *, guarded: bool = False) -> ShardTask:
+        return ShardTask(
+            self._settings.lake, number, tuple(paths), self._state.shards, self._state.uri,
+            self._state.before(number).states, self._settings.limits, self._stored_before, guarded=guarded,
         )  # fmt: skip
-        results = run_tasks(self._spark, task, processes)
+
+    def _finish(self, judged: Judged, version: int | None) -> None:
+        """Commit a batch: the manifest first, then the files of each table."""
+        number, results = judged.task.batch_id, judged.rows
+        manifest = self._state.before(number)
         self._state.write(manifest.after(number, {row["shard"]: row["state"] for row in results}))
         files = [DataFile.from_json(text) for row in results for text in row["files"]]
         for name, table_log in self._logs.items():
@@ -159,13 +184,13 @@ class Operator:
         for row in results:
             counts.update(row["counts"])
         log_set_aside(f"points: batch {number}", results)
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - judged.began
         broken = broken_rules(counts)
         for line in describe(broken):
             log.error("points: batch %d breaks quality rule %s", number, line)
         if self._report is not None:
             facts = _facts(counts, files, self._state.size(), broken)
-            self._report(_progress(self._run_id, number, begun_at, seconds, counts["push_outcomes"]), facts)
+            self._report(_progress(self._run_id, number, now, seconds, counts["push_outcomes"]), facts)
         _log_batch(number, counts, seconds)
 
     def _next_number(self) -> int:
@@ -190,13 +215,18 @@ class Operator:
         return None
 
 
-def _progress(run_id: str, number: int, begun_at: datetime, seconds: float, pushes: int) -> dict[str, Any]:
+def _is_of(task: ShardTask, number: int, cut: Cut) -> bool:
+    """Whether a task has judged exactly what this batch reads."""
+    return task.batch_id == number and set(task.paths) == set(cut.paths)
+
+
+def _progress(run_id: str, number: int, ended_at: datetime, seconds: float, pushes: int) -> dict[str, Any]:
     """As Spark reports a micro-batch of a query."""
     return {
         "name": POINTS,
         "runId": run_id,
         "batchId": number,
-        "timestamp": begun_at.isoformat(),
+        "timestamp": (ended_at - timedelta(seconds=seconds)).isoformat(),
         "durationMs": {"addBatch": 1000 * seconds, "triggerExecution": 1000 * seconds},
         "numInputRows": pushes,
         "sources": [],

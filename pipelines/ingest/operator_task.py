@@ -55,7 +55,7 @@ _MALLOC_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has
 MOST_GROUPS = 500_000
 # The row that a task returns to the driver: data files as JSON, the shard's new state files, counts, log lines.
 TASK_RESULT = "shard int, state array<string>, files array<string>, counts map<string, bigint>, set_aside array<string>"
-_RESULT = pa.schema(
+TASK_RESULT_TYPE = pa.struct(
     [
         ("shard", pa.int32()),
         ("state", pa.list_(pa.string())),
@@ -64,6 +64,7 @@ _RESULT = pa.schema(
         ("set_aside", pa.list_(pa.string())),
     ]
 )
+_RESULT = pa.schema(list(TASK_RESULT_TYPE))
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class ShardTask:
 
     def _run(self, shard: int) -> pa.RecordBatch:
         _compile()
-        guarded = self.guarded or _was_tried_before()
+        guarded = self.guarded or was_tried_before()
         try:
             return self._attempt(shard, guarded)
         except PushesFailedError:
@@ -192,7 +193,7 @@ class TaskResults:
         self.minutes = RollUp(MINUTE_US)
 
 
-def _was_tried_before() -> bool:
+def was_tried_before() -> bool:
     """Whether this is a repeated attempt of a Spark task: a push may have killed the first."""
     from pyspark import TaskContext  # noqa: PLC0415  # only Spark's workers need it; tasks also run without Spark
 

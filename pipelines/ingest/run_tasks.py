@@ -37,13 +37,13 @@ def run_tasks(spark: SparkSession, task: ShardTask, processes: int | None = None
     try:
         return _collect(spark, task, processes)
     except (Py4JJavaError, PySparkException) as error:
-        if task.guarded or not _is_death(error):
+        if task.guarded or not is_death(error):
             raise
         log.warning("points: a task's process died, isolating the push that caused it: %s", pushes_of(task))
     try:
         return _collect(spark, replace(task, guarded=True), processes)
     except (Py4JJavaError, PySparkException) as error:
-        if _is_death(error):
+        if is_death(error):
             raise PushesFailedError(
                 f"{pushes_of(task)}: a task's process died although its pushes were tried first"
             ) from error
@@ -70,5 +70,6 @@ def _collect(spark: SparkSession, task: ShardTask, processes: int | None) -> lis
     return shards.mapInArrow(task, TASK_RESULT).collect()
 
 
-def _is_death(error: Exception) -> bool:
+def is_death(error: Exception) -> bool:
+    """Whether a task failed because its process died."""
     return any(text in str(error) for text in DEATHS)

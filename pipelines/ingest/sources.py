@@ -30,8 +30,8 @@ FILE_COLUMNS: dict[str, tuple[pa.DataType, ...]] = {
 
 
 POLL_S = 2.5  # between two looks at a topic, at most
-# A batch has fixed costs, which few pushes aren't worth: these wait for two looks, more for one. Who lets pushes wait for
-# longer than two looks wants few batches, of as many pushes as there are.
+# A batch has fixed costs, which few pushes aren't worth: these wait for two looks, more for one. A job whose pushes may
+# wait longer than for two looks makes few batches, of all pushes that there are.
 ENOUGH_PUSHES = 50
 OTHERS_WAIT_S = 30.0  # that statuses and quota samples wait for a batch: a batch has fixed costs
 EARLIEST = -2  # in Spark's starting offsets

@@ -3,21 +3,35 @@
 The files are written with Arrow, like those of the operator, and the driver only commits their names. The row groups of
 a file of `pushes` follow the landing partitions, so a shard's task reads only those that contain its clients
 (`push_files`).
+
+If the pushes are few, the task judges them too, which saves a Spark job: nearly all that such a batch costs is fixed.
+The results count once the pushes are committed. A push may make this fail. So a task that is tried again only stores,
+and the operator judges the stored pushes as those of a larger batch.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row
 
 from kafka_telemetry_lake.pipelines.ingest.landing_rows import SAMPLE, STATUS
+from kafka_telemetry_lake.pipelines.ingest.operator_task import (
+    TASK_RESULT,
+    TASK_RESULT_TYPE,
+    ShardTask,
+    was_tried_before,
+)
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES
+from kafka_telemetry_lake.pipelines.ingest.run_tasks import is_death
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableFiles
 from kafka_telemetry_lake.pipelines.runtime.python_worker import forget_archives
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, QUOTA_SAMPLES, RECEIVER_HEALTH
@@ -25,8 +39,12 @@ from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, Q
 OTHERS = (RECEIVER_HEALTH, QUOTA_SAMPLES, QUARANTINE)
 STORED = (*OTHERS, PUSHES)  # in the order of their commits; the last one says that the pushes of a batch are stored
 ROWS_PER_GROUP = 1 << 16  # of statuses or samples
-STORED_FILE = "file string"  # a `DataFile` as JSON
-_RESULT = pa.schema([("file", pa.string())])
+SMALL_BYTES = 1 << 20  # of push files: one Python worker takes all of such a batch, since each has fixed costs
+# A row has a `DataFile` as JSON, or what the operator's task made of a shard.
+RESULT = f"file string, judged struct<{TASK_RESULT}>"
+_RESULT = pa.schema([("file", pa.string()), ("judged", TASK_RESULT_TYPE)])
+
+log = logging.getLogger(__name__)
 # Texts that many pushes share: a dictionary makes them small.
 REPEATED = (
     "source", "cluster_id", "topic", "client_id", "content_type", "compression_type", "principal", "listener",
@@ -40,9 +58,11 @@ class StoreTask:
 
     Attributes:
         lake: folder or URI of the lake.
+        judge: judges the stored pushes if they are few; has no paths yet.
     """
 
     lake: str
+    judge: ShardTask | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files = {table.name: TableFiles(table, self.lake) for table in STORED}
@@ -63,23 +83,68 @@ class StoreTask:
         for table, parts in others.items():
             if parts:
                 files[table].write(pa.concat_tables(parts))
-        texts = [file.to_json() for each in files.values() for file in each.close()]
+        written = [file for each in files.values() for file in each.close()]
         pa.default_memory_pool().release_unused()
         forget_archives()
-        yield pa.RecordBatch.from_pydict({"file": texts}, _RESULT)
+        yield _files(written)
+        task = None if self.judge is None or was_tried_before() else judging(self.judge, written)
+        if task is not None:
+            yield from map(_shards, task([pa.RecordBatch.from_pydict({"id": range(task.shards)})]))
 
 
-def store(rows: DataFrame, lake: str, processes: int | None = None) -> list[DataFile]:
-    """Write landing records to files of the tables `STORED`, which no commit names yet.
+@dataclass(frozen=True)
+class Stored:
+    """What was made of landing records; nothing of it is committed yet.
+
+    Attributes:
+        files: files of the tables `STORED`.
+        judged: rows of `TASK_RESULT`, one for each shard; empty if the pushes are not judged.
+        failed: whether judging the pushes failed.
+    """
+
+    files: list[DataFile]
+    judged: list[Row]
+    failed: bool
+
+
+def store(rows: DataFrame, lake: str, processes: int | None = None, judge: ShardTask | None = None) -> Stored:
+    """Write landing records to files of the tables `STORED`.
 
     Args:
         rows: columns of ``landing_rows.COLUMNS``, in the order of the source.
         processes: number of Python workers to use at once; None: as many as the session has cores.
+        judge: judges the pushes if they are few; needs one worker.
     """
     # A task has fixed costs: no more of them than can run at once.
     parallelism = processes or rows.sparkSession.sparkContext.defaultParallelism
     chosen = rows.coalesce(parallelism)
-    return [DataFile.from_json(row["file"]) for row in chosen.mapInArrow(StoreTask(lake), STORED_FILE).collect()]
+    try:
+        results = chosen.mapInArrow(StoreTask(lake, judge), RESULT).collect()
+    except (Py4JJavaError, PySparkException) as error:
+        if judge is None or not is_death(error):
+            raise
+        log.warning("pushes: a task's process died, storing the pushes before they are judged")
+        results = chosen.mapInArrow(StoreTask(lake), RESULT).collect()
+    files = [DataFile.from_json(row["file"]) for row in results if row["file"] is not None]
+    judged = [row["judged"] for row in results if row["judged"] is not None]
+    return Stored(files, judged, judge is not None and judging(judge, files) is not None and not judged)
+
+
+def judging(task: ShardTask, files: Iterable[DataFile]) -> ShardTask | None:
+    """The task with the paths of these files of `pushes`; None: there are none, or they are too large."""
+    own = [file for file in files if file.table == PUSHES.name]
+    if not own or sum(file.size for file in own) >= SMALL_BYTES:
+        return None
+    return replace(task, paths=tuple(file.path for file in own))
+
+
+def _files(files: Sequence[DataFile]) -> pa.RecordBatch:
+    texts = [file.to_json() for file in files]
+    return pa.RecordBatch.from_arrays([texts, pa.nulls(len(texts), TASK_RESULT_TYPE)], schema=_RESULT)
+
+
+def _shards(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(len(rows), pa.string()), rows.to_struct_array()], schema=_RESULT)
 
 
 def _is_full(parts: Sequence[pa.Table]) -> bool:

@@ -238,7 +238,7 @@ def test_partitions_added_while_a_batch_waits_do_not_stop_the_job(
         wait_for(judged, lambda rows: rows == [(0, 0)], LIMIT_S)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         admin.create_partitions([NewPartitions(topic, 4)])[topic].result(30)
-        time.sleep(3)  # several looks at the topic
+        time.sleep(6)  # several looks at the topic
         produce(cluster, topic, good_pushes(0, 2, partition=3))
         wait_for(judged, lambda rows: rows == [(0, 0), (3, 0), (3, 1)], LIMIT_S)
         admin.create_partitions([NewPartitions(topic, 6)])[topic].result(30)

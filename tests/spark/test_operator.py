@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.pipelines.ingest.operator import COMMIT_ORDER, Operator, OperatorSettings
+from kafka_telemetry_lake.pipelines.ingest.operator import COMMIT_ORDER, Judged, Operator, OperatorSettings
+from kafka_telemetry_lake.pipelines.ingest.run_tasks import run_tasks as run_in_spark
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.udfs.limits import Limits
@@ -93,3 +97,40 @@ def test_each_commit_is_a_batch_where_a_batch_is_small(spark: SparkSession, tmp_
     again = start(spark, stream, ALL)
     again.catch_up()
     assert (again.position, batches(stream)) == (4, 3)
+
+
+def test_results_count_if_they_are_of_the_pushes_that_the_batch_reads(spark: SparkSession, tmp_path: Path) -> None:
+    """A task that stores pushes may judge them too, before they are committed."""
+    stream, fleet = LocalStream(tmp_path), Fleet()
+    operator = start(spark, stream, EACH_COMMIT)
+    assert operator.next_task() is None  # an earlier run may have begun a batch
+    stream.land(fleet.round())
+    operator.catch_up()
+
+    def land_and_judge() -> Judged:
+        before = set(stream.paths())
+        stream.land(fleet.round())
+        task = operator.next_task()
+        assert task is not None
+        task = replace(task, paths=tuple(set(stream.paths()) - before))
+        return Judged(task, run_in_spark(spark, task), 0.0)
+
+    judged = land_and_judge()
+    outcomes = {DataFile.from_json(text).path for row in judged.rows for text in row["files"]}
+    operator.catch_up(judged=judged)
+    assert outcomes & set(paths(stream, "push_outcomes"))
+    assert (batches(stream), operator.position) == (2, 2)
+    # Other pushes wait before these: the results are of a later batch, and the task's states of an earlier one.
+    stream.land(fleet.round())
+    judged = land_and_judge()
+    outcomes = {DataFile.from_json(text).path for row in judged.rows for text in row["files"]}
+    operator.catch_up(judged=judged)
+    assert not outcomes & set(paths(stream, "push_outcomes"))
+    assert (batches(stream), operator.position) == (4, 4)
+    verdict = check(stream.lake, fleet.ledger)
+    assert (verdict.lost, verdict.doubled, verdict.problems) == (0, 0, [])
+
+
+def paths(stream: LocalStream, name: str) -> list[str]:
+    actions = pa.table(DeltaTable(str(stream.lake / name)).get_add_actions())
+    return [unquote(path) for path in actions["path"].to_pylist()]

@@ -232,8 +232,13 @@ def measured(copies: int, *combinations: tuple[str, ...]) -> list[tuple[int, flo
     return [(int(size), float(seconds), int(peak), rest) for size, seconds, peak, rest in lines]
 
 
+SOONEST = ("slow", "rejected", "scopes")  # of these the pairs are judged in seconds
+
+
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", DIMENSIONS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in SOONEST else pytest.mark.slow) for name in DIMENSIONS]
+)
 def test_pairs_of_dimensions_at_their_most(name: str) -> None:
     """With each dimension that follows, and for the last one all of them together."""
     rest = list(DIMENSIONS)[list(DIMENSIONS).index(name) + 1 :]
@@ -243,7 +248,7 @@ def test_pairs_of_dimensions_at_their_most(name: str) -> None:
         assert peak <= FLOOR_BYTES + BYTES_PER_BYTE * size, what
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_slice_of_worst_pushes_stays_in_memory() -> None:
     """30 pushes with all dimensions at their most: memory follows the part, not the slice."""
     ((_, _, peak, _),) = measured(30, tuple(name for name in DIMENSIONS if name != "group"))

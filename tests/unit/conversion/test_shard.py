@@ -209,7 +209,8 @@ def of_flipping_clients(pushes: pa.Table) -> pa.Table:
         (1, of_flipping_clients),
         (7, of_one_client_per_kind),
         pytest.param(7, lambda pushes: pushes, marks=pytest.mark.slow, id="7-all"),
-        (100, lambda pushes: pushes),
+        pytest.param(100, lambda pushes: pushes, marks=pytest.mark.slow, id="100-all"),
+        (100, of_one_client_per_kind),
     ],
 )
 def test_cut_invariance_on_captured_pushes(size: int, chosen: Callable[[pa.Table], pa.Table]) -> None:

@@ -9,12 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkRuntimeError
 
+from kafka_telemetry_lake.pipelines.ingest import store_task
+from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES, PushFiles
-from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask
+from kafka_telemetry_lake.pipelines.ingest.run_tasks import DEATHS
+from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask, judging, store
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, QUOTA_SAMPLES, RECEIVER_HEALTH
 from kafka_telemetry_lake.udfs.rows import PUSHES_IN
+from tests.support.local_stream import SHARDS, run_tasks
 
 SAMPLE = pa.struct(
     [
@@ -136,3 +142,94 @@ def test_large_rejected_samples_are_written_as_they_come(tmp_path: Path) -> None
 def test_statuses_without_pushes_leave_no_file_of_pushes(tmp_path: Path) -> None:
     (file,) = stored(tmp_path, [other("receiver_health", 1)])
     assert (file.table, file.rows) == ("receiver_health", 1)
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> ShardTask:
+    """Of batch 4, after states that don't exist."""
+    (tmp_path / "state").mkdir()
+    return ShardTask(str(tmp_path), 4, (), SHARDS, str(tmp_path / "state"))
+
+
+def results(task: StoreTask, *rows: dict[str, object]) -> tuple[list[DataFile], list[dict[str, Any]]]:
+    batches = list(task([pa.RecordBatch.from_pylist(list(rows), COLUMNS)]))
+    given = [row for batch in batches for row in batch.to_pylist(maps_as_pydicts="strict")]
+    files = [DataFile.from_json(row["file"]) for row in given if row["file"] is not None]
+    return files, [row["judged"] for row in given if row["judged"] is not None]
+
+
+def test_few_pushes_are_judged_by_the_task_that_stores_them(tmp_path: Path, judge: ShardTask) -> None:
+    files, judged = results(StoreTask(str(tmp_path), judge), *(push(0, offset) for offset in range(5)))
+    task = judging(judge, files)
+    assert task is not None
+    assert (task.batch_id, task.paths) == (4, tuple(file.path for file in files))
+    expected = list(run_tasks(task))
+    assert [row["shard"] for row in judged] == [0, 1] == [row["shard"] for row in expected]
+    assert [row["counts"] for row in judged] == [row["counts"] for row in expected]
+    assert sum(row["counts"]["judged"] for row in judged) == 5
+    outcomes = [DataFile.from_json(text) for row in judged for text in row["files"]]
+    assert sum(file.rows for file in outcomes if file.table == "push_outcomes") == 5
+
+
+def test_a_task_that_is_tried_again_only_stores(
+    tmp_path: Path, judge: ShardTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_task, "was_tried_before", lambda: True)
+    files, judged = results(StoreTask(str(tmp_path), judge), push(0, 1))
+    assert ([file.rows for file in files], judged) == ([1], [])
+
+
+def test_many_pushes_and_none_are_only_stored(
+    tmp_path: Path, judge: ShardTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, judged = results(StoreTask(str(tmp_path), judge), other("receiver_health", 1))
+    assert ([file.table for file in files], judged) == (["receiver_health"], [])
+    one, _ = results(StoreTask(str(tmp_path)), push(0, 1))
+    monkeypatch.setattr(store_task, "SMALL_BYTES", one[0].size)
+    assert judging(judge, one) is None
+    monkeypatch.setattr(store_task, "SMALL_BYTES", one[0].size + 1)
+    assert judging(judge, one) is not None
+    monkeypatch.setattr(store_task, "SMALL_BYTES", 100)
+    files, judged = results(StoreTask(str(tmp_path), judge), push(0, 1))
+    assert ([file.rows for file in files], judged) == ([1], [])
+
+
+class Rows:
+    """Rows of a session without repeated attempts, in which a task that judges ends with `error`."""
+
+    def __init__(self, folder: Path, error: str) -> None:
+        self.folder, self.error = folder, error
+        self.tasks = list[StoreTask]()
+        self.partitions = list[int]()
+
+    def coalesce(self, partitions: int) -> Rows:
+        self.partitions.append(partitions)
+        return self
+
+    def mapInArrow(self, task: StoreTask, _: str) -> Rows:  # noqa: N802  # Spark's name
+        self.tasks.append(task)
+        return self
+
+    @property
+    def sparkSession(self) -> Any:  # noqa: N802  # Spark's name
+        raise AssertionError("the number of workers is given")
+
+    def collect(self) -> list[dict[str, Any]]:
+        task = self.tasks[-1]
+        if task.judge is not None:
+            raise PySparkRuntimeError(self.error)
+        batches = task([pa.RecordBatch.from_pylist([push(0, 1)], COLUMNS)])
+        return [row for batch in batches for row in batch.to_pylist()]
+
+
+def test_pushes_that_end_the_process_are_stored_and_judged_later(tmp_path: Path, judge: ShardTask) -> None:
+    rows = Rows(tmp_path, f"Job aborted: {DEATHS[0]} (crashed)")
+    stored = store(rows, str(tmp_path), 1, judge)  # type: ignore[arg-type]  # a stand-in
+    assert [task.judge for task in rows.tasks] == [judge, None]
+    assert ([file.rows for file in stored.files], stored.judged, stored.failed) == ([1], [], True)
+    rows = Rows(tmp_path, "Job 3 cancelled part of cancelled job group")
+    with pytest.raises(PySparkRuntimeError, match="cancelled"):
+        store(rows, str(tmp_path), 1, judge)  # type: ignore[arg-type]  # a stand-in
+    assert len(rows.tasks) == 1
+    stored = store(rows, str(tmp_path), 1)  # type: ignore[arg-type]  # a stand-in
+    assert (len(stored.files), stored.failed) == (1, False)

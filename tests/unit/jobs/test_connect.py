@@ -53,4 +53,4 @@ def test_the_job_has_the_same_cluster_topics_and_options() -> None:
     assert (job.source, job.lake, job.bootstrap_servers, job.topic) == ("kafka", "lake", "b:9092", "pushes")
     assert (job.status_topic, job.quotas_topic) == ("client-telemetry-status", "client-quotas")
     assert job.kafka_options == {"kafka.security.protocol": "SSL"}
-    assert (job.driver_memory, job.once, job.sync_seconds, job.trigger_seconds) == ("1g", False, 60.0, 3.0)
+    assert (job.driver_memory, job.once, job.sync_seconds, job.trigger_seconds) == ("1g", False, 60.0, 5.0)

@@ -1,0 +1,73 @@
+"""When a batch starts: how often the job looks at its topics, and how long records wait for others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from kafka_telemetry_lake.pipelines.ingest import sources
+from kafka_telemetry_lake.pipelines.ingest.sources import KafkaSource
+
+
+@dataclass
+class Reader:
+    """Notes the options of a stream."""
+
+    given: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def readStream(self) -> Reader:  # noqa: N802  # Spark's name
+        return self
+
+    def format(self, name: str) -> Reader:
+        assert name == "kafka"
+        return self
+
+    def option(self, name: str, value: Any) -> Reader:
+        self.given[name] = value
+        return self
+
+    def options(self, **values: Any) -> Reader:
+        self.given |= values
+        return self
+
+    def load(self) -> dict[str, Any]:
+        return self.given
+
+
+def waits(source: KafkaSource, reader: str) -> tuple[int, int] | None:
+    options: Any = getattr(source, reader)(Reader(), {})
+    if "minOffsetsPerTrigger" not in options:
+        assert "maxTriggerDelay" not in options
+        return None
+    return int(options["minOffsetsPerTrigger"]), int(options["maxTriggerDelay"].removesuffix("ms"))
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "look_s", "enough", "delay_ms"),
+    [(5.0, 2.5, 50, 3750), (0.2, 0.1, 50, 150), (5.1, 2.5, 50_000, 3850), (60.0, 2.5, 50_000, 58_750)],
+)
+def test_few_pushes_wait_for_two_looks_and_50_for_one_unless_the_job_may_wait_longer(
+    wait_s: float, look_s: float, enough: int, delay_ms: int
+) -> None:
+    """The delay ends half a look early, as no look is exactly on time: at the look that comes after `wait_s`."""
+    source = KafkaSource("b:9092", max_wait_s=wait_s)
+    assert source.poll_s(wait_s) == look_s
+    assert waits(source, "pushes") == (enough, delay_ms)
+
+
+def test_no_batch_needs_more_pushes_than_it_may_have() -> None:
+    assert waits(KafkaSource("b:9092", max_wait_s=5.0, max_offsets_per_trigger=10), "pushes") == (10, 3750)
+
+
+@pytest.mark.parametrize(("wait_s", "delay_ms"), [(5.0, 28_750), (60.0, 58_750)])
+def test_statuses_and_samples_wait_half_a_minute(monkeypatch: pytest.MonkeyPatch, wait_s: float, delay_ms: int) -> None:
+    source = KafkaSource("b:9092", max_wait_s=wait_s)
+    monkeypatch.setattr(sources, "existing_topics", lambda *_: {"client-telemetry-status", "client-quotas"})
+    assert waits(source, "others") == (50_000, delay_ms)
+
+
+def test_all_that_is_there_is_taken_at_once_by_a_job_that_ends_then() -> None:
+    assert waits(KafkaSource("b:9092"), "pushes") is None

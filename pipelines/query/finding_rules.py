@@ -134,7 +134,7 @@ class Rule(_Model):
         return _BOUND.sub(lambda match: self.bound_sql(match[1]), text)
 
     def as_sql(self, text: str) -> str:
-        """A text with places as an expression: ``{x}`` is x without its fraction, ``{x:1}`` with one digit of it,
+        """A text with places as an expression: ``{x}`` is x as a whole number, ``{x:1}`` with one digit more,
         ``{x:%}`` a share in percent, and ``{x:text}`` a text. NULL is ``unknown``: nobody asked for the metric, say."""
         parts = []
         last = 0
@@ -187,9 +187,11 @@ class Measures(_Model):
 
 
 _FORMATS = {
-    "": "coalesce(CAST(TRY_CAST({} AS BIGINT) AS STRING), 'unknown')",
-    "1": "coalesce(CAST(round({}, 1) AS STRING), 'unknown')",
-    "%": "coalesce(CAST(round(100 * {}, 1) AS STRING), 'unknown')",
+    # A cast alone rounds in DuckDB, to the even number at a half, and cuts off in Spark.
+    "": "coalesce(CAST(TRY_CAST(round({}) AS BIGINT) AS STRING), 'unknown')",
+    # A double alone is 1.0E7 in Spark and 10000000.0 in DuckDB.
+    "1": "coalesce(CAST(TRY_CAST(round({}, 1) AS DECIMAL(38, 1)) AS STRING), 'unknown')",
+    "%": "coalesce(CAST(TRY_CAST(round(100 * {}, 1) AS DECIMAL(38, 1)) AS STRING), 'unknown')",
     "text": "coalesce({}, 'unknown')",
 }
 

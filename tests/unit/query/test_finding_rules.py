@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from kafka_telemetry_lake.jobs.findings import run_job
@@ -51,11 +52,30 @@ def test_a_wrong_rule_is_refused_with_its_file_and_field(old: str, new: str, sai
 
 def test_places_of_a_text_become_sql() -> None:
     rule = parse_rule("silent_retries.yml", TEXT, measures())
-    number = "coalesce(CAST(TRY_CAST(records_sent AS BIGINT) AS STRING), 'unknown')"
+    number = "coalesce(CAST(TRY_CAST(round(records_sent) AS BIGINT) AS STRING), 'unknown')"
     assert rule.as_sql("it's {records_sent}") == rf"concat('it\'s ', {number})"
-    share, text = "coalesce(CAST(round(100 * 0.01, 1) AS STRING), 'unknown')", "coalesce(rdkafka, 'unknown')"
-    assert rule.as_sql("{:share:%}{rdkafka:text}") == f"concat({share}, {text})"
+    share = "coalesce(CAST(TRY_CAST(round(100 * 0.01, 1) AS DECIMAL(38, 1)) AS STRING), 'unknown')"
+    assert rule.as_sql("{:share:%}{rdkafka:text}") == f"concat({share}, coalesce(rdkafka, 'unknown'))"
     assert rule.sql("a >= :share AND CAST(b AS INT) > :retries") == "a >= 0.01 AND CAST(b AS INT) > 0"
+
+
+@pytest.mark.parametrize(
+    ("number", "whole", "tenths", "percent"),
+    [
+        ("840.6", "841", "840.6", "84060.0"),
+        ("2.5", "3", "2.5", "250.0"),
+        ("-0.05", "0", "-0.1", "-5.0"),
+        ("CAST('12345678.94' AS DOUBLE)", "12345679", "12345678.9", "1234567894.0"),
+        ("CAST('inf' AS DOUBLE)", "unknown", "unknown", "unknown"),
+        ("CAST(NULL AS DOUBLE)", "unknown", "unknown", "unknown"),
+    ],
+)
+def test_numbers_of_a_text(number: str, whole: str, tenths: str, percent: str) -> None:
+    """As Spark writes them (`tests/spark/test_sql_dashboard.py`)."""
+    rule = parse_rule("silent_retries.yml", TEXT, measures())
+    sql = rule.as_sql("{x} {x:1} {x:%}").replace("STRING", "VARCHAR")
+    (answer,) = duckdb.sql(f"SELECT {sql} FROM (SELECT {number} AS x)").fetchall()[0]
+    assert answer == f"{whole} {tenths} {percent}"
 
 
 def test_the_page_is_that_of_the_rules() -> None:

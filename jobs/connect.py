@@ -30,6 +30,7 @@ from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription
 
 SUBSCRIPTION = "telemetry-lake"
 LOOK_S = 2.0
+END_PATIENCE_S = 5
 BROKER_TEXT = """
 What each broker needs (docs/receiver.md has the details):
 
@@ -179,11 +180,14 @@ def _printing_rows(lake: str) -> Iterator[None]:
         while not ended.wait(LOOK_S):
             rows.look()
 
-    threading.Thread(target=look, name="new rows", daemon=True).start()
+    thread = threading.Thread(target=look, name="new rows", daemon=True)
+    thread.start()
     try:
         yield
     finally:
         ended.set()
+        # Python ends threads that are still at work at its exit, which aborts the process if one is in a library's C++.
+        thread.join(END_PATIENCE_S)
 
 
 if __name__ == "__main__":

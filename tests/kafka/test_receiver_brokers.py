@@ -111,9 +111,12 @@ def test_a_broker_stopped_with_a_full_queue_stops_in_time_and_tells_its_last_cou
         assert time.monotonic() - begun < 45  # 1 s of close.timeout.ms, up to 6 s more, and the broker's own shutdown
         broker.start(120)
         cluster.create_topic(LANDING, 2)
-        wait_for(lambda: instances(cluster), lambda found: found >= ids - cut_off(fleet))
-        heard = ids - cut_off(fleet)
-        assert heard
+        # On a busy machine all of the fleet may be cut off.
+        later = start_fleet(cluster, clients, "fleet-later", "orders", producers=1)
+        new = set(later.wait_for("started", 120)["client_instance_ids"])
+        wait_for(lambda: instances(cluster), lambda found: found >= (ids - cut_off(fleet)) | new)
+        heard = (ids - cut_off(fleet)) | new
+        later.close(120)
         counted = fleet.close(120)
     assert set(counted["client_instance_ids"]) == ids
 

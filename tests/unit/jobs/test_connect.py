@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
+
 import pytest
 
 from kafka_telemetry_lake.jobs import connect
@@ -54,3 +58,24 @@ def test_the_job_has_the_same_cluster_topics_and_options() -> None:
     assert (job.status_topic, job.quotas_topic) == ("client-telemetry-status", "client-quotas")
     assert job.kafka_options == {"kafka.security.protocol": "SSL"}
     assert (job.driver_memory, job.once, job.sync_seconds, job.trigger_seconds) == ("1g", False, 60.0, 5.0)
+
+
+def test_a_look_at_the_lake_is_over_before_the_process_may_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python ends a thread at its exit, which aborts the process if it is in a library's C++."""
+    begun, done = threading.Event(), threading.Event()
+
+    class Rows:
+        def __init__(self, lake: str, show: Callable[[str], object]) -> None:
+            assert lake == "lake"
+
+        def look(self) -> None:
+            begun.set()
+            time.sleep(0.2)
+            done.set()
+
+    monkeypatch.setattr(connect, "NewRows", Rows)
+    monkeypatch.setattr(connect, "LOOK_S", 0.01)
+    with connect._printing_rows("lake"):
+        assert begun.wait(10)
+        assert not done.is_set()
+    assert done.is_set()

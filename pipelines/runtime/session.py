@@ -76,8 +76,8 @@ LOCAL: Settings = {
     "spark.ui.retainedTasks": "100",
     "spark.sql.ui.retainedExecutions": "5",
     "spark.sql.streaming.ui.enabled": "false",
-    # A job that runs for days collects its whole heap rarely, and the heap grows by what is no longer needed. Spark asks
-    # for a collection that often; `MaxHeapFreeRatio` returns what it frees.
+    # A job of small batches rarely collects its whole heap, which grows by what is no longer needed. Spark asks for a
+    # collection that often; `MaxHeapFreeRatio` returns what it frees.
     "spark.cleaner.periodicGC.interval": "2min",
 }
 # In one process, heartbeats say nothing about the executor. But when the machine has been suspended for two minutes

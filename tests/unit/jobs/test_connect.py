@@ -66,7 +66,7 @@ def test_a_look_at_the_lake_is_over_before_the_process_may_end(monkeypatch: pyte
 
     class Rows:
         def __init__(self, lake: str, show: Callable[[str], object]) -> None:
-            assert lake == "lake"
+            assert (lake, show) == ("lake", connect.log.info)
 
         def look(self) -> None:
             begun.set()

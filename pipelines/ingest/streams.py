@@ -73,7 +73,8 @@ def start_landing(
             logs[table.name] = TableLog(table, lake.path)
         return logs[table.name]
 
-    processes: int | None = None  # of the next batch, by the size of the last one
+    # Of the next batch, by the size of the last one. A small fleet never needs a second worker.
+    processes: int | None = 1
 
     def run(batch: DataFrame, batch_id: int) -> None:
         nonlocal processes
@@ -81,7 +82,8 @@ def start_landing(
         judged, failed = None, False
         if batch_id != begun or log_of(PUSHES).transaction_version(app_id) != batch_id:
             began = time.monotonic()
-            judge = operator.next_task() if processes == 1 else None
+            # One that was begun may have ended the previous run: its pushes are stored first, and tried one by one.
+            judge = operator.next_task() if processes == 1 and batch_id != begun else None
             with _read_once(batch, source.may_repeat):
                 stored = store(unstored(batch, guards, source.may_repeat), lake.path, processes, judge)
             processes = 1 if sum(file.size for file in stored.files) < SMALL_BYTES else None
@@ -89,7 +91,7 @@ def start_landing(
                 task = judging(judge, stored.files)
                 assert task is not None  # it has judged them
                 judged = Judged(task, stored.judged, began)
-            failed = stored.failed
+            failed = stored.failed or batch_id == begun
             for table in STORED:
                 if own := [file for file in stored.files if file.table == table.name]:
                     log_of(table).commit(own, app_id, batch_id)

@@ -17,14 +17,16 @@ CLIENT = "EZ0N9t0rS5mUyHrcB6Nf0g"
 ROOT = Path(__file__).parent.parent.parent
 
 
-def ingest(folder: Path, master: str, *faults: str) -> str:
-    """One run of the command over 20 good pushes and the bad ones; what it printed."""
+def ingest(folder: Path, master: str, *faults: str, code: int = 0) -> str:
+    """One run of the command over 20 good pushes and the bad ones; what it printed. It ends with this exit code."""
     good = [
         each | {"partition": 0, "offset": offset} for offset, each in enumerate(captured().slice(0, 20).to_pylist())
     ]
     bad = [record(20 + n, poison.payload(fault), key=CLIENT) for n, fault in enumerate(faults)]
-    write(folder / "in", "landed.parquet", good[:10] + bad + good[10:])
-    path = os.pathsep.join([poison.worker_path(folder / "path"), str(ROOT)])
+    if not (folder / "in").exists():
+        write(folder / "in", "landed.parquet", good[:10] + bad + good[10:])
+        poison.worker_path(folder / "path")
+    path = os.pathsep.join([str(folder / "path"), str(ROOT)])
     command = [
         sys.executable,
         "-m",
@@ -37,7 +39,7 @@ def ingest(folder: Path, master: str, *faults: str) -> str:
     command += ["--lake", str(folder / "lake"), "--master", master, "--driver-memory", "1g", "--shards", "2"]
     environment = os.environ | {"PYTHONPATH": path}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout
 
@@ -65,3 +67,11 @@ def test_a_crash_costs_one_row_where_spark_tries_a_task_once(tmp_path: Path) -> 
     printed = ingest(tmp_path, "local[2]", "segv", "exit", "value_error")
     check(tmp_path, printed, "ends its process: SIGSEGV", "ends its process: exit code 3", "ValueError: a bug")
     assert "a task's process died" in printed
+
+
+@pytest.mark.slow
+def test_a_push_that_ends_the_whole_job_is_isolated_by_the_next_run(tmp_path: Path) -> None:
+    """The task that stores few pushes judges them too, so they are not even stored then."""
+    ingest(tmp_path, "local[2,3]", "end_the_job", code=-9)
+    assert table(tmp_path / "lake", "pushes").num_rows == 0
+    check(tmp_path, ingest(tmp_path, "local[2,3]", "end_the_job"), "ends its process: exit code 3")

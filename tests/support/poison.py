@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import os
+import resource
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,18 @@ def _balloon() -> None:
         taken.append(np.empty(100 << 20, np.uint8))
 
 
+def _end_the_job() -> None:
+    """Kill the worker's daemon, the JVM and the driver, as a push does that takes all memory. Trials are bounded."""
+    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+        os._exit(3)
+    parents, parent = list[int](), os.getppid()
+    for _ in range(3):
+        parents.append(parent)
+        parent = int(Path(f"/proc/{parent}/stat").read_text("ascii").rpartition(")")[2].split()[1])
+    for each in reversed(parents):
+        os.kill(each, signal.SIGKILL)
+
+
 FAULTS: dict[str, Callable[[], None]] = {
     "value_error": _raise(ValueError("a bug")),
     "memory_error": _raise(MemoryError("no more")),
@@ -53,6 +67,7 @@ FAULTS: dict[str, Callable[[], None]] = {
     "loop": _loop,
     "balloon": _balloon,
 }
+IN_SPARK = FAULTS | {"end_the_job": _end_the_job}  # it needs a job to end
 
 
 def payload(name: str) -> bytes:
@@ -63,7 +78,7 @@ def decode(data: pa.Array, *arguments: Any, **options: Any) -> Any:
     """As `udfs.otlp.decode.decode`, but for poison."""
     texts = [text for text in data.to_pylist() if text is not None and text.startswith(b"POISON ")]
     for text in texts:  # the first of a part fails, as in a real decoder
-        if (fault := FAULTS.get(text.removeprefix(b"POISON ").decode())) is not None:
+        if (fault := IN_SPARK.get(text.removeprefix(b"POISON ").decode())) is not None:
             fault()
     if {payload("pair a"), payload("pair b")} <= set(texts):
         raise ValueError("only together")

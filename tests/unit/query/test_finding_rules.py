@@ -74,8 +74,8 @@ def test_numbers_of_a_text(number: str, whole: str, tenths: str, percent: str) -
     """As Spark writes them (`tests/spark/test_sql_dashboard.py`)."""
     rule = parse_rule("silent_retries.yml", TEXT, measures())
     sql = rule.as_sql("{x} {x:1} {x:%}").replace("STRING", "VARCHAR")
-    (answer,) = duckdb.sql(f"SELECT {sql} FROM (SELECT {number} AS x)").fetchall()[0]
-    assert answer == f"{whole} {tenths} {percent}"
+    answer = duckdb.execute(f"SELECT {sql} FROM (SELECT {number} AS x)").fetchone()
+    assert answer == (f"{whole} {tenths} {percent}",)
 
 
 def test_the_page_is_that_of_the_rules() -> None:

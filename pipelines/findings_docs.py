@@ -15,6 +15,7 @@ from kafka_telemetry_lake.pipelines.query.finding_rules import (
     measures,
     rules,
 )
+from kafka_telemetry_lake.udfs.findings.states import hours
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "findings.md"
 HEAD = """# What is wrong with which client, and what to do?
@@ -63,10 +64,19 @@ BOUNDS = """
 ## Why these bounds
 
 *own*: derived from Kafka's default settings, and tested with the clients below. *may be*: what
-[other bounds](#other-bounds-for-some-clients) may set.
+[other bounds](#other-bounds-for-some-clients) may set. *closes*: a finding that is [open](finding-states.md) stays open
+until its client is on the other side of this number too.
 
-| finding | bound | value | may be | why | source |
-|---|---|---|---|---|---|
+| finding | bound | value | closes | may be | why | source |
+|---|---|---|---|---|---|---|
+"""
+WAITS = """
+## What waits longer
+
+A finding opens in its first hour, and is resolved after 2 hours without it, except:
+
+| finding | opens after | resolved after | why |
+|---|---|---|---|
 """
 OVERRIDES = """
 ## Other bounds for some clients
@@ -83,9 +93,9 @@ A file such as `conf/findings.yml` gives rules other bounds for some client ids,
           fetch_bound: {lag: 100000, idle: 0.95}
 
 Of the entries that name a rule, the first one that fits a client id is used; bounds that it doesn't name are those of
-the rule. Evidence then ends with the bounds that were set, such as *(bounds of batch-\\*: latency = 5000 ms instead of
-1000)*. A file with an unknown rule or bound, a value that may not be, or a pattern that no client id reaches is
-refused.
+the rule. The bound at which a finding closes changes in the same ratio. Evidence ends with the bounds that were set,
+such as *(bounds of batch-\\*: latency = 5000 ms instead of 1000)*. A file with an unknown rule or bound, a value that
+may not be, or a pattern that no client id reaches is refused.
 
     telemetry-lake findings --lake my-lake --rules conf/findings.yml
     telemetry-lake query --lake my-lake --rules conf/findings.yml "SELECT client_id, finding, evidence FROM findings"
@@ -127,8 +137,8 @@ One row per client instance and hour; also `cluster_id`, `landed_date` and `wind
 def page() -> str:
     """The page's text."""
     parts = (
-        (HEAD, _rules()), (ADVICE, _advice()), (BOUNDS, _bounds()), (OVERRIDES, ()), (JUDGED, _judged()),
-        (TESTED, _tested()), (COLUMNS, _columns()),
+        (HEAD, _rules()), (ADVICE, _advice()), (BOUNDS, _bounds()), (WAITS, _waits()), (OVERRIDES, ()),
+        (JUDGED, _judged()), (TESTED, _tested()), (COLUMNS, _columns()),
     )  # fmt: skip
     return "".join(head + "".join(_row(cells) for cells in rows) for head, rows in parts)
 
@@ -151,7 +161,25 @@ def _advice() -> Iterator[tuple[str, ...]]:
 def _bounds() -> Iterator[tuple[str, ...]]:
     for rule in rules().values():
         for name, bound in rule.bounds.items():
-            yield f"`{rule.id}`", name, f"{bound.value} {bound.unit}", _range(bound), bound.reason, bound.source
+            yield (
+                f"`{rule.id}`",
+                name,
+                f"{bound.value} {bound.unit}",
+                _closes(bound),
+                _range(bound),
+                bound.reason,
+                bound.source,
+            )
+
+
+def _waits() -> Iterator[tuple[str, ...]]:
+    for rule in rules().values():
+        if rule.waits is not None:
+            yield f"`{rule.id}`", hours(rule.waits.open_after), hours(rule.waits.resolve_after), rule.waits.reason
+
+
+def _closes(bound: Bound) -> str:
+    return "" if bound.closes is None else str(bound.closes)
 
 
 def _range(bound: Bound) -> str:

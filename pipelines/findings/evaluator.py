@@ -11,7 +11,7 @@ append. After a crash the next start appends them, unless the table has the step
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -22,13 +22,31 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.pipelines.findings.lake_hours import SEEN_SCOPES, Hours, LakeHours, LandedHour, SeenIn
+from kafka_telemetry_lake.pipelines.findings.lake_hours import (
+    SEEN_SCOPES,
+    Hours,
+    LakeHours,
+    LandedHour,
+    LingersIn,
+    SeenIn,
+    Subject,
+)
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError, StateVersionError
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.transactions import append_once
+from kafka_telemetry_lake.pipelines.query.finding_rules import rules
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
-from kafka_telemetry_lake.udfs.findings.states import DEFAULT, HOUR_US, Change, Hysteresis, State, advance, finding_id
+from kafka_telemetry_lake.udfs.findings.states import (
+    DEFAULT,
+    HOUR_US,
+    Change,
+    Hysteresis,
+    Row,
+    State,
+    advance,
+    finding_id,
+)
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +58,20 @@ STEP_HOURS = 24
 NOTE, NOTE_VERSION = "_findings.json", 1
 
 
+def hysteresis_of(finding: str) -> Hysteresis:
+    """How long the changes of a finding wait. A rule that an update has removed: the default."""
+    rule = rules().get(finding)
+    return DEFAULT if rule is None else rule.hysteresis
+
+
 class Source(Protocol):
     """What is read of `LakeHours`."""
 
     def landed(self, after: int | None) -> tuple[int | None, list[LandedHour]]: ...
 
     def hours(self, first: int, last: int) -> AbstractContextManager[Hours]: ...
+
+    def lingering(self, first: int, last: int, asked: Collection[tuple[Subject, str]]) -> set[LingersIn]: ...
 
 
 @dataclass
@@ -107,7 +133,9 @@ class Evaluator:
         StateVersionError: the note was written by a release with another format.
     """
 
-    def __init__(self, lake: str, source: Source | None = None, rules: Hysteresis = DEFAULT) -> None:
+    def __init__(
+        self, lake: str, source: Source | None = None, rules: Callable[[str], Hysteresis] = hysteresis_of
+    ) -> None:
         self._uri = FINDING_CHANGES.uri(lake)
         self._source, self._rules = source or LakeHours(lake), rules
         table = FINDING_CHANGES.create(lake)
@@ -171,10 +199,13 @@ class Evaluator:
             asked += [state.latest for cluster, _ in pairs for state in cluster.states.values()]
             subjects = {(row["cluster_id"], row["scope"], row["subject"]) for row in asked}
             seen = hours.seen(subjects) if finished else set()
+        asked_again = _between_bounds(pairs, found) if finished else set()
+        lingering = self._source.lingering(pairs[0][1], pairs[-1][1], asked_again) if asked_again else set()
         for cluster, hour in pairs:
             of_hour = found.get((cluster.cluster_id, hour), [])
             was_seen = partial(_was_seen, seen, cluster.cluster_id, hour)
-            changes = advance(cluster.states, hour, of_hour, was_seen, finished, self._rules)
+            lingers = partial(_lingers, lingering, cluster.cluster_id, hour)
+            changes = advance(cluster.states, hour, of_hour, was_seen, finished, self._rules, lingers)
             rows += [_row(change, now) for change in changes]
             if finished:
                 cluster.evaluated = hour
@@ -257,6 +288,35 @@ def _was_seen(seen: set[SeenIn], cluster_id: str | None, hour: int, state: State
     """Whether a subject was seen in an hour in which its cluster was."""
     scope, subject = state.latest["scope"], state.latest["subject"]
     return scope not in SEEN_SCOPES or (cluster_id, hour, scope, subject) in seen
+
+
+def _between_bounds(
+    pairs: list[Pair], found: Mapping[tuple[str | None, int], Sequence[Row]]
+) -> set[tuple[Subject, str]]:
+    """Findings that close elsewhere than they open, are or get open, and that some of the hours don't have."""
+    has: dict[tuple[Subject, str], int] = {}
+    for cluster, hour in pairs:
+        for row in found.get((cluster.cluster_id, hour), []):
+            has[_subject_and_finding(row)] = has.get(_subject_and_finding(row), 0) + 1
+        for state in cluster.states.values():
+            has.setdefault(_subject_and_finding(state.latest), 0)
+    hours: dict[str | None, int] = {}
+    for cluster, _ in pairs:
+        hours[cluster.cluster_id] = hours.get(cluster.cluster_id, 0) + 1
+    known = rules()
+    return {
+        each for each, count in has.items()
+        if each[1] in known and known[each[1]].closes and count < hours.get(each[0][0], 0)
+    }  # fmt: skip
+
+
+def _subject_and_finding(row: Row) -> tuple[Subject, str]:
+    return (row["cluster_id"], row["scope"], row["subject"]), row["finding"]
+
+
+def _lingers(lingering: set[LingersIn], cluster_id: str | None, hour: int, state: State) -> bool:
+    row = state.latest
+    return (cluster_id, hour, row["scope"], row["subject"], row["finding"]) in lingering
 
 
 def _row(change: Change, now: int) -> dict[str, Any]:

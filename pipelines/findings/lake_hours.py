@@ -23,6 +23,7 @@ from kafka_telemetry_lake.pipelines.query.duckdb_tables import dataset
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.views import needed
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
+from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES
 from kafka_telemetry_lake.pipelines.tables.operator import (
     CLIENT_EVENTS,
@@ -91,9 +92,15 @@ SEEN = f"""
         AND s.subject IS NOT DISTINCT FROM p.principal AND s.cluster_id IS NOT DISTINCT FROM p.cluster_id
     )"""
 SEEN_SCOPES = ("client_id", "principal")
+LINGERING = f"""
+    SELECT cluster_id, epoch_us(window_start) // {HOUR_US} AS hour, scope, subject, finding
+    FROM findings AS f SEMI JOIN lingering AS l
+      ON l.finding = f.finding AND l.subject IS NOT DISTINCT FROM f.subject
+      AND l.cluster_id IS NOT DISTINCT FROM f.cluster_id"""
 
 Subject = tuple[str | None, str, str | None]  # cluster, scope, name
 SeenIn = tuple[str | None, int, str, str | None]  # cluster, hour, scope, name
+LingersIn = tuple[str | None, int, str, str | None, str]  # the same, and the finding
 
 
 @dataclass(frozen=True)
@@ -158,14 +165,38 @@ class LakeHours:
     @contextmanager
     def hours(self, first: int, last: int) -> Iterator[Hours]:
         """The hours from `first` to `last`, both included."""
-        bounds = [datetime.fromtimestamp(hour * 3600, UTC) for hour in (first, last + 1)]
-        views, below = needed(["findings"], self._overrides)
         with connect(self._lake) as connection:
-            for name in {*below, PUSHES.name, PUSH_OUTCOMES.name, CLIENT_ALIASES.name}:
-                connection.register(name, self._rows(name, *bounds))
-            for view in views:
-                connection.execute(f'CREATE TEMP VIEW "{view.name}" AS {view.duckdb}')
+            self._open(connection, first, last)
             yield Hours(connection)
+
+    def lingering(self, first: int, last: int, asked: Collection[tuple[Subject, str]]) -> set[LingersIn]:
+        """In which hours subjects of scope client_id were above the bounds at which these findings of theirs close."""
+        rows = [{**dict(zip(SUBJECTS.names, subject, strict=True)), "finding": finding} for subject, finding in asked]
+        client_ids = pa.array({name for (_, _, name), _ in asked}, pa.string())
+        with connect(self._lake) as connection:
+            self._open(connection, first, last, client_ids)
+            connection.register(
+                "lingering", pa.Table.from_pylist(rows, SUBJECTS.append(FINDING_CHANGES.schema.field("finding")))
+            )
+            return set(connection.sql(LINGERING).fetchall())
+
+    def _open(
+        self, connection: duckdb.DuckDBPyConnection, first: int, last: int, closing_of: pa.Array | None = None
+    ) -> None:
+        """Create view `findings` of some hours.
+
+        Args:
+            closing_of: client ids whose findings are judged with the bounds at which they close; others aren't read.
+        """
+        bounds = [datetime.fromtimestamp(hour * 3600, UTC) for hour in (first, last + 1)]
+        views, below = needed(["findings"], self._overrides, closing_of is not None)
+        for name in {*below, PUSHES.name, PUSH_OUTCOMES.name, CLIENT_ALIASES.name}:
+            rows = self._rows(name, *bounds)
+            if closing_of is not None and "client_id" in rows.schema.names:
+                rows = rows.filter(pads.field("client_id").isin(closing_of))
+            connection.register(name, rows)
+        for view in views:
+            connection.execute(f'CREATE TEMP VIEW "{view.name}" AS {view.duckdb}')
 
     def _rows(self, name: str, begin: datetime, end: datetime) -> pa.Table | pads.Dataset:
         try:

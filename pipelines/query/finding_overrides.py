@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,13 @@ class OverriddenRule(Rule):
     def evidence_sql(self) -> str:
         added = self._choice([quoted(self._shown(each)) for each in self.overrides], "''")
         return f"concat({super().evidence_sql()}, {added})"
+
+    def closing(self) -> Rule:
+        overrides = tuple(
+            replace(each, bounds=tuple((name, self.bounds[name].closing(value)) for name, value in each.bounds))
+            for each in self.overrides
+        )
+        return super().closing().model_copy(update={"overrides": overrides})
 
     def _shown(self, override: Override) -> str:
         """The bounds that a client was judged by, and those of the rule."""

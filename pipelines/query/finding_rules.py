@@ -18,6 +18,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
+from kafka_telemetry_lake.udfs.findings.states import DEFAULT, Hysteresis
 
 Severity = Literal["error", "warning", "info"]
 Text = Annotated[str, Field(min_length=1)]
@@ -72,6 +73,12 @@ class Bound(_Model):
     least: float | int = 0
     """the range of values that `pipelines.query.finding_overrides` may give it: below `least` it makes no sense"""
     most: float | int = 10**15
+    closes: float | int | None = None
+    """easier than `value`: an open finding stays open while its client is between the two"""
+
+    def closing(self, value: float) -> float:
+        """Where a finding closes that opens at `value`: in the same ratio."""
+        return value if self.closes is None else value * self.closes / self.value
 
 
 class Raised(_Model):
@@ -79,6 +86,14 @@ class Raised(_Model):
 
     to: Severity
     when: Text
+
+
+class Waits(_Model):
+    """How many hours a finding opens and is resolved after, other than those of most rules, and why."""
+
+    open_after: Annotated[int, Field(ge=1, le=24)] = DEFAULT.open_after
+    resolve_after: Annotated[int, Field(ge=1, le=168)] = DEFAULT.resolve_after
+    reason: Text
 
 
 class Libraries(_Model):
@@ -108,6 +123,7 @@ class Rule(_Model):
     raised: Raised | None = None
     condition: Text
     bounds: dict[Name, Bound] = {}
+    waits: Waits | None = None
     measure: Text
     unit: Text
     worse: Literal["more", "less"] = "more"
@@ -143,6 +159,23 @@ class Rule(_Model):
             last = place.end()
         parts = [part for part in [*parts, quoted(text[last:])] if part != "''"]
         return parts[0] if len(parts) == 1 else f"concat({', '.join(parts)})"
+
+    @property
+    def closes(self) -> bool:
+        """Whether a finding closes elsewhere than it opens."""
+        return any(bound.closes is not None for bound in self.bounds.values())
+
+    @property
+    def hysteresis(self) -> Hysteresis:
+        """How many hours its changes wait for."""
+        return DEFAULT if self.waits is None else Hysteresis(self.waits.open_after, self.waits.resolve_after)
+
+    def closing(self) -> Rule:
+        """The rule with the bounds at which findings close."""
+        bounds = {
+            name: bound.model_copy(update={"value": bound.closing(bound.value)}) for name, bound in self.bounds.items()
+        }
+        return self.model_copy(update={"bounds": bounds})
 
     @property
     def severities(self) -> list[Severity]:
@@ -271,9 +304,7 @@ def _problems(file: str, rule: Rule, measures: Measures) -> Iterator[tuple[str, 
             yield field, f"no bound is called {min(unknown)}"
     if unused := rule.bounds.keys() - set().union(*named.values()):
         yield f"bounds.{min(unused)}", "the rule doesn't use it"
-    for name, bound in rule.bounds.items():
-        if not bound.least <= bound.value <= bound.most:
-            yield f"bounds.{name}.value", f"not between {bound.least} and {bound.most}"
+    yield from _problems_of_bounds(rule)
     if (rule.reads is None) != (rule.scope == INSTANCE):
         yield "reads", "needed for every scope but instance, and for no instance"
     try:
@@ -291,6 +322,16 @@ def _problems(file: str, rule: Rule, measures: Measures) -> Iterator[tuple[str, 
         listed = getattr(rule.libraries, library)
         if not isinstance(listed, str) and (strange := set(listed) - needed):
             yield f"libraries.{library}", f"the rule doesn't read {min(strange)}"
+
+
+def _problems_of_bounds(rule: Rule) -> Iterator[tuple[str, str]]:
+    for name, bound in rule.bounds.items():
+        if not bound.least <= bound.value <= bound.most:
+            yield f"bounds.{name}.value", f"not between {bound.least} and {bound.most}"
+        if bound.closes is not None and bound.value in (0, bound.closes):
+            yield f"bounds.{name}.closes", "needed: a bound other than 0, and another number"
+    if rule.closes and rule.scope not in (INSTANCE, "client_id"):
+        yield "bounds", "closes works only for scopes instance and client_id"
 
 
 def _expressions(field: str, text: str) -> str:

@@ -175,9 +175,16 @@ _AGGREGATES = {
 }
 
 
-def finding_views(overrides: Overrides = ()) -> dict[str, str]:
-    """The text of each view, as a file of `sql/` would have it."""
+def finding_views(overrides: Overrides = (), closing: bool = False) -> dict[str, str]:
+    """The text of each view, as a file of `sql/` would have it.
+
+    Args:
+        overrides: other bounds for some client ids.
+        closing: judge with the bounds at which findings close, and only by rules that have such bounds.
+    """
     known = overridden_rules(overrides)
+    if closing:
+        known = [rule.closing() for rule in known if rule.closes]
     judged = [rule for rule in known if rule.scope == INSTANCE]
     less = [f"'{rule.id}'" for rule in judged if rule.worse == "less"]
     others = [_other(rule) for rule in known if rule.scope != INSTANCE]

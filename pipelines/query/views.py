@@ -59,22 +59,26 @@ def parse_view(name: str, text: str) -> View:
 
 
 @functools.lru_cache(maxsize=4)
-def views(overrides: Overrides = ()) -> dict[str, View]:
-    """All views by name, each after those that it reads. The findings' views judge with the overrides."""
+def views(overrides: Overrides = (), closing: bool = False) -> dict[str, View]:
+    """All views by name, each after those that it reads.
+
+    Args:
+        overrides, closing: by what the views of the findings judge; see `finding_views`.
+    """
     folder = files("kafka_telemetry_lake.sql")
     texts = {file.name.removesuffix(".sql"): file.read_text("utf-8") for file in folder.iterdir() if file.is_file()}
     for template, instances in TEMPLATES.items():
         text = texts.pop(template)
         texts |= {name: text.format(**values) for name, values in instances.items()}
-    texts |= finding_views(overrides)
+    texts |= finding_views(overrides, closing)
     parsed = {name: parse_view(name, text) for name, text in texts.items()}
     order = TopologicalSorter({name: view.reads & parsed.keys() for name, view in parsed.items()}).static_order()
     return {name: parsed[name] for name in order}
 
 
-def needed(names: Iterable[str], overrides: Overrides = ()) -> tuple[list[View], list[str]]:
+def needed(names: Iterable[str], overrides: Overrides = (), closing: bool = False) -> tuple[list[View], list[str]]:
     """The views among `names` and those they read, in order of creation; and the names of the tables they read."""
-    known, wanted = views(overrides), set(names)
+    known, wanted = views(overrides, closing), set(names)
     for view in reversed(known.values()):
         if view.name in wanted:
             wanted |= view.reads

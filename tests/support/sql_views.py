@@ -16,15 +16,19 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def answer(
-    view: str, tables: Mapping[str, Rows], sql: str | None = None, overrides: Overrides = ()
+    view: str,
+    tables: Mapping[str, Rows],
+    sql: str | None = None,
+    overrides: Overrides = (),
+    closing: bool = False,
 ) -> list[dict[str, Any]]:
     """Rows of a view, or of `sql` over it, in the order of all columns.
 
     Args:
         tables: rows of the tables below the view; what a row leaves out is NULL, a table left out is empty.
-        overrides: other bounds of the findings for some client ids.
+        overrides, closing: by what findings are judged; see `finding_views`.
     """
-    views, below = needed([view], overrides)
+    views, below = needed([view], overrides, closing)
     assert tables.keys() <= set(below), f"{view} doesn't read {sorted(tables.keys() - set(below))}"
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")

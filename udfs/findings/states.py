@@ -86,7 +86,7 @@ def finding_id(row: Row) -> str:
 
 def advance(
     states: dict[str, State], hour: int, found: Iterable[Row], was_seen: Callable[[State], bool], finished: bool,
-    rules: Hysteresis = DEFAULT,
+    rules: Callable[[str], Hysteresis] = lambda _: DEFAULT, lingers: Callable[[State], bool] = lambda _: False,
 ) -> list[Change]:  # fmt: skip
     """Advance the states of one cluster over an hour, in place.
 
@@ -96,6 +96,9 @@ def advance(
         found: the hour's rows of view `findings`.
         was_seen: whether a state's subject was seen in this hour; asked only about a finished hour.
         finished: False: rows of the hour may still land. Then findings open and their severity rises; nothing else.
+        rules: how long the changes of a finding wait, by its rule.
+        lingers: whether a subject that doesn't have the finding in this hour is still above the bound at which it
+            closes. Such an hour is no reason to open a finding, and none to resolve it.
     """
     changes: list[Change] = []
     worst: dict[str, Row] = {}
@@ -109,10 +112,14 @@ def advance(
         else:
             state = states[key] = State(dict(row), hour, hour)
         state.clean = state.unseen = 0
-        changes += _with_finding(state, hour, finished, rules)
+        changes += _with_finding(state, hour, finished, rules(row["finding"]))
     if finished:
         for key in sorted(states.keys() - worst.keys()):
-            done, resolved = _without_finding(states[key], hour, was_seen(states[key]), rules)
+            state = states[key]
+            if state.severity is not None and lingers(state):
+                state.clean = state.unseen = 0
+                continue
+            done, resolved = _without_finding(state, hour, was_seen(state), rules(state.latest["finding"]))
             changes += resolved
             if done:
                 del states[key]

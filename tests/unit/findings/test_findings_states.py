@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kafka_telemetry_lake.udfs.findings.states import (
     DEFAULT,
     HOUR_US,
+    OPENED,
+    RESOLVED,
     Change,
     Hysteresis,
     Row,
@@ -20,7 +24,7 @@ from kafka_telemetry_lake.udfs.findings.states import (
 KEY = {"cluster_id": "c", "finding": "buffer_full", "scope": "client_id", "subject": "orders"}
 # What an hour shows of the subject, by one letter: the severity of its finding, seen without it, or not seen.
 SEVERITIES = {"i": "info", "w": "warning", "e": "error"}
-SEEN, UNSEEN = ".", "-"
+SEEN, UNSEEN, LINGERS = ".", "-", "~"
 
 
 def row(letter: str, **more: Any) -> dict[str, Any]:
@@ -37,12 +41,15 @@ def play(letters: str, rules: Hysteresis = DEFAULT) -> list[tuple[str, str | Non
     def was_seen(_: State) -> bool:
         return letter != UNSEEN
 
+    def lingers(_: State) -> bool:
+        return letter == LINGERS
+
     for letter in letters:
         if letter in "()":
             finished = letter == ")"
             continue
         found = [row(letter)] if letter in SEVERITIES else []
-        for each in advance(states, hour, found, was_seen, finished, rules):
+        for each in advance(states, hour, found, was_seen, finished, lambda _: rules, lingers):
             said.append((each.change, each.state.severity, each.at / HOUR_US, each.state.first))
         hour += finished
     return said
@@ -106,6 +113,56 @@ def test_a_rule_that_waits_three_hours(letters: str, said: list[tuple[str, str |
     assert play(letters, Hysteresis(open_after=3, gone_after=5)) == said
 
 
+@settings(max_examples=300)
+@given(
+    measures=st.lists(st.one_of(st.none(), st.integers(60, 140)), max_size=60),
+    closes=st.integers(70, 100),
+    rules=st.builds(Hysteresis, st.integers(1, 3), st.integers(1, 4), st.integers(1, 5)),
+)
+def test_a_measure_that_oscillates_makes_few_changes(
+    measures: list[int | None], closes: int, rules: Hysteresis
+) -> None:
+    """The finding opens at 100. Each end takes the hours below the lower bound, or unseen, that the rule waits for."""
+    said = [change for change, *_ in measured(measures, closes, rules)]
+    assert said == [OPENED, RESOLVED] * (len(said) // 2) + [OPENED] * (len(said) % 2)
+    below = sum(measure is not None and measure < closes for measure in measures)
+    unseen = sum(measure is None for measure in measures)
+    assert said.count(RESOLVED) <= below // rules.resolve_after + unseen // rules.gone_after
+    if said and all(measure is not None and measure >= closes for measure in measures):
+        assert said == [OPENED]
+    # Without a lower bound: as if nobody asked for it.
+    letters = "".join(UNSEEN if each is None else "w" if each >= 100 else SEEN for each in measures)
+    assert measured(measures, 100, rules) == play(letters, rules)
+
+
+def measured(measures: list[int | None], closes: int, rules: Hysteresis) -> list[tuple[str, str | None, float, int]]:
+    """`play` of a measure by hour. None: not seen."""
+    letters = "".join(
+        UNSEEN if each is None else "w" if each >= 100 else LINGERS if each >= closes else SEEN for each in measures
+    )
+    return play(letters, rules)
+
+
+@pytest.mark.parametrize(
+    ("letters", "said"),
+    [
+        ("w~~~~~~", [("opened", "warning", 0, 0)]),
+        ("w.~.~.~", [("opened", "warning", 0, 0)]),  # an hour between the bounds ends a row of clean ones
+        ("w~..", [("opened", "warning", 0, 0), ("resolved", "warning", 4, 0)]),
+        ("~~~~", []),  # it opens nothing
+        ("w" + "-" * 23 + "~" + "-" * 23, [("opened", "warning", 0, 0)]),  # it was seen
+        ("w..~w", [("opened", "warning", 0, 0), ("resolved", "warning", 3, 0), ("opened", "warning", 4, 4)]),
+    ],
+)
+def test_an_hour_between_the_two_bounds(letters: str, said: list[tuple[str, str | None, float, int]]) -> None:
+    assert play(letters) == said
+
+
+def test_an_hour_between_the_bounds_does_not_count_as_one_with_the_finding() -> None:
+    assert play("w~w", Hysteresis(open_after=2)) == []
+    assert play("ww", Hysteresis(open_after=2)) == [("opened", "warning", 1, 0)]
+
+
 def only(changes: list[Change]) -> Change:
     (change,) = changes
     return change
@@ -118,7 +175,7 @@ def test_the_reason_of_an_end() -> None:
     assert only(advance(states, 2, [], lambda _: True, True)).reason == "seen in 2 hours without this finding"
     assert states == {}
     advance(states, 3, [row("w")], lambda _: True, True)
-    gone = only(advance(states, 4, [], lambda _: False, True, Hysteresis(gone_after=1)))
+    gone = only(advance(states, 4, [], lambda _: False, True, lambda _: Hysteresis(gone_after=1)))
     assert gone.reason == "not seen in 1 hour in which its cluster was"
 
 

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_telemetry_lake.pipelines.findings.evaluator import GRACE_US, Evaluator
-from kafka_telemetry_lake.pipelines.findings.lake_hours import Hours, LandedHour, SeenIn, Subject
+from kafka_telemetry_lake.pipelines.findings.lake_hours import Hours, LandedHour, LingersIn, SeenIn, Subject
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.udfs.findings.states import HOUR_US, Hysteresis
 from tests.support.lake_tables import table
@@ -59,6 +59,8 @@ class MadeLake:
         self.hours_: dict[int, Hour] = {}
         self._landed: list[LandedHour] = []
         self.read: list[tuple[int, int]] = []
+        self.asked: list[tuple[int, int]] = []
+        self.lingering_: dict[int, Collection[str]] = {}  # who is above the lower bound, by hour
 
     def land(self, hour: int, found: Found, seen: Collection[str] = (), minute: float = 30) -> None:
         self.hours_[hour] = (found, set(seen))
@@ -75,6 +77,16 @@ class MadeLake:
     def hours(self, first: int, last: int) -> Iterator[Hours]:
         self.read.append((first, last))
         yield MadeHours({hour: each for hour, each in self.hours_.items() if first <= hour <= last})
+
+    def lingering(self, first: int, last: int, asked: Collection[tuple[Subject, str]]) -> set[LingersIn]:
+        self.asked.append((first, last))
+        assert {subject[1] for subject, _ in asked} <= {"client_id"}
+        return {
+            ("c", hour, "client_id", name, finding)
+            for (_, _, name), finding in asked
+            for hour, names in self.lingering_.items()
+            if first <= hour <= last and name in names
+        }
 
 
 def changes(lake: Path | str) -> list[tuple[Any, ...]]:
@@ -125,6 +137,27 @@ def test_an_hour_is_evaluated_once_when_finished_and_only_with_new_rows_before(t
     made.land(102, {"orders": "warning"}, minute=50)
     evaluator.evaluate(NOW)
     assert made.read[2:] == [(102, 102)]
+
+
+def test_a_finding_stays_open_between_its_two_bounds(tmp_path: Path) -> None:
+    """The lower bound is asked about only where it can matter."""
+    made = MadeLake()
+    evaluator = Evaluator(str(tmp_path), made)
+    for hour, found in enumerate(({"orders": "warning"}, {"orders": "warning"}, {}, {}, {}, {}), 100):
+        made.land(hour, found, ["orders", "bills"])
+        evaluator.evaluate(NOW + hour)
+        made.lingering_ = {102: {"orders", "bills"}, 103: {"orders"}}
+    made.end(105)
+    evaluator.evaluate(NOW + 200)
+    assert [row[:4] for row in changes(tmp_path)] == [
+        ("orders", "opened", "warning", 100), ("orders", "resolved", "warning", 106)
+    ]  # fmt: skip
+    assert made.asked == [(102, 102), (103, 103), (104, 104), (105, 105)]
+    whole = MadeLake()
+    whole.hours_, whole._landed, whole.lingering_ = made.hours_, made._landed, made.lingering_
+    Evaluator(str(tmp_path / "whole"), whole).evaluate(NOW)
+    assert changes(tmp_path / "whole") == changes(tmp_path)
+    assert whole.asked == [(100, 105)]
 
 
 def test_the_next_hour_waits_until_the_one_before_is_finished(tmp_path: Path) -> None:
@@ -233,6 +266,7 @@ HOURS = st.lists(
         st.tuples(
             st.dictionaries(st.sampled_from("ab"), st.sampled_from(["info", "warning", "error"])),
             st.sets(st.sampled_from("abc")),
+            st.sets(st.sampled_from("ab")),  # who is above the lower bound
         ),
     ),
     min_size=1, max_size=12,
@@ -244,29 +278,30 @@ CUTS = st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), min_size
 @settings(max_examples=30, deadline=None)
 @given(hours=HOURS, cuts=CUTS, rules=st.builds(Hysteresis, st.integers(1, 3), st.integers(1, 3), st.integers(1, 4)))
 def test_any_cut_gives_the_rows_of_one_pass(
-    hours: list[Hour | None], cuts: list[tuple[bool, bool, bool]], rules: Hysteresis
+    hours: list[tuple[Found, set[str], set[str]] | None], cuts: list[tuple[bool, bool, bool]], rules: Hysteresis
 ) -> None:
     """Evaluated hour by hour, or several at once, before an hour's end or not, with restarts: always the same rows."""
     with tempfile.TemporaryDirectory() as whole, tempfile.TemporaryDirectory() as parts:
         made, all_at_once = MadeLake(), MadeLake()
-        evaluator = Evaluator(parts, made, rules)
+        evaluator = Evaluator(parts, made, lambda _: rules)
         for hour, (each, (evaluated, early, restarted)) in enumerate(zip(hours, cuts, strict=False), 100):
             if each is None:
                 continue
-            found, seen = each
+            found, seen, lingering = each
             if early:
                 made.land(hour, dict(list(found.items())[:1]), [], 10)
                 evaluator.evaluate(NOW + 2 * hour)
             for lake in (made, all_at_once):
                 lake.land(hour, found, seen)
+                lake.lingering_[hour] = lingering
             if evaluated:
                 evaluator.evaluate(NOW + 2 * hour + 1)
             if restarted:
-                evaluator = Evaluator(parts, made, rules)
+                evaluator = Evaluator(parts, made, lambda _: rules)
         for lake in (made, all_at_once):
             lake.end(99 + len(hours))
         evaluator.evaluate(NOW + 1000)
-        Evaluator(whole, all_at_once, rules).evaluate(NOW)
+        Evaluator(whole, all_at_once, lambda _: rules).evaluate(NOW)
         assert changes(parts) == changes(whole)
 
 

@@ -18,9 +18,10 @@ from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.locks import only_findings, only_upkeep
 from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
 from kafka_telemetry_lake.pipelines.findings.lake_hours import LakeHours, LandedHour
+from kafka_telemetry_lake.pipelines.query.finding_overrides import Override
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES
-from kafka_telemetry_lake.pipelines.tables.operator import METRIC_ROLLUPS_1H, PUSH_OUTCOMES, PUSHES
+from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, METRIC_ROLLUPS_1H, PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.udfs.findings.states import HOUR_US, finding_id
 from tests.dashboard.captured_lake import push_row, write_lake
@@ -183,6 +184,27 @@ def test_a_rule_that_compares_with_a_week_before(lake: SmallLake) -> None:
         "produce requests take 300 ms, 100 ms in the same hour a week before, in the hour from 2026-11-21 12:00 UTC"
     )
     assert said == [("bills", "opened", "warning", FIRST, FIRST, FIRST, evidence)]
+
+
+def test_a_measure_that_oscillates_is_one_finding(tmp_path: Path) -> None:
+    """Commits open `costly_commits` at 1000 ms, and close it below 800; twice as much for batch-*."""
+    latencies = {"orders": [1000, 999, 850, 1010, 800, 700, 700], "batch-1": [2000, 1650, 1600, 1600, 1599, 1500, 3000]}
+    lake = SmallLake(tmp_path)
+    overrides = (Override("batch-*", "costly_commits", (("latency", 2000),)),)
+    for hour in range(8):
+        lake.land(hour, [*latencies, "bills"])
+        at = START + timedelta(hours=hour, minutes=30)
+        lake.append(METRIC_POINTS, [
+            {"cluster_id": "c", "client_id": name, "client_instance_id": f"i{n}", "landed_at": at, "time": at,
+             "metric": "org.apache.kafka.consumer.coordinator.commit.latency.avg", "kind": "gauge",
+             "delta_status": "value", "value": float(measures[hour])}
+            for n, (name, measures) in enumerate(latencies.items()) if hour < len(measures)
+        ])  # fmt: skip
+        Evaluator(lake.name, LakeHours(lake.name, overrides)).evaluate(NOW + hour)
+    assert [(*each[:2], each[3] - FIRST) for each in changes(lake.path)] == [
+        ("batch-1", "opened", 0), ("batch-1", "resolved", 6), ("batch-1", "opened", 6),
+        ("orders", "opened", 0), ("orders", "resolved", 7),
+    ]  # fmt: skip
 
 
 def test_which_hours_landed_since(lake: SmallLake) -> None:

@@ -13,7 +13,9 @@ from kafka_telemetry_lake.jobs.findings import run_job
 from kafka_telemetry_lake.jobs.findings_settings import FindingsSettings
 from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.pipelines import findings_docs
+from kafka_telemetry_lake.pipelines.query.finding_overrides import OverriddenRule, Override
 from kafka_telemetry_lake.pipelines.query.finding_rules import INSTANCE, RuleError, measures, parse_rule, rules
+from kafka_telemetry_lake.udfs.findings.states import DEFAULT, Hysteresis
 
 FOLDER = Path(__file__).parents[3] / "sql" / "findings"
 TESTS = Path(__file__).parents[1] / "sql" / "test_findings.py"
@@ -42,12 +44,45 @@ TEXT = (FOLDER / "silent_retries.yml").read_text("utf-8")
         ("record.retry.total]", "record.send.rate]", "libraries.java: the rule doesn't read producer.record.send.rate"),
         ("title: ", "scope: group\ntitle: ", "silent_retries.yml: reads: needed for every scope but instance"),
         ("title: ", "title: [", "silent_retries.yml: not YAML"),
+        ("value: 0.01,", "value: 2,", "bounds.share.value: not between 0 and 1"),
+        (
+            "value: 0,",
+            "value: 0, closes: 1,",
+            "bounds.retries.closes: needed: a bound other than 0, and another number",
+        ),
+        (
+            "value: 0.01,",
+            "value: 0.01, closes: 0.01,",
+            "bounds.share.closes: needed: a bound other than 0, and another",
+        ),
+        ("title: ", "waits: {resolve_after: 0, reason: x}\ntitle: ", "waits.resolve_after: Input should be greater"),
+        ("title: ", "waits: {open_after: 2}\ntitle: ", "waits.reason: needed"),
     ],
 )
 def test_a_wrong_rule_is_refused_with_its_file_and_field(old: str, new: str, said: str) -> None:
     assert old in TEXT
     with pytest.raises(RuleError, match=re.escape(said)):
         parse_rule("silent_retries.yml", TEXT.replace(old, new, 1), measures())
+
+
+def test_how_long_a_rule_waits() -> None:
+    assert rules()["silent_retries"].hysteresis == DEFAULT
+    assert rules()["unstable_group"].hysteresis == Hysteresis(open_after=1, resolve_after=6, gone_after=24)
+    assert rules()["mixed_versions"].hysteresis == Hysteresis(open_after=2, resolve_after=2, gone_after=24)
+
+
+def test_where_a_rule_closes() -> None:
+    """In the same ratio, if a file gives the bound another value."""
+    rule = rules()["costly_commits"]
+    assert (rule.closes, rules()["failed_records"].closes) == (True, False)
+    assert rule.closing().condition_sql() == "commit_ms >= 800.0"
+    other = OverriddenRule.model_construct(
+        **dict(rule), overrides=(Override("a", rule.id, (("latency", 5000),)), Override("b", rule.id, off=True))
+    )
+    assert other.closing().condition_sql() == (
+        "(commit_ms >= (CASE WHEN client_id = 'a' THEN 4000.0 ELSE 800.0 END)) "
+        "AND (CASE WHEN client_id = 'a' THEN TRUE WHEN client_id = 'b' THEN FALSE ELSE TRUE END)"
+    )
 
 
 def test_places_of_a_text_become_sql() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 
+from kafka_telemetry_lake.pipelines.query.finding_rules import rules
 from kafka_telemetry_lake.pipelines.query.views import needed
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from tests.support.sql_views import answer
@@ -59,14 +60,14 @@ def _point(value: float, covered_s: float) -> dict[str, Any]:
 Found = dict[str, tuple[str, str, str]]
 
 
-def found_by_client(clients: dict[str, Client]) -> dict[str, Found]:
+def found_by_client(clients: dict[str, Client], closing: bool = False) -> dict[str, Found]:
     """Severity, evidence and advice by finding, by client id; one query, as planning it is what takes time."""
     tables: dict[str, list[dict[str, Any]]] = {}
     for client_id, client in clients.items():
         for table, rows in client.rows(client_id).items():
             tables.setdefault(table, []).extend(rows)
     found: dict[str, Found] = {client_id: {} for client_id in clients}
-    for row in answer("findings", tables):
+    for row in answer("findings", tables, closing=closing):
         assert row["window_start"] == HOUR
         evidence = without_hour(row["evidence"])
         found[row["client_id"]][row["finding"]] = (row["severity"], evidence, row["advice"])
@@ -381,6 +382,22 @@ def test_one_behaviour_one_finding() -> None:
 def test_just_short_of_a_bound_there_is_no_finding() -> None:
     findings = found_by_client({str(n): Client(QUIET | metrics) for n, metrics in enumerate(JUST_SHORT)})
     assert {str(JUST_SHORT[int(n)]): list(client) for n, client in findings.items() if client} == {}
+
+
+def test_a_finding_closes_where_it_no_longer_nearly_opens() -> None:
+    """With the bounds at which findings close, what has a finding has it, and what falls just short too."""
+    closes = {name for name, rule in rules().items() if rule.closes}
+    clients = {f"{name} {n}": Client(QUIET | more) for n, (name, _, more, _) in enumerate(ONE_BEHAVIOUR)}
+    opened, closed = found_by_client(clients), found_by_client(clients, closing=True)
+    assert {name for each in closed.values() for name in each} <= closes
+    for client_id, findings in opened.items():
+        assert findings.keys() & closes <= closed[client_id].keys(), client_id
+    assert closed.keys() >= {f"{name} {n}" for n, (name, *_) in enumerate(ONE_BEHAVIOUR) if name in closes}
+    quiet = found_by_client({"orders": Client(QUIET)}, closing=True)["orders"]
+    assert quiet.keys() == {
+        "aborted_transactions", "buffer_filling", "costly_commits", "frequent_commits", "heartbeat_at_risk",
+        "large_records", "metadata_waits", "near_request_timeout", "slow_processing", "stuck_in_queue", "tiny_fetches",
+    }  # fmt: skip
 
 
 def test_retries_that_end_in_failures_are_reported_as_failures() -> None:

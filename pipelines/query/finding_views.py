@@ -1,4 +1,4 @@
-"""Views of the findings, made of their rules: `instance_hours`, `instance_findings` and `findings`."""
+"""Views of the findings, made of their rules: `instance_hours`, `instance_findings`, `findings`, `finding_groups`."""
 
 from __future__ import annotations
 
@@ -115,8 +115,7 @@ WITH placed AS (
     row_number() OVER (
       PARTITION BY cluster_id, client_id, landed_date, window_start, finding
       ORDER BY
-        CASE severity WHEN 'error' THEN 3 WHEN 'warning' THEN 2 ELSE 1 END DESC,
-        CASE WHEN finding IN ({less}) THEN -measure ELSE measure END DESC, client_instance_id
+        {worst}, client_instance_id
     ) AS place,
     count(*) OVER (PARTITION BY cluster_id, client_id, landed_date, window_start, finding) AS affected
   FROM instance_findings AS f
@@ -152,6 +151,79 @@ FROM shared
 
 {others}
 """
+# Aliases of an hour's clients are those in force now, as in view clients: an owner is asked today.
+_GROUPS = """\
+-- What is wrong with which application, and with the clients of which principal? One row per group, hour and finding.
+-- scope: application (of table client_aliases) or principal; subject: its name. instances: client instances of it that
+-- pushed in the hour; instances_affected and share: those that have the finding. evidence, advice and measure are
+-- those of worst_instance, of worst_client_id. Only findings of client instances are grouped.
+-- Filter by landed_date, the UTC date of window_start: then other days aren't read.
+WITH members AS (
+  SELECT {key}, max_by(principal, landed_at) AS principal
+  FROM pushes
+  GROUP BY {group}
+),
+
+named AS (
+  SELECT
+    m.*, coalesce(i.application, n.application) AS application,
+    row_number() OVER (
+      PARTITION BY m.cluster_id, m.client_id, m.client_instance_id, m.landed_date, m.window_start
+      ORDER BY i.cluster_id DESC NULLS LAST, n.cluster_id DESC NULLS LAST
+    ) AS place
+  FROM members AS m
+  LEFT JOIN client_aliases AS i
+    ON i.client_instance_id = m.client_instance_id AND i.valid_to IS NULL
+    AND coalesce(i.cluster_id, m.cluster_id, '') = coalesce(m.cluster_id, '')
+  LEFT JOIN client_aliases AS n
+    ON n.client_instance_id IS NULL AND n.client_id = m.client_id AND n.valid_to IS NULL
+    AND coalesce(n.cluster_id, m.cluster_id, '') = coalesce(m.cluster_id, '')
+),
+
+grouped AS (
+  SELECT *, 'application' AS scope, application AS subject FROM named WHERE place = 1 AND application IS NOT NULL
+
+  UNION ALL
+
+  SELECT *, 'principal' AS scope, principal AS subject FROM named WHERE place = 1 AND principal IS NOT NULL
+),
+
+sizes AS (
+  SELECT cluster_id, landed_date, window_start, scope, subject, count(*) AS instances
+  FROM grouped
+  GROUP BY cluster_id, landed_date, window_start, scope, subject
+),
+
+placed AS (
+  SELECT
+    f.*, g.scope, g.subject,
+    row_number() OVER (
+      PARTITION BY f.cluster_id, f.landed_date, f.window_start, f.finding, g.scope, g.subject
+      ORDER BY {worst}, f.client_id, f.client_instance_id
+    ) AS place,
+    count(*) OVER (
+      PARTITION BY f.cluster_id, f.landed_date, f.window_start, f.finding, g.scope, g.subject
+    ) AS affected
+  FROM instance_findings AS f
+  JOIN grouped AS g
+    ON g.cluster_id <=> f.cluster_id AND g.client_id <=> f.client_id
+    AND g.client_instance_id <=> f.client_instance_id AND g.landed_date = f.landed_date
+    AND g.window_start = f.window_start
+)
+
+SELECT
+  p.cluster_id, p.scope, p.subject, p.window_start, p.finding, p.severity, s.instances,
+  p.affected AS instances_affected, CAST(p.affected AS DOUBLE) / s.instances AS share, p.client_id AS worst_client_id,
+  p.client_instance_id AS worst_instance, p.measure, p.evidence, p.advice, p.landed_date
+FROM placed AS p
+JOIN sizes AS s
+  ON s.cluster_id <=> p.cluster_id AND s.landed_date = p.landed_date AND s.window_start = p.window_start
+  AND s.scope = p.scope AND s.subject = p.subject
+WHERE p.place = 1
+"""
+_WORST = """\
+CASE severity WHEN 'error' THEN 3 WHEN 'warning' THEN 2 ELSE 1 END DESC,
+        CASE WHEN finding IN ({less}) THEN -measure ELSE measure END DESC"""
 _OTHER = """\
 UNION ALL
 
@@ -187,11 +259,13 @@ def finding_views(overrides: Overrides = (), closing: bool = False) -> dict[str,
         known = [rule.closing() for rule in known if rule.closes]
     judged = [rule for rule in known if rule.scope == INSTANCE]
     less = [f"'{rule.id}'" for rule in judged if rule.worse == "less"]
+    worst = _WORST.format(less=", ".join(less) or "''")
     others = [_other(rule) for rule in known if rule.scope != INSTANCE]
     return {
         "instance_hours": _instance_hours(),
         "instance_findings": _INSTANCE_FINDINGS.format(structs=",\n      ".join(map(_struct, judged)), hour=_HOUR),
-        "findings": _FINDINGS.format(less=", ".join(less) or "''", others="\n".join(others)),
+        "findings": _FINDINGS.format(worst=worst, others="\n".join(others)),
+        "finding_groups": _GROUPS.format(key=_KEY, group=_GROUP, worst=worst),
     }
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pytest
 
 from kafka_telemetry_lake.pipelines.query.finding_rules import rules
 from kafka_telemetry_lake.pipelines.query.views import needed
@@ -567,6 +568,58 @@ def test_a_finding_names_the_instances_their_number_and_the_worst() -> None:
     assert [(row["client_instance_id"], row["measure"], without_hour(row["evidence"])) for row in own] == [
         ("i1", 3.0, "3 records could not be sent (100 were)"), ("i2", 7.0, "7 records could not be sent (100 were)"),
     ]  # fmt: skip
+
+
+def test_an_application_and_a_principal_are_groups_of_instances() -> None:
+    """Two client ids of one application; one instance has an alias of its own; one client id has none."""
+    clients = {"orders": Client(instances=3), "bills": Client(instances=1), "others": Client()}
+    tables: dict[str, list[dict[str, Any]]] = {}
+    for client_id, client in clients.items():
+        for name, rows in client.rows(client_id).items():
+            tables.setdefault(name, []).extend(
+                row | {"client_instance_id": f"{client_id} {row['client_instance_id']}"} for row in rows
+            )
+    for push in tables["pushes"]:
+        push["principal"] = "User:b" if push["client_id"] == "bills" else "User:a"
+    latency = {"cluster_id": "c", "landed_at": HOUR, "landed_date": HOUR.date(), "time": HOUR, "kind": "gauge",
+               "metric": f"{GROUP}commit.latency.avg", "delta_status": "value"}  # fmt: skip
+    tables["metric_points"] = [
+        latency | {"client_id": name.split()[0], "client_instance_id": name, "value": value}
+        for name, value in (("orders i0", 999.0), ("orders i1", 1500.0), ("orders i2", 1700.0), ("bills i0", 1600.0),
+                            ("others i0", 1000.0))
+    ]  # fmt: skip
+    tables["client_aliases"] = [
+        {"client_id": "orders", "application": "any"},
+        {"client_id": "orders", "cluster_id": "c", "application": "shop"},
+        {"client_id": "bills", "application": "shop"}, {"client_instance_id": "orders i2", "application": "canary"},
+        {"client_id": "others", "cluster_id": "d", "application": "elsewhere"},
+        {"client_id": "others", "application": "old", "valid_to": HOUR},
+    ]  # fmt: skip
+    rows = answer("finding_groups", tables)
+    assert {(row["finding"], row["severity"], row["window_start"]) for row in rows} == {
+        ("costly_commits", "warning", HOUR)
+    }
+    said = ("scope", "subject", "instances", "instances_affected", "worst_client_id", "worst_instance", "measure")
+    assert [tuple(row[name] for name in said) for row in rows] == [
+        ("application", "canary", 1, 1, "orders", "orders i2", 1700),
+        ("application", "shop", 3, 2, "bills", "bills i0", 1600),
+        ("principal", "User:a", 4, 3, "orders", "orders i2", 1700),
+        ("principal", "User:b", 1, 1, "bills", "bills i0", 1600),
+    ]
+    assert [row["share"] for row in rows] == [1, pytest.approx(2 / 3), 0.75, 1]
+    assert without_hour(rows[1]["evidence"]) == "commits take 1600 ms on average"
+    gauges = {f"{PRODUCER}batch.size.avg": (2000.0, 1000.0), f"{PRODUCER}records.per.request.avg": (5.0, 5.0)}
+    totals = {SENT: 1e6, f"{PRODUCER}topic.byte.total": 1e9}
+    less = []
+    for number in (0, 1):
+        point = latency | {"client_id": "orders", "client_instance_id": f"orders i{number}"}
+        less += [point | {"metric": metric, "value": values[number]} for metric, values in gauges.items()]
+        total = point | {"kind": "sum", "delta_status": "ok", "delta_start": HOUR - timedelta(hours=1)}
+        less += [total | {"metric": metric, "delta": delta} for metric, delta in totals.items()]
+    rows = answer("finding_groups", tables | {"metric_points": less})
+    assert {(row["subject"], row["worst_instance"]) for row in rows if row["finding"] == "tiny_batches"} == {
+        ("shop", "orders i1"), ("User:a", "orders i1")
+    }  # fmt: skip
 
 
 def test_the_worst_is_the_least_where_less_is_worse() -> None:

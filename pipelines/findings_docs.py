@@ -44,6 +44,11 @@ View `finding_groups` has the findings of client instances by application (an al
     telemetry-lake query --lake my-lake "SELECT scope, subject, finding, instances_affected, share, worst_instance
       FROM finding_groups"
 
+View `finding_trends` compares the latest finished hour of each finding with its hours before, since yesterday: `trend`
+is *rising*, *falling* (by 20 % of the mean `measure`), *steady* or *new*.
+
+    telemetry-lake query --lake my-lake "SELECT trend, finding, subject, before, measure FROM finding_trends"
+
 An hour is that in which pushes landed, by the broker's clock: a client's wrong clock moves nothing. Filters by
 `landed_date`, the UTC date of `window_start`, keep other days from being read.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import duckdb
 from pyspark.sql import SparkSession
 
+from kafka_telemetry_lake.pipelines.query.finding_overrides import Override, _fits
 from kafka_telemetry_lake.pipelines.query.spark_catalog import create_views
 from kafka_telemetry_lake.pipelines.query.views import views
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
@@ -29,3 +31,19 @@ def test_spark_and_duckdb_take_every_view(spark: SparkSession, tmp_path: Path) -
             result = connection.sql(f'SELECT * FROM "{view.name}"')
             assert result.columns == frame.columns, view.name
             assert result.fetchall() == [], view.name
+    overridden = views(
+        (Override("batch-*", "costly_commits", (("latency", 5000),)), Override("x_", "throttled", off=True))
+    )
+    for name in ("instance_findings", "findings"):
+        assert session.sql(overridden[name].select).columns == session.table(name).columns
+
+
+def test_patterns_of_client_ids_fit_as_in_duckdb(spark: SparkSession) -> None:
+    client_ids = ["batch-1", "batch_1", "batch-", "a%", "a!", "ab", "x'\\y", "x'\\", "new\nline", "é", ""]
+    patterns = ["batch-*", "batch?1", "batch_1", "*_*", "a%", "a%*", "a!", "a?", "?!", "x'\\*", "*\\", "n*\n*", "?"]
+    rows = spark.createDataFrame([(name,) for name in client_ids], "client_id STRING").selectExpr(
+        "client_id", *(f"{_fits(pattern)} AS p{number}" for number, pattern in enumerate(patterns))
+    )
+    for row in rows.collect():
+        fitting = [pattern for number, pattern in enumerate(patterns) if row[f"p{number}"]]
+        assert fitting == [pattern for pattern in patterns if fnmatchcase(row["client_id"], pattern)], row

@@ -622,6 +622,44 @@ def test_an_application_and_a_principal_are_groups_of_instances() -> None:
     }  # fmt: skip
 
 
+def test_a_finding_now_against_the_hours_before() -> None:
+    """Hours back, and mean latency of commits; hour 0 isn't over, and counts only if there is no other."""
+    hours = {
+        "rising": {3: 1000, 2: 1000, 1: 1201}, "steady": {3: 1100, 2: 900, 1: 1320, 0: 9000},
+        "fast": {2: 1000, 1: 1200}, "falling": {3: 3000, 2: 2000, 1: 1999}, "new": {3: 10, 1: 2000},
+        "first": {0: 1500}, "over": {60: 2000}, "again": {60: 2000, 1: 2000},
+    }  # fmt: skip
+    while True:
+        now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+        rows = {row["subject"]: row for row in answer("finding_trends", _commits(hours, now))}
+        if datetime.now(UTC) - now < timedelta(hours=1):  # else the hour ended meanwhile
+            break
+    said = {name: (row["trend"], row["measure"], row["before"], row["hours_before"]) for name, row in rows.items()}
+    assert said == {
+        "rising": ("rising", 1201, 1000, 2), "steady": ("steady", 1320, 1100, 1), "fast": ("steady", 1200, 1000, 1),
+        "falling": ("falling", 1999, 2500, 2), "new": ("new", 2000, None, 0), "first": ("new", 1500, None, 0),
+        "again": ("new", 2000, None, 0),
+    }  # fmt: skip
+    assert rows["steady"]["window_start"] == now - timedelta(hours=1)
+    assert rows["first"]["window_start"] == now
+
+
+def _commits(latencies: dict[str, dict[int, int]], now: datetime) -> dict[str, list[dict[str, Any]]]:
+    """The tables of clients with mean latencies of commits, by how many hours ago."""
+    landed = [
+        {"cluster_id": "c", "client_id": name, "client_instance_id": name, "landed_at": now - timedelta(hours=back),
+         "landed_date": (now - timedelta(hours=back)).date(), "value": value}
+        for name, values in latencies.items() for back, value in values.items()
+    ]  # fmt: skip
+    point = {"kind": "gauge", "metric": f"{GROUP}commit.latency.avg", "delta_status": "value"}
+    pushes = [{name: row[name] for name in row if name != "value"} for row in landed]
+    return {
+        "metric_points": [row | point | {"time": row["landed_at"]} for row in landed],
+        "push_outcomes": [push | {"outcome": "points"} for push in pushes],
+        "pushes": pushes,
+    }
+
+
 def test_the_worst_is_the_least_where_less_is_worse() -> None:
     slow = {SENT: (72_000.0, 3600.0)}
     tables: dict[str, list[dict[str, Any]]] = {"push_outcomes": [], "metric_points": []}

@@ -58,13 +58,17 @@ def parse_view(name: str, text: str) -> View:
     return View(name, " ".join(comments), text, reads)
 
 
-@functools.lru_cache(maxsize=4)
 def views(overrides: Overrides = (), closing: bool = False) -> dict[str, View]:
     """All views by name, each after those that it reads.
 
     Args:
         overrides, closing: by what the views of the findings judge; see `finding_views`.
     """
+    return _views(overrides, closing)
+
+
+@functools.lru_cache(maxsize=4)
+def _views(overrides: Overrides, closing: bool) -> dict[str, View]:
     folder = files("kafka_telemetry_lake.sql")
     texts = {file.name.removesuffix(".sql"): file.read_text("utf-8") for file in folder.iterdir() if file.is_file()}
     for template, instances in TEMPLATES.items():

@@ -44,7 +44,7 @@ fmt: install ## format the code and apply ruff's fixes
 	$(BIN)/ruff format .
 
 test: install ## all checks and tests but the slow ones, three targets at a time: brokers mostly wait
-	$(MAKE) --output-sync=target -j3 lint test-kafka test-spark test-unit test-dashboard test-receiver
+	$(MAKE) --output-sync=target -j3 test-unit test-kafka test-spark test-dashboard lint test-receiver
 
 test-unit: install ## tests of functions, without Spark or a broker
 	$(BIN)/pytest tests/unit -m "not slow" -n 2
@@ -71,6 +71,7 @@ test-slow-kafka: archive
 	$(BIN)/pytest tests/kafka -m slow
 
 test-slow-others: archive
+	PROPERTY_EXAMPLES=150 $(BIN)/pytest tests/unit/conversion/test_property_engine.py
 	$(BIN)/pytest tests/spark tests/unit tests/dashboard -m slow
 
 lint: install ## ruff and mypy --strict, tests and benchmarks included

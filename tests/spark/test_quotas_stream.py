@@ -61,7 +61,8 @@ def sample(second: float, **fields: Any) -> dict[str, Any]:
 def run(spark: SparkSession, folder: Path, lake: Path, checkpoints: str = "checkpoints") -> None:
     lake_of_job = Lake(str(lake), str(lake.parent / checkpoints), "default-cluster")
     lake_of_job.create_tables()
-    judge = cast(Operator, SimpleNamespace(next_task=lambda: None, catch_up=lambda *_, **__: None))  # no pushes to judge
+    # There are no pushes to judge.
+    judge = cast(Operator, SimpleNamespace(next_task=lambda: None, catch_up=lambda *_, **__: None))
     start_landing(spark, lake_of_job, FilesSource(str(folder), "test"), None, judge).awaitTermination()
     BrokerUsage(str(lake)).catch_up()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter as Bag
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -32,7 +33,7 @@ TABLES = ("metric_points", "quarantine", "push_outcomes", "client_events")
 # Hypothesis' own generator shrinks; seeded ones reach rarer things.
 SEEDS = st.randoms(use_true_random=False) | st.integers(0, 2**32 - 1).map(Random)
 budget = settings(
-    max_examples=100,
+    max_examples=int(os.environ.get("PROPERTY_EXAMPLES", "40")),  # `make test-slow` has more
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )

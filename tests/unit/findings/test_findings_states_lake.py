@@ -84,6 +84,7 @@ def lake(tmp_path: Path) -> SmallLake:
     return SmallLake(tmp_path / "lake").land(0, ["bills"], ["orders"])
 
 
+@pytest.mark.exhaustive
 def test_hour_by_hour(lake: SmallLake) -> None:
     lake.append(CLIENT_ALIASES, [
         {"client_id": "orders", "cluster_id": "c", "application": "old", "valid_from": LATER, "valid_to": LATER},
@@ -117,6 +118,7 @@ def test_hour_by_hour(lake: SmallLake) -> None:
     assert row == {"opened_at": START + timedelta(hours=4), "finding_id": ORDERS}
 
 
+@pytest.mark.exhaustive
 def test_a_principal_is_seen_by_its_pushes(tmp_path: Path) -> None:
     """`greedy_principal` has no client id."""
     lake = SmallLake(tmp_path)
@@ -140,6 +142,7 @@ def test_a_principal_is_seen_by_its_pushes(tmp_path: Path) -> None:
     assert "User:0" not in lake.open()
 
 
+@pytest.mark.slow
 def test_what_is_read_of_an_hour_is_what_the_view_has_of_it(tmp_path: Path) -> None:
     """A rule that looks at other hours would fail here: evaluation reads only the hours that it is about."""
     pushes = [push_row(record) for record in captured().to_pylist()]
@@ -169,6 +172,7 @@ def test_what_is_read_of_an_hour_is_what_the_view_has_of_it(tmp_path: Path) -> N
     assert sorted(parts, key=key) == sorted(whole, key=key)
 
 
+@pytest.mark.exhaustive
 def test_a_rule_that_compares_with_a_week_before(lake: SmallLake) -> None:
     common = {"cluster_id": "c", "client_id": "bills", "metric": "org.apache.kafka.producer.request.latency.avg",
               "kind": "gauge", "value_count": 1, "points": 1}  # fmt: skip
@@ -186,6 +190,7 @@ def test_a_rule_that_compares_with_a_week_before(lake: SmallLake) -> None:
     assert said == [("bills", "opened", "warning", FIRST, FIRST, FIRST, evidence)]
 
 
+@pytest.mark.slow
 def test_a_measure_that_oscillates_is_one_finding(tmp_path: Path) -> None:
     """Commits open `costly_commits` at 1000 ms, and close it below 800; twice as much for batch-*."""
     latencies = {"orders": [1000, 999, 850, 1010, 800, 700, 700], "batch-1": [2000, 1650, 1600, 1600, 1599, 1500, 3000]}
@@ -248,6 +253,7 @@ def test_upkeep_leaves_the_note(lake: SmallLake) -> None:
     assert [each[1] for each in changes(lake.path)] == ["opened", "resolved"]
 
 
+@pytest.mark.exhaustive
 def test_replayed_rows_count_in_hours_that_are_not_finished(lake: SmallLake) -> None:
     """A replay replaces all rows of a table in one commit; here it finds `bills` damaged too, and `orders` not."""
     lake.land(1, ["bills", "orders"]).evaluate()
@@ -266,6 +272,7 @@ def test_replayed_rows_count_in_hours_that_are_not_finished(lake: SmallLake) -> 
     assert said == [("bills", "opened", "error", FIRST + 1), ("orders", "opened", "error", FIRST)]
 
 
+@pytest.mark.exhaustive
 def test_a_cluster_has_its_own_hours(lake: SmallLake) -> None:
     """One that is days behind, or names no cluster, is evaluated as if it were alone."""
     lake.land(50, ["bills"]).evaluate()
@@ -283,6 +290,7 @@ def run(lake: SmallLake, *argv: str) -> int:
     return cli.main(["findings", "--lake", lake.name, *argv])
 
 
+@pytest.mark.exhaustive
 def test_acknowledged_until_it_is_resolved(lake: SmallLake, capsys: pytest.CaptureFixture[str]) -> None:
     lake.evaluate()
     assert run(lake, "--acknowledge", ORDERS, "--by", "ann\x1b", "--why", "a deploy") == 0
@@ -302,6 +310,7 @@ def test_acknowledged_until_it_is_resolved(lake: SmallLake, capsys: pytest.Captu
     assert lake.open() == {"orders": "open"}, "an acknowledgement is of one opening"
 
 
+@pytest.mark.exhaustive
 def test_muted_until_a_time_also_over_an_end(lake: SmallLake, capsys: pytest.CaptureFixture[str]) -> None:
     lake.evaluate()
     assert run(lake, "--mute", ORDERS, "--until", "2999-01-01T00:00Z", "--by", "ann", "--why", "known") == 0

@@ -29,6 +29,8 @@ from .landing import Landing
 LIMIT_S = 120.0
 RECORDS = 100
 NO_TELEMETRY: dict[str, object] = {"enable.metrics.push": False}
+# Of a producer: otherwise librdkafka may send all records, which have no keys, to one partition.
+SPREAD = NO_TELEMETRY | {"sticky.partitioning.linger.ms": 0}
 NEW_PROTOCOL: dict[str, object] = {"group.protocol": "consumer"}
 
 
@@ -61,7 +63,7 @@ def test_members_and_offsets_of_groups_that_push_nothing(
     cluster: LocalCluster, clients: LocalClients, topic: str, tmp_path: Path
 ) -> None:
     flags = ["--lake", str(tmp_path), "--bootstrap-servers", cluster.bootstrap_servers]
-    clients.producer("librdkafka", topic, "groups-producer", records=RECORDS, properties=NO_TELEMETRY).wait_for("done")
+    clients.producer("librdkafka", topic, "groups-producer", records=RECORDS, properties=SPREAD).wait_for("done")
     members = [
         clients.consumer("librdkafka", topic, f"{name}-member", group=name, records=RECORDS, properties=settings)
         for name, settings in (("classic", NO_TELEMETRY), ("new", NO_TELEMETRY | NEW_PROTOCOL))
@@ -128,7 +130,7 @@ def test_beside_ingest_a_group_of_members_that_push_and_one_that_does_not(
     cluster: LocalCluster, clients: LocalClients, landing: Landing, ingest: Ingest, spark: SparkSession, topic: str,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    clients.producer("librdkafka", topic, "beside-producer", records=RECORDS, properties=NO_TELEMETRY).wait_for("done")
+    clients.producer("librdkafka", topic, "beside-producer", records=RECORDS, properties=SPREAD).wait_for("done")
     group: dict[str, Any] = {"group": "beside", "properties": NEW_PROTOCOL}
     running = [
         clients.consumer("java", topic, "telemetry-beside-java", **group),

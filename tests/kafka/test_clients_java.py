@@ -171,6 +171,7 @@ def wire_codecs(cluster: LocalCluster, client_id: str) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_an_admin_a_transactional_and_an_older_client(clients: LocalClients, landing: Landing, topic: str) -> None:
     admin = clients.admin("telemetry-admin")
     properties = {"transactional.id": "payments"}

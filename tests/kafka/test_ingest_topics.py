@@ -65,6 +65,7 @@ def places(lake: Path, name: str, topic: str | None = None) -> list[tuple[int, i
     return sorted((row["partition"], row["offset"]) for row in rows)
 
 
+@pytest.mark.slow
 def test_missing_topics_are_read_from_their_beginning_once_they_exist(
     cluster: LocalCluster, ingest: Ingest, topic: str, tmp_path: Path
 ) -> None:

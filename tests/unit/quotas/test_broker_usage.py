@@ -103,7 +103,8 @@ def test_the_thread_computes_what_is_left_when_it_is_stopped_and_reports_its_err
 ) -> None:
     append(tmp_path, 5)
     stream = BrokerUsageStream(BrokerUsage(str(tmp_path)), pause_s=3600)
-    while not (tmp_path / "quota_usage").exists() or not windows(tmp_path):
+    first_commit = tmp_path / "quota_usage" / "_delta_log" / f"{0:020}.json"
+    while not first_commit.exists() or not windows(tmp_path):
         assert stream.isActive
         time.sleep(0.01)
     append(tmp_path, 65)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from threading import Event
 
 from kafka_telemetry_lake.jobs import ingest
 from kafka_telemetry_lake.jobs.connect_settings import ConnectSettings
@@ -22,6 +22,7 @@ from kafka_telemetry_lake.pipelines.doctor.cluster_checks import (
     plugin_class,
 )
 from kafka_telemetry_lake.pipelines.doctor.cluster_facts import ClusterFacts, read_cluster
+from kafka_telemetry_lake.pipelines.runtime.beside import beside
 from kafka_telemetry_lake.pipelines.runtime.java_machine import java_machine
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, create_topic
 from kafka_telemetry_lake.pipelines.runtime.kafka_reach import check_brokers
@@ -170,24 +171,15 @@ def ingest_settings(settings: ConnectSettings) -> IngestSettings:
     )
 
 
-@contextmanager
-def _printing_rows(lake: str) -> Iterator[None]:
+def _printing_rows(lake: str) -> AbstractContextManager[None]:
     """Print what is new in the lake, inside the block."""
-    ended = threading.Event()
     rows = NewRows(lake, log.info)
 
-    def look() -> None:
+    def look(ended: Event) -> None:
         while not ended.wait(LOOK_S):
             rows.look()
 
-    thread = threading.Thread(target=look, name="new rows", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        # Python ends threads that are still at work at its exit, which aborts the process if one is in a library's C++.
-        thread.join(END_PATIENCE_S)
+    return beside("new-rows", look, END_PATIENCE_S)
 
 
 if __name__ == "__main__":

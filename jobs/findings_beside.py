@@ -7,11 +7,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from kafka_telemetry_lake.jobs.locks import LakeBusyError, only_findings
 from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
 from kafka_telemetry_lake.pipelines.findings.lake_hours import LakeHours
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
+from kafka_telemetry_lake.pipelines.runtime.beside import beside
 
 END_PATIENCE_S = 30  # a step that is cut off is repeated at the next start
 
@@ -33,14 +35,8 @@ def evaluating(lake: str, minutes: float | None, *, once: bool, overrides: Overr
         yield
         _evaluate(lake, overrides)
         return
-    ended = threading.Event()
-    thread = threading.Thread(target=_repeat, args=(lake, overrides, 60 * minutes, ended), name="findings", daemon=True)
-    thread.start()
-    try:
+    with beside("findings", partial(_repeat, lake, overrides, 60 * minutes), END_PATIENCE_S):
         yield
-    finally:
-        ended.set()
-        thread.join(END_PATIENCE_S)
 
 
 def _repeat(lake: str, overrides: Overrides, pause_s: float, ended: threading.Event) -> None:

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -15,6 +16,7 @@ from kafka_telemetry_lake.pipelines.notify.delivery import deliveries
 from kafka_telemetry_lake.pipelines.notify.file import NotifyFile, read_notify_file
 from kafka_telemetry_lake.pipelines.notify.run import describe, run
 from kafka_telemetry_lake.pipelines.notify.topic import Machine
+from kafka_telemetry_lake.pipelines.runtime.beside import beside
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 
 POLL_S = 5.0
@@ -49,14 +51,8 @@ def notifying(lake: str, file: NotifyFile, machine: Machine, stop: threading.Eve
         yield
         _send(lake, file, machine, stop, GIVE_UP_S)
         return
-    ended = threading.Event()
-    thread = threading.Thread(target=_follow, args=(lake, file, machine, ended), name="notify", daemon=True)
-    thread.start()
-    try:
+    with beside("notify", partial(_follow, lake, file, machine), END_PATIENCE_S):
         yield
-    finally:
-        ended.set()
-        thread.join(END_PATIENCE_S)
 
 
 def _follow(lake: str, file: NotifyFile, machine: Machine, ended: threading.Event) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 
 from deltalake.exceptions import DeltaError
 from duckdb import Error as DuckDBError
@@ -15,6 +16,7 @@ from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.sync import run as run_sync
 from kafka_telemetry_lake.jobs.sync_settings import SyncSettings
 from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription_events
+from kafka_telemetry_lake.pipelines.runtime.beside import beside
 
 END_PATIENCE_S = 30
 
@@ -24,16 +26,9 @@ log = logging.getLogger("telemetry-lake")
 @contextmanager
 def syncing(spark: SparkSession, settings: IngestSettings) -> Iterator[None]:
     """Sync every `sync_seconds`, if set, inside the block. A failure is logged and never ends the block."""
-    ended = threading.Event()
-    thread = threading.Thread(target=_sync, args=(spark, settings, ended), name="sync", daemon=True)
-    if settings.sync_seconds is not None:
-        thread.start()
-    try:
+    never = settings.sync_seconds is None
+    with nullcontext() if never else beside("sync", partial(_sync, spark, settings), END_PATIENCE_S):
         yield
-    finally:
-        ended.set()
-        if thread.is_alive():
-            thread.join(END_PATIENCE_S)
     try:
         add_subscription_events(settings.lake)  # of pushes since the last sync
     except (DeltaError, DuckDBError, OSError) as error:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs as pafs
@@ -23,6 +24,7 @@ from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.runtime.beside import beside
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError, existing_topics, message_of
 from kafka_telemetry_lake.pipelines.runtime.kafka_producer import Record, Send, producing
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS
@@ -129,15 +131,11 @@ def feeding(
         raise KafkaUnavailableError(
             f"topic {topic} of --events-topic does not exist: create it, with the partitions it needs"
         )
-    ended = threading.Event()
-    with producing(spark, bootstrap_servers, options, topic) as send:
-        thread = threading.Thread(target=_follow, args=(EventFeed(lake, send), ended), name="event-feed", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
+    with (
+        producing(spark, bootstrap_servers, options, topic) as send,
+        beside("event-feed", partial(_follow, EventFeed(lake, send))),
+    ):
+        yield
 
 
 def _follow(feed: EventFeed, ended: threading.Event) -> None:

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import POINTS, points_app_id, read_id
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import log_set_aside, run_tasks
+from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged, log_set_aside, run_tasks
 from kafka_telemetry_lake.pipelines.ingest.store_task import SMALL_BYTES
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
@@ -50,14 +50,6 @@ class Cut(NamedTuple):
     version: int
     paths: tuple[str, ...]
     size: int
-
-
-class Judged(NamedTuple):
-    """What the task that stored some pushes has made of them: rows of `TASK_RESULT`. It began at a monotonic time."""
-
-    task: ShardTask
-    rows: Sequence[Row]
-    began: float
 
 
 @dataclass(frozen=True)
@@ -118,9 +110,7 @@ class Operator:
         """What judges the next batch, without its files; None: `catch_up` must say first which batch that is."""
         return None if self._number is None else self._task(self._number, ())
 
-    def catch_up(
-        self, until: int | None = None, *, guarded: bool = False, judged: Judged | None = None
-    ) -> None:  # fmt: skip
+    def catch_up(self, until: int | None = None, *, guarded: bool = False, judged: Judged | None = None) -> None:
         """Judge all pushes that are stored and not judged yet.
 
         Args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import pyarrow.dataset as pads
 from py4j.protocol import Py4JJavaError
@@ -20,6 +21,14 @@ log = logging.getLogger(__name__)
 
 # Texts in Spark's errors when a task's process died, as opposed to raising an error.
 DEATHS = ("Python worker exited unexpectedly", "ExecutorLostFailure")
+
+
+class Judged(NamedTuple):
+    """What a task has made of its pushes: rows of `TASK_RESULT`, one for each shard. It began at a monotonic time."""
+
+    task: ShardTask
+    rows: Sequence[Row]
+    began: float
 
 
 def run_tasks(spark: SparkSession, task: ShardTask, processes: int | None = None) -> list[Row]:

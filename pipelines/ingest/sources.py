@@ -142,14 +142,13 @@ class KafkaSource:
     def pushes(self, spark: SparkSession, start: Offsets) -> DataFrame:
         few = self.max_wait_s is not None and self.max_wait_s <= 2 * POLL_S
         enough = min(ENOUGH_PUSHES, self.max_offsets_per_trigger) if few else self.max_offsets_per_trigger
-        waits = self._waits(self.max_wait_s, enough)
+        waits = self._waits(0, enough)
         return self._read(spark, {"subscribe": self.topics.telemetry}, (self.topics.telemetry,), waits, start)
 
     def others(self, spark: SparkSession, start: Offsets) -> DataFrame:
         """Statuses and quota samples. They wait longer than pushes: each batch has a fixed cost."""
         names = (self.topics.status, self.topics.quotas)
-        wait_s = None if self.max_wait_s is None else max(self.max_wait_s, OTHERS_WAIT_S)
-        waits = self._waits(wait_s, self.max_offsets_per_trigger)
+        waits = self._waits(OTHERS_WAIT_S, self.max_offsets_per_trigger)
         if existing_topics(spark, self.bootstrap_servers, self.options).issuperset(names):
             subscription = {"subscribe": ",".join(names)}
         else:
@@ -157,11 +156,11 @@ class KafkaSource:
             subscription = {"subscribePattern": "|".join(re.sub(r"([^a-zA-Z0-9_-])", r"\\\1", name) for name in names)}
         return self._read(spark, subscription, names, waits, start)
 
-    def _waits(self, wait_s: float | None, enough: int) -> dict[str, str]:
-        """Options by which fewer records than `enough` wait, at most `wait_s`."""
-        if wait_s is None or self.max_wait_s is None:
+    def _waits(self, least_s: float, enough: int) -> dict[str, str]:
+        """Options by which fewer records than `enough` wait, for `max_wait_s` or `least_s` if that is longer."""
+        if self.max_wait_s is None:
             return {}
-        delay_s = wait_s - self.poll_s(self.max_wait_s) / 2  # looks are never exactly on time
+        delay_s = max(self.max_wait_s, least_s) - self.poll_s(self.max_wait_s) / 2  # looks are never exactly on time
         return {"minOffsetsPerTrigger": str(enough), "maxTriggerDelay": f"{round(1000 * delay_s)}ms"}
 
     def _read(

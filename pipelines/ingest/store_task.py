@@ -12,6 +12,7 @@ and the operator judges the stored pushes as those of a larger batch.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -21,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 
 from kafka_telemetry_lake.pipelines.ingest.landing_rows import SAMPLE, STATUS
 from kafka_telemetry_lake.pipelines.ingest.operator_task import (
@@ -31,7 +32,7 @@ from kafka_telemetry_lake.pipelines.ingest.operator_task import (
     was_tried_before,
 )
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import is_death
+from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged, is_death
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableFiles
 from kafka_telemetry_lake.pipelines.runtime.python_worker import forget_archives
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, QUOTA_SAMPLES, RECEIVER_HEALTH
@@ -98,12 +99,12 @@ class Stored:
 
     Attributes:
         files: files of the tables `STORED`.
-        judged: rows of `TASK_RESULT`, one for each shard; empty if the pushes are not judged.
+        judged: what the pushes give, if the task has judged them.
         failed: whether judging the pushes failed.
     """
 
     files: list[DataFile]
-    judged: list[Row]
+    judged: Judged | None
     failed: bool
 
 
@@ -115,6 +116,7 @@ def store(rows: DataFrame, lake: str, processes: int | None = None, judge: Shard
         processes: number of Python workers to use at once; None: as many as the session has cores.
         judge: judges the pushes if they are few; needs one worker.
     """
+    began = time.monotonic()
     # A task has fixed costs: no more of them than can run at once.
     parallelism = processes or rows.sparkSession.sparkContext.defaultParallelism
     chosen = rows.coalesce(parallelism)
@@ -126,8 +128,10 @@ def store(rows: DataFrame, lake: str, processes: int | None = None, judge: Shard
         log.warning("pushes: a task's process died, storing the pushes before they are judged")
         results = chosen.mapInArrow(StoreTask(lake), RESULT).collect()
     files = [DataFile.from_json(row["file"]) for row in results if row["file"] is not None]
-    judged = [row["judged"] for row in results if row["judged"] is not None]
-    return Stored(files, judged, judge is not None and judging(judge, files) is not None and not judged)
+    task = None if judge is None else judging(judge, files)
+    shards = [row["judged"] for row in results if row["judged"] is not None]
+    judged = Judged(task, shards, began) if task is not None and shards else None
+    return Stored(files, judged, failed=task is not None and judged is None)
 
 
 def judging(task: ShardTask, files: Iterable[DataFile]) -> ShardTask | None:

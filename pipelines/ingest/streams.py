@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,9 +13,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, begun_batch
 from kafka_telemetry_lake.pipelines.ingest.earlier_streams import guard_folder, take_over
 from kafka_telemetry_lake.pipelines.ingest.landing_rows import landing_rows
-from kafka_telemetry_lake.pipelines.ingest.operator import Judged, Operator
+from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.sources import Source, Topics
-from kafka_telemetry_lake.pipelines.ingest.store_task import SMALL_BYTES, STORED, judging, store
+from kafka_telemetry_lake.pipelines.ingest.store_task import SMALL_BYTES, STORED, store
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard, unstored
 from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
@@ -81,17 +80,12 @@ def start_landing(
         app_id = app_id_of(batch, LANDING)
         judged, failed = None, False
         if batch_id != begun or log_of(PUSHES).transaction_version(app_id) != batch_id:
-            began = time.monotonic()
             # One that was begun may have ended the previous run: its pushes are stored first, and tried one by one.
             judge = operator.next_task() if processes == 1 and batch_id != begun else None
             with _read_once(batch, source.may_repeat):
                 stored = store(unstored(batch, guards, source.may_repeat), lake.path, processes, judge)
             processes = 1 if sum(file.size for file in stored.files) < SMALL_BYTES else None
-            if judge is not None and stored.judged:
-                task = judging(judge, stored.files)
-                assert task is not None  # it has judged them
-                judged = Judged(task, stored.judged, began)
-            failed = stored.failed or batch_id == begun
+            judged, failed = stored.judged, stored.failed or batch_id == begun
             for table in STORED:
                 if own := [file for file in stored.files if file.table == table.name]:
                     log_of(table).commit(own, app_id, batch_id)

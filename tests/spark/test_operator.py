@@ -12,7 +12,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.pipelines.ingest.operator import COMMIT_ORDER, Judged, Operator, OperatorSettings
+from kafka_telemetry_lake.pipelines.ingest.operator import COMMIT_ORDER, Operator, OperatorSettings
+from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import run_tasks as run_in_spark
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots

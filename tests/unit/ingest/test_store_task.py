@@ -226,7 +226,7 @@ def test_pushes_that_end_the_process_are_stored_and_judged_later(tmp_path: Path,
     rows = Rows(tmp_path, f"Job aborted: {DEATHS[0]} (crashed)")
     stored = store(rows, str(tmp_path), 1, judge)  # type: ignore[arg-type]  # a stand-in
     assert [task.judge for task in rows.tasks] == [judge, None]
-    assert ([file.rows for file in stored.files], stored.judged, stored.failed) == ([1], [], True)
+    assert ([file.rows for file in stored.files], stored.judged, stored.failed) == ([1], None, True)
     rows = Rows(tmp_path, "Job 3 cancelled part of cancelled job group")
     with pytest.raises(PySparkRuntimeError, match="cancelled"):
         store(rows, str(tmp_path), 1, judge)  # type: ignore[arg-type]  # a stand-in

@@ -1,9 +1,11 @@
 """How well rebootstraps of real clients are detected (KIP-1102), and the cost of detection to the job.
 
 Real Java and librdkafka producers and consumers lose a real cluster's addresses in every way that KIP-1102 describes.
-Their own logs are the ground truth. An episode is a scene in which a client starts to rebootstrap. It is detected if an
-event `rebootstrap` follows before the scene's end. An event is false if its client's log has no rebootstrap since the
-previous event. Clients with strategy none, restarts of brokers, and quiet scenes are included.
+Their own logs are the ground truth. An episode is a scene in which a client starts to rebootstrap and pushes after it.
+It is detected if an event `rebootstrap` follows before the scene's end. An event is false if its client's log has no
+rebootstrap since the previous event. Clients with strategy none, restarts of brokers, and quiet scenes are included.
+A Java client whose push or request for a subscription was cut off waits for five minutes, whatever its interval
+(ClientTelemetryReporter). So it may say nothing about an episode: those are counted apart.
 """
 
 from __future__ import annotations
@@ -46,9 +48,10 @@ JOB_US_PER_POINT, POINTS_PER_PUSH = 4.1, 102  # docs/decisions.md, "Where a poin
 
 @dataclass
 class Score:
-    """Counts of one family or kind of clients."""
+    """Counts of one family or kind of clients; `mute` counts rebootstraps without a push before the scene's end."""
 
     episodes: int = 0
+    mute: int = 0
     detected: int = 0
     events: int = 0
     false: int = 0
@@ -101,6 +104,10 @@ def scores(run: Run, events: Sequence[dict[str, Any]]) -> dict[str, Score]:
     logged: dict[str, list[float]] = {}
     for client, moment in run.rebootstraps:
         logged.setdefault(client, []).append(moment)
+    pushed: dict[str, list[float]] = {}
+    for record in run.landed.select(["headers", "timestamp"]).to_pylist():
+        client = next(each["value"].decode() for each in record["headers"] if each["key"] == "client_id")
+        pushed.setdefault(client, []).append(record["timestamp"].timestamp())
     ends = [*(begin for _, begin in run.scenes[1:]), run.ended]
     for client in sorted(detected.keys() | logged.keys()):
         score = by_kind[_kind(client)]
@@ -112,7 +119,9 @@ def scores(run: Run, events: Sequence[dict[str, Any]]) -> dict[str, Score]:
                 score.wrong.append(f"{client} {_scene(run, moment)}")
         for (scene, begin), end in zip(run.scenes, ends, strict=True):
             own = [each for each in true if begin <= each < end]
-            if own:
+            if own and not any(min(own) - SLACK_S < each < end for each in pushed.get(client, [])):
+                score.mute += 1
+            elif own:
                 is_detected = any(min(own) - SLACK_S < each < end for each in at)
                 score.episodes += 1
                 score.detected += is_detected
@@ -131,7 +140,8 @@ def _scene(run: Run, moment: float) -> str:
 
 def summed(parts: Sequence[Score]) -> Score:
     """The sum of several scores."""
-    counts = {name: sum(getattr(each, name) for each in parts) for name in ("episodes", "detected", "events", "false")}
+    names = ("episodes", "mute", "detected", "events", "false")
+    counts = {name: sum(getattr(each, name) for each in parts) for name in names}
     return Score(**counts, missed=[text for each in parts for text in each.missed],
                  wrong=[text for each in parts for text in each.wrong])  # fmt: skip
 
@@ -231,14 +241,16 @@ def report(runs: Sequence[dict[str, Score]]) -> None:
         score = summed([by_kind[kind] for kind in KINDS if kind.startswith(family)])
         figures |= {
             f"rebootstrap_episodes_{family}": score.episodes,
+            f"rebootstrap_mute_{family}": score.mute,
             f"rebootstrap_recall_{family}": score.recall,
             f"rebootstrap_precision_{family}": score.precision,
         }
     figures["rebootstrap_false_strategy_none"] = by_kind["none"].false
     for kind, score in by_kind.items():
         print(
-            f"{kind}: {score.episodes} episodes, recall {score.recall:.3f}, {score.events} events, "
-            f"precision {score.precision:.3f}; missed: {dict(Counter(text.split()[1] for text in score.missed))}"
+            f"{kind}: {score.episodes} episodes (and {score.mute} without a push), recall {score.recall:.3f}, "
+            f"{score.events} events, precision {score.precision:.3f}; "
+            f"missed: {dict(Counter(text.split()[1] for text in score.missed))}"
         )
     every = summed(list(by_kind.values()))
     print(f"missed: {', '.join(every.missed) or 'none'}; false: {', '.join(every.wrong) or 'none'}")

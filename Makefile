@@ -44,7 +44,7 @@ fmt: install ## format the code and apply ruff's fixes
 	$(BIN)/ruff format .
 
 test: install ## all checks and tests but the slow ones, three targets at a time: brokers mostly wait
-	$(MAKE) --output-sync=target -j3 test-unit test-kafka test-spark test-dashboard lint test-receiver
+	$(MAKE) --output-sync=target -j3 test-unit test-kafka test-dashboard test-spark lint test-receiver
 
 test-unit: install ## tests of functions, without Spark or a broker
 	$(BIN)/pytest tests/unit -m "not slow" -n 2

@@ -51,6 +51,7 @@ def wait_for(there: Callable[[], Any], process: subprocess.Popen[str], seconds: 
         time.sleep(0.002)
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_and_repeated_gives_the_same_tables(
     ingest: Ingest, start: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:

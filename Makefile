@@ -43,8 +43,9 @@ fmt: install ## format the code and apply ruff's fixes
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-test: install ## all checks and tests but the slow ones, three targets at a time: brokers mostly wait
-	$(MAKE) --output-sync=target -j3 test-unit test-kafka test-dashboard test-spark lint test-receiver
+test: install ## all checks and tests but the slow ones, several targets at a time: brokers mostly wait
+	$(MAKE) --output-sync=target -j2 archive lint test-receiver
+	$(MAKE) --output-sync=target -j4 test-unit test-kafka test-spark test-dashboard
 
 test-unit: install ## tests of functions, without Spark or a broker
 	$(BIN)/pytest tests/unit -m "not slow" -n 2

@@ -113,6 +113,8 @@ bench: install ## run all benchmarks beside their peers; results in benchmarks/r
 	$(BIN)/python -m benchmarks.sustained --clients 100000 --seconds 180
 	$(BIN)/python -m benchmarks.sustained --clients 100000 --seconds 180 --history 100000000
 	$(BIN)/python -m benchmarks.sustained --clients 1000000 --seconds 900
+	$(BIN)/python -m benchmarks.findings
+	$(BIN)/python -m benchmarks.findings_cost
 	$(BIN)/python -m benchmarks.dashboard --lake benchmarks/.build/dashboard-lake --pages --spark
 
 soak: install ## inject every fault, at least 52 kills, run hostile clients; results in benchmarks/soak.json
@@ -123,7 +125,7 @@ lock: install ## rewrite requirements.lock, .ci/go.lock and the jars' checksums 
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file requirements.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file .ci/go.lock .ci/go.in
-	$(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars --lock
+	$(BIN)/python tools/lock_jars.py
 
 clean: ## remove everything that was installed or built
 	rm -rf $(VENV) .jars benchmarks/.build .mypy_cache .pytest_cache .ruff_cache receiver/target site demo-lake

@@ -98,6 +98,7 @@ def _parameters(lake: Path) -> dict[str, Any]:
     return {
         "start": start, "stop": stop, "first_window": start.replace(second=0, microsecond=0), "step_ms": 300_000,
         "top": 200, "instance": client["client_instance_id"], "metric": f"{PREFIX}{producers.SENT}",
+        "filters": 0,
     }  # fmt: skip
 
 
@@ -148,8 +149,8 @@ def _open_pages(lake: Path) -> dict[str, float]:
     """Seconds from the request for a page until it is complete, by page, on its first visit."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415  # only where pages are opened
 
-    from tests.dashboard.conftest import CHROMIUM, free_port, wait_until_served  # noqa: PLC0415  # the same
-    from tests.dashboard.test_dashboard_pages import PAGES, keep, settled  # noqa: PLC0415  # the same
+    from tests.dashboard.conftest import CHROMIUM, free_port, settled, wait_until_served  # noqa: PLC0415  # the same
+    from tests.dashboard.test_dashboard_pages import PAGES, keep  # noqa: PLC0415  # the same
 
     port = free_port()
     argv = [sys.executable, "-m", "kafka_telemetry_lake", "dashboard", "--lake", str(lake), "--port", str(port)]

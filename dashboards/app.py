@@ -15,6 +15,7 @@ from kafka_telemetry_lake.dashboards.screens import (
     client,
     connections,
     consumers,
+    findings,
     fleet,
     health,
     lifecycle,
@@ -27,6 +28,7 @@ from kafka_telemetry_lake.dashboards.show import plain
 Page = Callable[[Scene], None]
 PAGES: tuple[tuple[str, str, str, Page], ...] = (
     ("Fleet", "fleet", ":material/groups:", fleet.page),
+    ("Open findings", "findings", ":material/assignment_late:", findings.page),
     ("Producers", "producers", ":material/upload:", producers.page),
     ("Consumers and groups", "consumers", ":material/download:", consumers.page),
     ("Connections and rebootstraps", "connections", ":material/cable:", connections.page),

@@ -9,13 +9,20 @@ import pyarrow.compute as pc
 import streamlit as st
 
 from kafka_telemetry_lake.dashboards.scene import Scene, open_scene
-from kafka_telemetry_lake.dashboards.selection import FILTERS, RANGE_NAMES, REFRESH_SECONDS, Selection, parse
+from kafka_telemetry_lake.dashboards.selection import (
+    FILTERS,
+    FINDING_FILTERS,
+    RANGE_NAMES,
+    REFRESH_SECONDS,
+    Selection,
+    parse,
+)
 from kafka_telemetry_lake.dashboards.show import plain
 
 FIXED = "fixed"
 MOST_OPTIONS = 2000
 LABELS = {"client": "Client id", "principal": "Principal", "group": "Consumer group", "version": "Software version"}
-LINKED = ("instance", "metric")  # parameters that only the client page adds to the link
+LINKED = ("instance", "metric", "finding_id")  # parameters that only the pages of clients and findings add to the link
 
 
 def link_problems() -> list[str]:
@@ -24,7 +31,8 @@ def link_problems() -> list[str]:
         query = {key: st.query_params.get_all(key) for key in st.query_params}
         selection, problems = parse(query)
         st.session_state["selection"], st.session_state["problems"] = selection, problems
-        st.session_state["linked"] = {key: query[key][-1] for key in LINKED if query.get(key)}
+        linked = {key: query[key] for key in FINDING_FILTERS if query.get(key)}
+        st.session_state["linked"] = linked | {key: query[key][-1] for key in LINKED if query.get(key)}
     return cast(list[str], st.session_state["problems"])
 
 

@@ -74,19 +74,30 @@ class Scene:
 
     def ask(self, name: str, **parameters: Parameter) -> pd.DataFrame:
         """The answer to a question about the chosen clients in the time range."""
+        asked, most = self._asked(name, parameters)
+        key = (self.lake.uri, self.versions, self.selection.filters)
+        return first(_answer(key, name, asked, self.grain, self.lake, self.chosen), most)
+
+    def ask_now(self, name: str, **parameters: Parameter) -> pd.DataFrame:
+        """The same without the cache: for an answer that changes with the time of day."""
+        asked, most = self._asked(name, parameters)
+        return first(self.lake.ask(name, asked, self.chosen, self.grain).to_pandas(), most)
+
+    def _asked(self, name: str, parameters: Mapping[str, Parameter]) -> tuple[dict[str, Parameter], int]:
+        """A question's parameters, and how many rows to show."""
         asked: dict[str, Parameter] = {
             "start": self.start,
             "stop": self.stop,
             "first_window": self.first_window,
             "step_ms": self.step_s * 1000,
+            "filters": len(self.selection.filters),
             **parameters,
         }
         most = question(name).most
         if most is None:
             most = int(str(parameters["top"]))
             asked["top"] = most + 1
-        key = (self.lake.uri, self.versions, self.selection.filters)
-        return first(_answer(key, name, asked, self.grain, self.lake, self.chosen), most)
+        return asked, most
 
     def rows(self, view: str, time: str | None = None) -> pd.DataFrame | None:
         """Rows of a table or view; None if this installation doesn't have it.

@@ -28,7 +28,9 @@ DEFAULT_RANGE = "24h"
 REFRESH_SECONDS = (0, 10, 30, 60, 300)
 # Key in the link's query: column of question `instances`.
 FILTERS = {"client": "client_id", "principal": "principal", "group": "group_id", "version": "software"}
-KEYS = ("range", "from", "to", *FILTERS, "refresh", "instance", "metric")
+# Those of the page of open findings: column of question `open_findings`, and label.
+FINDING_FILTERS = {"severity": "Severity", "state": "State", "finding": "Finding", "owner": "Owner"}
+KEYS = ("range", "from", "to", *FILTERS, "refresh", "instance", "metric", *FINDING_FILTERS, "finding_id")
 
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 604_800)
 MOST_WINDOWS = 120

@@ -1,4 +1,4 @@
-"""``telemetry-lake dashboard``: serves dashboard pages over a lake. Read-only; needs no Spark."""
+"""``telemetry-lake dashboard``: serves dashboard pages over a lake, read-only unless allowed more; needs no Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def run_job(settings: DashboardSettings) -> int:
     _check(settings)
     os.environ[f"{ENVIRONMENT_PREFIX}LAKE"] = settings.lake
     os.environ[f"{ENVIRONMENT_PREFIX}RULES"] = str(settings.rules or "")
-    print(f"telemetry-lake: http://{_shown(settings.host)}:{settings.port} serves {settings.lake}", flush=True)
+    os.environ[f"{ENVIRONMENT_PREFIX}ALLOW_CHANGES"] = str(int(settings.allow_changes))
+    changes = "; who opens it may acknowledge and mute findings" if settings.allow_changes else ""
+    print(f"telemetry-lake: http://{_shown(settings.host)}:{settings.port} serves {settings.lake}{changes}", flush=True)
     flags = {
         "server.address": settings.host,
         "server.port": settings.port,

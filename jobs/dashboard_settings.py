@@ -11,7 +11,7 @@ from kafka_telemetry_lake.jobs.settings import JobSettings
 
 
 class DashboardSettings(JobSettings):
-    """Serve dashboard pages over a lake: fleet, producers, consumers, quotas, lifecycle, pipeline health, clients."""
+    """Serve dashboard pages over a lake: fleet, findings, producers, consumers, quotas, lifecycle, health, clients."""
 
     lake: str
     """folder or URI of the lake"""
@@ -21,5 +21,7 @@ class DashboardSettings(JobSettings):
     """port to listen on"""
     rules: Path | None = None
     """YAML file of other bounds of the findings' rules for some client ids, such as conf/findings.yml"""
+    allow_changes: bool = False
+    """let everybody who can open the pages acknowledge, mute and unmute findings; without it the pages only read"""
     browser: bool = False
     """open the page in this machine's browser"""

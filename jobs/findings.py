@@ -17,12 +17,13 @@ from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
 from kafka_telemetry_lake.pipelines.findings.lake_hours import LakeHours
-from kafka_telemetry_lake.pipelines.findings.remarks import ACKNOWLEDGED, MUTED, UNMUTED, remark
+from kafka_telemetry_lake.pipelines.findings.remarks import remark, summary
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides, read_overrides
 from kafka_telemetry_lake.pipelines.query.finding_rules import rules
 from kafka_telemetry_lake.pipelines.query.formats import TEXT_FORMATS
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake, run_query
 from kafka_telemetry_lake.pipelines.query.printable import printable
+from kafka_telemetry_lake.udfs.findings.remarks import ACKNOWLEDGED, MUTED, UNMUTED, end_of_mute
 
 FOR_PEOPLE = "severity, state, finding, subject, owner, opened_at, open_hours, evidence, finding_id"
 OPEN = """
@@ -70,12 +71,8 @@ def _take_remark(lake: str, settings: FindingsSettings, now: int) -> None:
     assert finding_id is not None  # ensured by the caller
     assert settings.by is not None  # ensured by `check_together`
     change = ACKNOWLEDGED if settings.acknowledge else MUTED if settings.mute else UNMUTED
-    until = settings.until_us
-    if until is not None and until <= now:
-        raise UsageError(f"until: {settings.until} is past; name a time in the future")
-    row = remark(lake, finding_id, change, now, settings.by, settings.why, until)
-    ends = f" until {settings.until}" if until else ""
-    print(printable(f"{row['finding']} of {row['scope']} {row['subject']} is {change}{ends}, by {settings.by}"))
+    until = None if settings.until is None else end_of_mute(settings.until)
+    print(printable(summary(remark(lake, finding_id, change, now, settings.by, settings.why, until))))
 
 
 def _rules() -> pa.Table:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field
 
 from kafka_telemetry_lake.jobs.settings import JobSettings, UsageError
+from kafka_telemetry_lake.udfs.findings.remarks import end_of_mute, remark_text
 
 
 def _time(value: str) -> str:
-    try:
-        datetime.fromisoformat(value)
-    except ValueError as error:
-        raise ValueError("allowed: a time such as 2026-11-30T08:00Z; without a zone it is UTC") from error
+    end_of_mute(value)
     return value
 
 
 FindingId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
-Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+Said = Annotated[str, AfterValidator(remark_text)]
 
 
 class FindingsSettings(JobSettings):
@@ -46,14 +43,6 @@ class FindingsSettings(JobSettings):
     """why"""
     until: Annotated[str, AfterValidator(_time)] | None = None
     """when a mute ends: a time such as 2026-11-30T08:00Z"""
-
-    @property
-    def until_us(self) -> int | None:
-        """When a mute ends, µs."""
-        if self.until is None:
-            return None
-        given = datetime.fromisoformat(self.until)
-        return int((given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp() * 1e6)
 
     def check_together(self) -> None:
         said = [name for name in ("acknowledge", "mute", "unmute") if getattr(self, name) is not None]

@@ -126,11 +126,11 @@ The metrics that a rule reads, or why a library can't be judged. *any*: it reads
 TESTED = """
 ## How each finding was tested
 
-*broker*: `tests/kafka/test_findings.py` runs misbehaving and healthy clients (`MisbehavingClients.java`, kafka-clients
-4.3.1) against a broker and queries the lake: each behaviour has its finding, and a healthy producer and a healthy
-consumer have none. *captured*: 1,415 pushes of 139 real clients in the repository;
-`tests/dashboard/test_captured_findings.py` asserts exactly their findings. Every bound is tested at and just below its
-value on synthetic rows in `tests/unit/sql/test_findings.py`, also those of the other rules.
+*broker*: real clients of the libraries that the rule can judge do it, beside many others and healthy ones;
+[how true the findings are](finding-scenarios.md) says how often the rule is right and wrong. *captured*: 1,415 pushes
+of 139 real clients in the repository; `tests/dashboard/test_captured_findings.py` asserts exactly their findings. Every
+bound is tested at and just below its value on synthetic rows in `tests/unit/sql/test_findings.py`, also those of the
+other rules.
 
 | finding | behaviour that produced it | test |
 |---|---|---|

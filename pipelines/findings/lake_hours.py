@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ from deltalake.exceptions import TableNotFoundError
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
-from kafka_telemetry_lake.pipelines.query.duckdb_tables import dataset
+from kafka_telemetry_lake.pipelines.query.duckdb_tables import Times, register_table
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.views import needed
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
@@ -36,7 +34,6 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
 )
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
 from kafka_telemetry_lake.udfs.findings.states import HOUR_US
-from kafka_telemetry_lake.udfs.rows import TIMESTAMP
 
 WEEK = timedelta(days=7)
 # Of these tables only the rows of some hours are read: by which column, and how long before the evaluated hours.
@@ -111,6 +108,10 @@ class LandedHour:
     hour: int
     latest: int
     pushes: int
+
+
+ALL, CLOSING = "all clients of ", "closing_of"
+OF_CLOSING = f"EXISTS (SELECT 1 FROM {CLOSING} AS c WHERE c.client_id IS NOT DISTINCT FROM t.client_id)"
 
 
 class Hours:
@@ -190,25 +191,25 @@ class LakeHours:
         """
         bounds = [datetime.fromtimestamp(hour * 3600, UTC) for hour in (first, last + 1)]
         views, below = needed(["findings"], self._overrides, closing_of is not None)
+        if closing_of is not None:
+            connection.register(CLOSING, pa.table({"client_id": closing_of}))
         for name in {*below, PUSHES.name, PUSH_OUTCOMES.name, CLIENT_ALIASES.name}:
-            rows = self._rows(name, *bounds)
-            if closing_of is not None and "client_id" in rows.schema.names:
-                rows = rows.filter(pads.field("client_id").isin(closing_of))
-            connection.register(name, rows)
+            self._register(connection, name, *bounds)
+            judged = closing_of is not None and "client_id" in CATALOG[name].names
+            where = OF_CLOSING if judged else "TRUE"
+            connection.execute(f'CREATE TEMP VIEW "{name}" AS SELECT * FROM "{ALL}{name}" AS t WHERE {where}')
         for view in views:
             connection.execute(f'CREATE TEMP VIEW "{view.name}" AS {view.duckdb}')
 
-    def _rows(self, name: str, begin: datetime, end: datetime) -> pa.Table | pads.Dataset:
+    def _register(self, connection: duckdb.DuckDBPyConnection, name: str, begin: datetime, end: datetime) -> None:
+        times = None
+        if name in HOURS_READ:
+            column, earlier = HOURS_READ[name]
+            times = Times(column, tuple((begin - by, end - by) for by in earlier))
         try:
-            rows = dataset(DeltaTable(table_uri(self._lake, name)), CATALOG[name])
+            register_table(connection, ALL + name, DeltaTable(table_uri(self._lake, name)), CATALOG[name], times)
         except TableNotFoundError:
-            return CATALOG[name].empty_table()
-        if name not in HOURS_READ:
-            return rows
-        column, earlier = HOURS_READ[name]
-        time = pads.field(column)
-        spans = [(pa.scalar(begin - by, TIMESTAMP), pa.scalar(end - by, TIMESTAMP)) for by in earlier]
-        return rows.filter(functools.reduce(operator.or_, ((time >= low) & (time < high) for low, high in spans)))
+            connection.register(ALL + name, CATALOG[name].empty_table())
 
 
 def _hours_of(landed: pads.Dataset) -> list[LandedHour]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -11,10 +12,9 @@ from deltalake.exceptions import TableNotFoundError
 
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.udfs.errors import CannotRunError
+from kafka_telemetry_lake.udfs.findings.remarks import ACKNOWLEDGED, MUTED, REMARKS, UNMUTED, time_text
 from kafka_telemetry_lake.udfs.findings.states import RESOLVED
 
-ACKNOWLEDGED, MUTED, UNMUTED = "acknowledged", "muted", "unmuted"
-REMARKS = (ACKNOWLEDGED, MUTED, UNMUTED)
 # The order of a finding's states; see view open_findings.
 ORDER = ("opened_at", "at", "window_start", "recorded_at")
 
@@ -31,18 +31,21 @@ def remark(
     Args:
         change: one of `REMARKS`. An acknowledgement ends when the finding is resolved, a mute at its time.
         now: µs.
-        until: muted: µs, later than `now`.
+        until: muted: µs.
 
     Raises:
-        FindingError: the id isn't known, an acknowledged finding is resolved, or an unmuted one isn't muted.
+        FindingError: the id isn't known, an acknowledged finding is resolved, an unmuted one isn't muted, or `until`
+            is past.
     """
+    if until is not None and until <= now:
+        raise FindingError(f"until: {time_text(until)} is past; name a later time")
     rows = _rows_of(lake, finding_id)
     states = [row for row in rows if row["change"] not in REMARKS]
     if not states:
         raise FindingError(f"no finding has the id {finding_id}: `telemetry-lake findings --lake {lake}` lists them")
     latest = max(states, key=lambda row: [row[name] for name in ORDER])
     if change == ACKNOWLEDGED and latest["change"] == RESOLVED:
-        raise FindingError(f"finding {finding_id} is resolved since {_text(latest['at'])}")
+        raise FindingError(f"finding {finding_id} is resolved since {time_text(latest['at'])}")
     if change == UNMUTED:
         mutes = [row for row in rows if row["change"] in (MUTED, UNMUTED)]
         last = max(mutes, key=lambda row: row["recorded_at"], default=None)
@@ -55,6 +58,12 @@ def remark(
     return row
 
 
+def summary(row: Mapping[str, Any]) -> str:
+    """A line about the row of a remark. Its names are as clients chose them."""
+    until = f" until {time_text(row['until'])}" if row["until"] else ""
+    return f"{row['finding']} of {row['scope']} {row['subject']} is {row['change']}{until}, by {row['by']}"
+
+
 def _rows_of(lake: str, finding_id: str) -> list[dict[str, Any]]:
     try:
         changes = DeltaTable(FINDING_CHANGES.uri(lake)).to_pyarrow_dataset()
@@ -62,7 +71,3 @@ def _rows_of(lake: str, finding_id: str) -> list[dict[str, Any]]:
         return []
     rows: list[dict[str, Any]] = changes.to_table(filter=pads.field("finding_id") == finding_id).to_pylist()
     return rows
-
-
-def _text(time: Any) -> str:
-    return f"{time:%Y-%m-%d %H:%M} UTC"

@@ -19,6 +19,7 @@ from kafka_telemetry_lake.pipelines.notify.messages import Message, Messages
 from kafka_telemetry_lake.pipelines.notify.outbox import Outbox
 from kafka_telemetry_lake.pipelines.notify.topic import Machine, Topic
 from kafka_telemetry_lake.pipelines.query.printable import printable_json
+from kafka_telemetry_lake.pipelines.runtime.trust import trust_what_the_machine_trusts
 
 log = logging.getLogger(__name__)
 
@@ -151,6 +152,7 @@ def deliveries(lake: str, file: NotifyFile, machine: Machine | None = None) -> l
     Args:
         machine: provides a JVM; needed only for sinks of type kafka.
     """
+    trust_what_the_machine_trusts()
     result: list[Delivery] = []
     for number, (name, sink) in enumerate(file.sinks.items()):
         if isinstance(sink, AlertmanagerSink):

@@ -6,43 +6,82 @@ that DuckDB can't read this way are read by delta-rs' Arrow datasets, which are 
 
 from __future__ import annotations
 
+import functools
+import operator
 import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from deltalake import DeltaTable
 
 FILE = "_file"  # name, used by no table, of the column with the path that a row was read from
 NO_VALUE = ("", "__HIVE_DEFAULT_PARTITION__")  # texts for NULL in the names of partition folders
+MILLISECOND = timedelta(milliseconds=1)
 GLOB = re.compile(r"[*?\[]")
 
 
+@dataclass(frozen=True)
+class Times:
+    """The rows of a table that are asked for: those whose `column` is in one of `spans`, each without its end."""
+
+    column: str
+    spans: tuple[tuple[datetime, datetime], ...]
+
+    @property
+    def sql(self) -> str:
+        time = _quoted(self.column)
+        spans = (f"{time} >= {_time(low)} AND {time} < {_time(high)}" for low, high in self.spans)
+        return f"({' OR '.join(spans)})"
+
+    def may_be_in(self, least: datetime | None, most: datetime | None) -> bool:
+        """Whether a file with these extremes can have such rows. Delta's statistics end at milliseconds."""
+        if least is None or most is None:
+            return True
+        return any(least < high and most + MILLISECOND >= low for low, high in self.spans)
+
+
 def register_table(
-    connection: duckdb.DuckDBPyConnection, name: str, table: DeltaTable, columns: pa.Schema | None = None
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    table: DeltaTable,
+    columns: pa.Schema | None = None,
+    times: Times | None = None,
 ) -> None:
     """Create a temporary view for the loaded version of a Delta table. The connection's time zone must be UTC.
 
     Args:
         columns: columns that the view must have. Those that the table lacks, if it is of an older release, are NULL.
+        times: the view has only these rows; files that have none of them by the table's statistics aren't opened.
 
     Raises:
         DeltaError: the table has a newer format, or can't be read.
     """
-    select = native_select(connection, table, columns)
+    select = native_select(connection, table, columns, times)
     if select is None:
-        connection.register(name, dataset(table, columns))
+        rows = dataset(table, columns)
+        connection.register(name, rows if times is None else rows.filter(_expression(times, rows.schema)))
     else:
-        connection.execute(f"CREATE OR REPLACE TEMP VIEW {_quoted(name)} AS {select}")
+        where = "" if times is None else f"SELECT * FROM ({select}) WHERE {times.sql}"
+        connection.execute(f"CREATE OR REPLACE TEMP VIEW {_quoted(name)} AS {where or select}")
 
 
 def native_select(
-    connection: duckdb.DuckDBPyConnection, table: DeltaTable, columns: pa.Schema | None = None
+    connection: duckdb.DuckDBPyConnection,
+    table: DeltaTable,
+    columns: pa.Schema | None = None,
+    times: Times | None = None,
 ) -> str | None:
     """A SELECT that reads the table's files with DuckDB. It has the columns and types of `dataset`.
+
+    Args:
+        times: files that have none of these rows are left out; others may have further rows.
 
     Returns:
         None if only delta-rs can read the table: it isn't local, needs a reader version above 1, or has files outside
@@ -54,7 +93,7 @@ def native_select(
     empty = connection.from_arrow(_schema(table, columns).empty_table())
     types = {column: str(kind) for column, kind in zip(empty.columns, empty.types, strict=True)}
     partitions = table.metadata().partition_columns
-    files = pa.table(table.get_add_actions())
+    files = _files(table, times)
     paths = [unquote(path) for path in files["path"].to_pylist()]
     if not paths:
         nothing = (f"CAST(NULL AS {kind}) AS {_quoted(column)}" for column, kind in types.items())
@@ -74,6 +113,25 @@ def native_select(
     listed = ", ".join(_text(GLOB.sub(r"[\g<0>]", f"{root}/{path}")) for path in paths)
     options = f"schema = MAP {{{stored}}}, filename = {_text(FILE)}"
     return f"SELECT {', '.join(selected)} FROM read_parquet([{listed}], {options})"
+
+
+def _files(table: DeltaTable, times: Times | None) -> pa.Table:
+    files = pa.table(table.get_add_actions())
+    if times is None or not files.num_rows:
+        return files
+    extremes = [_statistic(files, which, times.column) for which in ("min", "max")]
+    return files.filter(pa.array([times.may_be_in(*each) for each in zip(*extremes, strict=True)], pa.bool_()))
+
+
+def _statistic(files: pa.Table, which: str, column: str) -> list[datetime | None]:
+    known = which in files.column_names and files.schema.field(which).type.get_field_index(column) >= 0
+    return pc.struct_field(files[which], column).to_pylist() if known else [None] * files.num_rows
+
+
+def _expression(times: Times, schema: pa.Schema) -> pads.Expression:
+    time, kind = pads.field(times.column), schema.field(times.column).type
+    spans = ((time >= pa.scalar(low, kind)) & (time < pa.scalar(high, kind)) for low, high in times.spans)
+    return functools.reduce(operator.or_, spans)
 
 
 def dataset(table: DeltaTable, columns: pa.Schema | None = None) -> pads.Dataset:
@@ -110,6 +168,10 @@ def _of_path(column: str, kind: str) -> str:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def _time(value: datetime) -> str:
+    return _text(value.isoformat())
 
 
 def _text(value: str) -> str:

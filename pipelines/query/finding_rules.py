@@ -39,12 +39,15 @@ GIVEN = {
     "dropped": "pushes of which the receiver landed the headers only",
     "rejected_points": "points that were not converted",
     "push_bytes_max": "the largest push, bytes, decompressed",
+    "push_bytes_last": "its last push, bytes, decompressed; 0: unknown",
+    "last_push_at": "when its last push landed",
     "clock_ahead_s": "most that a push's points were ahead of its landing, s",
     "clock_behind_s": "least that a push's points were behind its landing, s",
     "software_name": "ClientSoftwareName of its last push",
     "software_version": "ClientSoftwareVersion of its last push",
     "duplicates": "events that another process pushed under its instance id",
     "dead_paths": "events that it reached no broker any more",
+    "silent_after": "when the push landed after which it fell silent; NULL: it did not, or not yet",
 }
 # What the SELECT of a rule that isn't about client instances has in any case.
 SUBJECT = ("cluster_id", "client_id", "landed_date", "window_start", "subject", "instances", "instances_affected",
@@ -215,6 +218,8 @@ class Measures(_Model):
 
     whole: list[Text]
     """metrics that clients push for themselves and per topic or partition, of which only the former count"""
+    since_1970: list[Text]
+    """metrics whose value is the time since 1970 while what they are about hasn't happened yet"""
     measures: dict[Name, Measure]
     derived: dict[Name, Derived]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides, overridden_rules
@@ -17,6 +18,7 @@ from kafka_telemetry_lake.pipelines.query.finding_rules import (
 KEY = ("cluster_id", "client_id", "client_instance_id", "landed_date", "window_start")
 _KEY = "cluster_id, client_id, client_instance_id, landed_date, date_trunc('HOUR', landed_at) AS window_start"
 _GROUP = _KEY.removesuffix(" AS window_start")
+_METRIC = re.compile(rf"'({re.escape(PREFIX)}[a-z.]+)'")
 _HOUR = "', in the hour from ', date_format(window_start, 'yyyy-MM-dd HH:mm'), ' UTC'"
 # What the tables besides metric_points give to `instance_hours`: expressions over the rows of an instance and hour.
 _SOURCES = {
@@ -27,6 +29,9 @@ _SOURCES = {
         "dropped": "sum(CASE WHEN outcome = 'dropped' THEN 1 ELSE 0 END)",
         "rejected_points": "sum(quarantined_points)",
         "push_bytes_max": "max(decompressed_bytes)",
+        # Without coalesce DuckDB passes over a last push of unknown size, and Spark doesn't.
+        "push_bytes_last": "max_by(coalesce(decompressed_bytes, 0), landed_at)",
+        "last_push_at": "max(landed_at)",
         "clock_ahead_s": "max(unix_micros(last_time) - unix_micros(landed_at)) / 1000000.0",
         "clock_behind_s": "min(unix_micros(landed_at) - unix_micros(last_time)) / 1000000.0",
     },
@@ -39,6 +44,7 @@ _SOURCES = {
     "client_events": {
         "duplicates": "sum(CASE WHEN event = 'duplicate_instance' THEN 1 ELSE 0 END)",
         "dead_paths": "sum(CASE WHEN event = 'data_path_dead' THEN 1 ELSE 0 END)",
+        "silent_after": "max(CASE WHEN event = 'went_silent' THEN landed_at END)",
     },
 }
 _POINTS = ("metric", "increase", "covered_s", "value_sum", "value_count", "value_min", "value_max")
@@ -59,6 +65,7 @@ WITH points AS (
   FROM metric_points
   WHERE metric IN ({metrics})
     AND (metric NOT IN ({whole}) OR element_at(attributes, 'topic') IS NULL)
+    AND (metric NOT IN ({since_1970}) OR value < 1000000000)
     AND delta_status NOT IN ('duplicate', 'conflict', 'too_late')
   GROUP BY {group}, metric
 ),
@@ -121,18 +128,12 @@ WITH placed AS (
   FROM instance_findings AS f
 ),
 
-sizes AS (
-  SELECT
-    cluster_id, client_id, landed_date, date_trunc('HOUR', landed_at) AS window_start,
-    count(DISTINCT client_instance_id) AS instances
-  FROM push_outcomes
-  GROUP BY cluster_id, client_id, landed_date, date_trunc('HOUR', landed_at)
-),
+{hours},
 
 shared AS (
   SELECT p.*, greatest(p.affected, coalesce(s.instances, 0)) AS instances
   FROM placed AS p
-  LEFT JOIN sizes AS s
+  LEFT JOIN outcome_hours AS s
     ON s.cluster_id <=> p.cluster_id AND s.client_id <=> p.client_id AND s.landed_date = p.landed_date
     AND s.window_start = p.window_start
   WHERE p.place = 1
@@ -151,6 +152,57 @@ FROM shared
 
 {others}
 """
+# What the rules that aren't about client instances read: common table expressions, so that DuckDB reads each table
+# once, however many rules there are. series_hours: gauges, and counters (increase, covered_s). reports counts values;
+# those of busy_* are above 0. latest: of the last push. most_q1 to least_q4: of the quarter of the hour in which the
+# push landed.
+_HOURS = """\
+outcome_hours AS (
+  SELECT
+    {client}, count(DISTINCT client_instance_id) AS instances, count(*) AS pushes,
+    (unix_micros(max(landed_at)) - unix_micros(min(landed_at))) / 1000000.0 AS span_s
+  FROM push_outcomes
+  GROUP BY {client_group}
+),
+
+client_hours AS (
+  SELECT
+    {client}, count(DISTINCT client_instance_id) AS instances, max(push_interval_ms) / 1000.0 AS push_interval_s,
+    count(DISTINCT CASE WHEN client_instance_id IS NOT NULL THEN principal END) AS principals,
+    min(CASE WHEN client_instance_id IS NOT NULL THEN principal END) AS first_principal,
+    max(CASE WHEN client_instance_id IS NOT NULL THEN principal END) AS last_principal,
+    count(DISTINCT software) AS versions, min(software) AS first_version, max(software) AS last_version
+  FROM (
+    SELECT
+      *, CASE WHEN client_instance_id IS NOT NULL THEN concat(client_software_name, ' ', client_software_version) END
+        AS software
+    FROM pushes
+  ) AS p
+  GROUP BY {client_group}
+),
+
+series_hours AS (
+  SELECT
+    {key}, metric, element_at(attributes, 'topic') AS topic, element_at(attributes, 'partition') AS partition,
+    element_at(attributes, 'node_id') AS node_id, count(value) AS reports, min(value) AS least, max(value) AS most,
+    max(CASE WHEN hour_us < 900000000 THEN value END) AS most_q1,
+    max(CASE WHEN hour_us >= 900000000 AND hour_us < 1800000000 THEN value END) AS most_q2,
+    min(CASE WHEN hour_us >= 1800000000 AND hour_us < 2700000000 THEN value END) AS least_q3,
+    min(CASE WHEN hour_us >= 2700000000 THEN value END) AS least_q4,
+    max_by(value, landed_at) AS latest,
+    avg(CASE WHEN value > 0 THEN value END) AS busy_mean, count(CASE WHEN value > 0 THEN 1 END) AS busy_reports,
+    sum(delta) AS increase,
+    sum(CASE WHEN delta IS NOT NULL THEN unix_micros(time) - unix_micros(delta_start) END) / 1000000.0 AS covered_s
+  FROM (
+    SELECT *, unix_micros(landed_at) % 3600000000 AS hour_us
+    FROM metric_points
+    WHERE metric IN ({metrics}) AND (kind = 'gauge' OR kind = 'sum' AND metric IN ({counters}))
+      AND delta_status NOT IN ('duplicate', 'conflict', 'too_late')
+  ) AS p
+  GROUP BY
+    {group}, metric, element_at(attributes, 'topic'), element_at(attributes, 'partition'),
+    element_at(attributes, 'node_id')
+)"""
 # Aliases of an hour's clients are those in force now, as in view clients: an owner is asked today.
 _GROUPS = """\
 -- What is wrong with which application, and with the clients of which principal? One row per group, hour and finding.
@@ -264,9 +316,20 @@ def finding_views(overrides: Overrides = (), closing: bool = False) -> dict[str,
     return {
         "instance_hours": _instance_hours(),
         "instance_findings": _INSTANCE_FINDINGS.format(structs=",\n      ".join(map(_struct, judged)), hour=_HOUR),
-        "findings": _FINDINGS.format(worst=worst, others="\n".join(others)),
+        "findings": _FINDINGS.format(worst=worst, hours=_hours(known), others="\n".join(others)),
         "finding_groups": _GROUPS.format(key=_KEY, group=_GROUP, worst=worst),
     }
+
+
+def _hours(rules: Iterable[Rule]) -> str:
+    read = {metric for rule in rules for metric in _METRIC.findall(rule.reads or "")}
+    without = (each.replace(" client_instance_id,", "") for each in (_KEY, _GROUP))
+    client, client_group = without
+    counters = {metric for metric in read if metric.endswith(".total")}
+    return _HOURS.format(
+        key=_KEY, group=_GROUP, client=client, client_group=client_group,
+        metrics=_listed(read) or "''", counters=_listed(counters) or "''",
+    )  # fmt: skip
 
 
 def _instance_hours() -> str:
@@ -288,6 +351,7 @@ def _instance_hours() -> str:
         names=", ".join(KEY),
         metrics=_listed(metrics),
         whole=_listed(whole),
+        since_1970=_listed(PREFIX + metric for metric in known.since_1970),
         stacked="\n\n  UNION ALL\n\n".join(stacked),
         columns=",\n    ".join(f"{sql} AS {name}" for name, sql in columns.items()),
         select=_derived({name: each.sql for name, each in known.derived.items()}),

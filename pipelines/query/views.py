@@ -20,6 +20,7 @@ from sqlglot import exp
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.finding_views import finding_views
 
+_MICROS = {"MINUTE": 60_000_000, "HOUR": 3_600_000_000}
 # Template to its views, each with the values of the template's placeholders.
 TEMPLATES = {
     "_metric_rates": {
@@ -42,7 +43,18 @@ class View:
     def duckdb(self) -> str:
         """The SELECT in DuckDB's dialect. All names are quoted, since `at` and `offset` are keywords of DuckDB."""
         select = self.select.replace("explode_outer(", "explode(")  # DuckDB has no outer one; no array is empty
-        return sqlglot.transpile(select, read="spark", write="duckdb", identify=True, comments=False)[0]
+        tree = sqlglot.parse_one(select, read="spark").transform(_truncate_fast)
+        return tree.sql("duckdb", identify=True, comments=False)
+
+
+def _truncate_fast(node: exp.Expr) -> exp.Expr:
+    """DuckDB's date_trunc looks up the time zone: 104 ns a time. In UTC the start of an hour is a multiple: 7 ns."""
+    micros = _MICROS.get(node.text("unit").upper()) if isinstance(node, exp.TimestampTrunc) else None
+    if micros is None:
+        return node
+    time = f"epoch_us({node.this.sql('duckdb')})"
+    rest = f"({time} % {micros} + {micros}) % {micros}"  # not negative before 1970 either
+    return sqlglot.parse_one(f"make_timestamptz({time} - {rest})", read="duckdb")
 
 
 def parse_view(name: str, text: str) -> View:

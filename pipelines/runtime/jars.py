@@ -1,8 +1,8 @@
 """Fetches the jars that Spark, the local Kafka brokers and the receiver's build need into one folder.
 
-It uses Ivy, which pyspark ships, so only a JDK is needed. Every file must have the checksum in the committed file
-``jars.sha256``; ``python -m kafka_telemetry_lake.pipelines.runtime.jars --lock`` updates that file. Spark gets the jars
-in its class path, not through ``spark.jars.packages``, which would add them to the ``sys.path`` of every Python worker,
+The committed file ``jars.sha256`` has the path in Maven Central and the checksum of every file, dependencies included:
+nothing is resolved here (`tools/lock_jars.py` did), and a file with another checksum is refused. Spark gets the jars in
+its class path, not through ``spark.jars.packages``, which would add them to the ``sys.path`` of every Python worker,
 where each task would read them again.
 """
 
@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import subprocess
+import re
 import sys
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
-from xml.sax.saxutils import quoteattr
+from typing import Any
 
 import platformdirs
 from filelock import FileLock
@@ -27,6 +26,9 @@ from filelock import FileLock
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 CHECKSUMS = Path(__file__).with_name("jars.sha256")
+MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
+AT_ONCE = 8  # a file is small: most of its time is the way to the repository and back
+TRIES, TIMEOUT_S = 3, 60
 
 SPARK_PACKAGES = (
     "io.delta:delta-spark_4.0_2.13:4.4.0",
@@ -94,7 +96,7 @@ BUNDLES = {
 
 
 class JarsUnavailableError(CannotRunError):
-    """The jars could not be fetched, or don't match ``jars.sha256``; the message names them or has Ivy's output."""
+    """The jars could not be fetched, or don't match ``jars.sha256``; the message names the file and says why."""
 
 
 def jars_home() -> Path:
@@ -108,7 +110,10 @@ def jars_home() -> Path:
 
 
 def jars(bundle: str) -> list[Path]:
-    """A bundle's files. Fetches them if they are missing or ``jars.sha256`` changed.
+    """A bundle's files. Fetches those that are missing if ``jars.sha256`` changed or the folder is new.
+
+    ``TELEMETRY_LAKE_MAVEN`` is the URL of a mirror of Maven Central; proxies are those of ``HTTPS_PROXY``,
+    and certificates are trusted as the system trusts them.
 
     Raises:
         JarsUnavailableError: the files could not be fetched or have wrong checksums.
@@ -135,90 +140,81 @@ def _files(bundle: str, folder: Path) -> list[Path]:
 
 
 def checksums(text: str, bundle: str) -> dict[str, str]:
-    """Parse lines ``<checksum>  <bundle>/<file>``; returns the SHA-256 in hex of each file of the bundle, by name."""
+    """Parse lines ``<checksum>  <bundle>/<path>``; returns the SHA-256 in hex of each file of the bundle, by path.
+
+    A path is that in a Maven repository: group as folders, artifact, version and file.
+    """
     pairs = (line.split() for line in text.splitlines() if line)
-    return {name.split("/")[1]: checksum for checksum, name in pairs if name.split("/")[0] == bundle}
+    named = ((name.split("/", 1), checksum) for checksum, name in pairs)
+    return {path: checksum for (folder, path), checksum in named if folder == bundle}
 
 
-def _sha256(file: Path) -> str:
+def sha256(file: Path) -> str:
+    """A file's SHA-256 in hex."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _install(bundle: str, expected: dict[str, str], folder: Path) -> None:
-    """Fetch a bundle to a temporary folder, and move it to its own after verifying every checksum."""
-    with tempfile.TemporaryDirectory(dir=jars_home()) as scratch:
-        _retrieve(BUNDLES[bundle], Path(scratch))
-        fetched = _files(bundle, Path(scratch))
-        verify(bundle, fetched, expected)
-        for stale in {file.name for file in _files(bundle, folder)} - expected.keys():
-            (folder / stale).unlink()
-        for file in fetched:
-            shutil.move(file, folder / file.name)
+    """Fetch what the folder lacks. A file appears under its name once its checksum has been verified."""
+    names = {path.rsplit("/", 1)[1]: checksum for path, checksum in expected.items()}
+    for stale in _files(bundle, folder):
+        if stale.name not in names or sha256(stale) != names[stale.name]:
+            stale.unlink()
+    missing = [path for path in expected if not (folder / path.rsplit("/", 1)[1]).exists()]
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=jars_home())))
+        session = stack.enter_context(_session())
+        pool = stack.enter_context(ThreadPoolExecutor(AT_ONCE))
+        stack.callback(pool.shutdown, cancel_futures=True)  # after a failure no other file is begun
+        for file in pool.map(lambda path: _fetch(session, bundle, path, expected[path], scratch), missing):
+            file.replace(folder / file.name)
 
 
-def verify(bundle: str, files: Sequence[Path], expected: dict[str, str]) -> None:
-    """Raise ``JarsUnavailableError`` for the first file that is missing, unknown or has a wrong checksum."""
-    by_name = {file.name: file for file in files}
-    for name in sorted(by_name.keys() | expected.keys()):
-        if name not in expected:
-            raise JarsUnavailableError(f"{bundle}/{name} was fetched, but {CHECKSUMS.name} has no checksum for it")
-        if name not in by_name:
-            raise JarsUnavailableError(f"{bundle}/{name} is in {CHECKSUMS.name}, but was not fetched")
-        if (actual := _sha256(by_name[name])) != expected[name]:
-            wrong = f"its SHA-256 is {actual}, but {CHECKSUMS.name} has {expected[name]}"
-            raise JarsUnavailableError(f"{bundle}/{name} is not the expected file: {wrong}")
+def _session() -> Any:
+    try:
+        import requests  # noqa: PLC0415  # the extra `spark` brings it; a platform's Spark brings its own jars
+        from requests.adapters import HTTPAdapter  # noqa: PLC0415  # as requests
+        from urllib3.util import Retry  # noqa: PLC0415  # as requests
 
-
-def lock() -> None:
-    """Fetch all bundles and write their checksums. Raises ``JarsUnavailableError``."""
-    lines = []
-    jars_home().mkdir(parents=True, exist_ok=True)
-    for bundle in sorted(BUNDLES):
-        with tempfile.TemporaryDirectory(dir=jars_home()) as scratch:
-            _retrieve(BUNDLES[bundle], Path(scratch))
-            lines += [f"{_sha256(file)}  {bundle}/{file.name}\n" for file in _files(bundle, Path(scratch))]
-    CHECKSUMS.write_text("".join(lines), encoding="utf-8")
-
-
-def _retrieve(bundle: Bundle, folder: Path) -> None:
-    spec = find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise JarsUnavailableError("pyspark is not installed: pip install 'kafka-telemetry-lake[spark]'")
-    ivy = next((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
-    with tempfile.TemporaryDirectory() as scratch:
-        module = Path(scratch) / "ivy.xml"
-        module.write_text(_ivy_module(bundle), encoding="utf-8")
-        command = ["java", "-jar", str(ivy), "-ivy", str(module), "-cache", str(jars_home() / ".ivy"), "-types",
-                   "jar", "bundle", "zip", "-retrieve", str(folder / "[artifact]-[revision].[ext]")]  # fmt: skip
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode or not any(folder.glob(f"*.{bundle.kind}")):
-        lines = [line for line in (result.stdout + result.stderr).splitlines() if line.strip()]
-        raise JarsUnavailableError(f"could not fetch {', '.join(bundle.coordinates)}:\n" + "\n".join(lines[-15:]))
-
-
-def _ivy_module(bundle: Bundle) -> str:
-    dependencies = []
-    for coordinate in bundle.coordinates:
-        group, name, revision = coordinate.split(":")
-        artifact = ""
-        if bundle.classifier:
-            artifact = f'<artifact name="{name}" type="{bundle.kind}" m:classifier={quoteattr(bundle.classifier)}/>'
-        dependencies.append(
-            f'<dependency org="{group}" name="{name}" rev="{revision}" conf="*->default" '
-            f'transitive="{str(bundle.transitive).lower()}">{artifact}</dependency>'
+        from kafka_telemetry_lake.pipelines.runtime.trust import (  # noqa: PLC0415  # as requests
+            trust_what_the_machine_trusts,
         )
-    return (
-        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
-        '<info organisation="kafka-telemetry-lake" module="bundle"/>'
-        f"<dependencies>{''.join(dependencies)}</dependencies></ivy-module>"
-    )
+    except ImportError:
+        missing = "requests and truststore are not installed: pip install 'kafka-telemetry-lake[spark]'"
+        raise JarsUnavailableError(missing) from None
+    trust_what_the_machine_trusts()
+    session = requests.Session()
+    again = Retry(TRIES, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504))
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, HTTPAdapter(pool_maxsize=AT_ONCE, max_retries=again))
+    return session
+
+
+def _fetch(session: Any, bundle: str, path: str, checksum: str, folder: Path) -> Path:
+    """Fetch one file into a folder. Raises ``JarsUnavailableError``."""
+    url = f"{os.environ.get('TELEMETRY_LAKE_MAVEN', MAVEN_CENTRAL).rstrip('/')}/{path}"
+    file = folder / path.rsplit("/", 1)[1]
+    try:
+        with session.get(url, stream=True, timeout=TIMEOUT_S) as answer, file.open("wb") as content:
+            answer.raise_for_status()
+            for part in answer.iter_content(1 << 20):
+                content.write(part)
+    except OSError as error:  # what requests raises, too
+        message = f"could not fetch {bundle}/{file.name} from {url}: {error}"
+        raise JarsUnavailableError(
+            re.sub(r"//[^/@\s]*@", "//", message)
+        ) from None  # a mirror's URL may have a password
+    if (actual := sha256(file)) != checksum:
+        wrong = f"its SHA-256 is {actual}, but {CHECKSUMS.name} has {checksum}"
+        raise JarsUnavailableError(f"{bundle}/{file.name} is not the expected file: {wrong}")
+    return file
 
 
 def maven() -> Path:
     """Maven's launcher, unpacked from Maven's artifact, so the machine needs no Maven."""
     (archive,) = jars("maven")
-    launcher = archive.parent / archive.stem / "bin" / "mvn"
+    launcher = archive.parent / archive.stem.removesuffix("-bin") / "bin" / "mvn"
     if not launcher.exists():
         with zipfile.ZipFile(archive) as packed:
             packed.extractall(archive.parent)
@@ -229,13 +225,11 @@ def maven() -> Path:
 def main(argv: list[str]) -> int:
     """Run a command: ``python -m kafka_telemetry_lake.pipelines.runtime.jars spark kafka-4.3.1`` fetches bundles.
 
-    ``--maven`` prints the path of Maven's launcher; ``--lock`` writes ``jars.sha256``.
+    ``--maven`` prints the path of Maven's launcher.
     """
     try:
         if argv == ["--maven"]:
             print(maven())
-        elif argv == ["--lock"]:
-            lock()
         else:
             for bundle in argv:
                 print(f"{bundle}: {len(jars(bundle))} files in {jars_home() / bundle}")

@@ -18,7 +18,7 @@ from kafka_telemetry_lake.sandbox.cluster.broker import Broker, BrokerError
 from kafka_telemetry_lake.sandbox.cluster.java import java_command, kafka_class_path
 from kafka_telemetry_lake.sandbox.cluster.ports import ReservedPorts
 from kafka_telemetry_lake.sandbox.cluster.tls import Tls, make_tls
-from kafka_telemetry_lake.sandbox.cluster.tools import KafkaTools
+from kafka_telemetry_lake.sandbox.cluster.tools import KafkaToolError, KafkaTools
 
 LANDING_TOPICS = ("client-telemetry", "client-telemetry-status", "client-quotas")
 _RECEIVER = "io.github.kafkatelemetrylake.receiver.ClientTelemetryLake"
@@ -137,12 +137,25 @@ class LocalCluster:
             options += ["--replication-factor", str(replication_factor)]
         self.tool(_TOPICS, "--create", "--topic", name, "--partitions", str(partitions), *options)
         self._until_topic(name, is_there=True)
-        self.tool(_TOPICS, "--describe", "--topic", name)
+        self._until_described(name)
 
     def delete_topic(self, name: str) -> None:
         """Deletes a topic, and waits until the brokers don't list it."""
         self.tool(_TOPICS, "--delete", "--topic", name)
         self._until_topic(name, is_there=False)
+
+    def _until_described(self, name: str, limit: float = 60.0) -> None:
+        """Waits for all brokers: the tool asks any of them, not always the one that listed the topic."""
+        end = time.monotonic() + limit
+        answers = 0
+        while answers < len(self._brokers):
+            try:
+                self.tool(_TOPICS, "--describe", "--topic", name)
+                answers += 1
+            except KafkaToolError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.2)
 
     def _until_topic(self, name: str, *, is_there: bool, limit: float = 60.0) -> None:
         """Waits for the brokers, which learn of a change by the controller a little later."""

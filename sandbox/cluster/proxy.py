@@ -1,4 +1,6 @@
-"""A Kafka proxy on loopback that can change the brokers' addresses, so that metadata goes stale (KIP-899, KIP-1102).
+"""A Kafka proxy on loopback that delays answers, or changes the brokers' addresses, so that metadata goes stale.
+
+The latter are the situations of KIP-899 and KIP-1102.
 
 Clients reach the brokers only through it: it replaces the brokers' ports by its own in Metadata and FindCoordinator
 responses.
@@ -28,6 +30,10 @@ class AddressProxy:
     Args:
         upstream: the ports of the real brokers, as in their responses.
         moves: how often the addresses can change.
+
+    Attributes:
+        delays: by a broker's real port, seconds that each of its answers takes longer.
+        stalled_until: no answer is passed on before this time (time.monotonic).
     """
 
     def __init__(self, upstream: Sequence[int], moves: int = 20) -> None:
@@ -36,6 +42,8 @@ class AddressProxy:
         self._fresh = iter(self._ports.numbers)
         self.bootstrap_port = next(self._fresh)
         self.addresses = {port: next(self._fresh) for port in self._upstream}
+        self.delays = dict.fromkeys(self._upstream, 0.0)
+        self.stalled_until = 0.0
         self._servers: dict[int, asyncio.Server] = {}
         self._connections: set[_Connection] = set()
         self._loop = asyncio.new_event_loop()
@@ -161,6 +169,7 @@ class _Connection:
         self._proxy, self._upstream, self._reader, self._writer = proxy, upstream, reader, writer
         self._asked: dict[int, tuple[int, int]] = {}  # by correlation id: API key and version
         self._broker: asyncio.StreamWriter | None = None
+        self._last_due = 0.0
 
     def close(self) -> None:
         for writer in (self._writer, self._broker):
@@ -198,4 +207,14 @@ class _Connection:
             if key == METADATA and version >= 13 and self.stale:
                 frame = frame[:4] + _REBOOTSTRAP_REQUIRED
             if not self.frozen:
-                self._writer.write(struct.pack(">i", len(frame)) + frame)
+                self._answer(struct.pack(">i", len(frame)) + frame)
+
+    def _answer(self, frame: bytes) -> None:
+        loop = asyncio.get_running_loop()  # whose time is time.monotonic()
+        earliest = max(loop.time() + self._proxy.delays[self._upstream], self._proxy.stalled_until)
+        if earliest <= loop.time() and self._last_due <= loop.time():
+            self._writer.write(frame)
+        else:
+            # Answers stay in their order, also if a delay gets shorter; of timers with one time the order isn't known.
+            self._last_due = max(earliest, self._last_due + 1e-6)
+            loop.call_at(self._last_due, self._writer.write, frame)

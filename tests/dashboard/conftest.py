@@ -13,16 +13,19 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from urllib.parse import urlencode, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.dashboard.captured_lake import captured_lake
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 START_S = 120
+PATIENCE_MS = 90_000
 
-Serve = Callable[[Path], str]
+Serve = Callable[..., str]
+Open = Callable[..., Page]
 
 
 @pytest.fixture(scope="session")
@@ -32,16 +35,16 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def serve() -> Iterator[Serve]:
-    """Serve a lake; gives the dashboard's address."""
+    """Serve a lake, with these flags; gives the dashboard's address."""
     with ExitStack() as stack:
-        yield lambda lake: stack.enter_context(_served(lake))
+        yield lambda lake, *flags: stack.enter_context(_served(lake, *flags))
 
 
 @contextmanager
-def _served(lake: Path) -> Iterator[str]:
+def _served(lake: Path, *flags: str) -> Iterator[str]:
     port = free_port()
     argv = [sys.executable, "-m", "kafka_telemetry_lake", "dashboard", "--lake", str(lake), "--port", str(port)]
-    with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as server:
+    with subprocess.Popen([*argv, *flags], stdout=subprocess.DEVNULL) as server:
         try:
             wait_until_served(server, f"http://127.0.0.1:{port}")
             yield f"http://127.0.0.1:{port}"
@@ -77,3 +80,45 @@ def browser() -> Iterator[Browser]:
         args = ["--no-sandbox"] if os.geteuid() == 0 else []
         with tools.chromium.launch(executable_path=CHROMIUM, args=args) as chromium:
             yield chromium
+
+
+@pytest.fixture(scope="module")
+def address(serve: Serve, lake: Path, browser: Browser) -> str:  # without a browser nothing is served
+    return serve(lake)
+
+
+@pytest.fixture
+def open_page(browser: Browser, address: str) -> Iterator[Open]:
+    """Open a page of the module's lake, wait until it stands; see that nothing broke or was asked of other hosts."""
+    context = browser.new_context(viewport={"width": 1400, "height": 1000})
+    broken: list[str] = []
+    page = context.new_page()
+    page.on("pageerror", lambda error: broken.append(str(error)))
+    page.on("request", lambda request: broken.append(request.url) if _is_foreign(request.url) else None)
+
+    def open_it(path: str, scheme: str = "light", at: str = address, **query: object) -> Page:
+        page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        page.goto(f"{at}/{path}?{urlencode(query, doseq=True)}")
+        settled(page)
+        return page
+
+    yield open_it
+    context.close()
+    assert broken == []
+
+
+def _is_foreign(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme in ("http", "https", "ws", "wss") and parts.hostname != "127.0.0.1"
+
+
+def settled(page: Page) -> None:
+    """Until the page's script has run to its end."""
+    page.wait_for_selector("[data-testid=stMain] h1", timeout=PATIENCE_MS)
+    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=PATIENCE_MS)
+    page.wait_for_function("!document.querySelector('[data-stale=true], [data-testid=stSpinner]')", timeout=PATIENCE_MS)
+    expect(page.get_by_test_id("stException")).to_have_count(0)
+
+
+def number(page: Page, label: str) -> str:
+    return page.get_by_test_id("stMetric").filter(has_text=label).get_by_test_id("stMetricValue").inner_text()

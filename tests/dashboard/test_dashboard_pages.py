@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import urlencode, urlsplit
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from tests.dashboard.captured_lake import HOSTILE, write_lake
-from tests.dashboard.conftest import Serve
+from tests.dashboard.conftest import PATIENCE_MS, Open, Serve, number, settled
 
 PAGES = {
     "": "Fleet",
+    "findings": "Open findings",
     "producers": "Producers",
     "consumers": "Consumers and groups",
     "connections": "Connections and rebootstraps",
@@ -39,52 +38,7 @@ PLOTS = {
     "client": 1,
 }
 SCREENSHOTS = Path(__file__).parent / "screenshots"
-PATIENCE_MS = 90_000
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-
-Open = Callable[..., Page]
-
-
-@pytest.fixture(scope="module")
-def address(serve: Serve, lake: Path, browser: Browser) -> str:  # without a browser nothing is served
-    return serve(lake)
-
-
-@pytest.fixture
-def open_page(browser: Browser, address: str) -> Iterator[Open]:
-    """Open a page of the captured lake, wait until it stands; see that nothing broke or was asked of other hosts."""
-    context = browser.new_context(viewport={"width": 1400, "height": 1000})
-    broken: list[str] = []
-    page = context.new_page()
-    page.on("pageerror", lambda error: broken.append(str(error)))
-    page.on("request", lambda request: broken.append(request.url) if _is_foreign(request.url) else None)
-
-    def open_it(path: str, scheme: str = "light", at: str = address, **query: object) -> Page:
-        page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-        page.goto(f"{at}/{path}?{urlencode(query, doseq=True)}")
-        settled(page)
-        return page
-
-    yield open_it
-    context.close()
-    assert broken == []
-
-
-def _is_foreign(url: str) -> bool:
-    parts = urlsplit(url)
-    return parts.scheme in ("http", "https", "ws", "wss") and parts.hostname != "127.0.0.1"
-
-
-def settled(page: Page) -> None:
-    """Until the page's script has run to its end."""
-    page.wait_for_selector("[data-testid=stMain] h1", timeout=PATIENCE_MS)
-    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=PATIENCE_MS)
-    page.wait_for_function("!document.querySelector('[data-stale=true], [data-testid=stSpinner]')", timeout=PATIENCE_MS)
-    expect(page.get_by_test_id("stException")).to_have_count(0)
-
-
-def number(page: Page, label: str) -> str:
-    return page.get_by_test_id("stMetric").filter(has_text=label).get_by_test_id("stMetricValue").inner_text()
 
 
 def keep(page: Page, name: str) -> None:

@@ -146,6 +146,7 @@ def earlier(checkpoints: Path, stream: str, topic: str, partitions: int, done: i
         (checkpoints / stream / note / "offsets-before.json").write_text('{"version": 0, "ranges": []}')
 
 
+@pytest.mark.slow
 def test_a_lake_of_separate_streams_is_continued_where_each_of_them_ended(
     cluster: LocalCluster, ingest: Ingest, topic: str, tmp_path: Path
 ) -> None:
@@ -179,6 +180,7 @@ def test_a_lake_of_separate_streams_is_continued_where_each_of_them_ended(
     assert places(lake, "push_outcomes") == places(lake, "pushes")
 
 
+@pytest.mark.slow
 def test_a_topic_of_an_earlier_stream_may_be_gone(
     cluster: LocalCluster, ingest: Ingest, topic: str, tmp_path: Path
 ) -> None:

@@ -391,6 +391,7 @@ def _error(measured: float, expected: float) -> float:
     return abs(measured - expected) / expected
 
 
+@pytest.mark.slow
 def test_a_3_9_broker_is_sampled_too() -> None:
     properties = {"client.telemetry.lander.quotas.interval.ms": INTERVAL_MS}
     with LocalCluster("3.9.1", plugin=receiver_jar(), properties=properties) as cluster:

@@ -190,6 +190,7 @@ def test_q7_late_samples_correct_their_windows_and_no_other(spark: SparkSession,
     assert all(row["landed_date"] == row["window_start"].date() for row in dates.to_pylist())
 
 
+@pytest.mark.slow
 def test_run_again_with_or_without_its_checkpoint_nothing_is_doubled(spark: SparkSession, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     write(tmp_path / "in", "a.parquet", [record(0, sample(5)), record(1, b"bad"), record(2, sample(6))])
@@ -217,6 +218,7 @@ def test_a_batch_that_was_cut_off_after_its_samples_runs_again(spark: SparkSessi
     assert DeltaTable(str(lake / "quarantine")).count() == 1
 
 
+@pytest.mark.slow
 def test_the_stream_gives_what_one_pass_over_all_samples_gives(spark: SparkSession, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     values = [
@@ -235,6 +237,7 @@ def test_the_stream_gives_what_one_pass_over_all_samples_gives(spark: SparkSessi
     assert found.to_pylist() == expected.to_pylist()
 
 
+@pytest.mark.slow
 def test_the_job_reads_samples_and_what_clients_tell_once_there_are_any(ingest: Ingest, tmp_path: Path) -> None:
     lake, noon = tmp_path / "lake", otlp_builder.T0
     attributes = {"node_id": "node-1"}

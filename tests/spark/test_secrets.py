@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 KEY, PASSWORD = "recognisable-key-4711", "recognisable, password=0815]"
 PRINCIPAL = "User:alice"
 # A program of its own: an event log is a matter of the whole SparkContext.
@@ -58,6 +60,7 @@ spark.stop()
 """
 
 
+@pytest.mark.slow
 def test_keys_and_passwords_stand_nowhere(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", PROGRAM, str(tmp_path), KEY, PASSWORD, PRINCIPAL]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=280)

@@ -15,18 +15,29 @@ from kafka_telemetry_lake.dashboards.lake import Lake
 from kafka_telemetry_lake.dashboards.questions import FOLDER, Grain, names, question
 from kafka_telemetry_lake.pipelines.query.spark_catalog import create_views, register_tables
 from kafka_telemetry_lake.pipelines.query.views import views
-from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, QUOTA_USAGE, RECEIVER_HEALTH
+from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
+from kafka_telemetry_lake.pipelines.tables.operator import (
+    CLIENT_EVENTS,
+    METRIC_POINTS,
+    PUSH_OUTCOMES,
+    PUSHES,
+    QUARANTINE,
+    QUOTA_USAGE,
+    RECEIVER_HEALTH,
+)
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from tests.dashboard.captured_lake import captured_lake
 from tests.support.quick_session import quick_session
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
-SENT, LAG = "org.apache.kafka.producer.record.send.total", "org.apache.kafka.consumer.fetch.manager.records.lag.max"
+FETCH = "org.apache.kafka.consumer.fetch.manager."
+SENT, LAG = "org.apache.kafka.producer.record.send.total", f"{FETCH}records.lag.max"
 IDLE = "org.apache.kafka.consumer.poll.idle.ratio.avg"
 PRODUCER = "TYWe5VpYQeqX8DY0p6zLDQ"
 ASKED: dict[str, Any] = {
     "start": START, "stop": START + timedelta(hours=1), "first_window": START, "step_ms": 60_000, "top": 10_000,
     "metrics": [SENT, LAG, IDLE], "instance": PRODUCER, "metric": SENT,
+    "filters": 1,
 }  # fmt: skip
 GRAINS: tuple[Grain, ...] = ("points", "minutes", "hours")
 
@@ -56,7 +67,35 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
               "quota_type": ("produce", "fetch")[n % 2], "used_percent": 13.0 * n, "throttled": n % 3 == 0}
         for n, at in enumerate(times)
     ])  # fmt: skip
+    clients = ("librdkafka-consumer_none-delta", "nobody", None)
+    _append(lake, FINDING_CHANGES, [
+        at | {"finding_id": f"{n}", "finding": "failed_records", "severity": "error", "scope": "any", "subject": "s",
+              "client_id": client, "change": "opened", "opened_at": at["landed_at"], "recorded_at": START}
+        for n, (at, client) in enumerate(zip(times, clients, strict=False))
+    ])  # fmt: skip
+    _append_a_late_consumer(lake)
     return lake
+
+
+def _append_a_late_consumer(lake: Path) -> None:
+    """Two partitions whose lag grows, at a rate at which it takes hours, and a last push that brokers may refuse."""
+    key = {"cluster_id": "c", "topic": "t", "partition": 8, "client_id": "late", "client_instance_id": "late"}
+    pushes: list[dict[str, Any]] = [
+        key | {"offset": n, "landed_at": START + timedelta(minutes=5 * n), "landed_date": START.date()}
+        for n in range(12)
+    ]
+    points: list[dict[str, Any]] = []
+    for n, push in enumerate(pushes):
+        at = {"time": push["landed_at"], "delta_start": push["landed_at"] - timedelta(minutes=5)}
+        counter = {"metric": f"{FETCH}records.consumed.total", "kind": "sum", "delta_status": "ok", "delta": 77.0}
+        points.append(push | at | counter | {"attributes": [("topic", "orders")]})
+        for partition in (1, 2):
+            gauge = {"kind": "gauge", "delta_status": "value", "value": partition * (5000.0 + 1000 * n)}
+            attributes = [("topic", "orders"), ("partition", str(partition))]
+            points.append(push | at | gauge | {"metric": f"{FETCH}records.lag", "attributes": attributes})
+    _append(lake, METRIC_POINTS, points)
+    _append(lake, PUSH_OUTCOMES, [push | {"outcome": "points", "decompressed_bytes": 1_100_000} for push in pushes])
+    _append(lake, CLIENT_EVENTS, [pushes[-1] | {"event": "went_silent", "at": START + timedelta(minutes=70)}])
 
 
 def _append(lake: Path, table: Table, rows: list[dict[str, Any]]) -> None:
@@ -81,6 +120,7 @@ def test_spark_and_duckdb_answer_every_question_alike(spark: SparkSession, lake:
             assert expected, (name, grain)
 
 
+@pytest.mark.slow
 def test_views_outlive_the_session(spark: SparkSession, lake: Path) -> None:
     session = quick_session(spark)
     register_tables(session, str(lake), "views_test")
@@ -88,6 +128,7 @@ def test_views_outlive_the_session(spark: SparkSession, lake: Path) -> None:
     other = quick_session(spark)
     found = {row["finding"] for row in other.sql("SELECT DISTINCT finding FROM views_test.findings").collect()}
     assert {"failed_records", "stale_metadata", "one_record_per_request", "uncompressed_records"} <= found
+    assert {"growing_lag", "time_lag", "telemetry_cut_off"} <= found
     assert other.table("views_test.quotas").count() == 0  # not in this lake yet
     register_tables(session, str(lake), "views_test")  # again, as after an update
     other.sql("DROP DATABASE views_test CASCADE")

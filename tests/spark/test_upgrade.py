@@ -11,6 +11,7 @@ import shutil
 import tarfile
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable
 
 from tests.conftest import Ingest
@@ -21,6 +22,7 @@ from tests.support.ledger_check import check
 EARLIER_LAKE = Path(__file__).parent.parent / "data" / "lake-v0.1.tar.gz"
 
 
+@pytest.mark.slow
 def test_a_lake_of_the_release_before_is_opened_and_continued(ingest: Ingest, tmp_path: Path) -> None:
     with tarfile.open(EARLIER_LAKE) as archive:
         archive.extractall(tmp_path, filter="data")

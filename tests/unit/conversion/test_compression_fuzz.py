@@ -179,6 +179,7 @@ ALIKE = 60  # nearly 1 GiB decompressed
 
 
 @pytest.mark.parametrize("accepted", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.exhaustive
 def test_a_slice_of_bombs_takes_the_memory_of_a_part(accepted: bool) -> None:
     """600 bytes each; a part ends after two or three. Accepted: an unknown field of 16 MiB, which no decoder reads."""
     raw = b"\x7a" + b"\xf0\xff\xff\x07" + bytes(MOST - 16) if accepted else bytes(MOST + 1)

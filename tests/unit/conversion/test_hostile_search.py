@@ -93,6 +93,7 @@ def test_numbered_texts_differ() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.exhaustive
 def test_no_push_is_larger_than_a_broker_takes() -> None:
     for seed in range(200):
         data, size = landed(random_genome(Random(seed)) | {"bytes": 2 << 20})
@@ -117,6 +118,7 @@ def test_chance_reaches_the_whole_schema() -> None:
     assert wanted - reached == set()
 
 
+@pytest.mark.exhaustive
 def test_both_decoders_give_the_same_rows_of_any_genome() -> None:
     for seed in range(400):
         payloads = pa.array([payload(random_genome(Random(seed)) | {"bytes": 4096})], pa.large_binary())

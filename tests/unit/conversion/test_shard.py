@@ -324,6 +324,7 @@ def test_captured_franz_go_star_pushes_are_heartbeats() -> None:
     assert {row["outcome"] for row in rows if row["client_instance_id"] in stars} == {"heartbeat"}
 
 
+@pytest.mark.exhaustive
 def test_large_batches_are_decoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = list(read_payloads(captured_pushes()))
     monkeypatch.setattr("kafka_telemetry_lake.udfs.limits.BUDGET", Budget(bytes=1 << 20, points=5000))

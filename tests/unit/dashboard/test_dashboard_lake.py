@@ -32,7 +32,7 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 GRAINS: tuple[Grain, ...] = ("points", "minutes", "hours")
 PARAMETERS: dict[str, Any] = {
     "start": NOON, "stop": NOON + timedelta(hours=1), "first_window": NOON, "step_ms": 60_000, "top": 10,
-    "metrics": ["m"], "instance": "i", "metric": "m",
+    "metrics": ["m"], "instance": "i", "metric": "m", "filters": 1,
 }  # fmt: skip
 PUSH: dict[str, Any] = {"client_instance_id": "i", "client_id": "orders", "landed_at": NOON, "landed_date": NOON.date()}
 
@@ -97,6 +97,7 @@ def test_the_findings_of_one_instance_are_its_own(folder: Path) -> None:
     assert evidence.startswith("1 of 2 client instances (50.0 %), at worst j: 7 records could not be sent")
 
 
+@pytest.mark.exhaustive
 def test_a_finding_that_is_about_no_client_id_is_shown_with_what_it_is_about(folder: Path) -> None:
     assigned = {"metric": "org.apache.kafka.consumer.coordinator.assigned.partitions", "kind": "gauge", "time": NOON}
     points = [PUSH | assigned | {"client_instance_id": instance, "delta_status": "value", "value": partitions}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from pathlib import Path
@@ -80,3 +81,22 @@ def test_another_process_evaluates(lake: SmallLake, caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.INFO), only_findings(lake.name, ""), evaluating(lake.name, SOON, once=True):
         pass
     assert caplog.messages == ["findings: another process evaluates them; next time again"]
+
+
+def test_an_evaluation_gets_a_tenth_of_the_time(lake: SmallLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[float] = []
+
+    class Slow:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def evaluate(self, _now: int) -> None:
+            begun.append(time.monotonic())
+            time.sleep(0.1)
+
+    monkeypatch.setattr(findings_beside, "Evaluator", Slow)
+    with evaluating(lake.name, SOON, once=False):
+        time.sleep(2.5)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(begun)]
+    assert 1 <= len(pauses) <= 3
+    assert min(pauses) >= 1

@@ -111,6 +111,7 @@ def test_three_of_different_kinds_cost_three_rows(tmp_path: Path, sound: LocalSt
     assert_one_row_each(judged(tmp_path, poisoned(*names), guarded=True), names, sound)
 
 
+@pytest.mark.exhaustive
 def test_when_all_fail_each_has_its_row(tmp_path: Path) -> None:
     records = [record(offset, poison.payload("value_error"), key=CLIENT) for offset in range(7)]
     stream = judged(tmp_path, records)

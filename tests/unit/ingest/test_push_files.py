@@ -130,6 +130,7 @@ def test_row_groups_of_other_shards_are_not_read(tmp_path: Path, monkeypatch: py
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 50), st.sampled_from(["a", "b", "c", None])), max_size=60))
+@pytest.mark.exhaustive
 def test_every_push_is_in_one_shard_and_in_order(tmp_path_factory: pytest.TempPathFactory, pushes: list[Any]) -> None:
     rows = [push(*each) for each in pushes]
     parts = [rows[0::2], rows[1::2]]

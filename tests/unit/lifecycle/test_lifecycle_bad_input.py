@@ -49,6 +49,7 @@ def test_l2_a_clock_that_is_an_hour_off_changes_neither_state_nor_events(tmp_pat
     ]  # fmt: skip
 
 
+@pytest.mark.exhaustive
 def test_l12_l13_100_000_clients_that_fall_silent_at_once_are_one_event_and_a_bounded_number(tmp_path: Path) -> None:
     count = 100_000
     PUSHES.create(str(tmp_path))

@@ -7,7 +7,7 @@ import json
 import shutil
 import tarfile
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.transaction import AddAction
 
-from kafka_telemetry_lake.pipelines.query.duckdb_tables import dataset, native_select, register_table
+from kafka_telemetry_lake.pipelines.query import duckdb_tables
+from kafka_telemetry_lake.pipelines.query.duckdb_tables import Times, dataset, native_select, register_table
 from kafka_telemetry_lake.pipelines.query.formats import write_jsonl
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
@@ -173,3 +174,27 @@ def test_files_that_went_away_or_are_damaged_are_reported(tmp_path: Path) -> Non
     file.unlink()
     with pytest.raises(QueryError, match=r"No files found .*maintenance has just deleted it \(repeat the query\)"):
         run_query(str(tmp_path), "SELECT * FROM pushes")
+
+
+@pytest.mark.parametrize("by_duckdb", [True, False])
+@pytest.mark.parametrize("statistics", [True, False])
+def test_rows_of_some_times(
+    duck: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_duckdb: bool, statistics: bool
+) -> None:
+    """Statistics of Delta end at milliseconds: the greatest time of the first file is said to be 12:00:00.123."""
+    path, hour = tmp_path / "t", timedelta(hours=1)
+    settings = {} if statistics else {"delta.dataSkippingNumIndexedCols": "0"}
+    for file in ([NOON - hour, NOON], [NOON + 2 * hour], [None, NOON + 3 * hour], [NOON + 9 * hour]):
+        rows = pa.table({"at": pa.array(file, pa.timestamp("us", "UTC"))})
+        write_deltalake(path, rows, mode="append", configuration=settings)
+    spans = ((NOON, NOON + hour), (NOON + 3 * hour, NOON + 4 * hour))
+    table = DeltaTable(path)
+    if statistics:
+        native = native_select(duck, table, None, Times("at", spans))
+        assert native is not None
+        assert native.count(".parquet") == 2
+    if not by_duckdb:
+        monkeypatch.setattr(duckdb_tables, "native_select", lambda *_: None)
+    register_table(duck, "t", table, None, Times("at", spans))
+    duck.execute("SET TimeZone = 'UTC'")
+    assert [row[0].astimezone(UTC) for row in duck.sql("FROM t ORDER BY ALL").fetchall()] == [NOON, NOON + 3 * hour]

@@ -41,7 +41,7 @@ TEXT = (FOLDER / "silent_retries.yml").read_text("utf-8")
         ("{records_sent} records", "{records_snet} records", "instance_hours has no column records_snet"),
         ("condition: ", "condition: ((", "silent_retries.yml: condition: not SQL"),
         ("id: silent_retries", "id: retries", "silent_retries.yml: id: 'retries' isn't the name of the file"),
-        ("record.retry.total]", "record.send.rate]", "libraries.java: the rule doesn't read producer.record.send.rate"),
+        ("record.retry.total,", "record.send.rate,", "libraries.java: the rule doesn't read producer.record.send.rate"),
         ("title: ", "scope: group\ntitle: ", "silent_retries.yml: reads: needed for every scope but instance"),
         ("title: ", "title: [", "silent_retries.yml: not YAML"),
         ("value: 0.01,", "value: 2,", "bounds.share.value: not between 0 and 1"),

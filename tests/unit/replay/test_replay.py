@@ -143,6 +143,7 @@ def test_cut_off_before_the_swap_nothing_has_changed(tmp_path: Path) -> None:
     assert check(stream.lake, fleet.ledger).problems == []
 
 
+@pytest.mark.exhaustive
 def test_from_a_snapshot_only_the_later_pushes_are_replayed(
     tmp_path: Path, wrong_decoder: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +251,7 @@ def test_a_lake_without_state_has_nothing_to_replay(tmp_path: Path) -> None:
         run(LocalStream(tmp_path))
 
 
+@pytest.mark.exhaustive
 def test_state_swept_by_the_next_batch_keeps_the_replayed(tmp_path: Path) -> None:
     stream, fleet = LocalStream(tmp_path), Fleet(clients=4)
     for _ in range(5):

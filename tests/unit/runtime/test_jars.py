@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import cast
 
 import pytest
 
@@ -11,35 +15,69 @@ from kafka_telemetry_lake.pipelines.runtime import jars as module
 from kafka_telemetry_lake.pipelines.runtime.jars import BUNDLES, CHECKSUMS, JarsUnavailableError, checksums, jars, main
 
 BUNDLE = "kafka-logging"
-FILES = {"reload4j-1.2.25.jar": b"logs", "slf4j-reload4j-1.7.36.jar": b"binds"}
+RELOAD4J, BINDING = (
+    "ch/qos/reload4j/reload4j/1.2.25/reload4j-1.2.25.jar",
+    "org/slf4j/x/1.7.36/slf4j-reload4j-1.7.36.jar",
+)
+FILES = {RELOAD4J: b"logs", BINDING: b"binds"}
+NAMES = {path.rsplit("/", 1)[1]: content for path, content in FILES.items()}
+
+
+class Repository(ThreadingHTTPServer):
+    """A Maven repository: what it has, what was asked for, and how many requests it refuses first."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answers)
+        self.files, self.asked, self.refuses = dict(FILES), list[str](), 0
+        self.url = f"http://127.0.0.1:{self.server_port}/maven2"
+
+
+class Answers(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        repository = cast(Repository, self.server)
+        path = self.path.removeprefix("/maven2/")
+        repository.asked.append(path)
+        repository.refuses -= 1
+        content = repository.files.get(path, b"")
+        self.send_response(503 if repository.refuses >= 0 else 200 if path in repository.files else 404)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing on stderr."""
 
 
 @pytest.fixture
-def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    """What a fetch puts into its folder; the committed checksums are those of ``FILES``."""
-    files = dict(FILES)
-    lines = [f"{hashlib.sha256(content).hexdigest()}  {BUNDLE}/{name}\n" for name, content in FILES.items()]
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repository]:
+    """A repository with ``FILES``; the committed checksums are theirs."""
+    lines = [f"{hashlib.sha256(content).hexdigest()}  {BUNDLE}/{path}\n" for path, content in FILES.items()]
     lock = tmp_path / "jars.sha256"
     lock.write_text("".join(lines), encoding="utf-8")
     monkeypatch.setattr(module, "CHECKSUMS", lock)
     monkeypatch.setenv("TELEMETRY_LAKE_JARS", str(tmp_path / "home"))
-
-    def retrieve(_bundle: object, folder: Path) -> None:
-        for name, content in files.items():
-            (folder / name).write_bytes(content)
-
-    monkeypatch.setattr(module, "_retrieve", retrieve)
-    return files
+    with Repository() as server:
+        monkeypatch.setenv("TELEMETRY_LAKE_MAVEN", server.url + "/")
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
 
 
 def test_every_bundle_has_checksums_of_its_own_files() -> None:
     text = CHECKSUMS.read_text(encoding="utf-8")
     for name, bundle in BUNDLES.items():
         files = checksums(text, name)
-        direct = {f"{artifact}-{version}.{bundle.kind}" for _, artifact, version in map(_parts, bundle.coordinates)}
+        end = f"-{bundle.classifier}" if bundle.classifier else ""
+        direct = {
+            f"{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}{end}.{bundle.kind}"
+            for group, artifact, version in map(_parts, bundle.coordinates)
+        }
         assert direct <= files.keys()
         assert bundle.transitive or direct == files.keys()
         assert all(len(bytes.fromhex(checksum)) == 32 for checksum in files.values())
+        assert len({path.rsplit("/", 1)[1] for path in files}) == len(files)  # a folder has them side by side
 
 
 def _parts(coordinate: str) -> tuple[str, str, str]:
@@ -47,50 +85,76 @@ def _parts(coordinate: str) -> tuple[str, str, str]:
     return group, artifact, version
 
 
-def test_files_with_the_committed_checksums_are_installed(fetched: dict[str, bytes]) -> None:
-    assert {jar.name: jar.read_bytes() for jar in jars(BUNDLE)} == FILES
-    fetched.clear()
-    assert [jar.name for jar in jars(BUNDLE)] == list(FILES)  # not fetched again
+def test_files_with_the_committed_checksums_are_installed(repository: Repository) -> None:
+    assert {jar.name: jar.read_bytes() for jar in jars(BUNDLE)} == NAMES
+    assert [jar.name for jar in jars(BUNDLE)] == list(NAMES)
+    assert sorted(repository.asked) == sorted(FILES)  # once each
+    assert [file.name for file in module.jars_home().iterdir()] == [BUNDLE]  # and nothing else stays
+
+
+def test_a_repository_that_is_busy_is_asked_again(repository: Repository) -> None:
+    repository.refuses = 2
+    assert {jar.name: jar.read_bytes() for jar in jars(BUNDLE)} == NAMES
+    assert len(repository.asked) == 4
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "error"),
+    ("content", "error"),
     [
-        ("reload4j-1.2.25.jar", b"evil", "reload4j-1.2.25.jar is not the expected file: its SHA-256 is "),
-        ("extra-1.jar", b"more", "extra-1.jar was fetched, but jars.sha256 has no checksum for it"),
+        (b"evil", "reload4j-1.2.25.jar is not the expected file: its SHA-256 is "),
+        (None, "could not fetch kafka-logging/reload4j-1.2.25.jar from http://127.0.0.1:"),
     ],
 )
-def test_any_other_file_is_one_line_that_names_it_and_nothing_is_installed(
-    fetched: dict[str, bytes], name: str, content: bytes, error: str, capsys: pytest.CaptureFixture[str]
+def test_another_file_or_none_is_one_line_that_names_it_and_it_is_not_installed(
+    repository: Repository, content: bytes | None, error: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fetched[name] = content
+    del repository.files[RELOAD4J]
+    repository.files |= {RELOAD4J: content} if content else {}
     assert main([BUNDLE]) == 1
     line = capsys.readouterr().err
-    assert line.startswith(f"{BUNDLE}/{error}")
+    assert error in line
     assert line.count("\n") == 1
-    assert not list((module.jars_home() / BUNDLE).glob("*.jar"))
+    assert not (module.jars_home() / BUNDLE / "reload4j-1.2.25.jar").exists()
     with pytest.raises(JarsUnavailableError):
         jars(BUNDLE)
 
 
-def test_a_missing_file_is_named(fetched: dict[str, bytes]) -> None:
-    del fetched["reload4j-1.2.25.jar"]
-    with pytest.raises(JarsUnavailableError, match=r"^kafka-logging/reload4j-1\.2\.25\.jar is in jars\.sha256, but"):
-        jars(BUNDLE)
+def test_a_mirror_s_password_is_in_no_message(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    del repository.files[RELOAD4J]
+    for url in (repository.url, "http://127.0.0.1:1"):
+        monkeypatch.setenv("TELEMETRY_LAKE_MAVEN", url.replace("//", "//me:secret@"))
+        monkeypatch.setattr(module, "TRIES", 0)
+        with pytest.raises(JarsUnavailableError, match="could not fetch") as raised:
+            jars(BUNDLE)
+        assert "secret" not in str(raised.value)
 
 
-def test_another_version_replaces_what_was_installed(fetched: dict[str, bytes]) -> None:
+def test_a_repository_that_does_not_answer_is_one_line(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TELEMETRY_LAKE_MAVEN", "http://127.0.0.1:1")
+    monkeypatch.setattr(module, "TRIES", 0)
+    assert main([BUNDLE]) == 1
+    line = capsys.readouterr().err
+    assert line.startswith(f"could not fetch {BUNDLE}/")
+    assert line.count("\n") == 1
+    assert repository.asked == []
+
+
+def test_another_version_replaces_what_was_installed_and_the_rest_is_not_fetched_again(repository: Repository) -> None:
     jars(BUNDLE)
-    fetched["reload4j-1.2.26.jar"] = fetched.pop("reload4j-1.2.25.jar")
+    for files in (repository.files, repository.asked):
+        files.clear()
+    repository.files[RELOAD4J.replace("1.2.25", "1.2.26")] = b"logs"
     lock = module.CHECKSUMS
     lock.write_text(lock.read_text(encoding="utf-8").replace("1.2.25", "1.2.26"), encoding="utf-8")
     assert [jar.name for jar in jars(BUNDLE)] == ["reload4j-1.2.26.jar", "slf4j-reload4j-1.7.36.jar"]
+    assert repository.asked == [RELOAD4J.replace("1.2.25", "1.2.26")]
 
 
-def test_lock_writes_the_checksums_of_what_is_fetched(
-    fetched: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "BUNDLES", {BUNDLE: BUNDLES[BUNDLE]})
-    fetched["reload4j-1.2.25.jar"] = b"rebuilt"
-    assert main(["--lock"]) == 0
-    assert {jar.name: jar.read_bytes() for jar in jars(BUNDLE)} == {**FILES, "reload4j-1.2.25.jar": b"rebuilt"}
+def test_a_file_that_was_changed_is_fetched_again(repository: Repository) -> None:
+    (binding,) = (jar for jar in jars(BUNDLE) if jar.name.startswith("slf4j"))
+    binding.write_bytes(b"cut o")
+    (binding.parent / ".complete").unlink()
+    assert {jar.name: jar.read_bytes() for jar in jars(BUNDLE)} == NAMES
+    assert repository.asked[2:] == [BINDING]

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pytest
 import sqlglot
 
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
@@ -82,6 +83,7 @@ def rows(schema: pa.Schema) -> list[dict[str, Any]]:
     return extreme
 
 
+@pytest.mark.exhaustive
 def test_no_value_of_a_client_breaks_a_view() -> None:
     with connect() as connection:
         for name, schema in CATALOG.items():

@@ -5,6 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
+
+from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
+from kafka_telemetry_lake.pipelines.query.views import parse_view
 from tests.support.sql_views import answer
 
 HOUR = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -107,3 +111,16 @@ def test_week_over_week_compares_like_with_like() -> None:
         {"client_id": "gap", "ratio": 1.0, "comparable": False, "window_start": HOUR},
         {"client_id": "steady", "ratio": 2.0, "comparable": True, "window_start": HOUR},
     ]
+
+
+def test_hours_and_minutes_begin_where_duckdbs_own_date_trunc_says() -> None:
+    around = [0.0, -0.000001, 0.000001, 59.999999, 3_599.999999, 3_600.0, -3_600.0, -3_599.5, 1_763_726_400.25, 4e9]
+    times = [None, *(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=second) for second in around)]
+    for unit in ("HOUR", "minute"):
+        own = parse_view("v", f"-- When?\nSELECT date_trunc('{unit}', t) AS begin FROM times").duckdb
+        assert "DATE_TRUNC" not in own.upper()
+        with connect() as connection:
+            connection.register("times", pa.table({"t": pa.array(times, pa.timestamp("us", "UTC"))}))
+            begins = connection.execute(own).fetchall()
+            assert begins == connection.execute(f"SELECT date_trunc('{unit}', t) FROM times").fetchall()
+    assert "DATE_TRUNC('DAY'" in parse_view("v", "-- When?\nSELECT date_trunc('DAY', d) FROM days").duckdb

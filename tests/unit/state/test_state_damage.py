@@ -215,6 +215,7 @@ def a_state_file(stream: LocalStream, shard: int = 1) -> Path:
     return stream.checkpoints / "points-state" / stream.state.before(stream.batch_id).states[shard][0]
 
 
+@pytest.mark.exhaustive
 def test_after_a_rebuild_state_and_later_rows_are_those_of_an_undamaged_run(tmp_path: Path) -> None:
     stream, right, fleet = twins(tmp_path, 4)
     rows = rows_of(stream.lake)

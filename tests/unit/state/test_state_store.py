@@ -76,6 +76,7 @@ def random_batches(seed: int, batches: int) -> list[pa.Table]:
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.exhaustive
 def test_a_chain_of_files_is_the_whole_state(tmp_path: Path, seed: int) -> None:
     """Row for row, whether the worker has the chain cached, partly cached, or reads it all."""
     limits = Limits(redelivery_pushes=2)

@@ -89,6 +89,7 @@ def asked(lake: Path) -> list[tuple[Any, ...]]:
     return ask(lake, 'SELECT "offset", subscription FROM subscription_metrics ORDER BY ALL')
 
 
+@pytest.mark.exhaustive
 def test_views_answer_after_new_clients_and_after_new_versions(tmp_path: Path) -> None:
     sync(tmp_path, 0, A)
     push(tmp_path, "orders-1", "bills")

@@ -1,0 +1,67 @@
+"""Scenarios of real clients: how rules are scored by them, and that the page has the scores of the stored run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks.finding_scenarios import Scenario, franz_go, java, librdkafka, with_a_slow_broker
+from benchmarks.findings import PAGE, STORED, Found, Score, figures, page, scores
+from kafka_telemetry_lake.pipelines.query.finding_rules import rules
+
+ALL = [*java(), *librdkafka(), *franz_go(), *with_a_slow_broker()]
+
+
+def test_a_rule_is_scored_by_what_is_true_of_a_scenario() -> None:
+    throttled, waits = frozenset({"throttled"}), frozenset({"stuck_in_queue"})
+    found, missed, healthy = (
+        Scenario("java", "found", expect=throttled, also=waits),
+        Scenario("java", "missed", expect=throttled),
+        Scenario("java", "healthy"),
+    )
+    there = {
+        found: {"throttled": Found(20, "e"), "stuck_in_queue": Found(30, "e")},
+        healthy: {"throttled": Found(10, "e"), "unstable_group": Found(10, "e")},
+    }
+    scored = scores([found, missed, healthy], there)
+    assert scored == {
+        "throttled": Score(["java found"], ["java missed"], ["java healthy"], [20]),
+        "unstable_group": Score(wrong=["java healthy"]),
+    }
+    assert (scored["throttled"].precision, scored["throttled"].recall) == (0.5, 0.5)
+    assert figures(scored, ["java found", "java missed", "java healthy"]) == {
+        "finding_scenarios": 3,
+        "finding_rules_with_scenarios": 1,
+        "finding_precision": pytest.approx(1 / 3),
+        "finding_recall": 0.5,
+        "finding_precision_worst_rule": 0.0,
+    }
+
+
+def test_scenarios_are_of_known_rules_that_can_judge_their_library() -> None:
+    known = rules()
+    assert len({(one.library, one.name) for one in ALL}) == len(ALL)
+    for one in ALL:
+        for rule in one.expect | one.also:
+            assert not isinstance(getattr(known[rule].libraries, one.library), str), (one, rule)
+
+
+def test_rules_that_have_scenarios_say_so() -> None:
+    assert {rule.id for rule in rules().values() if rule.test.by == "broker"} == {
+        name for one in ALL for name in one.expect
+    }
+
+
+def test_the_page_is_that_of_the_stored_run() -> None:
+    stored = json.loads(STORED.read_text("utf-8"))
+    assert PAGE.read_text("utf-8") == page(stored), "run python -m benchmarks.findings"
+    assert sorted(stored["scenarios"]) == sorted(map(str, ALL)), "scenarios were changed: run it again"
+
+
+def test_findings_of_real_clients_are_true() -> None:
+    stored = json.loads(STORED.read_text("utf-8"))
+    result = figures({rule: Score(**score) for rule, score in stored["rules"].items()}, stored["scenarios"])
+    assert result["finding_scenarios"] >= 30
+    assert result["finding_precision"] >= 0.95
+    assert result["finding_precision_worst_rule"] >= 0.9

@@ -9,6 +9,7 @@ responses.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
 import threading
 from collections.abc import Coroutine, Sequence
@@ -111,7 +112,9 @@ class AddressProxy:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             connection = _Connection(self, port, upstream, reader, writer)
             self._connections.add(connection)
-            await connection.run()
+            # Cancelled by `_end` only. Python 3.11 logs a traceback for a handler of a stream that ends as cancelled.
+            with contextlib.suppress(asyncio.CancelledError):
+                await connection.run()
             self._connections.discard(connection)
 
         self._servers[port] = await asyncio.start_server(serve, "127.0.0.1", port, reuse_address=True)
@@ -145,9 +148,10 @@ class AddressProxy:
 
 
 async def _discard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while await _read(reader):
-        pass
-    writer.close()
+    with contextlib.suppress(asyncio.CancelledError):  # as in `serve`
+        while await _read(reader):
+            pass
+    writer.transport.abort()
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:
@@ -179,16 +183,14 @@ class _Connection:
     async def run(self) -> None:
         try:
             reader, self._broker = await asyncio.open_connection("127.0.0.1", self._upstream)
+            both = [asyncio.ensure_future(each) for each in (self._requests(self._broker), self._answers(reader))]
+            _, other = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            for task in other:
+                task.cancel()
         except OSError:  # the broker is down
+            pass
+        finally:
             self.close()
-            return
-        _, other = await asyncio.wait(
-            [asyncio.ensure_future(each) for each in (self._requests(self._broker), self._answers(reader))],
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-        for task in other:
-            task.cancel()
-        self.close()
 
     async def _requests(self, broker: asyncio.StreamWriter) -> None:
         while frame := await _read(self._reader):

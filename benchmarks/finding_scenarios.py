@@ -7,6 +7,7 @@ it isn't counted, neither for a rule nor against it. Every other finding is a fa
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import time
@@ -21,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.rebootstrap_scenes import landed
+from kafka_telemetry_lake.pipelines.runtime.jars import jars
 from kafka_telemetry_lake.sandbox import clients as local_clients
 from kafka_telemetry_lake.sandbox.clients import LocalClients
 from kafka_telemetry_lake.sandbox.clients.franz_go import franz_go_driver
@@ -37,15 +39,20 @@ SECONDS = 175
 CUT_EVERY_S = 4
 STALL = (20, 26)  # when the stalling proxy begins to withhold answers, and for how long
 RECREATED_AT = 50
+VANISHED_AT = 30  # when one proxy's addresses stop to answer; it has others for who asks its bootstrap address
 SLOW_ANSWERS_S, SLOWER_INSTANCE_S, SLOW_BROKER_S = 1.2, 0.4, 0.2
 USERS = {"alice": "alice-secret", "bob": "bob-secret"}
 # Names that settings may have as values; each run replaces them by addresses.
-SLOW, SLOWER, STALLING, CUTTING = "<slow>", "<slower>", "<stalling>", "<cutting>"
+PROXIES = "<slow>", "<slower>", "<stalling>", "<cutting>", "<vanishing>"
+SLOW, SLOWER, STALLING, CUTTING, VANISHING = PROXIES
 MISSING_TOPIC, LATER = "no-such-topic", "made-later"
 LIBRARIES = {"java": "Java's client", "librdkafka": "librdkafka", "franz_go": "franz-go"}
 DEFAULT_IDS = {"java": "producer-1", "librdkafka": "rdkafka", "franz_go": "kgo"}
 
 GOOD = {"linger.ms": 20, "compression.type": "lz4"}
+REBOOTSTRAPS = {"bootstrap.servers": VANISHING, "metadata.recovery.rebootstrap.trigger.ms": 5000}
+# What is true too of a producer whose brokers don't answer for most of a minute.
+FOLLOWS_AN_OUTAGE = "connection_churn stuck_in_queue silent_retries metadata_waits near_request_timeout"
 TOPICS: Mapping[str, tuple[int, Mapping[str, object]]] = {
     "records": (3, {}),
     "unread": (3, {}),
@@ -56,6 +63,7 @@ TOPICS: Mapping[str, tuple[int, Mapping[str, object]]] = {
     "small": (1, {"max.message.bytes": 200}),
     "splitting": (1, {"max.message.bytes": 20_000}),
     "recreated": (1, {}),
+    "retained": (1, {"segment.bytes": 1_048_576, "retention.bytes": 2_097_152}),
     "one": (1, {}),
     **{f"one-{n}": (1, {}) for n in range(6)},
 }
@@ -81,6 +89,10 @@ class Scenario:
             return DEFAULT_IDS[self.library]
         return f"telemetry-{self.library}-{self.name}"
 
+    def has(self, name: str | None) -> bool:
+        """Whether a finding's client id or subject is of this scenario; Streams gives each inner client an id."""
+        return name is not None and (name in (self.client_id, self.name) or name.startswith(f"{self.client_id}-"))
+
 
 @dataclass
 class Run:
@@ -99,6 +111,11 @@ def producer(topic: str = "unread", settings: Mapping[str, Any] = GOOD, **script
 def consumer(topics: str | list[str] = "records", settings: Mapping[str, Any] | None = None, **script: Any) -> Script:
     names = [topics] if isinstance(topics, str) else topics
     return {"kind": "consumer", "topics": names, "settings": dict(settings or {}), **script}
+
+
+def streams(fault: str, settings: Mapping[str, Any] | None = None) -> Script:
+    """A Kafka Streams application whose threads die, that drops each record, or (none) that does nothing wrong."""
+    return {"kind": "streams", "topics": ["records"], "fault": fault, "settings": dict(settings or {})}
 
 
 def three_members() -> list[Script]:
@@ -135,6 +152,7 @@ def _healthy_java() -> Iterator[Scenario]:
     yield healthy("catching_up", consumer("backlog"))
     yield healthy("commits", consumer(settings={"enable.auto.commit": "false"}, commit_each_poll=True, pause_ms=2000))
     yield healthy("group", *[consumer() for _ in range(3)])
+    yield healthy("streams", streams("none"))
 
 
 def _misbehaving_java() -> Iterator[Scenario]:
@@ -247,6 +265,27 @@ def _misbehaving_java() -> Iterator[Scenario]:
         also="metadata_waits stuck_in_queue uncompressed_records",
     )
     yield wrong("slow_processing", consumer(sleep_ms=[10_000, 155_000]), also="processing_bound")
+    yield wrong(
+        "about_to_lose_data",
+        producer("retained", {"enable.metrics.push": "false"}, bytes=1000, burst=100, pause_ms=500),
+        consumer(
+            "retained", {"max.poll.records": 10, "max.partition.fetch.bytes": 20_000}, start_ms=20_000, pause_ms=1000
+        ),
+        also="processing_bound tiny_fetches",
+    )
+    # The second member waits for the first one, which polls once in 100 s, and each time its connection is cut.
+    yield wrong(
+        "failed_rebalances",
+        consumer("two", {"max.poll.records": 1}, start_ms=40_000, pause_ms=100_000),
+        consumer("two", {"bootstrap.servers": CUTTING}, start_ms=48_000),
+        also="connection_churn long_rebalance unstable_group lost_telemetry idle_member",
+    )
+    yield wrong(
+        "lost_telemetry", producer(settings=GOOD | REBOOTSTRAPS | {"request.timeout.ms": 5000}), also=FOLLOWS_AN_OUTAGE
+    )
+    yield wrong("dead_stream_threads", streams("dies"), also="unstable_group connection_churn short_lived_clients")
+    drops = "org.apache.kafka.streams.errors.LogAndContinueExceptionHandler"
+    yield wrong("dropped_stream_records", streams("drops", {"deserialization.exception.handler": drops}))
 
 
 def librdkafka() -> Iterator[Scenario]:
@@ -285,6 +324,8 @@ def librdkafka() -> Iterator[Scenario]:
     )
     yield wrong("slow_instance", *[producer()] * 4, producer(settings=GOOD | {"bootstrap.servers": SLOWER}))
     yield wrong("short_lived_clients", producer(lives=20, life_ms=1500, pause_ms=500), also="connection_churn")
+    outage = "connection_churn stuck_in_queue near_request_timeout"
+    yield wrong("lost_telemetry", producer(settings=GOOD | REBOOTSTRAPS), also=outage)
 
 
 def franz_go() -> Iterator[Scenario]:
@@ -297,6 +338,8 @@ def franz_go() -> Iterator[Scenario]:
     yield scenario("franz_go", "connection_churn", cut_off, expect="connection_churn", also="lost_telemetry")
     slow = consumer(settings={"bootstrap.servers": SLOW})
     yield scenario("franz_go", "costly_commits", slow, expect="costly_commits")
+    vanished = producer(settings={"bootstrap.servers": VANISHING})
+    yield scenario("franz_go", "lost_telemetry", vanished, expect="lost_telemetry", also="connection_churn")
 
 
 SLOW_BROKER = 3
@@ -304,8 +347,10 @@ SLOW_BROKER = 3
 
 def with_a_slow_broker() -> Iterator[Scenario]:
     """Producers to all brokers, one of which answers late; the finding is about the broker."""
+    settings = GOOD | {"bootstrap.servers": SLOWER}
     for number in range(6):
-        yield scenario("java", f"beside_a_slow_broker_{number}", producer("wide", partitions=10, burst=30))
+        name = f"beside_a_slow_broker_{number}"
+        yield scenario("java", name, producer("wide", settings, partitions=10, burst=30))
     yield scenario("java", str(SLOW_BROKER), expect="one_slow_broker")
 
 
@@ -313,7 +358,7 @@ def run_all(seconds: int = SECONDS) -> list[Run]:
     """Run all scenarios whose libraries are installed; those with a slow broker by themselves."""
     _wait_for_an_hour_that_holds(seconds + 90)
     scenarios = [*java(), *librdkafka(), *(franz_go() if shutil.which("go") else ())]
-    properties = {"auto.create.topics.enable": "false"}
+    properties = {"auto.create.topics.enable": "false", "log.retention.check.interval.ms": 1000}
     with LocalCluster(brokers=3, plugin=receiver_jar(), sasl_users=USERS, properties=properties) as cluster:
         ids = "|".join(f"{each}" for each in DEFAULT_IDS.values())
         cluster.subscribe("all", ["org.apache.kafka."], 1000, [f"client_id=(telemetry-.*|{ids})"])
@@ -340,7 +385,7 @@ def _run(
 ) -> Run:
     ports = [broker.port for broker in cluster.brokers]
     with ExitStack() as stack:
-        proxies = {name: stack.enter_context(AddressProxy(ports)) for name in (SLOW, SLOWER, STALLING, CUTTING)}
+        proxies = {name: stack.enter_context(AddressProxy(ports)) for name in PROXIES}
         proxies[SLOW].delays |= dict.fromkeys(ports, SLOW_ANSWERS_S)
         proxies[SLOWER].delays |= dict.fromkeys(ports, SLOWER_INSTANCE_S) if delays is None else delays
         addresses = {name: proxy.bootstrap_servers for name, proxy in proxies.items()}
@@ -351,19 +396,24 @@ def _run(
         begun = time.monotonic()
         for library in LIBRARIES:
             mine = [each for each in scenarios if each.library == library]
-            scripts = [_complete(one, script, cluster, addresses, delays is not None)
+            scripts = [complete(one, script, cluster, addresses)
                        for one in mine for script in one.scripts]  # fmt: skip
             if library == "franz_go":
                 for script in scripts:
                     _start_franz_go(local, script)
             elif scripts:
-                _start(local, cluster, library, scripts)
+                start(local, cluster, library, [each for each in scripts if each["kind"] != "streams"])
+                for script in scripts:
+                    if script["kind"] == "streams":
+                        _start_streams(local, cluster, script)
         if delays is None:
             for name in ("mixed_versions", "buggy_client_version"):
                 local.producer("java", "unread", f"telemetry-java-{name}", rate=200, version="3.8.1", properties=GOOD)
-            _at(begun, STALL[0])
+            sleep_until(begun + STALL[0])
             proxies[STALLING].stalled_until = time.monotonic() + STALL[1]
-            _at(begun, RECREATED_AT)
+            sleep_until(begun + VANISHED_AT)
+            proxies[VANISHING].vanish()
+            sleep_until(begun + RECREATED_AT)
             cluster.delete_topic("recreated")
             cluster.create_topic("recreated", replication_factor=1)
             cluster.create_topic(LATER, replication_factor=1)
@@ -372,40 +422,39 @@ def _run(
                 for port in ports:
                     proxies[CUTTING].cut(port)
                     proxies[CUTTING].restore(port)
-        _at(begun, seconds)
-        run.landed = _of(run, landed(cluster))
+        sleep_until(begun + seconds)
+        run.landed = of_run(run, landed(cluster))
     return run
 
 
-def _of(run: Run, records: pa.Table) -> pa.Table:
+def of_run(run: Run, records: pa.Table) -> pa.Table:
     """Records of the run's clients that landed since it started."""
     started = datetime.fromtimestamp(run.started, UTC)
-    names = [one.client_id.encode() for one in run.scenarios]
-    ids = pa.array(
-        [
-            next(each["value"] for each in headers if each["key"] == "client_id")
-            for headers in records["headers"].to_pylist()
-        ]
-    )
-    mine = pc.and_(pc.is_in(ids, pa.array(names)), pc.greater_equal(records["timestamp"], started))
-    return records.filter(mine)
+    ids = [
+        next(each["value"] for each in headers if each["key"] == "client_id").decode()
+        for headers in records["headers"].to_pylist()
+    ]
+    mine = pa.array([any(one.has(name) for one in run.scenarios) for name in ids], pa.bool_())
+    return records.filter(pc.and_(mine, pc.greater_equal(records["timestamp"], started)))
 
 
-def _at(begun: float, seconds: float) -> None:
-    time.sleep(max(0.0, begun + seconds - time.monotonic()))
+def sleep_until(at: float) -> None:
+    """Sleep until a time of the monotonic clock, s."""
+    time.sleep(max(0.0, at - time.monotonic()))
 
 
-def _complete(
-    one: Scenario, script: Script, cluster: LocalCluster, addresses: Mapping[str, str], slow_broker: bool
-) -> Script:
+def complete(one: Scenario, script: Script, cluster: LocalCluster, addresses: Mapping[str, str]) -> Script:
+    """A script with the settings that every client needs, and with addresses instead of their names."""
     settings = dict(script["settings"])
-    where = SLOWER if slow_broker else settings.pop("bootstrap.servers", None)
-    settings["bootstrap.servers"] = addresses.get(where or "", cluster.bootstrap_servers)
+    where = settings.get("bootstrap.servers")
+    settings["bootstrap.servers"] = cluster.bootstrap_servers if where is None else addresses[where]
     if one.name != "default_client_id" or one.library == "franz_go":
         settings["client.id"] = one.client_id
     if script["kind"] == "consumer":
         settings.setdefault("group.id", one.client_id)
-    complete = {key: value for key, value in script.items() if key != "user"} | {"settings": settings}
+    if script["kind"] == "streams":
+        settings["application.id"] = one.client_id
+    result = {key: value for key, value in script.items() if key != "user"} | {"settings": settings}
     if user := script.get("user"):
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
         settings |= {
@@ -414,10 +463,11 @@ def _complete(
             "sasl.mechanism": "PLAIN",
             "sasl.jaas.config": f'{module} required username="{user}" password="{USERS[user]}";',
         }
-    return complete
+    return result
 
 
-def _start(local: LocalClients, cluster: LocalCluster, library: str, scripts: Sequence[Script]) -> None:
+def start(local: LocalClients, cluster: LocalCluster, library: str, scripts: Sequence[Script]) -> None:
+    """Start a process of these clients."""
     file = cluster.folder / f"{library}-{len(scripts)}.json"
     file.write_text(json.dumps(scripts), encoding="utf-8")
     if library == "java":
@@ -431,6 +481,23 @@ def _start(local: LocalClients, cluster: LocalCluster, library: str, scripts: Se
     else:
         command = [sys.executable, HERE / "scripted_librdkafka.py"]
     local.start(file.stem, command, {"driver.scripts": file}).wait_for("started")
+
+
+def _start_streams(local: LocalClients, cluster: LocalCluster, script: Script) -> None:
+    settings = {
+        **script["settings"],
+        "auto.offset.reset": "earliest",
+        "driver.topic": script["topics"][0],
+        "driver.fault": script["fault"],
+        "state.dir": cluster.folder / "streams",
+    }
+    driver = Path(local_clients.__file__).parent / "TelemetryClient.java"
+    sources = [HERE / "ScriptedStreams.java", driver]
+    class_path = os.pathsep.join([kafka_class_path("4.3.1"), *map(str, jars("streams-4.3.1"))])
+    classes = compile_java(sources, class_path)
+    log = cluster.folder / f"{settings['client.id']}.log"
+    command = java_command(f"{classes}{os.pathsep}{class_path}", "ScriptedStreams", log=log, level="ERROR")
+    local.start(settings["client.id"], command, settings).wait_for("started")
 
 
 def _start_franz_go(local: LocalClients, script: Script) -> None:

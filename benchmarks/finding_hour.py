@@ -1,0 +1,123 @@
+"""Scenarios whose findings take most of an hour: lags that grow or last, brokers that are away, idle connections.
+
+`growing_lag` compares the quarters of a clock hour, so a run begins in the first minutes of one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from benchmarks.finding_scenarios import (
+    FOLLOWS_AN_OUTAGE,
+    GOOD,
+    Run,
+    Scenario,
+    Script,
+    complete,
+    consumer,
+    of_run,
+    producer,
+    scenario,
+    sleep_until,
+    start,
+)
+from benchmarks.rebootstrap_scenes import landed
+from kafka_telemetry_lake.sandbox.clients import LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
+from kafka_telemetry_lake.sandbox.cluster.proxy import AddressProxy
+
+LATEST_START_S, END_S = 12 * 60, 48 * 60  # of the clock hour
+INTERVAL_MS = 10_000
+AWAY_FROM_S, AWAY_FOR_S = 300, 460  # longer than metadata.max.age.ms, 300 s
+NEAR_S, SLOW_S = 0.2, 1.2
+NEAR, SLOW, AWAY = "<near>", "<slow>", "<away>"
+TOPICS = ("growing", "behind", "fetched", "fetched-slowly", "steady")
+UNTOLD = {"enable.metrics.push": "false"}  # what only fills a topic isn't part of a scenario
+# One batch of ten records an answer, so that what a consumer gets depends on how long answers take.
+ONE_BATCH = {"max.partition.fetch.bytes": 1}
+ONCE = 10**7
+SMALL_BATCHES = UNTOLD | {"batch.size": 1500, "linger.ms": 50}
+
+
+def hour() -> Iterator[Scenario]:
+    """Scenarios of the Java client: only it pushes lag, metadata's age and closed connections."""
+
+    def java(name: str, *scripts: Script, expect: str = "", also: str = "") -> Scenario:
+        return scenario("java", name, *scripts, expect=expect, also=also)
+
+    yield java("hour_healthy_producer", producer("steady", pause_ms=1000))
+    yield java("hour_healthy_consumer", consumer("steady"))
+    yield java("hour_healthy_catching_up", consumer("fetched-slowly"))
+    yield java(
+        "growing_lag",
+        producer("growing", UNTOLD, burst=20, pause_ms=1000),
+        consumer("growing", {"max.poll.records": 10}, pause_ms=1000),
+        expect="growing_lag",
+        also="processing_bound time_lag",
+    )
+    # A backlog that it works off no faster than it grows.
+    yield java(
+        "time_lag",
+        producer("behind", UNTOLD, burst=20_000, pause_ms=ONCE),
+        producer("behind", UNTOLD, burst=10, pause_ms=1000),
+        consumer("behind", {"max.poll.records": 10}, pause_ms=1000),
+        expect="time_lag",
+        also="processing_bound",
+    )
+    fill = producer("fetched", SMALL_BATCHES, burst=400_000, pause_ms=ONCE)
+    yield java(
+        "fetch_bound", fill, consumer("fetched", ONE_BATCH | {"bootstrap.servers": NEAR}), expect="fetch_bound",
+        also="time_lag tiny_fetches",
+    )  # fmt: skip
+    fill = producer("fetched-slowly", SMALL_BATCHES, burst=100_000, pause_ms=ONCE)
+    yield java(
+        "slow_fetches",
+        fill,
+        consumer("fetched-slowly", ONE_BATCH | {"bootstrap.servers": SLOW}),
+        expect="slow_fetches fetch_bound",
+        also="time_lag tiny_fetches costly_commits",
+    )
+    yield java(
+        "stale_metadata",
+        producer("steady", GOOD | {"bootstrap.servers": AWAY}),
+        expect="stale_metadata lost_telemetry",
+        also=f"failed_records {FOLLOWS_AN_OUTAGE}",
+    )
+    idle = {"connections.max.idle.ms": 20_000}
+    yield java("idle_closes", producer("steady", GOOD | idle, partitions=3, burst=1, pause_ms=80_000),
+               expect="idle_closes")  # fmt: skip
+
+
+def run_hour() -> Run:
+    """Run them side by side from now, or from the next hour on if too little of this one is left."""
+    of_hour_s = time.time() % 3600
+    if of_hour_s > LATEST_START_S:
+        time.sleep(3600 - of_hour_s + 1)
+    seconds = END_S - time.time() % 3600
+    scenarios = list(hour())
+    with LocalCluster(brokers=3, plugin=receiver_jar()) as cluster, ExitStack() as stack:
+        cluster.subscribe("all", ["org.apache.kafka."], INTERVAL_MS, ["client_id=telemetry-.*"])
+        for name in TOPICS:
+            cluster.create_topic(name, 3 if name == "steady" else 1, replication_factor=1)
+        ports = [broker.port for broker in cluster.brokers]
+        proxies = {name: stack.enter_context(AddressProxy(ports)) for name in (NEAR, SLOW, AWAY)}
+        proxies[NEAR].delays |= dict.fromkeys(ports, NEAR_S)
+        proxies[SLOW].delays |= dict.fromkeys(ports, SLOW_S)
+        addresses = {name: proxy.bootstrap_servers for name, proxy in proxies.items()}
+        local = stack.enter_context(LocalClients(cluster))
+        run = Run(scenarios)
+        begun = time.monotonic()
+        start(local, cluster, "java", [complete(one, script, cluster, addresses)
+                                       for one in scenarios for script in one.scripts])  # fmt: skip
+        sleep_until(begun + AWAY_FROM_S)
+        for port in ports:
+            proxies[AWAY].cut(port)
+        sleep_until(begun + AWAY_FROM_S + AWAY_FOR_S)
+        for port in ports:
+            proxies[AWAY].restore(port)
+        sleep_until(begun + seconds)
+        run.landed = of_run(run, landed(cluster))
+    return run

@@ -1,4 +1,4 @@
-"""Scenarios whose findings take most of an hour: lags that grow or last, brokers that are away, idle connections.
+"""Scenarios whose findings take most of an hour: lags that grow or last, brokers that fall silent, idle connections.
 
 `growing_lag` compares the quarters of a clock hour, so a run begins in the first minutes of one.
 """
@@ -31,9 +31,9 @@ from kafka_telemetry_lake.sandbox.cluster.proxy import AddressProxy
 
 LATEST_START_S, END_S = 12 * 60, 48 * 60  # of the clock hour
 INTERVAL_MS = 10_000
-AWAY_FROM_S, AWAY_FOR_S = 300, 460  # longer than metadata.max.age.ms, 300 s
+SILENT_FROM_S, SILENT_FOR_S = 150, 460  # longer than metadata.max.age.ms, 300 s
 NEAR_S, SLOW_S = 0.2, 1.2
-NEAR, SLOW, AWAY = "<near>", "<slow>", "<away>"
+NEAR, SLOW, SILENT = "<near>", "<slow>", "<silent>"
 TOPICS = ("growing", "behind", "fetched", "fetched-slowly", "steady")
 UNTOLD = {"enable.metrics.push": "false"}  # what only fills a topic isn't part of a scenario
 # One batch of ten records an answer, so that what a consumer gets depends on how long answers take.
@@ -82,9 +82,9 @@ def hour() -> Iterator[Scenario]:
     )
     yield java(
         "stale_metadata",
-        producer("steady", GOOD | {"bootstrap.servers": AWAY}),
-        expect="stale_metadata lost_telemetry",
-        also=f"failed_records {FOLLOWS_AN_OUTAGE}",
+        producer("steady", GOOD | {"bootstrap.servers": SILENT}),
+        expect="stale_metadata",
+        also=f"failed_records lost_telemetry {FOLLOWS_AN_OUTAGE}",
     )
     idle = {"connections.max.idle.ms": 20_000}
     yield java("idle_closes", producer("steady", GOOD | idle, partitions=3, burst=1, pause_ms=80_000),
@@ -103,7 +103,7 @@ def run_hour() -> Run:
         for name in TOPICS:
             cluster.create_topic(name, 3 if name == "steady" else 1, replication_factor=1)
         ports = [broker.port for broker in cluster.brokers]
-        proxies = {name: stack.enter_context(AddressProxy(ports)) for name in (NEAR, SLOW, AWAY)}
+        proxies = {name: stack.enter_context(AddressProxy(ports)) for name in (NEAR, SLOW, SILENT)}
         proxies[NEAR].delays |= dict.fromkeys(ports, NEAR_S)
         proxies[SLOW].delays |= dict.fromkeys(ports, SLOW_S)
         addresses = {name: proxy.bootstrap_servers for name, proxy in proxies.items()}
@@ -112,12 +112,8 @@ def run_hour() -> Run:
         begun = time.monotonic()
         start(local, cluster, "java", [complete(one, script, cluster, addresses)
                                        for one in scenarios for script in one.scripts])  # fmt: skip
-        sleep_until(begun + AWAY_FROM_S)
-        for port in ports:
-            proxies[AWAY].cut(port)
-        sleep_until(begun + AWAY_FROM_S + AWAY_FOR_S)
-        for port in ports:
-            proxies[AWAY].restore(port)
+        sleep_until(begun + SILENT_FROM_S)
+        proxies[SILENT].stalled_until = time.monotonic() + SILENT_FOR_S
         sleep_until(begun + seconds)
         run.landed = of_run(run, landed(cluster))
     return run

@@ -57,7 +57,7 @@ AFTER = f"""
 *after*: seconds from the scenario's first push until the finding was there, in steps of {CUT_S} (of {CUT_OF_HOUR_S}
 in the hour), the longest of all scenarios. It contains the time that the behaviour itself needs: the pause of
 `slow_processing` begins after 10 s and takes 155, answers are withheld from 20 s on for 26 s (`near_request_timeout`,
-`heartbeat_at_risk`), brokers are away from the 300th second on for 460 s (`stale_metadata`), topics are made or
+`heartbeat_at_risk`), brokers are silent from the 150th second on for 460 s (`stale_metadata`), topics are made or
 made anew after 50 s (`metadata_waits`, `silent_retries`).
 
 """

@@ -84,10 +84,16 @@ class AddressProxy:
         if with_bootstrap:
             self._do(self._cut(self.bootstrap_port))
 
-    def vanish(self) -> None:
-        """Give every broker a new address. The old ones accept data but never answer."""
+    def vanish(self, *, with_bootstrap: bool = False) -> None:
+        """Give every broker a new address. The old ones accept data but never answer.
+
+        Args:
+            with_bootstrap: close the connections over the bootstrap address too.
+        """
         self._do(self._freeze(set(self.addresses.values())))
         self._readdress()
+        if with_bootstrap:
+            self._do(self._cut(self.bootstrap_port))
 
     def cut(self, upstream: int) -> None:
         """Make a broker's address refuse connections, until `restore`."""

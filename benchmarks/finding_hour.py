@@ -12,6 +12,8 @@ from contextlib import ExitStack
 from benchmarks.finding_scenarios import (
     FOLLOWS_AN_OUTAGE,
     GOOD,
+    REBOOTSTRAPS,
+    VANISHING,
     Run,
     Scenario,
     Script,
@@ -86,6 +88,9 @@ def hour() -> Iterator[Scenario]:
         expect="stale_metadata",
         also=f"failed_records lost_telemetry {FOLLOWS_AN_OUTAGE}",
     )
+    # Java's client asks again for its subscription five minutes after that request failed.
+    settings = GOOD | REBOOTSTRAPS | {"metadata.max.age.ms": 3000, "request.timeout.ms": 5000}
+    yield java("lost_telemetry", producer("steady", settings), expect="lost_telemetry", also=FOLLOWS_AN_OUTAGE)
     idle = {"connections.max.idle.ms": 20_000}
     yield java("idle_closes", producer("steady", GOOD | idle, partitions=3, burst=1, pause_ms=80_000),
                expect="idle_closes")  # fmt: skip
@@ -103,7 +108,7 @@ def run_hour() -> Run:
         for name in TOPICS:
             cluster.create_topic(name, 3 if name == "steady" else 1, replication_factor=1)
         ports = [broker.port for broker in cluster.brokers]
-        proxies = {name: stack.enter_context(AddressProxy(ports)) for name in (NEAR, SLOW, SILENT)}
+        proxies = {name: stack.enter_context(AddressProxy(ports)) for name in (NEAR, SLOW, SILENT, VANISHING)}
         proxies[NEAR].delays |= dict.fromkeys(ports, NEAR_S)
         proxies[SLOW].delays |= dict.fromkeys(ports, SLOW_S)
         addresses = {name: proxy.bootstrap_servers for name, proxy in proxies.items()}
@@ -113,6 +118,7 @@ def run_hour() -> Run:
         start(local, cluster, "java", [complete(one, script, cluster, addresses)
                                        for one in scenarios for script in one.scripts])  # fmt: skip
         sleep_until(begun + SILENT_FROM_S)
+        proxies[VANISHING].vanish(with_bootstrap=True)
         proxies[SILENT].stalled_until = time.monotonic() + SILENT_FOR_S
         sleep_until(begun + seconds)
         run.landed = of_run(run, landed(cluster))

@@ -65,7 +65,8 @@ def main() -> None:
         cluster.create_topic("orders")
         flags = ("--findings-minutes", str(FINDINGS_MINUTES), "--notify", str(notify))
         with Job(cluster.bootstrap_servers, folder / "lake", *flags) as job:
-            time.sleep(30)  # the job's own start isn't on the path
+            clients.producer("java", "orders", "telemetry-healthy", rate=1)
+            job.wait_for(1)  # the job's own start isn't on the path
             clients.producer("java", "orders", CLIENT, rate=100, value_bytes=1000)
             end = time.monotonic() + LIMIT_S
             visible = received = None

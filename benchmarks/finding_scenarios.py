@@ -41,12 +41,13 @@ STALL = (20, 26)  # when the stalling proxy begins to withhold answers, and for 
 RECREATED_AT = 50
 VANISHED_AT = 30  # when one proxy's addresses stop to answer; it has others for who asks its bootstrap address
 SLOW_ANSWERS_S, SLOWER_INSTANCE_S, SLOW_BROKER_S = 1.2, 0.4, 0.2
-USERS = {"alice": "alice-secret", "bob": "bob-secret"}
+USERS = ("alice", "bob")
 # Names that settings may have as values; each run replaces them by addresses.
 PROXIES = "<slow>", "<slower>", "<stalling>", "<cutting>", "<vanishing>"
 SLOW, SLOWER, STALLING, CUTTING, VANISHING = PROXIES
 MISSING_TOPIC, LATER = "no-such-topic", "made-later"
 LIBRARIES = {"java": "Java's client", "librdkafka": "librdkafka", "franz_go": "franz-go"}
+RAW = "raw"  # requests written byte by byte, for what no library does
 DEFAULT_IDS = {"java": "producer-1", "librdkafka": "rdkafka", "franz_go": "kgo"}
 
 GOOD = {"linger.ms": 20, "compression.type": "lz4"}
@@ -122,6 +123,11 @@ def three_members() -> list[Script]:
     """Members of a topic with two partitions; the last one, by its name too, comes when the others have them."""
     names = [{"group.instance.id": f"member-{n}"} for n in range(3)]
     return [consumer("two", settings, start_ms=n // 2 * 30_000) for n, settings in enumerate(names)]
+
+
+def secret(user: str) -> str:
+    """The password of a user."""
+    return f"{user}-secret"
 
 
 def scenario(library: str, name: str, *scripts: Script, expect: str = "", also: str = "") -> Scenario:
@@ -351,10 +357,10 @@ def with_a_slow_broker() -> Iterator[Scenario]:
 
 def run_all(seconds: int = SECONDS) -> list[Run]:
     """Run all scenarios whose libraries are installed; those with a slow broker by themselves."""
-    _wait_for_an_hour_that_holds(seconds + 90)
+    wait_for_an_hour_that_holds(seconds + 90)
     scenarios = [*java(), *librdkafka(), *(franz_go() if shutil.which("go") else ())]
     properties = {"auto.create.topics.enable": "false", "log.retention.check.interval.ms": 1000}
-    with LocalCluster(brokers=3, plugin=receiver_jar(), sasl_users=USERS, properties=properties) as cluster:
+    with LocalCluster(brokers=3, plugin=receiver_jar(), sasl_users={user: secret(user) for user in USERS}, properties=properties) as cluster:
         ids = "|".join(f"{each}" for each in DEFAULT_IDS.values())
         cluster.subscribe("all", ["org.apache.kafka."], 1000, [f"client_id=(telemetry-.*|{ids})"])
         for name, (partitions, config) in TOPICS.items():
@@ -368,7 +374,7 @@ def run_all(seconds: int = SECONDS) -> list[Run]:
     return [first, second]
 
 
-def _wait_for_an_hour_that_holds(seconds: float) -> None:
+def wait_for_an_hour_that_holds(seconds: float) -> None:
     """Findings are of hours: what is split between two may be too little for each."""
     left_s = 3600 - time.time() % 3600
     if left_s < seconds:
@@ -444,26 +450,28 @@ def complete(one: Scenario, script: Script, cluster: LocalCluster, addresses: Ma
     where = settings.get("bootstrap.servers")
     settings["bootstrap.servers"] = cluster.bootstrap_servers if where is None else addresses[where]
     if one.name != "default_client_id" or one.library == "franz_go":
-        settings["client.id"] = one.client_id
+        settings["client.id"] = one.client_id + script.get("suffix", "")
     if script["kind"] == "consumer":
         settings.setdefault("group.id", one.client_id)
     if script["kind"] == "streams":
         settings["application.id"] = one.client_id
-    result = {key: value for key, value in script.items() if key != "user"} | {"settings": settings}
+    result = {key: value for key, value in script.items() if key not in ("user", "suffix")} | {"settings": settings}
     if user := script.get("user"):
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
         settings |= {
             "bootstrap.servers": cluster.sasl_bootstrap_servers,
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "PLAIN",
-            "sasl.jaas.config": f'{module} required username="{user}" password="{USERS[user]}";',
+            "sasl.jaas.config": f'{module} required username="{user}" password="{secret(user)}";',
         }
     return result
 
 
-def start(local: LocalClients, cluster: LocalCluster, library: str, scripts: Sequence[Script]) -> None:
-    """Start a process of these clients."""
-    file = cluster.folder / f"{library}-{len(scripts)}.json"
+def start(
+    local: LocalClients, cluster: LocalCluster, library: str, scripts: Sequence[Script], prefix: Sequence[str] = ()
+) -> None:
+    """Start a process of these clients, by a command that its own is appended to."""
+    file = cluster.folder / f"{library}-{len(list(cluster.folder.glob(f'{library}-*.json')))}.json"
     file.write_text(json.dumps(scripts), encoding="utf-8")
     if library == "java":
         class_path = kafka_class_path("4.3.1")
@@ -475,7 +483,7 @@ def start(local: LocalClients, cluster: LocalCluster, library: str, scripts: Seq
         )
     else:
         command = [sys.executable, HERE / "scripted_librdkafka.py"]
-    local.start(file.stem, command, {"driver.scripts": file}).wait_for("started")
+    local.start(file.stem, [*prefix, *command], {"driver.scripts": file}).wait_for("started")
 
 
 def _start_streams(local: LocalClients, cluster: LocalCluster, script: Script) -> None:

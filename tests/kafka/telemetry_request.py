@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import struct
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
 
 
 @dataclass(frozen=True)
@@ -37,20 +39,49 @@ def ask(port: int, client_instance_id: bytes, client_id: str, software: tuple[st
     return Told(subscription_id, push_interval_ms, tuple(metrics), source_port)
 
 
+class RawClient:
+    """A context manager with a connection over which bytes are pushed, by one client instance or by many.
+
+    Args:
+        port: of a broker at 127.0.0.1.
+        source: address from which to connect.
+    """
+
+    def __init__(self, port: int, client_id: str, source: str = "127.0.0.1") -> None:
+        self._client_id = client_id
+        self._connection = socket.create_connection(("127.0.0.1", port), timeout=60, source_address=(source, 0))
+        self._ask(18, 3, _compact("raw") + _compact("1") + b"\0")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    def subscribed(self, client_instance_id: bytes = bytes(16)) -> tuple[bytes, int]:
+        """The client instance id, new for one of zeros, and the id of its subscription."""
+        answer = self._ask(71, 0, client_instance_id + b"\0")
+        (subscription_id,) = struct.unpack_from(">i", answer, 23)
+        return answer[7:23], subscription_id
+
+    def push(self, subscribed: tuple[bytes, int], payload: bytes) -> int:
+        """The error code of the answer to a push that is neither terminating nor compressed."""
+        instance, subscription_id = subscribed
+        head = instance + struct.pack(">i?b", subscription_id, False, 0)
+        answer = self._ask(72, 0, head + _unsigned(len(payload) + 1) + payload + b"\0")
+        (error,) = struct.unpack_from(">h", answer, 5)
+        return int(error)
+
+    def _ask(self, key: int, version: int, body: bytes) -> bytes:
+        return _exchange(self._connection, key, version, self._client_id, body)
+
+
 def push_as_new_clients(port: int, payload: bytes, count: int, client_id: str) -> int:
     """Pushes bytes ``count`` times, each as a client instance of its own; how many the broker took without error."""
-    taken = 0
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
-        _exchange(connection, 18, 3, client_id, _compact("raw") + _compact("1") + b"\0")
-        for _ in range(count):
-            answer = _exchange(connection, 71, 0, client_id, bytes(16) + b"\0")
-            instance = answer[7:23]
-            (subscription_id,) = struct.unpack_from(">i", answer, 23)
-            head = instance + struct.pack(">i?b", subscription_id, False, 0)  # not terminating, not compressed
-            answer = _exchange(connection, 72, 0, client_id, head + _unsigned(len(payload) + 1) + payload + b"\0")
-            (error,) = struct.unpack_from(">h", answer, 5)
-            taken += error == 0
-    return taken
+    with RawClient(port, client_id) as client:
+        return sum(client.push(client.subscribed(), payload) == 0 for _ in range(count))
 
 
 def _exchange(connection: socket.socket, key: int, version: int, client_id: str, body: bytes) -> bytes:

@@ -1,0 +1,284 @@
+"""Scenarios of faults around clients: wrong clocks, brokers that disagree, telemetry that outgrows a limit, quotas.
+
+Their findings need more than pushes: events of the lifecycle, windows of quotas, shares of all principals. So the job
+itself runs beside them, and what view `findings` says is read while it does.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from deltalake import DeltaTable
+from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
+
+from benchmarks.finding_scenarios import (
+    FOLLOWS_AN_OUTAGE,
+    GOOD,
+    RAW,
+    Scenario,
+    Script,
+    complete,
+    consumer,
+    producer,
+    scenario,
+    secret,
+    sleep_until,
+    start,
+    wait_for_an_hour_that_holds,
+)
+from benchmarks.job import Job
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
+from kafka_telemetry_lake.sandbox.clients import LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
+from kafka_telemetry_lake.sandbox.cluster.proxy import AddressProxy
+from tests.kafka.telemetry_request import RawClient
+
+INTERVAL_MS = 4000
+SECONDS, LOOK_S = 200, 10.0
+# The first two, in s from the start, end before a client is silent: after a minute without a push.
+MORE_TOPICS_AT, MOVED_AT = 50, 40
+PASSWORD_CHANGED = (60, 25)  # when, and for how long; connections renew their authentication every 10 to 15 s
+REAUTHENTICATION_MS = 15_000
+GREEDY, STRANGER, RENEWING = "greedy", "stranger", "renewing"
+OTHERS = tuple(f"user-{number}" for number in range(19))
+DISAGREES = 3  # the broker that doesn't know STRANGER
+MANY = 900  # partitions whose lag and lead make pushes of nine tenths of telemetry.max.bytes
+PAYLOAD_MAX_BYTES = 1_020_000  # of the receiver; brokers refuse pushes above 1,048,576
+MOVED, TLS = "<moved>", "<tls>"
+UNTOLD = {"enable.metrics.push": "false"}
+CLOCKS = {"java": "+600", "librdkafka": "-600"}  # s
+FINDINGS = "SELECT client_id, subject, finding, evidence FROM findings"
+
+
+@dataclass
+class Found:
+    """Seconds after the scenario's first push, in steps, and the evidence at that time."""
+
+    after_s: float
+    evidence: str
+
+
+@dataclass
+class Faults:
+    """Scenarios that ran side by side, and what was found in each, by rule."""
+
+    scenarios: list[Scenario]
+    found: dict[Scenario, dict[str, Found]] = field(default_factory=lambda: defaultdict(dict))
+
+
+def faults() -> Iterator[Scenario]:
+    """Scenarios of all libraries that can have the fault."""
+
+    def java(name: str, *scripts: Script, expect: str = "", also: str = "") -> Scenario:
+        return scenario("java", name, *scripts, expect=expect, also=also)
+
+    own = [producer("records", user=user, suffix=f"-{user}", pause_ms=1000) for user in OTHERS]
+    yield java("healthy_principals", *own)
+    # A group of its own each, and one of all topics; whose pushes are most of the bytes is the finding's subject.
+    yield java("large_telemetry", consumer("many", user=GREEDY), expect="large_telemetry", also="tiny_fetches")
+    grows = consumer(["many", "more"], user=GREEDY)
+    yield java("telemetry_cut_off", grows, expect="telemetry_cut_off", also="large_telemetry tiny_fetches")
+    yield java(f"User:{GREEDY}", expect="greedy_principal")
+    yield java(
+        "failed_authentication",
+        producer("records", GOOD, user=STRANGER, partitions=3),
+        expect="failed_authentication",
+        also=f"failed_records lost_telemetry buffer_filling {FOLLOWS_AN_OUTAGE}",
+    )
+    yield java(
+        "failed_reauthentication",
+        producer("records", GOOD | {"bootstrap.servers": TLS}, user=RENEWING),
+        expect="failed_reauthentication failed_authentication",
+        also=f"failed_records lost_telemetry {FOLLOWS_AN_OUTAGE}",
+    )
+    none = {"metadata.recovery.strategy": "none", "metadata.max.age.ms": 3000, "bootstrap.servers": MOVED}
+    yield java(
+        "dead_data_path",
+        producer("records", GOOD | none),
+        expect="dead_data_path",
+        also=f"failed_records lost_telemetry stale_metadata {FOLLOWS_AN_OUTAGE}",
+    )
+    yield java("quota_headroom_short", producer("records", bytes=2000, burst=1, partitions=1, pause_ms=100, random=True),
+               expect="quota_headroom_short")  # fmt: skip
+    for library in CLOCKS:
+        yield scenario(library, "wrong_clock", producer("records", pause_ms=1000), expect="wrong_clock")
+    yield scenario("librdkafka", "healthy_beside_faults", producer("records", pause_ms=1000))
+    for name in RAW_CLIENTS:
+        yield scenario(RAW, name, expect=name)
+
+
+def run_faults(seconds: int = SECONDS) -> Faults:
+    """Run them, on brokers of their own; wrong clocks only where faketime is installed."""
+    wait_for_an_hour_that_holds(seconds + 90)
+    scenarios = [one for one in faults() if one.name != "wrong_clock" or shutil.which("faketime")]
+    users = {user: secret(user) for user in (*OTHERS, GREEDY, STRANGER)}
+    properties = {
+        "connections.max.reauth.ms": REAUTHENTICATION_MS,
+        "client.telemetry.lander.payload.max.bytes": PAYLOAD_MAX_BYTES,
+    }
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        LocalCluster(
+            brokers=3, plugin=receiver_jar(), sasl_users=users, scram_users={RENEWING: secret(RENEWING)},
+            properties=properties,
+        ) as cluster,
+        LocalClients(cluster) as local,
+        ExitStack() as stack,
+    ):  # fmt: skip
+        _disagree(cluster)
+        cluster.subscribe("all", ["org.apache.kafka."], INTERVAL_MS, ["client_id=telemetry-.*"])
+        for name, partitions in {"records": 3, "many": MANY, "more": MANY // 2}.items():
+            cluster.create_topic(name, partitions, replication_factor=1)
+        cluster.set_quota(client_id="telemetry-java-quota_headroom_short", producer_byte_rate=24_000)
+        ports = [broker.port for broker in cluster.brokers]
+        moved = stack.enter_context(AddressProxy(ports))
+        job = stack.enter_context(Job(cluster.bootstrap_servers, Path(scratch) / "lake"))
+        begun = time.monotonic()
+        _start(cluster, local, scenarios, moved)
+        ended = threading.Event()
+        for name, act in RAW_CLIENTS.items():
+            thread = threading.Thread(target=act, args=(ports[0], scenario(RAW, name).client_id, ended))
+            thread.start()
+            stack.callback(thread.join)
+        stack.callback(ended.set)
+        acts: list[tuple[float, Callable[[], object]]] = [
+            (MOVED_AT, moved.move),
+            (PASSWORD_CHANGED[0], lambda: _set_password(cluster, "another")),
+            (sum(PASSWORD_CHANGED), lambda: _set_password(cluster, secret(RENEWING))),
+        ]
+        run = Faults(scenarios)
+        while time.monotonic() < begun + seconds:
+            while acts and time.monotonic() >= begun + acts[0][0]:
+                acts.pop(0)[1]()
+            next_look = time.monotonic() + LOOK_S
+            job.check()
+            _look(job.lake, run)
+            sleep_until(min([next_look, *(begun + at for at, _ in acts[:1])]))
+        _look(job.lake, run)
+    return run
+
+
+def _disagree(cluster: LocalCluster) -> None:
+    """Make one broker forget a user."""
+    broker = cluster.broker(DISAGREES)
+    broker.stop()
+    settings = cluster.folder / f"broker-{DISAGREES}" / "server.properties"
+    text = settings.read_text("utf-8")
+    settings.write_text(text.replace(f' user_{STRANGER}="{secret(STRANGER)}"', ""), "utf-8")
+    broker.start()
+
+
+def _set_password(cluster: LocalCluster, password: str) -> None:
+    cluster.tool(
+        "kafka.admin.ConfigCommand", "--alter", "--entity-type", "users", "--entity-name", RENEWING,
+        "--add-config", f"SCRAM-SHA-512=[password={password}]",
+    )  # fmt: skip
+
+
+def _start(cluster: LocalCluster, local: LocalClients, scenarios: list[Scenario], moved: AddressProxy) -> None:
+    addresses = {MOVED: moved.bootstrap_servers, TLS: cluster.tls_bootstrap_servers}
+    filling = scenario("java", "fills")
+    fills = [
+        complete(filling, producer(name, UNTOLD, partitions=count, burst=count, pause_ms=2000, start_ms=start_ms),
+                 cluster, addresses)
+        for name, count, start_ms in (("many", MANY, 0), ("more", MANY // 2, 1000 * MORE_TOPICS_AT))
+    ]  # fmt: skip
+    for library in CLOCKS:
+        scripts = {one: [complete(one, script, cluster, addresses) for script in one.scripts]
+                   for one in scenarios if one.library == library}  # fmt: skip
+        for one, own in scripts.items():
+            if one.name == "failed_reauthentication":
+                own[0]["settings"] |= _scram(cluster)
+        late = [script for one, own in scripts.items() if one.name == "wrong_clock" for script in own]
+        rest = [script for one, own in scripts.items() if one.name != "wrong_clock" for script in own]
+        start(local, cluster, library, [*rest, *(fills if library == "java" else ())])
+        if late:
+            # Timers of the clients go by the monotonic clock.
+            clock = ["faketime", "-m", "--exclude-monotonic", "-f", f"{CLOCKS[library]}s"]
+            start(local, cluster, library, late, clock)
+
+
+def _scram(cluster: LocalCluster) -> Mapping[str, object]:
+    assert cluster.tls is not None
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    return {
+        "bootstrap.servers": cluster.tls_bootstrap_servers,
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": f'{module} required username="{RENEWING}" password="{secret(RENEWING)}";',
+        "ssl.truststore.location": str(cluster.tls.truststore),
+        "ssl.truststore.password": cluster.tls.password,
+    }
+
+
+def _look(lake: Path, run: Faults) -> None:
+    """Note what is found by now for the first time."""
+    if not DeltaTable.is_deltatable(PUSHES.uri(str(lake))):
+        return
+    rows = run_query(str(lake), FINDINGS).read_all().to_pylist()
+    seen = datetime.now(UTC)
+    pushed = run_query(str(lake), "SELECT client_id, min(landed_at) AS first FROM pushes GROUP BY client_id").read_all()
+    first: dict[str, datetime] = dict(zip(*(pushed[name].to_pylist() for name in pushed.column_names), strict=True))
+    for row in rows:
+        for one in run.scenarios:
+            if one.has(row["client_id"] or row["subject"]):
+                own = [at for client_id, at in first.items() if one.has(client_id)] or list(first.values())
+                after_s = (seen - min(own)).total_seconds()
+                run.found[one].setdefault(row["finding"], Found(round(after_s), row["evidence"]))
+
+
+# What no library does: each pushes by itself until the end.
+
+
+def _pushes(payload: Callable[[int], bytes]) -> Callable[[int, str, threading.Event], None]:
+    def act(port: int, client_id: str, ended: threading.Event) -> None:
+        with RawClient(port, client_id) as client:
+            subscribed = client.subscribed()
+            number = 0
+            while not ended.is_set():
+                assert client.push(subscribed, payload(number)) == 0
+                number += 1
+                ended.wait(INTERVAL_MS / 1000)
+
+    return act
+
+
+def _metrics(number: int, *, wrong: bool = False) -> bytes:
+    """A push of one gauge; if it is wrong with a second point, which has no time."""
+    data = pb.MetricsData()
+    metric = data.resource_metrics.add().scope_metrics.add().metrics.add(name="org.apache.kafka.producer.raw")
+    metric.gauge.data_points.add(as_double=number, time_unix_nano=time.time_ns())
+    if wrong:
+        metric.gauge.data_points.add(as_double=number)
+    return data.SerializeToString()
+
+
+def _two_senders(port: int, client_id: str, ended: threading.Event) -> None:
+    """Two hosts in turn under one client instance id."""
+    with RawClient(port, client_id) as one, RawClient(port, client_id, "127.0.0.2") as other:
+        subscribed = one.subscribed()
+        number = 0
+        while not ended.is_set():
+            assert (one, other)[number % 2].push(subscribed, _metrics(number)) == 0
+            number += 1
+            ended.wait(INTERVAL_MS / 1000)
+
+
+RAW_CLIENTS: Mapping[str, Callable[[int, str, threading.Event], None]] = {
+    "dropped_telemetry": _pushes(lambda _: random.randbytes(PAYLOAD_MAX_BYTES + 1000)),
+    "unreadable_telemetry": _pushes(lambda _: random.randbytes(100)),
+    "rejected_points": _pushes(lambda number: _metrics(number, wrong=True)),
+    "duplicate_instance": _two_senders,
+}

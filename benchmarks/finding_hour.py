@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 
 from benchmarks.finding_scenarios import (
@@ -22,6 +22,7 @@ from benchmarks.finding_scenarios import (
     of_run,
     producer,
     scenario,
+    secret,
     sleep_until,
     start,
 )
@@ -36,6 +37,9 @@ INTERVAL_MS = 10_000
 SILENT_FROM_S, SILENT_FOR_S = 150, 460  # longer than metadata.max.age.ms, 300 s
 NEAR_S, SLOW_S = 0.2, 1.2
 NEAR, SLOW, SILENT = "<near>", "<slow>", "<silent>"
+# Its password is another for some seconds, in which connections fail to renew their authentication. A client whose push
+# is refused asks again only five minutes later.
+RENEWING, REAUTHENTICATION_MS, PASSWORD_CHANGED_FOR_S = "renewing", 15_000, 30
 TOPICS = ("growing", "behind", "fetched", "fetched-slowly", "steady")
 UNTOLD = {"enable.metrics.push": "false"}  # what only fills a topic isn't part of a scenario
 # One batch of ten records an answer, so that what a consumer gets depends on how long answers take.
@@ -91,6 +95,12 @@ def hour() -> Iterator[Scenario]:
     # Java's client asks again for its subscription five minutes after that request failed.
     settings = GOOD | REBOOTSTRAPS | {"metadata.max.age.ms": 3000, "request.timeout.ms": 5000}
     yield java("lost_telemetry", producer("steady", settings), expect="lost_telemetry", also=FOLLOWS_AN_OUTAGE)
+    yield java(
+        "failed_reauthentication",
+        producer("steady", GOOD),
+        expect="failed_reauthentication failed_authentication",
+        also=f"failed_records lost_telemetry {FOLLOWS_AN_OUTAGE}",
+    )
     idle = {"connections.max.idle.ms": 20_000}
     yield java("idle_closes", producer("steady", GOOD | idle, partitions=3, burst=1, pause_ms=80_000),
                expect="idle_closes")  # fmt: skip
@@ -103,7 +113,11 @@ def run_hour() -> Run:
         time.sleep(3600 - of_hour_s + 1)
     seconds = END_S - time.time() % 3600
     scenarios = list(hour())
-    with LocalCluster(brokers=3, plugin=receiver_jar()) as cluster, ExitStack() as stack:
+    users, properties = {RENEWING: secret(RENEWING)}, {"connections.max.reauth.ms": REAUTHENTICATION_MS}
+    with (
+        LocalCluster(brokers=3, plugin=receiver_jar(), scram_users=users, properties=properties) as cluster,
+        ExitStack() as stack,
+    ):
         cluster.subscribe("all", ["org.apache.kafka."], INTERVAL_MS, ["client_id=telemetry-.*"])
         for name in TOPICS:
             cluster.create_topic(name, 3 if name == "steady" else 1, replication_factor=1)
@@ -115,11 +129,37 @@ def run_hour() -> Run:
         local = stack.enter_context(LocalClients(cluster))
         run = Run(scenarios)
         begun = time.monotonic()
-        start(local, cluster, "java", [complete(one, script, cluster, addresses)
-                                       for one in scenarios for script in one.scripts])  # fmt: skip
+        scripts = [complete(one, script, cluster, addresses) for one in scenarios for script in one.scripts]
+        for script in scripts:
+            if script["settings"]["client.id"].endswith("failed_reauthentication"):
+                script["settings"] |= _credentials(cluster)
+        start(local, cluster, "java", scripts)
         sleep_until(begun + SILENT_FROM_S)
         proxies[VANISHING].vanish(with_bootstrap=True)
         proxies[SILENT].stalled_until = time.monotonic() + SILENT_FOR_S
+        _set_password(cluster, "another")
+        time.sleep(PASSWORD_CHANGED_FOR_S)
+        _set_password(cluster, secret(RENEWING))
         sleep_until(begun + seconds)
         run.landed = of_run(run, landed(cluster))
     return run
+
+
+def _credentials(cluster: LocalCluster) -> Mapping[str, object]:
+    assert cluster.tls is not None
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    return {
+        "bootstrap.servers": cluster.tls_bootstrap_servers,
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": f'{module} required username="{RENEWING}" password="{secret(RENEWING)}";',
+        "ssl.truststore.location": str(cluster.tls.truststore),
+        "ssl.truststore.password": cluster.tls.password,
+    }
+
+
+def _set_password(cluster: LocalCluster, password: str) -> None:
+    cluster.tool(
+        "kafka.admin.ConfigCommand", "--alter", "--entity-type", "users", "--entity-name", RENEWING,
+        "--add-config", f"SCRAM-SHA-512=[password={password}]",
+    )  # fmt: skip

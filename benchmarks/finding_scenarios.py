@@ -360,7 +360,8 @@ def run_all(seconds: int = SECONDS) -> list[Run]:
     wait_for_an_hour_that_holds(seconds + 90)
     scenarios = [*java(), *librdkafka(), *(franz_go() if shutil.which("go") else ())]
     properties = {"auto.create.topics.enable": "false", "log.retention.check.interval.ms": 1000}
-    with LocalCluster(brokers=3, plugin=receiver_jar(), sasl_users={user: secret(user) for user in USERS}, properties=properties) as cluster:
+    users = {user: secret(user) for user in USERS}
+    with LocalCluster(brokers=3, plugin=receiver_jar(), sasl_users=users, properties=properties) as cluster:
         ids = "|".join(f"{each}" for each in DEFAULT_IDS.values())
         cluster.subscribe("all", ["org.apache.kafka."], 1000, [f"client_id=(telemetry-.*|{ids})"])
         for name, (partitions, config) in TOPICS.items():

@@ -168,6 +168,11 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
+def _write(writer: asyncio.StreamWriter, frame: bytes) -> None:
+    if not writer.is_closing():  # asyncio logs each write to a connection that has ended
+        writer.write(frame)
+
+
 class _Connection:
     """A client's connection and the broker's behind it."""
 
@@ -203,7 +208,7 @@ class _Connection:
             key, version, correlation = struct.unpack_from(">hhi", frame)
             self._asked[correlation] = key, version
             if not self.frozen:
-                broker.write(struct.pack(">i", len(frame)) + frame)
+                _write(broker, struct.pack(">i", len(frame)) + frame)
 
     async def _answers(self, broker: asyncio.StreamReader) -> None:
         while frame := await _read(broker):
@@ -221,8 +226,8 @@ class _Connection:
         loop = asyncio.get_running_loop()  # whose time is time.monotonic()
         earliest = max(loop.time() + self._proxy.delays[self._upstream], self._proxy.stalled_until)
         if earliest <= loop.time() and self._last_due <= loop.time():
-            self._writer.write(frame)
+            _write(self._writer, frame)
         else:
             # Answers stay in their order, also if a delay gets shorter; of timers with one time the order isn't known.
             self._last_due = max(earliest, self._last_due + 1e-6)
-            loop.call_at(self._last_due, self._writer.write, frame)
+            loop.call_at(self._last_due, _write, self._writer, frame)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from benchmarks.fleet import Fleet, Landing
+from kafka_telemetry_lake.pipelines.ingest.landing_rows import SAMPLE, STATUS
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.push_files import table_paths
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
@@ -72,6 +73,13 @@ def pushes_rows(landings: list[Landing], start: int, shards: int) -> pa.Table:
         for index, (landing, shard) in enumerate(zip(landings, shards_of(ids, shards), strict=True))
     ]
     return pa.Table.from_pylist(sorted(rows, key=lambda row: (row["partition"], row["offset"])), schema=PUSHES.schema)
+
+
+def landing_rows(pushes: pa.Table) -> pa.Table:
+    """The same as the query of the landing topics hands them to `StoreTask`, none of another topic."""
+    for name in (STATUS, SAMPLE):
+        pushes = pushes.append_column(name, pa.nulls(pushes.num_rows, pa.struct([])))
+    return pushes
 
 
 def _row(landing: Landing, offset: int, partition: int) -> dict[str, Any]:

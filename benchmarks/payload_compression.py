@@ -28,7 +28,7 @@ from zstandard import ZstdCompressionDict, ZstdCompressor, ZstdDecompressor, tra
 from benchmarks.corpora import captured
 from benchmarks.figures import print_figures
 from benchmarks.fleet import Fleet, Landing
-from benchmarks.fleet_lake import SHARDS, pushes_rows
+from benchmarks.fleet_lake import SHARDS, landing_rows, pushes_rows
 from benchmarks.job import stored_bytes
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask
@@ -210,7 +210,7 @@ def _both_tasks(lake: str, landings: list[Landing]) -> tuple[float, float, float
     for table in TABLES:
         table.create(lake)
     (Path(lake) / "_state").mkdir()
-    batches = pushes_rows(landings, 0, SHARDS).to_batches(max_chunksize=ROWS)
+    batches = landing_rows(pushes_rows(landings, 0, SHARDS)).to_batches(max_chunksize=ROWS)
     began = time.process_time()
     files = [DataFile.from_json(row["file"]) for batch in StoreTask(lake)(batches) for row in batch.to_pylist()]
     stored = time.process_time()

@@ -24,7 +24,7 @@ import pyarrow as pa
 from benchmarks import corpora
 from benchmarks.figures import print_figures
 from benchmarks.fleet import COMPRESS, Fleet, Landing, histogram_templates
-from benchmarks.fleet_lake import pushes_rows
+from benchmarks.fleet_lake import landing_rows, pushes_rows
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile
@@ -91,7 +91,7 @@ def main() -> None:
 
 def measure(name: str, pushes: list[Landing], lake: str) -> dict[str, float]:
     """Run tasks over the pushes and print the stages of one; returns the load's figure."""
-    (stored,) = StoreTask(lake)(pushes_rows(pushes, 0, 1).to_batches())
+    (stored,) = StoreTask(lake)(landing_rows(pushes_rows(pushes, 0, 1)).to_batches())
     paths = tuple(DataFile.from_json(text).path for text in stored["file"].to_pylist())
     points = sum(push.points for push in pushes)
     tasks = max(1, SMALLEST_ROUND // points)

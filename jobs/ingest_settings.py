@@ -68,6 +68,8 @@ class IngestSettings(LimitSettings):
     """kafka: maximum records read in one micro-batch; as soon as so many wait, a batch starts"""
     fail_on_data_loss: bool = True
     """kafka: fail if records were deleted from the topic before they were read"""
+    new_topic: bool = False
+    """kafka: read a landing topic that was deleted and made again from its beginning, instead of refusing it"""
     kafka_options: KafkaOptions
     """kafka: options of Spark's Kafka source; with prefix kafka. those of its consumer (SASL, SSL); never logged"""
     sync_seconds: Annotated[float, Field(ge=1, le=86_400)] | None = None

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.jobs.running import work_off
 from kafka_telemetry_lake.pipelines.ingest.backlog import has_backlog, latest_version, start_backlog
-from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, STATE, begun_batch
+from kafka_telemetry_lake.pipelines.ingest.checkpoint import STATE, begun_batch
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator, OperatorSettings, Report
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
@@ -37,6 +37,6 @@ def caught_up_operator(
             return operator
         operator.start_from(version)
     # The batch that was begun may be why the previous run ended; that of `pushes` was an earlier release's.
-    is_begun = any(begun_batch(lake.checkpoint(stream)) is not None for stream in (LANDING, PUSHES.name))
+    is_begun = any(begun_batch(folder) is not None for folder in (lake.landing, lake.checkpoint(PUSHES.name)))
     operator.catch_up(guarded=is_begun)
     return operator

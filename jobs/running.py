@@ -18,8 +18,8 @@ DISK_FULL = "No space left on device"
 DATA_LOSS_ADVICE = (
     "-- Records of the landing topic were deleted before they were read: its retention was shorter than the job's "
     "downtime, or the topic was deleted and recreated. To continue without them, run once with "
-    "--no-fail-on-data-loss. To read a recreated topic from its beginning, use a new --checkpoints folder (no push is "
-    "stored twice)."
+    "--no-fail-on-data-loss. A topic that was recreated is read from its beginning with --new-topic (no push is stored "
+    "twice)."
 )
 
 

@@ -1,6 +1,7 @@
 -- How complete is the telemetry of each client (D4)? One row per client instance, and one per cluster
 -- (client_instance_id NULL). coverage: 0 to 1, share of the time from first to last push that pushes cover, by landing
 -- time. lost_ms: intervals missing between DELTA pushes, by the client's clock, minus those that a late push filled.
+-- lost_records: of the cluster's landing topics, gone before the job read them; nobody knows whose they were.
 WITH chains AS (
   SELECT
     cluster_id,
@@ -38,15 +39,24 @@ covered AS (
   FROM clients AS c
   LEFT JOIN chains AS e
     ON coalesce(e.cluster_id, '') = coalesce(c.cluster_id, '') AND e.client_instance_id = c.client_instance_id
+),
+
+lost AS (
+  SELECT
+    cluster_id,
+    sum(records) AS records
+  FROM lost_records
+  GROUP BY cluster_id
 )
 
 SELECT
   *,
-  1 AS clients
+  1 AS clients,
+  CAST(NULL AS BIGINT) AS lost_records
 FROM covered
 UNION ALL
 SELECT
-  cluster_id,
+  c.cluster_id,
   NULL AS client_instance_id,
   NULL AS client_id,
   NULL AS application,
@@ -61,6 +71,9 @@ SELECT
   sum(lost_ms) AS lost_ms,
   sum(temporality_flips) AS temporality_flips,
   sum(too_late_pushes) AS too_late_pushes,
-  count(*) AS clients
-FROM covered
-GROUP BY cluster_id
+  count(*) AS clients,
+  coalesce(max(l.records), 0) AS lost_records
+FROM covered AS c
+LEFT JOIN lost AS l
+  ON coalesce(l.cluster_id, '') = coalesce(c.cluster_id, '')
+GROUP BY c.cluster_id

@@ -26,9 +26,10 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
 from kafka_telemetry_lake.pipelines.tables.table import Table, table_uri
 
 NOTE = "lake.json"
+TOPICS_NOTE = "topics.json"  # the landing topics' ids, and the checkpoint that reads them (`topic_ids`)
 POINTS = "points"  # the operator's name in checkpoints, logs and metrics
 STATE = "points-state"
-LANDING = "landing"  # checkpoint of the query that stores all landing records
+LANDING = "landing"  # first checkpoint of the query that stores all landing records (`landing_name`)
 STREAMS: dict[str, tuple[Table, ...]] = {
     LANDING: (PUSHES, RECEIVER_HEALTH, QUOTA_SAMPLES, QUARANTINE),
     # Earlier releases had a query for each table.
@@ -58,10 +59,11 @@ def check_checkpoints(lake: str, checkpoints: str) -> None:
             "beginning (nothing is stored twice)"
         )
     for stream, tables in STREAMS.items():
-        query = query_id(filesystem, f"{root}/{stream}")
+        folder = f"{root}/{landing_name(checkpoints) if stream == LANDING else stream}"
+        query = query_id(filesystem, folder)
         if query is None:
             continue
-        last = _last_manifest(filesystem, root) if stream == POINTS else _last_batch(filesystem, f"{root}/{stream}")
+        last = _last_manifest(filesystem, root) if stream == POINTS else _last_batch(filesystem, folder)
         written = _last_written(lake, tables, (query, f"kafka-telemetry-lake:{stream}:{query}"))
         if written > last:
             raise OldCheckpointError(
@@ -70,6 +72,13 @@ def check_checkpoints(lake: str, checkpoints: str) -> None:
                 "from one backup, or name a new folder with --checkpoints (the source is read from its beginning, "
                 "nothing is stored twice)"
             )
+
+
+def landing_name(checkpoints: str) -> str:
+    """The folder of the checkpoint that reads the landing topics. It is another one after a topic was replaced."""
+    filesystem, root = filesystem_of(checkpoints)
+    note = read_json(filesystem, f"{root}/{TOPICS_NOTE}")
+    return LANDING if note is None else str(note["landing"])
 
 
 def begun_batch(checkpoint: str) -> int | None:

@@ -1,12 +1,12 @@
-"""Takes over from the streams of earlier releases, which stored pushes, statuses and quota samples one by one.
+"""Takes over from earlier checkpoints: a new one begins where they ended, and passes over what is stored already.
 
-Each had a checkpoint of its own. The one query begins where each of them ended: in Kafka at the offsets after their
-last finished batch, with files at the first file. It passes over what is stored already.
+Earlier releases stored pushes, statuses and quota samples by a query each, with a checkpoint of its own. And after a
+landing topic was replaced by another of its name, the query goes on with a new checkpoint (`topic_ids`). In Kafka it
+begins at the offsets after the last finished batch, with files at the first file.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from functools import reduce
 
@@ -14,14 +14,17 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, batches_of, query_id
+from kafka_telemetry_lake.pipelines.ingest.checkpoint import batches_of, landing_name, query_id
+from kafka_telemetry_lake.pipelines.ingest.offset_log import end_of
 from kafka_telemetry_lake.pipelines.ingest.sources import Offsets
+from kafka_telemetry_lake.pipelines.ingest.topic_ids import replaced_topics
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json
 from kafka_telemetry_lake.pipelines.lake.offset_guard import NOTE, OffsetGuard, OffsetRange
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, QUOTA_SAMPLES, RECEIVER_HEALTH
 from kafka_telemetry_lake.pipelines.tables.table import Table, table_uri
 
+LANDED = (PUSHES, RECEIVER_HEALTH, QUOTA_SAMPLES, QUARANTINE)
 # Each stream's tables, and the folder below the checkpoints with the note of what a table had before it.
 EARLIER = {
     PUSHES.name: ((PUSHES, PUSHES.name),),
@@ -34,31 +37,34 @@ def take_over(lake: str, checkpoints: str) -> Offsets:
     """The offsets up to which earlier streams have read, by topic and partition; notes what is stored after them.
 
     Empty if there were none, or if the one query has begun a batch. Until then its checkpoint may not have its first
-    offsets yet, even if it has an id.
+    offsets yet, even if it has an id. A replaced topic has no offsets: each partition is read from its beginning.
     """
-    filesystem, root = filesystem_of(table_uri(checkpoints, LANDING))
-    if batches_of(filesystem, root, "offsets"):
+    if _has_begun(checkpoints, landing_name(checkpoints)):
         return {}
-    start: dict[str, dict[int, int]] = {}
-    for stream, tables in EARLIER.items():
+    before, replaced = replaced_topics(checkpoints)
+    own = () if before is None else tuple((table, f"{before}/{table.name}") for table in LANDED)
+    earlier = {before: own} if before is not None and _has_begun(checkpoints, before) else EARLIER
+    start: dict[str, Mapping[int, int]] = {}
+    for stream, tables in earlier.items():
         filesystem, root = filesystem_of(table_uri(checkpoints, stream))
         if query_id(filesystem, root) is None:
             continue
-        offsets = _offsets(filesystem, root)
+        done = max(batches_of(filesystem, root, "commits"), default=-1)
+        offsets = {topic: own for topic, own in end_of(filesystem, root, done).items() if topic not in replaced}
         start |= offsets
         for table, folder in tables:
-            before = read_json(*_note(checkpoints, folder))
-            if before is not None and DeltaTable.is_deltatable(table.uri(lake)):
-                noted = (OffsetRange(**each) for each in before["ranges"])
+            note = read_json(*_note(checkpoints, folder))
+            if note is not None and DeltaTable.is_deltatable(table.uri(lake)):
+                noted = (OffsetRange(**each) for each in note["ranges"] if each["topic"] not in replaced)
                 ranges = (*(each for each in noted if not _is_read(each, start)), *_stored_after(table, lake, offsets))
-                guard = OffsetGuard(table.uri(lake), ranges, before["version"])
+                guard = OffsetGuard(table.uri(lake), ranges, note["version"])
                 guard.note(guard_folder(checkpoints, table))
-    return start
+    return start | {topic: {} for topic in replaced}
 
 
 def guard_folder(checkpoints: str, table: Table) -> str:
     """The folder where the one query notes what a table had before it."""
-    return table_uri(checkpoints, f"{LANDING}/{table.name}")
+    return table_uri(checkpoints, f"{landing_name(checkpoints)}/{table.name}")
 
 
 def _note(checkpoints: str, folder: str) -> tuple[pafs.FileSystem, str]:
@@ -66,19 +72,10 @@ def _note(checkpoints: str, folder: str) -> tuple[pafs.FileSystem, str]:
     return filesystem, f"{root}/{NOTE}"
 
 
-def _offsets(filesystem: pafs.FileSystem, root: str) -> dict[str, dict[int, int]]:
-    """Where the batch after the last finished one begins; empty for files, which have no offsets."""
-    done = batches_of(filesystem, root, "commits")
-    path = f"{root}/offsets/{max(done)}" if done else f"{root}/sources/0/0"
-    if filesystem.get_file_info(path).type == pafs.FileType.NotFound:
-        return {}
-    with filesystem.open_input_file(path) as stream:
-        content = json.loads(stream.read().decode().splitlines()[-1])
-    return {
-        topic: {int(number): offset for number, offset in partitions.items()}
-        for topic, partitions in content.items()
-        if isinstance(partitions, Mapping)
-    }
+def _has_begun(checkpoints: str, name: str) -> bool:
+    """Whether a query with this checkpoint has begun a batch."""
+    filesystem, root = filesystem_of(table_uri(checkpoints, name))
+    return bool(batches_of(filesystem, root, "offsets"))
 
 
 def _is_read(offsets: OffsetRange, start: Offsets) -> bool:

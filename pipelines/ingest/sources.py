@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_telemetry_lake.pipelines.ingest.landing import RECORD
-from kafka_telemetry_lake.pipelines.runtime.kafka_admin import existing_topics, partitions_of
+from kafka_telemetry_lake.pipelines.runtime.kafka_admin import existing_topics, partitions_of, topic_ids
 from kafka_telemetry_lake.pipelines.runtime.kafka_reach import check_brokers
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
@@ -76,6 +76,10 @@ class FilesSource:
     def check_topics(self, spark: SparkSession) -> None:
         """Do nothing: any file may contain any topic."""
 
+    def topic_ids(self, spark: SparkSession) -> dict[str, str]:  # noqa: ARG002  # a Kafka source needs it
+        """None: files may be of any topic."""
+        return {}
+
     def poll_s(self, trigger_s: float) -> float:
         """Seconds between two looks for new files."""
         return trigger_s
@@ -134,6 +138,11 @@ class KafkaSource:
                 f"topic {self.topics.telemetry} does not exist at {self.bootstrap_servers}, or this user may not see "
                 "it: create it, or name another with --topic"
             )
+
+    def topic_ids(self, spark: SparkSession) -> dict[str, str]:
+        """The id of each topic that exists, where the brokers name one."""
+        names = (self.topics.telemetry, self.topics.status, self.topics.quotas)
+        return topic_ids(spark, self.bootstrap_servers, self.options, names)
 
     def poll_s(self, trigger_s: float) -> float:
         """Seconds between two looks at the source for enough pushes to start a batch."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -10,15 +10,17 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, begun_batch
+from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, begun_batch, landing_name
 from kafka_telemetry_lake.pipelines.ingest.earlier_streams import guard_folder, take_over
 from kafka_telemetry_lake.pipelines.ingest.landing_rows import landing_rows
+from kafka_telemetry_lake.pipelines.ingest.lost_records import KafkaCluster, LostRecords
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
-from kafka_telemetry_lake.pipelines.ingest.sources import Source, Topics
+from kafka_telemetry_lake.pipelines.ingest.sources import KafkaSource, Source, Topics
 from kafka_telemetry_lake.pipelines.ingest.store_task import SMALL_BYTES, STORED, store
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard, unstored
 from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
+from kafka_telemetry_lake.pipelines.tables.lost_records import LOST_RECORDS
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, RECEIVER_HEALTH, TABLES
 from kafka_telemetry_lake.pipelines.tables.table import Table, table_uri
 
@@ -36,7 +38,7 @@ class Lake:
     privacy: Privacy | None = None
 
     def create_tables(self) -> None:
-        for table in TABLES:
+        for table in (*TABLES, LOST_RECORDS):
             table.create(self.path)
 
     def has_pushes(self) -> bool:
@@ -45,6 +47,11 @@ class Lake:
 
     def checkpoint(self, stream: str) -> str:
         return table_uri(self.checkpoints, stream)
+
+    @property
+    def landing(self) -> str:
+        """The checkpoint of the query that reads the landing topics."""
+        return self.checkpoint(landing_name(self.checkpoints))
 
 
 def start_landing(
@@ -62,7 +69,8 @@ def start_landing(
         )
         for table in STORED
     ]
-    begun = begun_batch(lake.checkpoint(LANDING))  # only this one may be stored already
+    begun = begun_batch(lake.landing)  # only this one may be stored already
+    lost = _lost_records(spark, lake, source, guards)
     rows = landing_rows(spark, source, lake.cluster_id, lake.privacy, start)
     logs: dict[str, TableLog] = {}
 
@@ -86,12 +94,23 @@ def start_landing(
                 stored = store(unstored(batch, guards, source.may_repeat), lake.path, processes, judge)
             processes = 1 if sum(file.size for file in stored.files) < SMALL_BYTES else None
             judged, failed = stored.judged, stored.failed or batch_id == begun
+            if lost is not None:
+                lost.note(app_id, batch_id, stored.files)
             for table in STORED:
                 if own := [file for file in stored.files if file.table == table.name]:
                     log_of(table).commit(own, app_id, batch_id)
         operator.catch_up(log_of(PUSHES).version, guarded=failed, judged=judged)
 
-    return start_batches(rows, PUSHES.name, lake, trigger and source.poll_s(trigger), run, LANDING)
+    return start_batches(
+        rows, PUSHES.name, lake, trigger and source.poll_s(trigger), run, landing_name(lake.checkpoints)
+    )
+
+
+def _lost_records(spark: SparkSession, lake: Lake, source: Source, guards: Sequence[OffsetGuard]) -> LostRecords | None:
+    if not isinstance(source, KafkaSource):
+        return None
+    before = [each for guard in guards for each in guard.own(guard.before_checkpoint)]
+    return LostRecords(lake.path, lake.landing, source.name, KafkaCluster(spark, source), before, lake.cluster_id)
 
 
 @contextmanager

@@ -316,6 +316,14 @@ RULES = (
         "check whether the clock of the machine that runs `telemetry-lake sync` was set back",
         breaks="valid_to <= valid_from",
     ),
+    Rule(
+        "records_read",
+        "lost_records",
+        "no landing record was gone before the job read it, and none was skipped",
+        "give the landing topic a longer retention than the job's longest pause; SELECT * FROM lost_records says which "
+        "offsets",
+        breaks="records > 0",
+    ),
 )
 
 

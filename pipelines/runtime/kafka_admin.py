@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 TIMEOUT_MS = 15_000
+NO_ID = "A" * 22  # Uuid.ZERO_UUID: brokers before 2.8
 
 
 class KafkaUnavailableError(CannotRunError):
@@ -121,11 +122,49 @@ def partitions_of(
 ) -> dict[str, int]:
     """The number of partitions of each of these topics that exists. Raises ``KafkaUnavailableError``."""
     with admin_client(java, bootstrap_servers, options) as client:
-        names = java._jvm.java.util.HashSet()
-        for topic in set(topics) & set(client.listTopics().names().get()):
-            names.add(topic)
-        descriptions = client.describeTopics(names).allTopicNames().get()
+        descriptions = _descriptions(java, client, topics)
         return {topic: len(descriptions[topic].partitions()) for topic in descriptions}
+
+
+def topic_ids(
+    java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topics: Sequence[str]
+) -> dict[str, str]:
+    """The id of each of these topics that exists (KIP-516), as Kafka prints it. Raises ``KafkaUnavailableError``."""
+    with admin_client(java, bootstrap_servers, options) as client:
+        descriptions = _descriptions(java, client, topics)
+        ids = {topic: str(descriptions[topic].topicId().toString()) for topic in descriptions}
+    return {topic: own for topic, own in ids.items() if own != NO_ID}
+
+
+def earliest_offsets(
+    java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topics: Sequence[str]
+) -> dict[str, dict[int, int]]:
+    """The first offset of each partition of these topics that exists. Raises ``KafkaUnavailableError``."""
+    kafka = java._jvm.org.apache.kafka
+    with admin_client(java, bootstrap_servers, options) as client:
+        asked = java._jvm.java.util.HashMap()
+        descriptions = _descriptions(java, client, topics)
+        for topic in descriptions:
+            for number in range(len(descriptions[topic].partitions())):
+                asked.put(kafka.common.TopicPartition(topic, number), kafka.clients.admin.OffsetSpec.earliest())
+        offsets: dict[str, dict[int, int]] = {}
+        answers = client.listOffsets(asked).all().get()
+        for partition in answers:
+            offsets.setdefault(partition.topic(), {})[partition.partition()] = answers[partition].offset()
+        return offsets
+
+
+def cluster_id(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str]) -> str:
+    """The id of the cluster. Raises ``KafkaUnavailableError``."""
+    with admin_client(java, bootstrap_servers, options) as client:
+        return str(client.describeCluster().clusterId().get())
+
+
+def _descriptions(java: HasJvm, client: Any, topics: Sequence[str]) -> Any:
+    names = java._jvm.java.util.HashSet()
+    for topic in set(topics) & set(client.listTopics().names().get()):
+        names.add(topic)
+    return client.describeTopics(names).allTopicNames().get()
 
 
 def _explain(error: Py4JJavaError, bootstrap_servers: str) -> str:

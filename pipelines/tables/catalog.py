@@ -7,6 +7,7 @@ import pyarrow as pa
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.groups import GROUP_MEMBERS, GROUP_OFFSETS, GROUP_STATES
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES, CLIENT_CHANGES
+from kafka_telemetry_lake.pipelines.tables.lost_records import LOST_RECORDS
 from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_REPORTS, QUOTA_SAMPLES, QUOTA_USAGE, TABLES
 from kafka_telemetry_lake.pipelines.tables.pipeline_metrics import PIPELINE_METRICS
 from kafka_telemetry_lake.pipelines.tables.quality import QUALITY_RESULTS
@@ -17,7 +18,7 @@ from kafka_telemetry_lake.pipelines.tables.subscriptions import CACHE_TABLES, SU
 CATALOG: dict[str, pa.Schema] = {
     **{
         table.name: table.stored
-        for table in (*TABLES, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES, FINDING_CHANGES)
+        for table in (*TABLES, LOST_RECORDS, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES, FINDING_CHANGES)
     },
     **{table.name: table.stored for table in (QUOTA_SAMPLES, QUOTA_REPORTS, QUOTA_USAGE)},
     **{table.name: table.schema for table in (SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, *CACHE_TABLES)},
@@ -27,7 +28,8 @@ CATALOG: dict[str, pa.Schema] = {
 MEANINGS = {
     table.name: table.meaning
     for table in (
-        *TABLES, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES, FINDING_CHANGES, QUOTA_SAMPLES, QUOTA_REPORTS,
-        QUOTA_USAGE, SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, *CACHE_TABLES, GROUP_STATES, GROUP_MEMBERS, GROUP_OFFSETS,
+        *TABLES, LOST_RECORDS, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES, FINDING_CHANGES, QUOTA_SAMPLES,
+        QUOTA_REPORTS, QUOTA_USAGE, SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, *CACHE_TABLES, GROUP_STATES, GROUP_MEMBERS,
+        GROUP_OFFSETS,
     )
 }  # fmt: skip

@@ -69,6 +69,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         quota_samples=[push(0, quota_type="fetch", quota_limit=1e6)],
         subscriptions=[{"name": "s", "valid_from": T0, "interval_ms": 1000}],
         quotas=[{"user": "u", "valid_from": T0, "valid_to": NOW}],
+        lost_records=[],
     )
     return lake
 
@@ -115,6 +116,7 @@ BREAKS: dict[str, dict[str, list[dict[str, Any]]]] = {
     "quarantine_says_why": {"quarantine": [push(2, scope="point", reason=None)]},
     "receivers_add_up": {"receiver_health": [push(1, received=5, landed=3, dropped_total=1, queue_depth=0)]},
     "receivers_speak_plainly": {"receiver_health": [push(1, problem="version 7")]},
+    "records_read": {"lost_records": [{"landed_date": T0.date(), "topic": "t", "partition": 0, "records": 4}]},
     "rollups_add_up": {"metric_rollups_1h": [{"landed_date": T0.date(), "points": 2, "value_count": 3}]},
     "quota_percentages": {
         "quota_usage": [{"landed_date": T0.date(), "quota_type": "produce", "source": "broker", "used_percent": 101.0}]
@@ -212,7 +214,7 @@ def test_a_check_takes_up_where_the_last_one_ended(
     code, out, err = run(capsys, "--lake", str(lake), "--docs", str(tmp_path / "pages"))
     assert code == 1
     page = (tmp_path / "pages" / "index.html").read_text("utf-8")
-    assert "2 of 29 rules are broken" in page
+    assert "2 of 30 rules are broken" in page
     assert "<li>cluster_id c, topic t, partition 0, offset 6, client_id orders, metric m, is_monotonic True, " in page
     assert "What to do: run `telemetry-lake replay` to recreate its rows" in page
     assert "metric_points <span class=soft>1 rows, new since version 0" in page
@@ -249,7 +251,7 @@ def test_a_suite_for_a_table_that_is_not_there(tmp_path: Path, capsys: pytest.Ca
     code, _, err = run(capsys, "--lake", str(tmp_path), "--tables", "quota_usage")
     assert (code, "this lake has no quota_usage yet; it has: pushes" in err) == (2, True)
     code, out, _ = run(capsys, "--lake", str(tmp_path))
-    assert (code, "not in this lake yet: metric_points" in out) == (0, True)
+    assert (code, "not in this lake yet: lost_records, metric_points" in out) == (0, True)
     rows = table(tmp_path, "quality_results").to_pylist()
     assert {row["status"] for row in rows if row["table_name"] == "quota_usage"} == {"no_table"}
 

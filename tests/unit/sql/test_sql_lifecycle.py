@@ -133,6 +133,14 @@ def test_d4_coverage_of_clients_and_of_the_cluster() -> None:
     }  # fmt: skip
 
 
+def test_lost_records_are_those_of_the_cluster_whose_clients_nobody_knows() -> None:
+    lost = [{"cluster_id": cluster, "records": records} for cluster, records in (("c", 4), ("c", 3), ("other", 9))]
+    rows = answer("coverage", {"client_changes": [client("a"), client("b")], "lost_records": lost})
+    assert {row["client_instance_id"]: row["lost_records"] for row in rows} == {"a": None, "b": None, None: 7}
+    rows = answer("coverage", {"client_changes": [client("a")]})
+    assert {row["client_instance_id"]: row["lost_records"] for row in rows} == {"a": None, None: 0}
+
+
 def point(metric: str, seconds: float, name: str = "a", **more: Any) -> Row:
     usual: Row = {
         "cluster_id": "c", "client_instance_id": name, "metric": f"org.apache.kafka.{metric}", "time": at(seconds),

@@ -1,0 +1,41 @@
+"""The offsets that Spark notes in a checkpoint: where each batch of a Kafka source begins and ends.
+
+Folder ``offsets`` has a file for each batch, written before the batch runs: a version, metadata, and a line of JSON for
+each source with the offsets at the batch's end. Folder ``sources`` has the offsets that each source started from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+import pyarrow.fs as pafs
+
+from kafka_telemetry_lake.pipelines.ingest.sources import Offsets
+
+
+def end_of(filesystem: pafs.FileSystem, root: str, batch: int) -> Offsets:
+    """Where a batch ends, and the next begins; -1: where the first begins. Empty for files, which have no offsets."""
+    if batch >= 0:
+        return _merged(_lines(filesystem, f"{root}/offsets/{batch}")[1:])  # without the metadata
+    folders = filesystem.get_file_info(pafs.FileSelector(f"{root}/sources", allow_not_found=True))
+    return _merged(line for folder in folders for line in _lines(filesystem, f"{folder.path}/0"))
+
+
+def _lines(filesystem: pafs.FileSystem, path: str) -> list[str]:
+    """The lines of a log's entry; none if it doesn't exist."""
+    if filesystem.get_file_info(path).type == pafs.FileType.NotFound:
+        return []
+    with filesystem.open_input_file(path) as stream:
+        return bytes(stream.read()).decode().splitlines()[1:]  # without the version
+
+
+def _merged(lines: Iterable[str]) -> Offsets:
+    offsets: dict[str, dict[int, int]] = {}
+    for line in lines:
+        if not line.startswith("{"):  # "-": a source without any offset yet
+            continue
+        for topic, partitions in json.loads(line).items():
+            if isinstance(partitions, Mapping):
+                offsets[topic] = {int(number): offset for number, offset in partitions.items()}
+    return offsets

@@ -99,6 +99,7 @@ bench: install ## run all benchmarks beside their peers; results in benchmarks/r
 	$(BIN)/python -m benchmarks.task
 	$(BIN)/python -m benchmarks.payload_compression
 	$(BIN)/python -m benchmarks.state
+	$(BIN)/python -m benchmarks.durable
 	$(BIN)/python -m benchmarks.end_to_end
 	$(BIN)/python -m benchmarks.comparison
 	$(BIN)/python -m benchmarks.small_collector

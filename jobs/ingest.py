@@ -33,6 +33,7 @@ from kafka_telemetry_lake.pipelines.ingest.restarted_query import RestartedQuery
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, KafkaSource, Source, Topics
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger, start_landing
 from kafka_telemetry_lake.pipelines.ingest.topic_ids import check_topic_ids
+from kafka_telemetry_lake.pipelines.ingest.torn_entries import drop_torn_entries
 from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of
 from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
@@ -108,6 +109,7 @@ def _run_streams(
 ) -> None:  # fmt: skip
     source.check_topics(spark)
     lake.create_tables()
+    drop_torn_entries(lake.checkpoints)
     check_checkpoints(lake.path, lake.checkpoints)
     check_topic_ids(lake.checkpoints, source.topic_ids(spark), new_topic=settings.new_topic)
     if finish_swap(lake.path, lake.checkpoints):

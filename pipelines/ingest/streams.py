@@ -17,8 +17,11 @@ from kafka_telemetry_lake.pipelines.ingest.lost_records import KafkaCluster, Los
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.sources import KafkaSource, Source, Topics
 from kafka_telemetry_lake.pipelines.ingest.store_task import SMALL_BYTES, STORED, store
+from kafka_telemetry_lake.pipelines.ingest.torn_entries import entries
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
+from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard, unstored
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
 from kafka_telemetry_lake.pipelines.tables.lost_records import LOST_RECORDS
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, RECEIVER_HEALTH, TABLES
@@ -134,16 +137,22 @@ def start_batches(
     rows: DataFrame, stream: str, lake: Lake, trigger: Trigger, run: Callable[[DataFrame, int], None],
     checkpoint: str | None = None,
 ) -> StreamingQuery:  # fmt: skip
-    """Start a stream that calls `run` with each micro-batch and its number.
+    """Start a stream that calls `run` with each micro-batch and its number, once Spark's note of it is on the disk.
 
     Args:
         checkpoint: name of its checkpoint; None: that of the stream.
     """
+    filesystem, root = filesystem_of(lake.checkpoint(checkpoint or stream))
+
+    def noted(batch: DataFrame, batch_id: int) -> None:
+        sync(filesystem, entries(root, batch_id))
+        run(batch, batch_id)
+
     writer = rows.writeStream.queryName(stream).option("checkpointLocation", lake.checkpoint(checkpoint or stream))
     writer = (
         writer.trigger(availableNow=True) if trigger is None else writer.trigger(processingTime=f"{trigger} seconds")
     )
-    return writer.foreachBatch(run).start()
+    return writer.foreachBatch(noted).start()
 
 
 def app_id_of(batch: DataFrame, stream: str) -> str:

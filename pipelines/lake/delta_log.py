@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
+from kafka_telemetry_lake.pipelines.lake.durable import sync, sync_commit
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.transactions import has_committed, transaction
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
@@ -141,6 +142,8 @@ class _OpenFile:
     def close(self, filesystem: pafs.FileSystem, root: str) -> DataFile:
         self._writer.close()
         self._stream.close()
+        folder = self._path.rpartition("/")[0]  # of a day, which may be new
+        sync(filesystem, [f"{root}/{self._path}", f"{root}/{folder}"])
         size = filesystem.get_file_info(f"{root}/{self._path}").size
         stats = self._statistics
         return DataFile(self._table.name, self._path, size, stats.rows, self._day.isoformat(), stats.to_json())
@@ -184,6 +187,7 @@ class TableLog:
             partition_by=[LANDED_DATE.name],
             commit_properties=transaction(app_id, version, also),
         )
+        sync_commit(self._delta)
         return True
 
     def transaction_version(self, app_id: str) -> int | None:

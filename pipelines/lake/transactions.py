@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from kafka_telemetry_lake.pipelines.lake.durable import sync_commit
 from kafka_telemetry_lake.pipelines.tables.table import Table
 
 
@@ -37,4 +38,5 @@ def append_once(table: Table, delta: DeltaTable, rows: pa.Table, app_id: str, ve
     if has_committed(delta, app_id, version):
         return False
     write_deltalake(delta, table.with_partition(rows), mode="append", commit_properties=transaction(app_id, version))
+    sync_commit(delta)
     return True

@@ -68,7 +68,7 @@ class JobHealth:
     def _write(self) -> None:
         if self._file is not None:
             with contextlib.suppress(OSError):  # on a full disk the file's age shows the problem
-                write_json(*filesystem_of(str(self._file)), self.state())
+                write_json(*filesystem_of(str(self._file)), self.state(), durable=False)
 
 
 class JobMetrics:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.state.manifest import REBUILD
@@ -90,6 +91,7 @@ class ShardFiles:
                 stream.write(data)
             else:
                 write_tables(stream, chain.state.merge(changes).whole(), name)
+        sync(self._filesystem, [f"{self._root}/{name}"])
         if not is_change:
             return self._cache(self._longer(Chain(), name))
         return self._cache(self._longer(chain, name, None if self._maps else pa.py_buffer(data)))

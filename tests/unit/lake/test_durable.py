@@ -1,0 +1,124 @@
+"""What a loss of power may not take: files are on the disk before anything names them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pytest
+from deltalake import DeltaTable
+
+from kafka_telemetry_lake.pipelines.ingest.torn_entries import drop_torn_entries, entries
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, TableLog
+from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
+from kafka_telemetry_lake.pipelines.lake.transactions import append_once
+from kafka_telemetry_lake.pipelines.state.chain import Chain, ShardFiles
+from kafka_telemetry_lake.pipelines.tables.lost_records import LOST_RECORDS
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
+from kafka_telemetry_lake.udfs.conversion.shard import process
+from kafka_telemetry_lake.udfs.conversion.state import ShardState
+from kafka_telemetry_lake.udfs.rows import PUSHES_IN
+from tests.unit.ingest.test_store_task import push
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the files and folders that were written to the disk, in order."""
+    names: list[str] = []
+
+    def fsync(descriptor: int) -> None:
+        names.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return names
+
+
+def test_rows_are_on_the_disk_before_their_task_names_the_file(tmp_path: Path, synced: list[str]) -> None:
+    files = TableFiles(PUSHES, str(tmp_path))
+    files.write(pa.Table.from_pylist([push(0, 1)], PUSHES.schema))
+    assert synced == []
+    (file,) = files.close()
+    assert synced[0] == Path(file.path).name
+    assert set(synced[1:]) == {"landed_date=2026-11-21", "pushes"}  # their names
+
+
+def test_a_commit_is_on_the_disk_when_it_returns_with_the_checkpoint_it_made(tmp_path: Path, synced: list[str]) -> None:
+    PUSHES.create(str(tmp_path))
+    log = TableLog(PUSHES, str(tmp_path))
+    for number in range(1, 3):
+        assert log.commit([], "app", number, {"also": number})
+        assert f"{number:020d}.json" in synced
+    assert not log.commit([], "app", 2, {"also": 2})
+    assert "_last_checkpoint" not in synced
+    DeltaTable(PUSHES.uri(str(tmp_path))).alter.set_table_properties({"delta.checkpointInterval": "5"})
+    log.commit([], "app", 4, {"also": 4})
+    assert f"{4:020d}.checkpoint.parquet" in synced
+    assert "_last_checkpoint" in synced
+
+
+def test_rows_appended_once_are_on_the_disk(tmp_path: Path, synced: list[str]) -> None:
+    delta = LOST_RECORDS.create(str(tmp_path))
+    append_once(LOST_RECORDS, delta, LOST_RECORDS.schema.empty_table(), "app", 7)
+    assert f"{1:020d}.json" in synced
+
+
+def test_a_note_is_on_the_disk_before_it_replaces_the_one_before(
+    tmp_path: Path, synced: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filesystem = pafs.LocalFileSystem()
+    path = f"{tmp_path}/note.json"
+    write_json(filesystem, path, {"a": 1}, durable=False)
+    assert synced == []
+    write_json(filesystem, path, {"a": 2})
+    assert synced.index("note.json.tmp") < synced.index("note.json")
+    assert synced[synced.index("note.json") + 1] == tmp_path.name  # the new name
+    assert read_json(filesystem, path) == {"a": 2}
+
+
+def test_a_state_is_on_the_disk_before_a_manifest_names_it(tmp_path: Path, synced: list[str]) -> None:
+    _, state = process(pa.Table.from_pylist([push(0, 1)], PUSHES_IN), ShardState.empty())
+    chain = ShardFiles(str(tmp_path), 0).write(Chain(), state, 4)
+    assert synced[0] == chain.names[-1]
+
+
+def checkpoint(folder: Path, begun: int, done: int) -> None:
+    for log, last, line in (("offsets", begun, '{"t":{"0":5}}'), ("commits", done, "")):
+        (folder / log).mkdir(parents=True)
+        for number in range(last + 1):
+            (folder / log / str(number)).write_text(f'v1\n{{"nextBatchWatermarkMs":0}}\n{line}'.rstrip("\n"))
+            (folder / log / f".{number}.crc").write_bytes(b"crc")
+
+
+def left(folder: Path) -> list[list[str]]:
+    return [sorted(path.name for path in (folder / log).iterdir()) for log in ("offsets", "commits")]
+
+
+@pytest.mark.parametrize("torn", [b"", b"\0" * 40, b'v1\n{"nextBatch'])
+def test_an_entry_that_is_torn_is_dropped_and_its_batch_runs_again(tmp_path: Path, torn: bytes) -> None:
+    folder = tmp_path / "landing"
+    checkpoint(folder, begun=1, done=1)
+    (folder / "commits" / "1").write_bytes(torn)
+    drop_torn_entries(str(tmp_path))
+    assert left(folder) == [[".0.crc", ".1.crc", "0", "1"], [".0.crc", "0"]]
+
+
+def test_a_torn_checksum_makes_an_entry_unreadable_too(tmp_path: Path) -> None:
+    checkpoint(tmp_path / "landing", begun=2, done=1)
+    (tmp_path / "landing" / "offsets" / ".2.crc").write_bytes(b"")
+    drop_torn_entries(str(tmp_path))
+    assert left(tmp_path / "landing") == [[".0.crc", ".1.crc", "0", "1"], [".0.crc", ".1.crc", "0", "1"]]
+
+
+def test_whole_entries_stay_with_and_without_a_checksum(tmp_path: Path) -> None:
+    checkpoint(tmp_path / "landing", begun=1, done=0)
+    (tmp_path / "landing" / "offsets" / ".1.crc").unlink()
+    (tmp_path / "landing" / "offsets" / "1").write_text('v1\n{"batchWatermarkMs":0}\n-\n{}')
+    before = left(tmp_path / "landing")
+    drop_torn_entries(str(tmp_path))
+    assert left(tmp_path / "landing") == before
+
+
+def test_a_batch_begins_when_the_end_of_the_one_before_is_on_the_disk() -> None:
+    assert entries("/c", 3) == ["/c/offsets/3", "/c/offsets/.3.crc", "/c/commits/2", "/c/commits/.2.crc"]

@@ -39,7 +39,7 @@ def sync_commit(table: DeltaTable) -> None:
     while os.path.exists(f"{log}/{version:020d}.json"):  # noqa: PTH110  # as Arrow names paths
         sync(filesystem, [f"{log}/{version:020d}.json"])
         checkpoint = f"{log}/{version:020d}.checkpoint.parquet"
-        if os.path.exists(checkpoint):  # noqa: PTH110
+        if os.path.exists(checkpoint):  # noqa: PTH110  # likewise
             sync(filesystem, [checkpoint, f"{log}/_last_checkpoint"])
         version += 1
 

@@ -39,7 +39,7 @@ def test_inputs_of_a_batch_that_was_cut_off_outlast_upkeep_without_the_job(tmp_p
     def until_points(log: TableLog, *args: object) -> bool:
         if log.table is not METRIC_POINTS and stream.batch_id == 6:
             raise KeyboardInterrupt
-        return committed(log, *args)  # type: ignore[arg-type]
+        return committed(log, *args)  # type: ignore[arg-type]  # those of the method
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TableLog, "commit", until_points)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import uuid
+from collections.abc import Iterator
 
 from pyspark.sql import SparkSession
 
@@ -11,9 +14,13 @@ from kafka_telemetry_lake.pipelines.ingest.backlog import has_backlog, latest_ve
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import STATE, begun_batch
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator, OperatorSettings, Report
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
+from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
+from kafka_telemetry_lake.pipelines.replay.files import batches_of, dataset, drop_copies, push_files
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
-from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
+from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.udfs.limits import Limits
+
+log = logging.getLogger("telemetry-lake")
 
 
 def caught_up_operator(
@@ -38,5 +45,18 @@ def caught_up_operator(
         operator.start_from(version)
     # The batch that was begun may be why the previous run ended; that of `pushes` was an earlier release's.
     is_begun = any(begun_batch(folder) is not None for folder in (lake.landing, lake.checkpoint(PUSHES.name)))
-    operator.catch_up(guarded=is_begun)
+    try:
+        operator.catch_up(guarded=is_begun)
+    except LogGapError as error:
+        log.info("points: pushes without an outcome are looked for: %s", error)
+        version = latest_version(lake)
+        operator.judge_rest(_unjudged(lake.path, max_bytes), version, guarded=is_begun)
+        drop_copies(lake.path)
     return operator
+
+
+def _unjudged(lake: str, max_bytes: int) -> Iterator[list[str]]:
+    """Batches of files with the pushes that have no outcome."""
+    judged = dataset(PUSH_OUTCOMES.uri(lake))
+    for batch in batches_of(push_files(lake, uuid.uuid4().hex, judged), max_bytes):
+        yield [file.path for file in batch]

@@ -14,6 +14,7 @@ from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of
 from kafka_telemetry_lake.pipelines.maintain import BY_DAY, Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
+from kafka_telemetry_lake.pipelines.replay.swap_note import is_swapping
 from kafka_telemetry_lake.udfs.nearest import did_you_mean
 
 log = logging.getLogger("telemetry-lake")
@@ -31,6 +32,8 @@ def run_job(settings: MaintainSettings) -> int:
     job = Maintenance(settings.lake, checkpoints, chosen, datetime.now(UTC).date())
     try:
         with only_upkeep(settings.lake, f"another maintain or a replay is running on {settings.lake}"):
+            if is_swapping(checkpoints):  # its files count for nobody yet
+                raise UsageError("a replay was interrupted in its swap: finish it with `ingest` or `replay` first")
             if dropped := job.drop_snapshots():
                 log.info("maintain: deleted %d old state snapshots", dropped)
             problems: list[str] = []

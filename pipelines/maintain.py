@@ -6,7 +6,7 @@ and compaction changes no data (``dataChange = false``).
 
 from __future__ import annotations
 
-import json
+import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES, PushFiles
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, FileStatistics, TableLog, files_of
@@ -27,7 +27,7 @@ from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import DROPPED_BEFORE, ask, same_push
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
-from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES, PUSHES
+from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, table_uri
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
@@ -40,6 +40,7 @@ SMALL_FILES = 5  # least number of a day's small files to compact
 LONGEST_PROBLEM = 500
 ZSTD = WriterProperties(compression="ZSTD", compression_level=1)
 
+log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -87,7 +88,7 @@ class Maintenance:
     """
 
     def __init__(self, lake: str, checkpoints: str, settings: MaintenanceSettings, today: date) -> None:
-        self._lake, self._checkpoints, self._settings, self._today = lake, checkpoints.rstrip("/"), settings, today
+        self._lake, self._settings, self._today = lake, settings, today
         self._snapshots = Snapshots(checkpoints)
         self._pushes_retention_failed = False
 
@@ -156,7 +157,7 @@ class Maintenance:
         """Drop snapshots that precede some of the pushes landed before a date: a replay from them would have a gap."""
         dropped = self._dataset(PUSHES.name).filter(pads.field(LANDED_DATE.name) < before)
         for snapshot in self._snapshots.all():
-            outcomes = self._dataset(PUSH_OUTCOMES.name, snapshot.versions[PUSH_OUTCOMES.name])
+            outcomes = snapshot.dataset(self._lake, PUSH_OUTCOMES)
             query = f"SELECT 1 FROM dropped ANTI JOIN outcomes ON {same_push('dropped', 'outcomes')} LIMIT 1"
             if ask(query, dropped=dropped, outcomes=outcomes):
                 self._snapshots.drop(snapshot)
@@ -229,34 +230,36 @@ class Maintenance:
         return DataFile(PUSHES.name, path, size, statistics.rows, day, statistics.to_json())
 
     def _vacuum(self, name: str) -> int:
-        """Delete unreferenced files, including those of killed tasks, but none that a replay may need."""
+        """Delete unreferenced files, including those of killed tasks, but none that a replay may need.
+
+        delta-rs could keep the files of whole versions, but only of those that the table's log reaches back to.
+        """
         table = self._open(name)
         assert table is not None
-        keep = {snapshot.versions[name] for snapshot in self._snapshots.all() if name in snapshot.versions}
-        if name == PUSH_OUTCOMES.name:
-            keep |= self._version_before_checkpoint()
-        options: dict[str, Any] = {
-            "retention_hours": self._settings.vacuum_hours,
-            "enforce_retention_duration": False,
-            "full": True,
-            "keep_versions": sorted(keep) or None,
-        }
+        unreferenced = table.vacuum(
+            self._settings.vacuum_hours, dry_run=True, enforce_retention_duration=False, full=True
+        )
+        needed = self._files_of_snapshots(name)
         filesystem, root = filesystem_of(table.table_uri)
-        unreferenced = [f"{root}/{unquote(path)}" for path in table.vacuum(dry_run=True, **options)]
-        files = [info for info in filesystem.get_file_info(unreferenced) if info.type == pafs.FileType.File]
-        if files:  # VACUUM makes two commits even if there is nothing to delete
-            table.vacuum(dry_run=False, **options)
+        paths = [f"{root}/{unquote(path)}" for path in unreferenced if unquote(path) not in needed]
+        files = [info.path for info in filesystem.get_file_info(paths) if info.type == pafs.FileType.File]
+        for path in files:
+            filesystem.delete_file(path)
         return len(files)
 
-    def _version_before_checkpoint(self) -> set[int]:
-        """The version that says which rows were stored before the checkpoint began (`OffsetGuard`)."""
-        filesystem, root = filesystem_of(self._checkpoints)
-        try:
-            with filesystem.open_input_file(f"{root}/points/offsets-before.json") as stream:
-                content = json.loads(stream.read())
-        except FileNotFoundError:
-            return set()
-        return {content["version"]} if content["ranges"] else set()
+    def _files_of_snapshots(self, name: str) -> set[str]:
+        """Paths of the files of an operator's table that a snapshot of the state refers to."""
+        needed: set[str] = set()
+        table = next((each for each in OPERATOR_TABLES if each.name == name), None)
+        if table is None:
+            return needed
+        for snapshot in self._snapshots.all():
+            try:
+                needed |= {unquote(row["path"]) for row in snapshot.files(self._lake, table)}
+            except DeltaError:  # an earlier release took it, and the log doesn't reach back to it
+                log.warning("maintain: no replay can start from snapshot %s any more: it is deleted", snapshot.name)
+                self._snapshots.drop(snapshot)
+        return needed
 
     def _open(self, name: str) -> DeltaTable | None:
         try:
@@ -264,8 +267,8 @@ class Maintenance:
         except TableNotFoundError:
             return None
 
-    def _dataset(self, name: str, version: int | None = None) -> pads.Dataset:
-        return DeltaTable(table_uri(self._lake, name), version=version).to_pyarrow_dataset()
+    def _dataset(self, name: str) -> pads.Dataset:
+        return DeltaTable(table_uri(self._lake, name)).to_pyarrow_dataset()
 
 
 def _row_groups(slices: Iterable[pa.Table]) -> Iterator[pa.Table]:

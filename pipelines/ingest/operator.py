@@ -13,7 +13,8 @@ import logging
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -25,14 +26,17 @@ from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged, log_set_aside, run_tasks
 from kafka_telemetry_lake.pipelines.ingest.store_task import SMALL_BYTES
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
+from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
+from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import BatchFacts
 from kafka_telemetry_lake.pipelines.quality.batch import broken_rules, describe
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES
-from kafka_telemetry_lake.pipelines.tables.table import table_uri
+from kafka_telemetry_lake.pipelines.tables.table import Table, table_uri
 from kafka_telemetry_lake.udfs.limits import Limits
 
 log = logging.getLogger(__name__)
@@ -40,6 +44,7 @@ log = logging.getLogger(__name__)
 SNAPSHOT_EVERY = timedelta(days=1)
 # The last one says that the batch is done.
 COMMIT_ORDER = (*(table for table in OPERATOR_TABLES if table is not PUSH_OUTCOMES), PUSH_OUTCOMES)
+BATCH = "batch.json"  # beside the operator's id: what the batch reads whose commits are under way
 # Takes a batch's progress, with the fields of Spark's StreamingQueryProgress, and its facts.
 Report = Callable[[Mapping[str, Any], BatchFacts], None]
 
@@ -81,14 +86,17 @@ class Operator:
         self._spark, self._settings, self._state, self._report = spark, settings, state, report
         self.app_id = points_app_id(settings.checkpoints)
         self._read_id = read_id(self.app_id)
-        self.guard = OffsetGuard.load(spark, PUSH_OUTCOMES.uri(settings.lake), table_uri(settings.checkpoints, POINTS))
-        self._stored_before = self.guard.stored_before()
+        checkpoint = table_uri(settings.checkpoints, POINTS)
+        self.guard = OffsetGuard.load(spark, PUSH_OUTCOMES.uri(settings.lake), checkpoint)
         self._pushes = FollowedTable(PUSHES.uri(settings.lake))
+        self._batch = filesystem_of(f"{checkpoint}/{BATCH}")
         self._logs = {table.name: TableLog(table, settings.lake) for table in COMMIT_ORDER}
         self._snapshots = Snapshots(settings.checkpoints)
         self._run_id = uuid.uuid4().hex
         self.position = self._logs[PUSH_OUTCOMES.name].transaction_version(self._read_id)
         """The version of table `pushes` up to which all pushes are judged; None: `start_from` must say it first."""
+        # From then on table `pushes` gets only pushes that no table has rows of.
+        self._stored_before = None if self.position is not None else self.guard.stored_before(checkpoint)
         self._number: int | None = None  # of the next batch
 
     @property
@@ -101,6 +109,9 @@ class Operator:
         done = {} if last is None else {self.app_id: last.batch_id}
         self._logs[PUSH_OUTCOMES.name].commit([], self._read_id, version, done)
         self.position = version
+        if self._stored_before is not None:
+            self._stored_before.delete()
+            self._stored_before = None
 
     def has_state(self) -> bool:
         """Whether a batch of this checkpoint has left a state."""
@@ -133,6 +144,34 @@ class Operator:
                 self._number += 1
             self.position, begun, guarded = cut.version, None, False
 
+    def judge_rest(self, batches: Iterable[Sequence[str]], version: int, *, guarded: bool = False) -> None:
+        """Judge the pushes that have no outcome, where the log of table `pushes` no longer has their commits.
+
+        Args:
+            batches: files with these pushes only, below the folder of table `pushes`; listed when they are needed.
+            version: of that table, up to which all is judged then.
+            guarded: as in `catch_up`.
+
+        Raises:
+            StateMissingError: a batch was cut off in its commits, and its note is missing.
+        """
+        assert self.position is not None  # `start_from` has noted one
+        number = self._next_number()
+        if self._begun(number) is not None:
+            batch = read_json(*self._batch)
+            if batch is None or batch["number"] != number:
+                raise StateMissingError(
+                    f"batch {number} of the operator was cut off in its commits, and {self._batch[1]}, which says what "
+                    "it reads, is missing: restore the lake and its checkpoints from one backup"
+                )
+            self.run_batch(number, batch["paths"], batch["version"], guarded=guarded)
+            number, guarded = number + 1, False
+        for paths in batches:
+            self.run_batch(number, paths, self.position, guarded=guarded)
+            number, guarded = number + 1, False
+        self.start_from(version)
+        self._number = number
+
     def run_batch(
         self, number: int, paths: Sequence[str], version: int | None = None, *, guarded: bool = False,
         processes: int | None = None,
@@ -161,15 +200,23 @@ class Operator:
         number, results = judged.task.batch_id, judged.rows
         manifest = self._state.before(number)
         self._state.write(manifest.after(number, {row["shard"]: row["state"] for row in results}))
+        if version is not None:
+            write_json(*self._batch, {"number": number, "version": version, "paths": judged.task.paths})
         files = [DataFile.from_json(text) for row in results for text in row["files"]]
-        for name, table_log in self._logs.items():
-            own = [file for file in files if file.table == name]
-            also = {self._read_id: version} if version is not None and (own or name == PUSH_OUTCOMES.name) else None
-            table_log.commit(own, self.app_id, number, also)
+        *others, last = COMMIT_ORDER
+
+        def commit(table: Table) -> None:
+            own = [file for file in files if file.table == table.name]
+            also = {self._read_id: version} if version is not None and (own or table is last) else None
+            self._logs[table.name].commit(own, self.app_id, number, also)
+
+        with ThreadPoolExecutor(len(others)) as pool:  # each waits for its disk or store
+            for done in [pool.submit(commit, table) for table in others]:
+                done.result()
+        commit(last)
         now = datetime.now(UTC)
         if self._snapshots.due(now, SNAPSHOT_EVERY):
-            versions = {name: table_log.version for name, table_log in self._logs.items()}
-            self._snapshots.take(now, self._state.before(number + 1), self._state.uri, versions)
+            self._snapshots.take(now, self._state.before(number + 1), self._state.uri, self._settings.lake)
         counts: Counter[str] = Counter()
         for row in results:
             counts.update(row["counts"])

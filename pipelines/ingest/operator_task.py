@@ -29,8 +29,8 @@ from kafka_telemetry_lake.pipelines.ingest.poison_pushes import (
 )
 from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles
-from kafka_telemetry_lake.pipelines.lake.offset_guard import StoredOffsets
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
+from kafka_telemetry_lake.pipelines.lake.stored_offsets import StoredOffsets
 from kafka_telemetry_lake.pipelines.quality.batch import BatchChecks
 from kafka_telemetry_lake.pipelines.runtime.python_worker import forget_archives
 from kafka_telemetry_lake.pipelines.state.chain import ShardFiles

@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.transaction import AddAction, RemoveAction
 
-from kafka_telemetry_lake.pipelines.lake.durable import sync, sync_commit
+from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
+from kafka_telemetry_lake.pipelines.lake.durable import sync
+from kafka_telemetry_lake.pipelines.lake.log_files import Action
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.lake.transactions import has_committed, transaction
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
 from kafka_telemetry_lake.udfs.rows import BIGINTS, DOUBLES
 
@@ -157,11 +157,12 @@ def _small_differences(schema: pa.Schema) -> dict[str, str]:
 
 
 class TableLog:
-    """The log of one table. Each commit reads only the log entries added since the last one."""
+    """The log of one table. A commit reads only the commits since the last look."""
 
     def __init__(self, table: Table, lake: str) -> None:
         self.table = table
-        self._delta = DeltaTable(table.uri(lake))
+        self._uri = table.uri(lake)
+        self._log = CommitLog(self._uri)
 
     def commit(
         self, files: Iterable[DataFile], app_id: str, version: int, also: Mapping[str, int] | None = None
@@ -174,96 +175,92 @@ class TableLog:
         Returns:
             Whether a commit was made.
         """
-        adds: list[AddAction | RemoveAction] = [_add(file) for file in files]
+        adds = [_add(file) for file in files]
         if not adds and also is None:
             return False
-        self._delta.update_incremental()
-        if has_committed(self._delta, app_id, version):
+        done = self._log.transaction_version(app_id)
+        if done is not None and done >= version:
             return False
-        self._delta.create_write_transaction(
-            adds,
-            mode="append",
-            schema=self.table.stored,
-            partition_by=[LANDED_DATE.name],
-            commit_properties=transaction(app_id, version, also),
-        )
-        sync_commit(self._delta)
+        self._log.append(adds, {app_id: version} | dict(also or {}))
         return True
 
     def transaction_version(self, app_id: str) -> int | None:
         """The last version that an application has committed."""
-        self._delta.update_incremental()
-        return self._delta.transaction_version(app_id)
+        return self._log.transaction_version(app_id)
 
     @property
     def version(self) -> int:
         """The table's latest version."""
-        self._delta.update_incremental()
-        return int(self._delta.version())
+        return self._log.version
 
-    def replace(self, files: Sequence[DataFile], version: int | None, app_id: str) -> bool:
-        """Restore the table to an earlier version and add these files, in one commit.
+    def replace(self, files: Sequence[DataFile], before: Sequence[dict[str, Any]], app_id: str) -> bool:
+        """Restore the table to the files that it had, and add others, in one commit.
 
-        A second call with the same `app_id` does nothing. No other writer may remove files at the same time: delta-rs
-        doesn't check such a commit for conflicts.
+        A second call with the same `app_id` does nothing. No other writer may remove files at the same time.
 
         Args:
-            version: None is the empty table. Days that retention has dropped since then stay dropped.
+            before: the files that it had, as `files_of` returns them. Days that retention has dropped since then stay
+                dropped.
 
         Returns:
             Whether a commit was made.
         """
-        self._delta.update_incremental()
-        if self._delta.transaction_version(app_id) is not None:
+        if self._log.transaction_version(app_id) is not None:
             return False
-        active = {row["path"]: row for row in files_of(self._delta)}
-        then = {} if version is None else {row["path"]: row for row in files_of(self._at(version))}
+        active = {row["path"]: row for row in files_of(DeltaTable(self._uri))}
+        then = {row["path"]: row for row in before}
         first_day = min((row["partition"][LANDED_DATE.name] for row in active.values()), default="9999-12-31")
-        removed = [row for path, row in then.items() if path not in active]
-        restored = [row for row in removed if row["partition"][LANDED_DATE.name] >= first_day]
-        actions: list[AddAction | RemoveAction] = [_remove(row) for path, row in active.items() if path not in then]
-        actions += [_add_again(row) for row in restored]
+        removed = [row for path, row in active.items() if path not in then]
+        restored = [row for path, row in then.items() if path not in active]
+        actions = [_remove(row) for row in removed]
+        actions += [_add_again(row) for row in restored if row["partition"][LANDED_DATE.name] >= first_day]
         actions += [_add(file) for file in files]
-        self._delta.create_write_transaction(
-            actions,
-            mode="append",
-            schema=self.table.stored,
-            partition_by=[LANDED_DATE.name],
-            commit_properties=transaction(app_id, 0),
-        )
+        self._log.append(actions, {app_id: 0}, {row["path"] for row in removed})
         return True
 
-    def rearrange(self, rows: Iterable[dict[str, Any]], files: Iterable[DataFile]) -> None:
-        """Replace files by others with the same rows. No other writer may remove files at the same time.
+    def rearrange(self, rows: Sequence[dict[str, Any]], files: Iterable[DataFile]) -> None:
+        """Replace files by others with the same rows.
 
         Args:
             rows: the files to remove, as `files_of` returns them.
             files: the files to add.
+
+        Raises:
+            deltalake.exceptions.CommitFailedError: another process has removed one of the files at the same time.
         """
-        actions: list[AddAction | RemoveAction] = [_remove(row, data_change=False) for row in rows]
+        actions = [_remove(row, data_change=False) for row in rows]
         actions += [_add(file, data_change=False) for file in files]
         if actions:
-            self._delta.create_write_transaction(
-                actions, mode="append", schema=self.table.stored, partition_by=[LANDED_DATE.name]
-            )
-
-    def _at(self, version: int) -> DeltaTable:
-        return DeltaTable(self._delta.table_uri, version=version)
+            self._log.append(actions, {}, {row["path"] for row in rows})
 
 
 def files_of(table: DeltaTable) -> list[dict[str, Any]]:
     """The table's files: path, size_bytes and num_records; partition, min, max and null_count as dicts by column."""
-    rows: list[dict[str, Any]] = pa.table(table.get_add_actions()).to_pylist()
+    return file_rows(pa.table(table.get_add_actions()))
+
+
+def file_rows(actions: pa.Table) -> list[dict[str, Any]]:
+    """The same from delta-rs' table of files."""
+    rows: list[dict[str, Any]] = actions.to_pylist()
     for row in rows:
         row["partition"] = {name: None if value is None else str(value) for name, value in row["partition"].items()}
     return rows
 
 
-def _remove(row: dict[str, Any], *, data_change: bool = True) -> RemoveAction:
-    return RemoveAction(row["path"], data_change, int(time.time() * 1000), row["size_bytes"], row["partition"])
+def _remove(row: dict[str, Any], *, data_change: bool = True) -> Action:
+    return {
+        "remove": {
+            "path": row["path"],
+            "deletionTimestamp": int(time.time() * 1000),
+            "dataChange": data_change,
+            "extendedFileMetadata": True,
+            "partitionValues": row["partition"],
+            "size": row["size_bytes"],
+        }
+    }
 
 
-def _add_again(row: dict[str, Any]) -> AddAction:
+def _add_again(row: dict[str, Any]) -> Action:
     bounds = {side: row.get(side) or {} for side in ("min", "max", "null_count")}
     stats = {
         "numRecords": row["num_records"],
@@ -271,25 +268,24 @@ def _add_again(row: dict[str, Any]) -> AddAction:
         "maxValues": {name: _bound(value) for name, value in bounds["max"].items() if value is not None},
         "nullCount": {name: value for name, value in bounds["null_count"].items() if value is not None},
     }
-    return AddAction(
-        path=row["path"],
-        size=row["size_bytes"],
-        partition_values=row["partition"],
-        modification_time=int(time.time() * 1000),
-        data_change=True,
-        stats=json.dumps(stats),
-    )
+    return _added(row["path"], row["size_bytes"], row["partition"], json.dumps(stats), data_change=True)
 
 
-def _add(file: DataFile, *, data_change: bool = True) -> AddAction:
-    return AddAction(
-        path=file.path,
-        size=file.size,
-        partition_values={LANDED_DATE.name: file.landed_date},
-        modification_time=int(time.time() * 1000),
-        data_change=data_change,
-        stats=file.stats,
-    )
+def _add(file: DataFile, *, data_change: bool = True) -> Action:
+    return _added(file.path, file.size, {LANDED_DATE.name: file.landed_date}, file.stats, data_change=data_change)
+
+
+def _added(path: str, size: int, partition: Mapping[str, str | None], stats: str, *, data_change: bool) -> Action:
+    return {
+        "add": {
+            "path": path,
+            "partitionValues": partition,
+            "size": size,
+            "modificationTime": int(time.time() * 1000),
+            "dataChange": data_change,
+            "stats": stats,
+        }
+    }
 
 
 class FileStatistics:

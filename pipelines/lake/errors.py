@@ -33,3 +33,7 @@ class OldCheckpointError(StateError):
 
 class LogGapError(StateError):
     """The next commits to read are no longer in a table's log."""
+
+
+class DamagedLogError(StateError):
+    """A commit in a table's log can't be read."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
+from kafka_telemetry_lake.pipelines.lake.log_files import Action, LogFiles
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 
 
@@ -34,6 +35,7 @@ class FollowedTable:
     def __init__(self, uri: str) -> None:
         self.uri = uri
         self._filesystem, self._root = filesystem_of(uri)
+        self._log = LogFiles(uri)
 
     def commits(self, after: int, until: int | None = None) -> Iterator[Commit]:
         """The commits after version `after`, up to and including `until` (None: up to the latest).
@@ -43,27 +45,18 @@ class FollowedTable:
         """
         version = after + 1
         while until is None or version <= until:
-            actions = self._actions(version)
+            actions = self._log.read(version)
             if actions is None and until is None:
-                if DeltaTable(self.uri).version() < version:
+                is_past = self._log.is_past(version)
+                if is_past is None:
+                    is_past = DeltaTable(self.uri).version() >= version
+                if not is_past:
                     return
-                actions = self._actions(version)  # the commit may have been written after the first look
+                actions = self._log.read(version)  # the commit may have been written after the first look
             if actions is None:
-                raise LogGapError(
-                    f"{self.uri}: version {version} is no longer in the table's log. The job was stopped for longer "
-                    "than the log is retained, so the lifecycle of clients can't continue. Delete the folder of "
-                    "table client_changes to start again"
-                )
+                raise LogGapError(f"{self.uri}: version {version} is no longer in the table's log")
             yield _commit(version, actions)
             version += 1
-
-    def _actions(self, version: int) -> list[dict[str, dict[str, object]]] | None:
-        """The actions of a commit; None if the log doesn't have it."""
-        try:
-            with self._filesystem.open_input_file(f"{self._root}/_delta_log/{version:020d}.json") as stream:
-                return [json.loads(line) for line in stream.read().splitlines() if line.strip()]
-        except FileNotFoundError:
-            return None
 
     def read(self, files: list[str], schema: pa.Schema) -> pa.Table:
         """Read columns of files. A column that a file lacks is NULL."""
@@ -75,7 +68,7 @@ class FollowedTable:
         return ds.dataset(paths, schema=schema, filesystem=self._filesystem, format="parquet")
 
 
-def _commit(version: int, actions: list[dict[str, dict[str, object]]]) -> Commit:
+def _commit(version: int, actions: Sequence[Action]) -> Commit:
     adds = [action["add"] for action in actions if "add" in action and action["add"].get("dataChange", True)]
     replaces = any("remove" in action and action["remove"].get("dataChange", True) for action in actions)
     if replaces:

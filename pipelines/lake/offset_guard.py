@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache, reduce
+from functools import reduce
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as pads
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
-from kafka_telemetry_lake.udfs.rows import PUSH_KEY
+from kafka_telemetry_lake.pipelines.lake.stored_offsets import StoredOffsets
 
 NOTE = "offsets-before.json"
 SAME_PUSH = " AND ".join(f"new.{name} <=> stored_pushes.{name}" for name in IDENTITY)
@@ -88,33 +87,27 @@ class OffsetGuard:
             )
         return spark.read.format("delta").load(self.table_uri).where(within).select(*IDENTITY)
 
-    def stored_before(self) -> StoredOffsets | None:
-        """The pushes stored before this checkpoint was created, for tasks to skip; None if there were none."""
-        return StoredOffsets(self.table_uri, self.version) if self.before_checkpoint else None
+    def stored_before(self, checkpoint: str) -> StoredOffsets | None:
+        """The pushes stored before this checkpoint was created, for tasks to skip; None if there were none.
 
+        The first call writes them to a file in the checkpoint's folder, since a table's log forgets its old versions.
 
-@dataclass(frozen=True)
-class StoredOffsets:
-    """The pushes in one version of a table, as plain values that tasks can be sent. Don't vacuum that version."""
-
-    table_uri: str
-    version: int
-
-    def within(self, pushes: pa.Table) -> pa.Table:
-        """The identities (columns `IDENTITY`) of the stored pushes within the offset ranges of `pushes`."""
-        identities = pa.schema([field for field in PUSH_KEY if field.name in IDENTITY]).empty_table()
-        for partition in pc.unique(pushes["partition"]).to_pylist():
-            span = pc.min_max(pushes.filter(pc.field("partition") == partition)["offset"]).as_py()
-            wanted = (pads.field("partition") == partition) & (pads.field("offset") >= span["min"])
-            wanted &= pads.field("offset") <= span["max"]
-            part = _dataset(self.table_uri, self.version).to_table(columns=list(IDENTITY), filter=wanted)
-            identities = pa.concat_tables([identities, part.cast(identities.schema)])
-        return identities
-
-
-@lru_cache(maxsize=1)
-def _dataset(table_uri: str, version: int) -> pads.Dataset:
-    return DeltaTable(table_uri, version=version).to_pyarrow_dataset()
+        Raises:
+            StateMissingError: there is no file, and the version that it would be written from is gone.
+        """
+        if not self.before_checkpoint:
+            return None
+        stored = StoredOffsets(f"{checkpoint}/{StoredOffsets.NAME}")
+        if not stored.exists():
+            try:
+                stored.write(DeltaTable(self.table_uri, version=self.version).to_pyarrow_dataset())
+            except (DeltaError, FileNotFoundError) as error:
+                raise StateMissingError(
+                    f"{stored.uri} is missing, and {self.table_uri} no longer has version {self.version}, from which "
+                    "it could be written: name a new folder with --checkpoints (the source is read from its "
+                    "beginning, nothing is stored twice)"
+                ) from error
+        return stored
 
 
 def unstored(batch: DataFrame, guards: Sequence[OffsetGuard], may_repeat: bool) -> DataFrame:

@@ -20,11 +20,12 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, TableLog
-from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError, StateVersionError
+from kafka_telemetry_lake.pipelines.lake.errors import LogGapError, StateMissingError, StateVersionError
 from kafka_telemetry_lake.pipelines.lake.followed_table import Commit, FollowedTable
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.transactions import transaction
+from kafka_telemetry_lake.pipelines.lifecycle.stored_rows import Reached, StoredRows, drop_stored_rows, unstored_events
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
@@ -58,11 +59,13 @@ class StepEnd:
 
     Attributes:
         now: µs; all pushes until then are known to have been read from a live source; None: not known.
+        part: the step reads this part of `StoredRows` instead, from 1 on; 0: it reads commits.
     """
 
     pushes: int = -1
     outcomes: int = -1
     now: int | None = None
+    part: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,12 +103,16 @@ class Lifecycle:
                 f"{self._note_path} is missing: delete the folder of table {CLIENT_CHANGES.name} to process all "
                 "pushes of the lake again, or restore both from one backup"
             )
-        self._note = note or Note()
+        # Begun again, its steps follow those whose events are stored.
+        self._note = note or Note(self._logs[CLIENT_EVENTS.name].transaction_version(APP_ID) or 0)
         self._changes, self._files = stored.num_rows, 0
         of_steps_done = stored.filter(pc.less_equal(stored["step"], self._note.step))
         self._clients = Clients.of_rows(of_steps_done, (place[:3] for place in self._note.clocks))
         self._clocks: Clocks = {code: clock for code, (*_, clock) in enumerate(self._note.clocks)}
         self._event_limit, self._waves = EventLimit(self._note.event_counts), Waves(self._note.waves)
+        self._stored = StoredRows.read(lake)
+        if not any(end and end.part for end in (self._note.done, self._note.under_way)):
+            drop_stored_rows(lake)  # of a beginning that was cut off before its first step, or after its last
 
     def catch_up(self) -> None:
         """Process everything that is in the tables."""
@@ -124,7 +131,8 @@ class Lifecycle:
             return False
         if self._note.under_way is None:
             self._write_note(replace(self._note, under_way=end))
-        is_new = (end.pushes, end.outcomes) != (self._note.done.pushes, self._note.done.outcomes)
+        done = self._note.done
+        is_new = end.part > 0 or (end.pushes, end.outcomes) != (done.pushes, done.outcomes)
         self._process(end)
         self._merge_changes()
         return is_new
@@ -145,21 +153,60 @@ class Lifecycle:
 
     def _next(self, now: int | None) -> StepEnd | None:
         done = self._note.done
-        # Outcomes first: their pushes were stored earlier, so the step reads those too.
-        outcomes = _until(self._outcomes.commits(done.outcomes), done.outcomes)
-        pushes = _until(self._pushes.commits(done.pushes), done.pushes)
+        if done.part:
+            return self._next_part(done.part + 1)
+        try:
+            # Outcomes first: their pushes were stored earlier, so the step reads those too.
+            outcomes = _until(self._outcomes.commits(done.outcomes), done.outcomes)
+            pushes = _until(self._pushes.commits(done.pushes), done.pushes)
+        except LogGapError as error:
+            log.info("lifecycle: reads the stored pushes, not their commits: %s", error)
+            self._stored = StoredRows.now(self._lake, self._reached(), STEP_ROWS)
+            self._stored.write(self._lake)
+            return self._next_part(1)
         if (pushes, outcomes) != (done.pushes, done.outcomes):
             return StepEnd(pushes, outcomes)
         if now is None or not self._is_due(now):
             return None
         return StepEnd(pushes, outcomes, now)
 
+    def _next_part(self, number: int) -> StepEnd:
+        stored = self._stored_rows()
+        return StepEnd(stored.pushes, stored.outcomes, part=number)
+
+    def _stored_rows(self) -> StoredRows:
+        if self._stored is None:
+            raise StateMissingError(
+                f"the list of files beside {self._note_path} is missing: delete the folder of table "
+                f"{CLIENT_CHANGES.name} to process all pushes of the lake again, or restore it from a backup"
+            )
+        return self._stored
+
+    def _reached(self) -> list[Reached]:
+        """How far each partition has been read."""
+        clients, reached = self._clients, []
+        for code, clock in self._clocks.items():
+            offsets = clients["offset"][clients["partition"] == code]
+            reached.append(Reached(*clients.partitions[code], int(offsets.max(initial=-1)), clock))
+        return reached
+
+    def _read(self, end: StepEnd) -> tuple[pa.Table, pa.Table]:
+        """The rows of both tables that a step reads."""
+        if end.part == 0:
+            done = self._note.done
+            pushes = _rows(self._pushes, done.pushes, end.pushes, LIFECYCLE_IN)
+            return pushes, _rows(self._outcomes, done.outcomes, end.outcomes, OUTCOMES_IN)
+        stored = self._stored_rows()
+        part = stored.parts[end.part - 1]
+        pushes = self._pushes.read(list(part.pushes), LIFECYCLE_IN)
+        return stored.unread(pushes), stored.unread(self._outcomes.read(list(part.outcomes), OUTCOMES_IN))
+
     def _is_due(self, now: int) -> bool:
         return bool((self._clients["deadline"] < now).any()) or self._waves.waits(now)
 
     def _process(self, end: StepEnd) -> None:
-        step, done, clients = self._note.step + 1, self._note.done, self._clients
-        pushes = _rows(self._pushes, done.pushes, end.pushes, LIFECYCLE_IN)
+        step, clients = self._note.step + 1, self._clients
+        pushes, outcomes = self._read(end)
         versions = _versions(self._lake)
         advanced = advance(clients, self._clocks, pushes, versions, step)
         changed, events = advanced.changed, advanced.events
@@ -168,7 +215,6 @@ class Lifecycle:
             clocks = {code: max(clock, end.now) for code, clock in self._clocks.items()}
             swept, silent = sweep(clients, clocks, versions, step)
             changed, events = np.union1d(changed, swept), Events.all_of([events, silent])
-        outcomes = _rows(self._outcomes, done.outcomes, end.outcomes, OUTCOMES_IN)
         changed = np.union1d(changed, label(clients, outcomes, step))
         self._waves.add(clients, events)
         connected, signs = judge(clients, outcomes, step)
@@ -176,14 +222,18 @@ class Lifecycle:
         fleet = wave_rows(self._waves.close(clients, clocks))
         single = event_rows(clients, self._event_limit.apply(events))
         self._event_limit.forget(self._clocks)
-        self._commit(CLIENT_EVENTS, pa.concat_tables([single, fleet]), step)
+        rows = pa.concat_tables([single, fleet])
+        self._commit(CLIENT_EVENTS, unstored_events(self._lake, rows) if end.part else rows, step)
         self._commit(CLIENT_CHANGES, clients.rows(changed), step)
         self._changes += len(changed)
         self._files += 1
         places = ((*clients.partitions[code], clock) for code, clock in sorted(self._clocks.items()))
-        self._write_note(
-            Note(step, replace(end, now=None), tuple(places), self._event_limit.counts, self._waves.content())
-        )
+        is_last_part = self._stored is not None and end.part == len(self._stored.parts)
+        done = replace(end, now=None, part=0 if is_last_part else end.part)
+        self._write_note(Note(step, done, tuple(places), self._event_limit.counts, self._waves.content()))
+        if is_last_part:
+            drop_stored_rows(self._lake)
+            self._stored = None
         if pushes.num_rows or len(events.kind):
             log.info(
                 "lifecycle: step %d: %s pushes, %s clients, %s events", step, f"{pushes.num_rows:,}",
@@ -244,6 +294,9 @@ class Lifecycle:
 
     def _write_note(self, note: Note) -> None:
         content = {"version": NOTE_VERSION, **asdict(note)}
+        for end in (content["done"], content["under_way"]):
+            if end is not None and not end["part"]:  # earlier releases don't know it
+                del end["part"]
         content[EVENT_COUNTS] = content.pop("event_counts")
         write_json(self._filesystem, self._note_path, content)
         self._note = note

@@ -16,11 +16,13 @@ from datetime import date
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
+from kafka_telemetry_lake.pipelines.lake.delta_log import files_of
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
-from kafka_telemetry_lake.pipelines.lake.followed_table import Commit, FollowedTable
+from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.quotas.windows import WINDOWS, at, replace_windows
 from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_SAMPLES, QUOTA_USAGE
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
@@ -51,11 +53,16 @@ class BrokerUsage:
         if self._position is None:
             self._position = self._first_position()
         began, version, rows, files = time.monotonic(), self._position, 0, list[str]()
-        for commit in self._commits(self._position):
-            version, rows = commit.version, rows + commit.rows
-            files += commit.files
-            if rows >= STEP_ROWS:
-                break
+        try:
+            for commit in self._samples.commits(self._position):
+                version, rows = commit.version, rows + commit.rows
+                files += commit.files
+                if rows >= STEP_ROWS:
+                    break
+        except LogGapError as error:
+            log.info("quota_usage: the latest days are computed again: %s", error)
+            self._position = self._recompute(self._position)
+            return True
         if files:
             minutes = minutes_of(self._times(files))
             replace_usage(self._lake, minutes, APP_ID, version)
@@ -77,11 +84,20 @@ class BrokerUsage:
             stored = DeltaTable(self._samples.uri).to_pyarrow_dataset()
             return stored.to_table(["time"], filter=ds.field(LANDED_DATE.name).isin(sorted(days)))["time"]
 
-    def _commits(self, position: int) -> Iterator[Commit]:
-        try:
-            yield from self._samples.commits(position)
-        except LogGapError:  # the job was stopped for longer than the log is kept
-            yield from self._samples.commits(self._before_last_append())
+    def _recompute(self, position: int) -> int:
+        """Compute the windows of all days since the last window, and return the version that they include."""
+        samples = DeltaTable(self._samples.uri)
+        stored, version = samples.to_pyarrow_dataset(), int(samples.version())
+        windows = DeltaTable(QUOTA_USAGE.uri(self._lake)).to_pyarrow_dataset().filter(ds.field("source") == "broker")
+        since = pc.max(windows.to_table([LANDED_DATE.name])[LANDED_DATE.name]).as_py() or date.min
+        days = sorted({day for row in files_of(samples) if (day := row["partition"][LANDED_DATE.name]) >= f"{since}"})
+        # Each commit has a version of its own: less than the table's latest until the last day.
+        for group in np.array_split(days, min(len(days), version - position)) if days else ():
+            position = version if group[-1] == days[-1] else position + 1
+            of_days = ds.field(LANDED_DATE.name).isin([date.fromisoformat(day) for day in group])
+            times = stored.to_table(["time"], filter=of_days)["time"]
+            replace_usage(self._lake, minutes_of(times), APP_ID, position)
+        return version
 
     def _first_position(self) -> int:
         usage = QUOTA_USAGE.create(self._lake)

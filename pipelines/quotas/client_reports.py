@@ -25,7 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kafka_telemetry_lake.pipelines.ingest.operator_task import without
 from kafka_telemetry_lake.pipelines.ingest.push_files import table_paths
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger, app_id_of, start_batches
-from kafka_telemetry_lake.pipelines.lake.added_files import added_files
+from kafka_telemetry_lake.pipelines.lake.added_files import added_files, is_forgotten
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.transactions import append_once
@@ -61,7 +61,12 @@ def start_quota_reports(spark: SparkSession, lake: Lake, trigger: Trigger) -> St
     """
     for table in (QUOTA_REPORTS, QUOTA_USAGE):
         table.create(lake.path)
-    stored_before = OffsetGuard.load(spark, QUOTA_REPORTS.uri(lake.path), lake.checkpoint(STREAM)).stored_before()
+    checkpoint = lake.checkpoint(STREAM)
+    if is_forgotten(METRIC_POINTS.uri(lake.path), checkpoint):
+        log.info("%s: the log no longer has the commits to go on with: all points are read again", STREAM)
+        filesystem, root = filesystem_of(checkpoint)
+        filesystem.delete_dir(root)  # reports that are stored already are passed over, as with any new checkpoint
+    stored_before = OffsetGuard.load(spark, QUOTA_REPORTS.uri(lake.path), checkpoint).stored_before(checkpoint)
     points = added_files(spark, METRIC_POINTS.uri(lake.path), MAX_BYTES_PER_BATCH)
 
     def run(batch: DataFrame, batch_id: int) -> None:

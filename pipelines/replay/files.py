@@ -51,7 +51,9 @@ def batches_of(files: Sequence[PushFile], batch_bytes: int) -> list[list[PushFil
     return batches
 
 
-def push_files(lake: str, snapshot: Snapshot | None, generation: str, until: int | None = None) -> list[PushFile]:
+def push_files(
+    lake: str, generation: str, excluded: pads.Dataset | None = None, wanted: pads.Dataset | None = None
+) -> list[PushFile]:
     """The files to replay, in the order of landing.
 
     A file may also contain pushes that are not to be replayed, for example a compacted file with pushes from before the
@@ -59,14 +61,12 @@ def push_files(lake: str, snapshot: Snapshot | None, generation: str, until: int
 
     Args:
         lake: folder or URI of the lake.
-        snapshot: exclude pushes that were processed before it.
         generation: name of the folder for copies.
-        until: only pushes in this version of `push_outcomes`; None: all.
+        excluded: rows of `push_outcomes` whose pushes are not to be replayed, such as those before a snapshot.
+        wanted: rows of `push_outcomes` whose pushes are to be replayed; None: all.
     """
     uri = PUSHES.uri(lake)
     filesystem, root = filesystem_of(uri)
-    excluded = None if snapshot is None else dataset(PUSH_OUTCOMES.uri(lake), snapshot.versions[PUSH_OUTCOMES.name])
-    wanted = None if until is None else dataset(PUSH_OUTCOMES.uri(lake), until)
     active = pa.table(DeltaTable(uri).get_add_actions()).to_pylist()
     result: list[PushFile] = []
     for row in sorted(
@@ -121,7 +121,7 @@ def count_missing_pushes(lake: str, snapshot: Snapshot | None, until: int | None
     tables = {"processed": dataset(PUSH_OUTCOMES.uri(lake), until), "pushes": dataset(PUSHES.uri(lake))}
     query = f"SELECT count(*) FROM processed ANTI JOIN pushes ON {same_push('processed', 'pushes')}"
     if snapshot is not None:
-        tables["earlier"] = dataset(PUSH_OUTCOMES.uri(lake), snapshot.versions[PUSH_OUTCOMES.name])
+        tables["earlier"] = snapshot.dataset(lake, PUSH_OUTCOMES)
         query += f" ANTI JOIN earlier ON {same_push('processed', 'earlier')}"
     ((missing,),) = ask(query, **tables)
     return int(missing)

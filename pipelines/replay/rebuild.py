@@ -18,8 +18,8 @@ from deltalake.exceptions import DeltaError
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import points_app_id, read_id
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
-from kafka_telemetry_lake.pipelines.lake.offset_guard import StoredOffsets
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.stored_offsets import StoredOffsets
 from kafka_telemetry_lake.pipelines.replay.files import (
     batches_of,
     count_missing_pushes,
@@ -74,14 +74,18 @@ def rebuild_state(lake: str, checkpoints: str, limits: Limits, batch_bytes: int,
     if snapshot is not None:
         snapshot.restore(folder.uri)
         states = {shard: names for shard, names in snapshot.states.items() if shard in damaged}
-    stored = StoredOffsets(PUSH_OUTCOMES.uri(lake), until)  # the tables have all rows: tasks only update the state
-    for batch in batches_of(push_files(lake, snapshot, uuid.uuid4().hex, until), batch_bytes):
+    # The tables have all rows: tasks only update the state.
+    included = dataset(PUSH_OUTCOMES.uri(lake), until)
+    stored = StoredOffsets(f"{checkpoints}/points/rebuild.parquet").write(included)
+    before = None if snapshot is None else snapshot.dataset(lake, PUSH_OUTCOMES)
+    for batch in batches_of(push_files(lake, uuid.uuid4().hex, before, included), batch_bytes):
         paths = tuple(file.path for file in batch)
         task = ShardTask(lake, target.batch_id, paths, target.shards, folder.uri, states, limits, stored)
         states = states | {row["shard"]: tuple(row["state"]) for row in run_shards(task, damaged)}
     undamaged = {shard: names for shard, names in target.states.items() if shard not in damaged}
     folder.write(Manifest(target.batch_id, target.shards, undamaged | states))
     drop_copies(lake)
+    stored.delete()
     return Rebuilt(target.batch_id, damaged, snapshot)
 
 
@@ -147,7 +151,7 @@ def _usable_snapshot(lake: str, checkpoints: str, target: Manifest) -> Snapshot 
         if snapshot.batch_id > target.batch_id or snapshot.shards != target.shards:
             continue
         try:
-            dataset(PUSH_OUTCOMES.uri(lake), snapshot.versions[PUSH_OUTCOMES.name])
+            snapshot.dataset(lake, PUSH_OUTCOMES)
             for shard, names in snapshot.states.items():
                 ShardFiles(snapshot.uri, shard).check(names)
         except (DeltaError, KeyError, StateError):

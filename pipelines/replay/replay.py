@@ -34,6 +34,7 @@ from kafka_telemetry_lake.pipelines.replay.files import (
     push_files,
 )
 from kafka_telemetry_lake.pipelines.replay.followers import rewrite_quota_reports, update_followers
+from kafka_telemetry_lake.pipelines.replay.swap_note import SWAP
 from kafka_telemetry_lake.pipelines.state.manifest import Manifest, StateFolder
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshot, Snapshots
 from kafka_telemetry_lake.pipelines.tables.operator import (
@@ -51,7 +52,6 @@ TaskResults = Iterable[Mapping[str, Any]]
 RunTasks = Callable[[ShardTask], TaskResults]  # rows of `operator_task.TASK_RESULT`, one per shard
 Progress = Callable[[int, int], None]  # called with the payload bytes done and in total
 
-SWAP = "points-swap.json"  # in the folder of checkpoints
 # The events in `client_events` that the operator writes.
 OPERATOR_EVENTS = ("temporality_flip", "lost_interval", "lost_interval_closed", "too_late")
 
@@ -91,7 +91,8 @@ def replay(
         snapshot.restore(state.uri)
         states = snapshot.states
     files: list[DataFile] = []
-    batches = batches_of(push_files(lake, snapshot, generation), batch_bytes)
+    before = None if snapshot is None else snapshot.dataset(lake, PUSH_OUTCOMES)
+    batches = batches_of(push_files(lake, generation, before), batch_bytes)
     total, done = sum(file.size for batch in batches for file in batch), 0
     for batch in batches:
         paths = tuple(file.path for file in batch)
@@ -124,15 +125,16 @@ def finish_swap(lake: str, checkpoints: str) -> bool:
     app_id = f"kafka-telemetry-lake:replay:{swap['generation']}"
     minutes = swap.get("quota_minutes")  # None: the swap was prepared by an earlier release
     reports = (QUOTA_REPORTS,) if minutes is not None and DeltaTable.is_deltatable(QUOTA_REPORTS.uri(lake)) else ()
+    snapshots = Snapshots(checkpoints)
+    restored = _restored_files(lake, snapshots, swap["snapshot"])
     for table in (*OPERATOR_TABLES, *reports):
         own = [file for file in files if file.table == table.name]
-        TableLog(table, lake).replace(own, swap["versions"].get(table.name), app_id)
+        TableLog(table, lake).replace(own, restored.get(table.name, ()), app_id)
     states = {int(shard): tuple(names) for shard, names in swap["states"].items()}
     StateFolder(f"{checkpoints}/points-state", None, 1).write(Manifest(swap["batch_id"], swap["shards"], states))
     # Snapshots taken after the replay's start refer to rows and state that no longer exist.
-    snapshots = Snapshots(checkpoints)
     for snapshot in snapshots.all():
-        if snapshot.uri.rpartition("/")[2] > swap["snapshot"]:
+        if snapshot.name > swap["snapshot"]:
             snapshots.drop(snapshot)
     _clear_stored_before(filesystem, root)
     update_followers(lake, minutes or (), app_id)
@@ -141,13 +143,27 @@ def finish_swap(lake: str, checkpoints: str) -> bool:
     return True
 
 
+def _restored_files(lake: str, snapshots: Snapshots, name: str) -> dict[str, list[dict[str, Any]]]:
+    """The files, by table, that a swap restores: those of the snapshot that the replay started from."""
+    if not name:
+        return {}
+    for snapshot in snapshots.all():
+        if snapshot.name == name:
+            # Of events the replay has written all rows.
+            return {table.name: snapshot.files(lake, table) for table in OPERATOR_TABLES if table is not CLIENT_EVENTS}
+    raise ReplayError(
+        f"the interrupted replay needs snapshot {name} of the state, which is gone: restore it, or the lake and its "
+        "checkpoints, from a backup"
+    )
+
+
 def _snapshot_before(lake: str, checkpoints: str, wanted: str) -> Snapshot | None:
     """The newest snapshot before all of the wanted pushes; None: the replay must start from the first push."""
     for snapshot in reversed(Snapshots(checkpoints).all()):
         try:
-            outcomes = dataset(PUSH_OUTCOMES.uri(lake), snapshot.versions[PUSH_OUTCOMES.name])
+            outcomes = snapshot.dataset(lake, PUSH_OUTCOMES)
         except (DeltaError, KeyError):
-            continue  # the snapshot's version is no longer in the table's log
+            continue  # an earlier release took it, and the table's log doesn't reach back to it
         if ask(f"SELECT count(*) FROM outcomes WHERE {wanted}", outcomes=outcomes) == [(0,)]:
             return snapshot
     return None
@@ -175,7 +191,7 @@ def _retained_events(lake: str, snapshot: Snapshot | None) -> list[DataFile]:
     retained = [now.filter(~own)]
     if snapshot is not None and now.num_rows:
         since = pads.field(LANDED_DATE.name) >= pc.min(now[LANDED_DATE.name])  # don't restore days dropped since
-        then = dataset(CLIENT_EVENTS.uri(lake), snapshot.versions[CLIENT_EVENTS.name])
+        then = snapshot.dataset(lake, CLIENT_EVENTS)
         retained.append(then.to_table(filter=own & since))
     files = TableFiles(CLIENT_EVENTS, lake)
     files.write(pa.concat_tables(retained).select(CLIENT_EVENTS.schema.names).cast(CLIENT_EVENTS.schema))
@@ -192,8 +208,7 @@ def _write_swap(
         "batch_id": last.batch_id,
         "shards": last.shards,
         "states": states,
-        "snapshot": "" if snapshot is None else snapshot.uri.rpartition("/")[2],
-        "versions": {} if snapshot is None else {n: v for n, v in snapshot.versions.items() if n != CLIENT_EVENTS.name},
+        "snapshot": "" if snapshot is None else snapshot.name,
         "files": [asdict(file) for file in files],
         "quota_minutes": quota_minutes,
     }

@@ -1,23 +1,32 @@
-"""Snapshots of the operator: its state after a batch, and the versions that its tables had then.
+"""Snapshots of the operator: its state after a batch, and the files that its tables had then.
 
 A replay of recent pushes starts from a snapshot instead of the first push (docs/operate.md). A snapshot is a folder
-next to the checkpoint, `points-snapshots/<time>-<batch>/`, with the state files and `snapshot.json`, written last.
+next to the checkpoint, `points-snapshots/<time>-<batch>/`, with the state files, a list of files for each table, and
+`snapshot.json`, written last. The lists make it independent of the tables' logs, which forget their old versions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import unquote
 
+import pyarrow as pa
+import pyarrow.dataset as pads
 import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
+from kafka_telemetry_lake.pipelines.lake.delta_log import file_rows, files_of
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.lake.json_files import write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.state.manifest import MOST_SHARDS, Manifest
 from kafka_telemetry_lake.pipelines.state.notes import DamagedNoteError, chains, number, read_note, sealed
-from kafka_telemetry_lake.pipelines.tables.table import table_uri
+from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES
+from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table, table_uri
 
 NAME = "snapshot.json"
 TIME = "%Y%m%dT%H%M%SZ"
@@ -31,7 +40,7 @@ class Snapshot:
         uri: folder of the snapshot.
         taken_at: UTC.
         states: state files of each shard, oldest first; the folder contains copies of them.
-        versions: versions of the operator's tables, by name. `maintain` retains their files as long as the snapshot.
+        versions: versions of the operator's tables, by name. `maintain` keeps their files as long as the snapshot.
     """
 
     uri: str
@@ -41,9 +50,34 @@ class Snapshot:
     states: dict[int, tuple[str, ...]]
     versions: dict[str, int]
 
+    @property
+    def name(self) -> str:
+        """Name of its folder. Names sort by time."""
+        return self.uri.rpartition("/")[2]
+
     def restore(self, state_uri: str) -> None:
         """Copy the snapshot's state files to a state folder."""
         _copy(self.uri, state_uri, [name for names in self.states.values() for name in names])
+
+    def files(self, lake: str, table: Table) -> list[dict[str, Any]]:
+        """The files that an operator's table had, as `delta_log.files_of` returns them.
+
+        Raises:
+            KeyError: the snapshot doesn't have this table.
+            deltalake.exceptions.DeltaError: an earlier release took it, and the table's log doesn't reach back to it.
+        """
+        filesystem, root = filesystem_of(self.uri)
+        try:
+            return file_rows(pq.read_table(f"{root}/{table.name}.parquet", filesystem=filesystem))
+        except FileNotFoundError:
+            return files_of(DeltaTable(table.uri(lake), version=self.versions[table.name]))
+
+    def dataset(self, lake: str, table: Table) -> pads.Dataset:
+        """The rows that an operator's table had. Raises as `files` does."""
+        filesystem, root = filesystem_of(table.uri(lake))
+        paths = [f"{root}/{unquote(row['path'])}" for row in self.files(lake, table)]
+        days = pads.partitioning(pa.schema([LANDED_DATE]), flavor="hive")
+        return pads.dataset(paths, table.stored, "parquet", filesystem, partitioning=days, partition_base_dir=root)
 
 
 class Snapshots:
@@ -65,14 +99,21 @@ class Snapshots:
         taken = [snapshot.taken_at for snapshot in self.all()]
         return not taken or now - taken[-1] >= every
 
-    def take(self, now: datetime, manifest: Manifest, state_uri: str, versions: Mapping[str, int]) -> None:
-        """Store the state after the batch that was just committed, with the versions that the tables have now."""
+    def take(self, now: datetime, manifest: Manifest, state_uri: str, lake: str) -> None:
+        """Store the state after the batch that was just committed, and which files the tables have now."""
         name = f"{now.astimezone(UTC):{TIME}}-{manifest.batch_id:010d}"
         folder = f"{self._root}/{name}"
         self._filesystem.create_dir(folder, recursive=True)
         _copy(state_uri, f"{self._uri}/{name}", [file for files in manifest.states.values() for file in files])
+        versions = {}
+        for table in OPERATOR_TABLES:
+            delta = DeltaTable(table.uri(lake))
+            versions[table.name] = delta.version()
+            pq.write_table(
+                pa.table(delta.get_add_actions()), f"{folder}/{table.name}.parquet", filesystem=self._filesystem
+            )
         content = {"batch_id": manifest.batch_id, "shards": manifest.shards, "states": manifest.states,
-                   "versions": dict(versions)}  # fmt: skip
+                   "versions": versions}  # fmt: skip
         write_json(self._filesystem, f"{folder}/{NAME}", sealed(content))
 
     def drop_older(self, than: datetime) -> list[Snapshot]:
@@ -83,7 +124,7 @@ class Snapshots:
         return old
 
     def drop(self, snapshot: Snapshot) -> None:
-        folder = f"{self._root}/{snapshot.uri.rpartition('/')[2]}"
+        folder = f"{self._root}/{snapshot.name}"
         self._filesystem.delete_file(f"{folder}/{NAME}")  # first: a folder without this file isn't read as a snapshot
         self._filesystem.delete_dir(folder)
 

@@ -19,7 +19,9 @@ from kafka_telemetry_lake.pipelines.ingest import push_files
 from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.replay.replay import ReplayError, replay
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
+from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
+from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table
 from tests.support.landing_records import record
 from tests.support.ledger import Fleet
@@ -177,6 +179,42 @@ def test_files_that_a_snapshot_needs_survive_vacuum_until_it_is_dropped(tmp_path
     job.maintain("metric_points")
     assert len(list((stream.lake / "metric_points").glob("landed_date=*/*"))) == 1
     assert check(stream.lake, fleet.ledger).problems == []
+
+
+def test_files_that_a_snapshot_needs_survive_vacuum_without_a_log(tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
+    for _ in range(3):
+        stream.batch(fleet.round())
+    stream.snapshot()
+    (snapshot,) = Snapshots(str(stream.checkpoints)).all()
+    rows = snapshot.dataset(str(stream.lake), PUSH_OUTCOMES).count_rows()
+    for _ in range(3):
+        stream.batch(fleet.round())
+    maintain(stream)
+    expire_logs(stream.lake)
+    done = maintain(stream)
+    assert {each.problems for each in done.values()} == {()}
+    assert rows > 0
+    assert snapshot.dataset(str(stream.lake), PUSH_OUTCOMES).count_rows() == rows
+    assert len(list((stream.lake / "push_outcomes").glob("landed_date=*/*"))) == 6 + 1
+    assert maintenance(stream, today=date(2026, 12, 24)).drop_snapshots() == 1
+    assert maintain(stream)["push_outcomes"].vacuumed_files == 6
+
+
+def test_a_snapshot_of_an_earlier_release_goes_with_the_log_that_it_needs(tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
+    stream.batch(fleet.round())
+    stream.snapshot()
+    for file in (stream.checkpoints / "points-snapshots").glob("*/*.parquet"):  # it had only versions
+        file.unlink()
+    (snapshot,) = Snapshots(str(stream.checkpoints)).all()
+    assert snapshot.dataset(str(stream.lake), PUSH_OUTCOMES).count_rows() == len(fleet.ledger.landed)
+    stream.batch(fleet.round())
+    maintain(stream)
+    assert Snapshots(str(stream.checkpoints)).all() == [snapshot]
+    expire_logs(stream.lake)
+    assert {each.problems for each in maintain(stream).values()} == {()}
+    assert Snapshots(str(stream.checkpoints)).all() == []
 
 
 def test_files_of_the_last_hours_survive_vacuum(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
-from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.ingest.torn_entries import drop_torn_entries, entries
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, TableLog
@@ -44,17 +43,23 @@ def test_rows_are_on_the_disk_before_their_task_names_the_file(tmp_path: Path, s
     assert set(synced[1:]) == {"landed_date=2026-11-21", "pushes"}  # their names
 
 
-def test_a_commit_is_on_the_disk_when_it_returns_with_the_checkpoint_it_made(tmp_path: Path, synced: list[str]) -> None:
+def test_a_commit_is_on_the_disk_when_it_returns(tmp_path: Path, synced: list[str]) -> None:
     PUSHES.create(str(tmp_path))
     log = TableLog(PUSHES, str(tmp_path))
     for number in range(1, 3):
         assert log.commit([], "app", number, {"also": number})
-        assert f"{number:020d}.json" in synced
+        content, *names = synced
+        assert content.startswith("_commit_")  # before the commit has its name
+        assert names == [f"{number:020d}.json", "_delta_log"]
+        synced.clear()
     assert not log.commit([], "app", 2, {"also": 2})
-    assert "_last_checkpoint" not in synced
-    DeltaTable(PUSHES.uri(str(tmp_path))).alter.set_table_properties({"delta.checkpointInterval": "5"})
-    log.commit([], "app", 4, {"also": 4})
-    assert f"{4:020d}.checkpoint.parquet" in synced
+
+
+def test_a_checkpoint_that_a_commit_of_delta_rs_makes_is_on_the_disk(tmp_path: Path, synced: list[str]) -> None:
+    delta = LOST_RECORDS.create(str(tmp_path))
+    delta.alter.set_table_properties({"delta.checkpointInterval": "3"})
+    append_once(LOST_RECORDS, delta, LOST_RECORDS.schema.empty_table(), "app", 7)
+    assert f"{2:020d}.checkpoint.parquet" in synced
     assert "_last_checkpoint" in synced
 
 

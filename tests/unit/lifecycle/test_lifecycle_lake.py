@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -13,11 +14,12 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from kafka_telemetry_lake.pipelines.lake import followed_table as lifecycle_log
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, TableLog
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
+from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles
 from kafka_telemetry_lake.pipelines.lifecycle import follower as lifecycle
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
+from kafka_telemetry_lake.pipelines.lifecycle.stored_rows import NAME
 from kafka_telemetry_lake.pipelines.lifecycle.thread import LifecycleStream
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
@@ -28,6 +30,7 @@ from kafka_telemetry_lake.udfs.lifecycle.events import EventLimit
 from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN, Clocks
 from kafka_telemetry_lake.udfs.lifecycle.rows import TERMINATED
 from kafka_telemetry_lake.udfs.lifecycle.transitions import advance
+from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table
 from tests.unit.lifecycle.test_lifecycle import Rows, at, others, push, random_pushes
 
@@ -218,18 +221,105 @@ def test_a_commit_that_comes_while_the_log_is_looked_at_is_taken(
     lake: LandedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.land([push(0, 0)]).judge()
+    is_past, landed = LogFiles.is_past, set[str]()
 
-    def landing_meanwhile(uri: str) -> DeltaTable:
-        monkeypatch.setattr(lifecycle_log, "DeltaTable", DeltaTable)
-        for name in ("pushes", "push_outcomes"):
-            if uri.endswith(f"/{name}"):
+    def landing_meanwhile(files: LogFiles, version: int) -> bool | None:
+        name = files.uri.rpartition("/")[2]
+        if name in ("pushes", "push_outcomes") and name not in landed:
+            landed.add(name)
+            if len(landed) == 1:
                 lake.land([push(1, 1, "b")], {"group_id": "g"})
-        return DeltaTable(uri)
+            DeltaTable(files.uri).create_checkpoint()
+        return is_past(files, version)
 
     life = Lifecycle(str(lake.path))
-    monkeypatch.setattr(lifecycle_log, "DeltaTable", landing_meanwhile)
+    monkeypatch.setattr(LogFiles, "is_past", landing_meanwhile)
     life.catch_up()
+    assert landed == {"pushes", "push_outcomes"}
     assert sorted(lake.clients()) == ["a", "b"]
+
+
+def in_parts(lake: LandedLake, rounds: int = 6) -> LandedLake:
+    """Rounds of pushes of three clients; the last ones show that the first two are silent."""
+    for number in range(rounds):
+        rows = [push(30 * number, 3 * number + i, f"c{i}", broker_id=i) for i in range(3)]
+        lake.land(rows, {"group_id": f"g{number}"})
+    return lake.land([others(1000, 3 * rounds)], {})
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_it_begins_with_the_stored_rows_if_the_log_has_forgotten_their_commits(
+    lake: LandedLake, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, compacted: bool
+) -> None:
+    plain = in_parts(LandedLake(tmp_path_factory.mktemp("plain"))).judge()
+    in_parts(lake)
+    if compacted:
+        for name in ("pushes", "push_outcomes"):
+            DeltaTable(str(lake.path / name)).optimize.compact()
+    expire_logs(lake.path)
+    monkeypatch.setattr(lifecycle, "STEP_ROWS", 4)
+    lake.judge()
+    assert lake.clients() == plain.clients()
+    assert lake.events() == plain.events()
+    assert not (lake.path / "client_changes" / NAME).exists()
+    later = [push(1030, 19, "c0")]
+    assert lake.land(later, {}).judge().events() == plain.land(later, {}).judge().events()
+    assert lake.clients() == plain.clients()
+
+
+def test_begun_again_it_repeats_no_event_and_misses_none(lake: LandedLake) -> None:
+    for number in range(4):
+        lake.land([push(30 * number, number)], {}).judge()
+    lake.land([others(500, 4)], {}).judge()
+    events = lake.events()
+    assert [row["event"] for row in events if row["client_instance_id"] == "a"] == ["first_seen", "went_silent"]
+    shutil.rmtree(lake.path / "client_changes")
+    expire_logs(lake.path)
+    assert lake.judge().events() == events
+    lake.land([push(520, 5)], {}).judge()
+    assert [row["event"] for row in lake.events() if row["at"] == at(520)] == ["resumed"]
+
+
+@pytest.mark.parametrize("cut_at", [1, 2, 3])
+def test_cut_off_in_the_stored_rows_it_goes_on_with_the_same_files(
+    lake: LandedLake, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, cut_at: int
+) -> None:
+    plain = in_parts(LandedLake(tmp_path_factory.mktemp("plain"))).judge()
+    in_parts(lake)
+    expire_logs(lake.path)
+    monkeypatch.setattr(lifecycle, "STEP_ROWS", 6)
+    real, steps = Lifecycle._commit, []
+
+    def killed(self: Lifecycle, which: Table, *rest: Any) -> None:
+        real(self, which, *rest)
+        steps.append(which)
+        if len(steps) == cut_at:
+            raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Lifecycle, "_commit", killed)
+        with pytest.raises(KilledError):
+            lake.judge()
+    for name in ("pushes", "push_outcomes"):  # days of upkeep follow
+        DeltaTable(str(lake.path / name)).optimize.compact()
+    expire_logs(lake.path)
+    assert lake.judge().events() == plain.events()
+    assert lake.clients() == plain.clients()
+
+
+def test_commits_that_were_forgotten_before_they_were_read_are_found_in_the_tables(
+    lake: LandedLake, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    plain = LandedLake(tmp_path_factory.mktemp("plain"))
+    for each in (lake, plain):
+        each.land([push(0, 0), push(1, 1, "b")], {"group_id": "g"}).judge()
+        each.land([push(30, 2)], {"group_id": "h"}).land([others(500, 3)], {})
+    for name in ("pushes", "push_outcomes"):  # read and unread pushes in one file
+        DeltaTable(str(lake.path / name)).optimize.compact()
+    expire_logs(lake.path)
+    assert lake.judge().events() == plain.judge().events()
+    assert lake.clients() == plain.clients()
+    assert lake.clients()["a"]["pushes"] == 2
 
 
 def test_table_without_its_note_is_refused(lake: LandedLake) -> None:

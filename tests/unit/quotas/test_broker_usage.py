@@ -14,6 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from kafka_telemetry_lake.pipelines.quotas import broker_usage
 from kafka_telemetry_lake.pipelines.quotas.broker_usage import APP_ID, BrokerUsage, BrokerUsageStream, replace_usage
 from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_SAMPLES, QUOTA_USAGE
+from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -96,6 +97,20 @@ def test_samples_whose_files_are_gone_are_computed_by_their_day(tmp_path: Path) 
     assert samples.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     BrokerUsage(str(tmp_path)).catch_up()
     assert windows(tmp_path) == {0: 2}
+
+
+def test_samples_whose_commits_the_log_has_forgotten_are_computed(tmp_path: Path) -> None:
+    append(tmp_path, 5)
+    BrokerUsage(str(tmp_path)).catch_up()
+    append(tmp_path, 15)
+    append(tmp_path, 86_400 + 16)
+    append(tmp_path, 25)
+    expire_logs(tmp_path)
+    BrokerUsage(str(tmp_path)).catch_up()
+    assert windows(tmp_path) == {0: 1, 10: 1, 20: 1, 86_410: 1}
+    done = version(tmp_path)
+    BrokerUsage(str(tmp_path)).catch_up()
+    assert version(tmp_path) == done
 
 
 def test_the_thread_computes_what_is_left_when_it_is_stopped_and_reports_its_error(

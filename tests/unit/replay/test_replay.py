@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.replay import replay
@@ -22,6 +23,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, OPERAT
 from kafka_telemetry_lake.udfs.conversion import shard
 from kafka_telemetry_lake.udfs.conversion.shard import ShardRows
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
+from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import rollup_sums, table
 from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
@@ -178,6 +180,43 @@ def test_from_a_snapshot_only_the_later_pushes_are_replayed(
     assert [snapshot.batch_id for snapshot in Snapshots(str(stream.checkpoints)).all()] == [0]
     stream.batch(fleet.round())
     assert check(stream.lake, fleet.ledger).problems == []
+
+
+def test_a_snapshot_needs_no_log(tmp_path: Path) -> None:
+    stream, fleet, right = LocalStream(tmp_path), Fleet(clients=4), LocalStream(tmp_path / "right")
+    rounds = [fleet.round() for _ in range(3)]
+    for number, records in enumerate(rounds):
+        stream.batch(records)
+        right.batch(records)
+        if number == 0:
+            stream.snapshot()
+    for name in ("pushes", "push_outcomes"):
+        DeltaTable(str(stream.lake / name)).optimize.compact()
+    expire_logs(stream.lake)
+    begin = min(record["timestamp"] for record in rounds[1])
+    run(stream, wanted=f"landed_at >= '{begin.isoformat()}'")
+    assert check(stream.lake, fleet.ledger).problems == []
+    assert rows_of(stream.lake) == rows_of(right.lake)
+    assert len(Snapshots(str(stream.checkpoints)).all()) == 1, "it began with the snapshot"
+
+
+def test_a_swap_whose_snapshot_is_gone_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=4)
+    stream.batch(fleet.round())
+    stream.snapshot()
+    later = fleet.round()
+    stream.batch(later)
+    rows = rows_of(stream.lake)
+    begin = min(record["timestamp"] for record in later)
+    with monkeypatch.context() as patch:
+        patch.setattr(replay, "finish_swap", lambda *_: None)
+        run(stream, wanted=f"landed_at >= '{begin.isoformat()}'")
+    assert cli.main(["maintain", "--lake", str(stream.lake)]) == 2, "the new rows' files are unreferenced yet"
+    (snapshot,) = Snapshots(str(stream.checkpoints)).all()
+    Snapshots(str(stream.checkpoints)).drop(snapshot)
+    with pytest.raises(ReplayError, match=f"needs snapshot {snapshot.name} of the state, which is gone"):
+        finish_swap(str(stream.lake), str(stream.checkpoints))
+    assert rows_of(stream.lake) == rows
 
 
 def test_pushes_that_retention_has_dropped_are_not_replaced_by_nothing(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from deltalake import DeltaTable, write_deltalake
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.quotas.client_reports import minutes_of, read_reports, replace_estimates
 from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas, configured_quotas
-from kafka_telemetry_lake.pipelines.replay.replay import SWAP, finish_swap
+from kafka_telemetry_lake.pipelines.replay.replay import finish_swap
+from kafka_telemetry_lake.pipelines.replay.swap_note import SWAP
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, QUOTA_REPORTS, QUOTA_USAGE
 from kafka_telemetry_lake.udfs.conversion import shard
 from kafka_telemetry_lake.udfs.conversion.shard import ShardRows

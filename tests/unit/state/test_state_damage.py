@@ -24,6 +24,7 @@ from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, DamagedStateError, ShardState, UnknownStateVersionError
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
+from tests.support.expired_logs import expire_logs
 from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
 from tests.support.local_stream import SHARDS, LocalStream
@@ -303,6 +304,20 @@ def test_a_damaged_manifest_is_made_anew_too(tmp_path: Path) -> None:
         stream.judge([])
     assert rebuild(stream).shards == [0, 1]
     assert state_of(stream) == state_of(right)
+    both(stream, right, fleet)
+    assert rows_of(stream.lake) == rows_of(right.lake)
+
+
+def test_a_rebuild_needs_no_log(tmp_path: Path) -> None:
+    stream, right, fleet = twins(tmp_path, 2)
+    stream.snapshot()
+    both(stream, right, fleet)
+    expire_logs(stream.lake)
+    damage(a_state_file(stream))
+    done = rebuild(stream)
+    assert (done.shards, done.snapshot is not None) == ([1], True)
+    assert state_of(stream) == state_of(right)
+    assert not (stream.checkpoints / "points" / "rebuild.parquet").exists()
     both(stream, right, fleet)
     assert rows_of(stream.lake) == rows_of(right.lake)
 

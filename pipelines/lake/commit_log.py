@@ -1,0 +1,112 @@
+"""Commits to a Delta table without opening it each time, at a cost that doesn't depend on the table's files.
+
+delta-rs keeps a list of all files and updates it at each commit, which costs 0.4 CPU-s with a day's files of a fast job
+(docs/decisions.md). But a commit that only adds files, or replaces files that nobody else removes, needs no such list:
+just the next free version, and the actions of the commits that came first (Delta's protocol, "Conflict Resolution").
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaProtocolError
+
+from kafka_telemetry_lake.pipelines.lake.log_files import Action, LogFiles
+
+# A commit of plain files keeps to these features of a table, too: it is what delta-rs would write.
+FEATURES = {"appendOnly", "invariants", "changeDataFeed", "checkConstraints", "generatedColumns", "timestampNtz"}
+MOST_WRITER_VERSION = 4
+
+
+class CommitLog:
+    """The log of the table at a URI, followed commit by commit. Not for several threads."""
+
+    def __init__(self, uri: str) -> None:
+        self._files = LogFiles(uri)
+        self._table: DeltaTable | None = None  # as opened, until the first commit: it takes memory
+        self._transactions: dict[str, int | None] = {}
+        self._version = -1
+        self._open()
+
+    @property
+    def version(self) -> int:
+        """The table's latest version."""
+        self._follow()
+        return self._version
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """The last version that an application has committed."""
+        self._follow()
+        if app_id not in self._transactions:
+            table = self._table or DeltaTable(self._files.uri)
+            self._transactions[app_id] = table.transaction_version(app_id)
+        return self._transactions[app_id]
+
+    def append(self, actions: Iterable[Action], transactions: Mapping[str, int], removed: Collection[str] = ()) -> None:
+        """Make a commit.
+
+        Args:
+            actions: files that are added or removed.
+            transactions: versions of applications (`txn`).
+            removed: paths of the files that it removes.
+
+        Raises:
+            deltalake.exceptions.CommitFailedError: another process has committed for one of these applications at the
+                same time, removed one of the files, or changed the table's columns or settings.
+        """
+        self._follow()
+        now = int(time.time() * 1000)
+        content: list[Action] = [{"txn": {"appId": name, "version": number, "lastUpdated": now}}
+                                 for name, number in transactions.items()]  # fmt: skip
+        content += actions
+        about = {"timestamp": now, "operation": "WRITE", "operationParameters": {"mode": "Append"},
+                 "engineInfo": "kafka-telemetry-lake", "isBlindAppend": not removed}  # fmt: skip
+        while not self._files.add(self._version + 1, [*content, {"commitInfo": about}]):
+            self._check_conflict(self._files.read(self._version + 1) or (), transactions, removed)
+            self._follow()
+        self._version += 1
+        self._transactions |= transactions
+        self._table = None
+
+    def _open(self) -> None:
+        self._table = table = DeltaTable(self._files.uri)
+        protocol = table.protocol()
+        unknown = set(protocol.writer_features or ()) - FEATURES
+        if unknown or (protocol.min_writer_version > MOST_WRITER_VERSION and not protocol.writer_features):
+            raise DeltaProtocolError(
+                f"{self._files.uri}: the table has features that this job can't write: "
+                f"{', '.join(sorted(unknown)) or f'writer version {protocol.min_writer_version}'}"
+            )
+        self._version = table.version()
+        self._transactions = {}
+
+    def _follow(self) -> None:
+        """Take the commits that others have made since."""
+        while True:
+            actions = self._files.read(self._version + 1)
+            if actions is None:
+                if self._files.is_past(self._version + 1) is False:
+                    return
+                # The log may have forgotten commits since the last look.
+                before = self._version
+                self._open()
+                if self._version == before:
+                    return
+                continue
+            self._version += 1
+            for action in actions:
+                if "txn" in action:
+                    self._transactions[action["txn"]["appId"]] = int(action["txn"]["version"])
+
+    def _check_conflict(
+        self, winner: Iterable[Action], transactions: Mapping[str, int], removed: Collection[str]
+    ) -> None:
+        for action in winner:
+            if "txn" in action and action["txn"]["appId"] in transactions:
+                raise CommitFailedError(f"{self._files.uri}: concurrent transaction of {action['txn']['appId']}")
+            if "remove" in action and action["remove"]["path"] in removed:
+                raise CommitFailedError(f"{self._files.uri}: another process has removed {action['remove']['path']}")
+            if "metaData" in action or "protocol" in action:
+                raise CommitFailedError(f"{self._files.uri}: the table's columns or settings have changed meanwhile")

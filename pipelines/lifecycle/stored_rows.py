@@ -1,0 +1,155 @@
+"""The input of the lifecycle where a table's log no longer has the next commits: the files that the tables have now.
+
+They are listed in a file in the folder of `client_changes` before the first step that reads them, in parts of one step
+each. So a step that was cut off is repeated with the same input, and what is stored meanwhile follows by its commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.fs as pafs
+from deltalake import DeltaTable
+
+from kafka_telemetry_lake.pipelines.lake.delta_log import files_of
+from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
+from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
+from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, PUSH_OUTCOMES, PUSHES
+
+NAME = "_lifecycle_files.json"
+PLACE = ("source", "topic", "partition")
+EVENT = (*IDENTITY, "client_instance_id", "event", "at")  # what identifies an event
+
+
+@dataclass(frozen=True)
+class Part:
+    """Files of `pushes` and `push_outcomes` that a step reads, as paths below the tables."""
+
+    pushes: tuple[str, ...]
+    outcomes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far the steps before have read a partition: its greatest offset and landing time (µs)."""
+
+    source: str
+    topic: str
+    partition: int
+    offset: int
+    landed_at: int
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """The files of both tables at their versions `pushes` and `outcomes`, and which of their rows are new."""
+
+    pushes: int
+    outcomes: int
+    parts: tuple[Part, ...]
+    reached: tuple[Reached, ...]
+
+    @staticmethod
+    def now(lake: str, reached: Sequence[Reached], part_rows: int) -> StoredRows:
+        """List the files that the tables have now, in the order of landing, in parts of about so many pushes."""
+        outcomes, pushes = DeltaTable(PUSH_OUTCOMES.uri(lake)), DeltaTable(PUSHES.uri(lake))
+        judged, parts = _by_landing(outcomes), list[Part]()
+        waiting, rows = list[str](), 0
+        stored = _by_landing(pushes)
+        for file in stored:
+            waiting.append(file.path)
+            rows += file.rows
+            is_last = file is stored[-1]
+            if rows < part_rows and not is_last:
+                continue
+            own = [each for each in judged if is_last or each.last <= file.last]
+            judged = [each for each in judged if each not in own]
+            parts.append(Part(tuple(waiting), tuple(each.path for each in own)))
+            waiting, rows = [], 0
+        return StoredRows(pushes.version(), outcomes.version(), tuple(parts or [Part((), ())]), tuple(reached))
+
+    @staticmethod
+    def read(lake: str) -> StoredRows | None:
+        """The list that steps are reading; None: they follow the commits."""
+        content = read_json(*_file(lake))
+        if content is None:
+            return None
+        parts = tuple(Part(tuple(each["pushes"]), tuple(each["outcomes"])) for each in content["parts"])
+        reached = tuple(Reached(**each) for each in content["reached"])
+        return StoredRows(content["pushes"], content["outcomes"], parts, reached)
+
+    def write(self, lake: str) -> None:
+        write_json(*_file(lake), asdict(self))
+
+    def unread(self, rows: pa.Table) -> pa.Table:
+        """The rows of pushes that the steps before haven't read."""
+        if not self.reached:
+            return rows
+        number = pa.array(range(rows.num_rows), pa.int64())
+        keys = rows.select([*PLACE, "offset", "landed_at"]).append_column("row", number)
+        bounds = pa.Table.from_pylist([asdict(each) for each in self.reached])
+        bounds = bounds.rename_columns([*PLACE, "last_offset", "last_landed"]).cast(
+            pa.schema([*(rows.schema.field(name).remove_metadata() for name in PLACE),
+                       ("last_offset", pa.int64()), ("last_landed", pa.int64())])
+        )  # fmt: skip
+        joined = keys.join(bounds, list(PLACE), join_type="left outer")
+        is_new = pc.or_kleene(
+            pc.greater(joined["offset"], joined["last_offset"]),
+            pc.greater(joined["landed_at"].cast(pa.int64()), joined["last_landed"]),
+        )
+        kept = joined["row"].filter(pc.fill_null(is_new, True))
+        return rows.take(kept.take(pc.sort_indices(kept)))
+
+
+def unstored_events(lake: str, events: pa.Table) -> pa.Table:
+    """The events that `client_events` doesn't have: it has those of pushes that were read once before."""
+    stored = DeltaTable(CLIENT_EVENTS.uri(lake)).to_pyarrow_dataset()
+    if events.num_rows == 0:
+        return events
+    bounds = pc.min_max(events["landed_at"]).as_py()
+    within = (pads.field("landed_at") >= bounds["min"]) & (pads.field("landed_at") <= bounds["max"])
+    near = stored.to_table(list(EVENT), filter=within)
+    names = ", ".join(f'new."{name}"' for name in events.column_names)
+    same = " AND ".join(f'new."{name}" IS NOT DISTINCT FROM near."{name}"' for name in EVENT)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("new", events)
+        connection.register("near", near)
+        return connection.sql(f"SELECT {names} FROM new ANTI JOIN near ON {same}").to_arrow_table().cast(events.schema)
+
+
+def drop_stored_rows(lake: str) -> None:
+    """Delete the list, if there is one."""
+    filesystem, path = _file(lake)
+    if filesystem.get_file_info(path).type == pafs.FileType.File:
+        filesystem.delete_file(path)
+
+
+@dataclass(frozen=True)
+class _File:
+    path: str
+    rows: int
+    first: Any
+    last: Any
+
+
+def _by_landing(table: DeltaTable) -> list[_File]:
+    files = [
+        _File(unquote(row["path"]), row["num_records"], row["min"]["landed_at"], row["max"]["landed_at"])
+        for row in files_of(table)
+        if row["num_records"]
+    ]
+    return sorted(files, key=lambda file: (file.first, file.last, file.path))
+
+
+def _file(lake: str) -> tuple[pafs.FileSystem, str]:
+    return filesystem_of(f"{CLIENT_CHANGES.uri(lake)}/{NAME}")

@@ -53,6 +53,7 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"telemetry-lake query ", HERE),
     (r"telemetry-lake quality ", HERE),
     (r"telemetry-lake maintain ", HERE),
+    (r"telemetry-lake forget ", HERE),
     (r"telemetry-lake views\b(?!.*--lake)", HERE),
     (r"telemetry-lake views .*--database", SPARK),
     (

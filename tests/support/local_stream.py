@@ -19,7 +19,9 @@ from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSH
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
 
 SHARDS = 2
-TEXTS = ("client_instance_id", "client_id", "compression_type", "content_type", "principal", "client_address")
+TEXTS = (
+    "cluster_id", "client_instance_id", "client_id", "compression_type", "content_type", "principal", "client_address",
+)  # fmt: skip
 
 
 def run_tasks(task: ShardTask) -> Iterable[Mapping[str, Any]]:

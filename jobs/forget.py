@@ -1,0 +1,88 @@
+"""``telemetry-lake forget``: erases a client instance or a principal from every table and file of a lake."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+
+import duckdb
+import pyarrow as pa
+import pyarrow.fs as pafs
+from deltalake.exceptions import DeltaError
+
+from kafka_telemetry_lake.jobs.forget_settings import ForgetSettings
+from kafka_telemetry_lake.jobs.locks import only_findings, only_job, only_notifier, only_upkeep
+from kafka_telemetry_lake.jobs.running import JobFailedError
+from kafka_telemetry_lake.jobs.settings import UsageError, secret_text
+from kafka_telemetry_lake.pipelines.forget.erasure import Erasure, Removed
+from kafka_telemetry_lake.pipelines.forget.subject import Request, clusters_with
+from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of, filesystem_of
+from kafka_telemetry_lake.pipelines.query.formats import write_table
+from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
+from kafka_telemetry_lake.pipelines.query.printable import printable
+
+REPLAY = "points-swap.json"  # the note of a replay whose rows aren't all swapped in
+
+
+def run_job(settings: ForgetSettings) -> int:
+    """Finish the erasures that were interrupted, then do this one."""
+    if not is_lake(settings.lake):
+        raise UsageError(f"no lake at {settings.lake}")
+    request = Request(settings.client_instance, settings.principal, settings.cluster_id)
+    checkpoints = checkpoints_of(settings.lake, settings.checkpoints)
+    busy = (
+        f"{settings.lake} is in use: stop ingest, notify, maintain and whatever else writes to it, erase, then start "
+        "them again"
+    )
+    with ExitStack() as locks:
+        for lock in (only_job, only_upkeep, only_findings, only_notifier):
+            locks.enter_context(lock(settings.lake, busy))
+        _check_no_replay(checkpoints)
+        erasure = Erasure(settings.lake, checkpoints, write=not settings.dry_run)
+        key = secret_text(settings.personal_data_key)
+        try:
+            for begun in () if settings.dry_run else erasure.under_way():
+                if begun != request:
+                    erasure.forget(begun, key)
+                    print(f"forget: finished the erasure of {printable(str(begun))}", file=sys.stderr)
+            removed = erasure.forget(request, key)
+            elsewhere = [] if any(removed) else clusters_with(settings.lake, request)
+        except (DeltaError, duckdb.Error, pa.ArrowException, OSError) as error:
+            raise JobFailedError(f"forget: {' '.join(str(error).split())}; run it again") from error
+    _report(settings, request, removed, elsewhere)
+    return 0
+
+
+def _check_no_replay(checkpoints: str) -> None:
+    filesystem, root = filesystem_of(checkpoints)
+    if filesystem.get_file_info(f"{root}/{REPLAY}").type != pafs.FileType.NotFound:
+        raise UsageError("a replay was interrupted: finish it with `telemetry-lake replay`, then erase")
+
+
+def _report(settings: ForgetSettings, request: Request, removed: Sequence[Removed], elsewhere: Sequence[str]) -> None:
+    removed = [each for each in removed if each]
+    if settings.format == "json":
+        content = {
+            "erased": asdict(request),
+            "dry_run": settings.dry_run,
+            "removed": [asdict(each) for each in removed],
+        }
+        print(json.dumps(content, indent=1))
+    elif removed:
+        write_table(pa.Table.from_pylist([asdict(each) for each in removed]).to_reader(), sys.stdout)
+    sys.stdout.flush()
+    print(printable(f"forget: {_summary(settings, request, removed, elsewhere)}"), file=sys.stderr)
+
+
+def _summary(settings: ForgetSettings, request: Request, removed: Sequence[Removed], elsewhere: Sequence[str]) -> str:
+    if not removed:
+        hashed = " (as a pseudonym it is found only with --personal-data-key)" if request.principal else ""
+        others = f"; cluster {', '.join(elsewhere)} has it" if elsewhere else hashed
+        return f"the lake has nothing of {request}{others}"
+    rows, files = sum(each.rows for each in removed), sum(each.files for each in removed)
+    size = sum(each.bytes_before for each in removed)
+    does = "would remove" if settings.dry_run else "removed"
+    return f"{does} {rows:,} rows of {request}; {files:,} files of {size:,} bytes rewritten"

@@ -1,0 +1,1 @@
+"""Erasure: removes a client instance or a principal from every file of a lake."""

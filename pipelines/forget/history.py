@@ -1,0 +1,200 @@
+"""Lets a table's log name the rewritten files, in every version, so that no old file has to stay for one.
+
+A Delta log isn't meant to be changed. If it weren't, each position in it that the job notes would be lost: the
+operator's, the lifecycle's, a stream's, a snapshot's, that of a sink. So first a commit removes the old files and adds
+the new ones: a reader that follows the log sees a delete, as one by any program. Then the entries before it are
+changed, the newest first. At any point, and so after any crash, each row is in exactly one file of the latest version:
+the commit removes the old files, and an entry that removes a new file is changed before the one that adds it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction, RemoveAction
+
+from kafka_telemetry_lake.pipelines.forget.files import Rewritten, to_disk
+from kafka_telemetry_lake.pipelines.forget.rows import patterns, replaced
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.transactions import transaction
+from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
+
+APP_ID = "kafka-telemetry-lake:forget"
+THREADS = 8  # that read entries: of an object store each takes a while
+ENTRY, CHECKPOINT = re.compile(r"(\d{20})\.json"), re.compile(r"(\d{20})\.checkpoint\b.*\.parquet")
+SHORTEST_PREFIX = 8  # of a bound that may be the beginning of a text: writers cut long ones
+Action = dict[str, Any]
+
+
+class TableHistory:
+    """The log of one table.
+
+    Args:
+        uri: of the table.
+        texts: of which the log may have no trace.
+    """
+
+    def __init__(self, uri: str, texts: Collection[str]) -> None:
+        self._uri = uri
+        self._filesystem, self._root = filesystem_of(f"{uri}/_delta_log")
+        self._texts, self._patterns = sorted(texts), patterns(texts)
+
+    def commit(self, files: Iterable[Rewritten]) -> None:
+        """Remove the old files and add the new ones, in one commit. No other writer may remove files meanwhile."""
+        table = DeltaTable(self._uri)
+        active = {unquote(row["path"]): row for row in pa.table(table.get_add_actions()).to_pylist()}
+        now = int(time.time() * 1000)
+        actions: list[AddAction | RemoveAction] = []
+        for file in files:
+            row = active.get(file.old)
+            old, new = (_encoded(file.old) if row is None else row["path"]), _encoded(file.new)
+            partition = dict(re.findall(r"([^/=]+)=([^/]*)/", file.old))
+            actions.append(RemoveAction(old, True, now, file.old_size, partition))
+            if row is not None and file.rows:
+                actions.append(AddAction(new, file.size, partition, now, True, file.stats))
+            elif not file.rows:  # its entries will name the new file, which has no rows
+                actions.append(RemoveAction(new, True, now, file.size, partition))
+        if actions:
+            done = table.transaction_version(APP_ID)
+            table.create_write_transaction(
+                actions,
+                mode="append",
+                schema=table.schema(),
+                partition_by=table.metadata().partition_columns,
+                commit_properties=transaction(APP_ID, 0 if done is None else done + 1),
+            )
+
+    def rename(self, files: Iterable[Rewritten], write: bool = True) -> int:
+        """Change the entries and checkpoints that name the old files, or have texts in their statistics.
+
+        Args:
+            write: False: only count.
+
+        Returns:
+            Their number.
+        """
+        new = {file.old: file for file in files}
+        names = [info.base_name for info in self._filesystem.get_file_info(pafs.FileSelector(self._root))]
+        changed = [
+            (int(match[1]), name) for name in names if (match := CHECKPOINT.fullmatch(name) or ENTRY.fullmatch(name))
+        ]
+
+        def look(entry: tuple[int, str]) -> bool:
+            data = self._read(entry[1])
+            return self._changed(entry[1], data, new) != data
+
+        with ThreadPoolExecutor(THREADS) as threads:
+            changed = [entry for entry, differs in zip(changed, threads.map(look, changed), strict=True) if differs]
+        for _, name in sorted(changed, reverse=True) if write else ():
+            path = f"{self._root}/{name}"
+            with self._filesystem.open_output_stream(f"{path}.part") as stream:
+                stream.write(self._changed(name, self._read(name), new))
+            to_disk(self._filesystem, f"{path}.part")
+            self._filesystem.move(f"{path}.part", path)
+        if write and changed:
+            to_disk(self._filesystem, self._root)
+        return len(changed)
+
+    def _read(self, name: str) -> bytes:
+        with self._filesystem.open_input_file(f"{self._root}/{name}") as stream:
+            data: bytes = stream.read()
+        return data
+
+    def _changed(self, name: str, data: bytes, new: Mapping[str, Rewritten]) -> bytes:
+        return self._entry(data, new) if name.endswith(".json") else self._checkpoint(data, new)
+
+    def _entry(self, data: bytes, new: Mapping[str, Rewritten]) -> bytes:
+        lines = data.decode().splitlines()
+        own = any(APP_ID in line and json.loads(line).get("txn", {}).get("appId") == APP_ID for line in lines)
+        result = []
+        for line in lines:
+            action: Action = json.loads(line) if line.strip() else {}
+            before = json.dumps(action)
+            for kind, fields in action.items():
+                if kind == "add" or (kind == "remove" and not own):
+                    self._renamed(fields, new)
+            if "commitInfo" in action:  # a predicate, say
+                action = replaced(action, self._patterns)
+            result.append(line if json.dumps(action) == before else json.dumps(action, separators=(",", ":")))
+        return data if result == lines else ("\n".join(result) + "\n").encode()
+
+    def _checkpoint(self, data: bytes, new: Mapping[str, Rewritten]) -> bytes:
+        table = pq.read_table(pa.BufferReader(data))
+        result = table
+        added = set(_paths(table, "add"))
+        # A removed file that is named here only says what VACUUM has to leave for a while.
+        removed = {old: file for old, file in new.items() if file.new not in added}
+        for kind, renamed in (("add", new), ("remove", removed)):
+            actions = zip(_paths(table, kind), _field(table, kind, "stats"), strict=True)
+            rows = [row for row, (path, stats) in enumerate(actions) if path in renamed or self._is_named(stats)]
+            if rows:
+                values = _with_rows(one_chunk(table[kind]), rows, partial(self._renamed, new=renamed))
+                result = result.set_column(table.schema.get_field_index(kind), table.schema.field(kind), values)
+        if result is table:
+            return data
+        sink = pa.BufferOutputStream()
+        pq.write_table(result, sink, compression="snappy")
+        return bytes(sink.getvalue())
+
+    def _renamed(self, fields: Action, new: Mapping[str, Rewritten]) -> None:
+        """Change the fields of an action."""
+        file = new.get(unquote(fields["path"]))
+        if file is not None:
+            folder, slash, _ = fields["path"].rpartition("/")
+            fields["path"], fields["size"] = folder + slash + _encoded(file.new.rpartition("/")[2]), file.size
+            if fields.get("stats") is not None:
+                fields["stats"] = file.stats
+        if self._is_named(fields.get("stats")):
+            fields["stats"] = json.dumps({"numRecords": json.loads(fields["stats"]).get("numRecords", 0)})
+
+    def _is_named(self, stats: str | None) -> bool:
+        """Whether a bound in statistics is one of the texts, or the beginning of one. Writers cut long bounds."""
+        if not stats or not self._texts:
+            return False
+        found = json.loads(stats)
+        for bound in (v for side in ("minValues", "maxValues") for v in found.get(side, {}).values()):
+            if not isinstance(bound, str):
+                continue
+            # The last character of a bound that was cut may have been raised.
+            start = bound[:-1] if len(bound) > SHORTEST_PREFIX else bound
+            near = self._texts[bisect_left(self._texts, start) :][:1]
+            if near and (near[0].startswith(start) if len(bound) > SHORTEST_PREFIX else near[0] == bound):
+                return True
+        return False
+
+
+def _with_rows(values: pa.Array, rows: Iterable[int], change: Callable[[Action], None]) -> pa.ChunkedArray:
+    """The values with some of them changed; a log's checkpoint has a row for each file."""
+    pieces, done = [], 0
+    for row in rows:
+        fields = values[row].as_py()
+        change(fields)
+        pieces += [values.slice(done, row - done), pa.array([fields], values.type)]
+        done = row + 1
+    return pa.chunked_array([*pieces, values.slice(done)], values.type)
+
+
+def _encoded(path: str) -> str:
+    return quote(path, safe="/=~")
+
+
+def _field(table: pa.Table, kind: str, name: str) -> list[Any]:
+    values: list[Any] = pc.struct_field(one_chunk(table[kind]), name).to_pylist()
+    return values
+
+
+def _paths(table: pa.Table, kind: str) -> list[str | None]:
+    return [path if path is None else unquote(path) for path in _field(table, kind, "path")]

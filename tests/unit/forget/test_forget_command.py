@@ -1,0 +1,163 @@
+"""``telemetry-lake forget``: what it refuses, what it prints, and who may not run beside it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.jobs.locks import only_findings, only_job, only_notifier, only_upkeep
+from kafka_telemetry_lake.pipelines.forget.erasure import Erasure
+from kafka_telemetry_lake.pipelines.forget.subject import Request
+from tests.support.erasable_lake import lake_of, named, traces
+from tests.support.lake_tables import table
+from tests.support.landing_records import GOOD_ID
+from tests.support.ledger import Fleet
+from tests.support.local_stream import LocalStream
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = cli.main(["forget", *words])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ([], "client_instance, principal: name one of them: --client-instance ID or --principal NAME"),
+        (["--client-instance", GOOD_ID, "--principal", "User:a"], "client_instance, principal: name one of them"),
+        (
+            ["--client-instance", "AAAAAAAAAAAAAAAAAAAAAA"],
+            "client_instance: Value error, allowed: a client instance id",
+        ),
+        (["--client-instance", f"{GOOD_ID}x"], "client_instance: Value error, allowed: a client instance id"),
+        (["--client-instance", "8c7787c3-a2cf-423d-ab9d-a3fb411ceb9a"], "client_instance: Value error, allowed"),
+        (
+            ["--principal", "alice"],
+            "principal: Value error, allowed: a principal as Kafka prints it, such as User:alice",
+        ),
+        (["--principal", "User:"], "principal: Value error, allowed"),
+        (["--principal", "User:a\nb"], "principal: Value error, allowed"),
+    ],
+)
+def test_a_wrong_request_is_refused_before_any_work(
+    words: list[str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, error = run(capsys, "--lake", str(tmp_path / "none"), *words)
+    assert (code, error.startswith(f"telemetry-lake: {line}")) == (2, True), error
+
+
+def test_no_lake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, error = run(capsys, "--lake", str(tmp_path), "--client-instance", GOOD_ID)
+    assert (code, error) == (2, f"telemetry-lake: no lake at {tmp_path}\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_the_lake_does_not_have_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=1)
+    stream.batch(named(fleet.round(), [], "c1"))
+    lake = ["--lake", str(stream.lake)]
+    assert run(capsys, *lake, "--client-instance", GOOD_ID) == (
+        0, "", f"forget: the lake has nothing of client {GOOD_ID}\n",
+    )  # fmt: skip
+    assert run(capsys, *lake, "--principal", "User:nobody")[2] == (
+        "forget: the lake has nothing of principal User:nobody (as a pseudonym it is found only with "
+        "--personal-data-key)\n"
+    )
+    code, out, error = run(capsys, *lake, "--client-instance", fleet._ids[0], "--cluster-id", "c2", "--format", "json")
+    assert (code, json.loads(out)["removed"]) == (0, [])
+    assert error == f"forget: the lake has nothing of client {fleet._ids[0]} of cluster c2; cluster c1 has it\n"
+
+
+def test_it_reports_what_went_as_a_table_and_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stream, _, clients = lake_of(tmp_path)
+    lake = ["--lake", str(stream.lake)]
+    _, out, error = run(capsys, *lake, "--client-instance", clients[1].instance, "--format", "json", "--dry-run")
+    planned = json.loads(out)
+    assert (planned["erased"]["client_instance"], planned["dry_run"]) == (clients[1].instance, True)
+    assert {each["name"]: each["rows"] for each in planned["removed"]}["metric_points"] == 18
+    rows = sum(each["rows"] for each in planned["removed"])
+    assert error.startswith(f"forget: would remove {rows} rows of client {clients[1].instance}; ")
+    code, out, error = run(capsys, *lake, "--client-instance", clients[1].instance)
+    assert (code, error.startswith(f"forget: removed {rows} rows of client {clients[1].instance}; ")) == (0, True)
+    assert out.splitlines()[0].split() == [
+        "name", "rows", "changed_rows", "files", "log_entries", "bytes_before", "bytes_after",
+    ]  # fmt: skip
+    assert [line.split()[:2] for line in out.splitlines() if line.startswith("pushes")] == [["pushes", "6"]]
+    code, _, error = run(capsys, *lake, "--principal", clients[2].principal)
+    assert code == 0
+    assert traces(stream.lake, [*clients[1].texts, *clients[2].texts]) == set()
+
+
+@pytest.mark.parametrize("lock", [only_job, only_upkeep, only_findings, only_notifier])
+def test_nothing_may_write_to_the_lake_meanwhile(
+    lock: type, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = LocalStream(tmp_path)
+    with lock(str(stream.lake), ""):
+        code, _, error = run(capsys, "--lake", str(stream.lake), "--client-instance", GOOD_ID)
+    assert (code, error) == (
+        2,
+        f"telemetry-lake: {stream.lake} is in use: stop ingest, notify, maintain and whatever else writes to it, "
+        "erase, then start them again\n",
+    )
+
+
+def test_after_an_interrupted_replay_it_says_to_finish_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stream = LocalStream(tmp_path)
+    (stream.checkpoints / "points-swap.json").write_text("{}")
+    code, _, error = run(capsys, "--lake", str(stream.lake), "--client-instance", GOOD_ID)
+    assert (code, error) == (
+        2, "telemetry-lake: a replay was interrupted: finish it with `telemetry-lake replay`, then erase\n",
+    )  # fmt: skip
+
+
+def test_it_finishes_an_interrupted_erasure_of_another_client_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, _, clients = lake_of(tmp_path)
+    erasure = Erasure(str(stream.lake), str(stream.checkpoints))
+    with monkeypatch.context() as patch:
+        patch.setattr(Erasure, "_forget_in_state", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            erasure.forget(Request(clients[1].instance))
+    assert erasure.under_way() == [Request(clients[1].instance)]
+    _, _, error = run(capsys, "--lake", str(stream.lake), "--client-instance", clients[2].instance)
+    assert error.startswith(f"forget: finished the erasure of client {clients[1].instance}\nforget: removed ")
+    assert traces(stream.lake, [*clients[1].texts, *clients[2].texts]) == set()
+    assert erasure.under_way() == []
+
+
+@pytest.mark.slow
+def test_killed_by_the_system_and_run_again(tmp_path: Path) -> None:
+    stream, _, clients = lake_of(tmp_path, 6)
+    rows = table(stream.lake, "metric_points").num_rows
+    words = ["-m", "kafka_telemetry_lake", "forget", "--lake", str(stream.lake)]
+    for pause in (1.5, 2.0, 2.5, 3.0):
+        command = [sys.executable, *words, f"--client-instance={clients[1].instance}"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            try:
+                process.wait(pause)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        assert table(stream.lake, "metric_points").num_rows in (rows, rows - 18)
+    subprocess.run(command, check=True)
+    assert traces(stream.lake, clients[1].texts) == set()
+    assert table(stream.lake, "metric_points").num_rows == rows - 18
+
+
+@pytest.mark.exhaustive
+def test_the_command_needs_no_spark(tmp_path: Path) -> None:
+    stream = LocalStream(tmp_path)
+    program = (
+        "import sys; sys.modules['pyspark'] = None\n"
+        "from kafka_telemetry_lake.jobs import cli\n"
+        f"sys.exit(cli.main(['forget', '--lake', {str(stream.lake)!r}, '--client-instance', {GOOD_ID!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, "the lake has nothing of" in done.stderr) == (0, True), done.stderr

@@ -241,7 +241,8 @@ class Maintenance:
         )
         needed = self._files_of_snapshots(name)
         filesystem, root = filesystem_of(table.table_uri)
-        paths = [f"{root}/{unquote(path)}" for path in unreferenced if unquote(path) not in needed]
+        # delta-rs names a file twice if it is removed, under two spellings of its path, and lies in the folder.
+        paths = sorted({f"{root}/{unquote(path)}" for path in unreferenced if unquote(path) not in needed})
         files = [info.path for info in filesystem.get_file_info(paths) if info.type == pafs.FileType.File]
         for path in files:
             filesystem.delete_file(path)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.pipelines.forget.files import TableFolder
+from kafka_telemetry_lake.pipelines.forget.files import Rewritten, TableFolder
 from kafka_telemetry_lake.pipelines.forget.history import TableHistory
 from kafka_telemetry_lake.pipelines.forget.others import OtherFiles
 from kafka_telemetry_lake.pipelines.forget.states import forget_in_states
@@ -154,12 +154,13 @@ class Erasure:
         done.bytes_before += sum(self._filesystem.get_file_info(f"{root}/{path}").size for path in new)
         if not self._write:
             done.bytes_after, done.log_entries = done.bytes_before, history.rename((), write=False)
+            done.log_entries += self._rename_in_snapshots(history, name, ())
             return
         files = [folder.rewrite(path) for path in found]
         done.bytes_after += sum(file.size for file in files if file.old in new)
         self._save(note)
         history.commit(files)
-        done.log_entries += history.rename(files)
+        done.log_entries += history.rename(files) + self._rename_in_snapshots(history, name, files)
         for file in files:
             self._filesystem.delete_file(f"{root}/{file.old}")
         self._save(note)
@@ -167,6 +168,14 @@ class Erasure:
             log.info(
                 "forget: %s: %d rows, %d files, %d entries of the log", name, done.rows, done.files, done.log_entries
             )
+
+    def _rename_in_snapshots(self, history: TableHistory, name: str, files: Sequence[Rewritten]) -> int:
+        """Let the lists of files that the state's snapshots have name the new ones; returns how many changed."""
+        filesystem, root = filesystem_of(f"{self._checkpoints}/points-snapshots")
+        lists = [f"{folder.path}/{name}.parquet"
+                 for folder in filesystem.get_file_info(pafs.FileSelector(root, allow_not_found=True))]  # fmt: skip
+        there = [info.path for info in filesystem.get_file_info(lists) if info.type == pafs.FileType.File]
+        return sum(history.rename_in_list(filesystem, path, files, self._write) for path in there)
 
     def _forget_in_state(self, note: Note) -> None:
         filesystem, root = filesystem_of(self._checkpoints)

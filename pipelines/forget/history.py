@@ -108,6 +108,19 @@ class TableHistory:
             to_disk(self._filesystem, self._root)
         return len(changed)
 
+    def rename_in_list(self, filesystem: pafs.FileSystem, path: str, files: Iterable[Rewritten], write: bool) -> bool:
+        """Change a list of the table's files, as a snapshot has one; returns whether it needed a change."""
+        new = {file.old: file for file in files}
+        table = pq.read_table(path, filesystem=filesystem)
+        rows = [number for number, row in enumerate(table.to_pylist())
+                if unquote(row["path"]) in new or self._is_named(_bounds(row))]  # fmt: skip
+        if rows and write:
+            values = _with_rows(one_chunk(table.to_struct_array()), rows, partial(_renamed_row, new=new))
+            pq.write_table(pa.Table.from_struct_array(values), f"{path}.part", filesystem=filesystem)
+            to_disk(filesystem, f"{path}.part")
+            filesystem.move(f"{path}.part", path)
+        return bool(rows)
+
     def _read(self, name: str) -> bytes:
         with self._filesystem.open_input_file(f"{self._root}/{name}") as stream:
             data: bytes = stream.read()
@@ -174,6 +187,25 @@ class TableHistory:
             if near and (near[0].startswith(start) if len(bound) > SHORTEST_PREFIX else near[0] == bound):
                 return True
         return False
+
+
+def _bounds(row: Action) -> str:
+    """The bounds of a row of `DeltaTable.get_add_actions` as Delta's statistics."""
+    return json.dumps({f"{side}Values": {name: bound for name, bound in (row[side] or {}).items()
+                                         if isinstance(bound, str)} for side in ("min", "max")})  # fmt: skip
+
+
+def _renamed_row(row: Action, new: Mapping[str, Rewritten]) -> None:
+    """Change a row of `DeltaTable.get_add_actions`. Bounds of numbers and times hold for the rows that are left."""
+    file = new.get(unquote(row["path"]))
+    if file is not None:
+        folder, slash, _ = row["path"].rpartition("/")
+        row["path"] = folder + slash + _encoded(file.new.rpartition("/")[2])
+        row["size_bytes"], row["num_records"] = file.size, file.rows
+        row["null_count"] = None
+    for side in ("min", "max"):
+        row[side] = row[side] and {name: None if isinstance(bound, str) else bound
+                                   for name, bound in row[side].items()}  # fmt: skip
 
 
 def _with_rows(values: pa.Array, rows: Iterable[int], change: Callable[[Action], None]) -> pa.ChunkedArray:

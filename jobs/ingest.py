@@ -43,7 +43,9 @@ from kafka_telemetry_lake.pipelines.query.finding_overrides import read_override
 from kafka_telemetry_lake.pipelines.quotas.broker_usage import BrokerUsage, BrokerUsageStream
 from kafka_telemetry_lake.pipelines.quotas.client_reports import knows_quotas, start_quota_reports
 from kafka_telemetry_lake.pipelines.replay.replay import finish_swap
+from kafka_telemetry_lake.pipelines.runtime.beside import beside
 from kafka_telemetry_lake.pipelines.runtime.session import kill_java, spark_session
+from kafka_telemetry_lake.pipelines.upkeep.upkeep import Upkeep
 
 QUOTA_REPORTS_S = 60.0  # least seconds between two batches: a push covers minutes, and a batch has fixed costs
 NO_PUSHES_ADVICE = (
@@ -130,6 +132,7 @@ def _run_streams(
         lambda: start_landing(spark, lake, source, trigger, operator),
         (topics.telemetry, topics.status, topics.quotas),
     )
+    upkeep = Upkeep(lake.path, lambda: operator.position)
     running: list[Stream] = [landing]
     if settings.once:  # what follows the tables comes last
         work_off(running, stop)
@@ -137,12 +140,14 @@ def _run_streams(
         if not stop.is_set():
             lifecycle.catch_up()
             usage.catch_up()
+            upkeep.look(stop)
     else:
         running.append(start_lifecycle(lifecycle, lambda: landing.status, settings.trigger_seconds))
         running.append(BrokerUsageStream(usage))
     if knows_quotas(lake.path) and not stop.is_set():
         running.append(start_quota_reports(spark, lake, trigger and max(trigger, QUOTA_REPORTS_S)))
-    work_off(running, stop)
+    with nullcontext() if settings.once else beside("upkeep", upkeep.run):
+        work_off(running, stop)
     if settings.once and not stop.is_set() and not lake.has_pushes():
         log.warning(NO_PUSHES_ADVICE)
     log.info("ingest: %s after %.0f s", "stopped" if stop.is_set() else "done", time.monotonic() - started)

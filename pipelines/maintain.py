@@ -7,35 +7,31 @@ and compaction changes no data (``dataChange = false``).
 from __future__ import annotations
 
 import logging
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES, PushFiles
-from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, FileStatistics, TableLog, files_of
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, files_of
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import DROPPED_BEFORE, ask, same_push
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, table_uri
+from kafka_telemetry_lake.pipelines.upkeep.merging import merged_pushes
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 # Tables that are partitioned by landed date, so retention can drop days.
 BY_DAY = tuple(name for name, schema in CATALOG.items() if LANDED_DATE.name in schema.names)
 # Columns that queries filter by, for tables whose queries don't mainly filter by landing time.
 CLUSTERED_BY = {METRIC_POINTS.name: ("metric", "client_instance_id")}
-ROWS_PER_GROUP = 8192
 SMALL_FILES = 5  # least number of a day's small files to compact
 LONGEST_PROBLEM = 500
 ZSTD = WriterProperties(compression="ZSTD", compression_level=1)
@@ -204,30 +200,9 @@ class Maintenance:
             groups[-1].append(row)
         groups = [group for group in groups if len(group) > 1]
         log = TableLog(PUSHES, self._lake)
-        log.rearrange([row for group in groups for row in group], [self._joined(group) for group in groups])
-
-    def _joined(self, rows: list[dict[str, Any]]) -> DataFile:
-        """Merge files into one in bounded memory: pushes may take a thousand times as much memory as disk space."""
-        filesystem, root = filesystem_of(PUSHES.uri(self._lake))
-        paths = [unquote(row["path"]) for row in rows]
-        stored = pa.unify_schemas([pq.read_schema(f"{root}/{path}", filesystem=filesystem) for path in paths])
-        # Files written by earlier releases lack newer columns.
-        known = [stored.field(field.name) if field.name in stored.names else field for field in PUSHES.schema]
-        schema = pa.schema([field.remove_metadata() for field in known])
-        day = rows[0]["partition"][LANDED_DATE.name]
-        path = f"{LANDED_DATE.name}={day}/part-{uuid.uuid4()}.zstd.parquet"
-        texts = [f.name for f in PUSHES.schema if pa.types.is_string(f.type) and f.name != "client_instance_id"]
-        statistics = FileStatistics(PUSHES.statistics)
-        with pq.ParquetWriter(
-            f"{root}/{path}", schema, filesystem=filesystem, compression="zstd",
-            compression_level=PUSHES.zstd_level, use_dictionary=texts,
-        ) as writer:  # fmt: skip
-            slices = PushFiles(self._lake, paths, schema).slices(0, 1, sorted_by_partition=True)
-            for pushes in _row_groups(slices):
-                statistics.add(pushes)
-                writer.write_table(pushes, row_group_size=ROWS_PER_GROUP)
-        size = filesystem.get_file_info(f"{root}/{path}").size
-        return DataFile(PUSHES.name, path, size, statistics.rows, day, statistics.to_json())
+        log.rearrange(
+            [row for group in groups for row in group], [merged_pushes(self._lake, group) for group in groups]
+        )
 
     def _vacuum(self, name: str) -> int:
         """Delete unreferenced files, including those of killed tasks, but none that a replay may need.
@@ -270,18 +245,6 @@ class Maintenance:
 
     def _dataset(self, name: str) -> pads.Dataset:
         return DeltaTable(table_uri(self._lake, name)).to_pyarrow_dataset()
-
-
-def _row_groups(slices: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Combine slices into row groups of at most `ROWS_PER_GROUP` rows or `SLICE_BYTES` bytes."""
-    waiting: list[pa.Table] = []
-    for pushes in slices:
-        group = [*waiting, pushes]
-        if sum(each.num_rows for each in group) > ROWS_PER_GROUP or sum(each.nbytes for each in group) > SLICE_BYTES:
-            yield from waiting and [pa.concat_tables(waiting)]
-            group = [pushes]
-        waiting = group
-    yield from waiting and [pa.concat_tables(waiting)]
 
 
 def _days(table: DeltaTable) -> set[str]:

@@ -65,7 +65,7 @@ class TableFiles:
             self._filesystem, self._root = pafs._MockFileSystem(), table.name
         else:
             self._filesystem, self._root = filesystem_of(table.uri(lake))
-        self._open: dict[date, _OpenFile] = {}
+        self._open: dict[date, OpenFile] = {}
         self._closed: list[DataFile] = []
 
     def write(self, rows: pa.Table) -> None:
@@ -100,18 +100,18 @@ class TableFiles:
             self._open[day] = self._new(day, rows.schema, columns)
         self._open[day].write(rows)
 
-    def _new(self, day: date, schema: pa.Schema, names: Sequence[str]) -> _OpenFile:
+    def _new(self, day: date, schema: pa.Schema, names: Sequence[str]) -> OpenFile:
         folder = f"{LANDED_DATE.name}={day.isoformat()}"
         self._filesystem.create_dir(f"{self._root}/{folder}", recursive=True)
         path = f"{folder}/part-{uuid.uuid4()}.zstd.parquet"
         stream = self._filesystem.open_output_stream(f"{self._root}/{path}")
-        return _OpenFile(self._table, day, path, stream, pa.schema([schema.field(name) for name in names]))
+        return OpenFile(self._table, day, path, stream, pa.schema([schema.field(name) for name in names]))
 
     def _close(self, day: date) -> None:
         self._closed.append(self._open.pop(day).close(self._filesystem, self._root))
 
 
-class _OpenFile:
+class OpenFile:
     def __init__(self, table: Table, day: date, path: str, stream: pa.NativeFile, schema: pa.Schema) -> None:
         dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         maps = [field.name for field in schema if pa.types.is_map(field.type)]
@@ -218,7 +218,7 @@ class TableLog:
         self._log.append(actions, {app_id: 0}, {row["path"] for row in removed})
         return True
 
-    def rearrange(self, rows: Sequence[dict[str, Any]], files: Iterable[DataFile]) -> None:
+    def rearrange(self, rows: Sequence[Mapping[str, Any]], files: Iterable[DataFile]) -> None:
         """Replace files by others with the same rows.
 
         Args:
@@ -247,7 +247,7 @@ def file_rows(actions: pa.Table) -> list[dict[str, Any]]:
     return rows
 
 
-def _remove(row: dict[str, Any], *, data_change: bool = True) -> Action:
+def _remove(row: Mapping[str, Any], *, data_change: bool = True) -> Action:
     return {
         "remove": {
             "path": row["path"],

@@ -110,6 +110,7 @@ class Lifecycle:
         self._clients = Clients.of_rows(of_steps_done, (place[:3] for place in self._note.clocks))
         self._clocks: Clocks = {code: clock for code, (*_, clock) in enumerate(self._note.clocks)}
         self._event_limit, self._waves = EventLimit(self._note.event_counts), Waves(self._note.waves)
+        self._subscriptions: DeltaTable | None = None
         self._stored = StoredRows.read(lake)
         if not any(end and end.part for end in (self._note.done, self._note.under_way)):
             drop_stored_rows(lake)  # of a beginning that was cut off before its first step, or after its last
@@ -207,7 +208,7 @@ class Lifecycle:
     def _process(self, end: StepEnd) -> None:
         step, clients = self._note.step + 1, self._clients
         pushes, outcomes = self._read(end)
-        versions = _versions(self._lake)
+        versions = self._versions()
         advanced = advance(clients, self._clocks, pushes, versions, step)
         changed, events = advanced.changed, advanced.events
         clocks = self._clocks
@@ -239,6 +240,16 @@ class Lifecycle:
                 "lifecycle: step %d: %s pushes, %s clients, %s events", step, f"{pushes.num_rows:,}",
                 f"{clients.size:,}", f"{single.num_rows + fleet.num_rows:,}",
             )  # fmt: skip
+
+    def _versions(self) -> pa.Table:
+        """The versions of all subscriptions that are known by now."""
+        if self._subscriptions is None:
+            if not DeltaTable.is_deltatable(SUBSCRIPTIONS.uri(self._lake)):
+                return SUBSCRIPTIONS.schema.empty_table()
+            self._subscriptions = DeltaTable(SUBSCRIPTIONS.uri(self._lake))
+        self._subscriptions.update_incremental()
+        rows = self._subscriptions.to_pyarrow_table()
+        return rows.select(SUBSCRIPTIONS.schema.names).cast(SUBSCRIPTIONS.schema)
 
     def _commit(self, table: Table, rows: pa.Table, step: int) -> None:
         files = TableFiles(table, self._lake)
@@ -315,10 +326,3 @@ def _until(commits: Iterable[Commit], done: int) -> int:
 def _rows(table: FollowedTable, after: int, until: int, schema: pa.Schema) -> pa.Table:
     files = [file for commit in table.commits(after, until) for file in commit.files]
     return table.read(files, schema)
-
-
-def _versions(lake: str) -> pa.Table:
-    uri = SUBSCRIPTIONS.uri(lake)
-    if not DeltaTable.is_deltatable(uri):
-        return SUBSCRIPTIONS.schema.empty_table()
-    return DeltaTable(uri).to_pyarrow_table().select(SUBSCRIPTIONS.schema.names).cast(SUBSCRIPTIONS.schema)

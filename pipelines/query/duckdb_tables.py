@@ -94,11 +94,13 @@ def native_select(
     types = {column: str(kind) for column, kind in zip(empty.columns, empty.types, strict=True)}
     partitions = table.metadata().partition_columns
     files = _files(table, times)
-    paths = [unquote(path) for path in files["path"].to_pylist()]
+    paths = files["path"].to_pylist()
+    if any("%" in path for path in paths):
+        paths = [unquote(path) for path in paths]
     if not paths:
         nothing = (f"CAST(NULL AS {kind}) AS {_quoted(column)}" for column, kind in types.items())
         return f"SELECT {', '.join(nothing)} WHERE FALSE"
-    if partitions and not all(map(_is_in_partition, paths, files["partition"].to_pylist())):
+    if partitions and not _are_in_partitions(paths, files["partition"]):
         return None
     selected = [
         f"{_of_path(column, kind)} AS {_quoted(column)}" if column in partitions else _quoted(column)
@@ -110,7 +112,11 @@ def native_select(
         for column, kind in types.items()
         if column not in partitions
     )
-    listed = ", ".join(_text(GLOB.sub(r"[\g<0>]", f"{root}/{path}")) for path in paths)
+    plain = "\0".join([str(root), *paths])
+    if "'" in plain or GLOB.search(plain):
+        listed = ", ".join(_text(GLOB.sub(r"[\g<0>]", f"{root}/{path}")) for path in paths)
+    else:  # a large table has 300,000 files
+        listed = f"'{root}/" + f"', '{root}/".join(paths) + "'"
     options = f"schema = MAP {{{stored}}}, filename = {_text(FILE)}"
     return f"SELECT {', '.join(selected)} FROM read_parquet([{listed}], {options})"
 
@@ -150,6 +156,15 @@ def local_folder(uri: str) -> Path | None:
 def _schema(table: DeltaTable, columns: pa.Schema | None) -> pa.Schema:
     own = pa.schema(table.schema().to_arrow())
     return pa.schema([*own, *(field for field in columns or () if field.name not in own.names)])
+
+
+def _are_in_partitions(paths: list[str], partitions: pa.ChunkedArray) -> bool:
+    """Whether each file is in the folder of its partition. Most tables have one folder for many files."""
+    folders = pa.array([path.rpartition("/")[0] for path in paths])
+    columns = {field.name: pc.struct_field(partitions, field.name) for field in partitions.type}
+    table = pa.table({"": folders, **columns})
+    distinct = table.group_by(table.column_names).aggregate([]).to_pylist()
+    return all(_is_in_partition(f"{row.pop('')}/file", row) for row in distinct)
 
 
 def _is_in_partition(path: str, partition: dict[str, object]) -> bool:

@@ -16,6 +16,12 @@ from kafka_telemetry_lake.udfs.rows import TIMESTAMP
 LANDED_DATE = pa.field("landed_date", pa.date32(), metadata={"comment": "UTC date of landed_at; the partition"})
 
 Row = Mapping[str, Any]
+# A log has a commit every few seconds, and whoever opens the table lists it. Nothing needs its old entries.
+LOG_SETTINGS = {
+    "delta.logRetentionDuration": "interval 1 days",
+    "delta.deletedFileRetentionDuration": "interval 1 days",
+    "delta.checkpointInterval": "500",
+}
 
 
 @dataclass(frozen=True)
@@ -69,16 +75,20 @@ class Table:
                 partition_by=[LANDED_DATE.name] if self.by_day else None,
                 configuration=self._configuration(),
             )
+        settings = table.metadata().configuration
+        if any(settings.get(name) != value for name, value in LOG_SETTINGS.items()):  # of an earlier release
+            table.alter.set_table_properties(LOG_SETTINGS)
         existing = {field.name for field in table.schema().fields}
         new = [field for field in Schema.from_arrow(self.stored).fields if field.name not in existing]
         if new:
             table.alter.add_columns(new)
         return table
 
-    def _configuration(self) -> dict[str, str | None] | None:
+    def _configuration(self) -> dict[str, str | None]:
         if not self.statistics:
-            return None
+            return {**LOG_SETTINGS}
         return {
+            **LOG_SETTINGS,
             "delta.dataSkippingStatsColumns": ",".join(self.statistics),
             # Deletion vectors and column mapping would make delta-rs' readers refuse or misread the table.
             "delta.enableDeletionVectors": "false",

@@ -1,0 +1,145 @@
+"""The files that a table got today, followed commit by commit, and merged as they become many.
+
+Neighbours in the order of landing are merged when there are `MANY` of one size or less, or enough for a file of the
+target size. So a day has at most a few hundred live files, and a row is written again two or three times at most.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, file_rows
+from kafka_telemetry_lake.pipelines.lake.log_files import Action, LogFiles
+from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
+from kafka_telemetry_lake.pipelines.upkeep.merging import merged
+
+log = logging.getLogger(__name__)
+
+MANY = 64
+TARGET_BYTES = 128 << 20
+STEP = 4
+SIZES = tuple(64 * 1024 * STEP**number for number in range(6))  # of files that are merged with their like: to 64 MB
+CHECKPOINT_COMMITS = 500  # a checkpoint costs as much as opening the table, and so does a log that is this long
+
+File = Mapping[str, Any]  # path, size_bytes, partition
+
+
+class SmallFiles:
+    """Today's files of one table. One process at a time, beside `maintain`, which leaves today alone."""
+
+    def __init__(self, table: Table, lake: str) -> None:
+        self._table, self._lake, self._uri = table, lake, table.uri(lake)
+        self._log, self._files = LogFiles(self._uri), list[File]()  # in the order of landing
+        self._version = -1
+
+    @cached_property
+    def log(self) -> TableLog:
+        """The table's log, for commits."""
+        return TableLog(self._table, self._lake)
+
+    def merge(self, today: str, until: int | None = None, ended: threading.Event | None = None) -> int:
+        """Merge files where they have become many; returns the number of files that were replaced.
+
+        Args:
+            today: landed date from which files are merged.
+            until: version of the table whose files may be replaced; None: the latest.
+            ended: ends a merge under way.
+
+        Raises:
+            MergeEndedError: the event was set.
+        """
+        if self._version < 0:
+            self._open(today)
+        self._follow(today, until)
+        if until is not None and until < self._version:
+            return 0  # opened at a version with files that are still needed as they are
+        replaced = 0
+        while (run := next(_runs(self._files), None)) is not None:
+            before = self._files[run]
+            file = merged(self._table, self._lake, before, ended)
+            try:
+                self.log.rearrange(before, [file])
+            except CommitFailedError as error:  # another process has removed one of them
+                log.info("upkeep: %s: files not merged: %s", self._table.name, error)
+                self._open(today)
+                return replaced
+            replaced += len(before)
+            row = {"path": file.path, "size_bytes": file.size, "partition": {LANDED_DATE.name: file.landed_date}}
+            self._files[run] = [row]
+        return replaced
+
+    def write_checkpoint(self) -> bool:
+        """Write a checkpoint of the log after each `CHECKPOINT_COMMITS` commits, and drop what has expired.
+
+        Returns:
+            Whether there was a need.
+        """
+        due = self.log.version - CHECKPOINT_COMMITS
+        if due < 0 or self._log.is_past(due + 1):
+            return False
+        table = DeltaTable(self._uri)
+        table.create_checkpoint()
+        table.cleanup_metadata()
+        return True
+
+    def _open(self, today: str) -> None:
+        table = DeltaTable(self._uri)
+        actions = pa.table(table.get_add_actions())
+        days = pc.cast(pc.struct_field(actions["partition"], LANDED_DATE.name), pa.string())
+        rows = file_rows(actions.filter(pc.greater_equal(days, today)))
+        self._files = sorted(rows, key=lambda row: (row["partition"][LANDED_DATE.name], row["modification_time"]))
+        self._version = table.version()
+
+    def _follow(self, today: str, until: int | None) -> None:
+        """Take the commits since the last look."""
+        while until is None or self._version < until:
+            actions = self._log.read(self._version + 1)
+            if actions is None:
+                if self._log.is_past(self._version + 1) is not False:  # the log may have forgotten it
+                    self._open(today)
+                return
+            self._version += 1
+            self._take(actions, today)
+        self._files = [file for file in self._files if file["partition"][LANDED_DATE.name] >= today]
+
+    def _take(self, actions: Sequence[Action], today: str) -> None:
+        removed = {action["remove"]["path"] for action in actions if "remove" in action}
+        known = {file["path"] for file in self._files}
+        if removed:
+            self._files = [file for file in self._files if file["path"] not in removed]
+        for action in actions:
+            if "add" in action and action["add"]["partitionValues"][LANDED_DATE.name] >= today:
+                add = action["add"]
+                if add["path"] not in known:
+                    row = {"path": add["path"], "size_bytes": add["size"], "partition": add["partitionValues"]}
+                    self._files.append(row)
+
+
+def _runs(files: Sequence[File]) -> Iterator[slice]:
+    """Neighbours to merge, those of the smallest files first. Smaller files between larger ones go with them."""
+    for size in SIZES:
+        least = 0 if size == SIZES[0] else size // STEP
+        first, total, count = 0, 0, 0
+        for number, file in enumerate([*files, None]):
+            own = 0 if file is None else file["size_bytes"]
+            if (
+                file is not None
+                and own <= size
+                and total + own <= TARGET_BYTES
+                and (number == first or file["partition"] == files[first]["partition"])
+            ):
+                total, count = total + own, count + (own > least)
+                continue
+            if count >= MANY or (number - first > 1 and total >= TARGET_BYTES // 4 * 3):
+                yield slice(first, number)
+            fits = file is not None and own <= size
+            first, total, count = (number, own, int(own > least)) if fits else (number + 1, 0, 0)

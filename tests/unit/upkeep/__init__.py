@@ -1,0 +1,1 @@
+"""Upkeep beside the stream."""

@@ -1,0 +1,249 @@
+"""Today's small files are merged beside the stream: same rows, few files, nothing that somebody still needs."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from kafka_telemetry_lake.pipelines.lake.delta_log import files_of
+from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles
+from kafka_telemetry_lake.pipelines.replay.replay import replay
+from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES, TABLES
+from kafka_telemetry_lake.pipelines.tables.table import LOG_SETTINGS
+from kafka_telemetry_lake.pipelines.upkeep import small_files
+from kafka_telemetry_lake.pipelines.upkeep.merging import MergeEndedError
+from kafka_telemetry_lake.pipelines.upkeep.small_files import MANY, TARGET_BYTES, SmallFiles, _runs
+from kafka_telemetry_lake.pipelines.upkeep.upkeep import KEPT_UP, Upkeep
+from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
+from tests.support.lake_tables import table
+from tests.support.ledger import Fleet
+from tests.support.ledger_check import check
+from tests.support.local_stream import LocalStream, run_tasks
+from tests.unit.replay.test_replay import rows_of
+
+EVENING = "2026-11-20"
+MERGED = (PUSHES, *OPERATOR_TABLES)
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four files are many."""
+    monkeypatch.setattr(small_files, "MANY", 4)
+
+
+def files(stream: LocalStream, name: str) -> list[dict[str, Any]]:
+    return files_of(DeltaTable(str(stream.lake / name)))
+
+
+def merge(stream: LocalStream, today: str = EVENING) -> dict[str, int]:
+    return {each.name: SmallFiles(each, str(stream.lake)).merge(today) for each in MERGED}
+
+
+def sizes(*bytes_of_files: int, day: str = EVENING) -> list[dict[str, Any]]:
+    return [
+        {"path": str(i), "size_bytes": size, "partition": {"landed_date": day}} for i, size in enumerate(bytes_of_files)
+    ]
+
+
+def runs(*bytes_of_files: int) -> list[tuple[int, int]]:
+    return [(run.start, run.stop) for run in _runs(sizes(*bytes_of_files))]
+
+
+def test_neighbours_are_merged_when_many_or_enough() -> None:
+    small, large = 10_000, 3 << 20
+    assert runs(*[small] * (MANY - 1)) == []
+    assert runs(*[small] * MANY)[0] == (0, MANY)
+    assert runs(*[large] * 3, *[small] * MANY)[0] == (3, 3 + MANY)
+    assert runs(*[small] * 40, large, *[small] * 40) == []
+    assert runs(*[small, large] * 40)[0] == (0, 80), "120 MB; smaller ones between larger ones go with them"
+    assert runs(*[large] * 43)[0] == (0, 42), "42 of them are a file of the target size"
+    assert runs(*[TARGET_BYTES] * 200) == []
+    two_days = [*sizes(*[small] * 40), *sizes(*[small] * 40, day="2026-11-21")]
+    assert list(_runs(two_days)) == []
+
+
+def test_a_day_of_a_fast_job_has_hundreds_of_files() -> None:
+    """86,400 files of two tasks and a batch every two seconds; a merged file is as large as its rows together."""
+    for size in (5_000, 1 << 20):
+        live: list[dict[str, Any]] = []
+        written = most = 0
+        for number in range(0, 86_400, 60):
+            live += [{"size_bytes": size, "partition": EVENING}] * 60
+            if number:
+                while (run := next(_runs(live), None)) is not None:
+                    total = sum(file["size_bytes"] for file in live[run])
+                    written += total
+                    live[run] = [{"size_bytes": total, "partition": EVENING}]
+            most = max(most, len(live))
+        whole = 86_400 * size / (TARGET_BYTES * 3 / 4)
+        assert most < 300 + whole, (size, most)
+        assert written <= 3.5 * 86_400 * size, "how often a row is written again"
+
+
+@pytest.mark.usefixtures("few")
+def test_the_rows_stay_and_the_stream_and_a_replay_go_on(tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
+    upkeep = {each.name: SmallFiles(each, str(stream.lake)) for each in MERGED}
+    for _ in range(9):
+        stream.batch(fleet.round())
+        for own in upkeep.values():
+            own.merge(EVENING)
+    assert check(stream.lake, fleet.ledger).problems == []
+    for each in MERGED:
+        assert len(files(stream, each.name)) <= 6, each.name
+    read = [
+        [(row["partition"], row["offset"]) for row in pq.read_table(stream.lake / "pushes" / file["path"]).to_pylist()]
+        for file in files(stream, "pushes")
+    ]
+    assert max(map(len, read)) > 20
+    assert all(places == sorted(places) for places in read)
+    before = rows_of(stream.lake)
+    replay(str(stream.lake), str(stream.checkpoints), None, DEFAULT_LIMITS, 1, run_tasks)
+    assert rows_of(stream.lake) == before
+
+
+@pytest.mark.usefixtures("few")
+def test_a_merge_changes_no_data_for_followers_and_keeps_statistics_and_columns(tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=5)
+    for _ in range(4):
+        stream.batch(fleet.round())
+    rows = table(stream.lake, "metric_points").sort_by([("partition", "ascending"), ("offset", "ascending"),
+                                                        ("metric", "ascending")])  # fmt: skip
+    assert merge(stream) == {each.name: {"pushes": 4, "quarantine": 0, "client_events": 0}.get(each.name, 8)
+                             for each in MERGED} | {"quarantine": 4}  # fmt: skip
+    (merged,) = files(stream, "metric_points")
+    assert merged["num_records"] == rows.num_rows
+    assert merged["min"]["offset"] == 0
+    after = table(stream.lake, "metric_points").sort_by([("partition", "ascending"), ("offset", "ascending"),
+                                                         ("metric", "ascending")])  # fmt: skip
+    assert after.equals(rows)
+    stored = pq.read_schema(stream.lake / "metric_points" / merged["path"])
+    assert "explicit_bounds" not in stored.names, "a column without a value stays out"
+    assert stored.field("metric").type == pa.string()
+    log = LogFiles(METRIC_POINTS.uri(str(stream.lake)))
+    actions = log.read(DeltaTable(str(stream.lake / "metric_points")).version()) or []
+    changes = {each[kind]["dataChange"] for each in actions for kind in ("add", "remove") if kind in each}
+    assert changes == {False}
+
+
+@pytest.mark.usefixtures("few")
+def test_pushes_that_are_not_judged_stay_as_they_are(tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
+    for _ in range(4):
+        stream.batch(fleet.round())
+    judged = DeltaTable(str(stream.lake / "pushes")).version()
+    waiting = set(stream.paths())
+    for _ in range(4):
+        stream.land(fleet.round())
+    waiting = set(stream.paths()) - waiting
+    upkeep = SmallFiles(PUSHES, str(stream.lake))
+    assert upkeep.merge(EVENING, judged) == 0, "it began with files that are needed as they are"
+    assert upkeep.merge(EVENING, judged + 4) == 8
+    again = LocalStream(tmp_path / "again")
+    followed = SmallFiles(PUSHES, str(again.lake))
+    followed.merge(EVENING, 0)
+    for number in range(8):
+        again.land(Fleet(clients=2).round())
+        if number == 3:
+            assert followed.merge(EVENING, 4) == 4
+    assert followed.merge(EVENING, 5) == 0
+    assert waiting
+
+
+@pytest.mark.usefixtures("few")
+def test_other_days_are_left_to_maintain(tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
+    for _ in range(5):
+        stream.batch(fleet.round())
+    assert set(merge(stream, today="2026-11-21").values()) == {0}
+
+
+@pytest.mark.usefixtures("few")
+def test_files_that_another_process_removes_are_not_merged(tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
+    upkeep = SmallFiles(PUSH_OUTCOMES, str(stream.lake))
+    upkeep.merge(EVENING)
+    for _ in range(2):
+        stream.batch(fleet.round())
+    assert upkeep.merge(EVENING) == 4
+    DeltaTable(str(stream.lake / "push_outcomes")).delete("partition = 0")
+    rows = table(stream.lake, "push_outcomes").num_rows
+    for _ in range(2):
+        stream.batch(fleet.round())
+    assert upkeep.merge(EVENING) == 5
+    assert table(stream.lake, "push_outcomes").num_rows > rows
+    assert (
+        0
+        not in table(stream.lake, "push_outcomes")
+        .filter(pa.compute.field("landed_at") < fleet._at(3))["partition"]
+        .to_pylist()
+    )
+
+
+@pytest.mark.usefixtures("few")
+def test_a_merge_that_is_stopped_changes_nothing(tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
+    for _ in range(4):
+        stream.batch(fleet.round())
+    ended = threading.Event()
+    ended.set()
+    for each in (PUSHES, METRIC_POINTS):
+        version = DeltaTable(each.uri(str(stream.lake))).version()
+        with pytest.raises(MergeEndedError):
+            SmallFiles(each, str(stream.lake)).merge(EVENING, None, ended)
+        assert DeltaTable(each.uri(str(stream.lake))).version() == version
+
+
+def test_the_log_gets_checkpoints_and_loses_what_has_expired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_files, "CHECKPOINT_COMMITS", 5)
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=2)
+    log = stream.lake / "push_outcomes" / "_delta_log"
+    upkeep = SmallFiles(PUSH_OUTCOMES, str(stream.lake))
+    for _ in range(4):
+        stream.batch(fleet.round())
+    assert not upkeep.write_checkpoint()
+    stream.batch(fleet.round())
+    old = time.time() - 2 * 86_400
+    for file in log.glob("*.json"):
+        os.utime(file, (old, old))
+    assert upkeep.write_checkpoint()
+    assert not upkeep.write_checkpoint()
+    assert [file.name for file in log.glob("*.checkpoint.parquet")] == [f"{5:020d}.checkpoint.parquet"]
+    assert sorted(file.stem for file in log.glob("*.json")) == [f"{5:020d}"]
+    stream.batch(fleet.round())
+    assert check(stream.lake, fleet.ledger).problems == []
+
+
+def test_every_table_of_the_job_is_looked_after_and_one_that_fails_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=2)
+    stream.batch(fleet.round())
+    upkeep, ended = Upkeep(str(stream.lake), lambda: 1), threading.Event()
+    (stream.lake / "pushes" / "_delta_log" / f"{2:020d}.json").write_bytes(b"{")
+    with caplog.at_level("INFO"):
+        upkeep.look(ended)
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert {each.name for each in KEPT_UP} > {each.name for each in TABLES}
+
+
+def test_tables_of_earlier_releases_get_the_settings_of_the_log(tmp_path: Path) -> None:
+    created = PUSH_OUTCOMES.create(str(tmp_path))
+    assert created.metadata().configuration.items() >= LOG_SETTINGS.items()
+    DeltaTable.create(
+        PUSHES.uri(str(tmp_path)), schema=PUSHES.stored, partition_by=["landed_date"],
+        configuration={"delta.logRetentionDuration": "interval 30 days"},
+    )  # fmt: skip
+    PUSHES.create(str(tmp_path))
+    opened = DeltaTable(PUSHES.uri(str(tmp_path)))
+    assert opened.metadata().configuration.items() >= LOG_SETTINGS.items()
+    PUSHES.create(str(tmp_path))
+    assert DeltaTable(PUSHES.uri(str(tmp_path))).version() == opened.version()

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES, PushFiles
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, FileStatistics, OpenFile
+from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
@@ -71,6 +72,7 @@ def merged_pushes(lake: str, rows: Rows, ended: threading.Event | None = None) -
         for pushes in _until(ended, _row_groups(slices)):
             statistics.add(pushes)
             writer.write_table(pushes, row_group_size=ROWS_PER_GROUP)
+    sync(filesystem, [f"{root}/{path}"])
     size = filesystem.get_file_info(f"{root}/{path}").size
     return DataFile(PUSHES.name, path, size, statistics.rows, day, statistics.to_json())
 

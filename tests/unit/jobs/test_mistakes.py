@@ -69,6 +69,9 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     ("dashboard --lake new", 2, "no lake at new: create one with `telemetry-lake demo`", 6),
     ("maintain --lake new", 2, "no lake at new", 6),
     ("replay --lake new --from earliest", 2, "no lake at new", 6),
+    ("forget --lake new --principal User:a", 2, "no lake at new", 6),
+    ("forget --lake {lake}", 2, "name one of them: --client-instance ID or --principal NAME", 1),
+    ("forget --lake {lake} --client-instance xyz", 2, "allowed: a client instance id as the tables have it", 1),
     # Kafka
     (f"{KAFKA} 127.0.0.1:1", 2, "127.0.0.1:1: connection refused, nothing listens there; check --bootstrap-servers", 6),
     (f"{SYNC} 127.0.0.1:1", 2, "127.0.0.1:1: connection refused", 6),

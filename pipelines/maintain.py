@@ -7,19 +7,21 @@ and compaction changes no data (``dataChange = false``).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-import pyarrow.dataset as pads
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, files_of
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, file_rows
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.stored_files import files_table, rows_by_day, rows_in
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import DROPPED_BEFORE, ask, same_push
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
@@ -143,20 +145,37 @@ class Maintenance:
 
     def _unprocessed_days(self, before: date) -> list[str]:
         """Landed dates before a date that have pushes that the job hasn't judged."""
-        pushes = self._dataset(PUSHES.name).filter(pads.field(LANDED_DATE.name) < before)
-        outcomes = self._dataset(PUSH_OUTCOMES.name)
-        unprocessed = f"pushes ANTI JOIN outcomes ON {same_push('pushes', 'outcomes')}"
-        query = f"SELECT DISTINCT CAST({LANDED_DATE.name} AS VARCHAR) FROM {unprocessed}"
-        return [day for (day,) in ask(query, pushes=pushes, outcomes=outcomes)]
+        pushes, outcomes = (files_table(DeltaTable(each.uri(self._lake))) for each in (PUSHES, PUSH_OUTCOMES))
+        return list(self._days_without_outcome(pushes.filter(pc.less(pushes["day"], before.isoformat())), outcomes))
 
     def _drop_snapshots_that_need(self, before: date) -> None:
         """Drop snapshots that precede some of the pushes landed before a date: a replay from them would have a gap."""
-        dropped = self._dataset(PUSHES.name).filter(pads.field(LANDED_DATE.name) < before)
+        pushes = files_table(DeltaTable(PUSHES.uri(self._lake)))
+        dropped = pushes.filter(pc.less(pushes["day"], before.isoformat()))
         for snapshot in self._snapshots.all():
-            outcomes = snapshot.dataset(self._lake, PUSH_OUTCOMES)
-            query = f"SELECT 1 FROM dropped ANTI JOIN outcomes ON {same_push('dropped', 'outcomes')} LIMIT 1"
-            if ask(query, dropped=dropped, outcomes=outcomes):
+            if any(self._days_without_outcome(dropped, snapshot.files_table(self._lake, PUSH_OUTCOMES))):
                 self._snapshots.drop(snapshot)
+
+    def _days_without_outcome(self, pushes: pa.Table, outcomes: pa.Table) -> Iterator[str]:
+        """Landed dates with pushes that have no outcome, of files of both tables.
+
+        A push has one outcome, of its landed date. So where both have as many rows, none lacks its outcome, and nothing
+        is read. Other days are compared one by one, in bounded memory.
+        """
+        judged = rows_by_day(outcomes)
+        for day, rows in sorted(rows_by_day(pushes).items()):
+            if rows is not None and judged.get(day) == rows:
+                continue
+            stored, known = (
+                files.filter(pc.equal(files["day"], day)).select(["path"]).to_pylist() for files in (pushes, outcomes)
+            )
+            query = f"SELECT 1 FROM pushes ANTI JOIN outcomes ON {same_push('pushes', 'outcomes')} LIMIT 1"
+            if not known or ask(
+                query,
+                pushes=rows_in(self._lake, PUSHES, stored),
+                outcomes=rows_in(self._lake, PUSH_OUTCOMES, known),
+            ):
+                yield day
 
     def _compact(self, name: str) -> int:
         """Compact the small files of past days into files of the target size; returns the number of files compacted."""
@@ -164,15 +183,16 @@ class Maintenance:
         if table is None or name not in BY_DAY:
             return 0
         small: dict[str, list[dict[str, Any]]] = {}
-        for row in files_of(table):
-            if row["size_bytes"] < self._settings.target_bytes // 2:
-                small.setdefault(row["partition"][LANDED_DATE.name], []).append(row)
+        files = pa.table(table.get_add_actions())
+        for row in file_rows(files.filter(pc.less(files["size_bytes"], self._settings.target_bytes // 2))):
+            small.setdefault(row["partition"][LANDED_DATE.name], []).append(row)
         compacted = 0
         unprocessed = set(self._unprocessed_days(self._today)) if name == PUSHES.name else set()
         for day, rows in sorted(small.items()):
             if len(rows) < SMALL_FILES or day >= self._today.isoformat() or day in unprocessed:
                 continue
             compacted += len(rows)
+            log.info("maintain: %s: compacting %s, %d small files", name, day, len(rows))
             if name == PUSHES.name:
                 self._compact_pushes(rows)
                 continue
@@ -231,7 +251,8 @@ class Maintenance:
             return needed
         for snapshot in self._snapshots.all():
             try:
-                needed |= {unquote(row["path"]) for row in snapshot.files(self._lake, table)}
+                paths = snapshot.files_table(self._lake, table)["path"].to_pylist()
+                needed |= set(map(unquote, paths))
             except DeltaError:  # an earlier release took it, and the log doesn't reach back to it
                 log.warning("maintain: no replay can start from snapshot %s any more: it is deleted", snapshot.name)
                 self._snapshots.drop(snapshot)
@@ -243,9 +264,6 @@ class Maintenance:
         except TableNotFoundError:
             return None
 
-    def _dataset(self, name: str) -> pads.Dataset:
-        return DeltaTable(table_uri(self._lake, name)).to_pyarrow_dataset()
-
 
 def _days(table: DeltaTable) -> set[str]:
-    return {row["partition"][LANDED_DATE.name] for row in files_of(table)}
+    return set(rows_by_day(files_table(table)))

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -19,14 +18,15 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.pipelines.lake.delta_log import file_rows, files_of
+from kafka_telemetry_lake.pipelines.lake.delta_log import file_rows
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.lake.json_files import write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.stored_files import files_table, rows_in
 from kafka_telemetry_lake.pipelines.state.manifest import MOST_SHARDS, Manifest
 from kafka_telemetry_lake.pipelines.state.notes import DamagedNoteError, chains, number, read_note, sealed
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES
-from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table, table_uri
+from kafka_telemetry_lake.pipelines.tables.table import Table, table_uri
 
 NAME = "snapshot.json"
 TIME = "%Y%m%dT%H%M%SZ"
@@ -59,8 +59,8 @@ class Snapshot:
         """Copy the snapshot's state files to a state folder."""
         _copy(self.uri, state_uri, [name for names in self.states.values() for name in names])
 
-    def files(self, lake: str, table: Table) -> list[dict[str, Any]]:
-        """The files that an operator's table had, as `delta_log.files_of` returns them.
+    def files_table(self, lake: str, table: Table) -> pa.Table:
+        """The files that an operator's table had, as `stored_files.files_table` returns them.
 
         Raises:
             KeyError: the snapshot doesn't have this table.
@@ -68,16 +68,17 @@ class Snapshot:
         """
         filesystem, root = filesystem_of(self.uri)
         try:
-            return file_rows(pq.read_table(f"{root}/{table.name}.parquet", filesystem=filesystem))
+            return pq.read_table(f"{root}/{table.name}.parquet", filesystem=filesystem)
         except FileNotFoundError:
-            return files_of(DeltaTable(table.uri(lake), version=self.versions[table.name]))
+            return files_table(DeltaTable(table.uri(lake), version=self.versions[table.name]))
+
+    def files(self, lake: str, table: Table) -> list[dict[str, Any]]:
+        """The same as `delta_log.files_of` returns them."""
+        return file_rows(self.files_table(lake, table))
 
     def dataset(self, lake: str, table: Table) -> pads.Dataset:
-        """The rows that an operator's table had. Raises as `files` does."""
-        filesystem, root = filesystem_of(table.uri(lake))
-        paths = [f"{root}/{unquote(row['path'])}" for row in self.files(lake, table)]
-        days = pads.partitioning(pa.schema([LANDED_DATE]), flavor="hive")
-        return pads.dataset(paths, table.stored, "parquet", filesystem, partitioning=days, partition_base_dir=root)
+        """The rows that an operator's table had. Raises as `files_table` does."""
+        return rows_in(lake, table, self.files_table(lake, table).select(["path"]).to_pylist())
 
 
 class Snapshots:
@@ -109,9 +110,7 @@ class Snapshots:
         for table in OPERATOR_TABLES:
             delta = DeltaTable(table.uri(lake))
             versions[table.name] = delta.version()
-            pq.write_table(
-                pa.table(delta.get_add_actions()), f"{folder}/{table.name}.parquet", filesystem=self._filesystem
-            )
+            pq.write_table(files_table(delta), f"{folder}/{table.name}.parquet", filesystem=self._filesystem)
         content = {"batch_id": manifest.batch_id, "shards": manifest.shards, "states": manifest.states,
                    "versions": versions}  # fmt: skip
         write_json(self._filesystem, f"{folder}/{NAME}", sealed(content))

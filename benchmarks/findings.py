@@ -27,7 +27,7 @@ from benchmarks.finding_faults import run_faults
 from benchmarks.finding_hour import hour, run_hour
 from benchmarks.finding_scenarios import FINDINGS, LIBRARIES, Found, Run, Scenario, run_all, short
 from benchmarks.finding_windows import Windows, windows
-from kafka_telemetry_lake.pipelines.query.finding_rules import rules
+from kafka_telemetry_lake.pipelines.query.finding_rules import Rule, rules
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from tests.dashboard.captured_lake import push_row, write_lake
@@ -76,10 +76,11 @@ WINDOWS = f"""
 An open finding closes at an easier bound than it opens at (column *closes* of
 [findings](findings.md#why-these-bounds)), so that a measure that varies makes one finding. No scenario lasts for many
 hours, so windows of {WINDOW_S} s ({WINDOW_OF_HOUR_S} s in the hour) are judged as if each were one, from the first to
-the last with the finding. Those in which it would have closed are without *above closes*.
+the last with the finding: how many have it, and how many are above the bound at which it closes. *varies*: the range
+of the measure in them, by its mean. *easier by*: how far apart the two bounds are.
 
-| finding | windows | with the finding | above closes |
-|---|---|---|---|
+| finding | windows | with the finding | above closes | varies | easier by |
+|---|---|---|---|---|---|
 """
 NOT_MEASURED = """
 These bounds *closes* are reasoned, not measured, since their conditions want more pushes than a window has, or no
@@ -179,8 +180,7 @@ def stored() -> dict[str, Any]:
     measured: dict[str, Windows] = defaultdict(Windows)
     for run in runs:
         for rule, counts in run["windows"].items():
-            for name, count in counts.items():
-                setattr(measured[rule], name, getattr(measured[rule], name) + count)
+            measured[rule] += Windows(**counts)
         for rule, score in run["rules"].items():
             for name, values in score.items():
                 getattr(scored[rule], name).extend(values)
@@ -220,8 +220,21 @@ def page() -> str:
     return head + "".join(lines) + AFTER + "".join(["\n", *errors] if errors else []) + _windows(run["windows"])
 
 
+def _apart(rule: Rule) -> str:
+    """How far apart the bounds are at which a finding opens and closes."""
+    apart = {
+        f"{name} {abs(1 - bound.closes / bound.value):.0%}"
+        for name, bound in rule.bounds.items()
+        if bound.closes is not None
+    }
+    return ", ".join(sorted(apart))
+
+
 def _windows(measured: Mapping[str, Windows]) -> str:
-    rows = [f"| `{rule}` | {each.all} | {each.found} | {each.above_closing} |\n" for rule, each in measured.items()]
+    rows = []
+    for rule, each in measured.items():
+        cells = (f"`{rule}`", each.all, each.found, each.above_closing, f"{each.varies:.0%}", _apart(rules()[rule]))
+        rows.append(f"| {' | '.join(map(str, cells))} |\n")
     others = [f"`{rule.id}`" for rule in rules().values() if rule.closes and rule.id not in measured]
     return WINDOWS + "".join(rows) + NOT_MEASURED.format(rules=", ".join(others))
 

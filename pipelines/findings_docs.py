@@ -44,6 +44,8 @@ View `finding_groups` has the findings of client instances by application (an al
     telemetry-lake query --lake my-lake "SELECT scope, subject, finding, instances_affected, share, worst_instance
       FROM finding_groups"
 
+View `open_finding_groups` has those that are [open](finding-states.md), since when and of how many clients.
+
 View `finding_trends` compares the latest finished hour of each finding with its hours before, since yesterday: `trend`
 is *rising*, *falling* (by 20 % of the mean `measure`), *steady* or *new*.
 

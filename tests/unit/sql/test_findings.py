@@ -403,6 +403,8 @@ JUST_SHORT: list[Metrics] = [
     {f"{PRODUCER}topic.byte.total": (360e6, 3600)},
     {f"{PRODUCER}topic.byte.total": (361e6, 3600), f"{PRODUCER}batch.size.avg": gauge(4096)},
     SYNCHRONOUS | {f"{PRODUCER}request.latency.avg": gauge(159.9)},
+    # Of 2 records a request, some of them without records, though Java's mean counts more requests than it sent.
+    SYNCHRONOUS | {f"{PRODUCER}records.per.request.avg": gauge(0.1), f"{PRODUCER}request.total": (17_100, 3600)},
     # It sends nothing more: its other requests are those for metadata and telemetry, its latency is of the beginning.
     SYNCHRONOUS | {SENT: (10, 3600), f"{PRODUCER}request.total": (36_000, 3600)},
     {f"{PRODUCER}record.retry.total": (1, 3600)},  # with transactions
@@ -713,6 +715,30 @@ def test_an_application_and_a_principal_are_groups_of_instances() -> None:
     assert {(row["subject"], row["worst_instance"]) for row in rows if row["finding"] == "tiny_batches"} == {
         ("shop", "orders i1"), ("User:a", "orders i1")
     }  # fmt: skip
+
+
+def test_open_findings_of_an_application_and_of_a_principal() -> None:
+    def opened(subject: str, severity: str, affected: int | None, hours: int = 0, **more: Any) -> dict[str, Any]:
+        at = HOUR + timedelta(hours=hours)
+        return {
+            "cluster_id": "c", "finding_id": subject, "finding": "throttled", "severity": severity,
+            "scope": "client_id", "subject": subject, "application": "shop", "principal": "User:a", "change": "opened",
+            "at": at, "opened_at": at, "window_start": at, "recorded_at": at, "instances_affected": affected, **more,
+        }  # fmt: skip
+
+    changes = [
+        opened("orders", "warning", 2), opened("bills", "error", 1, hours=1), opened("carts", "warning", 3, hours=2),
+        opened("slow", "warning", None, finding="one_slow_broker", application=None, principal=None),
+        opened("gone", "error", 9), opened("gone", "error", 9, hours=1, change="resolved", opened_at=HOUR),
+        opened("seen", "info", 1, finding="full_batches", principal=None),
+        opened("seen", "info", 1, finding="full_batches", principal=None, change="acknowledged", by="ann"),
+    ]  # fmt: skip
+    rows = answer("open_finding_groups", {"finding_changes": changes})
+    throttled = ("throttled", "error", "open", 3, 6, HOUR, "bills")
+    assert [tuple(row.values()) for row in rows] == [
+        ("c", "application", "shop", "full_batches", "info", "acknowledged", 1, 1, HOUR, "seen"),
+        ("c", "application", "shop", *throttled), ("c", "principal", "User:a", *throttled),
+    ]  # fmt: skip
 
 
 def test_a_finding_now_against_the_hours_before() -> None:

@@ -436,6 +436,18 @@ def test_a_busy_lake_shows_what_is_known(lake: SmallLake, capsys: pytest.Capture
     assert capsys.readouterr().err == "1 finding open\n"
 
 
+def test_an_evaluation_opens_no_file_of_the_hours_before(lake: SmallLake) -> None:
+    """A day of hours is evaluated; then their files are gone, and the next hour is evaluated all the same."""
+    for hour in range(1, 25):
+        lake.land(hour, ["orders"])
+    files = [uri for each in (PUSHES, PUSH_OUTCOMES) for uri in DeltaTable(each.uri(lake.name)).file_uris()]
+    lake.land(25, ["orders"]).evaluate()
+    for uri in files:
+        Path(uri).unlink()
+    lake.land(26, [], ["bills"]).evaluate(NOW + 1)
+    assert lake.open() == {"bills": "open"}
+
+
 def test_files_of_other_hours_are_not_opened(lake: SmallLake) -> None:
     first = {each.name: DeltaTable(each.uri(lake.name)).file_uris() for each in (PUSHES, PUSH_OUTCOMES)}
     lake.land(1, ["bills"]).land(2, [], ["bills"])

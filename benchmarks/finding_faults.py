@@ -45,7 +45,7 @@ from kafka_telemetry_lake.sandbox.clients import LocalClients
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
 from kafka_telemetry_lake.sandbox.cluster.proxy import AddressProxy
-from tests.kafka.telemetry_request import RawClient
+from tests.support.telemetry_request import RawClient
 
 INTERVAL_MS = 4000
 SECONDS, LOOK_S = 240, 10.0

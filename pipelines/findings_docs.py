@@ -56,9 +56,10 @@ An hour is that in which pushes landed, by the broker's clock: a client's wrong 
 
 Metrics below are written without `org.apache.kafka.`. If a client doesn't push a metric, its rule gives no finding;
 [which library can be judged](#which-library-can-be-judged) says so for each rule. Counts are increases over the hour,
-across resets. Means and extremes are of the hour. Advice on batching: `linger.ms` is the time in which ten records
-arrive, between 5 and 100 ms. `batch.size` is the next power of two that has room for the records of that time, at least
-16 KiB.
+across resets. Means and extremes are of the hour. The lag that Java's client pushes is that of its last fetch: while it
+works for minutes on what a fetch brought, the lag seems to fall, and `growing_lag` and `time_lag` may not see it.
+Advice on batching: `linger.ms` is the time in which ten records arrive, between 5 and 100 ms. `batch.size` is the next
+power of two that has room for the records of that time, at least 16 KiB.
 
 ## The rules
 
@@ -78,7 +79,8 @@ BOUNDS = """
 
 *own*: derived from Kafka's default settings, and tested with the clients below. *may be*: what
 [other bounds](#other-bounds-for-some-clients) may set. *closes*: a finding that is [open](finding-states.md) stays open
-until its client is on the other side of this number too.
+until its client is on the other side of this number too; how much measures vary while their fault lasts is
+[measured](finding-scenarios.md#do-findings-come-and-go-while-their-fault-lasts) for some.
 
 | finding | bound | value | closes | may be | why | source |
 |---|---|---|---|---|---|---|

@@ -167,6 +167,7 @@ OF_NO_CLIENT: dict[tuple[str, str], list[tuple[str, str, list[tuple[str, str]], 
 }
 
 
+@pytest.mark.exhaustive
 def test_findings_about_no_client_id_open_and_are_resolved(tmp_path: Path) -> None:
     """A broker, a topic, a group and a quota are seen in each hour in which their cluster is."""
     lake = SmallLake(tmp_path)

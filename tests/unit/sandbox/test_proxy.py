@@ -34,7 +34,7 @@ def test_a_proxy_with_open_connections_closes_them_and_logs_nothing(caplog: pyte
 
 
 def test_a_connection_passes_on_no_answer_from_one_that_is_withheld_on() -> None:
-    """Clients take an answer that is left out for a fault of the broker, and later ones for answers to other requests."""
+    """Clients would take an answer that is left out for a fault, and later ones for answers to other requests."""
     produce = 0
     with socket.create_server(("127.0.0.1", 0)) as broker, contextlib.ExitStack() as stack:
         upstream = broker.getsockname()[1]

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from benchmarks.figures import HERE, print_figures, store_runs
 from benchmarks.finding_faults import run_faults
 from benchmarks.finding_hour import hour, run_hour
-from benchmarks.finding_scenarios import FINDINGS, LIBRARIES, Found, Run, Scenario, run_all, short
+from benchmarks.finding_scenarios import FINDINGS, LIBRARIES, RAW, Found, Run, Scenario, run_all, short
 from benchmarks.finding_windows import Windows, windows
 from kafka_telemetry_lake.pipelines.query.finding_rules import Rule, rules
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
@@ -33,6 +33,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from tests.dashboard.captured_lake import push_row, write_lake
 
 CUT_S, CUT_OF_HOUR_S = 10, 60
+OF = {"java": "Java", "librdkafka": "librdkafka", "franz_go": "franz-go", RAW: "bytes"}
 WINDOW_S, WINDOW_OF_HOUR_S = 30, 660  # of the hour's: some rules want ten minutes of pushes
 SHORT, HOUR, FAULTS = RUNS = "findings", "findings_hour", "findings_faults"
 PAGE = HERE.parent / "docs" / "finding-scenarios.md"
@@ -57,10 +58,12 @@ a scenario. {others} don't:
 
 Rules were mended by what earlier runs of these scenarios showed, so expect less of clients that do something else.
 
-| finding | true | found | false | precision | recall | after, s |
-|---|---|---|---|---|---|---|
+| finding | of | true | found | false | precision | recall | after, s |
+|---|---|---|---|---|---|---|---|
 """
 AFTER = f"""
+*of*: whose clients the scenarios are that it is true of; *bytes*: requests written byte by byte.
+
 *after*: seconds from the scenario's first push until the finding was there, in steps of {CUT_S} (of {CUT_OF_HOUR_S}
 in the hour), the longest of all scenarios. It contains the time that the behaviour itself needs: the pause of
 `slow_processing` begins after 10 s and takes 155, answers are withheld from 20 s on for 26 s (`near_request_timeout`,
@@ -195,10 +198,11 @@ def page() -> str:
     run = stored()
     scored, scenarios = run["rules"], run["scenarios"]
     result = figures(scored, scenarios)
-    by_library = {key: [name for name in scenarios if name.startswith(f"{key} ")] for key in LIBRARIES}
+    clients = LIBRARIES | {RAW: "bytes that no library pushes"}
+    by_library = {key: [name for name in scenarios if name.startswith(f"{key} ")] for key in clients}
     head = HEAD.format(
         scenarios=len(scenarios),
-        libraries=", ".join(f"{len(by_library[key])} of {name}" for key, name in LIBRARIES.items()),
+        libraries=", ".join(f"{len(by_library[key])} of {name}" for key, name in clients.items()),
         hours=len(run[HOUR]),
         faults=len(run[FAULTS]),
         others=", ".join(
@@ -213,8 +217,10 @@ def page() -> str:
     for rule, score in scored.items():
         true = len(score.found) + len(score.missed)
         after = f"{max(score.after_s):.0f}" if score.after_s else ""
-        cells = (f"`{rule}`", true, len(score.found), len(score.wrong), f"{score.precision:.2f}", f"{score.recall:.2f}")
-        lines.append(f"| {' | '.join(map(str, cells))} | {after} |\n")
+        libraries = {name.partition(" ")[0] for name in (*score.found, *score.missed)}
+        of = ", ".join(name for key, name in OF.items() if key in libraries)
+        counts = (true, len(score.found), len(score.wrong), f"{score.precision:.2f}", f"{score.recall:.2f}")
+        lines.append(f"| {' | '.join(map(str, (f'`{rule}`', of, *counts)))} | {after} |\n")
     errors = [f"- not found: `{rule}` in {name}\n" for rule, score in scored.items() for name in score.missed]
     errors += [f"- false: `{rule}` in {name}\n" for rule, score in scored.items() for name in score.wrong]
     return head + "".join(lines) + AFTER + "".join(["\n", *errors] if errors else []) + _windows(run["windows"])

@@ -7,7 +7,6 @@ itself runs beside them, and what view `findings` says is read while it does.
 from __future__ import annotations
 
 import random
-import shutil
 import tempfile
 import threading
 import time
@@ -22,13 +21,16 @@ from deltalake import DeltaTable
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
 from benchmarks.finding_scenarios import (
+    FINDINGS,
     FOLLOWS_AN_OUTAGE,
     GOOD,
     RAW,
+    Found,
     Scenario,
     Script,
     complete,
     consumer,
+    installed,
     producer,
     scenario,
     secret,
@@ -43,10 +45,10 @@ from kafka_telemetry_lake.sandbox.clients import LocalClients
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
 from kafka_telemetry_lake.sandbox.cluster.proxy import AddressProxy
-from tests.kafka.telemetry_request import RawClient
+from tests.support.telemetry_request import RawClient
 
 INTERVAL_MS = 4000
-SECONDS, LOOK_S = 200, 10.0
+SECONDS, LOOK_S = 240, 10.0
 MOVED_AT, MORE_TOPICS_AT = 40, 50  # s from the start; a client is silent after a minute without a push
 GREEDY, STRANGER = "greedy", "stranger"
 OTHERS = tuple(f"user-{number}" for number in range(19))
@@ -55,15 +57,6 @@ MANY = 480  # partitions; lag and lead of each make pushes of nine tenths of tel
 PAYLOAD_MAX_BYTES = 1_020_000  # of the receiver; brokers refuse pushes above 1,048,576
 MOVED = "<moved>"
 CLOCKS = {"java": "+600", "librdkafka": "-600"}  # s
-FINDINGS = "SELECT client_id, subject, finding, evidence FROM findings"
-
-
-@dataclass
-class Found:
-    """Seconds after the scenario's first push, in steps, and the evidence at that time."""
-
-    after_s: float
-    evidence: str
 
 
 @dataclass
@@ -114,8 +107,9 @@ def faults() -> Iterator[Scenario]:
 
 def run_faults(seconds: int = SECONDS) -> Faults:
     """Run them, on brokers of their own; wrong clocks only where faketime is installed."""
-    wait_for_an_hour_that_holds(seconds + 90)
-    scenarios = [one for one in faults() if one.name != "wrong_clock" or shutil.which("faketime")]
+    wait_for_an_hour_that_holds(seconds + 150)
+    clocks = installed("faketime", "scenarios of a wrong clock")
+    scenarios = [one for one in faults() if one.name != "wrong_clock" or clocks]
     users = {user: secret(user) for user in (*OTHERS, GREEDY, STRANGER)}
     properties = {"client.telemetry.lander.payload.max.bytes": PAYLOAD_MAX_BYTES}
     with (
@@ -132,6 +126,9 @@ def run_faults(seconds: int = SECONDS) -> Faults:
         ports = [broker.port for broker in cluster.brokers]
         moved = stack.enter_context(AddressProxy(ports))
         job = stack.enter_context(Job(cluster.bootstrap_servers, Path(scratch) / "lake"))
+        with RawClient(ports[0], "telemetry-first") as first:
+            first.push(first.subscribed(), _metrics(0))
+        job.wait_for(1)  # a job that starts beside so many clients would find all of it at the end
         begun = time.monotonic()
         _start(cluster, local, scenarios, moved)
         ended = threading.Event()

@@ -30,7 +30,7 @@ from benchmarks.rebootstrap_scenes import landed
 from kafka_telemetry_lake.sandbox.clients import LocalClients
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
-from kafka_telemetry_lake.sandbox.cluster.proxy import AddressProxy
+from kafka_telemetry_lake.sandbox.cluster.proxy import METADATA, AddressProxy
 
 LATEST_START_S, END_S = 12 * 60, 48 * 60  # of the clock hour
 INTERVAL_MS = 10_000
@@ -42,8 +42,10 @@ NEAR, SLOW, SILENT = "<near>", "<slow>", "<silent>"
 RENEWING, REAUTHENTICATION_MS, PASSWORD_CHANGED_FOR_S = "renewing", 15_000, 30
 TOPICS = ("growing", "behind", "fetched", "fetched-slowly", "steady")
 UNTOLD = {"enable.metrics.push": "false"}  # what only fills a topic isn't part of a scenario
-# One batch of ten records an answer, so that what a consumer gets depends on how long answers take.
+# One batch an answer: so what a consumer gets depends on how long answers take. And the lag that Java's client pushes
+# is that of its last fetch: one that processes a fetch for minutes pushes a lag that falls, whatever its partition has.
 ONE_BATCH = {"max.partition.fetch.bytes": 1}
+FILLED_MS = 20_000  # by then a burst is in its topic
 ONCE = 10**7
 SMALL_BATCHES = UNTOLD | {"batch.size": 1500, "linger.ms": 50}
 
@@ -60,7 +62,7 @@ def hour() -> Iterator[Scenario]:
     yield java(
         "growing_lag",
         producer("growing", UNTOLD, burst=20, pause_ms=1000),
-        consumer("growing", {"max.poll.records": 10}, pause_ms=1000),
+        consumer("growing", ONE_BATCH | {"max.poll.records": 10}, pause_ms=1000),
         expect="growing_lag",
         also="processing_bound time_lag",
     )
@@ -69,20 +71,23 @@ def hour() -> Iterator[Scenario]:
         "time_lag",
         producer("behind", UNTOLD, burst=20_000, pause_ms=ONCE),
         producer("behind", UNTOLD, burst=10, pause_ms=1000),
-        consumer("behind", {"max.poll.records": 10}, pause_ms=1000),
+        consumer("behind", ONE_BATCH | {"max.poll.records": 10}, start_ms=FILLED_MS, pause_ms=1000),
         expect="time_lag",
         also="processing_bound",
     )
     fill = producer("fetched", SMALL_BATCHES, burst=400_000, pause_ms=ONCE)
     yield java(
-        "fetch_bound", fill, consumer("fetched", ONE_BATCH | {"bootstrap.servers": NEAR}), expect="fetch_bound",
+        "fetch_bound",
+        fill,
+        consumer("fetched", ONE_BATCH | {"bootstrap.servers": NEAR}, start_ms=FILLED_MS),
+        expect="fetch_bound",
         also="time_lag tiny_fetches",
-    )  # fmt: skip
+    )
     fill = producer("fetched-slowly", SMALL_BATCHES, burst=100_000, pause_ms=ONCE)
     yield java(
         "slow_fetches",
         fill,
-        consumer("fetched-slowly", ONE_BATCH | {"bootstrap.servers": SLOW}),
+        consumer("fetched-slowly", ONE_BATCH | {"bootstrap.servers": SLOW}, start_ms=FILLED_MS),
         expect="slow_fetches fetch_bound",
         also="time_lag tiny_fetches costly_commits",
     )
@@ -92,8 +97,10 @@ def hour() -> Iterator[Scenario]:
         expect="stale_metadata",
         also=f"failed_records lost_telemetry {FOLLOWS_AN_OUTAGE}",
     )
-    # Java's client asks again for its subscription five minutes after that request failed.
-    settings = GOOD | REBOOTSTRAPS | {"metadata.max.age.ms": 3000, "request.timeout.ms": 5000}
+    # A push is under way for longer than an interval before it fails, so one is always lost. Java's client asks again
+    # for its subscription five minutes later.
+    settings = GOOD | REBOOTSTRAPS | {"metadata.recovery.rebootstrap.trigger.ms": 2 * INTERVAL_MS,
+                                      "request.timeout.ms": 2 * INTERVAL_MS}  # fmt: skip
     yield java("lost_telemetry", producer("steady", settings), expect="lost_telemetry", also=FOLLOWS_AN_OUTAGE)
     yield java(
         "failed_reauthentication",
@@ -101,8 +108,9 @@ def hour() -> Iterator[Scenario]:
         expect="failed_reauthentication failed_authentication",
         also=f"failed_records lost_telemetry {FOLLOWS_AN_OUTAGE}",
     )
-    idle = {"connections.max.idle.ms": 20_000}
-    yield java("idle_closes", producer("steady", GOOD | idle, partitions=3, burst=1, pause_ms=80_000),
+    # A closed connection makes the client ask for metadata, over a new one: so one is closed in every 90 s.
+    idle = {"connections.max.idle.ms": 90_000}
+    yield java("idle_closes", producer("steady", GOOD | idle, partitions=3, burst=1, pause_ms=200_000),
                expect="idle_closes")  # fmt: skip
 
 
@@ -136,10 +144,12 @@ def run_hour() -> Run:
         start(local, cluster, "java", scripts)
         sleep_until(begun + SILENT_FROM_S)
         proxies[VANISHING].vanish(with_bootstrap=True)
-        proxies[SILENT].stalled_until = time.monotonic() + SILENT_FOR_S
+        proxies[SILENT].unanswered = frozenset({METADATA})
         _set_password(cluster, "another")
         time.sleep(PASSWORD_CHANGED_FOR_S)
         _set_password(cluster, secret(RENEWING))
+        sleep_until(begun + SILENT_FROM_S + SILENT_FOR_S)
+        proxies[SILENT].unanswered = frozenset()
         sleep_until(begun + seconds)
         run.landed = of_run(run, landed(cluster))
     return run

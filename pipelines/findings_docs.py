@@ -44,6 +44,8 @@ View `finding_groups` has the findings of client instances by application (an al
     telemetry-lake query --lake my-lake "SELECT scope, subject, finding, instances_affected, share, worst_instance
       FROM finding_groups"
 
+View `open_finding_groups` has those that are [open](finding-states.md), since when and of how many clients.
+
 View `finding_trends` compares the latest finished hour of each finding with its hours before, since yesterday: `trend`
 is *rising*, *falling* (by 20 % of the mean `measure`), *steady* or *new*.
 
@@ -54,9 +56,10 @@ An hour is that in which pushes landed, by the broker's clock: a client's wrong 
 
 Metrics below are written without `org.apache.kafka.`. If a client doesn't push a metric, its rule gives no finding;
 [which library can be judged](#which-library-can-be-judged) says so for each rule. Counts are increases over the hour,
-across resets. Means and extremes are of the hour. Advice on batching: `linger.ms` is the time in which ten records
-arrive, between 5 and 100 ms. `batch.size` is the next power of two that has room for the records of that time, at least
-16 KiB.
+across resets. Means and extremes are of the hour. The lag that Java's client pushes is that of its last fetch: while it
+works for minutes on what a fetch brought, the lag seems to fall, and `growing_lag` and `time_lag` may not see it.
+Advice on batching: `linger.ms` is the time in which ten records arrive, between 5 and 100 ms. `batch.size` is the next
+power of two that has room for the records of that time, at least 16 KiB.
 
 ## The rules
 
@@ -76,7 +79,8 @@ BOUNDS = """
 
 *own*: derived from Kafka's default settings, and tested with the clients below. *may be*: what
 [other bounds](#other-bounds-for-some-clients) may set. *closes*: a finding that is [open](finding-states.md) stays open
-until its client is on the other side of this number too.
+until its client is on the other side of this number too; how much measures vary while their fault lasts is
+[measured](finding-scenarios.md#do-findings-come-and-go-while-their-fault-lasts) for some.
 
 | finding | bound | value | closes | may be | why | source |
 |---|---|---|---|---|---|---|
@@ -126,11 +130,11 @@ The metrics that a rule reads, or why a library can't be judged. *any*: it reads
 TESTED = """
 ## How each finding was tested
 
-*broker*: real clients of the libraries that the rule can judge do it, beside many others and healthy ones;
-[how true the findings are](finding-scenarios.md) says how often the rule is right and wrong. *captured*: 1,415 pushes
-of 139 real clients in the repository; `tests/dashboard/test_captured_findings.py` asserts exactly their findings. Every
-bound is tested at and just below its value on synthetic rows in `tests/unit/sql/test_findings.py`, also those of the
-other rules.
+*broker*: real clients of the libraries that the rule can judge do it (where no library does, requests written byte by
+byte), beside many others and healthy ones; [how true the findings are](finding-scenarios.md) says how often the rule is
+right and wrong. Every bound is tested at and just below its value on synthetic rows in
+`tests/unit/sql/test_findings.py`, also those of the other rules. `tests/dashboard/test_captured_findings.py` asserts
+exactly the findings of the 1,415 pushes of 139 real clients in the repository.
 
 | finding | behaviour that produced it | test |
 |---|---|---|

@@ -62,7 +62,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
         ("push_outcomes",),
     ),
     "consumer_group_members": ("group_members",),
-    "open_findings": ("finding_changes",),
+    **dict.fromkeys(("open_findings", "open_finding_groups"), ("finding_changes",)),
     "pipeline_health": ("pipeline_metrics",),
     "quarantine_offenders": ("quarantine",),
 }  # fmt: skip

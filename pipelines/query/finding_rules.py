@@ -111,7 +111,7 @@ class Test(_Model):
     """The behaviour that shows the finding, and where it is tested."""
 
     behaviour: Text
-    by: Literal["broker", "captured", "synthetic rows"]
+    by: Literal["broker", "synthetic rows"]
 
 
 class Rule(_Model):
@@ -201,7 +201,7 @@ class Rule(_Model):
 class Measure(_Model):
     """A column of `instance_hours`: metrics, and how the hour's points become one number."""
 
-    how: Literal["increase", "covered", "mean", "max", "min", "points"]
+    how: Literal["increase", "covered", "quarters", "mean", "max", "min", "points"]
     metrics: list[Text]
     meaning: Text
 

@@ -47,7 +47,7 @@ _SOURCES = {
         "silent_after": "max(CASE WHEN event = 'went_silent' THEN landed_at END)",
     },
 }
-_POINTS = ("metric", "increase", "covered_s", "value_sum", "value_count", "value_min", "value_max")
+_POINTS = ("metric", "increase", "covered_s", "quarters", "value_sum", "value_count", "value_min", "value_max")
 _INSTANCE_HOURS = """\
 -- What did each client instance do in each hour in which its pushes landed? Counts, means and extremes of the hour.
 -- docs/findings.md has the meaning of each column. NULL: its library doesn't push the metric.
@@ -58,6 +58,9 @@ WITH points AS (
     sum(CASE WHEN kind = 'sum' THEN delta END) AS increase,
     sum(CASE WHEN kind = 'sum' AND delta IS NOT NULL THEN unix_micros(time) - unix_micros(delta_start) END) / 1000000.0
       AS covered_s,
+    bit_or(
+      CASE WHEN kind = 'sum' AND delta > 0 THEN CAST(pow(2, floor(unix_micros(landed_at) / 900000000) % 4) AS INT) END
+    ) AS quarters,
     sum(CASE WHEN kind = 'gauge' THEN value END) AS value_sum,
     count(CASE WHEN kind = 'gauge' THEN value END) AS value_count,
     min(CASE WHEN kind = 'gauge' THEN value END) AS value_min,
@@ -292,6 +295,7 @@ WHERE {condition}
 _AGGREGATES = {
     "increase": "sum(CASE WHEN {} THEN increase END)",
     "covered": "sum(CASE WHEN {} THEN covered_s END)",
+    "quarters": "bit_count(bit_or(CASE WHEN {} THEN quarters END))",
     "mean": "sum(CASE WHEN {0} THEN value_sum END) / nullif(sum(CASE WHEN {0} THEN value_count END), 0)",
     "max": "max(CASE WHEN {} THEN value_max END)",
     "min": "min(CASE WHEN {} THEN value_min END)",

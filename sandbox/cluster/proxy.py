@@ -35,6 +35,7 @@ class AddressProxy:
     Attributes:
         delays: by a broker's real port, seconds that each of its answers takes longer.
         stalled_until: no answer is passed on before this time (time.monotonic).
+        unanswered: API keys; a connection over which such a request is answered passes on no answer any more.
     """
 
     def __init__(self, upstream: Sequence[int], moves: int = 20) -> None:
@@ -45,6 +46,7 @@ class AddressProxy:
         self.addresses = {port: next(self._fresh) for port in self._upstream}
         self.delays = dict.fromkeys(self._upstream, 0.0)
         self.stalled_until = 0.0
+        self.unanswered: frozenset[int] = frozenset()
         self._servers: dict[int, asyncio.Server] = {}
         self._connections: set[_Connection] = set()
         self._loop = asyncio.new_event_loop()
@@ -180,7 +182,7 @@ class _Connection:
         self, proxy: AddressProxy, port: int, upstream: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self.port = port
-        self.frozen = self.stale = False
+        self.frozen = self.stale = self.withholds = False
         self._proxy, self._upstream, self._reader, self._writer = proxy, upstream, reader, writer
         self._asked: dict[int, tuple[int, int]] = {}  # by correlation id: API key and version
         self._broker: asyncio.StreamWriter | None = None
@@ -219,7 +221,8 @@ class _Connection:
                     frame = frame.replace(HOST + struct.pack(">i", upstream), HOST + struct.pack(">i", port))
             if key == METADATA and version >= 13 and self.stale:
                 frame = frame[:4] + _REBOOTSTRAP_REQUIRED
-            if not self.frozen:
+            self.withholds |= key in self._proxy.unanswered
+            if not self.frozen and not self.withholds:
                 self._answer(struct.pack(">i", len(frame)) + frame)
 
     def _answer(self, frame: bytes) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,23 @@ def test_damaged_and_large_pushes(tmp_path: Path) -> None:
     detected = found(write_lake(tmp_path / "lake", pa.Table.from_pylist(rows, PUSHES.schema)))
     assert detected["unreadable_telemetry", "damaged-client"][0] == "error"
     assert detected["large_telemetry", "large"][0] == "warning"
+
+
+def test_clocks_that_are_off_by_an_hour_are_found_and_nothing_else(tmp_path: Path) -> None:
+    """Of clients of three libraries without a finding; points that are more than an hour ahead are rejected."""
+    ids = {"java-producer_zstd-delta", "librdkafka-consumer_zstd-delta", "franz-go-producer_zstd-delta"}
+    chosen = [push for push in map(push_row, captured().to_pylist()) if push["client_id"] in ids]
+    clocks = {"right": 0, "behind": 60, "ahead": -59, "far": -61}
+    moved = [
+        push | {"client_id": f"{name} {push['client_id']}", "landed_at": push["landed_at"] + timedelta(minutes=minutes),
+                "client_instance_id": f"{name}{push['client_instance_id']}", "offset": number}
+        for number, (push, (name, minutes)) in enumerate(product(chosen, clocks.items()))
+    ]  # fmt: skip
+    lake = write_lake(tmp_path / "lake", pa.Table.from_pylist(moved, PUSHES.schema))
+    assert found(lake).keys() == {
+        *(("rejected_points", f"far {client_id}") for client_id in ids),
+        *(("wrong_clock", f"{name} {client_id}") for name in ("behind", "ahead") for client_id in ids),
+    }
 
 
 def header(record: dict[str, Any], key: str) -> bytes | None:

@@ -9,9 +9,9 @@ import pytest
 
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
+from tests.support.telemetry_request import push_as_new_clients
 
 from .receiver_brokers import LANDING, wait_for_status
-from .telemetry_request import push_as_new_clients
 
 pytestmark = pytest.mark.kafka
 

@@ -22,8 +22,8 @@ from kafka_telemetry_lake.udfs.subscriptions.matching import CLIENTS, matching, 
 from kafka_telemetry_lake.udfs.subscriptions.subscription_id import checksums, instance_hashes, subscription_checksums
 from tests.kafka import subscription_oracle
 from tests.kafka.old_broker import old_broker
-from tests.kafka.telemetry_request import ask
 from tests.support.lake_tables import table
+from tests.support.telemetry_request import ask
 
 NO_PERMISSION = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -21,7 +21,13 @@ from kafka_telemetry_lake.pipelines.findings.lake_hours import LakeHours, Landed
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Override
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES
-from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, METRIC_ROLLUPS_1H, PUSH_OUTCOMES, PUSHES
+from kafka_telemetry_lake.pipelines.tables.operator import (
+    METRIC_POINTS,
+    METRIC_ROLLUPS_1H,
+    PUSH_OUTCOMES,
+    PUSHES,
+    QUOTA_USAGE,
+)
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.udfs.findings.states import HOUR_US, finding_id
 from tests.dashboard.captured_lake import push_row, write_lake
@@ -140,6 +146,66 @@ def test_a_principal_is_seen_by_its_pushes(tmp_path: Path) -> None:
         land(hour, 10)
     lake.evaluate(NOW + 1)
     assert "User:0" not in lake.open()
+
+
+CONSUMER = "org.apache.kafka.consumer."
+# By scope and subject of a finding: what shows it, as metric, client instance, attributes and values.
+OF_NO_CLIENT: dict[tuple[str, str], list[tuple[str, str, list[tuple[str, str]], list[float]]]] = {
+    ("broker", "3"): [
+        ("org.apache.kafka.producer.node.request.latency.avg", f"i{n}", [("node_id", node)], [latency])
+        for n in range(5)
+        for node, latency in (("1", 10.0), ("2", 10.0), ("3", 90.0))
+    ],
+    ("topic", "t, client id orders"): [
+        (f"{CONSUMER}fetch.manager.records.{name}", "i0", [("topic", "t"), ("partition", "0")], values)
+        for name, values in (("lag", [5000.0] * 3), ("lead", [50.0, 52.0, 9.0]))
+    ],
+    ("group", "g"): [
+        (f"{CONSUMER}coordinator.assigned.partitions", f"i{n}", [], [assigned] * 3)
+        for n, assigned in enumerate((9.0, 1.0))
+    ],
+}
+
+
+@pytest.mark.exhaustive
+def test_findings_about_no_client_id_open_and_are_resolved(tmp_path: Path) -> None:
+    """A broker, a topic, a group and a quota are seen in each hour in which their cluster is."""
+    lake = SmallLake(tmp_path)
+    at: dict[str, Any] = {"cluster_id": "c", "landed_at": START + timedelta(minutes=30)}
+    outcomes = [at | {"client_id": "orders", "client_instance_id": f"i{n}", "outcome": "points",
+                      "labels": [("group_id", "g")]} for n in range(2)]  # fmt: skip
+    points: Rows = [
+        at | {"client_id": "orders", "client_instance_id": instance, "metric": metric, "attributes": attributes,
+              "kind": "gauge", "delta_status": "value", "value": value, "time": START,
+              "landed_at": START + timedelta(minutes=n)}
+        for shown in OF_NO_CLIENT.values() for metric, instance, attributes, values in shown
+        for n, value in enumerate(values)
+    ]  # fmt: skip
+    quota = {"cluster_id": "c", "client_id": "orders", "user": "u", "quota_type": "produce", "broker_id": 1,
+             "source": "broker", "window_seconds": 10, "throttled": False, "used_percent": 90.0}  # fmt: skip
+    usage = [quota | {"window_start": START + timedelta(seconds=10 * n)} for n in range(6)]
+    # Another consumer of the topic has a state of its own.
+    points += [point | {"client_id": "bills"} for point in points if ".records." in point["metric"]]
+    outcomes.append(outcomes[0] | {"client_id": "bills"})
+    subjects = {*OF_NO_CLIENT, ("topic", "t, client id bills"), ("quota", "produce quota of user u, client id orders")}
+    lake.append(PUSH_OUTCOMES, outcomes).append(METRIC_POINTS, points).append(QUOTA_USAGE, usage).evaluate()
+    named = {(row["scope"], row["subject"]) for row in lake.ask("SELECT scope, subject FROM open_findings")}
+    assert named == subjects
+    for hour in (1, 2, 3):
+        lake.land(hour, ["orders"])
+        lake.evaluate(NOW + hour)
+        assert {(row["scope"], row["subject"]) for row in lake.ask("SELECT scope, subject FROM open_findings")} == (
+            subjects if hour < 3 else set()
+        ), hour
+    lake.evaluate(NOW + 4)
+    said = [
+        (row["scope"], row["subject"], row["change"], row["at"])
+        for row in table(tmp_path, "finding_changes").to_pylist()
+    ]
+    ended = START + timedelta(hours=3)
+    assert sorted(said) == sorted(
+        (*subject, *change) for subject in subjects for change in (("opened", START), ("resolved", ended))
+    )
 
 
 @pytest.mark.slow
@@ -369,6 +435,18 @@ def test_a_busy_lake_shows_what_is_known(lake: SmallLake, capsys: pytest.Capture
         assert err.endswith("; what was evaluated before follows\n0 findings open\n")
     assert run(lake) == 0
     assert capsys.readouterr().err == "1 finding open\n"
+
+
+def test_an_evaluation_opens_no_file_of_the_hours_before(lake: SmallLake) -> None:
+    """A day of hours is evaluated; then their files are gone, and the next hour is evaluated all the same."""
+    for hour in range(1, 25):
+        lake.land(hour, ["orders"])
+    files = [uri for each in (PUSHES, PUSH_OUTCOMES) for uri in DeltaTable(each.uri(lake.name)).file_uris()]
+    lake.land(25, ["orders"]).evaluate()
+    for uri in files:
+        Path(uri).unlink()
+    lake.land(26, [], ["bills"]).evaluate(NOW + 1)
+    assert lake.open() == {"bills": "open"}
 
 
 def test_files_of_other_hours_are_not_opened(lake: SmallLake) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import struct
 import time
 
 import pytest
 
-from kafka_telemetry_lake.sandbox.cluster.proxy import AddressProxy
+from kafka_telemetry_lake.sandbox.cluster.proxy import METADATA, AddressProxy
 
 
 def test_a_proxy_with_open_connections_closes_them_and_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -30,3 +31,33 @@ def test_a_proxy_with_open_connections_closes_them_and_logs_nothing(caplog: pyte
             each.settimeout(10)
             assert each.recv(1) == b""
     assert caplog.messages == []
+
+
+def test_a_connection_passes_on_no_answer_from_one_that_is_withheld_on() -> None:
+    """Clients would take an answer that is left out for a fault, and later ones for answers to other requests."""
+    produce = 0
+    with socket.create_server(("127.0.0.1", 0)) as broker, contextlib.ExitStack() as stack:
+        upstream = broker.getsockname()[1]
+        proxy = stack.enter_context(AddressProxy([upstream], moves=1))
+        proxy.unanswered = frozenset({METADATA})
+
+        def connected() -> tuple[socket.socket, socket.socket]:
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", proxy.addresses[upstream]), 10))
+            return client, stack.enter_context(broker.accept()[0])
+
+        def exchange(client: socket.socket, behind: socket.socket, key: int) -> bytes:
+            """What the client gets within half a second of the answer to a request."""
+            client.sendall(struct.pack(">ihhi", 8, key, 0, 7))
+            assert behind.recv(12, socket.MSG_WAITALL) == struct.pack(">ihhi", 8, key, 0, 7), "requests arrive"
+            behind.sendall(struct.pack(">ii", 4, 7))
+            client.settimeout(0.5)
+            with contextlib.suppress(TimeoutError):
+                return client.recv(8, socket.MSG_WAITALL)
+            return b""
+
+        answer = struct.pack(">ii", 4, 7)
+        one, other = connected(), connected()
+        assert [exchange(*one, key) for key in (produce, METADATA, produce)] == [answer, b"", b""]
+        assert exchange(*other, produce) == answer
+        proxy.unanswered = frozenset()
+        assert exchange(*connected(), METADATA) == answer

@@ -23,7 +23,8 @@ FETCH, GROUP = f"{CONSUMER}fetch.manager.", f"{CONSUMER}coordinator."
 SENT = f"{PRODUCER}record.send.total"
 DOCS = Path(__file__).parents[3] / "docs" / "findings.md"
 
-# Of counters: increase and covered seconds. Of gauges: value, and how many pushes have it, as a negative number.
+# Of counters: increase and covered seconds, which a push in each quarter of the hour has an even part of. Of gauges:
+# value, and how many pushes have it, as a negative number.
 Metrics = dict[str, tuple[float, float]]
 
 
@@ -48,15 +49,26 @@ class Client:
             "client_software_name": name,
             "client_software_version": version,
         }
-        points = [{"client_instance_id": one, "metric": metric, "delta_status": "ok", "time": HOUR} | _point(*measured)
-                  for one in ids for metric, measured in self.metrics.items()
-                  for _ in range(max(1, int(-measured[1])))]  # fmt: skip
+        points = [
+            {"client_instance_id": one, "metric": metric, "delta_status": "ok", "time": HOUR} | point
+            for one in ids
+            for metric, measured in self.metrics.items()
+            for point in _points(*measured)
+        ]
         return {
             "metric_points": [landed | point for point in points],
             "push_outcomes": [landed | row for row in given],
             "pushes": [landed | push | {"client_instance_id": one} for one in ids],
             "quarantine": [landed | {"client_instance_id": ids[0]} | row for row in self.quarantine],
         }
+
+
+def _points(value: float, covered_s: float) -> list[dict[str, Any]]:
+    if covered_s < 0:
+        return [_point(value, covered_s)] * int(-covered_s)
+    quarters = max(1, int(covered_s / 900))
+    even = _point(value / quarters, covered_s / quarters)
+    return [even | {"landed_at": HOUR + timedelta(minutes=15 * quarter)} for quarter in range(quarters)]
 
 
 def _point(value: float, covered_s: float) -> dict[str, Any]:
@@ -114,7 +126,7 @@ QUIET: Metrics = {
     f"{PRODUCER}produce.throttle.time.max": gauge(0),
     f"{CONSUMER}coordinator.rebalance.total": (2, 3600),
     f"{CONSUMER}time.between.poll.max": gauge(149_999),
-    f"{CONSUMER}poll.idle.ratio.avg": gauge(0.5),
+    f"{CONSUMER}poll.idle.ratio.avg": gauge(0.4),
     f"{CONSUMER}fetch.manager.records.lag.max": gauge(50_000),
     f"{PRODUCER}requests.in.flight": gauge(1),
     f"{PRODUCER}request.latency.avg": gauge(10),
@@ -145,6 +157,13 @@ QUIET: Metrics = {
     f"{STREAM}task.dropped.records.total": (0, 3600),
 }
 IDLE, LAG = f"{CONSUMER}poll.idle.ratio.avg", f"{FETCH}records.lag.max"
+
+
+def waits(share: float) -> Metrics:
+    """The ratio that Java pushes of a consumer that waits this share of the time in polls of even length."""
+    return {IDLE: gauge(share / (1 + share))}
+
+
 SYNCHRONOUS: Metrics = {
     SENT: (34_200, 3600), f"{PRODUCER}records.per.request.avg": gauge(1.9),
     f"{PRODUCER}request.latency.avg": gauge(160),
@@ -198,7 +217,7 @@ ONE_BEHAVIOUR: list[tuple[str, str, Metrics, str]] = [
     (
         "processing_bound",
         "warning",
-        {f"{CONSUMER}poll.idle.ratio.avg": gauge(0.05)},
+        waits(0.05),
         "5.0 % of the time for records, lag up to 50000",
     ),
     ("throttled", "warning", {f"{PRODUCER}produce.throttle.time.max": gauge(2546)}, "2546 ms at most"),
@@ -273,7 +292,7 @@ ONE_BEHAVIOUR: list[tuple[str, str, Metrics, str]] = [
     (
         "fetch_bound",
         "warning",
-        {IDLE: gauge(0.91), LAG: gauge(1000, 10)},
+        waits(0.91) | {LAG: gauge(1000, 10)},
         "waits 91.0 % of the time for records, although it lags by at least 1000",
     ),
     ("tiny_fetches", "info", {f"{FETCH}fetch.total": (180_001, 3600)}, "50.0 fetches/s of 1000 bytes"),
@@ -351,7 +370,7 @@ ONE_BEHAVIOUR: list[tuple[str, str, Metrics, str]] = [
     (
         "processing_bound",
         "warning",
-        {IDLE: gauge(0.0999), LAG: gauge(1000)},
+        waits(0.0999) | {LAG: gauge(1000)},
         "10.0 % of the time for records, lag up to 1000",
     ),
     ("silent_retries", "info", NO_TRANSACTIONS | {f"{PRODUCER}record.retry.total": (1, 3600)}, "1 sends were retried"),
@@ -372,8 +391,8 @@ JUST_SHORT: list[Metrics] = [
     {f"{PRODUCER}metadata.age": gauge(360)},
     {f"{PRODUCER}compression.rate.avg": gauge(0.989)},
     {f"{PRODUCER}compression.rate.avg": gauge(1), f"{PRODUCER}topic.byte.total": (999_999, 3600)},
-    {IDLE: gauge(0.1)},
-    {IDLE: gauge(0.05), LAG: gauge(999)},
+    waits(0.1001),
+    waits(0.05) | {LAG: gauge(999)},
     TINY | {f"{PRODUCER}records.per.request.avg": gauge(1.9), SENT: (35_000, 3600)},
     {f"{FETCH}fetch.total": (179_640, 3600), f"{CONSUMER}incoming.byte.total": (100e6, 3600)},
     {f"{PRODUCER}bufferpool.wait.ratio": gauge(0.01)},
@@ -384,6 +403,8 @@ JUST_SHORT: list[Metrics] = [
     {f"{PRODUCER}topic.byte.total": (360e6, 3600)},
     {f"{PRODUCER}topic.byte.total": (361e6, 3600), f"{PRODUCER}batch.size.avg": gauge(4096)},
     SYNCHRONOUS | {f"{PRODUCER}request.latency.avg": gauge(159.9)},
+    # Of 2 records a request, some of them without records, though Java's mean counts more requests than it sent.
+    SYNCHRONOUS | {f"{PRODUCER}records.per.request.avg": gauge(0.1), f"{PRODUCER}request.total": (17_100, 3600)},
     # It sends nothing more: its other requests are those for metadata and telemetry, its latency is of the beginning.
     SYNCHRONOUS | {SENT: (10, 3600), f"{PRODUCER}request.total": (36_000, 3600)},
     {f"{PRODUCER}record.retry.total": (1, 3600)},  # with transactions
@@ -401,9 +422,10 @@ JUST_SHORT: list[Metrics] = [
     SYNCHRONOUS | {f"{PRODUCER}records.per.request.avg": gauge(2)},
     {f"{PRODUCER}metadata.wait.time.ns.total": (9.9e9, 100), SENT: (1000, 100)},
     {f"{PRODUCER}connection.close.total": (6, 3600), f"{PRODUCER}connection.count": gauge(3)},
-    {IDLE: gauge(0.9), LAG: gauge(1000, 10)},
-    {IDLE: gauge(0.91), LAG: gauge(1000, 9)},
-    {IDLE: gauge(0.91), LAG: gauge(999, 10)},
+    {f"{PRODUCER}connection.close.total": (6, 2700)},  # in three quarters of the hour, as in an outage of half of it
+    waits(0.8999) | {LAG: gauge(1000, 10)},
+    waits(0.91) | {LAG: gauge(1000, 9)},
+    waits(0.91) | {LAG: gauge(999, 10)},
     {f"{FETCH}fetch.latency.avg": gauge(1000), LAG: gauge(1000, 9)},
     {f"{FETCH}fetch.latency.avg": gauge(1000), LAG: gauge(999, 10)},
     {f"{FETCH}fetch.total": (180_001, 3600), f"{CONSUMER}incoming.byte.total": (181e6, 3600)},
@@ -443,6 +465,20 @@ def test_a_finding_closes_where_it_no_longer_nearly_opens() -> None:
         "aborted_transactions", "buffer_filling", "costly_commits", "frequent_commits", "heartbeat_at_risk",
         "large_records", "metadata_waits", "near_request_timeout", "slow_processing", "stuck_in_queue", "tiny_fetches",
     }  # fmt: skip
+
+
+def test_the_time_in_polls_is_as_each_library_measures_it() -> None:
+    """Java's ratio of a consumer that only waits is a half; of its first poll it is 1."""
+    clients = {
+        "java": Client(waits(0.25)), "waits": Client({IDLE: gauge(0.52)}),
+        "rdkafka": Client({IDLE: gauge(0.25)}, ("librdkafka", "2.10.1")), "nothing": Client({LAG: gauge(1)}),
+    }  # fmt: skip
+    tables: dict[str, list[dict[str, Any]]] = {}
+    for client_id, client in clients.items():
+        for table, rows in client.rows(client_id).items():
+            tables.setdefault(table, []).extend(rows)
+    shares = {row["client_id"]: row["poll_share"] for row in answer("instance_hours", tables)}
+    assert shares == {"java": pytest.approx(0.25), "waits": 1, "rdkafka": 0.25, "nothing": None}
 
 
 def test_a_member_that_joins_slowly_is_not_idle() -> None:
@@ -681,6 +717,30 @@ def test_an_application_and_a_principal_are_groups_of_instances() -> None:
     }  # fmt: skip
 
 
+def test_open_findings_of_an_application_and_of_a_principal() -> None:
+    def opened(subject: str, severity: str, affected: int | None, hours: int = 0, **more: Any) -> dict[str, Any]:
+        at = HOUR + timedelta(hours=hours)
+        return {
+            "cluster_id": "c", "finding_id": subject, "finding": "throttled", "severity": severity,
+            "scope": "client_id", "subject": subject, "application": "shop", "principal": "User:a", "change": "opened",
+            "at": at, "opened_at": at, "window_start": at, "recorded_at": at, "instances_affected": affected, **more,
+        }  # fmt: skip
+
+    changes = [
+        opened("orders", "warning", 2), opened("bills", "error", 1, hours=1), opened("carts", "warning", 3, hours=2),
+        opened("slow", "warning", None, finding="one_slow_broker", application=None, principal=None),
+        opened("gone", "error", 9), opened("gone", "error", 9, hours=1, change="resolved", opened_at=HOUR),
+        opened("seen", "info", 1, finding="full_batches", principal=None),
+        opened("seen", "info", 1, finding="full_batches", principal=None, change="acknowledged", by="ann"),
+    ]  # fmt: skip
+    rows = answer("open_finding_groups", {"finding_changes": changes})
+    throttled = ("throttled", "error", "open", 3, 6, HOUR, "bills")
+    assert [tuple(row.values()) for row in rows] == [
+        ("c", "application", "shop", "full_batches", "info", "acknowledged", 1, 1, HOUR, "seen"),
+        ("c", "application", "shop", *throttled), ("c", "principal", "User:a", *throttled),
+    ]  # fmt: skip
+
+
 def test_a_finding_now_against_the_hours_before() -> None:
     """Hours back, and mean latency of commits; hour 0 isn't over, and counts only if there is no other."""
     hours = {
@@ -788,7 +848,7 @@ def test_a_consumer_at_the_end_of_retention() -> None:
         "deletes"
     )
     assert told({"metric_points": points}, "about_to_lose_data") == [
-        ("lost", "topic", "t", 1, 1, "i", "error", evidence)
+        ("lost", "topic", "t, client id lost", 1, 1, "i", "error", evidence)
     ]
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
+import xxhash
 
 from kafka_telemetry_lake.pipelines.forget.rows import Rows
 from kafka_telemetry_lake.pipelines.forget.subject import Subject
@@ -142,6 +143,8 @@ def new_name(path: str, erasure: str) -> str:
     """
     folder, slash, name = path.rpartition("/")
     stem, dot, suffixes = name.partition(".")
+    if stem.endswith(f"~{erasure}"):  # it is one of this erasure itself, which has learned of another name since
+        erasure = xxhash.xxh3_64_hexdigest(f"{erasure}{path}".encode())[:8]
     return f"{folder}{slash}{re.sub('~[0-9a-f]{8}$', '', stem)}~{erasure}{dot}{suffixes}"
 
 

@@ -36,6 +36,7 @@ APP_ID = "kafka-telemetry-lake:forget"
 THREADS = 8  # that read entries: of an object store each takes a while
 ENTRY, CHECKPOINT = re.compile(r"(\d{20})\.json"), re.compile(r"(\d{20})\.checkpoint\b.*\.parquet")
 SHORTEST_PREFIX = 8  # of a bound that may be the beginning of a text: writers cut long ones
+SIDES = ("minValues", "maxValues")
 Action = dict[str, Any]
 
 
@@ -130,19 +131,20 @@ class TableHistory:
         return self._entry(data, new) if name.endswith(".json") else self._checkpoint(data, new)
 
     def _entry(self, data: bytes, new: Mapping[str, Rewritten]) -> bytes:
-        lines = data.decode().splitlines()
-        own = any(APP_ID in line and json.loads(line).get("txn", {}).get("appId") == APP_ID for line in lines)
-        result = []
-        for line in lines:
-            action: Action = json.loads(line) if line.strip() else {}
-            before = json.dumps(action)
+        lines = data.split(b"\n")  # not at other ends of lines: names of clients may have them
+        actions: list[Action] = [json.loads(line) if line.strip() else {} for line in lines]
+        own = any(action.get("txn", {}).get("appId") == APP_ID for action in actions)
+        for number, action in enumerate(actions):
+            changed = False
             for kind, fields in action.items():
                 if kind == "add" or (kind == "remove" and not own):
-                    self._renamed(fields, new)
-            if "commitInfo" in action:  # a predicate, say
-                action = replaced(action, self._patterns)
-            result.append(line if json.dumps(action) == before else json.dumps(action, separators=(",", ":")))
-        return data if result == lines else ("\n".join(result) + "\n").encode()
+                    changed = self._renamed(fields, new)
+                elif kind == "commitInfo":  # it has the predicate of a DELETE, say
+                    changed = (rest := replaced(fields, self._patterns)) != fields
+                    action[kind] = rest
+            if changed:
+                lines[number] = json.dumps(action, separators=(",", ":")).encode()
+        return b"\n".join(lines)
 
     def _checkpoint(self, data: bytes, new: Mapping[str, Rewritten]) -> bytes:
         table = pq.read_table(pa.BufferReader(data))
@@ -162,31 +164,38 @@ class TableHistory:
         pq.write_table(result, sink, compression="snappy")
         return bytes(sink.getvalue())
 
-    def _renamed(self, fields: Action, new: Mapping[str, Rewritten]) -> None:
-        """Change the fields of an action."""
-        file = new.get(unquote(fields["path"]))
+    def _renamed(self, fields: Action, new: Mapping[str, Rewritten]) -> bool:
+        """Change the fields of an action; returns whether it had to be changed."""
+        file, stats = new.get(unquote(fields["path"])), fields.get("stats")
         if file is not None:
             folder, slash, _ = fields["path"].rpartition("/")
             fields["path"], fields["size"] = folder + slash + _encoded(file.new.rpartition("/")[2]), file.size
-            if fields.get("stats") is not None:
-                fields["stats"] = file.stats
-        if self._is_named(fields.get("stats")):
-            fields["stats"] = json.dumps({"numRecords": json.loads(fields["stats"]).get("numRecords", 0)})
+            fields["stats"] = stats if stats is None else file.stats
+        elif self._is_named(stats):
+            content = json.loads(fields["stats"])
+            for side in SIDES:
+                content[side] = {name: bound for name, bound in content[side].items() if not self._is_bound(bound)}
+            fields["stats"] = json.dumps(content)
+        else:
+            return False
+        return True
 
     def _is_named(self, stats: str | None) -> bool:
-        """Whether a bound in statistics is one of the texts, or the beginning of one. Writers cut long bounds."""
+        """Whether a bound in statistics names one of the texts."""
         if not stats or not self._texts:
             return False
-        found = json.loads(stats)
-        for bound in (v for side in ("minValues", "maxValues") for v in found.get(side, {}).values()):
-            if not isinstance(bound, str):
-                continue
-            # The last character of a bound that was cut may have been raised.
-            start = bound[:-1] if len(bound) > SHORTEST_PREFIX else bound
-            near = self._texts[bisect_left(self._texts, start) :][:1]
-            if near and (near[0].startswith(start) if len(bound) > SHORTEST_PREFIX else near[0] == bound):
-                return True
-        return False
+        content = json.loads(stats)
+        return any(self._is_bound(bound) for side in SIDES for bound in content.get(side, {}).values())
+
+    def _is_bound(self, bound: Any) -> bool:
+        """Whether a bound is one of the texts, or the beginning of one. Writers cut long bounds."""
+        if not isinstance(bound, str):
+            return False
+        if len(bound) <= SHORTEST_PREFIX:
+            return bound in self._texts
+        start = bound[:-1]  # the last character of a bound that was cut may have been raised
+        near = bisect_left(self._texts, start)
+        return near < len(self._texts) and self._texts[near].startswith(start)
 
 
 def _bounds(row: Action) -> str:
@@ -208,7 +217,7 @@ def _renamed_row(row: Action, new: Mapping[str, Rewritten]) -> None:
                                    for name, bound in row[side].items()}  # fmt: skip
 
 
-def _with_rows(values: pa.Array, rows: Iterable[int], change: Callable[[Action], None]) -> pa.ChunkedArray:
+def _with_rows(values: pa.Array, rows: Iterable[int], change: Callable[[Action], Any]) -> pa.ChunkedArray:
     """The values with some of them changed; a log's checkpoint has a row for each file."""
     pieces, done = [], 0
     for row in rows:

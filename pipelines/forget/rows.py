@@ -21,8 +21,15 @@ import pyarrow.compute as pc
 from kafka_telemetry_lake.pipelines.forget.subject import Subject
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
-from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
-from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS
+from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES, CLIENT_CHANGES
+from kafka_telemetry_lake.pipelines.tables.operator import (
+    CLIENT_EVENTS,
+    METRIC_POINTS,
+    PUSH_OUTCOMES,
+    PUSHES,
+    QUARANTINE,
+    QUOTA_REPORTS,
+)
 from kafka_telemetry_lake.pipelines.tables.quality import QUALITY_RESULTS
 from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
 from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
@@ -36,12 +43,13 @@ MENTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     FINDING_CHANGES.name: (("principal", "worst_instance", "by", "owner"), ("evidence", "advice", "why")),
     QUALITY_RESULTS.name: ((), ("examples",)),
     SUBSCRIPTIONS.name: ((), ("match",)),
-    "client_aliases": (("owner",), ()),
+    CLIENT_ALIASES.name: (("owner",), ()),
 }
 PATTERN_TEXTS = 500  # in one regular expression
 # Tables in which a row of another client may have the principal: whose rows are about the client, not the push.
 ABOUT_CLIENTS = (CLIENT_CHANGES.name, FINDING_CHANGES.name)
-OF_PUSHES = ("pushes", "quarantine", "push_outcomes", "metric_points", "quota_reports")
+# Tables in which a row is of one push, whoever's client instance id it names.
+OF_PUSHES = tuple(table.name for table in (PUSHES, QUARANTINE, PUSH_OUTCOMES, METRIC_POINTS, QUOTA_REPORTS))
 
 
 class Rows:
@@ -75,7 +83,7 @@ class Rows:
         rules += [("subject", subject.texts)]
         if self._table not in ABOUT_CLIENTS:
             rules += [("principal", subject.principals)]
-        rules += [("client_attributes_id", subject.attributes)] if self._table != "push_outcomes" else []
+        rules += [("client_attributes_id", subject.attributes)] if self._table != PUSH_OUTCOMES.name else []
         return [(column, values) for column, values in rules if column in self._names and values]
 
     def erased(self, rows: pa.Table) -> pa.ChunkedArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,8 +15,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.pipelines.forget.erasure import NOTES, Erasure
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from tests.conftest import Ingest
+from tests.support.erasable_lake import fill, lake_of, traces
 from tests.support.lake_tables import table
 from tests.support.landing_records import captured, write
 from tests.support.s3_server import BUCKET, S3Server
@@ -75,6 +78,28 @@ def test_the_whole_job_and_its_upkeep(command: Command, ingest: Ingest, tmp_path
     compacted = command("maintain", "--lake", LAKE, "--vacuum-hours", "24")
     assert re.search(r"maintain: pushes: no days dropped, \d+ files compacted", compacted)
     assert "BROKEN" not in command("quality", "--lake", LAKE, "--full")
+
+
+def test_a_client_is_erased_and_a_killed_run_is_finished(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stream, _, clients = lake_of(tmp_path)
+    fill(stream, clients[1])
+    objects = server.folder / BUCKET / "erased"
+    shutil.copytree(stream.lake, objects)
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    uri = f"s3a://{BUCKET}/erased"
+    words = ["forget", "--lake", uri, f"--client-instance={clients[1].instance}"]
+    points = table(objects, "metric_points").num_rows
+    with monkeypatch.context() as patch:
+        patch.setattr(Erasure, "_forget_in_state", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            cli.main(words)
+    assert cli.main(words) == 0
+    assert run_query(uri, "SELECT count(*) AS n FROM metric_points").read_all()["n"].to_pylist() == [points - 18]
+    assert traces(objects, clients[1].texts) == {"pages/index.html"}  # a longer name has one of them
+    assert not (objects / NOTES).exists()
 
 
 def test_writers_that_meet_lose_no_commit(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ import pyarrow.fs as pafs
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from kafka_telemetry_lake.pipelines.lake.damage import damage_of
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, file_rows
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_table, rows_by_day, rows_in
@@ -103,7 +104,8 @@ class Maintenance:
             try:
                 return step(name)
             except Exception as error:
-                problems.append(f"{what}: {' '.join(f'{type(error).__name__}: {error}'.split())[:LONGEST_PROBLEM]}")
+                text = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_PROBLEM]
+                problems.append(f"{what}: {damage_of(self._lake, str(error)) or text}")
                 return otherwise
 
         none: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 
 from deltalake.exceptions import DeltaError
@@ -32,6 +33,7 @@ from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.restarted_query import RestartedQuery
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, KafkaSource, Source, Topics
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger, start_landing
+from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
 from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of
 from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
@@ -110,6 +112,8 @@ def _run_streams(
     source.check_topics(spark)
     lake.create_tables()
     check_checkpoints(lake.path, lake.checkpoints)
+    if (problem := clock_problem(lake.path, datetime.now(UTC))) is not None:
+        log.warning("ingest: %s", problem)
     if finish_swap(lake.path, lake.checkpoints):
         log.info("ingest: completed the swap of an interrupted replay")
     lifecycle, usage = Lifecycle(lake.path), BrokerUsage(lake.path)

@@ -168,14 +168,12 @@ class Maintenance:
         for day, rows in sorted(rows_by_day(pushes).items()):
             if rows is not None and judged.get(day) == rows:
                 continue
-            stored, known = (
-                files.filter(pc.equal(files["day"], day)).select(["path"]).to_pylist() for files in (pushes, outcomes)
-            )
+            stored, known = (files.filter(pc.equal(files["day"], day)) for files in (pushes, outcomes))
             query = f"SELECT 1 FROM pushes ANTI JOIN outcomes ON {same_push('pushes', 'outcomes')} LIMIT 1"
-            if not known or ask(
+            if ask(
                 query,
-                pushes=rows_in(self._lake, PUSHES, stored),
-                outcomes=rows_in(self._lake, PUSH_OUTCOMES, known),
+                pushes=rows_in(PUSHES.uri(self._lake), PUSHES.stored, stored),
+                outcomes=rows_in(PUSH_OUTCOMES.uri(self._lake), PUSH_OUTCOMES.stored, known),
             ):
                 yield day
 

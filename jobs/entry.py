@@ -30,6 +30,7 @@ def run_command(command: str, argv: list[str] | None = None) -> int:
     Raises:
         SystemExit: after ``--help``.
     """
+    settings = None
     try:
         settings = parse(settings_of(command), sys.argv[1:] if argv is None else argv, f"telemetry-lake {command}")
         settings.check_together()
@@ -46,11 +47,24 @@ def run_command(command: str, argv: list[str] | None = None) -> int:
         install = f"pip install 'kafka-telemetry-lake[{extra}]'"
         return fail(CannotRunError(f"{command} needs {error.name}: {install}{advice}"))
     except TelemetryLakeError as error:
-        return fail(error)
+        damage = _damage(getattr(settings, "lake", None), error)
+        return fail(error if damage is None else CannotRunError(f"{command}: {damage}"))
     except PermissionError as error:
         return fail(
             CannotRunError(f"{command}: {error.filename or error}: this user may not access it; give it the right")
         )
+
+
+def _damage(lake: object, error: TelemetryLakeError) -> str | None:
+    """What is damaged in the lake, if that is why a library failed."""
+    if not isinstance(lake, str) or error.__cause__ is None:
+        return None
+    from kafka_telemetry_lake.pipelines.lake.damage import damage_of  # noqa: PLC0415  # only after a failure
+
+    try:
+        return damage_of(lake, str(error))
+    except OSError:  # the lake's store doesn't answer either
+        return None
 
 
 def fail(error: TelemetryLakeError) -> int:

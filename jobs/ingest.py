@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 
 from deltalake.exceptions import DeltaError
@@ -34,6 +35,7 @@ from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, KafkaSour
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger, start_landing
 from kafka_telemetry_lake.pipelines.ingest.topic_ids import check_topic_ids
 from kafka_telemetry_lake.pipelines.ingest.torn_entries import drop_torn_entries
+from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
 from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of
 from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
@@ -114,6 +116,8 @@ def _run_streams(
     drop_torn_entries(lake.checkpoints)
     check_checkpoints(lake.path, lake.checkpoints)
     check_topic_ids(lake.checkpoints, source.topic_ids(spark), new_topic=settings.new_topic)
+    if (problem := clock_problem(lake.path, datetime.now(UTC))) is not None:
+        log.warning("ingest: %s", problem)
     if finish_swap(lake.path, lake.checkpoints):
         log.info("ingest: completed the swap of an interrupted replay")
     lifecycle, usage = Lifecycle(lake.path), BrokerUsage(lake.path)

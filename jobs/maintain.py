@@ -11,6 +11,7 @@ from kafka_telemetry_lake.jobs.locks import only_upkeep
 from kafka_telemetry_lake.jobs.maintain_settings import MaintainSettings
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
 from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of
 from kafka_telemetry_lake.pipelines.maintain import BY_DAY, Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
@@ -34,6 +35,8 @@ def run_job(settings: MaintainSettings) -> int:
         with only_upkeep(settings.lake, f"another maintain or a replay is running on {settings.lake}"):
             if is_swapping(checkpoints):  # its files count for nobody yet
                 raise UsageError("a replay was interrupted in its swap: finish it with `ingest` or `replay` first")
+            if (problem := clock_problem(settings.lake, datetime.now(UTC))) is not None:
+                log.warning("maintain: %s", problem)
             if dropped := job.drop_snapshots():
                 log.info("maintain: deleted %d old state snapshots", dropped)
             problems: list[str] = []

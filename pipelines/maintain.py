@@ -19,6 +19,7 @@ import pyarrow.fs as pafs
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from kafka_telemetry_lake.pipelines.lake.damage import damage_of
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, file_rows
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_table, rows_by_day, rows_in
@@ -103,7 +104,8 @@ class Maintenance:
             try:
                 return step(name)
             except Exception as error:
-                problems.append(f"{what}: {' '.join(f'{type(error).__name__}: {error}'.split())[:LONGEST_PROBLEM]}")
+                text = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_PROBLEM]
+                problems.append(f"{what}: {damage_of(self._lake, str(error)) or text}")
                 return otherwise
 
         none: tuple[str, ...] = ()
@@ -166,14 +168,12 @@ class Maintenance:
         for day, rows in sorted(rows_by_day(pushes).items()):
             if rows is not None and judged.get(day) == rows:
                 continue
-            stored, known = (
-                files.filter(pc.equal(files["day"], day)).select(["path"]).to_pylist() for files in (pushes, outcomes)
-            )
+            stored, known = (files.filter(pc.equal(files["day"], day)) for files in (pushes, outcomes))
             query = f"SELECT 1 FROM pushes ANTI JOIN outcomes ON {same_push('pushes', 'outcomes')} LIMIT 1"
-            if not known or ask(
+            if ask(
                 query,
-                pushes=rows_in(self._lake, PUSHES, stored),
-                outcomes=rows_in(self._lake, PUSH_OUTCOMES, known),
+                pushes=rows_in(PUSHES.uri(self._lake), PUSHES.stored, stored),
+                outcomes=rows_in(PUSH_OUTCOMES.uri(self._lake), PUSH_OUTCOMES.stored, known),
             ):
                 yield day
 

@@ -5,8 +5,6 @@ delta-rs' own dataset of a table with 300,000 files takes half a minute and 4 GB
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -15,13 +13,17 @@ import pyarrow.dataset as pads
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
+from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
 
 
 def files_table(delta: DeltaTable) -> pa.Table:
-    """delta-rs' list of a table's files, with the landed date as text in column `day`."""
+    """delta-rs' list of a table's files, with the landed date as text in column `day`; NULL without partitions."""
     actions = pa.table(delta.get_add_actions())
-    return actions.append_column("day", pc.cast(pc.struct_field(actions["partition"], LANDED_DATE.name), pa.string()))
+    if LANDED_DATE.name in delta.metadata().partition_columns:
+        days = pc.cast(pc.struct_field(actions["partition"], LANDED_DATE.name), pa.string())
+    else:
+        days = pa.nulls(actions.num_rows, pa.string())
+    return actions.append_column("day", days)
 
 
 def rows_by_day(files: pa.Table) -> dict[str, int | None]:
@@ -33,9 +35,11 @@ def rows_by_day(files: pa.Table) -> dict[str, int | None]:
     }
 
 
-def rows_in(lake: str, table: Table, files: Iterable[Mapping[str, Any]]) -> pads.Dataset:
-    """The rows in some files of a table partitioned by landed date, given by their `path` in its log."""
-    filesystem, root = filesystem_of(table.uri(lake))
-    paths = [f"{root}/{unquote(row['path'])}" for row in files]
-    days = pads.partitioning(pa.schema([LANDED_DATE]), flavor="hive")
-    return pads.dataset(paths, table.stored, "parquet", filesystem, partitioning=days, partition_base_dir=root)
+def rows_in(uri: str, schema: pa.Schema, files: pa.Table) -> pads.Dataset:
+    """The rows in some files of a table (column `path`, as its log has them). What a file lacks is NULL."""
+    filesystem, root = filesystem_of(uri)
+    paths = [f"{root}/{unquote(path)}" for path in files["path"].to_pylist()]
+    if not paths:
+        return pads.dataset(schema.empty_table())
+    days = pads.partitioning(pa.schema([LANDED_DATE]), flavor="hive") if LANDED_DATE.name in schema.names else None
+    return pads.dataset(paths, schema, "parquet", filesystem, partitioning=days, partition_base_dir=root)

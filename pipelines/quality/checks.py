@@ -10,23 +10,25 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
 
+from kafka_telemetry_lake.pipelines.lake.stored_files import files_table, rows_by_day, rows_in
 from kafka_telemetry_lake.pipelines.quality.rules import RULES, Rule, tables_with_rules
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.quality import QUALITY_RESULTS
-from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 EXAMPLES = 3
+COMMIT_TAKES = timedelta(minutes=10)  # at most, from the time that a file says to its commit
 IDENTIFYING_COLUMNS = (
     "cluster_id",
     "topic",
@@ -67,6 +69,7 @@ class _Before:
 
     version: int
     open_from: date | None
+    checked_at: datetime
 
 
 class Lake:
@@ -102,7 +105,7 @@ class Lake:
         snapshot = self._snapshots[name]
         rules = [rule for rule in RULES if rule.table == name]
         with connect(preserve_insertion_order="false") as connection:
-            connection.register("added", snapshot.added)
+            connection.register("added", self._rows(name, snapshot.added))
             begun = time.monotonic()
             counted = _count(connection, [rule for rule in rules if rule.breaks])
             rows = counted.pop("")
@@ -126,13 +129,17 @@ class Lake:
         stale_hours: float | None,
     ) -> None:
         """Register the relations that a table's rules read besides `added` (see `Rule.select`)."""
+        selects = " ".join(rule.select for rule in rules)
         for name in {other for rule in rules for other in rule.reads}:
             other = self._snapshots.get(name)
-            rows = CATALOG[name].empty_table() if other is None else other.rows
-            connection.register(f"all_{name}", rows)
-            has_date = LANDED_DATE.name in rows.schema.names
-            begin = f"landed_date >= DATE '{snapshot.check_from}'" if has_date else "TRUE"
-            connection.execute(f'CREATE TEMP VIEW "{name}" AS SELECT * FROM all_{name} WHERE {begin}')
+            files = None if other is None else other.files
+            # Files before the first landed date that is checked aren't even listed.
+            recent = files if files is None else files.filter(
+                pc.fill_null(pc.greater_equal(files["day"], f"{snapshot.check_from}"), True)
+            )  # fmt: skip
+            connection.register(name, self._rows(name, recent))
+            if f"all_{name}" in selects:
+                connection.register(f"all_{name}", self._rows(name, files))
         firsts = {name: min(table.days) for name, table in self._snapshots.items() if table.days}
         newest = {name: table.newest for name, table in self._snapshots.items()}
         for relation, columns in {
@@ -143,6 +150,11 @@ class Lake:
         }.items():
             connection.register(relation, pa.table(columns))
 
+    def _rows(self, name: str, files: pa.Table | None) -> pads.Dataset:
+        """The rows of some files of a table. Columns that a later version of the project defines are NULL."""
+        schema = CATALOG[name]
+        return pads.dataset(schema.empty_table()) if files is None else rows_in(f"{self._path}/{name}", schema, files)
+
     def _before(self) -> dict[str, _Before]:
         """Where the last check of each table ended, by table name."""
         try:
@@ -152,16 +164,18 @@ class Lake:
         with connect() as connection:
             connection.register("results", results)
             last = connection.sql(
-                "SELECT table_name, max_by(to_version, checked_at), max_by(open, checked_at) FROM ("
+                "SELECT table_name, max_by(to_version, checked_at), max_by(open, checked_at), max(checked_at) FROM ("
                 "SELECT table_name, checked_at, max(to_version) AS to_version, [min(open_from)] AS open FROM results "
                 "WHERE to_version IS NOT NULL GROUP BY table_name, checked_at) GROUP BY table_name"
             ).fetchall()
-        return {name: _Before(version, open_from) for name, version, (open_from,) in last}
+        return {name: _Before(version, open_from, checked_at) for name, version, (open_from,), checked_at in last}
 
     def _open(self, name: str, before: _Before | None) -> _Snapshot | None:
         try:
             table = DeltaTable(f"{self._path}/{name}")
-            dataset = table.to_pyarrow_dataset()
+            files = files_table(table)
+            if table.protocol().min_reader_version > 1:
+                raise DeltaProtocolError(f"it has features of reader version {table.protocol().min_reader_version}")
         except TableNotFoundError:
             return None
         except (DeltaProtocolError, DeltaError) as error:
@@ -169,70 +183,44 @@ class Lake:
                 f"table {name} can't be read: {' '.join(str(error).split())}. Was it written by a newer version of "
                 "telemetry-lake, or changed by another program? Upgrade kafka-telemetry-lake here"
             ) from error
-        files = _files(table)
-        known = self._files_at(name, before, table.version())
-        since = None if before is None or known is None else before.version
-        new = files if known is None else [row for row in files if row["path"] not in known]
-        days: dict[date, int] = {}
-        for row in files:
-            if (day := _day(row)) is not None:
-                days[day] = days.get(day, 0) + row["num_records"]
-        newest = [at for row in files if (at := (row.get("max") or {}).get("landed_at")) is not None]
-        days_to_check = [day for row in new if (day := _day(row)) is not None]
+        is_new = self._added(name, files, before, table.version())
+        since = None if before is None or is_new is None else before.version
+        added = files if is_new is None else files.filter(is_new)
+        days = {date.fromisoformat(day): rows or 0 for day, rows in rows_by_day(files).items() if day is not None}
+        known = "max" in files.column_names and files["max"].type.get_field_index("landed_at") >= 0
+        newest = pc.max(pc.struct_field(files["max"], "landed_at")).as_py() if known else None
+        first = pc.min(added["day"]).as_py()
+        days_to_check = [] if first is None else [date.fromisoformat(first)]
         days_to_check += [before.open_from] if before is not None and before.open_from is not None else []
-        return _Snapshot(
-            int(table.version()), since, _whole(dataset, name), _whole(_only(dataset, new), name), days,
-            max(newest, default=None), min(days_to_check, default=date.max),
-        )  # fmt: skip
+        return _Snapshot(int(table.version()), since, files, added, days, newest, min(days_to_check, default=date.max))
 
-    def _files_at(self, name: str, before: _Before | None, version: int) -> set[str] | None:
-        """Paths of the table's files at the last check; None: no check yet, or that version no longer exists."""
-        if before is None or before.version > version:  # a lake restored from an older copy
+    def _added(self, name: str, files: pa.Table, before: _Before | None, version: int) -> pa.Array | None:
+        """Which of the table's files are new since the last check; None: there was none, or the lake is an older copy.
+
+        Where the log has forgotten the version of the last check, those that were added since its time: files that
+        were merged since are checked again.
+        """
+        if before is None or before.version > version:
             return None
         try:
-            return {row["path"] for row in _files(DeltaTable(f"{self._path}/{name}", version=before.version))}
-        except DeltaError:  # the log of that version was cleaned up
-            return None
+            then = files_table(DeltaTable(f"{self._path}/{name}", version=before.version))
+            return pc.invert(pc.is_in(files["path"], then["path"].combine_chunks()))
+        except DeltaError:
+            since = (before.checked_at - COMMIT_TAKES).timestamp() * 1000
+            return pc.greater_equal(files["modification_time"].cast(pa.int64()), int(since))
 
 
 @dataclass(frozen=True)
 class _Snapshot:
-    """A table at one version: all rows, new rows, row counts by landed date, and the first landed date to check."""
+    """A table at one version: files, new files, row counts by landed date, and the first landed date to check."""
 
     version: int
     since: int | None
-    rows: pads.Dataset
-    added: pads.Dataset
+    files: pa.Table
+    added: pa.Table
     days: Mapping[date, int]
     newest: datetime | None
     check_from: date
-
-
-def _files(table: DeltaTable) -> list[dict[str, Any]]:
-    """The table's files: path, num_records, max and, for partitioned tables, partition."""
-    files: list[dict[str, Any]] = pa.table(table.get_add_actions()).to_pylist()
-    return files
-
-
-def _day(file: Mapping[str, Any]) -> date | None:
-    """The landed date of a file's rows."""
-    day = (file.get("partition") or {}).get(LANDED_DATE.name)
-    return None if day is None else date.fromisoformat(str(day))
-
-
-def _only(dataset: pads.FileSystemDataset, files: list[dict[str, Any]]) -> pads.Dataset:
-    """The dataset restricted to some files."""
-    paths = {row["path"] for row in files}
-    fragments = [each for each in dataset.get_fragments() if each.path.removeprefix("/") in paths or each.path in paths]
-    assert len(fragments) == len(paths)
-    return pads.FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem)
-
-
-def _whole(dataset: pads.Dataset, name: str) -> pads.Dataset:
-    """Add the columns that a later version of the project defines, as NULL."""
-    stored = dataset.schema
-    new = [field for field in CATALOG[name] if field.name not in stored.names]
-    return dataset.replace_schema(pa.schema([*stored, *new]))
 
 
 def _count(connection: duckdb.DuckDBPyConnection, rules: list[Rule]) -> dict[str, int]:

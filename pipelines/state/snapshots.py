@@ -78,7 +78,7 @@ class Snapshot:
 
     def dataset(self, lake: str, table: Table) -> pads.Dataset:
         """The rows that an operator's table had. Raises as `files_table` does."""
-        return rows_in(lake, table, self.files_table(lake, table).select(["path"]).to_pylist())
+        return rows_in(table.uri(lake), table.stored, self.files_table(lake, table))
 
 
 class Snapshots:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+import time
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -15,10 +16,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.pipelines.quality.checks import Finding, Lake, QualityError
+from kafka_telemetry_lake.pipelines.quality.checks import COMMIT_TAKES, Finding, Lake, QualityError
 from kafka_telemetry_lake.pipelines.quality.rules import RULES
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.quality import QUALITY_RESULTS, append_results
+from tests.support.expired_logs import expire_log
 from tests.support.lake_tables import table
 
 T0 = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -230,6 +232,19 @@ def test_a_check_takes_up_where_the_last_one_ended(
     code, _, err = run(capsys, "--lake", str(lake))
     assert (code, err.count("BROKEN")) == (1, 1)
     assert broken(lake, full=True) == {"pushes_judged": 1, "points_never_fall": 1}
+
+
+def test_only_later_files_are_checked_where_the_log_has_forgotten_the_last_check(lake: Path) -> None:
+    """A log keeps a day; a check of all rows after each longer pause would read years."""
+    ended = datetime.now(UTC) + timedelta(seconds=1)
+    row = {"checked_at": ended + COMMIT_TAKES, "table_name": "metric_points", "rule": "r", "status": "passed"}
+    append_results(str(lake), pa.Table.from_pylist([row | {"to_version": 0}], QUALITY_RESULTS.schema))
+    time.sleep(max(0.0, (ended - datetime.now(UTC)).total_seconds()))
+    write(lake, metric_points=[point(6, delta=-3.0)])
+    expire_log(lake / "metric_points")
+    found = check(lake)["points_never_fall"]
+    assert (found.rows, found.broken, found.from_version, found.to_version) == (1, 1, 0, 1)
+    assert check(lake, full=True)["points_never_fall"].rows == 3
 
 
 def test_a_lake_that_was_restored_from_an_older_copy_is_checked_whole(lake: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import xxhash
 from kafka_telemetry_lake.pipelines.forget.rows import Rows
 from kafka_telemetry_lake.pipelines.forget.subject import Subject
 from kafka_telemetry_lake.pipelines.lake.delta_log import FileStatistics
+from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.tables.operator import TABLES
 
 ROWS_AT_A_TIME = 65_536  # of the few columns that rules read
@@ -120,7 +120,7 @@ class TableFolder:
                         rows, _ = rule.without_mentions(rows.filter(pc.invert(rule.erased(rows))))
                         if rows.num_rows:
                             writer.write_table(rows)
-        to_disk(self._filesystem, part)
+        sync(self._filesystem, [part])
         self._filesystem.move(part, f"{self._root}/{new}")
 
     def _is_in_dictionary(self, rows: pa.RecordBatch, columns: Sequence[str]) -> bool:
@@ -146,16 +146,6 @@ def new_name(path: str, erasure: str) -> str:
     if stem.endswith(f"~{erasure}"):  # it is one of this erasure itself, which has learned of another name since
         erasure = xxhash.xxh3_64_hexdigest(f"{erasure}{path}".encode())[:8]
     return f"{folder}{slash}{re.sub('~[0-9a-f]{8}$', '', stem)}~{erasure}{dot}{suffixes}"
-
-
-def to_disk(filesystem: pafs.FileSystem, path: str) -> None:
-    """Make the system write a local file or folder to its disk. An object store does it by itself."""
-    if isinstance(filesystem, pafs.LocalFileSystem):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _plain_rows(rows: pa.RecordBatch) -> pa.Table:

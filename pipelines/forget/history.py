@@ -26,8 +26,9 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
-from kafka_telemetry_lake.pipelines.forget.files import Rewritten, to_disk
+from kafka_telemetry_lake.pipelines.forget.files import Rewritten
 from kafka_telemetry_lake.pipelines.forget.rows import patterns, replaced
+from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.transactions import transaction
 from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
@@ -103,10 +104,10 @@ class TableHistory:
             path = f"{self._root}/{name}"
             with self._filesystem.open_output_stream(f"{path}.part") as stream:
                 stream.write(self._changed(name, self._read(name), new))
-            to_disk(self._filesystem, f"{path}.part")
+            sync(self._filesystem, [f"{path}.part"])
             self._filesystem.move(f"{path}.part", path)
         if write and changed:
-            to_disk(self._filesystem, self._root)
+            sync(self._filesystem, [self._root])
         return len(changed)
 
     def rename_in_list(self, filesystem: pafs.FileSystem, path: str, files: Iterable[Rewritten], write: bool) -> bool:
@@ -118,7 +119,7 @@ class TableHistory:
         if rows and write:
             values = _with_rows(one_chunk(table.to_struct_array()), rows, partial(_renamed_row, new=new))
             pq.write_table(pa.Table.from_struct_array(values), f"{path}.part", filesystem=filesystem)
-            to_disk(filesystem, f"{path}.part")
+            sync(filesystem, [f"{path}.part"])
             filesystem.move(f"{path}.part", path)
         return bool(rows)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.fs as pafs
 import xxhash
 
-from kafka_telemetry_lake.pipelines.forget.files import to_disk
+from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.lake.json_files import write_json
 from kafka_telemetry_lake.pipelines.state.manifest import REBUILD
@@ -89,7 +89,7 @@ def _write(filesystem: pafs.FileSystem, path: str, state: ShardState) -> int:
     with filesystem.open_output_stream(f"{path}.part") as stream:
         write_tables(stream, ((each, getattr(state, each)) for each in SCHEMAS), path.rpartition("/")[2])
         size = int(stream.tell())
-    to_disk(filesystem, f"{path}.part")
+    sync(filesystem, [f"{path}.part"])
     filesystem.move(f"{path}.part", path)
     return size
 

@@ -245,8 +245,8 @@ def test_a_second_erasure_finds_the_files_of_the_first(tmp_path: Path) -> None:
 
 
 STEPS = (
-    (erasure.Erasure, "_save"), (erasure.Erasure, "_delete"), (TableHistory, "commit"), (history, "to_disk"),
-    (files.TableFolder, "rewrite"), (files, "to_disk"), (states, "_write"), (states, "_rename"), (OtherFiles, "forget"),
+    (erasure.Erasure, "_save"), (erasure.Erasure, "_delete"), (TableHistory, "commit"), (history, "sync"),
+    (files.TableFolder, "rewrite"), (files, "sync"), (states, "_write"), (states, "_rename"), (OtherFiles, "forget"),
 )  # fmt: skip
 
 
@@ -318,7 +318,7 @@ def test_killed_between_any_two_entries_of_a_log_each_row_is_there_once(
     while True:
         paths = [str(file.relative_to(folder)) for file in folder.glob("landed_date=*/*.parquet")]
         with monkeypatch.context() as patch:
-            patch.setattr(history, "to_disk", _dying(history.to_disk, 1))
+            patch.setattr(history, "sync", _dying(history.sync, 1))  # type: ignore[attr-defined]  # as the module has it
             try:
                 Erasure(lake, f"{lake}/_checkpoints")._forget_in_table(note, "metric_points", paths)
                 break

@@ -318,7 +318,7 @@ def test_killed_between_any_two_entries_of_a_log_each_row_is_there_once(
     while True:
         paths = [str(file.relative_to(folder)) for file in folder.glob("landed_date=*/*.parquet")]
         with monkeypatch.context() as patch:
-            patch.setattr(history, "to_disk", _dying(history.to_disk, 1))
+            patch.setattr(history, "to_disk", _dying(files.to_disk, 1))
             try:
                 Erasure(lake, f"{lake}/_checkpoints")._forget_in_table(note, "metric_points", paths)
                 break

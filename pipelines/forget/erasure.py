@@ -126,8 +126,8 @@ class Erasure:
         self._forget_in_state(note)
         self._forget_elsewhere(note, files)
         if self._write:
-            self._delete(self._path(note))
             self._delete(f"{self._path(note)}.tmp")
+            self._delete(self._path(note))
             if not self._read_notes():
                 self._filesystem.delete_dir(self._notes)
         return list(note.removed.values())

@@ -17,6 +17,7 @@ from kafka_telemetry_lake.pipelines.forget.erasure import NOTES, Erasure, Remove
 from kafka_telemetry_lake.pipelines.forget.history import TableHistory
 from kafka_telemetry_lake.pipelines.forget.others import OtherFiles
 from kafka_telemetry_lake.pipelines.forget.subject import Request, Subject, pseudonym, subject_of
+from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
@@ -318,7 +319,7 @@ def test_killed_between_any_two_entries_of_a_log_each_row_is_there_once(
     while True:
         paths = [str(file.relative_to(folder)) for file in folder.glob("landed_date=*/*.parquet")]
         with monkeypatch.context() as patch:
-            patch.setattr(history, "sync", _dying(history.sync, 1))  # type: ignore[attr-defined]  # as the module has it
+            patch.setattr(history, "sync", _dying(sync, 1))
             try:
                 Erasure(lake, f"{lake}/_checkpoints")._forget_in_table(note, "metric_points", paths)
                 break

@@ -32,6 +32,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSH
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
 from tests.support.erasable_lake import NOON, Client, append, fill, lake_of, named, traces
 from tests.support.lake_tables import table
+from tests.support.landing_records import GOOD_ID
 from tests.support.ledger import Fleet
 from tests.support.local_stream import LocalStream, run_tasks
 
@@ -421,6 +422,20 @@ def test_bounds_that_a_writer_cut_and_odd_ends_of_lines(tmp_path: Path) -> None:
     assert "a-long-name" not in entry.read_text()
     assert DeltaTable(uri).to_pyarrow_table()["client_id"].to_pylist() == ["another", name]
     assert '"another"' in entry.with_name(f"{1:020d}.json").read_text().replace("\\", "")
+
+
+@pytest.mark.slow
+def test_a_client_with_a_hundred_thousand_pushes(tmp_path: Path) -> None:
+    number = 200_000
+    ids = pa.array([GOOD_ID, "another-client-id-0000"] * (number // 2))
+    columns = {"client_instance_id": ids, "offset": pa.array(range(number))}
+    columns |= {"landed_at": pa.array([NOON] * number, pa.timestamp("us", "UTC"))}
+    pushes = [columns.get(each.name, pa.nulls(number, each.type)) for each in PUSHES.schema]
+    rows = PUSHES.with_partition(pa.table(pushes, schema=PUSHES.schema))
+    write_deltalake(PUSHES.create(str(tmp_path)), rows, mode="append")
+    assert forget(tmp_path, client_instance=GOOD_ID)["pushes"].rows == 100_000
+    assert traces(tmp_path, [GOOD_ID]) == set()
+    assert table(tmp_path, "pushes")["offset"].to_pylist() == list(range(1, number, 2))
 
 
 def test_a_pseudonym_is_that_of_the_stored_pushes() -> None:

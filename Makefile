@@ -105,6 +105,7 @@ bench: install ## run all benchmarks beside their peers; results in benchmarks/r
 	$(BIN)/python -m benchmarks.small_collector
 	$(BIN)/python -m benchmarks.bad_loads
 	$(BIN)/python -m benchmarks.lifecycle
+	$(BIN)/python -m benchmarks.aged
 	$(BIN)/python -m benchmarks.rebootstrap
 	$(BIN)/python -m benchmarks.fates
 	$(BIN)/python -m benchmarks.quotas

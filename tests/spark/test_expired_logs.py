@@ -86,6 +86,7 @@ def lake(tmp_path: Path, spark: SparkSession, ingest: Ingest) -> AgedLake:
     return AgedLake(tmp_path, spark, ingest).land().run()
 
 
+@pytest.mark.slow
 def test_the_job_goes_on_with_its_checkpoints_and_without(lake: AgedLake) -> None:
     lake.land().run()
     assert lake.problems() == []
@@ -135,7 +136,7 @@ def test_every_command_runs(lake: AgedLake, capsys: pytest.CaptureFixture[str]) 
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("cut_at", ["stored", "committed in part"])
+@pytest.mark.parametrize("cut_at", ["stored", pytest.param("committed in part", marks=pytest.mark.slow)])
 def test_pushes_whose_commits_were_forgotten_before_they_were_judged(
     lake: AgedLake, monkeypatch: pytest.MonkeyPatch, cut_at: str
 ) -> None:

@@ -59,11 +59,13 @@ def _damage(lake: object, error: TelemetryLakeError) -> str | None:
     """What is damaged in the lake, if that is why a library failed."""
     if not isinstance(lake, str) or error.__cause__ is None:
         return None
+    import pyarrow as pa  # noqa: PLC0415  # only after a failure
+
     from kafka_telemetry_lake.pipelines.lake.damage import damage_of  # noqa: PLC0415  # only after a failure
 
     try:
         return damage_of(lake, str(error))
-    except OSError:  # the lake's store doesn't answer either
+    except (OSError, pa.ArrowException):  # the lake's store doesn't answer either
         return None
 
 

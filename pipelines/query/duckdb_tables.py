@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,6 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from deltalake import DeltaTable
+
+from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
 
 FILE = "_file"  # name, used by no table, of the column with the path that a row was read from
 NO_VALUE = ("", "__HIVE_DEFAULT_PARTITION__")  # texts for NULL in the names of partition folders
@@ -53,19 +56,21 @@ def register_table(
     table: DeltaTable,
     columns: pa.Schema | None = None,
     times: Times | None = None,
+    days: Collection[str] | None = None,
 ) -> None:
     """Create a temporary view for the loaded version of a Delta table. The connection's time zone must be UTC.
 
     Args:
         columns: columns that the view must have. Those that the table lacks, if it is of an older release, are NULL.
         times: the view has only these rows; files that have none of them by the table's statistics aren't opened.
+        days: the view has only files of these landed dates; None: of all.
 
     Raises:
         DeltaError: the table has a newer format, or can't be read.
     """
-    select = native_select(connection, table, columns, times)
+    select = native_select(connection, table, columns, times, days)
     if select is None:
-        rows = dataset(table, columns)
+        rows = dataset(table, columns, days)
         connection.register(name, rows if times is None else rows.filter(_expression(times, rows.schema)))
     else:
         where = "" if times is None else f"SELECT * FROM ({select}) WHERE {times.sql}"
@@ -77,11 +82,13 @@ def native_select(
     table: DeltaTable,
     columns: pa.Schema | None = None,
     times: Times | None = None,
+    days: Collection[str] | None = None,
 ) -> str | None:
     """A SELECT that reads the table's files with DuckDB. It has the columns and types of `dataset`.
 
     Args:
         times: files that have none of these rows are left out; others may have further rows.
+        days: files of other landed dates are left out; None: none.
 
     Returns:
         None if only delta-rs can read the table: it isn't local, needs a reader version above 1, or has files outside
@@ -90,10 +97,10 @@ def native_select(
     root = local_folder(table.table_uri)
     if root is None or table.protocol().min_reader_version > 1:
         return None
-    empty = connection.from_arrow(_schema(table, columns).empty_table())
+    empty = connection.from_arrow(table_columns(table, columns).empty_table())
     types = {column: str(kind) for column, kind in zip(empty.columns, empty.types, strict=True)}
     partitions = table.metadata().partition_columns
-    files = _files(table, times)
+    files = _files(table, times, days)
     paths = files["path"].to_pylist()
     if any("%" in path for path in paths):
         paths = [unquote(path) for path in paths]
@@ -121,8 +128,11 @@ def native_select(
     return f"SELECT {', '.join(selected)} FROM read_parquet([{listed}], {options})"
 
 
-def _files(table: DeltaTable, times: Times | None) -> pa.Table:
+def _files(table: DeltaTable, times: Times | None, days: Collection[str] | None) -> pa.Table:
     files = pa.table(table.get_add_actions())
+    if days is not None:
+        own = pc.cast(pc.struct_field(files["partition"], LANDED_DATE.name), pa.string())
+        files = files.filter(pc.is_in(own, pa.array(sorted(days), pa.string())))
     if times is None or not files.num_rows:
         return files
     extremes = [_statistic(files, which, times.column) for which in ("min", "max")]
@@ -140,9 +150,14 @@ def _expression(times: Times, schema: pa.Schema) -> pads.Expression:
     return functools.reduce(operator.or_, spans)
 
 
-def dataset(table: DeltaTable, columns: pa.Schema | None = None) -> pads.Dataset:
-    """The table's rows, read by delta-rs. Those of `columns` that the table lacks are NULL."""
-    return table.to_pyarrow_dataset().replace_schema(_schema(table, columns))
+def dataset(table: DeltaTable, columns: pa.Schema | None = None, days: Collection[str] | None = None) -> pads.Dataset:
+    """The table's rows, read by delta-rs. Those of `columns` that the table lacks are NULL.
+
+    Args:
+        days: only these landed dates; None: all.
+    """
+    partitions = None if days is None else [(LANDED_DATE.name, "in", sorted(days) or [NO_VALUE[1]])]
+    return table.to_pyarrow_dataset(partitions=partitions).replace_schema(table_columns(table, columns))
 
 
 def local_folder(uri: str) -> Path | None:
@@ -153,7 +168,8 @@ def local_folder(uri: str) -> Path | None:
     return Path(url2pathname(parts.path)) if parts.scheme == "file" and not parts.netloc else None
 
 
-def _schema(table: DeltaTable, columns: pa.Schema | None) -> pa.Schema:
+def table_columns(table: DeltaTable, columns: pa.Schema | None) -> pa.Schema:
+    """The table's columns, and those of `columns` that it lacks."""
     own = pa.schema(table.schema().to_arrow())
     return pa.schema([*own, *(field for field in columns or () if field.name not in own.names)])
 

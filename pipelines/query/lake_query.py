@@ -14,9 +14,10 @@ from sqlglot import exp
 
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import MEMORY, SPILL, NotAQueryError, check_reads, connect
-from kafka_telemetry_lake.pipelines.query.duckdb_tables import local_folder, register_table
+from kafka_telemetry_lake.pipelines.query.duckdb_tables import local_folder, register_table, table_columns
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.formats import with_distinct_names
+from kafka_telemetry_lake.pipelines.query.needed_days import days_of, needed_days, stand_in
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError, explained, one_line
 from kafka_telemetry_lake.pipelines.query.subscription_views import BELOW, subscription_views
 from kafka_telemetry_lake.pipelines.query.views import needed
@@ -56,7 +57,7 @@ def run_query(
     opened: list[str] = []
     try:
         named = {word.lower() for word in re.findall(r"\w+", sql)}
-        opened += _open(connection, lake, tables if there else [], named, overrides)
+        opened += _open(connection, lake, tables if there else [], named, overrides, sql)
         if SHOW_TABLES.fullmatch(sql):
             if not there:
                 raise QueryError(missing)
@@ -81,21 +82,32 @@ def run_query(
 
 
 def _open(
-    connection: duckdb.DuckDBPyConnection, lake: str, tables: list[str], named: set[str], overrides: Overrides
-) -> list[str]:
-    """Create the tables and views whose names occur in a query, and those below them; returns their names."""
+    connection: duckdb.DuckDBPyConnection, lake: str, tables: list[str], named: set[str], overrides: Overrides,
+    sql: str,
+) -> list[str]:  # fmt: skip
+    """Create the tables and views whose names occur in a query, and those below them; returns their names.
+
+    Of large tables only the files of landed days that the query reads.
+    """
     if not tables:
         return []
     own = _subscription_views(lake, named)
     views, below = needed((named | {BELOW} if own else named) & (views_by_name().keys() | CATALOG.keys()), overrides)
     existing = [name for name in tables if name.lower() in named or name in below]
-    for name in existing:
-        register_table(connection, name, DeltaTable(table_uri(lake, name)), CATALOG.get(name))
+    opened = {name: DeltaTable(table_uri(lake, name)) for name in existing}
+    large = {name: days for name, table in opened.items() if (days := days_of(table)) is not None}
+    for name, table in opened.items():
+        if name in large:
+            stand_in(connection, name, table_columns(table, CATALOG.get(name)), large[name])
+        else:
+            register_table(connection, name, table, CATALOG.get(name))
     for name in set(below) - set(tables):
         connection.register(name, CATALOG[name].empty_table())
     selects = {view.name: view.duckdb for view in views} | own
     for name, select in selects.items():
         connection.execute(f'CREATE TEMP VIEW "{name}" AS {select}')
+    for name, asked in needed_days(connection, sql, large).items() if large else ():
+        register_table(connection, name, opened[name], CATALOG.get(name), days=asked)
     return list(dict.fromkeys([*existing, *below, *selects]))
 
 

@@ -441,6 +441,7 @@ def test_a_busy_lake_shows_what_is_known(lake: SmallLake, capsys: pytest.Capture
     assert capsys.readouterr().err == "1 finding open\n"
 
 
+@pytest.mark.exhaustive
 def test_an_evaluation_opens_no_file_of_the_hours_before(lake: SmallLake) -> None:
     """A day of hours is evaluated; then their files are gone, and the next hour is evaluated all the same."""
     for hour in range(1, 25):

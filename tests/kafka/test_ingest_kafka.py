@@ -148,7 +148,7 @@ def test_records_that_expired_before_they_were_read_are_rows(
     assert offsets(tmp_path / "lake") == [(0, offset) for offset in (0, 1, 2, 3, 4, 7, 8)]
     (lost,) = table(tmp_path / "lake", "lost_records").to_pylist()
     assert (lost["topic"], lost["partition"], lost["first_offset"], lost["last_offset"]) == (topic, 0, 5, 6)
-    assert (lost["records"], lost["reason"], lost["source"]) == (2, "expired", "kafka")
+    assert (lost["records"], lost["reason"], lost["source"]) == (2, "expired", "test")
     assert lost["cluster_id"] == admin.list_topics(topic, 10).cluster_id
 
 

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.pipelines.ingest.checkpoint import batches_of, landing_name, query_id
+from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, STREAMS, batches_of, landing_name, query_id
 from kafka_telemetry_lake.pipelines.ingest.offset_log import end_of
 from kafka_telemetry_lake.pipelines.ingest.sources import Offsets
 from kafka_telemetry_lake.pipelines.ingest.topic_ids import replaced_topics
@@ -24,7 +24,6 @@ from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, QUOTA_SAMPLES, RECEIVER_HEALTH
 from kafka_telemetry_lake.pipelines.tables.table import Table, table_uri
 
-LANDED = (PUSHES, RECEIVER_HEALTH, QUOTA_SAMPLES, QUARANTINE)
 # Each stream's tables, and the folder below the checkpoints with the note of what a table had before it.
 EARLIER = {
     PUSHES.name: ((PUSHES, PUSHES.name),),
@@ -42,7 +41,7 @@ def take_over(lake: str, checkpoints: str) -> Offsets:
     if _has_begun(checkpoints, landing_name(checkpoints)):
         return {}
     before, replaced = replaced_topics(checkpoints)
-    own = () if before is None else tuple((table, f"{before}/{table.name}") for table in LANDED)
+    own = () if before is None else tuple((table, f"{before}/{table.name}") for table in STREAMS[LANDING])
     earlier = {before: own} if before is not None and _has_begun(checkpoints, before) else EARLIER
     start: dict[str, Mapping[int, int]] = {}
     for stream, tables in earlier.items():

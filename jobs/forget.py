@@ -10,7 +10,6 @@ from dataclasses import asdict
 
 import duckdb
 import pyarrow as pa
-import pyarrow.fs as pafs
 from deltalake.exceptions import DeltaError
 
 from kafka_telemetry_lake.jobs.forget_settings import ForgetSettings
@@ -19,12 +18,11 @@ from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError, secret_text
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure, Removed
 from kafka_telemetry_lake.pipelines.forget.subject import Request, clusters_with
-from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of, filesystem_of
+from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of
 from kafka_telemetry_lake.pipelines.query.formats import write_table
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.query.printable import printable
-
-REPLAY = "points-swap.json"  # the note of a replay whose rows aren't all swapped in
+from kafka_telemetry_lake.pipelines.replay.swap_note import is_swapping
 
 
 def run_job(settings: ForgetSettings) -> int:
@@ -40,7 +38,8 @@ def run_job(settings: ForgetSettings) -> int:
     with ExitStack() as locks:
         for lock in (only_job, only_upkeep, only_findings, only_notifier):
             locks.enter_context(lock(settings.lake, busy))
-        _check_no_replay(checkpoints)
+        if is_swapping(checkpoints):
+            raise UsageError("a replay was interrupted: finish it with `telemetry-lake replay`, then erase")
         erasure = Erasure(settings.lake, checkpoints, write=not settings.dry_run)
         key = secret_text(settings.personal_data_key)
         try:
@@ -54,12 +53,6 @@ def run_job(settings: ForgetSettings) -> int:
             raise JobFailedError(f"forget: {' '.join(str(error).split())}; run it again") from error
     _report(settings, request, removed, elsewhere)
     return 0
-
-
-def _check_no_replay(checkpoints: str) -> None:
-    filesystem, root = filesystem_of(checkpoints)
-    if filesystem.get_file_info(f"{root}/{REPLAY}").type != pafs.FileType.NotFound:
-        raise UsageError("a replay was interrupted: finish it with `telemetry-lake replay`, then erase")
 
 
 def _report(settings: ForgetSettings, request: Request, removed: Sequence[Removed], elsewhere: Sequence[str]) -> None:

@@ -106,8 +106,8 @@ class StoredRows:
             pc.greater(joined["offset"], joined["last_offset"]),
             pc.greater(joined["landed_at"].cast(pa.int64()), joined["last_landed"]),
         )
-        kept = joined["row"].filter(pc.fill_null(is_new, True))
-        return rows.take(kept.take(pc.sort_indices(kept)))
+        new = joined["row"].filter(pc.fill_null(is_new, True))
+        return rows.take(new.take(pc.sort_indices(new)))
 
 
 def unstored_events(lake: str, events: pa.Table) -> pa.Table:

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from deltalake import DeltaTable
 
+from kafka_telemetry_lake.pipelines.lake.stored_files import files_table
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
 
 FILE = "_file"  # name, used by no table, of the column with the path that a row was read from
@@ -129,10 +130,9 @@ def native_select(
 
 
 def _files(table: DeltaTable, times: Times | None, days: Collection[str] | None) -> pa.Table:
-    files = pa.table(table.get_add_actions())
+    files = files_table(table)
     if days is not None:
-        own = pc.cast(pc.struct_field(files["partition"], LANDED_DATE.name), pa.string())
-        files = files.filter(pc.is_in(own, pa.array(sorted(days), pa.string())))
+        files = files.filter(pc.is_in(files["day"], pa.array(sorted(days), pa.string())))
     if times is None or not files.num_rows:
         return files
     extremes = [_statistic(files, which, times.column) for which in ("min", "max")]

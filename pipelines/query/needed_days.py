@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from kafka_telemetry_lake.pipelines.lake.stored_files import files_table
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import NotAQueryError, check_reads
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
 
@@ -28,11 +29,8 @@ def days_of(table: DeltaTable) -> frozenset[str] | None:
     """The landed days that a large table has; None: it has few files, or isn't partitioned by them."""
     if table.metadata().partition_columns != [LANDED_DATE.name]:
         return None
-    files = pa.table(table.get_add_actions())
-    if files.num_rows < MANY_FILES:
-        return None
-    days = pc.cast(pc.struct_field(files["partition"], LANDED_DATE.name), pa.string())
-    return frozenset(pc.unique(days).to_pylist())
+    files = files_table(table)
+    return None if files.num_rows < MANY_FILES else frozenset(pc.unique(files["day"]).to_pylist())
 
 
 def stand_in(connection: duckdb.DuckDBPyConnection, name: str, schema: pa.Schema, days: Collection[str]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
@@ -11,10 +9,9 @@ from kafka_telemetry_lake.pipelines.lake.durable import sync_commit
 from kafka_telemetry_lake.pipelines.tables.table import Table
 
 
-def transaction(app_id: str, version: int, also: Mapping[str, int] | None = None) -> CommitProperties:
-    """Commit properties with an application's id and version, and those of further applications."""
-    versions = {app_id: version} | dict(also or {})
-    return CommitProperties(app_transactions=[Transaction(name, number) for name, number in versions.items()])
+def transaction(app_id: str, version: int) -> CommitProperties:
+    """Commit properties with an application's id and version."""
+    return CommitProperties(app_transactions=[Transaction(app_id, version)])
 
 
 def has_committed(delta: DeltaTable, app_id: str, version: int) -> bool:

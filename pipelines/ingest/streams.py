@@ -20,6 +20,7 @@ from kafka_telemetry_lake.pipelines.ingest.store_task import SMALL_BYTES, STORED
 from kafka_telemetry_lake.pipelines.ingest.torn_entries import entries
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.durable import sync
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard, unstored
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
@@ -39,6 +40,7 @@ class Lake:
     checkpoints: str
     cluster_id: str | None = None
     privacy: Privacy | None = None
+    fence: Fence | None = None  # the claim under which it is written
 
     def create_tables(self) -> None:
         for table in (*TABLES, LOST_RECORDS):
@@ -79,8 +81,10 @@ def start_landing(
 
     def log_of(table: Table) -> TableLog:
         if table.name not in logs:
+            if lake.fence is not None:  # a job that takes over can't note its epoch in a table that is to come
+                lake.fence.check()
             table.create(lake.path)  # that of quota samples only when there are any
-            logs[table.name] = TableLog(table, lake.path)
+            logs[table.name] = TableLog(table, lake.path, lake.fence)
         return logs[table.name]
 
     # Of the next batch, by the size of the last one. A small fleet never needs a second worker.
@@ -113,7 +117,9 @@ def _lost_records(spark: SparkSession, lake: Lake, source: Source, guards: Seque
     if not isinstance(source, KafkaSource):
         return None
     before = [each for guard in guards for each in guard.own(guard.before_checkpoint)]
-    return LostRecords(lake.path, lake.landing, source.name, KafkaCluster(spark, source), before, lake.cluster_id)
+    return LostRecords(
+        lake.path, lake.landing, source.name, KafkaCluster(spark, source), before, lake.cluster_id, lake.fence
+    )
 
 
 @contextmanager

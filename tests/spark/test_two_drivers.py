@@ -60,10 +60,7 @@ def stopped(run: Run, step: str) -> subprocess.Popen[bytes]:
                 "begun offsets/1",  # Spark has noted the batch
                 "add pushes/_delta_log/00000000000000000004.json",
                 "note points-state/manifest-0000000001.json",
-                "sweep",
-                "add metric_points/_delta_log/00000000000000000004.json",  # the first table of the batch
                 "note client_changes/_lifecycle-e000000000002.json",
-                "add client_changes/_delta_log/00000000000000000004.json",
             )
         ),
     ],

@@ -12,7 +12,7 @@ from pathlib import Path
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.new_rows import NewRows
 from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription_events
-from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of
+from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake, run_query
 from kafka_telemetry_lake.pipelines.subscriptions.client_matches import update_client_matches

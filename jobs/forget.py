@@ -18,7 +18,7 @@ from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError, secret_text
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure, Removed
 from kafka_telemetry_lake.pipelines.forget.subject import Request, clusters_with
-from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of
+from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import drop_old, own_checkpoints
 from kafka_telemetry_lake.pipelines.query.formats import write_table
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.query.printable import printable
@@ -30,14 +30,17 @@ def run_job(settings: ForgetSettings) -> int:
     if not is_lake(settings.lake):
         raise UsageError(f"no lake at {settings.lake}")
     request = Request(settings.client_instance, settings.principal, settings.cluster_id)
-    checkpoints = checkpoints_of(settings.lake, settings.checkpoints)
     busy = (
         f"{settings.lake} is in use: stop ingest, notify, maintain and whatever else writes to it, erase, then start "
         "them again"
     )
     with ExitStack() as locks:
-        for lock in (only_job, only_upkeep, only_findings, only_notifier):
+        fence = locks.enter_context(only_job(settings.lake, "forget", busy))
+        for lock in (only_upkeep, only_findings, only_notifier):
             locks.enter_context(lock(settings.lake, busy))
+        checkpoints = own_checkpoints(settings.lake, settings.checkpoints, fence)
+        if not settings.dry_run:
+            drop_old(settings.lake, settings.checkpoints)
         if is_swapping(checkpoints):
             raise UsageError("a replay was interrupted: finish it with `telemetry-lake replay`, then erase")
         erasure = Erasure(settings.lake, checkpoints, write=not settings.dry_run)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,12 +18,12 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.jobs.entry import run_command
+from kafka_telemetry_lake.jobs.entry import fail, run_command
 from kafka_telemetry_lake.jobs.findings_beside import evaluating
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings, size_in_bytes
 from kafka_telemetry_lake.jobs.judging import caught_up_operator
 from kafka_telemetry_lake.jobs.limits import limits_of
-from kafka_telemetry_lake.jobs.locks import only_job
+from kafka_telemetry_lake.jobs.locks import TakenOverError, only_job
 from kafka_telemetry_lake.jobs.observed import Observers, observed
 from kafka_telemetry_lake.jobs.running import JobFailedError, Stream, cause, work_off
 from kafka_telemetry_lake.jobs.settings import secret_text
@@ -35,8 +36,9 @@ from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, KafkaSour
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger, start_landing
 from kafka_telemetry_lake.pipelines.ingest.topic_ids import check_topic_ids
 from kafka_telemetry_lake.pipelines.ingest.torn_entries import drop_torn_entries
+from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
 from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
-from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of
+from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_root
 from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.lifecycle.thread import start_lifecycle
@@ -79,7 +81,9 @@ def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
     source = make_source(settings)
     source.check()
     overrides = read_overrides(settings.rules)
-    with only_job(lake.path, f"another job is writing this lake ({lake.path} is locked): run one job at a time"):
+    busy = f"another job is writing this lake ({lake.path} is locked): run one job at a time"
+    with only_job(lake.path, "ingest", busy, take_over=settings.take_over, lost=_end_at_once) as fence:
+        lake = replace(lake, checkpoints=own_checkpoints(lake.path, settings.checkpoints, fence), fence=fence)
         spark = spark_session("telemetry-lake ingest", settings.master, settings.driver_memory, settings.lake)
         feed = feeding(spark, lake.path, settings.events_topic, settings.bootstrap_servers, settings.kafka_options)
         findings = evaluating(lake.path, settings.findings_minutes, once=settings.once, overrides=overrides)
@@ -87,6 +91,14 @@ def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
             run(spark, lake, source, settings, stop)
         if not stop.is_set() and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
             spark.stop()
+
+
+def _end_at_once(error: TakenOverError) -> None:
+    """End the process, whatever it is doing: nothing that it does counts any more."""
+    fail(error)
+    sys.stderr.flush()
+    kill_java()
+    os._exit(error.exit_code)
 
 
 def _notifier(
@@ -118,9 +130,9 @@ def _run_streams(
     check_topic_ids(lake.checkpoints, source.topic_ids(spark), new_topic=settings.new_topic)
     if (problem := clock_problem(lake.path, datetime.now(UTC))) is not None:
         log.warning("ingest: %s", problem)
-    if finish_swap(lake.path, lake.checkpoints):
+    if finish_swap(lake.path, lake.checkpoints, lake.fence):
         log.info("ingest: completed the swap of an interrupted replay")
-    lifecycle, usage = Lifecycle(lake.path), BrokerUsage(lake.path)
+    lifecycle, usage = Lifecycle(lake.path, lake.fence), BrokerUsage(lake.path, lake.fence)
     trigger: Trigger = None if settings.once else settings.trigger_seconds
     started = time.monotonic()
     operator = caught_up_operator(
@@ -136,7 +148,7 @@ def _run_streams(
         lambda: start_landing(spark, lake, source, trigger, operator),
         (topics.telemetry, topics.status, topics.quotas),
     )
-    upkeep = Upkeep(lake.path, lambda: operator.position)
+    upkeep = Upkeep(lake.path, lambda: operator.position, lake.fence)
     running: list[Stream] = [landing]
     if settings.once:  # what follows the tables comes last
         work_off(running, stop)
@@ -159,7 +171,7 @@ def _run_streams(
 
 def make_lake(settings: IngestSettings) -> Lake:
     """The lake that the settings name: tables, checkpoints and privacy."""
-    checkpoints = checkpoints_of(settings.lake, settings.checkpoints)
+    checkpoints = checkpoints_root(settings.lake, settings.checkpoints)
     privacy = Privacy(settings.personal_data, secret_text(settings.personal_data_key))
     return Lake(settings.lake, checkpoints, settings.cluster_id, privacy)
 

@@ -36,6 +36,8 @@ class IngestSettings(LimitSettings):
     """kafka, or files:<folder> with Parquet files that have the columns of Spark's Kafka source"""
     lake: str
     """folder or URI of the lake; created if missing"""
+    take_over: bool = False
+    """start in the place of a job that still has this lake but was cut off or doesn't answer; it can change nothing any more"""  # noqa: E501  # the help of the flag, in one line
     once: bool = False
     """process all available input and exit, instead of following the source"""
     trigger_seconds: Annotated[float, Field(gt=0, le=3600)] = 5.0

@@ -35,7 +35,9 @@ def caught_up_operator(
         report: called after each batch.
     """
     state = StateFolder(lake.checkpoint(STATE), shards, spark.sparkContext.defaultParallelism)
-    operator = Operator(spark, OperatorSettings(lake.path, lake.checkpoints, limits, max_bytes), state, report)
+    operator = Operator(
+        spark, OperatorSettings(lake.path, lake.checkpoints, limits, max_bytes, lake.fence), state, report
+    )
     if operator.position is None:
         version = latest_version(lake)
         if has_backlog(lake):

@@ -1,33 +1,90 @@
-"""File locks of a lake: for the job, for upkeep and for evaluating findings. The OS releases them with the process."""
+"""One process at a time in each role of a lake: the job, upkeep, evaluating findings, and sending messages.
+
+In a folder the operating system has a lock, which ends with the process. Elsewhere, and between machines, claims and
+signs of life say who writes (`pipelines/lake/fence`). The job has a claim in any case, under which it commits.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from deltalake import DeltaTable
 from filelock import FileLock, Timeout
 
 from kafka_telemetry_lake.jobs.settings import UsageError
-from kafka_telemetry_lake.udfs.errors import CannotRunError
+from kafka_telemetry_lake.pipelines.lake.errors import WriterRunsError
+from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, JOB, Claims, Fence, this_process
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
+from kafka_telemetry_lake.udfs.errors import CannotRunError, TelemetryLakeError
 
-JOB = ".lock"
+LOCK = ".lock"
+TAKE_OVER = (
+    "If it was cut off, or doesn't answer, --take-over starts this one in its place; the other one can't change "
+    "anything any more"
+)
+log = logging.getLogger("telemetry-lake")
 
 
 class LakeBusyError(CannotRunError):
     """Another process holds the lake's lock."""
 
 
-def only_job(lake: str, busy: str) -> contextlib.AbstractContextManager[None]:
-    """Lock for the job that writes the lake. Entering raises ``LakeBusyError(busy)`` if another process has it."""
-    return _lock(lake, JOB, busy)
+class TakenOverError(TelemetryLakeError):
+    """Another process has taken over the lake while this one ran."""
+
+
+@contextlib.contextmanager
+def only_job(
+    lake: str,
+    command: str,
+    busy: str,
+    *,
+    take_over: bool | None = None,
+    lost: Callable[[TakenOverError], object] | None = None,
+) -> Iterator[Fence]:
+    """Lock and claim for the job that writes the lake, which commits under the claim.
+
+    Args:
+        command: as it was called, for other processes to name.
+        take_over: don't wait for the process that writes it now: fence it; None: the command can't.
+        lost: called as soon as another process has taken over; the block ends with the same error otherwise.
+
+    Raises:
+        LakeBusyError: another process has the lock, or shows signs of life.
+        TakenOverError: at the end of the block, if another process has taken over.
+    """
+    with contextlib.ExitStack() as locks:
+        alone = True
+        try:
+            locks.enter_context(_lock(lake, LOCK, busy if take_over is None else f"{busy}. {TAKE_OVER}"))
+        except LakeBusyError:
+            if not take_over:
+                raise
+            alone = False
+        fence = _claim(lake, JOB, command, busy, alone=alone and "://" not in lake, take_over=take_over)
+        fence.keep_alive(lambda: lost and lost(_taken_over(command, fence)))
+        is_clean = False
+        try:
+            yield fence
+            is_clean = True
+        except TelemetryLakeError as error:
+            if fence.loss is None:
+                raise
+            raise _taken_over(command, fence) from error
+        finally:
+            fence.release(clean=is_clean)
+        if fence.loss is not None:
+            raise _taken_over(command, fence)
 
 
 def job_runs(lake: str) -> bool | None:
     """Whether a job has the lake's lock; None: not known, because it is in an object store or may not be looked at."""
     if "://" in lake:
         return None
-    file = Path(lake) / JOB
+    file = Path(lake) / LOCK
     if not file.exists():
         return False
     try:
@@ -41,17 +98,55 @@ def job_runs(lake: str) -> bool | None:
 
 def only_upkeep(lake: str, busy: str) -> contextlib.AbstractContextManager[None]:
     """Lock for removing files from tables: `maintain`, which may run beside the job, or a replay."""
-    return _lock(lake, ".upkeep.lock", busy)
+    return _only(lake, "upkeep", busy)
 
 
 def only_findings(lake: str, busy: str) -> contextlib.AbstractContextManager[None]:
     """Lock for evaluating findings: one process at a time follows the lake's hours."""
-    return _lock(lake, ".findings.lock", busy)
+    return _only(lake, "findings", busy)
 
 
 def only_notifier(lake: str, busy: str) -> contextlib.AbstractContextManager[None]:
     """Lock for sending messages about a lake: two processes would send each of them twice."""
-    return _lock(lake, ".notify.lock", busy)
+    return _only(lake, "notify", busy)
+
+
+@contextlib.contextmanager
+def _only(lake: str, role: str, busy: str) -> Iterator[None]:
+    if "://" not in lake:
+        with _lock(lake, f".{role}.lock", busy):
+            yield
+        return
+    fence = _claim(lake, role, role, busy)
+    fence.keep_alive(lambda: log.warning("%s: %s", role, fence.loss))
+    is_clean = False
+    try:
+        yield
+        is_clean = True
+    finally:
+        fence.release(clean=is_clean)
+
+
+def _claim(
+    lake: str, role: str, command: str, busy: str, *, alone: bool = False, take_over: bool | None = None
+) -> Fence:
+    uri, own, noted = PUSHES.uri(lake), "", 0
+    if DeltaTable.is_deltatable(uri):
+        table = DeltaTable(uri)
+        own = str(table.metadata().id)
+        noted = (table.transaction_version(APP_ID) or 0) if role == JOB else 0
+    try:
+        return Claims(lake, role).claim(this_process(command, own), noted, alone=alone, take_over=bool(take_over))
+    except WriterRunsError as error:
+        advice = "" if take_over is None else f". {TAKE_OVER}"
+        raise LakeBusyError(f"{busy}: {error}{advice}") from None
+
+
+def _taken_over(command: str, fence: Fence) -> TakenOverError:
+    return TakenOverError(
+        f"{command}: the lake was taken over by {fence.loss}. This one (epoch {fence.epoch}) ends; nothing that it "
+        "wrote since then counts"
+    )
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.operator_task import TASK_RESULT, ShardTask
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import log_set_aside, run_tasks
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
-from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of
+from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.quotas.client_reports import knows_quotas, start_quota_reports
 from kafka_telemetry_lake.pipelines.replay.rebuild import rebuild_state
@@ -40,9 +40,9 @@ def run_job(settings: ReplaySettings) -> int:
     """Replay the pushes that the settings select, in a new Spark session."""
     if not is_lake(settings.lake):
         raise UsageError(f"no lake at {settings.lake}")
-    lake = Lake(settings.lake, checkpoints_of(settings.lake, settings.checkpoints))
-    busy = f"another job, maintain or quality is running on {lake.path}: stop it before the replay"
-    with only_job(lake.path, busy), only_upkeep(lake.path, busy):
+    busy = f"another job, maintain or quality is running on {settings.lake}: stop it before the replay"
+    with only_job(settings.lake, "replay", busy) as fence, only_upkeep(settings.lake, busy):
+        lake = Lake(settings.lake, own_checkpoints(settings.lake, settings.checkpoints, fence), fence=fence)
         spark = spark_session("telemetry-lake replay", settings.master, settings.driver_memory, settings.lake)
         run(spark, lake, settings)
         spark.stop()
@@ -53,7 +53,7 @@ def run(spark: SparkSession, lake: Lake, settings: ReplaySettings) -> None:
     """Process all stored pushes, then replay."""
     lake.create_tables()
     check_checkpoints(lake.path, lake.checkpoints)
-    if finish_swap(lake.path, lake.checkpoints):
+    if finish_swap(lake.path, lake.checkpoints, lake.fence):
         log.info("replay: completed the swap of an interrupted replay")
     limits = limits_of(settings)
     if settings.rebuild_state:
@@ -74,7 +74,7 @@ def run(spark: SparkSession, lake: Lake, settings: ReplaySettings) -> None:
         line = bar.add_task("replay", total=None)
         generation = replay(
             lake.path, lake.checkpoints, condition(settings.from_), limits, settings.batch_mb << 20, run,
-            lambda done, total: bar.update(line, completed=done, total=total),
+            lambda done, total: bar.update(line, completed=done, total=total), lake.fence,
         )  # fmt: skip
     log.info("replay: done, generation %s", generation)
 

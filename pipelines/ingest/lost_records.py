@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from kafka_telemetry_lake.pipelines.ingest.offset_log import end_of
 from kafka_telemetry_lake.pipelines.ingest.sources import KafkaSource, Offsets
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetRange
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.transactions import append_once
@@ -81,6 +82,7 @@ class LostRecords:
     cluster: Cluster
     stored_before: Sequence[OffsetRange] = ()
     cluster_id: str | None = None
+    fence: Fence | None = None
     _last: tuple[int, Offsets] = field(default=(-2, {}), init=False)  # a batch, and where it ends
 
     def note(self, app_id: str, batch: int, files: Sequence[DataFile]) -> None:
@@ -154,7 +156,7 @@ class LostRecords:
             }
             for loss in losses
         ]
-        if append_once(LOST_RECORDS, delta, pa.Table.from_pylist(rows, LOST_RECORDS.schema), app_id, batch):
+        if append_once(LOST_RECORDS, delta, pa.Table.from_pylist(rows, LOST_RECORDS.schema), app_id, batch, self.fence):
             for loss in losses:
                 log.warning(
                     "pushes: %s/%d: offsets %d to %d were not read (%s), see table lost_records",

@@ -27,6 +27,7 @@ from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged, log_set_asid
 from kafka_telemetry_lake.pipelines.ingest.store_task import SMALL_BYTES
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
@@ -65,12 +66,14 @@ class OperatorSettings:
         lake: folder or URI of the lake.
         checkpoints: folder or URI of its checkpoints.
         max_bytes: bytes of push files after which a batch takes no further commit.
+        fence: the claim under which commits are made.
     """
 
     lake: str
     checkpoints: str
     limits: Limits
     max_bytes: int
+    fence: Fence | None = None
 
 
 class Operator:
@@ -90,7 +93,7 @@ class Operator:
         self.guard = OffsetGuard.load(spark, PUSH_OUTCOMES.uri(settings.lake), checkpoint)
         self._pushes = FollowedTable(PUSHES.uri(settings.lake))
         self._batch = filesystem_of(f"{checkpoint}/{BATCH}")
-        self._logs = {table.name: TableLog(table, settings.lake) for table in COMMIT_ORDER}
+        self._logs = {table.name: TableLog(table, settings.lake, settings.fence) for table in COMMIT_ORDER}
         self._snapshots = Snapshots(settings.checkpoints)
         self._run_id = uuid.uuid4().hex
         self.position = self._logs[PUSH_OUTCOMES.name].transaction_version(self._read_id)

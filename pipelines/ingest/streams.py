@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from kafka_telemetry_lake.pipelines.ingest.store_task import SMALL_BYTES, STORED
 from kafka_telemetry_lake.pipelines.ingest.torn_entries import entries
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.durable import sync
+from kafka_telemetry_lake.pipelines.lake.errors import FencedError
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard, unstored
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
@@ -39,6 +42,7 @@ class Lake:
     checkpoints: str
     cluster_id: str | None = None
     privacy: Privacy | None = None
+    fence: Fence | None = None  # the claim under which it is written
 
     def create_tables(self) -> None:
         for table in (*TABLES, LOST_RECORDS):
@@ -79,8 +83,10 @@ def start_landing(
 
     def log_of(table: Table) -> TableLog:
         if table.name not in logs:
+            if lake.fence is not None:  # a job that takes over can't note its epoch in a table that is to come
+                lake.fence.check()
             table.create(lake.path)  # that of quota samples only when there are any
-            logs[table.name] = TableLog(table, lake.path)
+            logs[table.name] = TableLog(table, lake.path, lake.fence)
         return logs[table.name]
 
     # Of the next batch, by the size of the last one. A small fleet never needs a second worker.
@@ -113,7 +119,9 @@ def _lost_records(spark: SparkSession, lake: Lake, source: Source, guards: Seque
     if not isinstance(source, KafkaSource):
         return None
     before = [each for guard in guards for each in guard.own(guard.before_checkpoint)]
-    return LostRecords(lake.path, lake.landing, source.name, KafkaCluster(spark, source), before, lake.cluster_id)
+    return LostRecords(
+        lake.path, lake.landing, source.name, KafkaCluster(spark, source), before, lake.cluster_id, lake.fence
+    )
 
 
 @contextmanager
@@ -146,7 +154,11 @@ def start_batches(
 
     def noted(batch: DataFrame, batch_id: int) -> None:
         sync(filesystem, entries(root, batch_id))
-        run(batch, batch_id)
+        try:
+            run(batch, batch_id)
+        except FencedError:
+            logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it would log where this was raised
+            raise
 
     writer = rows.writeStream.queryName(stream).option("checkpointLocation", lake.checkpoint(checkpoint or stream))
     writer = (

@@ -8,27 +8,41 @@ just the next free version, and the actions of the commits that came first (Delt
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Collection, Iterable, Mapping
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaProtocolError
 
+from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, Fence
 from kafka_telemetry_lake.pipelines.lake.log_files import Action, LogFiles
 
 # A commit of plain files keeps to these features of a table, too: it is what delta-rs would write.
 FEATURES = {"appendOnly", "invariants", "changeDataFeed", "checkConstraints", "generatedColumns", "timestampNtz"}
 MOST_WRITER_VERSION = 4
+# A commit of a process that was stopped meanwhile may find its version free because the log has forgotten it: below a
+# checkpoint, where no reader looks. Logs retain a day.
+LONG_S = 600.0
+CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # counts while the machine sleeps
 
 
 class CommitLog:
-    """The log of the table at a URI, followed commit by commit. Not for several threads."""
+    """The log of the table at a URI, followed commit by commit. Not for several threads.
 
-    def __init__(self, uri: str) -> None:
-        self._files = LogFiles(uri)
+    Args:
+        fence: the claim under which commits are made. Its epoch is committed at once: from then on no process with a
+            lower one can commit. None: of a process that needs none.
+    """
+
+    def __init__(self, uri: str, fence: Fence | None = None) -> None:
+        self._files, self._fence = LogFiles(uri), fence
         self._table: DeltaTable | None = None  # as opened, until the first commit: it takes memory
         self._transactions: dict[str, int | None] = {}
         self._version = -1
         self._open()
+        self._check_epoch()
+        if fence is not None and self._known(APP_ID) != fence.epoch:
+            self.append((), {APP_ID: fence.epoch})
 
     @property
     def version(self) -> int:
@@ -39,6 +53,10 @@ class CommitLog:
     def transaction_version(self, app_id: str) -> int | None:
         """The last version that an application has committed."""
         self._follow()
+        return self._known(app_id)
+
+    def _known(self, app_id: str) -> int | None:
+        """The same as of the version that was read last."""
         if app_id not in self._transactions:
             table = self._table or DeltaTable(self._files.uri)
             self._transactions[app_id] = table.transaction_version(app_id)
@@ -55,20 +73,37 @@ class CommitLog:
         Raises:
             deltalake.exceptions.CommitFailedError: another process has committed for one of these applications at the
                 same time, removed one of the files, or changed the table's columns or settings.
+            FencedError: the table has a commit of a higher epoch.
         """
+        began = time.clock_gettime(CLOCK)
         self._follow()
         now = int(time.time() * 1000)
         content: list[Action] = [{"txn": {"appId": name, "version": number, "lastUpdated": now}}
                                  for name, number in transactions.items()]  # fmt: skip
         content += actions
         about = {"timestamp": now, "operation": "WRITE", "operationParameters": {"mode": "Append"},
-                 "engineInfo": "kafka-telemetry-lake", "isBlindAppend": not removed}  # fmt: skip
-        while not self._files.add(self._version + 1, [*content, {"commitInfo": about}]):
-            self._check_conflict(self._files.read(self._version + 1) or (), transactions, removed)
+                 "engineInfo": "kafka-telemetry-lake", "isBlindAppend": not removed,
+                 "txnId": uuid.uuid4().hex}  # fmt: skip
+        content.append({"commitInfo": about})
+        while True:
+            self._check_epoch()
+            if self._files.add(self._version + 1, content):
+                break
+            winner = self._files.read(self._version + 1) or ()
+            if winner == content:  # written, but the store's answer was lost
+                break
+            self._check_conflict(winner, transactions, removed)
             self._follow()
+        if time.clock_gettime(CLOCK) - began > LONG_S and self._files.is_past(self._version + 1) is not False:
+            self._open()
+            raise CommitFailedError(f"{self._files.uri}: the log has forgotten the version that this commit was for")
         self._version += 1
         self._transactions |= transactions
         self._table = None
+
+    def _check_epoch(self) -> None:
+        if self._fence is not None and (latest := self._known(APP_ID) or 0) > self._fence.epoch:
+            raise self._fence.lose(latest)
 
     def _open(self) -> None:
         self._table = table = DeltaTable(self._files.uri)

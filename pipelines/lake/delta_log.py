@@ -22,6 +22,7 @@ from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
 from kafka_telemetry_lake.pipelines.lake.durable import sync
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.log_files import Action
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
@@ -157,12 +158,16 @@ def _small_differences(schema: pa.Schema) -> dict[str, str]:
 
 
 class TableLog:
-    """The log of one table. A commit reads only the commits since the last look."""
+    """The log of one table. A commit reads only the commits since the last look.
 
-    def __init__(self, table: Table, lake: str) -> None:
+    Args:
+        fence: as `CommitLog` has it.
+    """
+
+    def __init__(self, table: Table, lake: str, fence: Fence | None = None) -> None:
         self.table = table
         self._uri = table.uri(lake)
-        self._log = CommitLog(self._uri)
+        self._log = CommitLog(self._uri, fence)
 
     def commit(
         self, files: Iterable[DataFile], app_id: str, version: int, also: Mapping[str, int] | None = None

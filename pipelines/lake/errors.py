@@ -37,3 +37,15 @@ class LogGapError(StateError):
 
 class DamagedLogError(StateError):
     """A commit in a table's log can't be read."""
+
+
+class WriterRunsError(CannotRunError):
+    """Another process writes the lake in this role; the message describes it."""
+
+
+class FencedError(CannotRunError):
+    """Another process has taken over the lake: nothing that this one writes counts any more."""
+
+
+class DamagedClaimError(CannotRunError):
+    """The claims of a lake's writers can't be used; the message says what to do."""

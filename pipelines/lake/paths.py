@@ -9,12 +9,10 @@ import pyarrow.fs as pafs
 
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
 
-CHECKPOINTS = "_checkpoints"
 
-
-def checkpoints_of(lake: str, checkpoints: str | None = None) -> str:
-    """The folder of the lake's checkpoints: the one given, otherwise the one inside the lake."""
-    return (checkpoints or table_uri(lake, CHECKPOINTS)).rstrip("/")
+def checkpoints_root(lake: str, checkpoints: str | None = None) -> str:
+    """The folder given for a lake's checkpoints, otherwise the one inside the lake."""
+    return (checkpoints or table_uri(lake, "_checkpoints")).rstrip("/")
 
 
 def absolute_uri(path: str) -> str:

@@ -6,12 +6,29 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from kafka_telemetry_lake.pipelines.lake.durable import sync_commit
+from kafka_telemetry_lake.pipelines.lake.fence import APP_ID as FENCE_ID
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.tables.table import Table
 
 
-def transaction(app_id: str, version: int) -> CommitProperties:
-    """Commit properties with an application's id and version."""
-    return CommitProperties(app_transactions=[Transaction(app_id, version)])
+def transaction(
+    app_id: str, version: int, delta: DeltaTable | None = None, fence: Fence | None = None
+) -> CommitProperties:
+    """Commit properties with an application's id and version, and the epoch of the process, if it needs one.
+
+    Args:
+        delta: the table that the commit is made to, as last read. delta-rs refuses the commit if another epoch was
+            committed after that.
+
+    Raises:
+        FencedError: the table has a commit of a higher epoch.
+    """
+    own = [Transaction(app_id, version)]
+    if delta is not None and fence is not None:
+        if (latest := delta.transaction_version(FENCE_ID) or 0) > fence.epoch:
+            raise fence.lose(latest)
+        own.append(Transaction(FENCE_ID, fence.epoch))
+    return CommitProperties(app_transactions=own)
 
 
 def has_committed(delta: DeltaTable, app_id: str, version: int) -> bool:
@@ -20,11 +37,14 @@ def has_committed(delta: DeltaTable, app_id: str, version: int) -> bool:
     return done is not None and done >= version
 
 
-def append_once(table: Table, delta: DeltaTable, rows: pa.Table, app_id: str, version: int) -> bool:
+def append_once(
+    table: Table, delta: DeltaTable, rows: pa.Table, app_id: str, version: int, fence: Fence | None = None
+) -> bool:
     """Append rows in one commit, unless the application has committed this version already.
 
     Args:
         rows: columns of ``table.schema``, without the partition.
+        fence: the claim under which the commit is made; None: that of a process that needs none.
 
     Returns:
         Whether a commit was made. Without rows the commit is empty and only marks the version as done.
@@ -34,6 +54,7 @@ def append_once(table: Table, delta: DeltaTable, rows: pa.Table, app_id: str, ve
     """
     if has_committed(delta, app_id, version):
         return False
-    write_deltalake(delta, table.with_partition(rows), mode="append", commit_properties=transaction(app_id, version))
+    properties = transaction(app_id, version, delta, fence)
+    write_deltalake(delta, table.with_partition(rows), mode="append", commit_properties=properties)
     sync_commit(delta)
     return True

@@ -12,17 +12,20 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pafs
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, TableLog
+from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError, StateMissingError, StateVersionError
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.followed_table import Commit, FollowedTable
-from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.transactions import transaction
 from kafka_telemetry_lake.pipelines.lifecycle.stored_rows import Reached, StoredRows, drop_stored_rows, unstored_events
@@ -81,26 +84,25 @@ class Note:
 
 
 class Lifecycle:
-    """The lifecycle of a lake's clients. Only one process may use it at a time.
+    """The lifecycle of a lake's clients. Only one process may use it at a time: that of the claim `fence`.
 
     Raises:
         StateMissingError: the table has rows, but its note is missing.
         StateVersionError: the note was written by a release with another format.
     """
 
-    def __init__(self, lake: str) -> None:
+    def __init__(self, lake: str, fence: Fence | None = None) -> None:
         for table in (PUSHES, PUSH_OUTCOMES, CLIENT_EVENTS, CLIENT_CHANGES):
             table.create(lake)
-        self._lake = lake
+        self._lake, self._fence = lake, fence
         self._pushes, self._outcomes = FollowedTable(PUSHES.uri(lake)), FollowedTable(PUSH_OUTCOMES.uri(lake))
-        self._logs = {table.name: TableLog(table, lake) for table in (CLIENT_EVENTS, CLIENT_CHANGES)}
-        self._filesystem, root = filesystem_of(CLIENT_CHANGES.uri(lake))
-        self._note_path = f"{root}/_lifecycle.json"
+        self._logs = {table.name: TableLog(table, lake, fence) for table in (CLIENT_EVENTS, CLIENT_CHANGES)}
+        self._note_file = EpochNote(CLIENT_CHANGES.uri(lake), "_lifecycle", fence)
         note = self._read_note()
         stored = DeltaTable(CLIENT_CHANGES.uri(lake)).to_pyarrow_table()
         if note is None and stored.num_rows:
             raise StateMissingError(
-                f"{self._note_path} is missing: delete the folder of table {CLIENT_CHANGES.name} to process all "
+                f"{self._note_file.path} is missing: delete the folder of table {CLIENT_CHANGES.name} to process all "
                 "pushes of the lake again, or restore both from one backup"
             )
         # Begun again, its steps follow those whose events are stored.
@@ -113,7 +115,9 @@ class Lifecycle:
         self._subscriptions: DeltaTable | None = None
         self._stored = StoredRows.read(lake)
         if not any(end and end.part for end in (self._note.done, self._note.under_way)):
-            drop_stored_rows(lake)  # of a beginning that was cut off before its first step, or after its last
+            drop_stored_rows(lake, fence)  # of a beginning that was cut off before its first step, or after its last
+        elif self._stored is not None:
+            self._stored.write(lake, fence)  # the process before may still delete its own
 
     def catch_up(self) -> None:
         """Process everything that is in the tables."""
@@ -163,7 +167,7 @@ class Lifecycle:
         except LogGapError as error:
             log.info("lifecycle: reads the stored pushes, not their commits: %s", error)
             self._stored = StoredRows.now(self._lake, self._reached(), STEP_ROWS)
-            self._stored.write(self._lake)
+            self._stored.write(self._lake, self._fence)
             return self._next_part(1)
         if (pushes, outcomes) != (done.pushes, done.outcomes):
             return StepEnd(pushes, outcomes)
@@ -178,7 +182,7 @@ class Lifecycle:
     def _stored_rows(self) -> StoredRows:
         if self._stored is None:
             raise StateMissingError(
-                f"the list of files beside {self._note_path} is missing: delete the folder of table "
+                f"the list of files beside {self._note_file.path} is missing: delete the folder of table "
                 f"{CLIENT_CHANGES.name} to process all pushes of the lake again, or restore it from a backup"
             )
         return self._stored
@@ -233,7 +237,7 @@ class Lifecycle:
         done = replace(end, now=None, part=0 if is_last_part else end.part)
         self._write_note(Note(step, done, tuple(places), self._event_limit.counts, self._waves.content()))
         if is_last_part:
-            drop_stored_rows(self._lake)
+            drop_stored_rows(self._lake, self._fence)
             self._stored = None
         if pushes.num_rows or len(events.kind):
             log.info(
@@ -268,13 +272,26 @@ class Lifecycle:
                 table,
                 pa.RecordBatchReader.from_batches(CLIENT_CHANGES.stored, self._every_row()),
                 mode="overwrite",
-                commit_properties=transaction(APP_ID, self._note.step),
+                commit_properties=transaction(APP_ID, self._note.step, table, self._fence),
             )
         except CommitFailedError as error:  # maintenance compacted the files at the same time; the next step retries
             log.info("lifecycle: changes not merged: %s", error)
             return
-        table.vacuum(RETENTION_HOURS, dry_run=False, enforce_retention_duration=False)
+        self._drop_unreferenced()
         self._changes, self._files = self._clients.size, 0
+
+    def _drop_unreferenced(self) -> None:
+        """Delete old files that the table doesn't refer to.
+
+        They are listed before the table is read: this process may be stopped in between for as long as it likes, and
+        another one may take over, whose files are new since then.
+        """
+        uri = CLIENT_CHANGES.uri(self._lake)
+        filesystem, root = filesystem_of(uri)
+        listed = {info.path for info in filesystem.get_file_info(pafs.FileSelector(root, recursive=True))}
+        unreferenced = DeltaTable(uri).vacuum(RETENTION_HOURS, dry_run=True, enforce_retention_duration=False)
+        for path in {f"{root}/{unquote(path)}" for path in unreferenced} & listed:
+            filesystem.delete_file(path)
 
     def _every_row(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all clients in batches: a million rows at once took 1.5 GB."""
@@ -291,12 +308,12 @@ class Lifecycle:
             self._clients = Clients.of_rows(clients.rows(np.flatnonzero(~gone)), clients.partitions)
 
     def _read_note(self) -> Note | None:
-        content = read_json(self._filesystem, self._note_path)
+        content = self._note_file.read()
         if content is None:
             return None
         if content.pop("version") != NOTE_VERSION:
             raise StateVersionError(
-                f"{self._note_path}: written by another release, this one reads version {NOTE_VERSION}"
+                f"{self._note_file.path}: written by another release, this one reads version {NOTE_VERSION}"
             )
         ends = {name: content[name] and StepEnd(**content[name]) for name in ("done", "under_way")}
         clocks = tuple((place[0], place[1], place[2], place[3]) for place in content["clocks"])
@@ -309,7 +326,7 @@ class Lifecycle:
             if end is not None and not end["part"]:  # earlier releases don't know it
                 del end["part"]
         content[EVENT_COUNTS] = content.pop("event_counts")
-        write_json(self._filesystem, self._note_path, content)
+        self._note_file.write(content)
         self._note = note
 
 

@@ -15,17 +15,16 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
-import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.delta_log import files_of
-from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
-from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, PUSH_OUTCOMES, PUSHES
 
-NAME = "_lifecycle_files.json"
+STEM = "_lifecycle_files"
 PLACE = ("source", "topic", "partition")
 EVENT = (*IDENTITY, "client_instance_id", "event", "at")  # what identifies an event
 
@@ -80,15 +79,15 @@ class StoredRows:
     @staticmethod
     def read(lake: str) -> StoredRows | None:
         """The list that steps are reading; None: they follow the commits."""
-        content = read_json(*_file(lake))
+        content = _note(lake).read()
         if content is None:
             return None
         parts = tuple(Part(tuple(each["pushes"]), tuple(each["outcomes"])) for each in content["parts"])
         reached = tuple(Reached(**each) for each in content["reached"])
         return StoredRows(content["pushes"], content["outcomes"], parts, reached)
 
-    def write(self, lake: str) -> None:
-        write_json(*_file(lake), asdict(self))
+    def write(self, lake: str, fence: Fence | None = None) -> None:
+        _note(lake, fence).write(asdict(self))
 
     def unread(self, rows: pa.Table) -> pa.Table:
         """The rows of pushes that the steps before haven't read."""
@@ -127,11 +126,9 @@ def unstored_events(lake: str, events: pa.Table) -> pa.Table:
         return connection.sql(f"SELECT {names} FROM new ANTI JOIN near ON {same}").to_arrow_table().cast(events.schema)
 
 
-def drop_stored_rows(lake: str) -> None:
+def drop_stored_rows(lake: str, fence: Fence | None = None) -> None:
     """Delete the list, if there is one."""
-    filesystem, path = _file(lake)
-    if filesystem.get_file_info(path).type == pafs.FileType.File:
-        filesystem.delete_file(path)
+    _note(lake, fence).delete()
 
 
 @dataclass(frozen=True)
@@ -151,5 +148,5 @@ def _by_landing(table: DeltaTable) -> list[_File]:
     return sorted(files, key=lambda file: (file.first, file.last, file.path))
 
 
-def _file(lake: str) -> tuple[pafs.FileSystem, str]:
-    return filesystem_of(f"{CLIENT_CHANGES.uri(lake)}/{NAME}")
+def _note(lake: str, fence: Fence | None = None) -> EpochNote:
+    return EpochNote(CLIENT_CHANGES.uri(lake), STEM, fence)

@@ -22,6 +22,7 @@ from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.delta_log import files_of
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.quotas.windows import WINDOWS, at, replace_windows
 from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_SAMPLES, QUOTA_USAGE
@@ -39,10 +40,10 @@ MINUTE_S = 60
 
 
 class BrokerUsage:
-    """The windows of one lake. One process at a time."""
+    """The windows of one lake. One process at a time: that of the claim `fence`."""
 
-    def __init__(self, lake: str) -> None:
-        self._lake = lake
+    def __init__(self, lake: str, fence: Fence | None = None) -> None:
+        self._lake, self._fence = lake, fence
         self._samples = FollowedTable(QUOTA_SAMPLES.uri(lake))
         self._position: int | None = None  # version of `quota_samples` up to which all windows are computed
 
@@ -65,7 +66,7 @@ class BrokerUsage:
             return True
         if files:
             minutes = minutes_of(self._times(files))
-            replace_usage(self._lake, minutes, APP_ID, version)
+            replace_usage(self._lake, minutes, APP_ID, version, self._fence)
             log.info("quota_usage: %d minutes computed, %.1f s", len(minutes), time.monotonic() - began)
         self._position = version
         return bool(files)
@@ -96,7 +97,7 @@ class BrokerUsage:
             position = version if group[-1] == days[-1] else position + 1
             of_days = ds.field(LANDED_DATE.name).isin([date.fromisoformat(day) for day in group])
             times = stored.to_table(["time"], filter=of_days)["time"]
-            replace_usage(self._lake, minutes_of(times), APP_ID, position)
+            replace_usage(self._lake, minutes_of(times), APP_ID, position, self._fence)
         return version
 
     def _first_position(self) -> int:
@@ -164,7 +165,7 @@ def minutes_of(times: pa.ChunkedArray) -> list[int]:
     return sorted(MINUTE_S * number for number in np.unique(micros(times) // (MINUTE_S * 1_000_000)).tolist())
 
 
-def replace_usage(lake: str, minutes: Sequence[int], app_id: str, version: int) -> None:
+def replace_usage(lake: str, minutes: Sequence[int], app_id: str, version: int, fence: Fence | None = None) -> None:
     """Recompute the windows of these minutes (Unix seconds, ascending) from all stored samples of brokers."""
     stored = DeltaTable(QUOTA_SAMPLES.uri(lake)).to_pyarrow_dataset()
 
@@ -176,4 +177,4 @@ def replace_usage(lake: str, minutes: Sequence[int], app_id: str, version: int) 
             for seconds in WINDOWS:
                 yield quota_usage(samples_of_hour, seconds)
 
-    replace_windows(lake, ["broker"], minutes, usage_of, app_id, version)
+    replace_windows(lake, ["broker"], minutes, usage_of, app_id, version, fence)

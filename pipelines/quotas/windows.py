@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.transactions import has_committed, transaction
 from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_USAGE
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
@@ -28,8 +29,9 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 def replace_windows(
-    lake: str, sources: Sequence[str], minutes: Sequence[int], usage_of: UsageOf, app_id: str, version: int
-) -> None:
+    lake: str, sources: Sequence[str], minutes: Sequence[int], usage_of: UsageOf, app_id: str, version: int,
+    fence: Fence | None = None,
+) -> None:  # fmt: skip
     """Recompute the windows of these minutes and replace their rows in `quota_usage`.
 
     It makes one commit, unless the minutes form more than `MAX_RUNS` runs, as those of a broken clock may. Then it
@@ -40,9 +42,11 @@ def replace_windows(
         sources: values of column `source` in the rows to replace.
         minutes: Unix seconds of minutes, ascending, each once.
         app_id, version: ``txnAppId``, ``txnVersion``; nothing is done if they are committed already.
+        fence: the claim under which commits are made.
 
     Raises:
         deltalake.exceptions.CommitFailedError: another process changed these rows in each of `ATTEMPTS` attempts.
+        FencedError: the table has a commit of a higher epoch.
     """
     runs = _runs(minutes)
     for first in range(0, len(runs), MAX_RUNS):
@@ -52,20 +56,16 @@ def replace_windows(
             if has_committed(DeltaTable(QUOTA_USAGE.uri(lake)), app_id, version):
                 return
             parts = [QUOTA_USAGE.with_partition(part) for run in group for part in usage_of(*run)]
-            properties = transaction(app_id, version) if is_last else None
-            _replace(lake, pa.concat_tables(parts), _within(sources, group), properties)
+            done = (app_id, version) if is_last else (f"{app_id}:part", version)
+            _replace(lake, pa.concat_tables(parts), _within(sources, group), done, fence)
 
 
-def _replace(lake: str, rows: pa.Table, condition: str, properties: CommitProperties | None) -> None:
+def _replace(lake: str, rows: pa.Table, condition: str, done: tuple[str, int], fence: Fence | None) -> None:
     for attempt in range(ATTEMPTS):
+        usage = DeltaTable(QUOTA_USAGE.uri(lake))
+        properties = transaction(*done, usage, fence)
         try:
-            write_deltalake(
-                DeltaTable(QUOTA_USAGE.uri(lake)),
-                rows,
-                mode="overwrite",
-                predicate=condition,
-                commit_properties=properties,
-            )
+            write_deltalake(usage, rows, mode="overwrite", predicate=condition, commit_properties=properties)
             return
         except CommitFailedError:  # a compaction rewrote the files at the same time
             if attempt == ATTEMPTS - 1:

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.ingest.operator_task import without
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableFiles
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
@@ -60,13 +61,13 @@ def rewrite_quota_reports(lake: str, files: Sequence[DataFile]) -> tuple[list[Da
     return writer.close(), sorted(minutes)
 
 
-def update_followers(lake: str, minutes: Sequence[int], app_id: str) -> None:
+def update_followers(lake: str, minutes: Sequence[int], app_id: str, fence: Fence | None = None) -> None:
     """After the swap, recompute the quota windows of these minutes and the labels of clients. Idempotent."""
     if minutes:
         QUOTA_USAGE.create(lake)
         replace_estimates(lake, minutes, app_id, 0)
     if DeltaTable.is_deltatable(CLIENT_CHANGES.uri(lake)):
-        lifecycle = Lifecycle(lake)
+        lifecycle = Lifecycle(lake, fence)
         lifecycle.catch_up()
         with duckdb.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")

@@ -23,6 +23,7 @@ from deltalake.exceptions import DeltaError
 
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableFiles, TableLog
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import DROPPED_BEFORE, ask
@@ -62,7 +63,7 @@ class ReplayError(CannotRunError):
 
 def replay(
     lake: str, checkpoints: str, wanted: str | None, limits: Limits, batch_bytes: int, run_tasks: RunTasks,
-    progress: Progress | None = None,
+    progress: Progress | None = None, fence: Fence | None = None,
 ) -> str:  # fmt: skip
     """Replay the pushes of a lake. The job must have judged all of `pushes` and must not be running.
 
@@ -70,6 +71,7 @@ def replay(
         wanted: condition on `push_outcomes` (DuckDB SQL) for pushes that must be replayed; None: all.
         batch_bytes: bytes of push files that are processed at a time.
         run_tasks: runs a task for every shard.
+        fence: the claim under which the lake is written.
 
     Returns:
         The generation's id.
@@ -106,11 +108,11 @@ def replay(
     files += _retained_events(lake, snapshot)
     reports, minutes = rewrite_quota_reports(lake, files)
     _write_swap(checkpoints, generation, last, states, snapshot, [*files, *reports], minutes)
-    finish_swap(lake, checkpoints)
+    finish_swap(lake, checkpoints, fence)
     return generation
 
 
-def finish_swap(lake: str, checkpoints: str) -> bool:
+def finish_swap(lake: str, checkpoints: str, fence: Fence | None = None) -> bool:
     """Carry out the swap that a replay has prepared, or complete an interrupted one. Each step is idempotent.
 
     Returns:
@@ -129,7 +131,7 @@ def finish_swap(lake: str, checkpoints: str) -> bool:
     restored = _restored_files(lake, snapshots, swap["snapshot"])
     for table in (*OPERATOR_TABLES, *reports):
         own = [file for file in files if file.table == table.name]
-        TableLog(table, lake).replace(own, restored.get(table.name, ()), app_id)
+        TableLog(table, lake, fence).replace(own, restored.get(table.name, ()), app_id)
     states = {int(shard): tuple(names) for shard, names in swap["states"].items()}
     StateFolder(f"{checkpoints}/points-state", None, 1).write(Manifest(swap["batch_id"], swap["shards"], states))
     # Snapshots taken after the replay's start refer to rows and state that no longer exist.
@@ -137,7 +139,7 @@ def finish_swap(lake: str, checkpoints: str) -> bool:
         if snapshot.name > swap["snapshot"]:
             snapshots.drop(snapshot)
     _clear_stored_before(filesystem, root)
-    update_followers(lake, minutes or (), app_id)
+    update_followers(lake, minutes or (), app_id, fence)
     filesystem.delete_file(note)
     drop_copies(lake)
     return True

@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, file_rows
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.log_files import Action, LogFiles
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
 from kafka_telemetry_lake.pipelines.upkeep.merging import merged
@@ -36,15 +37,15 @@ File = Mapping[str, Any]  # path, size_bytes, partition
 class SmallFiles:
     """Today's files of one table. One process at a time, beside `maintain`, which leaves today alone."""
 
-    def __init__(self, table: Table, lake: str) -> None:
-        self._table, self._lake, self._uri = table, lake, table.uri(lake)
+    def __init__(self, table: Table, lake: str, fence: Fence | None = None) -> None:
+        self._table, self._lake, self._uri, self._fence = table, lake, table.uri(lake), fence
         self._log, self._files = LogFiles(self._uri), list[File]()  # in the order of landing
         self._version = -1
 
     @cached_property
     def log(self) -> TableLog:
         """The table's log, for commits."""
-        return TableLog(self._table, self._lake)
+        return TableLog(self._table, self._lake, self._fence)
 
     def merge(self, today: str, until: int | None = None, ended: threading.Event | None = None) -> int:
         """Merge files where they have become many; returns the number of files that were replaced.

@@ -11,6 +11,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from kafka_telemetry_lake.pipelines.lake.errors import FencedError
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUOTA_SAMPLES, TABLES
 from kafka_telemetry_lake.pipelines.upkeep.merging import MergeEndedError
@@ -31,9 +33,9 @@ class Upkeep:
             are.
     """
 
-    def __init__(self, lake: str, judged: Callable[[], int | None]) -> None:
+    def __init__(self, lake: str, judged: Callable[[], int | None], fence: Fence | None = None) -> None:
         self._lake, self._judged = lake, judged
-        self._tables = {table.name: (table, SmallFiles(table, lake)) for table in KEPT_UP}
+        self._tables = {table.name: (table, SmallFiles(table, lake, fence)) for table in KEPT_UP}
 
     def run(self, ended: threading.Event) -> None:
         """Look after the tables until the event is set."""
@@ -53,7 +55,7 @@ class Upkeep:
                 # The lifecycle merges its own changes.
                 replaced = 0 if table is CLIENT_CHANGES else files.merge(today, until, ended)
                 files.write_checkpoint()
-            except MergeEndedError:
+            except (MergeEndedError, FencedError):
                 return
             except (DeltaError, OSError, pa.ArrowException) as error:
                 log.warning("upkeep: %s: %s", name, " ".join(str(error).split())[:500])

@@ -78,12 +78,12 @@ def test_an_unknown_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_lake_has_one_job_and_one_upkeep_beside_it(tmp_path: Path) -> None:
     lake = str(tmp_path)
-    with only_job(lake, "busy"), only_upkeep(lake, "busy"):
-        with pytest.raises(LakeBusyError, match="another job"), only_job(lake, "another job"):
+    with only_job(lake, "ingest", "busy"), only_upkeep(lake, "busy"):
+        with pytest.raises(LakeBusyError, match="another job"), only_job(lake, "ingest", "another job"):
             pass
         with pytest.raises(LakeBusyError, match="another upkeep"), only_upkeep(lake, "another upkeep"):
             pass
-    with only_job(lake, "busy"):
+    with only_job(lake, "ingest", "busy"):
         pass
 
 

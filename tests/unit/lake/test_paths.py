@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
-from kafka_telemetry_lake.pipelines.lake.paths import absolute_uri, checkpoints_of, filesystem_of
+from kafka_telemetry_lake.pipelines.lake.paths import absolute_uri, checkpoints_root, filesystem_of
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from kafka_telemetry_lake.pipelines.lake.paths import absolute_uri, checkpoints_
     ],
 )
 def test_checkpoints_are_below_the_lake_unless_a_folder_is_given(lake: str, given: str | None, found: str) -> None:
-    assert checkpoints_of(lake, given) == found
+    assert checkpoints_root(lake, given) == found
 
 
 def test_a_local_path_becomes_a_uri_and_a_uri_stays(tmp_path: Path) -> None:

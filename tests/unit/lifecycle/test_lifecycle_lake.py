@@ -19,7 +19,7 @@ from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles
 from kafka_telemetry_lake.pipelines.lifecycle import follower as lifecycle
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
-from kafka_telemetry_lake.pipelines.lifecycle.stored_rows import NAME
+from kafka_telemetry_lake.pipelines.lifecycle.stored_rows import STEM
 from kafka_telemetry_lake.pipelines.lifecycle.thread import LifecycleStream
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
@@ -261,7 +261,7 @@ def test_it_begins_with_the_stored_rows_if_the_log_has_forgotten_their_commits(
     lake.judge()
     assert lake.clients() == plain.clients()
     assert lake.events() == plain.events()
-    assert not (lake.path / "client_changes" / NAME).exists()
+    assert not (lake.path / "client_changes" / f"{STEM}.json").exists()
     later = [push(1030, 19, "c0")]
     assert lake.land(later, {}).judge().events() == plain.land(later, {}).judge().events()
     assert lake.clients() == plain.clients()

@@ -1,0 +1,263 @@
+"""Who may write a lake: numbered claims, of which only the highest counts.
+
+A process that writes claims the next epoch of its role (`JOB`, for example) by adding a file to the folder `_writers`
+of the lake, which only one process can (`new_files`). From then on a process with a lower epoch can change nothing that
+counts: a commit fails where the table's log has a commit of a higher epoch (`commit_log`), and notes of a lower epoch
+are passed over (`epoch_notes`). So nothing depends on clocks, or on the other process noticing in time.
+
+Whether the process before still runs is a different question, and decides only whether a new one waits: it says so by
+writing its `.alive` file every few seconds, and adds a `.released` file when it has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from kafka_telemetry_lake.pipelines.lake.errors import DamagedClaimError, FencedError, WriterRunsError
+from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.tables.table import table_uri
+
+log = logging.getLogger("telemetry-lake")
+
+FOLDER = "_writers"
+JOB = "job"
+BEAT_S = 10.0  # between two signs of life
+PATIENCE_S = 35.0  # without one, the process has ended, or is cut off
+RETAINED = 20  # claims of a role
+LAST_EPOCH = 10**12 - 1
+APP_ID = "kafka-telemetry-lake:epoch"
+"""The application of whose transactions (Delta's ``txn``) a table's latest is the epoch that may write to it."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the file of a claim says; an empty or damaged one says nothing, but its epoch counts."""
+
+    command: str = "an unknown command"
+    host: str = "an unknown host"
+    machine: str = ""  # changes when the machine starts
+    process: int = 0
+    token: str = ""
+    lake: str = ""  # id of its table `pushes`; empty before there is one
+
+
+class Fence:
+    """The claim of this process.
+
+    Attributes:
+        epoch: its number.
+        took_over: whether the process before may still run, so nothing that it writes to may be used any more.
+    """
+
+    def __init__(self, claims: Claims, epoch: int, *, took_over: bool) -> None:
+        self.epoch, self.took_over = epoch, took_over
+        self._claims = claims
+        self._loss: str | None = None
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def loss(self) -> str | None:
+        """Who has the lake now; None: this process, as far as it knows."""
+        return self._loss
+
+    def lose(self, epoch: int) -> FencedError:
+        """Note that a higher epoch was seen."""
+        if self._loss is None:
+            self._loss = self._claims.describe(epoch)
+        return FencedError(f"epoch {self.epoch} has ended: the lake is written by {self._loss}")
+
+    def check(self) -> None:
+        """Look for a higher epoch. It saves useless work; what counts is decided by commits.
+
+        Raises:
+            FencedError: there is one.
+        """
+        if (latest := self._claims.latest()) > self.epoch:
+            raise self.lose(latest)
+
+    def keep_alive(self, lost: Callable[[], object]) -> None:
+        """Give signs of life in a thread until `release`, and look for a higher epoch.
+
+        Args:
+            lost: called once, when there is one.
+        """
+        self._claims.beat(self.epoch)
+        self._thread = threading.Thread(target=self._live, args=(lost,), name="fence", daemon=True)
+        self._thread.start()
+
+    def release(self, *, clean: bool) -> None:
+        """End the signs of life.
+
+        Args:
+            clean: nothing of this process writes any more, so the next one needn't wait.
+        """
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+        if clean and self._loss is None:
+            self._claims.release(self.epoch)
+
+    def _live(self, lost: Callable[[], object]) -> None:
+        while not self._ended.wait(BEAT_S):
+            try:
+                self.check()
+                self._claims.beat(self.epoch)
+            except FencedError:
+                lost()
+                return
+            except OSError as error:  # a store that doesn't answer: commits fail too, and say so
+                log.debug("fence: %s", error)
+
+
+class Claims:
+    """The claims of one role on a lake.
+
+    Args:
+        lake: folder or URI of the lake.
+        role: what the process does; two roles don't exclude each other.
+    """
+
+    def __init__(self, lake: str, role: str) -> None:
+        self._uri, self._role = table_uri(lake, FOLDER), role
+        self._new = NewFiles(self._uri)
+        self._filesystem, self._root = filesystem_of(self._uri)
+
+    def latest(self) -> int:
+        """The highest epoch; 0: none was claimed yet."""
+        return max(self._epochs(), default=0)
+
+    def claim(self, own: Claim, at_least: int = 0, *, alone: bool = False, take_over: bool = False) -> Fence:
+        """Claim the next epoch.
+
+        Args:
+            own: describes this process.
+            at_least: an epoch that was claimed for sure: tables note it, even if the folder of claims is gone.
+            alone: this process has the lock that the operating system gives to one process of this machine.
+            take_over: don't ask whether the process before still runs.
+
+        Raises:
+            WriterRunsError: it does.
+            DamagedClaimError: the claims are another lake's, or have no next epoch.
+        """
+        self._filesystem.create_dir(self._root, recursive=True)
+        latest = max(self.latest(), at_least)
+        if latest >= LAST_EPOCH:
+            raise DamagedClaimError(f"{self._uri}: epoch {latest} has no successor: delete its file")
+        before = self.read(latest)
+        if own.lake and before.lake and own.lake != before.lake:
+            raise DamagedClaimError(
+                f"{self._uri}: the claim of epoch {latest} is another lake's: it was copied here. Delete this folder"
+            )
+        is_gone = latest == 0 or self._is_released(latest) or (alone and before.machine == own.machine)
+        if not (is_gone or take_over) and self._is_alive(latest):
+            raise WriterRunsError(self.describe(latest))
+        data = json.dumps(asdict(own)).encode()
+        name = self._name(latest + 1, "json")
+        if not self._new.add(name, data) and self.read(latest + 1) != own:  # its answer may have been lost
+            raise WriterRunsError(self.describe(latest + 1))
+        if self._new.add(name, data):
+            raise DamagedClaimError(
+                f"{self._uri}: this store overwrites a file that must be new (If-None-Match), so two jobs could write "
+                "the lake at once: use a store with conditional writes (docs/storage.md)"
+            )
+        self._forget_before(latest + 2 - RETAINED)
+        return Fence(self, latest + 1, took_over=not is_gone)
+
+    def read(self, epoch: int) -> Claim:
+        """What the claim of an epoch says."""
+        content = self._content(self._name(epoch, "json"))
+        known = asdict(Claim())
+        return Claim(**{name: content[name] for name in known if isinstance(content.get(name), type(known[name]))})
+
+    def describe(self, epoch: int) -> str:
+        """The process of an epoch, in words."""
+        claim = self.read(epoch)
+        return f"`{claim.command}`, process {claim.process} on {claim.host} (epoch {epoch})"
+
+    def beat(self, epoch: int) -> None:
+        """Write the sign of life of an epoch."""
+        with self._filesystem.open_output_stream(f"{self._root}/{self._name(epoch, 'alive')}") as stream:
+            stream.write(uuid.uuid4().hex.encode())
+
+    def release(self, epoch: int) -> None:
+        """Note that the process of an epoch has ended."""
+        with self._filesystem.open_output_stream(f"{self._root}/{self._name(epoch, 'released')}"):
+            pass
+
+    def _is_released(self, epoch: int) -> bool:
+        info = self._filesystem.get_file_info(f"{self._root}/{self._name(epoch, 'released')}")
+        return bool(info.type != pafs.FileType.NotFound)
+
+    def _is_alive(self, epoch: int) -> bool:
+        """Whether its sign of life changes within `PATIENCE_S`; a process that has just begun may have none yet."""
+        first = self._sign(epoch)
+        log.info("waiting up to %.0f s for a sign of life of %s", PATIENCE_S, self.describe(epoch))
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            if self._is_released(epoch):
+                return False
+            if self._sign(epoch) != first:
+                return True
+            time.sleep(BEAT_S / 5)
+        return False
+
+    def _sign(self, epoch: int) -> bytes:
+        try:
+            with self._filesystem.open_input_file(f"{self._root}/{self._name(epoch, 'alive')}") as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return b""
+
+    def _epochs(self) -> list[int]:
+        entries = self._filesystem.get_file_info(pafs.FileSelector(self._root, allow_not_found=True))
+        names = (re.fullmatch(rf"{self._role}-(\d{{12}})\.json", entry.base_name) for entry in entries)
+        return [int(match[1]) for match in names if match]
+
+    def _forget_before(self, epoch: int) -> None:
+        for old in self._epochs():
+            if old < epoch:
+                for kind in ("alive", "released", "json"):
+                    path = f"{self._root}/{self._name(old, kind)}"
+                    if self._filesystem.get_file_info(path).type == pafs.FileType.File:
+                        self._filesystem.delete_file(path)
+
+    def _content(self, name: str) -> dict[str, Any]:
+        try:
+            with self._filesystem.open_input_file(f"{self._root}/{name}") as stream:
+                content = json.loads(stream.read())
+        except (FileNotFoundError, ValueError, RecursionError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
+    def _name(self, epoch: int, kind: str) -> str:
+        return f"{self._role}-{epoch:012d}.{kind}"
+
+
+def this_process(command: str, lake: str = "") -> Claim:
+    """The claim of this process; `lake` is the id of the lake's table `pushes`."""
+    return Claim(command, socket.gethostname(), _machine(), os.getpid(), uuid.uuid4().hex, lake)
+
+
+@cache
+def _machine() -> str:
+    """Differs after a machine's start, and between machines whose containers have one name."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:  # not Linux
+        return socket.gethostname()

@@ -52,9 +52,9 @@ NEEDED: dict[str, tuple[str, ...]] = {
         ("push_outcomes", "client_changes"),
     ),
     **dict.fromkeys(
-        ("consumer_progress", "counted_points", "fleet_quantiles_1h", "metric_ranks_1h", "metric_rates_1h",
-         "metric_rates_1m", "metric_week_over_week", "point_subscriptions", "producer_pipeline",
-         "unsubscribed_metrics"),
+        ("client_measures", "consumer_progress", "counted_points", "fleet_quantiles_1h", "metric_catalog",
+         "metric_ranks_1h", "metric_rates_1h", "metric_rates_1m", "metric_week_over_week", "point_subscriptions",
+         "producer_pipeline", "topic_clients", "topic_flows", "unsubscribed_metrics"),
         ("push_outcomes", "metric_points"),
     ),
     **dict.fromkeys(

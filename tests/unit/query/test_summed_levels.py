@@ -74,7 +74,8 @@ TWICE = f"counts the same twice: {K}{SENT} per client and {K}{SENT_TO} per topic
         "FROM (SELECT client_id, sum(increase) FROM metric_rates_1h WHERE metric LIKE '%record.send.total' GROUP BY 1)",
         "WITH p AS (SELECT * FROM metric_points WHERE metric LIKE '%send.total'), "
         "s AS (SELECT sum(p.delta) AS n FROM p) SELECT max(n) FROM s",
-        "SELECT sum(p.delta) FROM metric_points p JOIN metric_rollups_1h USING (metric) WHERE metric LIKE '%send.total'",
+        "SELECT sum(p.delta) FROM metric_points p JOIN metric_rollups_1h USING (metric) "
+        "WHERE metric LIKE '%send.total'",
         "SELECT sum(delta) FILTER (WHERE metric LIKE '%send.total') FROM metric_points",
         "SELECT sum(CASE WHEN metric LIKE '%send.total' THEN delta ELSE 0 END) / 2 FROM metric_points",
         "SELECT 1 UNION ALL SELECT sum(delta) FROM counted_points WHERE metric LIKE '%send.total'",

@@ -12,6 +12,7 @@ from kafka_telemetry_lake.pipelines.query.empty_results import why_empty
 from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.formats import BINARY_FORMATS, TEXT_FORMATS
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.pipelines.query.printable import printable
 
 FOR_PEOPLE = ("table", "vertical")
 
@@ -31,13 +32,13 @@ def run_job(settings: QuerySettings) -> int:
 
 
 def answer(settings: QuerySettings, sql: str) -> None:
-    """Print the result of a query; for people also the number of rows, on stderr.
+    """Print the result of a query; for people also the number of rows, on stderr, where warnings go too.
 
     Raises:
         QueryError: see `run_query`.
     """
     overrides = read_overrides(settings.rules)
-    rows = run_query(settings.lake, sql, settings.allow_files, settings.memory, settings.spill, overrides)
+    rows = run_query(settings.lake, sql, settings.allow_files, settings.memory, settings.spill, overrides, _warn)
     if settings.format in BINARY_FORMATS:
         BINARY_FORMATS[settings.format](rows, sys.stdout.buffer)
         sys.stdout.flush()
@@ -47,6 +48,10 @@ def answer(settings: QuerySettings, sql: str) -> None:
     if settings.format in FOR_PEOPLE and rows.schema.names:
         reason = None if count else why_empty(settings.lake, sql)
         print(f"{count:,} {'row' if count == 1 else 'rows'}{f': {reason}' if reason else ''}", file=sys.stderr)
+
+
+def _warn(sentence: str) -> None:
+    print(f"warning: {printable(sentence)}", file=sys.stderr)
 
 
 def _text(settings: QuerySettings) -> str:

@@ -21,6 +21,7 @@ from kafka_telemetry_lake.jobs.sync_settings import SyncSettings
 from kafka_telemetry_lake.pipelines.applications.aliases import AliasError, read_aliases
 from kafka_telemetry_lake.pipelines.applications.aliases_topic import read_aliases_topic
 from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription_events
+from kafka_telemetry_lake.pipelines.groups.lag import record_lag
 from kafka_telemetry_lake.pipelines.groups.members import ConsumerGroups, read_groups
 from kafka_telemetry_lake.pipelines.groups.offsets import record_offsets
 from kafka_telemetry_lake.pipelines.lake.config_history import Changes, check, record
@@ -104,8 +105,10 @@ def sync(settings: SyncSettings, spark: SparkSession | None = None) -> None:
         if not changes and settings.every_seconds is None:
             log.info("%s: no changes", poll.table.name)
     if not settings.check:
-        if groups is not None and (rewound := record_offsets(settings.lake, groups.cluster_id, groups.committed, now)):
-            log.warning("group_offsets: %d committed offsets moved backwards: see event offset_rewound", rewound)
+        if groups is not None:
+            if rewound := record_offsets(settings.lake, groups.cluster_id, groups.committed, now):
+                log.warning("group_offsets: %d committed offsets moved backwards: see event offset_rewound", rewound)
+            record_lag(settings.lake, groups)
         if new := update_client_matches(settings.lake):
             log.info("subscriptions: matched %d new clients", new)
         if events := add_subscription_events(settings.lake):

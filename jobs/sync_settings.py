@@ -17,7 +17,7 @@ class SyncSettings(JobSettings):
     lake: str
     """folder or URI of the lake; created if missing"""
     bootstrap_servers: str | None = None
-    """brokers of the cluster to poll; the user needs DescribeConfigs on the cluster and Describe on the groups"""
+    """brokers of the cluster to poll; the user needs DescribeConfigs on it, and Describe on groups and topics"""
     kafka_options: KafkaOptions
     """Kafka client options with prefix kafka. (SASL, SSL), as for ingest; never logged"""
     subscriptions_file: Path | None = None
@@ -27,7 +27,7 @@ class SyncSettings(JobSettings):
     aliases_topic: str | None = None
     """compacted topic of client aliases: one JSON object per record with the same keys; a null value ends an alias"""
     consumer_groups: bool = True
-    """also record consumer groups: their members and committed offsets"""
+    """also record consumer groups: their members, committed offsets and lag"""
     personal_data: Literal["keep", "hash", "drop"] = "keep"
     """store addresses of group members unchanged, hashed, or not at all; as for ingest"""
     personal_data_key: SecretStr | None = None

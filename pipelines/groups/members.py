@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
+from kafka_telemetry_lake.pipelines.groups.logs import Log, read_logs
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, admin_client
 
 if TYPE_CHECKING:
@@ -27,12 +29,17 @@ class Committed:
 
 @dataclass(frozen=True)
 class ConsumerGroups:
-    """All consumer groups of a cluster at one moment: keys and values of both tables, and the committed offsets."""
+    """All consumer groups of a cluster at one moment: keys and values of both tables, and the committed offsets.
+
+    `logs` are those that the groups read, by topic and partition, as of `read_at` (UTC).
+    """
 
     cluster_id: str
     states: tuple[dict[str, Any], ...]
     members: tuple[dict[str, Any], ...]
     committed: tuple[Committed, ...]
+    logs: Mapping[tuple[str, int], Log]
+    read_at: datetime
 
 
 def read_groups(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], privacy: Privacy) -> ConsumerGroups:
@@ -61,7 +68,11 @@ def read_groups(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str]
             )
         ]
         members = [row for group in groups for row in _members(group, privacy)]
-        return ConsumerGroups(cluster_id, tuple(map(_state, groups)), tuple(members), tuple(committed))
+        # After the committed offsets: an end is never before what was read of it.
+        logs = read_logs(jvm, client, ((each.topic, each.partition) for each in committed))
+        read_at = datetime.now(UTC)
+        states = tuple(map(_state, groups))
+        return ConsumerGroups(cluster_id, states, tuple(members), tuple(committed), logs, read_at)
 
 
 def _unless_gone(future: Any) -> Any:

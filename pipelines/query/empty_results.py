@@ -19,6 +19,7 @@ REASONS: dict[str, tuple[str, str]] = {
     "group_states": (f"no consumer groups are known: {_SYNC}", "the cluster has no consumer groups"),
     "group_members": (f"no group members are known: {_SYNC}", "the consumer groups have no members"),
     "group_offsets": (f"no committed offsets are known: {_SYNC}", "the consumer groups have committed no offsets"),
+    "group_lag_samples": (f"no lag is known: {_SYNC}", "the consumer groups have committed no offsets"),
     "client_aliases": ("no aliases are known: give `telemetry-lake sync` an --aliases-file", "the file has no aliases"),
     "quality_results": ("`telemetry-lake quality` has not checked this lake", "no rule has run"),
     "quota_usage": ("neither brokers nor clients have reported quota use", "no quota use was measured"),
@@ -52,9 +53,9 @@ NEEDED: dict[str, tuple[str, ...]] = {
         ("push_outcomes", "client_changes"),
     ),
     **dict.fromkeys(
-        ("consumer_progress", "counted_points", "fleet_quantiles_1h", "metric_ranks_1h", "metric_rates_1h",
-         "metric_rates_1m", "metric_week_over_week", "point_subscriptions", "producer_pipeline",
-         "unsubscribed_metrics"),
+        ("client_measures", "consumer_progress", "counted_points", "fleet_quantiles_1h", "metric_catalog",
+         "metric_ranks_1h", "metric_rates_1h", "metric_rates_1m", "metric_week_over_week", "point_subscriptions",
+         "producer_pipeline", "topic_clients", "topic_flows", "unsubscribed_metrics"),
         ("push_outcomes", "metric_points"),
     ),
     **dict.fromkeys(
@@ -62,6 +63,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
         ("push_outcomes",),
     ),
     "consumer_group_members": ("group_members",),
+    "group_lag": ("group_lag_samples",),
     **dict.fromkeys(("open_findings", "open_finding_groups"), ("finding_changes",)),
     "pipeline_health": ("pipeline_metrics",),
     "quarantine_offenders": ("quarantine",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import duckdb
 import pyarrow as pa
@@ -20,6 +21,7 @@ from kafka_telemetry_lake.pipelines.query.formats import with_distinct_names
 from kafka_telemetry_lake.pipelines.query.needed_days import days_of, needed_days, stand_in
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError, explained, one_line
 from kafka_telemetry_lake.pipelines.query.subscription_views import BELOW, subscription_views
+from kafka_telemetry_lake.pipelines.query.summed_levels import summed_levels
 from kafka_telemetry_lake.pipelines.query.views import needed
 from kafka_telemetry_lake.pipelines.query.views import views as views_by_name
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG, MEANINGS
@@ -33,8 +35,9 @@ SHOW_TABLES = re.compile(r"\s*show\s+(?:all\s+)?(?:tables|views)\s*;?\s*", re.IG
 
 
 def run_query(
-    lake: str, sql: str, allow_files: bool = False, memory: str = MEMORY, spill: str = SPILL, overrides: Overrides = ()
-) -> pa.RecordBatchReader:
+    lake: str, sql: str, allow_files: bool = False, memory: str = MEMORY, spill: str = SPILL,
+    overrides: Overrides = (), warn: Callable[[str], None] | None = None,
+) -> pa.RecordBatchReader:  # fmt: skip
     """Run a query on the lake's tables and the views of `sql/`. Columns of the result have distinct names.
 
     Only tables and views whose names occur in the query are opened, so the number of tables doesn't matter. A table
@@ -44,6 +47,7 @@ def run_query(
         allow_files: allow other statements than queries, and access to files outside the lake.
         memory, spill: limits of DuckDB's memory and of its temporary files, such as "2GB".
         overrides: other bounds of the findings for some client ids.
+        warn: is called with the sentence of `summed_levels` about the query, if there is one; None: don't look.
 
     Raises:
         QueryError: there is no such lake or table, the text isn't a query, or DuckDB reports an error.
@@ -66,6 +70,8 @@ def run_query(
         answer = _ask(connection, sql, not allow_files)
         if answer is None:
             return pa.Table.from_pylist([]).to_reader()
+        if warn is not None and (sentence := summed_levels(connection, sql)):
+            warn(sentence)
         return with_distinct_names(answer.to_arrow_reader(10_000))
     except (OSError, pa.ArrowException) as error:
         raise QueryError(f"{lake} can't be read: {one_line(error)}") from error

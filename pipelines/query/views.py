@@ -3,7 +3,7 @@
 A file has the view's name, and contains a comment with the question that the view answers, and one SELECT. Views may
 read other views and any table of ``catalog.CATALOG``; a table that a lake doesn't have yet reads as empty. A file whose
 name starts with ``_`` is a template of several views (`TEMPLATES`). The views of the findings are made of the rules in
-`sql/findings/`.
+`sql/findings/`, and `known_metrics` of `sql/metrics/`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from sqlglot import exp
 
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.finding_views import finding_views
+from kafka_telemetry_lake.pipelines.query.known_metrics import known_metrics_view
 
 _MICROS = {"MINUTE": 60_000_000, "HOUR": 3_600_000_000}
 # Template to its views, each with the values of the template's placeholders.
@@ -86,7 +87,7 @@ def _views(overrides: Overrides, closing: bool) -> dict[str, View]:
     for template, instances in TEMPLATES.items():
         text = texts.pop(template)
         texts |= {name: text.format(**values) for name, values in instances.items()}
-    texts |= finding_views(overrides, closing)
+    texts |= finding_views(overrides, closing) | known_metrics_view()
     parsed = {name: parse_view(name, text) for name, text in texts.items()}
     order = TopologicalSorter({name: view.reads & parsed.keys() for name, view in parsed.items()}).static_order()
     return {name: parsed[name] for name in order}

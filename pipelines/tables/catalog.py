@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
-from kafka_telemetry_lake.pipelines.tables.groups import GROUP_MEMBERS, GROUP_OFFSETS, GROUP_STATES
+from kafka_telemetry_lake.pipelines.tables.groups import GROUP_LAG_SAMPLES, GROUP_MEMBERS, GROUP_OFFSETS, GROUP_STATES
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES, CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.lost_records import LOST_RECORDS
 from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_REPORTS, QUOTA_SAMPLES, QUOTA_USAGE, TABLES
@@ -23,6 +23,7 @@ CATALOG: dict[str, pa.Schema] = {
     **{table.name: table.stored for table in (QUOTA_SAMPLES, QUOTA_REPORTS, QUOTA_USAGE)},
     **{table.name: table.schema for table in (SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, *CACHE_TABLES)},
     **{table.name: table.schema for table in (GROUP_STATES, GROUP_MEMBERS, GROUP_OFFSETS)},
+    GROUP_LAG_SAMPLES.name: GROUP_LAG_SAMPLES.stored,
 }
 # What a row of each table is.
 MEANINGS = {
@@ -30,6 +31,6 @@ MEANINGS = {
     for table in (
         *TABLES, LOST_RECORDS, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES, FINDING_CHANGES, QUOTA_SAMPLES,
         QUOTA_REPORTS, QUOTA_USAGE, SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, *CACHE_TABLES, GROUP_STATES, GROUP_MEMBERS,
-        GROUP_OFFSETS,
+        GROUP_OFFSETS, GROUP_LAG_SAMPLES,
     )
 }  # fmt: skip

@@ -50,3 +50,28 @@ GROUP_OFFSETS = Table(
     ),
     by_day=False,
 )
+GROUP_LAG_SAMPLES = Table(
+    "group_lag_samples",
+    "How far a consumer group was in a partition at one poll. landed_date is the UTC date of sampled_at.",
+    pa.schema(
+        [
+            column("cluster_id", pa.string(), "Kafka cluster of the group"),
+            column("group_id", pa.string(), "group.id"),
+            column("topic", pa.string(), "topic that is read"),
+            column("partition", pa.int32(), "its partition"),
+            column("sampled_at", TIMESTAMP, "when the brokers had told the ends of all logs, by the clock of sync"),
+            column("committed_offset", pa.int64(), "committed offset: that of the next record to read"),
+            column(
+                "log_start_offset", pa.int64(), "offset of the first record that the partition still has; NULL: no log"
+            ),
+            column(
+                "end_offset", pa.int64(), "offset of the next record to be written; NULL: no log, or no right to see it"
+            ),
+            column(
+                "retention_ms", pa.int64(), "retention.ms of the topic, -1: unlimited; NULL: compacted, or not readable"
+            ),
+        ]
+    ),
+    ("cluster_id", "topic", "sampled_at"),
+    dated_by="sampled_at",
+)

@@ -93,6 +93,10 @@ def test_members_and_offsets_of_groups_that_push_nothing(
     assert [row["valid_to"] is None for row in ended] == [False, False]
     before = {name: committed(tmp_path, name) for name in ("classic", "new")}
     assert {name: sum(offsets.values()) for name, offsets in before.items()} == {"classic": RECORDS, "new": RECORDS}
+    sql = f"SELECT group_id, partition, status, lag_records, retention_ms FROM group_lag WHERE latest AND topic = '{topic}'"
+    assert {tuple(row.values()) for row in run_query(str(tmp_path), sql).read_all().to_pylist()} == {
+        (name, partition, "caught_up", 0, 604_800_000) for name in before for partition in (0, 1)
+    }
     for name in before:
         reset(cluster, name, topic, 3)
     assert run_command("sync", [*flags, "--check"]) == 0
@@ -102,6 +106,10 @@ def test_members_and_offsets_of_groups_that_push_nothing(
     assert sorted(rewinds(tmp_path), key=lambda row: row["group_id"]) == [
         {"group_id": name, "topic": topic, "partition": "0", "from": str(before[name][0]), "to": "3"}
         for name in ("classic", "new")
+    ]
+    rows = run_query(str(tmp_path), f"{sql} AND partition = 0").read_all().to_pylist()
+    assert sorted((row["group_id"], row["lag_records"]) for row in rows) == [
+        (name, before[name][0] - 3) for name in ("classic", "new")
     ]
 
 

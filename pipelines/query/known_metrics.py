@@ -1,0 +1,156 @@
+"""View `known_metrics`: what `sql/metrics/known.yml` says about the metrics that clients push."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from importlib.resources import files
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict
+
+from kafka_telemetry_lake.pipelines.query.finding_rules import LIBRARIES, PREFIX, quoted
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times as fast
+_CLIENT = "{client}"
+_SEPARATOR = "|"  # no text has it
+# Ending of a name: how points become one number, how the meaning begins, and what follows the unit.
+ENDINGS = {
+    "total": ("sum", "Increase of the ", ""),
+    "rate": ("rate", "Per second over the client's own window: ", "/s"),
+    "rate.per.hour": ("rate", "Per hour over the client's own window: ", "/hour"),
+    "avg": ("mean", "Mean: ", ""),
+    "max": ("max", "Greatest: ", ""),
+    "min": ("min", "Least: ", ""),
+    "": ("last", "", ""),
+}
+ADVICE = {
+    "sum": "Sum delta over time and clients, at one level. Never sum value.",
+    "rate": "Never sum or average it over time: divide the increase of the counter by the time that it covers.",
+    "mean": "Never sum it. A mean of means ignores how often each client measured.",
+    "max": "Take the greatest. Never sum or average it.",
+    "min": "Take the least. Never sum or average it.",
+    "last": "A state: take the latest of each series. Never sum it over time.",
+}
+_HEAD = """\
+-- What is known about each metric that clients push: unit, meaning, level, who has it, what to sum and what never to?
+-- One row per metric, from Kafka's and the libraries' docs: not what this lake has, which is view metric_catalog.
+-- measure: metrics of one measure count the same, say of a client and of its topics: sum one of them. level: what a
+-- point is about, client unless it is a part of one. aggregate: sum (of delta), rate, mean, max, min, last.
+"""
+
+
+# One literal a metric: with one a column, every query would spend 0.2 s on parsing them.
+_SELECT = """\
+SELECT
+  split_part(line, '{separator}', 1) AS metric,
+  split_part(line, '{separator}', 2) AS unit,
+  split_part(line, '{separator}', 3) AS meaning,
+  split_part(line, '{separator}', 4) AS aggregate,
+  CASE split_part(line, '{separator}', 4) {advice} END AS advice,
+  split_part(line, '{separator}', 5) AS level,
+  nullif(split_part(line, '{separator}', 6), '') AS measure,
+  split(split_part(line, '{separator}', 7), ',') AS libraries,
+  split_part(line, '{separator}', 8) AS source
+FROM VALUES
+{rows}
+AS known(line)
+"""
+
+
+class _Family(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    names: list[str]
+    endings: list[Literal["total", "rate", "rate.per.hour", "avg", "max", "min", ""]]
+    of: str
+    unit: str
+    level: str = "client"
+    measure: str | None = None
+    sum: bool = False
+    libraries: list[str] = ["java"]
+    source: str = "java"
+
+
+@dataclass(frozen=True)
+class KnownMetric:
+    """What is known about a metric. `metric` is the whole name, `libraries` are keys of ``finding_rules.LIBRARIES``."""
+
+    metric: str
+    unit: str
+    meaning: str
+    aggregate: str
+    level: str
+    measure: str | None
+    libraries: tuple[str, ...]
+    source: str
+
+
+@functools.cache
+def known_metrics() -> dict[str, KnownMetric]:
+    """All known metrics by whole name.
+
+    Raises:
+        ValueError: the file isn't valid, or describes a metric twice.
+    """
+    content = _content()
+    found: dict[str, KnownMetric] = {}
+    for given in content["families"]:
+        family = _Family.model_validate({"endings" if key == "as" else key: value for key, value in given.items()})
+        for metric in _metrics(family, content["clients"], content["sources"]):
+            if metric.metric in found:
+                raise ValueError(f"known.yml: {metric.metric} is described twice")
+            found[metric.metric] = metric
+    return found
+
+
+def read_on() -> date:
+    """When the sources were last read."""
+    day: date = _content()["read_on"]
+    return day
+
+
+def known_metrics_view() -> dict[str, str]:
+    """The text of the view, as a file of `sql/` would have it."""
+    rows = ",\n".join(f"({quoted(_line(metric))})" for metric in known_metrics().values())
+    aggregate = " ".join(f"WHEN {quoted(name)} THEN {quoted(text)}" for name, text in ADVICE.items())
+    return {"known_metrics": f"{_HEAD}{_SELECT.format(advice=aggregate, separator=_SEPARATOR, rows=rows)}"}
+
+
+@functools.cache
+def _content() -> dict[str, Any]:
+    text = (files("kafka_telemetry_lake.sql") / "metrics" / "known.yml").read_text("utf-8")
+    content: dict[str, Any] = yaml.load(text, _Loader)  # a safe loader
+    return content
+
+
+def _metrics(family: _Family, clients: list[str], sources: dict[str, str]) -> Iterator[KnownMetric]:
+    names = [
+        name.replace(_CLIENT, client) for name in family.names for client in (clients if _CLIENT in name else [""])
+    ]
+    for name in names:
+        for ending in family.endings:
+            aggregate, begin, per = ENDINGS[ending]
+            if family.sum:
+                aggregate = "sum"
+            meaning = f"{begin}{family.of}"
+            yield KnownMetric(
+                PREFIX + (f"{name}.{ending}" if ending else name),
+                family.unit + per,
+                f"{meaning[0].upper()}{meaning[1:]}.",
+                aggregate,
+                family.level,
+                # A rate, mean or state is never summed, so it can't count anything twice.
+                family.measure if aggregate == "sum" else None,
+                tuple(family.libraries),
+                sources[family.source],
+            )
+
+
+def _line(known: KnownMetric) -> str:
+    libraries = ",".join(LIBRARIES[name] for name in known.libraries)
+    texts = (known.metric, known.unit, known.meaning, known.aggregate, known.level, known.measure or "", libraries)
+    return _SEPARATOR.join((*texts, known.source))

@@ -1,0 +1,51 @@
+-- Which application writes a topic, and which one reads it? One row per topic, writer and reader, over all hours of the lake.
+-- writer, reader: application, or the client id of a client that has none; of a group whose members aren't known the group
+-- id. NULL: nobody is known to write (or read) it, which telemetry can't exclude: view topic_clients says from what a client
+-- is known, and which clients don't tell their topics. records and bytes: NULL if the library doesn't push them.
+WITH ends AS (
+  SELECT
+    cluster_id,
+    topic,
+    role,
+    coalesce(application, client_id, group_id) AS name,
+    max(owner) AS owner,
+    nullif(array_join(array_sort(array_distinct(collect_list(group_id))), ', '), '') AS groups,
+    count(DISTINCT client_instance_id) AS instances,
+    sum(records) AS records,
+    sum(bytes) AS bytes,
+    min(hour) AS first_hour,
+    max(hour) AS last_hour
+  FROM topic_clients
+  WHERE topic IS NOT NULL
+  GROUP BY cluster_id, topic, role, coalesce(application, client_id, group_id)
+),
+
+writers AS (
+  SELECT * FROM ends WHERE role = 'producer'
+),
+
+readers AS (
+  SELECT * FROM ends WHERE role = 'consumer'
+)
+
+SELECT
+  coalesce(w.cluster_id, r.cluster_id) AS cluster_id,
+  coalesce(w.topic, r.topic) AS topic,
+  w.name AS writer,
+  w.owner AS writer_owner,
+  w.instances AS writer_instances,
+  w.records AS records_written,
+  w.bytes AS bytes_written,
+  w.first_hour AS first_written,
+  w.last_hour AS last_written,
+  r.name AS reader,
+  r.owner AS reader_owner,
+  r.groups AS reader_groups,
+  r.instances AS reader_instances,
+  r.records AS records_read,
+  r.bytes AS bytes_read,
+  r.first_hour AS first_read,
+  r.last_hour AS last_read
+FROM writers AS w
+FULL OUTER JOIN readers AS r
+  ON coalesce(r.cluster_id, '') = coalesce(w.cluster_id, '') AND r.topic = w.topic

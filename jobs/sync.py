@@ -36,7 +36,7 @@ from kafka_telemetry_lake.pipelines.subscriptions.client_matches import update_c
 from kafka_telemetry_lake.pipelines.subscriptions.configured import read_subscriptions
 from kafka_telemetry_lake.pipelines.subscriptions.file import read_subscriptions_file
 from kafka_telemetry_lake.pipelines.tables.groups import GROUP_MEMBERS, GROUP_STATES
-from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES
+from kafka_telemetry_lake.pipelines.tables.lifecycle import APPLICATION_RULES, CLIENT_ALIASES
 from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
 from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
 from kafka_telemetry_lake.pipelines.tables.table import HistoryTable
@@ -122,7 +122,11 @@ def _polls(settings: SyncSettings, spark: SparkSession | None) -> tuple[list[Pol
     """One poll per history table, and the consumer groups unless they are switched off or unavailable."""
     aliases: list[Poll] = []
     if settings.aliases_file is not None:
-        aliases = [Poll(CLIENT_ALIASES, settings.cluster_id, read_aliases(settings.aliases_file))]
+        listed = read_aliases(settings.aliases_file)
+        aliases = [
+            Poll(CLIENT_ALIASES, settings.cluster_id, listed.aliases),
+            Poll(APPLICATION_RULES, settings.cluster_id, listed.rules),
+        ]
     if settings.subscriptions_file is not None:
         asked = read_subscriptions_file(settings.subscriptions_file, settings.cluster_id)
         return [Poll(SUBSCRIPTIONS, asked.cluster_id, asked.rows(), asked.problems), *aliases], None

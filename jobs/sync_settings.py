@@ -23,7 +23,7 @@ class SyncSettings(JobSettings):
     subscriptions_file: Path | None = None
     """YAML file of subscriptions, instead of polling the cluster"""
     aliases_file: Path | None = None
-    """YAML or CSV file of client aliases: application and owner by client_id or client_instance_id"""
+    """YAML or CSV file of client aliases (application and owner by client_id or client_instance_id); YAML may have rules"""
     aliases_topic: str | None = None
     """compacted topic of client aliases: one JSON object per record with the same keys; a null value ends an alias"""
     consumer_groups: bool = True

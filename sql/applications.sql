@@ -40,7 +40,7 @@ SELECT
   count(*) AS instances,
   count(CASE WHEN s.state = 'active' THEN 1 END) AS active_instances,
   count(DISTINCT element_at(s.labels, 'group_id')) AS consumer_groups,
-  array_sort(collect_set(concat(s.client_software_name, ' ', s.client_software_version))) AS versions,
+  sort_array(collect_set(concat(s.client_software_name, ' ', s.client_software_version))) AS versions,
   count(l.client_instance_id) AS limited_instances,
   coalesce(max(w.errors), 0) AS errors,
   coalesce(max(w.warnings), 0) AS warnings,

@@ -15,10 +15,11 @@ WITH used AS (
 
 SELECT
   u.cluster_id, u.client_id, u.application, u.owner, u.instances, u.active_instances, u.first_seen, u.last_seen,
-  array_sort(
-    collect_set(CASE WHEN o.last_seen >= u.first_seen AND o.first_seen <= u.last_seen THEN o.name END)
+  coalesce(
+    sort_array(collect_set(CASE WHEN o.last_seen >= u.first_seen AND o.first_seen <= u.last_seen THEN o.name END)),
+    array()
   ) AS shared_with,
-  array_sort(collect_set(CASE WHEN o.last_seen < u.first_seen THEN o.name END)) AS reused_from
+  coalesce(sort_array(collect_set(CASE WHEN o.last_seen < u.first_seen THEN o.name END)), array()) AS reused_from
 FROM used AS u
 LEFT JOIN used AS o
   ON coalesce(o.cluster_id, '') = coalesce(u.cluster_id, '') AND o.client_id = u.client_id AND o.name <> u.name

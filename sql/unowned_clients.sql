@@ -14,7 +14,7 @@ SELECT
   count(CASE WHEN state = 'active' THEN 1 END) AS active_instances,
   max(client_software_name) AS client_software_name,
   max(element_at(labels, 'group_id')) AS group_id,
-  slice(array_sort(collect_set(client_address)), 1, 3) AS addresses,
+  slice(sort_array(collect_set(client_address)), 1, 3) AS addresses,
   min(first_seen) AS first_seen,
   max(last_seen) AS last_seen
 FROM clients

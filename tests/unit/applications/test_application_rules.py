@@ -99,8 +99,14 @@ def test_aliases_and_rules_of_the_cluster_go_first(tmp_path: Path) -> None:
         ("client_id: '[[:alpha:]]', application: b", "rules.0: client_id is no regular expression"),
         ("client_id: '(?P<n>a)', application: b", "rules.0: client_id is no regular expression"),
         ("principal: 'a{,3}', application: b", "rules.0: principal is no regular expression"),
-        ("address_range: 10.1.0.0/33, application: b", "rules.0: address_range is no address range such as 10.1.0.0/16"),
-        ("address_range: 10.1.0.7/16, application: b", "rules.0: address_range is no address range .* has host bits set"),
+        (
+            "address_range: 10.1.0.0/33, application: b",
+            "rules.0: address_range is no address range such as 10.1.0.0/16",
+        ),
+        (
+            "address_range: 10.1.0.7/16, application: b",
+            "rules.0: address_range is no address range .* has host bits set",
+        ),
         ("client_id: 7, application: b", "rules.0.client_id: Input should be a valid string, got 7"),
     ],
 )

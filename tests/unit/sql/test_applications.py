@@ -74,7 +74,9 @@ def test_each_application_owner_and_principal_has_its_clients_quotas_and_finding
         opened | {"finding_id": name, "subject": name, "client_id": name, "severity": severity}
         for name, severity in (("orders", "error"), ("bills", "info"), ("carts", "info"))
     ]
-    quotas = [{"cluster_id": "c", "user": "", "client_id": "orders", "ip": "", "quota_type": "produce", "quota_limit": 1.0}]
+    quotas = [
+        {"cluster_id": "c", "user": "", "client_id": "orders", "ip": "", "quota_type": "produce", "quota_limit": 1.0}
+    ]
     rows = answer(
         "applications",
         {"client_changes": clients, "application_rules": RULES, "finding_changes": changes, "quotas": quotas},

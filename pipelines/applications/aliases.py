@@ -1,4 +1,4 @@
-"""Reads client aliases, the application and owner of each client, from a CSV or YAML file; the latter may have rules."""
+"""Reads client aliases, the application and owner of each client, and rules for the others, from a CSV or YAML file."""
 
 from __future__ import annotations
 

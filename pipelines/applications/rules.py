@@ -1,7 +1,7 @@
 """Rules that say which application a client belongs to, for the clients that no alias names.
 
-A rule compares a client's id, principal, consumer group and address. It's read from the list `rules` of the aliases' YAML
-file. View `clients` applies it.
+A rule compares a client's id, principal, consumer group and address. It's read from the list `rules` of the aliases'
+YAML file. View `clients` applies it.
 """
 
 from __future__ import annotations

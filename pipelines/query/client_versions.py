@@ -199,17 +199,19 @@ FROM VALUES
 _RELEASES = """\
 -- Which minor releases of client libraries are no longer supported, and since when? One row per minor release.
 -- ended_by: the release that ended its support. end_of_life: when that was; NULL: it isn't known to the day.
-SELECT library, minor_release, ended_by, CAST(end_of_life AS DATE) AS end_of_life, source, CAST('{as_of}' AS DATE) AS as_of
+SELECT
+  library, minor_release, ended_by, CAST(end_of_life AS DATE) AS end_of_life, source, CAST('{as_of}' AS DATE) AS as_of
 FROM VALUES
     {rows}
   AS t(library, minor_release, ended_by, end_of_life, source)
 """
 _VERSIONS = """\
--- Which client libraries and versions are in use, by whom, and what is wrong with them? One row per cluster and version.
--- supported: NULL if it isn't known. bugs: known bugs of the version; fixed_in: the first version without any of them.
--- worst: what the worst of them affects: data, security, process, connections or telemetry. works_with_brokers_4: brokers
--- from 4.0 on refuse old protocols (KIP-896); NULL: unknown, also for members of consumer groups that push no telemetry,
--- which are the row without a software name: brokers before 4.0 count their requests as DeprecatedRequestsPerSec.
+-- Which client libraries and versions are in use, by whom, and what is wrong with them? One row per cluster and
+-- version. supported: NULL if it isn't known. bugs: known bugs of the version; fixed_in: the first version without any
+-- of them. worst: what the worst of them affects: data, security, process, connections or telemetry.
+-- works_with_brokers_4: brokers from 4.0 on refuse old protocols (KIP-896); NULL: unknown, also for members of consumer
+-- groups that push no telemetry, which are the row without a software name: brokers before 4.0 count the requests that
+-- 4.0 refuses as DeprecatedRequestsPerSec.
 -- as_of: the date of what is known.
 WITH seen AS (
   SELECT
@@ -258,7 +260,9 @@ buggy AS (
     sort_array(collect_set(b.bug)) AS bugs,
     {fixed} AS fixed_in,
     element_at(array('data', 'security', 'process', 'connections', 'telemetry'), CAST(min(
-      CASE b.affects WHEN 'data' THEN 1 WHEN 'security' THEN 2 WHEN 'process' THEN 3 WHEN 'connections' THEN 4 ELSE 5 END
+      CASE b.affects
+        WHEN 'data' THEN 1 WHEN 'security' THEN 2 WHEN 'process' THEN 3 WHEN 'connections' THEN 4 ELSE 5
+      END
     ) AS INT)) AS worst
   FROM numbered AS n
   JOIN known_client_bugs AS b
@@ -295,6 +299,7 @@ LEFT JOIN client_releases AS e
     CAST(CAST(floor(n.number / 1000) % 1000 AS INT) AS STRING)
   )
 LEFT JOIN buggy AS b
-  ON coalesce(b.cluster_id, '') = coalesce(n.cluster_id, '') AND coalesce(b.software_name, '') = coalesce(n.software_name, '')
+  ON coalesce(b.cluster_id, '') = coalesce(n.cluster_id, '')
+  AND coalesce(b.software_name, '') = coalesce(n.software_name, '')
   AND coalesce(b.software_version, '') = coalesce(n.software_version, '')
 """

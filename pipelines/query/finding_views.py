@@ -206,10 +206,11 @@ series_hours AS (
     {group}, metric, element_at(attributes, 'topic'), element_at(attributes, 'partition'),
     element_at(attributes, 'node_id')
 )"""
-# Aliases and rules for an hour's clients are those in force now, as in view clients: an owner is asked today. Pushes of no
-# known client instance have the alias of their client id at most.
+# Aliases and rules for an hour's clients are those in force now, as in view clients: an owner is asked today. Pushes of
+# no known client instance have the alias of their client id at most.
 _GROUPS = """\
--- What is wrong with which application, and with the clients of which owner and principal? One row per group, hour and finding.
+-- What is wrong with which application, and with the clients of which owner and principal? One row per group, hour and
+-- finding.
 -- scope: application, owner or principal; subject: its name. instances: client instances of it that
 -- pushed in the hour; instances_affected and share: those that have the finding. evidence, advice and measure are
 -- those of worst_instance, of worst_client_id. Only findings of client instances are grouped.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from kafka_telemetry_lake.pipelines.tables.costs import BROKERS, PRICES
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.groups import GROUP_MEMBERS, GROUP_OFFSETS, GROUP_STATES
 from kafka_telemetry_lake.pipelines.tables.lifecycle import APPLICATION_RULES, CLIENT_ALIASES, CLIENT_CHANGES
@@ -21,8 +22,9 @@ CATALOG: dict[str, pa.Schema] = {
         for table in (*TABLES, LOST_RECORDS, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES, FINDING_CHANGES)
     },
     **{table.name: table.stored for table in (QUOTA_SAMPLES, QUOTA_REPORTS, QUOTA_USAGE)},
-    **{table.name: table.schema for table in (SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, APPLICATION_RULES, *CACHE_TABLES)},
+    **{table.name: table.schema for table in (SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, *CACHE_TABLES)},
     **{table.name: table.schema for table in (GROUP_STATES, GROUP_MEMBERS, GROUP_OFFSETS)},
+    **{table.name: table.schema for table in (APPLICATION_RULES, PRICES, BROKERS)},
 }
 # What a row of each table is.
 MEANINGS = {
@@ -30,6 +32,6 @@ MEANINGS = {
     for table in (
         *TABLES, LOST_RECORDS, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES, FINDING_CHANGES, QUOTA_SAMPLES,
         QUOTA_REPORTS, QUOTA_USAGE, SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, APPLICATION_RULES, *CACHE_TABLES, GROUP_STATES,
-        GROUP_MEMBERS, GROUP_OFFSETS,
+        GROUP_MEMBERS, GROUP_OFFSETS, PRICES, BROKERS,
     )
 }  # fmt: skip

@@ -32,7 +32,7 @@ CLIENT_ALIASES = history_table(
 
 APPLICATION_RULES = history_table(
     "application_rules",
-    "One version of a rule that says which clients are of which application, as listed in a file. A NULL condition holds.",
+    "One version of a rule that says which clients are of which application, as listed in a file. NULL: no condition.",
     keys=(
         column("position", pa.int32(), "index in the file's list, from 0: the first rule that fits a client counts"),
     ),
@@ -44,9 +44,7 @@ APPLICATION_RULES = history_table(
         column("application", pa.string(), "application that the client is part of"),
         column("owner", pa.string(), "person or team responsible for the application"),
         column("environment", pa.string(), "where it runs, such as production"),
-        column(
-            "address_first", pa.string(), "first address of the network: 3 digits a number (IPv4), 32 hex digits (IPv6)"
-        ),
+        column("address_first", pa.string(), "first address of the network: 12 digits (IPv4) or 32 hex digits"),
         column("address_last", pa.string(), "last address of the network"),
     ),
 )

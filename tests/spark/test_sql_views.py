@@ -30,7 +30,7 @@ def test_spark_and_duckdb_take_every_view(spark: SparkSession, tmp_path: Path) -
             frame._jdf.queryExecution().executedPlan()  # Spark can run it; over empty tables a job would show no more
             result = connection.sql(f'SELECT * FROM "{view.name}"')
             assert result.columns == frame.columns, view.name
-            assert result.fetchall() == [], view.name
+            assert result.fetchall() == ([] if view.reads else [tuple(row) for row in frame.collect()]), view.name
     overridden = views(
         (Override("batch-*", "costly_commits", (("latency", 5000),)), Override("x_", "throttled", off=True))
     )

@@ -1,4 +1,4 @@
-"""Rules that say which application a client belongs to: from the file, recorded by `sync`, applied by view `clients`."""
+"""Rules that say which application a client belongs to: of the file, recorded by `sync`, applied by view `clients`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def test_the_first_rule_that_fits_counts(tmp_path: Path) -> None:
         client("web-first", client_address="10.1.0.0"), client("web-last", client_address="10.1.255.255"),
         client("web-before", client_address="10.0.255.255"), client("web-after", client_address="10.2.0.0"),
         client("other", client_address="10.1.2.3"),
-        client("v6", client_address="fd12:0:0:0:0:0:0:1%eth0"), client("v6-outside", client_address="fe80:0:0:0:0:0:0:1"),
+        client("v6", client_address="fd12:0:0:0:0:0:0:1%eth0"),
+        client("v6-outside", client_address="fe80:0:0:0:0:0:0:1"),
     ]  # fmt: skip
     none, web = (None, None, None, None), ("web", None, None, "rule 2")
     assert owned(clients, rules(tmp_path)) == {

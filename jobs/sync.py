@@ -1,4 +1,4 @@
-"""``telemetry-lake sync``: records the history of subscriptions, quotas, consumer groups and aliases in the lake."""
+"""``telemetry-lake sync``: records the history of subscriptions, quotas, groups, brokers, applications and prices."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from kafka_telemetry_lake.jobs.signals import stop_at_signals
 from kafka_telemetry_lake.jobs.sync_settings import SyncSettings
 from kafka_telemetry_lake.pipelines.applications.aliases import AliasError, read_aliases
 from kafka_telemetry_lake.pipelines.applications.aliases_topic import read_aliases_topic
+from kafka_telemetry_lake.pipelines.costs.brokers import read_brokers
+from kafka_telemetry_lake.pipelines.costs.prices import PricesError, read_prices
 from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription_events
 from kafka_telemetry_lake.pipelines.groups.lag import record_lag
 from kafka_telemetry_lake.pipelines.groups.members import ConsumerGroups, read_groups
@@ -36,8 +38,9 @@ from kafka_telemetry_lake.pipelines.runtime.session import spark_session
 from kafka_telemetry_lake.pipelines.subscriptions.client_matches import update_client_matches
 from kafka_telemetry_lake.pipelines.subscriptions.configured import read_subscriptions
 from kafka_telemetry_lake.pipelines.subscriptions.file import read_subscriptions_file
+from kafka_telemetry_lake.pipelines.tables.costs import BROKERS, PRICES
 from kafka_telemetry_lake.pipelines.tables.groups import GROUP_MEMBERS, GROUP_STATES
-from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES
+from kafka_telemetry_lake.pipelines.tables.lifecycle import APPLICATION_RULES, CLIENT_ALIASES
 from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
 from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
 from kafka_telemetry_lake.pipelines.tables.table import HistoryTable
@@ -82,7 +85,15 @@ def run(settings: SyncSettings, stop: threading.Event, spark: SparkSession | Non
     while True:
         try:
             sync(settings, spark)
-        except (KafkaUnavailableError, SubscriptionError, AliasError, DeltaError, DuckDBError, OSError) as error:
+        except (
+            KafkaUnavailableError,
+            SubscriptionError,
+            AliasError,
+            PricesError,
+            DeltaError,
+            DuckDBError,
+            OSError,
+        ) as error:
             if settings.every_seconds is None:
                 raise SyncFailedError(f"{error}; the history is unchanged") from error
             log.error("sync: %s; the history is unchanged", error)
@@ -124,17 +135,25 @@ def _update_views(lake: str, database: str) -> None:
 def _polls(settings: SyncSettings, spark: SparkSession | None) -> tuple[list[Poll], ConsumerGroups | None]:
     """One poll per history table, and the consumer groups unless they are switched off or unavailable."""
     aliases: list[Poll] = []
+    prices: list[Poll] = []
+    if settings.prices_file is not None:
+        prices = [Poll(PRICES, settings.cluster_id, read_prices(settings.prices_file))]
     if settings.aliases_file is not None:
-        aliases = [Poll(CLIENT_ALIASES, settings.cluster_id, read_aliases(settings.aliases_file))]
+        listed = read_aliases(settings.aliases_file)
+        aliases = [
+            Poll(CLIENT_ALIASES, settings.cluster_id, listed.aliases),
+            Poll(APPLICATION_RULES, settings.cluster_id, listed.rules),
+        ]
     if settings.subscriptions_file is not None:
         asked = read_subscriptions_file(settings.subscriptions_file, settings.cluster_id)
-        return [Poll(SUBSCRIPTIONS, asked.cluster_id, asked.rows(), asked.problems), *aliases], None
+        return [Poll(SUBSCRIPTIONS, asked.cluster_id, asked.rows(), asked.problems), *aliases, *prices], None
     if settings.bootstrap_servers is None:
-        return aliases, None
+        return [*aliases, *prices], None
     check_brokers(settings.bootstrap_servers, settings.kafka_options)
     with java_machine(spark) as java:
         asked = read_subscriptions(java, settings.bootstrap_servers, settings.kafka_options)
         limits = read_quotas(java, settings.bootstrap_servers, settings.kafka_options)
+        brokers = read_brokers(java, settings.bootstrap_servers, settings.kafka_options)
         groups = _groups(settings, settings.bootstrap_servers, java) if settings.consumer_groups else None
         if settings.aliases_topic is not None:
             read = read_aliases_topic(java, settings.bootstrap_servers, settings.kafka_options, settings.aliases_topic)
@@ -142,7 +161,9 @@ def _polls(settings: SyncSettings, spark: SparkSession | None) -> tuple[list[Pol
     polls = [
         Poll(SUBSCRIPTIONS, asked.cluster_id, asked.rows(), asked.problems),
         Poll(QUOTAS, limits.cluster_id, limits.quotas),
+        Poll(BROKERS, brokers.cluster_id, brokers.rows),
         *aliases,
+        *prices,
     ]
     if groups is not None:
         polls += [

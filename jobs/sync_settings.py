@@ -23,9 +23,11 @@ class SyncSettings(JobSettings):
     subscriptions_file: Path | None = None
     """YAML file of subscriptions, instead of polling the cluster"""
     aliases_file: Path | None = None
-    """YAML or CSV file of client aliases: application and owner by client_id or client_instance_id"""
+    """YAML or CSV file of aliases: application and owner by client_id or client_instance_id; YAML may have rules"""
     aliases_topic: str | None = None
     """compacted topic of client aliases: one JSON object per record with the same keys; a null value ends an alias"""
+    prices_file: Path | None = None
+    """YAML file of prices, such as conf/prices.yml, for view application_cost"""
     consumer_groups: bool = True
     """also record consumer groups: their members, committed offsets and lag"""
     personal_data: Literal["keep", "hash", "drop"] = "keep"
@@ -33,7 +35,7 @@ class SyncSettings(JobSettings):
     personal_data_key: SecretStr | None = None
     """key of the hashes, as for ingest; never logged"""
     cluster_id: str | None = None
-    """Kafka cluster id of the files, unless they contain one; without it aliases apply to all clusters"""
+    """Kafka cluster id of the files, unless they contain one; without it aliases and prices apply to all clusters"""
     check: bool = False
     """print the changes since the last sync and write nothing"""
     every_seconds: Annotated[float, Field(ge=1, le=86_400)] | None = None
@@ -45,7 +47,7 @@ class SyncSettings(JobSettings):
 
     def check_together(self) -> None:
         sources = [source for source in (self.bootstrap_servers, self.subscriptions_file) if source is not None]
-        if len(sources) > 1 or (not sources and self.aliases_file is None):
+        if len(sources) > 1 or (not sources and self.aliases_file is None and self.prices_file is None):
             raise UsageError(
                 "bootstrap_servers, subscriptions_file: set exactly one of --bootstrap-servers, --subscriptions-file"
             )

@@ -38,8 +38,8 @@ A row of `findings` is about a client id, except where `scope` says something el
 `subject` names it. `instances` counts the client instances of the client id that pushed in the hour,
 `instances_affected` those that have the finding. `evidence`, `advice` and `measure` are those of `worst_instance`.
 
-View `finding_groups` has the findings of client instances by application (an alias of `sync --aliases-file` or
-`--aliases-topic` names it) and by principal, with the number and share of the instances that have them, and the worst:
+View `finding_groups` has the findings of client instances by [application and owner](applications.md) and by principal,
+with the number and share of the instances that have them, and the worst:
 
     telemetry-lake query --lake my-lake "SELECT scope, subject, finding, instances_affected, share, worst_instance
       FROM finding_groups"

@@ -1,5 +1,5 @@
--- Which applications and principals have open findings, since when, and of how many clients? One row per group and finding.
--- scope: application or principal; subject: its name. findings: open findings of the group's subjects (client ids, ...).
+-- Which applications, owners and principals have open findings, since when, and of how many clients? One row per group
+-- and finding. scope: application, owner or principal; subject: its name. findings: open findings of the group's subjects (client ids, ...).
 -- severity: the worst of them. state: open if one of them is open, else acknowledged if one is, else muted. opened_at: of
 -- the oldest. instances_affected: client instances that have the finding, by the latest change of each.
 -- worst_finding_id: of the most severe, of these the one of most instances; open_findings has its evidence and advice.
@@ -7,6 +7,12 @@ WITH grouped AS (
   SELECT o.*, 'application' AS group_scope, application AS group_subject
   FROM open_findings AS o
   WHERE application IS NOT NULL
+
+  UNION ALL
+
+  SELECT o.*, 'owner' AS group_scope, owner AS group_subject
+  FROM open_findings AS o
+  WHERE owner IS NOT NULL
 
   UNION ALL
 

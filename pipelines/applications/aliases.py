@@ -1,22 +1,26 @@
-"""Reads client aliases, the application and owner of each client, from a CSV or YAML file."""
+"""Reads client aliases, the application and owner of each client, and rules for the others, from a CSV or YAML file."""
 
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from kafka_telemetry_lake.pipelines.applications.rules import CONDITIONS, Rule
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 INSTANCE_ID = r"^[A-Za-z0-9_-]{22}$"
-COLUMNS = ("client_instance_id", "client_id", "application", "owner")
+SAID = ("application", "owner", "environment")
+COLUMNS = {"aliases": ("client_instance_id", "client_id", *SAID), "rules": (*CONDITIONS, *SAID)}
 
 
 class AliasError(CannotRunError):
-    """An alias is invalid; the message names the file, the key, the value and what is allowed."""
+    """An alias or rule is invalid; the message names the file, the key, the value and what is allowed."""
 
 
 class _Alias(BaseModel):
@@ -26,6 +30,7 @@ class _Alias(BaseModel):
     client_id: Annotated[str, Field(min_length=1)] | None = None
     application: Annotated[str, Field(min_length=1)]
     owner: str | None = None
+    environment: str | None = None
 
     @model_validator(mode="after")
     def _names_one(self) -> _Alias:
@@ -37,16 +42,29 @@ class _Alias(BaseModel):
 class _AliasesFile(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    aliases: list[_Alias]
+    aliases: list[_Alias] = []
+    rules: list[Rule] = []
+
+    @model_validator(mode="after")
+    def _says_something(self) -> _AliasesFile:
+        if not self.model_fields_set:
+            raise ValueError("needed: a list aliases, a list rules, or both")
+        return self
 
 
-def read_aliases(path: Path) -> list[dict[str, Any]]:
-    """Read a CSV file with a header line, or the list `aliases` of a YAML file.
+@dataclass(frozen=True)
+class Applications:
+    """A file's entries: keys and values of table `client_aliases`, and of table `application_rules`."""
 
-    An alias has an `application`, optionally an `owner`, and one of `client_instance_id` and `client_id`.
+    aliases: list[dict[str, Any]]
+    rules: list[dict[str, Any]]
 
-    Returns:
-        Keys and values of table `client_aliases`.
+
+def read_aliases(path: Path) -> Applications:
+    """Read a CSV file of aliases with a header line, or the lists `aliases` and `rules` of a YAML file.
+
+    An alias has an `application`, optionally an `owner` and an `environment`, and one of `client_instance_id` and
+    `client_id`. A rule has conditions instead (`rules.Rule`); the first one that fits a client counts.
 
     Raises:
         AliasError: the file is invalid.
@@ -54,13 +72,19 @@ def read_aliases(path: Path) -> list[dict[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8")
         content = _csv(text) if path.suffix == ".csv" else yaml.safe_load(text)
-        aliases = _AliasesFile.model_validate(content).aliases
+        read = _AliasesFile.model_validate(content)
     except OSError as error:
         raise AliasError(f"{path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise AliasError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:
         raise AliasError("\n".join(f"{path}: {_explain(item)}" for item in error.errors())) from None
+    return Applications(
+        _each_once(path, read.aliases), [rule.row(position) for position, rule in enumerate(read.rules)]
+    )
+
+
+def _each_once(path: Path, aliases: Iterable[_Alias]) -> list[dict[str, Any]]:
     rows: dict[tuple[str | None, str | None], dict[str, Any]] = {}
     for alias in aliases:
         key = (alias.client_instance_id, alias.client_id)
@@ -89,7 +113,7 @@ def _explain(item: Any) -> str:
     if item["type"] == "missing":
         return f"{key}: needed"
     if item["type"] == "extra_forbidden":
-        return f"{key}: no such key, allowed: {', '.join(COLUMNS)}"
+        return f"{key}: no such key, allowed: {', '.join(COLUMNS.get(str(item['loc'][0]), COLUMNS['aliases']))}"
     if item["type"] == "value_error":
         return f"{key}: {item['ctx']['error']}"
     return f"{key}: {item['msg']}, got {item['input']!r}"

@@ -22,7 +22,6 @@ from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.views import needed
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
-from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES
 from kafka_telemetry_lake.pipelines.tables.operator import (
     CLIENT_EVENTS,
     METRIC_POINTS,
@@ -60,11 +59,24 @@ FOUND = f"""
         SELECT * FROM client_aliases
         WHERE client_instance_id IS NULL AND valid_to IS NULL
         QUALIFY row_number() OVER (PARTITION BY client_id, cluster_id ORDER BY valid_from DESC) = 1
+    ),
+    -- A client id that several applications use, by their instances' rules, has all of them: none is a guess.
+    ruled AS (
+        SELECT f.cluster_id, f.client_id, f.window_start,
+               string_agg(DISTINCT c.application, ', ' ORDER BY c.application) AS application,
+               string_agg(DISTINCT c.owner, ', ' ORDER BY c.owner) AS owner
+        FROM (SELECT DISTINCT cluster_id, client_id, window_start FROM found) AS f
+        JOIN clients AS c
+          ON c.client_id = f.client_id AND c.cluster_id IS NOT DISTINCT FROM f.cluster_id
+          AND c.last_seen >= f.window_start AND c.first_seen < f.window_start + INTERVAL 1 HOUR
+        WHERE c.owned_by LIKE 'rule %'
+        GROUP BY 1, 2, 3
     )
     SELECT f.cluster_id, epoch_us(f.window_start) // {HOUR_US} AS hour, finding, severity, scope, subject, f.client_id,
            CASE WHEN scope = 'principal' THEN subject ELSE p.principal END AS principal,
-           coalesce(own.application, any_cluster.application) AS application,
-           coalesce(own.owner, any_cluster.owner) AS owner,
+           coalesce(own.application, any_cluster.application, r.application) AS application,
+           CASE WHEN coalesce(own.application, any_cluster.application) IS NULL THEN r.owner
+                ELSE coalesce(own.owner, any_cluster.owner) END AS owner,
            CAST(measure AS DOUBLE) AS measure, CAST(instances AS BIGINT) AS instances,
            CAST(instances_affected AS BIGINT) AS instances_affected, worst_instance, evidence, advice
     FROM found AS f
@@ -72,7 +84,10 @@ FOUND = f"""
       ON p.client_id = f.client_id AND p.window_start = f.window_start
       AND p.cluster_id IS NOT DISTINCT FROM f.cluster_id
     LEFT JOIN aliases AS own ON own.client_id = f.client_id AND own.cluster_id = f.cluster_id
-    LEFT JOIN aliases AS any_cluster ON any_cluster.client_id = f.client_id AND any_cluster.cluster_id IS NULL"""
+    LEFT JOIN aliases AS any_cluster ON any_cluster.client_id = f.client_id AND any_cluster.cluster_id IS NULL
+    LEFT JOIN ruled AS r
+      ON r.client_id = f.client_id AND r.window_start = f.window_start
+      AND r.cluster_id IS NOT DISTINCT FROM f.cluster_id"""
 SUBJECTS = pa.schema([("cluster_id", pa.string()), ("scope", pa.string()), ("subject", pa.string())])
 SEEN = f"""
     SELECT DISTINCT cluster_id, epoch_us(landed_at) // {HOUR_US} AS hour, 'client_id' AS scope, client_id AS subject
@@ -190,10 +205,10 @@ class LakeHours:
             closing_of: client ids whose findings are judged with the bounds at which they close; others aren't read.
         """
         bounds = [datetime.fromtimestamp(hour * 3600, UTC) for hour in (first, last + 1)]
-        views, below = needed(["findings"], self._overrides, closing_of is not None)
+        views, below = needed(["findings", "clients"], self._overrides, closing_of is not None)
         if closing_of is not None:
             connection.register(CLOSING, pa.table({"client_id": closing_of}))
-        for name in {*below, PUSHES.name, PUSH_OUTCOMES.name, CLIENT_ALIASES.name}:
+        for name in {*below, PUSHES.name, PUSH_OUTCOMES.name}:
             self._register(connection, name, *bounds)
             judged = closing_of is not None and "client_id" in CATALOG[name].names
             where = OF_CLOSING if judged else "TRUE"

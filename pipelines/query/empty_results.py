@@ -21,6 +21,11 @@ REASONS: dict[str, tuple[str, str]] = {
     "group_offsets": (f"no committed offsets are known: {_SYNC}", "the consumer groups have committed no offsets"),
     "group_lag_samples": (f"no lag is known: {_SYNC}", "the consumer groups have committed no offsets"),
     "client_aliases": ("no aliases are known: give `telemetry-lake sync` an --aliases-file", "the file has no aliases"),
+    "application_rules": (
+        "no rules are known: give `telemetry-lake sync` an --aliases-file with rules", "the file has no rules"
+    ),
+    "prices": ("no prices are known: give `telemetry-lake sync` a --prices-file", "the price list is empty"),
+    "brokers": (f"no brokers are known: {_SYNC}", "the cluster has no brokers"),
     "quality_results": ("`telemetry-lake quality` has not checked this lake", "no rule has run"),
     "quota_usage": ("neither brokers nor clients have reported quota use", "no quota use was measured"),
     "quota_samples": ("the receivers have landed no quota samples", "the receivers have landed no quota samples"),

@@ -206,10 +206,12 @@ series_hours AS (
     {group}, metric, element_at(attributes, 'topic'), element_at(attributes, 'partition'),
     element_at(attributes, 'node_id')
 )"""
-# Aliases of an hour's clients are those in force now, as in view clients: an owner is asked today.
+# Aliases and rules for an hour's clients are those in force now, as in view clients: an owner is asked today. Pushes of
+# no known client instance have the alias of their client id at most.
 _GROUPS = """\
--- What is wrong with which application, and with the clients of which principal? One row per group, hour and finding.
--- scope: application (of table client_aliases) or principal; subject: its name. instances: client instances of it that
+-- What is wrong with which application, and with the clients of which owner and principal? One row per group, hour and
+-- finding.
+-- scope: application, owner or principal; subject: its name. instances: client instances of it that
 -- pushed in the hour; instances_affected and share: those that have the finding. evidence, advice and measure are
 -- those of worst_instance, of worst_client_id. Only findings of client instances are grouped.
 -- Filter by landed_date, the UTC date of window_start: then other days aren't read.
@@ -221,15 +223,15 @@ WITH members AS (
 
 named AS (
   SELECT
-    m.*, coalesce(i.application, n.application) AS application,
+    m.*, CASE WHEN c.client_instance_id IS NULL THEN n.application ELSE c.application END AS application,
+    CASE WHEN c.client_instance_id IS NULL THEN n.owner ELSE c.owner END AS owner,
     row_number() OVER (
       PARTITION BY m.cluster_id, m.client_id, m.client_instance_id, m.landed_date, m.window_start
-      ORDER BY i.cluster_id DESC NULLS LAST, n.cluster_id DESC NULLS LAST
+      ORDER BY n.cluster_id DESC NULLS LAST
     ) AS place
   FROM members AS m
-  LEFT JOIN client_aliases AS i
-    ON i.client_instance_id = m.client_instance_id AND i.valid_to IS NULL
-    AND coalesce(i.cluster_id, m.cluster_id, '') = coalesce(m.cluster_id, '')
+  LEFT JOIN clients AS c
+    ON coalesce(c.cluster_id, '') = coalesce(m.cluster_id, '') AND c.client_instance_id = m.client_instance_id
   LEFT JOIN client_aliases AS n
     ON n.client_instance_id IS NULL AND n.client_id = m.client_id AND n.valid_to IS NULL
     AND coalesce(n.cluster_id, m.cluster_id, '') = coalesce(m.cluster_id, '')
@@ -237,6 +239,10 @@ named AS (
 
 grouped AS (
   SELECT *, 'application' AS scope, application AS subject FROM named WHERE place = 1 AND application IS NOT NULL
+
+  UNION ALL
+
+  SELECT *, 'owner' AS scope, owner AS subject FROM named WHERE place = 1 AND owner IS NOT NULL
 
   UNION ALL
 

@@ -3,7 +3,7 @@
 A file has the view's name, and contains a comment with the question that the view answers, and one SELECT. Views may
 read other views and any table of ``catalog.CATALOG``; a table that a lake doesn't have yet reads as empty. A file whose
 name starts with ``_`` is a template of several views (`TEMPLATES`). The views of the findings are made of the rules in
-`sql/findings/`, and `known_metrics` of `sql/metrics/`.
+`sql/findings/`, `known_metrics` of `sql/metrics/`, those of client versions of the file in `sql/versions/`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from importlib.resources import files
 import sqlglot
 from sqlglot import exp
 
+from kafka_telemetry_lake.pipelines.query.client_versions import version_views
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
+from kafka_telemetry_lake.pipelines.query.finding_rules import measures
 from kafka_telemetry_lake.pipelines.query.finding_views import finding_views
 from kafka_telemetry_lake.pipelines.query.known_metrics import known_metrics_view
 
@@ -88,6 +90,8 @@ def _views(overrides: Overrides, closing: bool) -> dict[str, View]:
         text = texts.pop(template)
         texts |= {name: text.format(**values) for name, values in instances.items()}
     texts |= finding_views(overrides, closing) | known_metrics_view()
+    derived = measures().derived
+    texts |= version_views(*(derived[name].sql for name in ("rdkafka", "rdkafka_number", "java_number")))
     parsed = {name: parse_view(name, text) for name, text in texts.items()}
     order = TopologicalSorter({name: view.reads & parsed.keys() for name, view in parsed.items()}).static_order()
     return {name: parsed[name] for name in order}

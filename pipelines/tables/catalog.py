@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from kafka_telemetry_lake.pipelines.tables.costs import BROKERS, PRICES
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.groups import GROUP_LAG_SAMPLES, GROUP_MEMBERS, GROUP_OFFSETS, GROUP_STATES
-from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES, CLIENT_CHANGES
+from kafka_telemetry_lake.pipelines.tables.lifecycle import APPLICATION_RULES, CLIENT_ALIASES, CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.lost_records import LOST_RECORDS
 from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_REPORTS, QUOTA_SAMPLES, QUOTA_USAGE, TABLES
 from kafka_telemetry_lake.pipelines.tables.pipeline_metrics import PIPELINE_METRICS
@@ -24,13 +25,14 @@ CATALOG: dict[str, pa.Schema] = {
     **{table.name: table.schema for table in (SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, *CACHE_TABLES)},
     **{table.name: table.schema for table in (GROUP_STATES, GROUP_MEMBERS, GROUP_OFFSETS)},
     GROUP_LAG_SAMPLES.name: GROUP_LAG_SAMPLES.stored,
+    **{table.name: table.schema for table in (APPLICATION_RULES, PRICES, BROKERS)},
 }
 # What a row of each table is.
 MEANINGS = {
     table.name: table.meaning
     for table in (
         *TABLES, LOST_RECORDS, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES, FINDING_CHANGES, QUOTA_SAMPLES,
-        QUOTA_REPORTS, QUOTA_USAGE, SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, *CACHE_TABLES, GROUP_STATES, GROUP_MEMBERS,
-        GROUP_OFFSETS, GROUP_LAG_SAMPLES,
+        QUOTA_REPORTS, QUOTA_USAGE, SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, APPLICATION_RULES, *CACHE_TABLES, GROUP_STATES,
+        GROUP_MEMBERS, GROUP_OFFSETS, GROUP_LAG_SAMPLES, PRICES, BROKERS,
     )
 }  # fmt: skip

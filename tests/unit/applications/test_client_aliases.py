@@ -22,15 +22,17 @@ aliases:
 """
 CSV = f"client_instance_id,client_id,application,owner\n,orders,shop,team-a\n{ID},,shop-canary,\n"
 ALIASES = [
-    {"client_instance_id": None, "client_id": "orders", "application": "shop", "owner": "team-a"},
-    {"client_instance_id": ID, "client_id": None, "application": "shop-canary", "owner": None},
-]
+    {"client_instance_id": None, "client_id": "orders", "application": "shop", "owner": "team-a",
+     "environment": None},
+    {"client_instance_id": ID, "client_id": None, "application": "shop-canary", "owner": None, "environment": None},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "text"), [("aliases.yml", YAML), ("aliases.csv", CSV)])
 def test_files_are_read(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
-    assert read_aliases(tmp_path / name) == ALIASES
+    read = read_aliases(tmp_path / name)
+    assert (read.aliases, read.rules) == (ALIASES, [])
 
 
 @pytest.mark.parametrize(

@@ -665,8 +665,8 @@ def test_a_finding_names_the_instances_their_number_and_the_worst() -> None:
     ]  # fmt: skip
 
 
-def test_an_application_and_a_principal_are_groups_of_instances() -> None:
-    """Two client ids of one application; one instance has an alias of its own; one client id has none."""
+def test_an_application_an_owner_and_a_principal_are_groups_of_instances() -> None:
+    """Two client ids of one application; one instance has an alias of its own; a rule says whose one client id is."""
     clients = {"orders": Client(instances=3), "bills": Client(instances=1), "others": Client()}
     tables: dict[str, list[dict[str, Any]]] = {}
     for client_id, client in clients.items():
@@ -690,6 +690,11 @@ def test_an_application_and_a_principal_are_groups_of_instances() -> None:
         {"client_id": "others", "cluster_id": "d", "application": "elsewhere"},
         {"client_id": "others", "application": "old", "valid_to": HOUR},
     ]  # fmt: skip
+    tables["client_changes"] = [
+        {"cluster_id": "c", "client_instance_id": "orders i2", "client_id": "orders", "step": 1},
+        {"cluster_id": "c", "client_instance_id": "others i0", "client_id": "others", "step": 1},
+    ]
+    tables["application_rules"] = [{"position": 0, "client_id": "oth.*", "application": "rest", "owner": "ann"}]
     rows = answer("finding_groups", tables)
     assert {(row["finding"], row["severity"], row["window_start"]) for row in rows} == {
         ("costly_commits", "warning", HOUR)
@@ -697,12 +702,14 @@ def test_an_application_and_a_principal_are_groups_of_instances() -> None:
     said = ("scope", "subject", "instances", "instances_affected", "worst_client_id", "worst_instance", "measure")
     assert [tuple(row[name] for name in said) for row in rows] == [
         ("application", "canary", 1, 1, "orders", "orders i2", 1700),
+        ("application", "rest", 1, 1, "others", "others i0", 1000),
         ("application", "shop", 3, 2, "bills", "bills i0", 1600),
+        ("owner", "ann", 1, 1, "others", "others i0", 1000),
         ("principal", "User:a", 4, 3, "orders", "orders i2", 1700),
         ("principal", "User:b", 1, 1, "bills", "bills i0", 1600),
     ]
-    assert [row["share"] for row in rows] == [1, pytest.approx(2 / 3), 0.75, 1]
-    assert without_hour(rows[1]["evidence"]) == "commits take 1600 ms on average"
+    assert [row["share"] for row in rows] == [1, 1, pytest.approx(2 / 3), 1, 0.75, 1]
+    assert without_hour(rows[2]["evidence"]) == "commits take 1600 ms on average"
     gauges = {f"{PRODUCER}batch.size.avg": (2000.0, 1000.0), f"{PRODUCER}records.per.request.avg": (5.0, 5.0)}
     totals = {SENT: 1e6, f"{PRODUCER}topic.byte.total": 1e9}
     less = []
@@ -717,7 +724,7 @@ def test_an_application_and_a_principal_are_groups_of_instances() -> None:
     }  # fmt: skip
 
 
-def test_open_findings_of_an_application_and_of_a_principal() -> None:
+def test_open_findings_of_an_application_an_owner_and_a_principal() -> None:
     def opened(subject: str, severity: str, affected: int | None, hours: int = 0, **more: Any) -> dict[str, Any]:
         at = HOUR + timedelta(hours=hours)
         return {
@@ -733,11 +740,14 @@ def test_open_findings_of_an_application_and_of_a_principal() -> None:
         opened("seen", "info", 1, finding="full_batches", principal=None),
         opened("seen", "info", 1, finding="full_batches", principal=None, change="acknowledged", by="ann"),
     ]  # fmt: skip
+    changes[0]["owner"] = "ann"
     rows = answer("open_finding_groups", {"finding_changes": changes})
     throttled = ("throttled", "error", "open", 3, 6, HOUR, "bills")
     assert [tuple(row.values()) for row in rows] == [
         ("c", "application", "shop", "full_batches", "info", "acknowledged", 1, 1, HOUR, "seen"),
-        ("c", "application", "shop", *throttled), ("c", "principal", "User:a", *throttled),
+        ("c", "application", "shop", *throttled),
+        ("c", "owner", "ann", "throttled", "warning", "open", 1, 2, HOUR, "orders"),
+        ("c", "principal", "User:a", *throttled),
     ]  # fmt: skip
 
 

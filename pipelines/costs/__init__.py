@@ -1,0 +1,1 @@
+"""What clients' use of a cluster costs: the price list, and the zones of brokers."""

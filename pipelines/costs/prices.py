@@ -1,0 +1,98 @@
+"""Reads a price list, such as ``conf/prices.yml``: what bytes, requests and storage cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from kafka_telemetry_lake.pipelines.applications.rules import problem_of_pattern
+from kafka_telemetry_lake.udfs.errors import CannotRunError
+
+EVERY_ZONE = "*"
+Text = Annotated[str, Field(min_length=1)]
+Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class PricesError(CannotRunError):
+    """The price list is invalid; the message is one line with the file, the field and what is wrong."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Topic(_Model):
+    """How long topics keep their records, and how often."""
+
+    topic: Text
+    retention_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    replication_factor: Annotated[int, Field(ge=1, le=32_767)]
+
+    @model_validator(mode="after")
+    def _is_a_pattern(self) -> Topic:
+        if problem := problem_of_pattern(self.topic):
+            raise ValueError(f"topic is no regular expression that every engine reads alike: {problem}")
+        return self
+
+
+class _PricesFile(_Model):
+    """All prices are needed, so that none is forgotten; 0 is one."""
+
+    currency: Text
+    bytes_in_gb: Price
+    bytes_out_gb: Price
+    storage_gb_month: Price
+    requests_million: Price
+    cross_zone_gb: Price | dict[Text, Price]
+    topics: list[Topic]
+
+
+def read_prices(path: Path) -> list[dict[str, Any]]:
+    """Read and check a price list.
+
+    Returns:
+        Keys and values of table `prices`.
+
+    Raises:
+        PricesError: the file is invalid.
+    """
+    try:
+        listed = _PricesFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise PricesError(f"{path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise PricesError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    except ValidationError as error:
+        raise PricesError(f"{path}: {_explain(error.errors()[0])}") from None
+    zones = listed.cross_zone_gb if isinstance(listed.cross_zone_gb, dict) else {EVERY_ZONE: listed.cross_zone_gb}
+    prices = {
+        ("bytes_in", ""): listed.bytes_in_gb,
+        ("bytes_out", ""): listed.bytes_out_gb,
+        ("storage", ""): listed.storage_gb_month,
+        ("requests", ""): listed.requests_million,
+        **{("cross_zone", zone): price for zone, price in zones.items()},
+    }
+    rows = [_row(item, subject, listed.currency, price=price) for (item, subject), price in prices.items()]
+    for position, topic in enumerate(listed.topics):
+        kept = {"retention_hours": topic.retention_hours, "replication_factor": topic.replication_factor}
+        rows.append(_row("topic", topic.topic, listed.currency, position=position, **kept))
+    return rows
+
+
+def _row(item: str, subject: str, currency: str, **values: Any) -> dict[str, Any]:
+    empty = {"position": None, "price": None, "retention_hours": None, "replication_factor": None}
+    return {"item": item, "subject": subject, "currency": currency} | empty | values
+
+
+def _explain(item: Any) -> str:
+    field = ".".join(str(part) for part in item["loc"]) or "the list"
+    if item["type"] == "missing":
+        return f"{field}: needed (0 if it costs nothing)"
+    if item["type"] == "extra_forbidden":
+        return f"{field}: no such field, allowed: {', '.join(_PricesFile.model_fields)}"
+    if item["type"] == "value_error":
+        return f"{field}: {item['ctx']['error']}"
+    return f"{field}: {item['msg']}, got {item['input']!r}"

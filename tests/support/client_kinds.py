@@ -46,7 +46,11 @@ def run(cluster: LocalCluster, clients: LocalClients) -> dict[str, Any]:
             "write-file": {"connector.class": f"{_FILE}SinkConnector", "file": sink, "topics": "copied"},
         },
     )
-    streams = {"client.id": "", "num.stream.threads": 2}
+    # A process that ends leaves its tasks to the others only when its session ends.
+    streams = {
+        "client.id": "", "num.stream.threads": 2, "consumer.session.timeout.ms": 6000,
+        "consumer.heartbeat.interval.ms": 1000,
+    }  # fmt: skip
     counts = clients.word_count("lines", "word-counts", "word-count", properties=streams)
     packers = [clients.share_consumer("orders", f"packer-{n}", group="packers", reject_every=REJECT_EVERY) for n in (1, 2)]
     transactions = {
@@ -54,21 +58,23 @@ def run(cluster: LocalCluster, clients: LocalClients) -> dict[str, Any]:
         "driver.transaction_records": PER_TRANSACTION,
         "driver.abort_every": ABORT_EVERY,
     }
+    first = counts.wait_for("started")["client_instance_ids"]
     bank = clients.producer("java", "transfers", "bank", records=TRANSFERS, rate=20, properties=transactions)
-    writer = clients.producer("java", "lines", "writer", records=LINES, rate=50)
+    writer = clients.producer("java", "lines", "writer", records=LINES, rate=50, value_bytes=0)  # one word, an empty one
     shop = clients.producer("java", "orders", "shop", records=ORDERS, rate=25)
     for each in (bank, writer, shop):
         each.wait_for("done")
-    first = counts.wait_for("started")["client_instance_ids"]
-    # Another process of the same application takes one task, whose state it must restore.
+    # Another process of the same application takes the tasks of the first, whose state it must restore.
     other = clients.word_count("lines", "word-counts", "word-count", properties=streams, name="word-count-other")
     second = other.wait_for("started", 120)["client_instance_ids"]
     for packer in packers:
         packer.wait_for("started")
     _until(lambda: sink.exists() and len(sink.read_text().splitlines()) == LINES)
-    time.sleep(8 * INTERVAL_S)
+    time.sleep(6 * INTERVAL_S)
+    ended = counts.close()
+    time.sleep(20 * INTERVAL_S)
     truth = {
-        "streams": [{**each.close(), "clients": ids} for each, ids in ((counts, first), (other, second))],
+        "streams": [{**ended, "clients": first}, {**other.close(), "clients": second}],
         "share": {each.client_id: each.close() for each in packers},
         "producers": {each.client_id: each.close() for each in (bank, writer, shop)},
         "copied": len(sink.read_text().splitlines()),

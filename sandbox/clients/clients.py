@@ -1,4 +1,4 @@
-"""Real clients of a local cluster: Java's producer, consumer, admin, share consumer, Streams, Connect, and librdkafka."""
+"""Real clients of a local cluster: Java's (share consumers, Streams and Connect included) and librdkafka's."""
 
 from __future__ import annotations
 
@@ -50,8 +50,10 @@ class LocalClients:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for each in (*self._clients, *self._workers):
-            each.kill()
+        for client in self._clients:
+            client.kill()
+        for worker in self._workers:
+            worker.kill()
 
     def producer(
         self,

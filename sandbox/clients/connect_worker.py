@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,7 +43,7 @@ class ConnectWorker:
         file = folder / f"{group}.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
         command = java_command(
-            os.pathsep.join([kafka_class_path("4.3.1")]), "org.apache.kafka.connect.cli.ConnectDistributed", file,
+            kafka_class_path("4.3.1"), "org.apache.kafka.connect.cli.ConnectDistributed", file,
             log=self._log,
         )  # fmt: skip
         self._process = Process(command, self._log)
@@ -64,14 +62,14 @@ class ConnectWorker:
     def _until(self, deadline: float, method: str, path: str, body: Any = None) -> Any:
         """The answer, as soon as the worker gives one: it rejects requests while it starts and while it rebalances."""
         while True:
-            request = urllib.request.Request(self._address + path, method=method)  # noqa: S310  # http, on this machine
+            request = urllib.request.Request(self._address + path, method=method)
             if body is not None:
                 request.data = json.dumps(body).encode()
                 request.add_header("Content-Type", "application/json")
             try:
-                with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310  # http, on this machine
+                with urllib.request.urlopen(request, timeout=10) as answer:
                     return json.load(answer)
-            except (OSError, urllib.error.HTTPError) as error:
+            except OSError as error:  # HTTPError is one
                 if not self._process.running or time.monotonic() > deadline:
                     tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])
                     raise ClientError(f"Connect: {method} {path}: {error}\n{tail}") from None

@@ -80,6 +80,9 @@ public final class TelemetryClient {
         AtomicLong failed = new AtomicLong();
         AtomicReference<String> error = new AtomicReference<>();
         boolean transactional = settings.containsKey("transactional.id");
+        long perTransaction = Long.parseLong(settings.getProperty("driver.transaction_records", "0"));
+        long abortEvery = Long.parseLong(settings.getProperty("driver.abort_every", "0"));
+        long ended = 0;
         try (KafkaProducer<byte[], byte[]> producer =
                 new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
             if (transactional) {
@@ -99,6 +102,15 @@ public final class TelemetryClient {
                     }
                 });
                 sent++;
+                if (perTransaction > 0 && sent % perTransaction == 0) {
+                    ended++;
+                    if (abortEvery > 0 && ended % abortEvery == 0) {
+                        producer.abortTransaction();
+                    } else {
+                        producer.commitTransaction();
+                    }
+                    producer.beginTransaction();
+                }
                 if (rate > 0) {
                     long ahead = begun + (long) (sent / rate * 1e9) - System.nanoTime();
                     closing.await(ahead, TimeUnit.NANOSECONDS);

@@ -1,4 +1,4 @@
-"""Real clients of a local cluster: Java's producer, consumer, admin and Streams, and librdkafka."""
+"""Real clients of a local cluster: Java's (share consumers, Streams and Connect included) and librdkafka's."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Literal, Self
 
 from kafka_telemetry_lake.pipelines.runtime.jars import jars
 from kafka_telemetry_lake.sandbox.clients.client import Client
+from kafka_telemetry_lake.sandbox.clients.connect_worker import ConnectWorker
 from kafka_telemetry_lake.sandbox.cluster.cluster import LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.java import compile_java, java_command
 from kafka_telemetry_lake.udfs.errors import CannotRunError
@@ -40,6 +41,7 @@ class LocalClients:
         self._cluster = cluster
         self._folder = cluster.folder / "clients"
         self._clients: list[Client] = []
+        self._workers: list[ConnectWorker] = []
 
     def __enter__(self) -> Self:
         self._folder.mkdir(exist_ok=True)
@@ -50,6 +52,8 @@ class LocalClients:
     ) -> None:
         for client in self._clients:
             client.kill()
+        for worker in self._workers:
+            worker.kill()
 
     def producer(
         self,
@@ -109,21 +113,48 @@ class LocalClients:
         return self._start("java", "admin", client_id, settings, version=version)
 
     def word_count(
-        self, topic: str, output_topic: str, application_id: str, *, properties: Properties | None = None
+        self,
+        topic: str,
+        output_topic: str,
+        application_id: str,
+        *,
+        properties: Properties | None = None,
+        name: str | None = None,
     ) -> Client:
-        """Kafka Streams' word count; ``started`` contains the ``client_instance_ids`` of its inner clients."""
+        """Kafka Streams' word count; ``started`` contains the ``client_instance_ids`` of its inner clients.
+
+        ``name`` tells several processes of one application apart; it is the prefix of their client ids.
+        """
+        name = name or application_id
         settings = {
             "driver.topic": topic,
             "driver.output_topic": output_topic,
             "application.id": application_id,
             "auto.offset.reset": "earliest",
-            "state.dir": self._folder / f"{application_id}-state",
+            "state.dir": self._folder / f"{name}-state",
             "commit.interval.ms": 200,
             **(properties or {}),
         }
         class_path = [*_client_jars("4.3.1"), *jars("streams-4.3.1")]
-        command = self._java(("WordCount", "TelemetryClient"), class_path, class_path, application_id)
-        return self.start(application_id, command, settings)
+        command = self._java(("WordCount", "TelemetryClient"), class_path, class_path, name)
+        return self.start(name, command, settings)
+
+    def share_consumer(self, topic: str, client_id: str, *, group: str, reject_every: int = 0) -> Client:
+        """A Java member of a share group that accepts records, and rejects each `reject_every`-th; 0: none.
+
+        ``closing`` has ``accepted`` and ``rejected``, the records that it acknowledged.
+        """
+        settings = {"driver.topic": topic, "driver.reject_every": reject_every, "group.id": group}
+        jars_ = _client_jars("4.3.1")
+        return self.start(client_id, self._java(("ShareMember", "TelemetryClient"), jars_, jars_, client_id), settings)
+
+    def connect_worker(self, group: str, connectors: Mapping[str, Properties]) -> ConnectWorker:
+        """A worker of Kafka Connect, in distributed mode, that runs connectors of a file or into a file."""
+        worker = ConnectWorker(self._cluster.bootstrap_servers, self._folder, group)
+        self._workers.append(worker)
+        for name, properties in connectors.items():
+            worker.create(name, properties)
+        return worker
 
     def start(self, client_id: str, command: Sequence[str | Path], settings: Properties) -> Client:
         """Starts a program that prints ``Client``'s events; its settings include client id and bootstrap servers."""

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import sys
+from importlib.abc import MetaPathFinder
 from importlib.metadata import version
 
 from kafka_telemetry_lake.jobs.commands import COMMANDS
 from kafka_telemetry_lake.jobs.entry import fail, run_command
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.udfs.nearest import did_you_mean
+
+
+class _WithoutPandas(MetaPathFinder):
+    """Lets pandas look as if it weren't installed.
+
+    Arrow imports it, where it is installed, with its first array. A query needs none of it, and its first answer comes
+    0.7 CPU-s earlier. Other commands keep their pandas, and so do programs that call `main`.
+    """
+
+    def find_spec(self, fullname: str, *_: object) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("No module named 'pandas'", name=fullname)
 
 
 def usage() -> str:
@@ -45,6 +58,8 @@ def main(argv: list[str] | None = None) -> int:
     if words[0] not in COMMANDS:
         near = did_you_mean(words[0], COMMANDS) or f"; the commands are: {', '.join(COMMANDS)}"
         return fail(UsageError(f"unknown command {words[0]!r}{near}"))
+    if argv is None and words[0] == "query":
+        sys.meta_path.insert(0, _WithoutPandas())
     return run_command(words[0], words[1:])
 
 

@@ -15,11 +15,12 @@ from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.pipelines.quality.checks import FAILED, NO_TABLE, PASSED, Finding, Lake, QualityError
 from kafka_telemetry_lake.pipelines.quality.expectations import judge
+from kafka_telemetry_lake.pipelines.quality.note import CheckNote
 from kafka_telemetry_lake.pipelines.quality.page import write_page
 from kafka_telemetry_lake.pipelines.quality.rules import RULES, tables_with_rules
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.query.printable import printable
-from kafka_telemetry_lake.pipelines.tables.quality import QUALITY_RESULTS, append_results
+from kafka_telemetry_lake.pipelines.tables.quality import QUALITY_RESULTS
 
 DATA_DOCS = "data-docs"
 
@@ -32,7 +33,8 @@ def run_job(settings: QualitySettings) -> int:
     busy = f"maintain or a replay is running on {settings.lake}: check again after it has finished"
     try:
         with only_upkeep(settings.lake, busy):
-            return _check(settings, Lake(settings.lake, full=settings.full))
+            asked = {"tables": settings.tables, "full": settings.full, "stale_hours": settings.stale_hours}
+            return _check(settings, CheckNote(settings.lake, asked))
     except duckdb.Error as error:  # delta-rs' DELETE writes string views, which Arrow can't compare
         reason = " ".join(str(error).split())
         raise QualityError(
@@ -48,12 +50,15 @@ def check_tables(names: list[str]) -> None:
         raise UsageError(f"tables: no rules for {', '.join(unknown)}; allowed: {', '.join(tables_with_rules())}")
 
 
-def _check(settings: QualitySettings, lake: Lake) -> int:
+def _check(settings: QualitySettings, note: CheckNote) -> int:
+    lake = Lake(settings.lake, full=settings.full, begun=note)
     if missing := [name for name in settings.tables if name not in lake.tables]:
         raise UsageError(
             f"tables: this lake has no {', '.join(missing)} yet; it has: {', '.join(lake.tables)}. "
             "Omit --tables to check all tables that exist"
         )
+    if note.goes_on:
+        print(f"quality: goes on with the check of {note.checked_at:%Y-%m-%d %H:%M}Z", file=sys.stderr)
     now = datetime.now(UTC)
     names = settings.tables or tables_with_rules()
     findings = [each for name in lake.tables if name in names for each in lake.check(name, now, settings.stale_hours)]
@@ -63,8 +68,8 @@ def _check(settings: QualitySettings, lake: Lake) -> int:
         if rule.table in names and rule.table not in lake.tables:
             rows.append({"table_name": rule.table, "rule": rule.name, "says": rule.says, "status": NO_TABLE})
     for row in rows:
-        row["checked_at"] = now
-    append_results(settings.lake, pa.Table.from_pylist(rows, QUALITY_RESULTS.schema))
+        row["checked_at"] = note.checked_at
+    note.end(pa.Table.from_pylist(rows, QUALITY_RESULTS.schema))
     missing = sorted(set(names) - set(lake.tables))
     _report(findings, passed, missing)
     if settings.docs is not None:

@@ -1,15 +1,15 @@
 """Counts the rows that break each data quality rule, with DuckDB over the rows added since the last check.
 
-Memory is bounded: rules of single rows are counted in one pass over a table, the others join only keys of the new
-rows' landed dates, and DuckDB spills to disk what doesn't fit.
+Memory is bounded: a table is checked one landed date after the other, rules of single rows in one pass, the others by
+keys. DuckDB spills to disk what doesn't fit.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
 
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_table, rows_by_day, rows_in
+from kafka_telemetry_lake.pipelines.quality.note import ALL_DAYS, CheckNote
 from kafka_telemetry_lake.pipelines.quality.rules import RULES, Rule, tables_with_rules
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
@@ -62,6 +63,17 @@ class Finding:
     open_from: date | None
     seconds: float
 
+    def plus(self, broken: int, examples: Iterable[str], open_from: date | None, seconds: float) -> Finding:
+        """With the result of a further landed date."""
+        firsts = [day for day in (self.open_from, open_from) if day is not None]
+        return replace(
+            self,
+            broken=self.broken + broken,
+            examples=(*self.examples, *examples)[:EXAMPLES],
+            open_from=min(firsts, default=None),
+            seconds=self.seconds + seconds,
+        )
+
 
 @dataclass(frozen=True)
 class _Before:
@@ -75,12 +87,16 @@ class _Before:
 class Lake:
     """The current tables of a lake, and the rows added since the last check; with `full` all rows.
 
+    Args:
+        begun: what an interrupted check has found. It goes on with the versions of the tables that this one had.
+
     Raises:
         QualityError: no lake there, or a table was written by a newer version.
     """
 
-    def __init__(self, path: str, *, full: bool) -> None:
+    def __init__(self, path: str, *, full: bool, begun: CheckNote | None = None) -> None:
         self._path = path.rstrip("/")
+        self._note = begun or CheckNote()
         self._snapshots: dict[str, _Snapshot] = {}
         before = {} if full else self._before()
         names = tables_with_rules()
@@ -96,7 +112,7 @@ class Lake:
         """The tables with rules that the lake has."""
         return [name for name in tables_with_rules() if name in self._snapshots]
 
-    def check(self, name: str, now: datetime, stale_hours: float | None) -> Iterator[Finding]:
+    def check(self, name: str, now: datetime, stale_hours: float | None) -> list[Finding]:
         """Check the rules of a table, one `Finding` each.
 
         Args:
@@ -104,42 +120,75 @@ class Lake:
         """
         snapshot = self._snapshots[name]
         rules = [rule for rule in RULES if rule.table == name]
+        none = Finding(rules[0], 0, 0, (), snapshot.since, snapshot.version, None, 0.0)
+        findings = {rule.name: replace(none, rule=rule) for rule in rules}
+        noted = self._note.table(name, snapshot.version, snapshot.since)
+        for found in noted.findings:
+            findings[found["rule"]] = replace(findings[found["rule"]], **_known(found))
         with connect(preserve_insertion_order="false") as connection:
-            connection.register("added", self._rows(name, snapshot.added))
-            begun = time.monotonic()
-            counted = _count(connection, [rule for rule in rules if rule.breaks])
-            rows = counted.pop("")
-            each = (time.monotonic() - begun) / max(1, len(counted))
-            self._relate(connection, snapshot, rules, now, stale_hours)
-            for rule in rules:
-                begun = time.monotonic()
-                select = rule.select or f"SELECT * FROM added WHERE {rule.breaks}"
-                broken = counted[rule.name] if rule.breaks else _one(connection, f"SELECT count(*) FROM ({select})")
-                examples = tuple(_examples(connection, select, rule)) if broken else ()
-                open_from = _one(connection, rule.open_from) if rule.open_from else None
-                seconds = time.monotonic() - begun + (each if rule.breaks else 0)
-                yield Finding(rule, rows, broken, examples, snapshot.since, snapshot.version, open_from, seconds)
+            self._relate(connection, snapshot, now, stale_hours)
+            across = [rule for rule in rules if rule.across]
+            if across:
+                self._register(connection, across, snapshot, snapshot.recent)
+            for rule in across:
+                connection.execute(f"CREATE TEMP TABLE across AS {rule.across}")
+            days = sorted({*snapshot.recent(snapshot.files)["day"].to_pylist()}, key=lambda day: day or "")
+            for number, day in enumerate([*days, ALL_DAYS]):
+                if day in noted.days:
+                    continue
+                asked = [rule for rule in rules if rule.at_once == (day is ALL_DAYS)]
+                self._check_day(connection, snapshot, asked, day, findings)
+                done = f"quality: {name}: {number} of {len(days)} days"
+                self._note.checked(name, day, [_noted(each) for each in findings.values()], done)
+        return list(findings.values())
 
-    def _relate(
+    def _check_day(
         self,
         connection: duckdb.DuckDBPyConnection,
         snapshot: _Snapshot,
         rules: list[Rule],
-        now: datetime,
-        stale_hours: float | None,
+        day: str | None,
+        findings: dict[str, Finding],
     ) -> None:
-        """Register the relations that a table's rules read besides `added` (see `Rule.select`)."""
-        selects = " ".join(rule.select for rule in rules)
-        for name in {other for rule in rules for other in rule.reads}:
-            other = self._snapshots.get(name)
-            files = None if other is None else other.files
-            # Files before the first landed date that is checked aren't even listed.
-            recent = files if files is None else files.filter(
-                pc.fill_null(pc.greater_equal(files["day"], f"{snapshot.check_from}"), True)
-            )  # fmt: skip
-            connection.register(name, self._rows(name, recent))
-            if f"all_{name}" in selects:
-                connection.register(f"all_{name}", self._rows(name, files))
+        """Add what a landed date's rows say to the findings."""
+        if not rules:
+            return
+        self._register(connection, rules, snapshot, snapshot.recent if day == ALL_DAYS else lambda f: _of_day(f, day))
+        begun = time.monotonic()
+        counted = _count(connection, [rule for rule in rules if rule.breaks]) if day != ALL_DAYS else {"": 0}
+        rows = counted.pop("")
+        if rows:
+            findings |= {key: replace(each, rows=each.rows + rows) for key, each in findings.items()}
+        each_took = (time.monotonic() - begun) / max(1, len(counted))
+        for rule in rules:
+            begun = time.monotonic()
+            select = rule.select or f"SELECT * FROM added WHERE {rule.breaks}"
+            broken = counted[rule.name] if rule.breaks else _one(connection, f"SELECT count(*) FROM ({select})")
+            examples = tuple(_examples(connection, select, rule)) if broken else ()
+            open_from = _one(connection, rule.open_from) if rule.open_from else None
+            seconds = time.monotonic() - begun + (each_took if rule.breaks else 0)
+            findings[rule.name] = findings[rule.name].plus(broken, examples, open_from, seconds)
+
+    def _register(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        rules: list[Rule],
+        snapshot: _Snapshot,
+        chosen: Callable[[pa.Table], pa.Table],
+    ) -> None:
+        """Register `added` and the other tables that rules read, with the rows of the chosen files."""
+        name, selects = rules[0].table, " ".join(rule.select for rule in rules)
+        connection.register("added", self._rows(name, chosen(snapshot.added)))
+        for other in {other for rule in rules for other in rule.reads}:
+            files = self._snapshots[other].files if other in self._snapshots else None
+            connection.register(other, self._rows(other, None if files is None else chosen(files)))
+            if f"all_{other}" in selects:
+                connection.register(f"all_{other}", self._rows(other, files))
+
+    def _relate(
+        self, connection: duckdb.DuckDBPyConnection, snapshot: _Snapshot, now: datetime, stale_hours: float | None
+    ) -> None:
+        """Register the small relations that rules read (see `Rule.select`)."""
         firsts = {name: min(table.days) for name, table in self._snapshots.items() if table.days}
         newest = {name: table.newest for name, table in self._snapshots.items()}
         for relation, columns in {
@@ -172,7 +221,7 @@ class Lake:
 
     def _open(self, name: str, before: _Before | None) -> _Snapshot | None:
         try:
-            table = DeltaTable(f"{self._path}/{name}")
+            table = self._at(f"{self._path}/{name}", self._note.version(name))
             files = files_table(table)
             if table.protocol().min_reader_version > 1:
                 raise DeltaProtocolError(f"it has features of reader version {table.protocol().min_reader_version}")
@@ -193,6 +242,17 @@ class Lake:
         days_to_check = [] if first is None else [date.fromisoformat(first)]
         days_to_check += [before.open_from] if before is not None and before.open_from is not None else []
         return _Snapshot(int(table.version()), since, files, added, days, newest, min(days_to_check, default=date.max))
+
+    def _at(self, uri: str, version: int | None) -> DeltaTable:
+        """A table at the version that an interrupted check had; at the latest, where the log has forgotten it."""
+        try:
+            return DeltaTable(uri, version=version)
+        except TableNotFoundError:
+            raise
+        except DeltaError:
+            if version is None:
+                raise
+            return DeltaTable(uri)
 
     def _added(self, name: str, files: pa.Table, before: _Before | None, version: int) -> pa.Array | None:
         """Which of the table's files are new since the last check; None: there was none, or the lake is an older copy.
@@ -221,6 +281,30 @@ class _Snapshot:
     days: Mapping[date, int]
     newest: datetime | None
     check_from: date
+
+    def recent(self, files: pa.Table) -> pa.Table:
+        """Those of a table's files that may have rows of the landed dates to check. Earlier ones aren't even listed."""
+        return files.filter(pc.fill_null(pc.greater_equal(files["day"], f"{self.check_from}"), True))
+
+
+def _of_day(files: pa.Table, day: str | None) -> pa.Table:
+    return files.filter(pc.is_null(files["day"]) if day is None else pc.equal(files["day"], day))
+
+
+def _noted(finding: Finding) -> dict[str, Any]:
+    """What a note has of a finding."""
+    open_from = None if finding.open_from is None else finding.open_from.isoformat()
+    return {
+        "rule": finding.rule.name, "rows": finding.rows, "broken": finding.broken, "examples": list(finding.examples),
+        "open_from": open_from, "seconds": finding.seconds,
+    }  # fmt: skip
+
+
+def _known(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a finding that `_noted` has written."""
+    open_from = None if found["open_from"] is None else date.fromisoformat(found["open_from"])
+    fields = {name: value for name, value in found.items() if name != "rule"}
+    return {**fields, "examples": tuple(found["examples"]), "open_from": open_from}
 
 
 def _count(connection: duckdb.DuckDBPyConnection, rules: list[Rule]) -> dict[str, int]:

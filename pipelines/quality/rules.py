@@ -1,7 +1,7 @@
 """The data quality rules, each with the sentence and advice that `telemetry-lake quality` prints when it is broken.
 
-A rule is DuckDB SQL. It checks the rows added since the last check, and reads other tables only from the earliest
-landed date of those rows on.
+A rule is DuckDB SQL. It checks the rows added since the last check, one landed date after the other: all rows of a push
+have its landed date, so what belongs together is compared, and memory follows a day.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ class Rule:
         do: what to do when it is broken.
         breaks: SQL condition, true for rows that break the rule; or
         select: SQL query for rows that break it, over `added` (new rows of the table), the tables of `reads` (all rows
-            from the first landed date that is checked), `first_days` (table_name, landed_date), `newest`
-            (table_name, landed_at), `days` (landed_date, rows: of this table) and `parameters` (now, stale_hours).
+            of the landed date), `first_days` (table_name, landed_date), `newest` (table_name, landed_at), `days`
+            (landed_date, rows: of this table) and `parameters` (now, stale_hours).
+        across: SQL query over all rows from the first landed date that is checked on; `select` reads its rows as
+            `across`.
+        at_once: `select` is asked once, for all landed dates that are checked.
         in_batch: number of rows of a micro-batch that break it, from the summed counts of its tasks: pushes `in_files`,
             `repeated` and `judged`, rows written by table name, `outcome_points` and `outcomes_rejected`.
         open_from: SQL query for the first landed date that the next check must include again.
@@ -46,6 +49,8 @@ class Rule:
     reads: tuple[str, ...] = ()
     in_batch: Callable[[Mapping[str, int]], int] | None = None
     open_from: str = ""
+    across: str = ""
+    at_once: bool = False
 
     @property
     def sentence(self) -> str:
@@ -91,14 +96,14 @@ RULES = (
         # Skipped pushes: a later push of the partition has an outcome, and either it landed well after this one or the
         # newest push of all has an outcome too. Bounds in a table's log are rounded to milliseconds.
         select=f"""SELECT a.* EXCLUDE (payload) FROM ({_UNJUDGED}) AS a
-            WHERE EXISTS (SELECT 1 FROM (SELECT {", ".join(_PARTITION)}, max(landed_at) AS judged, max("offset") AS last
-                                         FROM push_outcomes GROUP BY ALL) AS b
-                          WHERE {_SAME_PARTITION} AND (
+            WHERE EXISTS (SELECT 1 FROM across AS b WHERE {_SAME_PARTITION} AND (
                             b.judged > a.landed_at + {_GRACE} OR b.last > a."offset" AND ({_NEWEST} 'pushes')
                               <= ({_NEWEST} 'push_outcomes') + INTERVAL 1 SECOND))""",
         reads=("pushes", "push_outcomes"),
         in_batch=lambda totals: totals["in_files"] - totals["judged"],
         open_from=f"SELECT min(landed_date) FROM ({_UNJUDGED})",
+        across=f"""SELECT {", ".join(_PARTITION)}, max(landed_at) AS judged, max("offset") AS last FROM push_outcomes
+            GROUP BY ALL""",
     ),
     Rule(
         "pushes_volume",
@@ -110,6 +115,7 @@ RULES = (
                      median(rows) OVER before AS usual, count(*) OVER before AS known
               FROM days WINDOW before AS (ORDER BY landed_date ROWS BETWEEN 7 PRECEDING AND 1 PRECEDING))
             WHERE age = 2 AND known >= 3 AND rows NOT BETWEEN usual / 2 AND usual * 2""",
+        at_once=True,
     ),
     Rule(
         "pushes_fresh",
@@ -118,6 +124,7 @@ RULES = (
         "check that the job runs, that receivers land pushes (SELECT * FROM pipeline_health) and that clients push",
         select="""SELECT newest.landed_at AS newest_push, parameters.now FROM newest, parameters
             WHERE table_name = 'pushes' AND newest.landed_at < now - to_seconds(CAST(stale_hours * 3600 AS BIGINT))""",
+        at_once=True,
     ),
     Rule(
         "outcomes_once",
@@ -168,6 +175,7 @@ RULES = (
             WHERE a.outcome IN ('points', 'heartbeat')
               AND a.landed_at + {_GRACE} < (SELECT landed_at FROM newest WHERE table_name = 'client_changes')""",
         reads=("client_changes",),
+        at_once=True,
     ),
     Rule(
         "outcomes_keep_up",
@@ -177,6 +185,7 @@ RULES = (
         select="""SELECT a.landed_at AS judged_to, b.landed_at AS landed_to FROM newest AS a, newest AS b
             WHERE a.table_name = 'push_outcomes' AND b.table_name = 'pushes'
               AND a.landed_at < b.landed_at - INTERVAL 1 HOUR""",
+        at_once=True,
     ),
     Rule(
         "outcomes_known",

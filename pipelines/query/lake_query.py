@@ -22,7 +22,7 @@ from kafka_telemetry_lake.pipelines.query.needed_days import days_of, needed_day
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError, explained, one_line
 from kafka_telemetry_lake.pipelines.query.subscription_views import BELOW, subscription_views
 from kafka_telemetry_lake.pipelines.query.summed_levels import summed_levels
-from kafka_telemetry_lake.pipelines.query.views import needed
+from kafka_telemetry_lake.pipelines.query.views import needed, view_names
 from kafka_telemetry_lake.pipelines.query.views import views as views_by_name
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG, MEANINGS
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES
@@ -84,7 +84,7 @@ def run_query(
         if isinstance(error, duckdb.CatalogException) and not there:
             raise QueryError(missing) from error
         columns = (column for name in opened for column in connection.table(f'"{name}"').columns)
-        raise QueryError(explained(error, tables, [*views_by_name(), *CATALOG, *opened], columns)) from error
+        raise QueryError(explained(error, tables, [*view_names(), *CATALOG, *opened], columns)) from error
 
 
 def _open(
@@ -98,7 +98,7 @@ def _open(
     if not tables:
         return []
     own = _subscription_views(lake, named)
-    views, below = needed((named | {BELOW} if own else named) & (views_by_name().keys() | CATALOG.keys()), overrides)
+    views, below = needed((named | {BELOW} if own else named) & (view_names() | CATALOG.keys()), overrides)
     existing = [name for name in tables if name.lower() in named or name in below]
     opened = {name: DeltaTable(table_uri(lake, name)) for name in existing}
     large = {name: days for name, table in opened.items() if (days := days_of(table)) is not None}
@@ -161,7 +161,7 @@ def with_subscriptions(sql: str) -> str:
 
 def _subscription_views(lake: str, named: set[str]) -> dict[str, str]:
     """Name and SELECT of each view of a single subscription that the query names."""
-    if not any(word.startswith(PREFIX) for word in named - views_by_name().keys()):
+    if not any(word.startswith(PREFIX) for word in named - view_names()):
         return {}
     return {name: select for name, select in subscription_views(lake, "duckdb").items() if name in named}
 

@@ -37,17 +37,15 @@ def stand_in(connection: duckdb.DuckDBPyConnection, name: str, schema: pa.Schema
     """Create a view with the table's columns, over a table for each day."""
     empty = connection.from_arrow(schema.empty_table())
     columns = ", ".join(
-        f"DATE '{{day}}' AS {column}"
-        if column == LANDED_DATE.name
-        else f'TRY_CAST(md5(CAST(number AS VARCHAR)) AS {kind}) AS "{column}"'
+        f'"{column}"' if column == LANDED_DATE.name else f'TRY_CAST(md5(number) AS {kind}) AS "{column}"'
         for column, kind in zip(empty.columns, empty.types, strict=True)
     )
     selects = []
     for day in sorted(days):
         own = f'"{STAND_IN}/{name}/{day}"'
-        connection.execute(f"CREATE TEMP TABLE {own} AS SELECT * FROM range(2) AS numbers(number)")
-        selects.append(f"SELECT {columns.format(day=day)} FROM {own}")
-    connection.execute(f'CREATE OR REPLACE TEMP VIEW "{name}" AS {" UNION ALL ".join(selects)}')
+        connection.execute(f"CREATE TEMP TABLE {own} AS SELECT CAST(range AS VARCHAR) AS number FROM range(2)")
+        selects.append(f"SELECT number, DATE '{day}' AS {LANDED_DATE.name} FROM {own}")
+    connection.execute(f'CREATE OR REPLACE TEMP VIEW "{name}" AS SELECT {columns} FROM ({" UNION ALL ".join(selects)})')
 
 
 def needed_days(

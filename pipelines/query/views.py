@@ -60,6 +60,7 @@ def _truncate_fast(node: exp.Expr) -> exp.Expr:
     return sqlglot.parse_one(f"make_timestamptz({time} - {rest})", read="duckdb")
 
 
+@functools.lru_cache(maxsize=256)
 def parse_view(name: str, text: str) -> View:
     """Parse the text of a view.
 
@@ -79,11 +80,32 @@ def views(overrides: Overrides = (), closing: bool = False) -> dict[str, View]:
     Args:
         overrides, closing: by what the views of the findings judge; see `finding_views`.
     """
-    return _views(overrides, closing)
+    return {view.name: view for view in needed(_texts(overrides, closing), overrides, closing)[0]}
+
+
+def view_names() -> frozenset[str]:
+    """The names of all views. None of them is parsed, which takes longer than most queries."""
+    return frozenset(_texts((), False))
+
+
+def needed(names: Iterable[str], overrides: Overrides = (), closing: bool = False) -> tuple[list[View], list[str]]:
+    """The views among `names` and those they read, in order of creation; and the names of the tables they read."""
+    texts, waiting = _texts(overrides, closing), set(names)
+    found, tables = dict[str, View](), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name not in texts:
+            tables.add(name)
+        elif name not in found:
+            found[name] = parse_view(name, texts[name])
+            waiting |= found[name].reads
+    order = TopologicalSorter({name: view.reads & texts.keys() for name, view in found.items()}).static_order()
+    return [found[name] for name in order], sorted(tables)
 
 
 @functools.lru_cache(maxsize=4)
-def _views(overrides: Overrides, closing: bool) -> dict[str, View]:
+def _texts(overrides: Overrides, closing: bool) -> dict[str, str]:
+    """The text of each view, by its name."""
     folder = files("kafka_telemetry_lake.sql")
     texts = {file.name.removesuffix(".sql"): file.read_text("utf-8") for file in folder.iterdir() if file.is_file()}
     for template, instances in TEMPLATES.items():
@@ -91,16 +113,4 @@ def _views(overrides: Overrides, closing: bool) -> dict[str, View]:
         texts |= {name: text.format(**values) for name, values in instances.items()}
     texts |= finding_views(overrides, closing) | known_metrics_view()
     derived = measures().derived
-    texts |= version_views(*(derived[name].sql for name in ("rdkafka", "rdkafka_number", "java_number")))
-    parsed = {name: parse_view(name, text) for name, text in texts.items()}
-    order = TopologicalSorter({name: view.reads & parsed.keys() for name, view in parsed.items()}).static_order()
-    return {name: parsed[name] for name in order}
-
-
-def needed(names: Iterable[str], overrides: Overrides = (), closing: bool = False) -> tuple[list[View], list[str]]:
-    """The views among `names` and those they read, in order of creation; and the names of the tables they read."""
-    known, wanted = views(overrides, closing), set(names)
-    for view in reversed(known.values()):
-        if view.name in wanted:
-            wanted |= view.reads
-    return [view for name, view in known.items() if name in wanted], sorted(wanted - known.keys())
+    return texts | version_views(*(derived[name].sql for name in ("rdkafka", "rdkafka_number", "java_number")))

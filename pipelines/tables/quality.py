@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from deltalake import write_deltalake
 
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.udfs.rows import TEXT_LIST, TIMESTAMP, column
@@ -31,8 +30,3 @@ QUALITY_RESULTS = Table(
     ("checked_at",),
     dated_by="checked_at",
 )
-
-
-def append_results(lake: str, rows: pa.Table) -> None:
-    """Append the rows of one check, with columns of the table's schema, in one commit."""
-    write_deltalake(QUALITY_RESULTS.create(lake), QUALITY_RESULTS.with_partition(rows), mode="append")

@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.pipelines.quality import note
 from kafka_telemetry_lake.pipelines.quality.checks import COMMIT_TAKES, Finding, Lake, QualityError
+from kafka_telemetry_lake.pipelines.quality.note import CheckNote
 from kafka_telemetry_lake.pipelines.quality.rules import RULES
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
-from kafka_telemetry_lake.pipelines.tables.quality import QUALITY_RESULTS, append_results
+from kafka_telemetry_lake.pipelines.tables.quality import QUALITY_RESULTS
 from tests.support.expired_logs import expire_log
 from tests.support.lake_tables import table
 
@@ -79,6 +82,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def lake(made: Path, tmp_path: Path) -> Path:
     return shutil.copytree(made, tmp_path / "lake")
+
+
+def append(lake: Path, row: Row) -> None:
+    """A result of an earlier check."""
+    rows = QUALITY_RESULTS.with_partition(pa.Table.from_pylist([row], QUALITY_RESULTS.schema))
+    write_deltalake(QUALITY_RESULTS.create(str(lake)), rows, mode="append")
 
 
 def check(lake: Path, *, full: bool = False, stale_hours: float | None = None) -> dict[str, Finding]:
@@ -234,11 +243,88 @@ def test_a_check_takes_up_where_the_last_one_ended(
     assert broken(lake, full=True) == {"pushes_judged": 1, "points_never_fall": 1}
 
 
+class KilledError(Exception):
+    """Stands for the end of the process."""
+
+
+def checked_with(lake: Path, note: CheckNote) -> list[Finding]:
+    checked = Lake(str(lake), full=False, begun=note)
+    return [replace(each, seconds=0) for name in checked.tables for each in checked.check(name, NOW, None)]
+
+
+def test_a_killed_check_goes_on_where_it_stopped(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Killed at its first and last step and inside a table. Rows of two days break a rule, others come meanwhile."""
+    tomorrow = T0 + timedelta(days=1)
+    write(
+        lake,
+        pushes=[push(7), push(8, tomorrow)],
+        push_outcomes=[outcome(7), outcome(8, tomorrow)],
+        metric_points=[point(7, delta=-1.0), point(8, tomorrow, delta=-2.0)],
+    )
+    whole = checked_with(lake, CheckNote())
+    assert {each.rule.name: (each.rows, each.broken) for each in whole if each.broken} == {"points_never_fall": (4, 2)}
+    monkeypatch.setattr(note, "EVERY_S", 0)
+    store, steps = CheckNote.checked, list[tuple[str, str | None]]()
+    kill_at = 0
+
+    def checked(self: CheckNote, name: str, day: str | None, *rest: Any) -> None:
+        store(self, name, day, *rest)
+        steps.append((name, day))
+        if len(steps) == kill_at:
+            raise KilledError
+
+    monkeypatch.setattr(CheckNote, "checked", checked)
+    checked_with(lake, CheckNote())
+    in_all = list(steps)
+    assert in_all.count(("metric_points", T0.date().isoformat())) == 1
+    for kill_at in (1, 1 + in_all.index(("metric_points", T0.date().isoformat())), len(in_all)):
+        copy = shutil.copytree(lake, tmp_path / f"killed-{kill_at}")
+        steps.clear()
+        begun = CheckNote(str(copy), {"full": False})
+        with pytest.raises(KilledError):
+            checked_with(copy, begun)
+        write(copy, quarantine=[push(7, scope="point", reason=None)], metric_points=[point(7, delta=-5.0)])
+        again = CheckNote(str(copy), {"full": False})
+        assert (again.goes_on, again.checked_at) == (True, begun.checked_at)
+        found = checked_with(copy, again)
+        assert steps == in_all  # no step twice, none left out
+        begun_tables = {name for name, _ in in_all[:kill_at]}
+        expected = {each.rule.name: each for each in whole}
+        for each in found:
+            if each.rule.table in begun_tables and each.rule.name != "outcomes_count_points":
+                assert each == expected[each.rule.name]  # of the versions that the killed check had
+            elif each.rule.name == "points_never_fall":
+                assert (each.rows, each.broken) == (5, 3)
+        assert not CheckNote(str(copy), {"full": True}).goes_on
+    assert "quality: metric_points: 1 of 2 days" in capsys.readouterr().err.splitlines()
+
+
+def test_a_check_that_was_killed_after_its_commit_is_not_stored_twice(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(note, "EVERY_S", 0)
+    file, asked = lake / "quality_results" / note.NOTE, {"full": False}
+    rows = pa.Table.from_pylist([{"rule": "pushes_once", "checked_at": NOW}], QUALITY_RESULTS.schema)
+    for stored in (1, 2):
+        begun = CheckNote(str(lake), asked)
+        checked_with(lake, begun)
+        kept = file.read_bytes()
+        begun.end(rows)
+        assert not file.exists()
+        file.write_bytes(kept)
+        again = CheckNote(str(lake), asked)
+        assert again.goes_on
+        again.end(rows)
+        assert (len(table(lake, "quality_results")), file.exists()) == (stored, False)
+
+
 def test_only_later_files_are_checked_where_the_log_has_forgotten_the_last_check(lake: Path) -> None:
     """A log keeps a day; a check of all rows after each longer pause would read years."""
     ended = datetime.now(UTC) + timedelta(seconds=1)
     row = {"checked_at": ended + COMMIT_TAKES, "table_name": "metric_points", "rule": "r", "status": "passed"}
-    append_results(str(lake), pa.Table.from_pylist([row | {"to_version": 0}], QUALITY_RESULTS.schema))
+    append(lake, row | {"to_version": 0})
     time.sleep(max(0.0, (ended - datetime.now(UTC)).total_seconds()))
     write(lake, metric_points=[point(6, delta=-3.0)])
     expire_log(lake / "metric_points")
@@ -249,7 +335,7 @@ def test_only_later_files_are_checked_where_the_log_has_forgotten_the_last_check
 
 def test_a_lake_that_was_restored_from_an_older_copy_is_checked_whole(lake: Path) -> None:
     row = {"checked_at": NOW, "table_name": "metric_points", "rule": "r", "status": "passed", "to_version": 9}
-    append_results(str(lake), pa.Table.from_pylist([row], QUALITY_RESULTS.schema))
+    append(lake, row)
     found = check(lake)["points_kind_known"]
     assert (found.rows, found.from_version) == (2, None)
 

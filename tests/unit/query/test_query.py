@@ -20,7 +20,8 @@ from deltalake import write_deltalake
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.query_settings import QuerySettings
 from kafka_telemetry_lake.jobs.settings import UsageError, parse
-from kafka_telemetry_lake.pipelines.query.lake_query import with_subscriptions
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query, with_subscriptions
+from kafka_telemetry_lake.pipelines.query.views import needed, parse_view, view_names, views
 from kafka_telemetry_lake.pipelines.subscriptions.configured import ConfiguredSubscriptions
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, METRIC_POINTS, PUSHES, TABLES
 from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription
@@ -181,16 +182,27 @@ def test_a_missing_lake_says_how_to_make_one(capsys: pytest.CaptureFixture[str],
 
 
 def test_starts_without_spark(lake: Path) -> None:
-    """DuckDB and delta-rs only. The bound is loose for a loaded machine; alone it takes under a second."""
+    """DuckDB and delta-rs only, without pandas, which Arrow would import. The bound is loose for a loaded machine."""
     began = time.monotonic()
-    code = (
-        "import sys; from kafka_telemetry_lake.jobs import cli; "
-        f"assert cli.main(['query', '--lake', {str(lake)!r}, 'SELECT count(*) AS n FROM metric_points']) == 0; "
-        "assert not {'pyspark', 'numba', 'pandas'} & set(sys.modules), sorted(sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["n", "-", "3"], done.stderr
+    sql = "SELECT count(*) AS n, max(attributes) AS a FROM metric_points"
+    command = ["-X", "importtime", "-m", "kafka_telemetry_lake", "query", "--lake", str(lake), "--format", "csv", sql]
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "n,a"
+    assert done.stdout.splitlines()[1].startswith("3,")
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
+    assert {"duckdb", "pyarrow.dataset"} <= imported
+    assert not {name for name in imported if name.startswith(("pyspark", "numba", "pandas."))}  # pandas: looked for
     assert time.monotonic() - began < 20
+
+
+def test_a_query_parses_the_views_that_it_names_alone(lake: Path) -> None:
+    parse_view.cache_clear()
+    run_query(str(lake), "SELECT metric FROM metric_points")
+    assert parse_view.cache_info().misses == 0
+    run_query(str(lake), "SELECT * FROM client_liveness")
+    assert parse_view.cache_info().misses == len(needed(["client_liveness"])[0]) < 5
+    assert views().keys() == view_names()
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ bound = None if sys.argv[1]=="all" else int(sys.argv[1])
 wake = sys.argv[2]=="wake"
 with model():
     d,end=run_alone("p0", lambda: ingest(1,1), empty_lake())
+    if "crashed" in sys.argv: d=d.changed({p:None for p in d.files if p.endswith(".released")})
     ps=[Process("p1", lambda: ingest(2,1)), Process("p2", lambda: ingest(3,2,take_over=True))]
     inv=Invariants(3, wake=wake)
     t=time.time()
-    import cProfile
-    r=explore(ps,d,inv,invisible({1:"epoch-000000000003"}),bound,int(sys.argv[3]))
+    r=explore(ps,d,inv,is_invisible,bound,int(sys.argv[3]))
     print(time.time()-t, "s", r.states, r.transitions, r.disks, r.runs, inv.recoveries, r.whole)
     for e,n in r.ends.items(): print(n, e[:200])
     print(r.found)

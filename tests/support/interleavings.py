@@ -129,7 +129,7 @@ Check = Callable[[Disk, tuple[Node, ...], Sequence["Process"]], None]
 
 
 def explore(
-    processes: Sequence[Process], disk: Disk, check: Check, is_invisible: Callable[[int, Step, Disk], bool],
+    processes: Sequence[Process], disk: Disk, check: Check, is_invisible: Callable[[str, Step, Disk], bool],
     preemptions: int | None = None, most_states: int = 10**9,
 ) -> Explored:  # fmt: skip
     """Visit every state that interleavings lead to.
@@ -199,7 +199,7 @@ class Violation(Exception):
 
 def _take(
     processes: Sequence[Process], number: int, nodes: tuple[Node, ...], disk: Disk,
-    is_invisible: Callable[[int, Step, Disk], bool], check: Check, trail: Any,
+    is_invisible: Callable[[str, Step, Disk], bool], check: Check, trail: Any,
 ) -> tuple[Node, Disk, Any]:  # fmt: skip
     """A step, and the invisible ones after it."""
     process, node = processes[number], nodes[number]
@@ -208,7 +208,7 @@ def _take(
         answer, disk = carry_out(disk, node.step)
         trail = (trail, process.name, node.step, answer)
         node = process.known(node.after(answer), disk)
-        if node.step is None or not is_invisible(number, node.step, disk):
+        if node.step is None or not is_invisible(process.name, node.step, disk):
             return node, disk, trail
         try:
             check(disk, (*nodes[:number], node, *nodes[number + 1 :]), processes)

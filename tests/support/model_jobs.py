@@ -10,9 +10,9 @@ import json
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from concurrent.futures import Future
-from dataclasses import asdict, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -34,7 +34,6 @@ from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_O
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 from kafka_telemetry_lake.udfs.limits import Limits
-
 from tests.support.model_store import LOG, MISSING, Disk, ask, in_memory
 
 LAKE = "s3a://lake"
@@ -52,7 +51,9 @@ def empty_lake() -> Disk:
     """The tables, without rows, and the ids of the queries."""
     about = json.dumps({"metaData": {"id": "lake"}}).encode()
     files = {f"{ROOT}/{table.name}{LOG}{0:020d}.json": about for table in TABLES}
-    files |= {f"{ROOT}/_checkpoints/{name}/metadata": json.dumps({"id": QUERY}).encode() for name in ("landing", "points")}
+    files |= {
+        f"{ROOT}/_checkpoints/{name}/metadata": json.dumps({"id": QUERY}).encode() for name in ("landing", "points")
+    }
     return Disk().changed(dict(files))
 
 
@@ -111,7 +112,10 @@ class Query:
         number, done = self._latest("offsets"), self._latest("commits")
         first = 0
         if number >= 0:
-            entry = json.loads(ask("read", f"{self._root}/offsets/{number}"))
+            data = ask("read", f"{self._root}/offsets/{number}")
+            if data == MISSING:
+                raise ModelError(f"offsets/{number} does not exist")
+            entry = json.loads(data)
             first = entry["last"]
             if done < number:
                 yield number, entry["first"], entry["last"]
@@ -124,7 +128,7 @@ class Query:
             first = last
 
     def _latest(self, log: str) -> int:
-        names = [path.rpartition("/")[2] for path, _ in ask("list", f"{self._root}/{log}", False)]  # noqa: FBT003
+        names = [path.rpartition("/")[2] for path, _ in ask("list", f"{self._root}/{log}", False)]
         return max((int(name) for name in names if name.isdigit()), default=-1)
 
     def _add(self, log: str, number: int, entry: Mapping[str, int]) -> None:
@@ -144,7 +148,9 @@ def judged(_: Any, task: ShardTask, __: int | None = None) -> list[dict[str, Any
         if data == MISSING:
             raise FileNotFoundError(name)
         before += json.loads(data)
-    pushes = [push for path in sorted(task.paths) for (push,) in json.loads(ask("read", f"{ROOT}/{PUSHES.name}/{path}"))]
+    pushes = [
+        push for path in sorted(task.paths) for (push,) in json.loads(ask("read", f"{ROOT}/{PUSHES.name}/{path}"))
+    ]
     rows = [[push, [*before, *pushes[:index]]] for index, push in enumerate(pushes)]
     state = f"0-{task.batch_id:010d}-{uuid.uuid4()}.state"
     ask("put", f"{folder}/{state}", json.dumps(pushes).encode())

@@ -29,7 +29,7 @@ LOG = "/_delta_log/"
 MISSING = "missing"  # the answer for a file that isn't there
 
 _KEYS: dict[tuple[str, bytes], int] = {}
-_RANDOM = random.Random(0)  # noqa: S311  # numbers of files in the key of a disk
+_RANDOM = random.Random(0)  # numbers of files in the key of a disk
 
 
 class Disk:
@@ -90,9 +90,7 @@ def _listed(files: dict[str, bytes], folder: str, *, recursive: bool) -> tuple[t
     for path, data in files.items():
         if path.startswith(f"{folder}/"):
             name, _, rest = path[len(folder) + 1 :].partition("/")
-            if not rest:
-                found[path] = len(data)
-            elif recursive:
+            if not rest or recursive:
                 found[path] = len(data)
             else:
                 found[f"{folder}/{name}"] = -1

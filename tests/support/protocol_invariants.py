@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-from tests.support.interleavings import Node, Process, run_alone
-from tests.support.model_jobs import LAKE, QUERY, ROOT, TABLES, ingest
-from tests.support.model_store import LOG, Disk, Step, actions_of, active_files, transaction_version
 
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES, PUSHES
+from tests.support.interleavings import Node, Process, run_alone
+from tests.support.model_jobs import QUERY, ROOT, TABLES, ingest
+from tests.support.model_store import LOG, Disk, Step, actions_of, active_files, transaction_version
 
 POINTS_ID = f"kafka-telemetry-lake:points:{QUERY}"
-NEVER_WRITTEN = ("/_last_checkpoint", "/metadata", "/topics.json", ".alive", "/points-swap.json", "/offsets-before.json")
+NEVER_WRITTEN = (
+    "/_last_checkpoint",
+    "/metadata",
+    "/topics.json",
+    ".alive",
+    "/points-swap.json",
+    "/offsets-before.json",
+)
 
 
 class Invariants:
@@ -136,25 +142,20 @@ def _rows(disk: Disk, table: str) -> list[Any]:
     return rows
 
 
-def invisible(owned: dict[int, str] | None = None) -> Callable[[int, Step, Disk], bool]:
-    """Which steps no other process can tell.
+def is_invisible(name: str, step: Step, disk: Disk) -> bool:
+    """Whether no other process can tell when a step of this one is taken.
 
-    Args:
-        owned: folders, by process, that no other process looks into; it is an error if one does.
+    The folder of the latest copy of the checkpoints is looked into by its process alone, which is checked.
     """
-    owners = {f"{ROOT}/_checkpoints/{folder}/": number for number, folder in (owned or {}).items()}
-
-    def is_invisible(number: int, step: Step, disk: Disk) -> bool:
-        verb, path, *more = step
-        for folder, owner in owners.items():
-            if path.startswith(folder) or (verb in ("copy", "move") and more[0].startswith(folder)):
-                assert number == owner, f"{step}: in the folder of another process"
-                return verb == "read" or (verb != "copy" and not (verb == "put" and path.endswith("_whole")))
-        if path.endswith(NEVER_WRITTEN) and (verb == "read" or path.endswith(".alive")):
-            return True
-        if "/landed_date=" in path:  # a name that nobody knows before the commit of its process
-            return True
-        # What is there for good.
-        return path in disk.files and verb in ("read", "create") and (LOG in path or "/_writers/" in path)
-
-    return is_invisible
+    verb, path, *more = step
+    target = more[0] if verb in ("copy", "move") else path
+    if (folder := re.match(rf"{ROOT}/_checkpoints/epoch-(\d+)/", target)) and not target.endswith("/_whole"):
+        if _epochs(disk).get(name) != int(folder[1]):
+            return False
+        return bool(verb != "copy")
+    if path.endswith(NEVER_WRITTEN) and (verb == "read" or path.endswith(".alive")):
+        return True
+    if "/landed_date=" in path:  # a name that nobody knows before the commit of its process
+        return True
+    # What is there for good.
+    return path in disk.files and verb in ("read", "create") and (LOG in path or "/_writers/" in path)

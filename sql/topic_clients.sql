@@ -96,6 +96,13 @@ by_topic AS (
   SELECT * FROM told WHERE written = topic OR has_own_name = 0
 ),
 
+groups_by_topic AS (
+  SELECT t.cluster_id, t.topic, c.client_id, c.state, element_at(c.labels, 'group_id') AS group_id
+  FROM by_topic AS t
+  JOIN clients AS c
+    ON coalesce(c.cluster_id, '') = coalesce(t.cluster_id, '') AND c.client_instance_id = t.client_instance_id
+),
+
 -- Pushed by every library.
 pushing AS (
   SELECT
@@ -164,6 +171,10 @@ found AS (
   FROM members AS m
   LEFT ANTI JOIN by_topic AS t
     ON t.cluster_id <=> m.cluster_id AND t.client_instance_id = m.client_instance_id AND t.topic = m.topic
+  -- The last sync may have seen a client that has ended since.
+  LEFT ANTI JOIN groups_by_topic AS b
+    ON b.cluster_id <=> m.cluster_id AND b.group_id = m.group_id AND b.topic = m.topic AND b.client_id = m.client_id
+    AND b.state <> 'active' AND m.client_instance_id IS NULL
   GROUP BY m.cluster_id, m.topic, m.hour, m.client_instance_id, m.group_id, m.client_id, m.application, m.owner
   UNION ALL
   SELECT
@@ -172,12 +183,7 @@ found AS (
   FROM group_offsets AS o
   LEFT ANTI JOIN members AS m
     ON m.cluster_id <=> o.cluster_id AND m.group_id = o.group_id AND m.topic = o.topic
-  LEFT ANTI JOIN (
-    SELECT t.cluster_id, t.topic, element_at(c.labels, 'group_id') AS group_id
-    FROM by_topic AS t
-    JOIN clients AS c
-      ON coalesce(c.cluster_id, '') = coalesce(t.cluster_id, '') AND c.client_instance_id = t.client_instance_id
-  ) AS b
+  LEFT ANTI JOIN groups_by_topic AS b
     ON b.cluster_id <=> o.cluster_id AND b.group_id = o.group_id AND b.topic = o.topic
   GROUP BY o.cluster_id, o.topic, o.group_id
   UNION ALL

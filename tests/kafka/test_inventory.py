@@ -36,13 +36,13 @@ def ask(lake: Path, sql: str) -> list[dict[str, Any]]:
     return rows
 
 
-def written_at(cluster: LocalCluster, topic: str) -> dict[tuple[int, int], float]:
+def written_at(cluster: LocalCluster, topic: str) -> dict[tuple[int | None, int | None], float]:
     """When each record of a topic was written, s since 1970, by partition and offset."""
     consumer = Consumer(
         {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "truth", "enable.metrics.push": False}
     )
     consumer.assign([TopicPartition(topic, partition, 0) for partition in (0, 1)])
-    times: dict[tuple[int, int], float] = {}
+    times: dict[tuple[int | None, int | None], float] = {}
     while messages := consumer.consume(1000, 5):
         times |= {(each.partition(), each.offset()): each.timestamp()[1] / 1000 for each in messages}
     consumer.close()

@@ -93,8 +93,8 @@ def test_members_and_offsets_of_groups_that_push_nothing(
     assert [row["valid_to"] is None for row in ended] == [False, False]
     before = {name: committed(tmp_path, name) for name in ("classic", "new")}
     assert {name: sum(offsets.values()) for name, offsets in before.items()} == {"classic": RECORDS, "new": RECORDS}
-    columns = "group_id, partition, status, lag_records, retention_ms"
-    sql = f"SELECT {columns} FROM group_lag WHERE latest AND topic = '{topic}'"
+    sql = "SELECT group_id, partition, status, lag_records, retention_ms FROM group_lag"
+    sql += f" WHERE latest AND topic = '{topic}'"
     assert {tuple(row.values()) for row in run_query(str(tmp_path), sql).read_all().to_pylist()} == {
         (name, partition, "caught_up", 0, 604_800_000) for name in before for partition in (0, 1)
     }

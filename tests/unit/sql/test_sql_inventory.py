@@ -266,6 +266,20 @@ def test_readers_without_telemetry_are_known_from_groups_and_brokers() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("state", "known"), [("terminated", {"telemetry"}), ("active", {"telemetry", "group"})])
+def test_a_member_that_has_ended_since_the_last_sync_is_its_client(state: str, known: set[str]) -> None:
+    """An active client with the group and client id of a member that isn't matched is another one."""
+    member = {"cluster_id": "c", "group_id": "g", "member_id": "m", "client_id": "r-id", "assignment": ["t-0"]}
+    clients = [client("r", state=state, labels=[("group_id", "g"), ("group_member_id", "other")])]
+    if state == "active":
+        clients.append(client("r2", labels=[("group_id", "g"), ("group_member_id", "m")], client_id="r-id"))
+    rows = answer("topic_clients", {
+        "metric_points": [point("r", READ, delta=5, topic="t")], "client_changes": clients,
+        "group_members": [member | {"valid_from": at(0)}],
+    })  # fmt: skip
+    assert {row["known_from"] for row in rows} == known
+
+
 def test_a_dot_in_a_topic_that_consumers_write_as_underscore_counts_once() -> None:
     points = [
         point("new", READ, delta=5, topic="a.b"), point("new", READ, delta=5, topic="a_b"),

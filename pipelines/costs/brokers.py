@@ -25,5 +25,5 @@ def read_brokers(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str
     """
     with admin_client(java, bootstrap_servers, options) as client:
         cluster = client.describeCluster()
-        rows = tuple({"broker_id": node.id(), "rack": node.rack()} for node in cluster.nodes().get())
+        rows = tuple({"broker_id": node.id(), "rack": node.rack()} for node in cluster.nodes().get().iterator())
         return Brokers(str(cluster.clusterId().get()), rows)

@@ -36,7 +36,8 @@ class LocalCluster:
     password) adds a listener SASL_PLAINTEXT with PLAIN; ``scram_users`` adds one SASL_SSL with SCRAM-SHA-512,
     whose certificate is in ``tls``. The folder with data and logs is removed at the end; if the block fails or
     ``keep_folder`` is set, it is retained and its path is printed on stderr. ``log_requests`` adds every request
-    to the brokers' logs, as JSON. Raises ``BrokerError``, ``KafkaToolError``, ``JarsUnavailableError``.
+    to the brokers' logs, as JSON. ``racks`` are the brokers' ``broker.rack``, in their order.
+    Raises ``BrokerError``, ``KafkaToolError``, ``JarsUnavailableError``.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class LocalCluster:
         scram_users: Mapping[str, str] | None = None,
         heap_mb: int = 384,
         log_requests: bool = False,
+        racks: Sequence[str] = (),
     ) -> None:
         self.version = version
         self.plugin = plugin
@@ -62,6 +64,7 @@ class LocalCluster:
         self.tls: Tls | None = None
         self._heap_mb = heap_mb
         self._log_requests = log_requests
+        self._racks = racks
         self.keep_folder = False
         self._brokers: list[Broker] = []
         self._tools: KafkaTools | None = None
@@ -291,6 +294,8 @@ class LocalCluster:
                 "ssl.keystore.type": "PKCS12",
                 "ssl.keystore.password": self.tls.password,
             }
+        if self._racks:
+            properties["broker.rack"] = self._racks[node_id - 1]
         if node_id == 1:
             listeners.append(f"CONTROLLER://127.0.0.1:{self._controller_port}")
         properties["listeners"] = ",".join(listeners)

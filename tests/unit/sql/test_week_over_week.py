@@ -43,7 +43,8 @@ def quota(limit: float, since: float, until: float | None, user: str = "", clien
     return {
         "cluster_id": "c", "user": user, "client_id": client_id, "ip": "", "quota_type": "produce",
         "quota_limit": limit, "valid_from": day(since), "not_seen_at": day(since) - hour,
-        "valid_to": None if until is None else day(until), "last_seen_at": None if until is None else day(until) - hour, **more,
+        "valid_to": None if until is None else day(until),
+        "last_seen_at": None if until is None else day(until) - hour, **more,
     }  # fmt: skip
 
 

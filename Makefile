@@ -106,6 +106,7 @@ bench: install ## run all benchmarks beside their peers; results in benchmarks/r
 	$(BIN)/python -m benchmarks.bad_loads
 	$(BIN)/python -m benchmarks.lifecycle
 	$(BIN)/python -m benchmarks.aged
+	$(BIN)/python -m benchmarks.week
 	$(BIN)/python -m benchmarks.rebootstrap
 	$(BIN)/python -m benchmarks.fates
 	$(BIN)/python -m benchmarks.quotas

@@ -64,7 +64,7 @@ class SmallFiles:
         if until is not None and until < self._version:
             return 0  # opened at a version with files that are still needed as they are
         replaced = 0
-        while (run := next(_runs(self._files), None)) is not None:
+        while (run := next(runs_to_merge(self._files), None)) is not None:
             before = self._files[run]
             file = merged(self._table, self._lake, before, ended)
             try:
@@ -125,8 +125,12 @@ class SmallFiles:
                     self._files.append(row)
 
 
-def _runs(files: Sequence[File]) -> Iterator[slice]:
-    """Neighbours to merge, those of the smallest files first. Smaller files between larger ones go with them."""
+def runs_to_merge(files: Sequence[File]) -> Iterator[slice]:
+    """Neighbours to merge, those of the smallest files first. Smaller files between larger ones go with them.
+
+    Args:
+        files: `size_bytes` and `partition` of each, in the order of landing.
+    """
     for size in SIZES:
         least = 0 if size == SIZES[0] else size // STEP
         first, total, count = 0, 0, 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -42,9 +42,13 @@ class Upkeep:
         while not ended.wait(PAUSE_S):
             self.look(ended)
 
-    def look(self, ended: threading.Event) -> None:
-        """Look after each table once; what fails is tried again at the next look."""
-        today = datetime.now(UTC).date().isoformat()
+    def look(self, ended: threading.Event, day: date | None = None) -> None:
+        """Look after each table once; what fails is tried again at the next look.
+
+        Args:
+            day: landed date from which files are merged; None: today.
+        """
+        today = (day or datetime.now(UTC).date()).isoformat()
         for name, (table, files) in self._tables.items():
             if ended.is_set():
                 return

@@ -20,7 +20,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, OPERAT
 from kafka_telemetry_lake.pipelines.tables.table import LOG_SETTINGS
 from kafka_telemetry_lake.pipelines.upkeep import small_files
 from kafka_telemetry_lake.pipelines.upkeep.merging import MergeEndedError
-from kafka_telemetry_lake.pipelines.upkeep.small_files import MANY, TARGET_BYTES, SmallFiles, _runs
+from kafka_telemetry_lake.pipelines.upkeep.small_files import MANY, TARGET_BYTES, SmallFiles, runs_to_merge
 from kafka_telemetry_lake.pipelines.upkeep.upkeep import KEPT_UP, Upkeep
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
 from tests.support.lake_tables import table
@@ -54,7 +54,7 @@ def sizes(*bytes_of_files: int, day: str = EVENING) -> list[dict[str, Any]]:
 
 
 def runs(*bytes_of_files: int) -> list[tuple[int, int]]:
-    return [(run.start, run.stop) for run in _runs(sizes(*bytes_of_files))]
+    return [(run.start, run.stop) for run in runs_to_merge(sizes(*bytes_of_files))]
 
 
 def test_neighbours_are_merged_when_many_or_enough() -> None:
@@ -67,7 +67,7 @@ def test_neighbours_are_merged_when_many_or_enough() -> None:
     assert runs(*[large] * 43)[0] == (0, 42), "42 of them are a file of the target size"
     assert runs(*[TARGET_BYTES] * 200) == []
     two_days = [*sizes(*[small] * 40), *sizes(*[small] * 40, day="2026-11-21")]
-    assert list(_runs(two_days)) == []
+    assert list(runs_to_merge(two_days)) == []
 
 
 def test_a_day_of_a_fast_job_has_hundreds_of_files() -> None:
@@ -78,7 +78,7 @@ def test_a_day_of_a_fast_job_has_hundreds_of_files() -> None:
         for number in range(0, 86_400, 60):
             live += [{"size_bytes": size, "partition": EVENING}] * 60
             if number:
-                while (run := next(_runs(live), None)) is not None:
+                while (run := next(runs_to_merge(live), None)) is not None:
                     total = sum(file["size_bytes"] for file in live[run])
                     written += total
                     live[run] = [{"size_bytes": total, "partition": EVENING}]

@@ -199,8 +199,8 @@ class Claims:
 
     def release(self, epoch: int) -> None:
         """Note that the process of an epoch has ended."""
-        with self._filesystem.open_output_stream(f"{self._root}/{self._name(epoch, 'released')}"):
-            pass
+        with self._filesystem.open_output_stream(f"{self._root}/{self._name(epoch, 'released')}") as stream:
+            stream.write(b"released")  # some stores refuse an empty file
 
     def _is_released(self, epoch: int) -> bool:
         info = self._filesystem.get_file_info(f"{self._root}/{self._name(epoch, 'released')}")

@@ -39,7 +39,8 @@ def run_job(settings: ForgetSettings) -> int:
         for lock in (only_upkeep, only_findings, only_notifier):
             locks.enter_context(lock(settings.lake, busy))
         checkpoints = own_checkpoints(settings.lake, settings.checkpoints, fence)
-        drop_old(settings.lake, settings.checkpoints)
+        if not settings.dry_run:
+            drop_old(settings.lake, settings.checkpoints)
         if is_swapping(checkpoints):
             raise UsageError("a replay was interrupted: finish it with `telemetry-lake replay`, then erase")
         erasure = Erasure(settings.lake, checkpoints, write=not settings.dry_run)

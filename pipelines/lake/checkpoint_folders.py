@@ -2,8 +2,8 @@
 
 A job writes offsets, states and notes there by many small steps, and not all are atomic: Spark looks whether an entry
 exists, then renames. So a job that takes over copies the folder once no table accepts a commit of the job before any
-more (`fence`). What that one still writes goes to the old folder, which nobody reads. Copies in a local folder are hard
-links, in an object store the store copies.
+more (`fence`). What that one still writes goes to the old folder, which nobody reads. State files, which are never
+written twice, get another name in a local folder (hard links); an object store copies.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _copy(source: str, target: str) -> int:
         folder = f"{to}/{name}".rpartition("/")[0]
         filesystem.create_dir(folder, recursive=True)
         try:
-            if isinstance(filesystem, pafs.LocalFileSystem):
+            if isinstance(filesystem, pafs.LocalFileSystem) and info.extension == "state":
                 os.link(info.path, f"{to}/{name}")
             else:
                 filesystem.copy_file(info.path, f"{to}/{name}")

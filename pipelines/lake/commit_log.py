@@ -40,7 +40,8 @@ class CommitLog:
         self._transactions: dict[str, int | None] = {}
         self._version = -1
         self._open()
-        if fence is not None and (self._known(APP_ID) or 0) < fence.epoch:
+        self._check_epoch()
+        if fence is not None and self._known(APP_ID) != fence.epoch:
             self.append((), {APP_ID: fence.epoch})
 
     @property

@@ -176,16 +176,14 @@ class Claims:
                 f"{self._uri}: this store overwrites a file that must be new (If-None-Match), so two jobs could write "
                 "the lake at once: use a store with conditional writes (docs/storage.md)"
             )
-        self._forget_before(latest + 1 - RETAINED)
+        self._forget_before(latest + 2 - RETAINED)
         return Fence(self, latest + 1, took_over=not is_gone)
 
     def read(self, epoch: int) -> Claim:
         """What the claim of an epoch says."""
         content = self._content(self._name(epoch, "json"))
-        fields = {
-            name: value for name, value in content.items() if isinstance(value, type(getattr(Claim(), name, None)))
-        }
-        return Claim(**fields)
+        known = asdict(Claim())
+        return Claim(**{name: content[name] for name in known if isinstance(content.get(name), type(known[name]))})
 
     def describe(self, epoch: int) -> str:
         """The process of an epoch, in words."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.locks import only_findings, only_job, only_notifier, only_upkeep
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure
 from kafka_telemetry_lake.pipelines.forget.subject import Request
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from tests.support.erasable_lake import lake_of, named, traces
 from tests.support.lake_tables import table
 from tests.support.landing_records import GOOD_ID
@@ -94,7 +96,11 @@ def test_it_reports_what_went_as_a_table_and_as_json(tmp_path: Path, capsys: pyt
     assert traces(stream.lake, [*clients[2].texts, *clients[1].texts]) == set()
 
 
-@pytest.mark.parametrize("lock", [only_job, only_upkeep, only_findings, only_notifier])
+def _job(lake: str, busy: str) -> AbstractContextManager[Fence]:
+    return only_job(lake, "ingest", busy)
+
+
+@pytest.mark.parametrize("lock", [_job, only_upkeep, only_findings, only_notifier])
 def test_nothing_may_write_to_the_lake_meanwhile(
     lock: type, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

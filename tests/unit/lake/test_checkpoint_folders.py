@@ -1,0 +1,109 @@
+"""A job that takes over goes on in a copy of the checkpoints, and what the other one writes goes nowhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of, drop_old, own_checkpoints
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
+from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
+from kafka_telemetry_lake.pipelines.lake.errors import FencedError
+from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, JOB, Claims, Fence, this_process
+from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES
+
+
+def claim(lake: Path, *, take_over: bool) -> Fence:
+    return Claims(str(lake), JOB).claim(this_process("ingest"), alone=not take_over, take_over=take_over)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    for table in (PUSHES, METRIC_POINTS):
+        table.create(str(tmp_path))
+    for name in ("landing/offsets/0", "landing/offsets/1", "points-state/manifest-0000000001.json", "topics.json"):
+        (tmp_path / "_checkpoints" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "_checkpoints" / name).write_text(name)
+    (tmp_path / "_checkpoints" / "topics.json.tmp").write_text("being written")
+    return tmp_path
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_after_a_clean_end_the_folder_is_the_same(lake: Path) -> None:
+    for _ in range(2):
+        assert own_checkpoints(str(lake), None, claim(lake, take_over=False)) == f"{lake}/_checkpoints"
+    assert checkpoints_of(str(lake)) == f"{lake}/_checkpoints"
+
+
+def test_a_job_that_takes_over_has_a_copy_and_all_tables(lake: Path) -> None:
+    root = lake / "_checkpoints"
+    old = claim(lake, take_over=False)
+    log, before = TableLog(PUSHES, str(lake), old), files(root)
+    own = Path(own_checkpoints(str(lake), None, claim(lake, take_over=True)))
+    assert own == root / "epoch-000000000002"
+    before.pop("topics.json.tmp")
+    assert files(own) == before | {"_whole": ""}
+    assert checkpoints_of(str(lake)) == str(own)
+    for table in (PUSHES, METRIC_POINTS):
+        assert DeltaTable(table.uri(str(lake))).transaction_version(APP_ID) == 2
+    with pytest.raises(FencedError):
+        log.commit([], "job", 1, {})
+    (root / "landing" / "offsets" / "2").write_text("of the job before")
+    (root / "topics.json").unlink()
+    assert not (own / "landing" / "offsets" / "2").exists()
+    assert (own / "topics.json").read_text() == "topics.json"
+
+
+def test_a_copy_that_was_cut_off_is_not_used(lake: Path) -> None:
+    claim(lake, take_over=False)
+    half = Path(own_checkpoints(str(lake), None, claim(lake, take_over=True)))
+    (half / "_whole").unlink()
+    (half / "topics.json").write_text("half")
+    assert checkpoints_of(str(lake)) == f"{lake}/_checkpoints"
+    own = Path(own_checkpoints(str(lake), None, claim(lake, take_over=True)))
+    assert own.name == "epoch-000000000003"
+    assert (own / "topics.json").read_text() == "topics.json"
+    assert not (own / half.name).exists()
+
+
+def test_the_next_clean_start_deletes_what_was_copied_and_nothing_else(lake: Path) -> None:
+    root = lake / "_checkpoints"
+    (root / "landing" / "offsets" / "7").write_text("7")
+    claim(lake, take_over=False)
+    own_checkpoints(str(lake), None, claim(lake, take_over=True))
+    own = Path(own_checkpoints(str(lake), None, claim(lake, take_over=True)))
+    (root / "mine.txt").write_text("not the job's")
+    (root / "epoch-000000000009").mkdir()
+    assert own_checkpoints(str(lake), None, claim(lake, take_over=False)) == str(own)
+    assert sorted(path.name for path in root.iterdir()) == [
+        "epoch-000000000003", "epoch-000000000009", "mine.txt", "topics.json.tmp",
+    ]  # fmt: skip
+    assert (own / "landing" / "offsets" / "7").read_text() == "7"
+    drop_old(str(lake))
+    assert checkpoints_of(str(lake)) == str(own)
+
+
+def test_a_note_of_a_lower_epoch_does_not_count(lake: Path) -> None:
+    first, second = claim(lake, take_over=False), claim(lake, take_over=True)
+    old, new = EpochNote(str(lake), "_note", first), EpochNote(str(lake), "_note", second)
+    (lake / "_note.json").write_text('{"step": 0}')
+    assert old.read() == {"step": 0}, "of an earlier release"
+    old.write({"step": 1})
+    assert new.read() == {"step": 1}
+    assert not (lake / "_note.json").exists()
+    new.write({"step": 2})
+    old.write({"step": 3})
+    assert new.read() == EpochNote(str(lake), "_note").read() == {"step": 2}
+    old.delete()
+    assert new.read() == {"step": 2}
+    new.write({"step": 4})
+    assert sorted(path.name for path in lake.glob("_note*")) == ["_note-e000000000002.json"]
+    EpochNote(str(lake), "_note").write({"step": 5})
+    assert new.read() == {"step": 5}, "without a claim it is the note that counts"
+    new.delete()
+    assert new.read() is None

@@ -38,6 +38,7 @@ class Strike:
     Attributes:
         address: regular expression, found anywhere in path and query.
         times: how many requests; those that were struck are in `struck`.
+        began: set when the first one has arrived.
     """
 
     fault: Fault
@@ -46,6 +47,7 @@ class Strike:
     times: int = 1
     seconds: float = 1.0  # of a slow one
     struck: list[str] = field(default_factory=list)
+    began: threading.Event = field(default_factory=threading.Event)
 
 
 class S3Proxy:
@@ -61,8 +63,7 @@ class S3Proxy:
         class Handler(_Handler):
             owner = proxy
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
+        self._http = _Server(("127.0.0.1", 0), Handler)
         self.endpoint = f"http://127.0.0.1:{self._http.server_address[1]}"
         threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
 
@@ -85,6 +86,7 @@ class S3Proxy:
                 is_due = len(strike.struck) < strike.times and strike.method == method
                 if is_due and re.search(strike.address, address):
                     strike.struck.append(address)
+                    strike.began.set()
                     return strike.fault, strike.seconds
         return None, 0.0
 
@@ -101,6 +103,13 @@ def proxied(endpoint: str) -> Iterator[S3Proxy]:
         yield proxy
     finally:
         proxy.stop()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Nothing: a client that gave up has hung up."""
 
 
 class _Handler(BaseHTTPRequestHandler):

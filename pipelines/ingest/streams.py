@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from kafka_telemetry_lake.pipelines.ingest.store_task import SMALL_BYTES, STORED
 from kafka_telemetry_lake.pipelines.ingest.torn_entries import entries
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.durable import sync
+from kafka_telemetry_lake.pipelines.lake.errors import FencedError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard, unstored
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
@@ -152,7 +154,11 @@ def start_batches(
 
     def noted(batch: DataFrame, batch_id: int) -> None:
         sync(filesystem, entries(root, batch_id))
-        run(batch, batch_id)
+        try:
+            run(batch, batch_id)
+        except FencedError:
+            logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it would log where this was raised
+            raise
 
     writer = rows.writeStream.queryName(stream).option("checkpointLocation", lake.checkpoint(checkpoint or stream))
     writer = (

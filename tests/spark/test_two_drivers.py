@@ -1,0 +1,86 @@
+"""Two jobs on one lake: one was stopped somewhere in its batch, another took over, and the first one wakes up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from kafka_telemetry_lake.jobs.ingest import make_lake, make_source
+from kafka_telemetry_lake.jobs.ingest import run as run_job
+from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
+from kafka_telemetry_lake.jobs.locks import LakeBusyError, only_job
+from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
+from tests.support.ledger_run import PATIENCE_S, Run
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    run = Run(tmp_path)
+    yield run
+    run.close()
+
+
+def once(spark: SparkSession, run: Run, *, take_over: bool = False) -> None:
+    """As ``ingest --once``, in the test's session."""
+    settings = parse(IngestSettings, [*run.source(), "--lake", str(run.lake), "--once"], "test")
+    with only_job(str(run.lake), "ingest", "busy", take_over=take_over) as fence:
+        own = replace(make_lake(settings), checkpoints=own_checkpoints(str(run.lake), None, fence), fence=fence)
+        run_job(spark, own, make_source(settings), settings, threading.Event())
+
+
+def stopped(run: Run, step: str) -> subprocess.Popen[bytes]:
+    """A job that has stopped itself before a step."""
+    command = (sys.executable, "-m", "tests.support.stopped_job", step, str(run.folder / "steps"), "ingest",
+               *run.source(), "--lake", str(run.lake), "--driver-memory", "1g", "--once")  # fmt: skip
+    job = run.start(command=command)
+    run.wait(lambda: psutil.Process(job.pid).status() == psutil.STATUS_STOPPED, job)
+    return job
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "add push_outcomes/_delta_log/00000000000000000005.json",  # all other tables have the batch
+        *(
+            pytest.param(step, marks=pytest.mark.slow)
+            for step in (
+                "add lake/_writers/job-000000000002.json",
+                "add metric_points/_delta_log/00000000000000000003.json",  # its epoch
+                "begun offsets/1",  # Spark has noted the batch
+                "add pushes/_delta_log/00000000000000000004.json",
+                "note points-state/manifest-0000000001.json",
+                "note client_changes/_lifecycle-e000000000002.json",
+            )
+        ),
+    ],
+)
+def test_a_job_that_was_taken_over_wakes_up_and_changes_nothing(spark: SparkSession, run: Run, step: str) -> None:
+    run.land()
+    once(spark, run)
+    run.land()
+    first = stopped(run, step)
+    with pytest.raises(LakeBusyError, match="--take-over starts this one in its place"):
+        once(spark, run)
+    run.land()
+    once(spark, run, take_over=True)
+    assert run.verdict().problems == []
+    os.kill(first.pid, signal.SIGCONT)
+    assert first.wait(PATIENCE_S) == 1
+    lines = run.log.read_text().splitlines()
+    assert "telemetry-lake: ingest: the lake was taken over by `ingest`, process" in lines[-1], lines[-20:]
+    assert not [line for line in lines if "Traceback" in line], lines[-40:]
+    assert run.verdict().problems == [], "what it wrote after that counts for nobody"
+    run.land()
+    once(spark, run)
+    assert run.verdict().problems == [], "the next job goes on where the second one was"

@@ -1,0 +1,59 @@
+"""A job that stops itself (SIGSTOP) at a chosen step of what it writes, as one that is cut off.
+
+    python -m tests.support.stopped_job STEP STEPS_FILE ingest FLAGS
+
+Each file that the driver adds, renames or deletes is a step; their names go to STEPS_FILE. Signs of life are left out:
+the job must not learn from them that it was taken over, but from what it writes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.pipelines.ingest import operator, streams, torn_entries
+from kafka_telemetry_lake.pipelines.lake import epoch_notes, fence, json_files
+from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
+from kafka_telemetry_lake.pipelines.state import manifest, snapshots
+
+
+def main(step: str, steps: Path, argv: list[str]) -> int:
+    """Run a command; returns its exit code."""
+    waits = True
+
+    def before(name: str) -> None:
+        nonlocal waits
+        with steps.open("a") as file:
+            file.write(f"{name}\n")
+        if waits and name == step:
+            waits = False
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    def stepping(real: Callable[..., Any], name_of: Callable[..., str]) -> Callable[..., Any]:
+        def call(*args: Any, **named: Any) -> Any:
+            before(name_of(*args))
+            return real(*args, **named)
+
+        return call
+
+    def end(path: str) -> str:
+        return "/".join(path.rsplit("/", 2)[1:])
+
+    fence.BEAT_S = 3600
+    NewFiles.add = stepping(NewFiles.add, lambda self, name, _: f"add {end(self.uri)}/{name}")  # type: ignore[method-assign]
+    noted = stepping(json_files.write_json, lambda _, path, *__: f"note {end(path)}")
+    for module in (epoch_notes, manifest, snapshots, operator):
+        module.write_json = noted  # type: ignore[attr-defined]
+    manifest.StateFolder._sweep = stepping(manifest.StateFolder._sweep, lambda _: "sweep")  # type: ignore[method-assign]
+    noted_by_spark = stepping(torn_entries.entries, lambda _, batch: f"begun offsets/{batch}")
+    streams.entries = noted_by_spark  # type: ignore[attr-defined]
+    return cli.main(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:]))

@@ -3,7 +3,8 @@
     python -m tests.support.stopped_job STEP STEPS_FILE ingest FLAGS
 
 Each file that the driver adds, renames or deletes is a step; their names go to STEPS_FILE. Signs of life are left out:
-the job must not learn from them that it was taken over, but from what it writes.
+the job must not learn from them that it was taken over, but from what it writes. STEP is a name, or a number: the
+so-manieth step once there is a file STEPS_FILE.armed.
 """
 
 from __future__ import annotations
@@ -24,13 +25,19 @@ from kafka_telemetry_lake.pipelines.state import manifest, snapshots
 
 def main(step: str, steps: Path, argv: list[str]) -> int:
     """Run a command; returns its exit code."""
-    waits = True
+    waits, armed = True, steps.with_name(f"{steps.name}.armed")
+    left = int(step) if step.isdecimal() else 0
 
     def before(name: str) -> None:
-        nonlocal waits
+        nonlocal waits, left
         with steps.open("a") as file:
             file.write(f"{name}\n")
-        if waits and name == step:
+        if left and armed.exists():
+            left -= 1
+            is_due = left == 0
+        else:
+            is_due = name == step
+        if waits and is_due:
             waits = False
             os.kill(os.getpid(), signal.SIGSTOP)
 

@@ -51,7 +51,7 @@ Row = dict[str, Any]
 def soak(
     kills: int, seed: int, minutes: float, search_minutes: float, parts: Sequence[str], interleavings: int
 ) -> Iterator[dict[str, list[Row]]]:
-    """Run the parts, and yield each part's rows."""
+    """Run the parts, and yield each part's rows, as far as there are any."""
     with tempfile.TemporaryDirectory(prefix="telemetry-lake-soak-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
         for part in parts:
@@ -60,7 +60,10 @@ def soak(
             elif part == "faults":
                 rows = [*_faults_over_files(scratch), *_faults_of_the_topic(scratch)]
             elif part == "writers":
-                rows = list(_two_writers(scratch, interleavings, random.Random(seed)))
+                rows = []
+                for row in _two_writers(scratch, interleavings, random.Random(seed)):
+                    rows.append(row)
+                    yield {part: rows}  # it takes hours
             elif part == "search":
                 rows = [search_row(search_minutes, seed)]
             else:
@@ -142,7 +145,7 @@ def _two_writers(scratch: Path, times: int, chance: random.Random) -> Iterator[R
     server = S3Server.start(scratch / "objects")
     try:
         with proxied(server.environment["AWS_ENDPOINT_URL"]) as store:
-            for fault, stop in (("two drivers", False), ("zombie", True)):
+            for fault, stop in (("zombie", True), ("two drivers", False)):
                 local = Run(_folder(scratch, f"{fault.replace(' ', '-')}-local"))
                 in_s3 = StoreRun(_folder(scratch, f"{fault.replace(' ', '-')}-s3"), server, store.endpoint)
                 for where, run in (("in a folder", local), ("in S3", in_s3)):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -47,7 +48,7 @@ def take_over(run: Run, times: int, chance: random.Random, *, stop: bool) -> Cou
             (run.folder / f"steps-{number - 1}.armed").touch()
         run.land()
         if stop:
-            run.wait(lambda job=job: psutil.Process(job.pid).status() == psutil.STATUS_STOPPED, job)  # type: ignore[misc]
+            run.wait(partial(_is_stopped, job), job)
             step = (run.folder / f"steps-{number - 1}").read_text().splitlines()[-1]
         else:
             time.sleep(chance.uniform(0, 3))
@@ -55,7 +56,7 @@ def take_over(run: Run, times: int, chance: random.Random, *, stop: bool) -> Cou
         successor, its_log = _start(run, number, chance)
         run.land()
         if stop:
-            run.wait(lambda before=before: run.judged() > before, successor)  # type: ignore[misc]
+            run.wait(partial(_judged_more, run, before), successor)
             os.kill(job.pid, signal.SIGCONT)
         code, line = _end_of(job, log)
         exits[f"exit code {code}: {line}"] += 1
@@ -102,6 +103,14 @@ def _start(run: Run, number: int, chance: random.Random) -> tuple[Job, Path]:
     command = (sys.executable, "-m", "tests.support.stopped_job", step, str(run.folder / f"steps-{number}"), "ingest",
                *run.source(), "--lake", run.uri, "--driver-memory", "1g", *EVERY, "--take-over")  # fmt: skip
     return run.start(command=command, log=log), log
+
+
+def _is_stopped(job: Job) -> bool:
+    return bool(psutil.Process(job.pid).status() == psutil.STATUS_STOPPED)
+
+
+def _judged_more(run: Run, before: int) -> bool:
+    return run.judged() > before
 
 
 def _end_of(job: Job, log: Path) -> tuple[int, str]:

@@ -52,13 +52,13 @@ def main(step: str, steps: Path, argv: list[str]) -> int:
         return "/".join(path.rsplit("/", 2)[1:])
 
     fence.BEAT_S = 3600
-    NewFiles.add = stepping(NewFiles.add, lambda self, name, _: f"add {end(self.uri)}/{name}")  # type: ignore[method-assign]
+    NewFiles.add = stepping(NewFiles.add, lambda self, name, _: f"add {end(self.uri)}/{name}")  # type: ignore[method-assign]  # the step is noted first
     noted = stepping(json_files.write_json, lambda _, path, *__: f"note {end(path)}")
     for module in (epoch_notes, manifest, snapshots, operator):
-        module.write_json = noted  # type: ignore[attr-defined]
-    manifest.StateFolder._sweep = stepping(manifest.StateFolder._sweep, lambda _: "sweep")  # type: ignore[method-assign]
+        module.write_json = noted  # type: ignore[attr-defined]  # the step is noted first
+    manifest.StateFolder._sweep = stepping(manifest.StateFolder._sweep, lambda _: "sweep")  # type: ignore[method-assign]  # the step is noted first
     noted_by_spark = stepping(torn_entries.entries, lambda _, batch: f"begun offsets/{batch}")
-    streams.entries = noted_by_spark  # type: ignore[attr-defined]
+    streams.entries = noted_by_spark  # type: ignore[attr-defined]  # the step is noted first
     return cli.main(argv)
 
 

@@ -13,13 +13,16 @@ import random
 import statistics
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.push_search import search_row
 from benchmarks.soak_hostile import hostile
 from benchmarks.soak_kills import FAULTS, Trial
+from benchmarks.soak_writers import fail_requests, take_over
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from tests.support.ledger_check import Verdict
 from tests.support.ledger_faults import (
@@ -33,19 +36,22 @@ from tests.support.ledger_faults import (
     small_disk,
     suspend_job,
 )
-from tests.support.ledger_run import KafkaRun, Run
+from tests.support.ledger_run import KafkaRun, Run, StoreRun
+from tests.support.s3_proxy import proxied
+from tests.support.s3_server import S3Server
 
 RESULTS = Path(__file__).parent / "soak.json"
 EXECUTORS, BROKERS = 4, 4  # numbers of kills
-PARTS = ("kills", "faults", "hostile", "search")
+PARTS = ("kills", "faults", "writers", "hostile", "search")
+WRITERS = ("two drivers", "zombie", "store faults")  # faults of the part `writers` begin with one of these
 SHARES = (0.4, 0.6)  # of the disk space that a lake needs
 Row = dict[str, Any]
 
 
 def soak(
-    kills: int, seed: int, minutes: float, search_minutes: float, parts: Sequence[str]
+    kills: int, seed: int, minutes: float, search_minutes: float, parts: Sequence[str], interleavings: int
 ) -> Iterator[dict[str, list[Row]]]:
-    """Run the parts, and yield each part's rows."""
+    """Run the parts, and yield each part's rows, as far as there are any."""
     with tempfile.TemporaryDirectory(prefix="telemetry-lake-soak-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder)
         for part in parts:
@@ -53,6 +59,11 @@ def soak(
                 rows = list(_killed_jobs(scratch, kills - EXECUTORS - BROKERS, random.Random(seed)))
             elif part == "faults":
                 rows = [*_faults_over_files(scratch), *_faults_of_the_topic(scratch)]
+            elif part == "writers":
+                rows = []
+                for row in _two_writers(scratch, interleavings, random.Random(seed)):
+                    rows.append(row)
+                    yield {part: rows}  # it takes hours
             elif part == "search":
                 rows = [search_row(search_minutes, seed)]
             else:
@@ -62,14 +73,14 @@ def soak(
 
 def summary(rows: Mapping[str, list[Row]], seed: int) -> dict[str, Any]:
     """The content of soak.json, from the rows of the parts."""
-    faults = [*rows.get("kills", ()), *rows.get("faults", ())]
+    faults = [*rows.get("kills", ()), *rows.get("faults", ()), *rows.get("writers", ())]
     judged = [*faults, *rows.get("hostile", ())]
     return {
         "kills": sum(row["times"] for row in faults if row["kill"]),
         **{name: sum(row[name] for row in judged) for name in ("lost", "doubled", "problems", "pushes")},
         "seed": seed,
         "faults": faults,
-        **{part: next(iter(rows.get(part, ())), None) for part in PARTS[2:]},
+        **{part: next(iter(rows.get(part, ())), None) for part in PARTS[3:]},
     }
 
 
@@ -115,6 +126,35 @@ def _faults_of_the_topic(scratch: Path) -> Iterator[Row]:
                 )
         finally:
             run.close()
+
+
+def _two_writers(scratch: Path, times: int, chance: random.Random) -> Iterator[Row]:
+    """Jobs that take over from one another, in a folder and in a store; then a store whose requests fail.
+
+    Args:
+        times: takeovers altogether; as many requests fail.
+    """
+
+    def tried(run: Run, fault: str, times: int, strike: Callable[[], Counter[str]]) -> Row:
+        exits: Counter[str] = Counter()
+        row = _tried(run, fault, times, lambda: exits.update(strike()), kill=False)
+        for line, count in exits.items():
+            print(f"{fault}: {count} times {line}", flush=True)
+        return row | {"seen": dict(exits)}
+
+    server = S3Server.start(scratch / "objects")
+    try:
+        with proxied(server.environment["AWS_ENDPOINT_URL"]) as store:
+            for fault, stop in (("zombie", True), ("two drivers", False)):
+                local = Run(_folder(scratch, f"{fault.replace(' ', '-')}-local"))
+                in_s3 = StoreRun(_folder(scratch, f"{fault.replace(' ', '-')}-s3"), server, store.endpoint)
+                for where, run in (("in a folder", local), ("in S3", in_s3)):
+                    strike = partial(take_over, run, times // 4, chance, stop=stop)
+                    yield tried(run, f"{fault}, {where}", times // 4, strike)
+            run = StoreRun(_folder(scratch, "store-faults"), server, store.endpoint)
+            yield tried(run, "store faults", times, lambda: fail_requests(run, store, times, chance))
+    finally:
+        server.stop()
 
 
 def _tried(run: Run, fault: str, times: int, strike: Callable[[], None], *, kill: bool = False) -> Row:
@@ -172,12 +212,15 @@ def main() -> int:
         metavar="MINUTES",
         help="duration of the search for the costliest push; 0: none",
     )
+    parser.add_argument(
+        "--interleavings", type=int, default=200, help="jobs that take over, and requests to a store that fail"
+    )
     parser.add_argument("--only", choices=PARTS, action="append", help="run only this part; the file's other rows stay")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     parts = args.only or [part for part in PARTS if getattr(args, part, 1)]
     rows = _stored_rows() if args.only else {}
-    for part_rows in soak(args.kills, args.seed, args.hostile, args.search, parts):
+    for part_rows in soak(args.kills, args.seed, args.hostile, args.search, parts, args.interleavings):
         rows |= part_rows
         RESULTS.write_text(json.dumps(summary(rows, args.seed), indent=2) + "\n", encoding="utf-8")
     result = summary(rows, args.seed)
@@ -190,9 +233,11 @@ def _stored_rows() -> dict[str, list[Row]]:
     """The rows of an earlier run, by part."""
     stored = json.loads(RESULTS.read_text(encoding="utf-8"))
     rows = {
-        part: [row for row in stored["faults"] if (row["fault"] in FAULTS) == (part == "kills")] for part in PARTS[:2]
+        "kills": [row for row in stored["faults"] if row["fault"] in FAULTS],
+        "writers": [row for row in stored["faults"] if row["fault"].startswith(WRITERS)],
     }
-    return rows | {part: [stored[part]] for part in PARTS[2:] if stored.get(part)}
+    rows["faults"] = [row for row in stored["faults"] if row not in [*rows["kills"], *rows["writers"]]]
+    return rows | {part: [stored[part]] for part in PARTS[3:] if stored.get(part)}
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ def _copy(source: str, target: str) -> int:
             continue
         copied.append(f"{to}/{name}")
     sync(filesystem, copied)
-    with filesystem.open_output_stream(f"{to}/{WHOLE}"):
-        pass
+    with filesystem.open_output_stream(f"{to}/{WHOLE}") as stream:
+        stream.write(b"whole")  # some stores refuse an empty file
     sync(filesystem, [f"{to}/{WHOLE}"])
     return len(copied)

@@ -49,3 +49,7 @@ class FencedError(CannotRunError):
 
 class DamagedClaimError(CannotRunError):
     """The claims of a lake's writers can't be used; the message says what to do."""
+
+
+class UnfitStoreError(CannotRunError):
+    """The store of a lake lacks what its writers need; the message says what, and what to do."""

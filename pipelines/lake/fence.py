@@ -27,7 +27,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from kafka_telemetry_lake.pipelines.lake.errors import DamagedClaimError, FencedError, WriterRunsError
+from kafka_telemetry_lake.pipelines.lake.errors import DamagedClaimError, FencedError, UnfitStoreError, WriterRunsError
 from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
@@ -154,6 +154,7 @@ class Claims:
         Raises:
             WriterRunsError: it does.
             DamagedClaimError: the claims are another lake's, or have no next epoch.
+            UnfitStoreError: the store can't do what this depends on.
         """
         self._filesystem.create_dir(self._root, recursive=True)
         latest = max(self.latest(), at_least)
@@ -171,13 +172,27 @@ class Claims:
         name = self._name(latest + 1, "json")
         if not self._new.add(name, data) and self.read(latest + 1) != own:  # its answer may have been lost
             raise WriterRunsError(self.describe(latest + 1))
+        self._check_store(latest + 1, name, data)
+        self._forget_before(latest + 2 - RETAINED)
+        return Fence(self, latest + 1, took_over=not is_gone)
+
+    def _check_store(self, epoch: int, name: str, data: bytes) -> None:
+        """With the claim that was just added, try what is told of some stores."""
         if self._new.add(name, data):
-            raise DamagedClaimError(
+            raise UnfitStoreError(
                 f"{self._uri}: this store overwrites a file that must be new (If-None-Match), so two jobs could write "
                 "the lake at once: use a store with conditional writes (docs/storage.md)"
             )
-        self._forget_before(latest + 2 - RETAINED)
-        return Fence(self, latest + 1, took_over=not is_gone)
+        if self.latest() < epoch:
+            raise UnfitStoreError(
+                f"{self._uri}: this store's listing lacks a file that was just written, so a job could miss what "
+                "another has written: use a store whose listings are up to date (docs/storage.md)"
+            )
+        if self.beat(epoch) != self._sign(epoch):
+            raise UnfitStoreError(
+                f"{self._uri}: this store gives back other bytes than were written. Some servers keep the checksums of "
+                "AWS' libraries within the file: set AWS_REQUEST_CHECKSUM_CALCULATION=when_required (docs/storage.md)"
+            )
 
     def read(self, epoch: int) -> Claim:
         """What the claim of an epoch says."""
@@ -190,15 +205,17 @@ class Claims:
         claim = self.read(epoch)
         return f"`{claim.command}`, process {claim.process} on {claim.host} (epoch {epoch})"
 
-    def beat(self, epoch: int) -> None:
-        """Write the sign of life of an epoch."""
+    def beat(self, epoch: int) -> bytes:
+        """Write the sign of life of an epoch, and return it."""
+        sign = uuid.uuid4().hex.encode()
         with self._filesystem.open_output_stream(f"{self._root}/{self._name(epoch, 'alive')}") as stream:
-            stream.write(uuid.uuid4().hex.encode())
+            stream.write(sign)
+        return sign
 
     def release(self, epoch: int) -> None:
         """Note that the process of an epoch has ended."""
-        with self._filesystem.open_output_stream(f"{self._root}/{self._name(epoch, 'released')}"):
-            pass
+        with self._filesystem.open_output_stream(f"{self._root}/{self._name(epoch, 'released')}") as stream:
+            stream.write(b"released")  # some stores refuse an empty file
 
     def _is_released(self, epoch: int) -> bool:
         info = self._filesystem.get_file_info(f"{self._root}/{self._name(epoch, 'released')}")

@@ -27,7 +27,13 @@ class NewFiles:
         self._filesystem, self._root = filesystem_of(uri)
 
     def add(self, name: str, data: bytes) -> bool:
-        """Write a file, unless there is one of this name; returns whether it was written."""
+        """Write a file, unless there is one of this name; returns whether it was written.
+
+        An object store may have written it and its answer was lost: then the second try finds the file.
+
+        Raises:
+            OSError: the store doesn't answer, or refuses.
+        """
         if isinstance(self._filesystem, pafs.LocalFileSystem):
             return _link_new(Path(self._root), name, data)
         import obstore  # noqa: PLC0415  # most lakes are in a folder
@@ -36,6 +42,9 @@ class NewFiles:
             obstore.put(self._store, name, data, mode="create")
         except obstore.exceptions.AlreadyExistsError:
             return False
+        except obstore.exceptions.BaseError as error:
+            reason = str(error).partition("\n\nDebug source")[0]
+            raise OSError(f"{self.uri}/{name} can't be written: {' '.join(reason.split())}") from error
         return True
 
     @cached_property

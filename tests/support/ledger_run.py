@@ -24,6 +24,7 @@ from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from tests.support.landing_records import write
 from tests.support.ledger import Fleet, Landed, Ledger
 from tests.support.ledger_check import Verdict, check
+from tests.support.s3_server import BUCKET, S3Server
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 240.0
@@ -36,6 +37,7 @@ class Run:
 
     def __init__(self, folder: Path, seed: int = 1) -> None:
         self.folder, self.lake, self.log = folder, folder / "lake", folder / "job.log"
+        self.uri, self.environment = str(self.lake), dict[str, str]()  # as the job names the lake, and what it needs
         self.fleet = Fleet(seed=seed)
         self.running: list[Job] = []
         self.recoveries_s: list[float] = []
@@ -62,9 +64,9 @@ class Run:
         environment: Mapping[str, str] | None = None,
     ) -> Job:
         argv = command or (sys.executable, "-m", "kafka_telemetry_lake.jobs.cli", "ingest",
-                           *self.source(), "--lake", str(self.lake), "--driver-memory", "1g", *flags)  # fmt: skip
+                           *self.source(), "--lake", self.uri, "--driver-memory", "1g", *flags)  # fmt: skip
         with (log or self.log).open("ab") as output:
-            known = {**os.environ, **(environment or {})}
+            known = {**os.environ, **self.environment, **(environment or {})}
             job = subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=output, start_new_session=True, env=known)
         self.running.append(job)
         return job
@@ -107,6 +109,20 @@ class Run:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(job.pid, signal.SIGKILL)
             job.wait()
+
+
+class StoreRun(Run):
+    """The same into an S3 store, whose objects are files that the ledger's check reads.
+
+    Args:
+        server: VersityGW.
+        endpoint: a proxy before it.
+    """
+
+    def __init__(self, folder: Path, server: S3Server, endpoint: str, seed: int = 1) -> None:
+        super().__init__(folder, seed)
+        self.lake, self.uri = server.folder / BUCKET / folder.name, f"s3a://{BUCKET}/{folder.name}"
+        self.environment = {**server.environment, "AWS_ENDPOINT_URL": endpoint}
 
 
 class KafkaRun(Run):

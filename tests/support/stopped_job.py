@@ -3,7 +3,8 @@
     python -m tests.support.stopped_job STEP STEPS_FILE ingest FLAGS
 
 Each file that the driver adds, renames or deletes is a step; their names go to STEPS_FILE. Signs of life are left out:
-the job must not learn from them that it was taken over, but from what it writes.
+the job must not learn from them that it was taken over, but from what it writes. STEP is a name, or a number: the
+so-manieth step once there is a file STEPS_FILE.armed.
 """
 
 from __future__ import annotations
@@ -24,13 +25,19 @@ from kafka_telemetry_lake.pipelines.state import manifest, snapshots
 
 def main(step: str, steps: Path, argv: list[str]) -> int:
     """Run a command; returns its exit code."""
-    waits = True
+    waits, armed = True, steps.with_name(f"{steps.name}.armed")
+    left = int(step) if step.isdecimal() else 0
 
     def before(name: str) -> None:
-        nonlocal waits
+        nonlocal waits, left
         with steps.open("a") as file:
             file.write(f"{name}\n")
-        if waits and name == step:
+        if left and armed.exists():
+            left -= 1
+            is_due = left == 0
+        else:
+            is_due = name == step
+        if waits and is_due:
             waits = False
             os.kill(os.getpid(), signal.SIGSTOP)
 
@@ -45,13 +52,13 @@ def main(step: str, steps: Path, argv: list[str]) -> int:
         return "/".join(path.rsplit("/", 2)[1:])
 
     fence.BEAT_S = 3600
-    NewFiles.add = stepping(NewFiles.add, lambda self, name, _: f"add {end(self.uri)}/{name}")  # type: ignore[method-assign]
+    NewFiles.add = stepping(NewFiles.add, lambda self, name, _: f"add {end(self.uri)}/{name}")  # type: ignore[method-assign]  # the step is noted first
     noted = stepping(json_files.write_json, lambda _, path, *__: f"note {end(path)}")
     for module in (epoch_notes, manifest, snapshots, operator):
-        module.write_json = noted  # type: ignore[attr-defined]
-    manifest.StateFolder._sweep = stepping(manifest.StateFolder._sweep, lambda _: "sweep")  # type: ignore[method-assign]
+        module.write_json = noted  # type: ignore[attr-defined]  # the step is noted first
+    manifest.StateFolder._sweep = stepping(manifest.StateFolder._sweep, lambda _: "sweep")  # type: ignore[method-assign]  # the step is noted first
     noted_by_spark = stepping(torn_entries.entries, lambda _, batch: f"begun offsets/{batch}")
-    streams.entries = noted_by_spark  # type: ignore[attr-defined]
+    streams.entries = noted_by_spark  # type: ignore[attr-defined]  # the step is noted first
     return cli.main(argv)
 
 

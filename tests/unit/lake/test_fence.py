@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from kafka_telemetry_lake.jobs.locks import LakeBusyError, TakenOverError, only_job
 from kafka_telemetry_lake.pipelines.lake import commit_log, fence
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
-from kafka_telemetry_lake.pipelines.lake.errors import DamagedClaimError, FencedError, WriterRunsError
+from kafka_telemetry_lake.pipelines.lake.errors import DamagedClaimError, FencedError, UnfitStoreError, WriterRunsError
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, JOB, Claims, this_process
 from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles
 from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
@@ -228,7 +228,7 @@ def test_a_store_that_overwrites_is_refused(lake: str, monkeypatch: pytest.Monke
         return True
 
     monkeypatch.setattr(NewFiles, "add", overwrite)
-    with pytest.raises(DamagedClaimError, match=r"overwrites a file that must be new \(If-None-Match\)"):
+    with pytest.raises(UnfitStoreError, match=r"overwrites a file that must be new \(If-None-Match\)"):
         claims(lake).claim(this_process("ingest"))
 
 

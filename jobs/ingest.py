@@ -30,6 +30,7 @@ from kafka_telemetry_lake.jobs.settings import secret_text
 from kafka_telemetry_lake.jobs.signals import ends_soon, stop_at_signals
 from kafka_telemetry_lake.jobs.sync_beside import syncing
 from kafka_telemetry_lake.pipelines.events.feed import feeding
+from kafka_telemetry_lake.pipelines.forget.erasure import finishing_command, unfinished
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.restarted_query import RestartedQuery
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, KafkaSource, Source, Topics
@@ -44,14 +45,16 @@ from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.lifecycle.thread import start_lifecycle
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import PipelineMetrics
 from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
-from kafka_telemetry_lake.pipelines.quotas.broker_usage import BrokerUsage, BrokerUsageStream
-from kafka_telemetry_lake.pipelines.quotas.client_reports import knows_quotas, start_quota_reports
+from kafka_telemetry_lake.pipelines.query.printable import printable
+from kafka_telemetry_lake.pipelines.quotas import broker_usage, report_follower
+from kafka_telemetry_lake.pipelines.quotas.broker_usage import BrokerUsage
+from kafka_telemetry_lake.pipelines.quotas.report_follower import ReportFollower, knows_quotas
+from kafka_telemetry_lake.pipelines.quotas.thread import FollowerThread
 from kafka_telemetry_lake.pipelines.replay.replay import finish_swap
 from kafka_telemetry_lake.pipelines.runtime.beside import beside
 from kafka_telemetry_lake.pipelines.runtime.session import kill_java, spark_session
 from kafka_telemetry_lake.pipelines.upkeep.upkeep import Upkeep
 
-QUOTA_REPORTS_S = 60.0  # least seconds between two batches: a push covers minutes, and a batch has fixed costs
 NO_PUSHES_ADVICE = (
     "ingest: no push has landed yet. If clients are running, check that the receiver is installed on the brokers "
     "(docs/receiver.md), and that a client-metrics subscription with a non-empty `metrics` list matches the clients. "
@@ -130,9 +133,13 @@ def _run_streams(
     check_topic_ids(lake.checkpoints, source.topic_ids(spark), new_topic=settings.new_topic)
     if (problem := clock_problem(lake.path, datetime.now(UTC))) is not None:
         log.warning("ingest: %s", problem)
+    for request in unfinished(lake.path):
+        command = printable(finishing_command(lake.path, request))
+        log.warning("ingest: an erasure was begun and is not finished; stop the job and run `%s`", command)
     if finish_swap(lake.path, lake.checkpoints, lake.fence):
         log.info("ingest: completed the swap of an interrupted replay")
     lifecycle, usage = Lifecycle(lake.path, lake.fence), BrokerUsage(lake.path, lake.fence)
+    reports = ReportFollower(lake.path, lake.checkpoints) if knows_quotas(lake.path) else None
     trigger: Trigger = None if settings.once else settings.trigger_seconds
     started = time.monotonic()
     operator = caught_up_operator(
@@ -156,12 +163,15 @@ def _run_streams(
         if not stop.is_set():
             lifecycle.catch_up()
             usage.catch_up()
+            if reports is not None:
+                reports.catch_up()
             upkeep.look(stop)
     else:
         running.append(start_lifecycle(lifecycle, lambda: landing.status, settings.trigger_seconds))
-        running.append(BrokerUsageStream(usage))
-    if knows_quotas(lake.path) and not stop.is_set():
-        running.append(start_quota_reports(spark, lake, trigger and max(trigger, QUOTA_REPORTS_S)))
+        running.append(FollowerThread("quota_usage", usage.catch_up, broker_usage.PAUSE_S))
+        if reports is not None:
+            pause_s = max(settings.trigger_seconds, report_follower.PAUSE_S)
+            running.append(FollowerThread(report_follower.STREAM, reports.catch_up, pause_s))
     with nullcontext() if settings.once else beside("upkeep", upkeep.run):
         work_off(running, stop)
     if settings.once and not stop.is_set() and not lake.has_pushes():

@@ -19,7 +19,6 @@ from kafka_telemetry_lake.jobs.judging import caught_up_operator
 from kafka_telemetry_lake.jobs.limits import limits_of
 from kafka_telemetry_lake.jobs.locks import only_job, only_upkeep
 from kafka_telemetry_lake.jobs.replay_settings import ReplaySettings
-from kafka_telemetry_lake.jobs.running import work_off
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.operator_task import TASK_RESULT, ShardTask
@@ -27,7 +26,7 @@ from kafka_telemetry_lake.pipelines.ingest.run_tasks import log_set_aside, run_t
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
-from kafka_telemetry_lake.pipelines.quotas.client_reports import knows_quotas, start_quota_reports
+from kafka_telemetry_lake.pipelines.quotas.report_follower import ReportFollower, knows_quotas
 from kafka_telemetry_lake.pipelines.replay.rebuild import rebuild_state
 from kafka_telemetry_lake.pipelines.replay.replay import finish_swap, replay
 from kafka_telemetry_lake.pipelines.runtime.session import spark_session
@@ -59,10 +58,9 @@ def run(spark: SparkSession, lake: Lake, settings: ReplaySettings) -> None:
     if settings.rebuild_state:
         _rebuild_state(spark, lake, settings, limits)
         return
-    stop = threading.Event()
-    caught_up_operator(spark, lake, limits, settings.batch_mb << 20, stop)
+    caught_up_operator(spark, lake, limits, settings.batch_mb << 20, threading.Event())
     if knows_quotas(lake.path):  # rows it hasn't read yet are about to be replaced
-        work_off([start_quota_reports(spark, lake, None)], stop)
+        ReportFollower(lake.path, lake.checkpoints).catch_up()
 
     def run(task: ShardTask) -> Iterable[Mapping[str, Any]]:
         rows = run_tasks(spark, task)

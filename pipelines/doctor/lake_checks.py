@@ -9,6 +9,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from kafka_telemetry_lake.pipelines.doctor.check import Check, age_text
+from kafka_telemetry_lake.pipelines.forget.erasure import finishing_command, unfinished
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake, run_query
 from kafka_telemetry_lake.udfs.subscriptions.matching import CLIENTS
 
@@ -70,6 +71,15 @@ def check_lake(
         yield Check(
             "load", "warning", f"the job spent {facts.busy:.0%} of its last hour in batches",
             "give it more cores: docs/sizing.md",
+        )  # fmt: skip
+
+
+def check_erasures(lake: str) -> Iterator[Check]:
+    """Whether an erasure was begun and not finished: until then the lake may have anything of its subject."""
+    for request in unfinished(lake):
+        yield Check(
+            "erasure", "warning", f"the erasure of {request} was begun and is not finished",
+            f"stop the job, run `{finishing_command(lake, request)}`, start it again",
         )  # fmt: skip
 
 

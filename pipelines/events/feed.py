@@ -1,8 +1,9 @@
 """Sends the events of a lake to a Kafka topic, for immediate reaction: each at least once, in order per client.
 
 A thread follows all commits of `client_events` and sends their rows in the order of `at`. The key of a record is the
-client instance, so a client's events stay in order. An event that is sent again after a crash has the same `event_id`
-in its value, so consumers can drop it.
+client instance, so a client's events stay in order. An event that is sent again has the same `event_id` in its value, so
+consumers can drop it: after a crash, and where the table's log no longer has the next commits. Then the rows of all
+files are sent that may have been written since.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 import xxhash
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -24,6 +26,7 @@ from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.stored_files import files_since, rows_in
 from kafka_telemetry_lake.pipelines.runtime.beside import beside
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError, existing_topics, message_of
 from kafka_telemetry_lake.pipelines.runtime.kafka_producer import Record, Send, producing
@@ -55,46 +58,54 @@ class EventFeed:
         self._filesystem, self._log = filesystem_of(f"{CLIENT_EVENTS.uri(lake)}/_delta_log")
         self._send = send
         self._begun = False
-        sent = self._read_note()
-        self._sent = self._table.version() if sent is None else sent
-        if sent is None:
-            self._set_sent(self._sent)
+        noted = self._read_note()
+        if noted is None:
+            self._set_sent(self._table.version(), datetime.now(UTC))
+        else:
+            self._sent, self._at = noted
 
     def send_new(self) -> int:
         """Send the rows of new commits; returns their number."""
-        number = 0
         if self._begun and not self._has_next():
             return 0
         self._begun = True
+        number, at = 0, datetime.now(UTC)
         try:
             for commit in self._events.commits(self._sent):
-                rows = self._events.read(list(commit.files), CLIENT_EVENTS.schema)
-                records = [_record(row) for row in rows.sort_by([(name, "ascending") for name in ORDER]).to_pylist()]
-                for first in range(0, len(records), RECORDS):
-                    self._send(records[first : first + RECORDS])
-                number += len(records)
-                self._set_sent(commit.version)
-        except LogGapError:
+                number += self._send_rows(self._events.read(list(commit.files), CLIENT_EVENTS.schema))
+                self._set_sent(commit.version, at)
+        except (LogGapError, FileNotFoundError) as error:
+            log.info("events: sends the rows of the table's files, not of its commits: %s", error)
             self._table.update_incremental()
-            log.warning(
-                "events: some were not sent because their commits are no longer in the log; table client_events has "
-                "them"
-            )
-            self._set_sent(self._table.version())
+            files = files_since(self._table, self._at)
+            number += self._send_rows(rows_in(self._events.uri, CLIENT_EVENTS.schema, files).to_table())
+            self._set_sent(self._table.version(), at)
         return number
+
+    def _send_rows(self, rows: pa.Table) -> int:
+        records = [_record(row) for row in rows.sort_by([(name, "ascending") for name in ORDER]).to_pylist()]
+        for first in range(0, len(records), RECORDS):
+            self._send(records[first : first + RECORDS])
+        return len(records)
 
     def _has_next(self) -> bool:
         """Whether the log has another commit. Cheaper than `FollowedTable.commits`, which also checks for gaps."""
         next_commit = f"{self._log}/{self._sent + 1:020d}.json"
         return bool(self._filesystem.get_file_info(next_commit).type != pafs.FileType.NotFound)
 
-    def _set_sent(self, version: int) -> None:
-        write_json(*filesystem_of(self._note), {"version": version})
-        self._sent = version
+    def _set_sent(self, version: int, at: datetime) -> None:
+        """Note the version up to which all is sent, and a time before which it was the latest."""
+        write_json(*filesystem_of(self._note), {"version": version, "at": at.isoformat()})
+        self._sent, self._at = version, at
 
-    def _read_note(self) -> int | None:
-        note = read_json(*filesystem_of(self._note))
-        return None if note is None else int(note["version"])
+    def _read_note(self) -> tuple[int, datetime] | None:
+        filesystem, path = filesystem_of(self._note)
+        note = read_json(filesystem, path)
+        if note is None:
+            return None
+        if "at" not in note:  # of an earlier release
+            return int(note["version"]), filesystem.get_file_info(path).mtime.astimezone(UTC)
+        return int(note["version"]), datetime.fromisoformat(note["at"])
 
 
 def _record(row: dict[str, Any]) -> Record:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -14,8 +15,10 @@ from deltalake import DeltaTable
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
 from kafka_telemetry_lake.pipelines.lake.followed_table import Commit, FollowedTable
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
+from kafka_telemetry_lake.pipelines.lake.stored_files import files_table, rows_in
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import same_push
 from kafka_telemetry_lake.pipelines.lake.transactions import append_once
+from kafka_telemetry_lake.pipelines.lifecycle.stored_rows import unstored_events
 from kafka_telemetry_lake.pipelines.query.views import needed
 from kafka_telemetry_lake.pipelines.subscriptions.client_matches import update_client_matches
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
@@ -49,16 +52,28 @@ def add_subscription_events(lake: str) -> int:
     followed, until = FollowedTable(PUSH_OUTCOMES.uri(lake)), DeltaTable(PUSH_OUTCOMES.uri(lake)).version()
     update_client_matches(lake)  # the view needs the matches of all clients up to `until`
     seen = events.transaction_version(APP_ID)
-    number = 0
+    position, number = -1 if seen is None else seen, 0
     try:
-        for step in _steps(followed.commits(-1 if seen is None else seen, until)):
+        for step in _steps(followed.commits(position, until)):
             pushes = followed.read([file for commit in step for file in commit.files], KEYS)
-            number += _add(lake, events, pushes, step[-1].version)
-    except LogGapError:
-        log.warning(
-            "some events were not added because the log lacks the commits of their pushes; view %s has them", VIEW
-        )
-        _add(lake, events, KEYS.empty_table(), until)
+            position = step[-1].version
+            number += _add(events, _events(lake, pushes), position)
+    except (LogGapError, FileNotFoundError) as error:
+        log.info("subscription events: of all stored pushes, those that are missing are added: %s", error)
+        number += _add_missing(lake, events, position, until)
+    return number
+
+
+def _add_missing(lake: str, events: DeltaTable, position: int, until: int) -> int:
+    """Add the events that are missing of all pushes that are stored, day by day."""
+    files, number = files_table(DeltaTable(PUSH_OUTCOMES.uri(lake), version=until)), 0
+    days = sorted(set(files["day"].to_pylist()))
+    # Each commit has a version of its own: less than the last one until the last day.
+    for group in np.array_split(days, min(len(days), until - position)) if days else ():
+        position = until if group[-1] == days[-1] else position + 1
+        of_days = files.filter(pc.is_in(files["day"], pa.array(group)))
+        rows = _events(lake, rows_in(PUSH_OUTCOMES.uri(lake), KEYS, of_days).to_table())
+        number += _add(events, unstored_events(lake, rows), position)
     return number
 
 
@@ -73,13 +88,15 @@ def _steps(commits: Iterator[Commit]) -> Iterator[list[Commit]]:
         yield step
 
 
-def _add(lake: str, events: DeltaTable, pushes: pa.Table, version: int) -> int:
-    """Commit the events of these pushes, and record that `push_outcomes` has been processed up to a version."""
-    rows = _events(lake, pushes) if pushes.num_rows else CLIENT_EVENTS.schema.empty_table()
+def _add(events: DeltaTable, rows: pa.Table, version: int) -> int:
+    """Commit events, and record that `push_outcomes` has been processed up to a version."""
     return rows.num_rows if append_once(CLIENT_EVENTS, events, rows, APP_ID, version) else 0
 
 
 def _events(lake: str, pushes: pa.Table) -> pa.Table:
+    """The events of these pushes."""
+    if pushes.num_rows == 0:
+        return CLIENT_EVENTS.schema.empty_table()
     since = pc.field("landed_at") >= pc.min(pushes["landed_at"]).as_py() - LOOK_BACK
     views, tables = needed([VIEW])
     columns = ", ".join(f'"{name}"' for name in CLIENT_EVENTS.schema.names)

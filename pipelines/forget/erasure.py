@@ -7,6 +7,7 @@ step can be repeated, so a run that was killed at any point is finished by the n
 from __future__ import annotations
 
 import logging
+import shlex
 import uuid
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +25,7 @@ from kafka_telemetry_lake.pipelines.forget.others import OtherFiles
 from kafka_telemetry_lake.pipelines.forget.states import forget_in_states
 from kafka_telemetry_lake.pipelines.forget.subject import Request, Subject, subject_of
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
-from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of, filesystem_of
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
 
 log = logging.getLogger(__name__)
@@ -231,6 +232,20 @@ class Erasure:
                 content["removed"] = {name: Removed(**each) for name, each in content["removed"].items()}
                 notes.append(Note(**content))
         return notes
+
+
+def unfinished(lake: str) -> list[Request]:
+    """The erasures of a lake that were begun and are not finished, oldest first."""
+    return Erasure(lake, checkpoints_of(lake), write=False).under_way()
+
+
+def finishing_command(lake: str, request: Request) -> str:
+    """The command that finishes an erasure."""
+    words = ["telemetry-lake", "forget", "--lake", lake]
+    flags = {"client-instance": request.client_instance, "principal": request.principal,
+             "cluster-id": request.cluster_id}  # fmt: skip
+    words += [f"--{name}={value}" for name, value in flags.items() if value is not None]
+    return shlex.join(words)
 
 
 def _files_below(filesystem: pafs.FileSystem, root: str) -> list[str]:

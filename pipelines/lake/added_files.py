@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
-import pyarrow.fs as pafs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-
-from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 
 
 def added_files(spark: SparkSession, table_uri: str, max_bytes: str) -> DataFrame:
@@ -28,17 +23,3 @@ def added_files(spark: SparkSession, table_uri: str, max_bytes: str) -> DataFram
         .load(table_uri)
         .select(F.input_file_name().alias("file"))
     )
-
-
-def is_forgotten(table_uri: str, checkpoint: str) -> bool:
-    """Whether the table's log no longer has the commit that a query of `added_files` would go on with."""
-    filesystem, root = filesystem_of(checkpoint)
-    entries = filesystem.get_file_info(pafs.FileSelector(f"{root}/offsets", allow_not_found=True))
-    begun = max((int(entry.base_name) for entry in entries if entry.base_name.isdigit()), default=None)
-    if begun is None:
-        return False
-    with filesystem.open_input_file(f"{root}/offsets/{begun}") as stream:
-        version = int(json.loads(stream.read().splitlines()[-1])["reservoirVersion"])
-    # Spark also looks at the commit before.
-    filesystem, root = filesystem_of(f"{table_uri}/_delta_log/{max(version - 1, 0):020d}.json")
-    return bool(filesystem.get_file_info(root).type != pafs.FileType.File)

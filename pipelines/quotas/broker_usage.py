@@ -9,9 +9,8 @@ crash, goes on from there.
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 
 import numpy as np
@@ -33,7 +32,7 @@ from kafka_telemetry_lake.udfs.rows import TIMESTAMP
 log = logging.getLogger(__name__)
 
 APP_ID = "kafka-telemetry-lake:broker_usage"
-PAUSE_S = 30.0
+PAUSE_S = 30.0  # between two steps of the job
 STEP_ROWS = 200_000  # a step reads whole commits until they have this many samples
 TIMES = pa.schema([("time", TIMESTAMP)])
 MINUTE_S = 60
@@ -121,43 +120,6 @@ class BrokerUsage:
             if commit.files:
                 return version - 1
         return latest
-
-
-class BrokerUsageStream:
-    """Computes windows until it is stopped; then those of the remaining samples."""
-
-    name = "quota_usage"
-
-    def __init__(self, usage: BrokerUsage, pause_s: float = PAUSE_S) -> None:
-        self._usage, self._pause_s = usage, pause_s
-        self._stop = threading.Event()
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-        self._thread.start()
-
-    @property
-    def isActive(self) -> bool:  # noqa: N802  # as StreamingQuery has it
-        return self._thread.is_alive()
-
-    @property
-    def status(self) -> Mapping[str, bool]:
-        return {"isTriggerActive": False}  # `stop` itself waits for the step
-
-    def exception(self) -> Exception | None:
-        return self._error
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            self._usage.catch_up()
-            while not self._stop.wait(self._pause_s):
-                self._usage.catch_up()
-            self._usage.catch_up()
-        except Exception as error:  # the job reports it, whatever it is
-            self._error = error
 
 
 def minutes_of(times: pa.ChunkedArray) -> list[int]:

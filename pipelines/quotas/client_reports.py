@@ -1,13 +1,11 @@
 """Computes quota usage from clients' own metrics: byte counters and throttle delays.
 
-The result is rows of `quota_usage` with source `client` and `evidence`, in addition to those from brokers' samples. It
-has its own stream, because it needs only few of the points and isn't urgent.
+The result is rows of `quota_usage` with source `client` and `evidence`, in addition to those from brokers' samples.
+`report_follower` says which points are read when.
 """
 
 from __future__ import annotations
 
-import logging
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -18,19 +16,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.streaming.query import StreamingQuery
 
-from kafka_telemetry_lake.pipelines.ingest.operator_task import without
 from kafka_telemetry_lake.pipelines.ingest.push_files import table_paths
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger, app_id_of, start_batches
-from kafka_telemetry_lake.pipelines.lake.added_files import added_files, is_forgotten
-from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.lake.transactions import append_once
+from kafka_telemetry_lake.pipelines.lake.stored_files import files_table, rows_in
 from kafka_telemetry_lake.pipelines.quotas.windows import WINDOWS, at, replace_windows
-from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES, QUOTA_REPORTS, QUOTA_USAGE
+from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES, QUOTA_REPORTS
 from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
 from kafka_telemetry_lake.udfs.quotas.estimates import MAX_INTERVAL_S, estimated_usage, throttle_evidence
@@ -39,49 +30,9 @@ from kafka_telemetry_lake.udfs.quotas.usage import USAGE, micros
 from kafka_telemetry_lake.udfs.quotas.versions import Version, limits_over_time
 from kafka_telemetry_lake.udfs.rows import TIMESTAMP
 
-log = logging.getLogger(__name__)
-
-STREAM = "quota_reports"
-MAX_BYTES_PER_BATCH = "256m"  # of metric_points; about a twentieth of the points are quota reports
 EVIDENCE_LASTS_S = 60  # a Java client reports a delay for this long, even if the quota has been removed since
 CHUNK_S = 600  # time span of the windows that are computed at once
 RECORD = ("source", "topic", "partition", "offset", "landed_at")
-
-
-def knows_quotas(lake: str) -> bool:
-    """Whether the lake has table `quotas`, which is needed to relate clients' usage to their limits."""
-    return DeltaTable.is_deltatable(QUOTAS.uri(lake))
-
-
-def start_quota_reports(spark: SparkSession, lake: Lake, trigger: Trigger) -> StreamingQuery:
-    """`metric_points` -> `quota_reports` and the affected windows of `quota_usage`.
-
-    Each batch appends the reports among its points. Then it recomputes the windows of every minute with a new report
-    from all stored reports, with the limits that were in force then according to table `quotas`.
-    """
-    for table in (QUOTA_REPORTS, QUOTA_USAGE):
-        table.create(lake.path)
-    checkpoint = lake.checkpoint(STREAM)
-    if is_forgotten(METRIC_POINTS.uri(lake.path), checkpoint):
-        log.info("%s: the log no longer has the commits to go on with: all points are read again", STREAM)
-        filesystem, root = filesystem_of(checkpoint)
-        filesystem.delete_dir(root)  # reports that are stored already are passed over, as with any new checkpoint
-    stored_before = OffsetGuard.load(spark, QUOTA_REPORTS.uri(lake.path), checkpoint).stored_before(checkpoint)
-    points = added_files(spark, METRIC_POINTS.uri(lake.path), MAX_BYTES_PER_BATCH)
-
-    def run(batch: DataFrame, batch_id: int) -> None:
-        began = time.monotonic()
-        files = batch.agg(F.collect_set("file")).collect()[0][0]
-        reports = read_reports(lake.path, sorted(files))
-        if stored_before is not None:
-            reports = without(reports, stored_before.within(reports))
-        if reports.num_rows:
-            app_id = app_id_of(batch, STREAM)
-            append_once(QUOTA_REPORTS, DeltaTable(QUOTA_REPORTS.uri(lake.path)), reports, app_id, batch_id)
-            replace_estimates(lake.path, minutes_of(reports), app_id, batch_id)
-        log.info("%s: batch %d: %d reports, %.1f s", STREAM, batch_id, reports.num_rows, time.monotonic() - began)
-
-    return start_batches(points, STREAM, lake, trigger, run)
 
 
 def read_reports(lake: str, uris: Sequence[str]) -> pa.Table:
@@ -116,8 +67,9 @@ def _points(stream: pa.NativeFile) -> pa.Table:
 def _principals(lake: str, points: pa.Table) -> pa.ChunkedArray:
     """The principal of each point's push."""
     records = points.select(RECORD).group_by(list(RECORD)).aggregate([])
-    pushes = DeltaTable(PUSHES.uri(lake)).to_pyarrow_dataset()
     days = pc.unique(pc.cast(records["landed_at"], LANDED_DATE.type))
+    files = files_table(DeltaTable(PUSHES.uri(lake)))
+    pushes = rows_in(PUSHES.uri(lake), PUSHES.stored, files.filter(pc.is_in(files["day"], days.cast(pa.string()))))
     principals = pa.schema([PUSHES.schema.field(name) for name in (*RECORD, "principal")]).empty_table()
     for partition in pc.unique(records["partition"]).to_pylist():
         span = pc.min_max(records.filter(pc.field("partition") == partition)["offset"]).as_py()

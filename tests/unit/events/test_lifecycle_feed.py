@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,11 @@ from deltalake import DeltaTable
 
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.events.feed import EventFeed
+from kafka_telemetry_lake.pipelines.lake import stored_files
 from kafka_telemetry_lake.pipelines.runtime.kafka_producer import Record
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS
-from tests.unit.lifecycle.test_lifecycle import at, push
+from tests.support.expired_logs import expire_logs
+from tests.unit.lifecycle.test_lifecycle import push
 from tests.unit.lifecycle.test_lifecycle_lake import LandedLake
 
 
@@ -97,22 +99,45 @@ def test_compaction_sends_nothing_again(lake: LandedLake, topic: Topic) -> None:
     assert feed.send_new() == 0
 
 
-def test_commits_that_the_log_no_longer_has_are_reported(
-    lake: LandedLake, topic: Topic, caplog: pytest.LogCaptureFixture
+def test_events_whose_commits_the_log_has_forgotten_are_sent(
+    lake: LandedLake, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    EventFeed(str(lake.path), topic.send)
     lake.land([push(0, 0)]).judge()
+    EventFeed(str(lake.path), topic.send)
     lake.land([push(1, 1, "b")]).judge()
-    table = DeltaTable(str(lake.path / "client_events"))
-    table.create_checkpoint()
-    (lake.path / "client_events" / "_delta_log" / f"{1:020d}.json").unlink()
-    feed = EventFeed(str(lake.path), topic.send)
-    with caplog.at_level(logging.WARNING):
-        assert feed.send_new() == 0
-    assert "some were not sent because their commits are no longer in the log" in caplog.text
     lake.land([push(2, 2, "c")]).judge()
-    assert feed.send_new() == 1
-    assert topic.values()[0]["at"] == f"{at(2):%Y-%m-%dT%H:%M:%S.%f}Z"
+    expire_logs(lake.path)
+    feed = EventFeed(str(lake.path), topic.send)
+    assert feed.send_new() == 3  # files of a day before are sent too, as clocks differ; consumers know the event_id
+    assert topic.keys_and_events() == [(client, "first_seen") for client in ("a", "b", "c")]
+    assert feed.send_new() == 0
+    monkeypatch.setattr(stored_files, "CLOCKS_DIFFER", timedelta())
+    lake.land([push(3, 3, "d")]).judge()
+    expire_logs(lake.path)
+    assert EventFeed(str(lake.path), topic.send).send_new() == 1
+    assert topic.keys_and_events()[3:] == [("d", "first_seen")]
+
+
+def test_a_note_of_an_earlier_release_goes_on_at_the_time_it_was_written(lake: LandedLake, topic: Topic) -> None:
+    EventFeed(str(lake.path), topic.send)
+    note = lake.path / "client_events" / "_event_feed.json"
+    note.write_text(json.dumps({"version": json.loads(note.read_text())["version"]}))
+    lake.land([push(1, 1, "b")]).judge()
+    lake.land([push(2, 2, "c")]).judge()
+    expire_logs(lake.path)
+    assert EventFeed(str(lake.path), topic.send).send_new() == 2
+    assert topic.keys_and_events() == [("b", "first_seen"), ("c", "first_seen")]
+
+
+def test_events_whose_files_were_merged_and_deleted_are_sent(lake: LandedLake, topic: Topic) -> None:
+    EventFeed(str(lake.path), topic.send)
+    for second in range(3):
+        lake.land([push(second, second, f"c{second}")]).judge()
+    events = DeltaTable(str(lake.path / "client_events"))
+    events.optimize.compact()
+    assert events.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    assert EventFeed(str(lake.path), topic.send).send_new() == 3
+    assert [key for key, _ in topic.records] == ["c0", "c1", "c2"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from contextlib import AbstractContextManager
@@ -12,7 +13,7 @@ import pytest
 
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.locks import only_findings, only_job, only_notifier, only_upkeep
-from kafka_telemetry_lake.pipelines.forget.erasure import Erasure
+from kafka_telemetry_lake.pipelines.forget.erasure import Erasure, unfinished
 from kafka_telemetry_lake.pipelines.forget.subject import Request
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from tests.support.erasable_lake import lake_of, named, traces
@@ -169,3 +170,31 @@ def test_the_command_needs_no_spark(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, "the lake has nothing of" in done.stderr) == (0, True), done.stderr
+
+
+def test_an_unfinished_erasure_is_a_warning_of_doctor_that_names_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = LocalStream(tmp_path)
+    stream.batch(Fleet(clients=2).round())
+    lake, request = str(stream.lake), Request(None, "User:o'neil", "c 1")
+
+    def cut(*_: object) -> None:
+        raise OSError("the machine stops")
+
+    with monkeypatch.context() as killed:
+        killed.setattr(Erasure, "_forget_elsewhere", cut)
+        assert run(capsys, "--lake", lake, "--principal", "User:o'neil", "--cluster-id", "c 1")[0] == 1
+    assert unfinished(lake) == [request]
+
+    def erasures() -> list[dict[str, str]]:
+        cli.main(["doctor", "--lake", lake, "--format", "json"])
+        checks = json.loads(capsys.readouterr().out)["checks"]
+        return [check for check in checks if check["name"] == "erasure"]
+
+    (warning,) = erasures()
+    assert warning["text"] == "the erasure of principal User:o'neil of cluster c 1 was begun and is not finished"
+    command = warning["advice"].split("`")[1]
+    assert shlex.split(command)[2:] == ["--lake", lake, "--principal=User:o'neil", "--cluster-id=c 1"]
+    assert run(capsys, *shlex.split(command)[2:])[0] == 0  # it finishes the erasure
+    assert (unfinished(lake), erasures()) == ([], [])

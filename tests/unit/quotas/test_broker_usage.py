@@ -12,7 +12,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kafka_telemetry_lake.pipelines.quotas import broker_usage
-from kafka_telemetry_lake.pipelines.quotas.broker_usage import APP_ID, BrokerUsage, BrokerUsageStream, replace_usage
+from kafka_telemetry_lake.pipelines.quotas.broker_usage import APP_ID, BrokerUsage, replace_usage
+from kafka_telemetry_lake.pipelines.quotas.thread import FollowerThread
 from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_SAMPLES, QUOTA_USAGE
 from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table
@@ -117,7 +118,7 @@ def test_the_thread_computes_what_is_left_when_it_is_stopped_and_reports_its_err
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(tmp_path, 5)
-    stream = BrokerUsageStream(BrokerUsage(str(tmp_path)), pause_s=3600)
+    stream = FollowerThread("quota_usage", BrokerUsage(str(tmp_path)).catch_up, pause_s=3600)
     first_commit = tmp_path / "quota_usage" / "_delta_log" / f"{0:020}.json"
     while not first_commit.exists() or not windows(tmp_path):
         assert stream.isActive
@@ -133,6 +134,6 @@ def test_the_thread_computes_what_is_left_when_it_is_stopped_and_reports_its_err
 
     monkeypatch.setattr(broker_usage, "replace_usage", fail)
     append(tmp_path, 125)
-    broken = BrokerUsageStream(BrokerUsage(str(tmp_path)))
+    broken = FollowerThread("quota_usage", BrokerUsage(str(tmp_path)).catch_up, pause_s=30)
     broken.stop()
     assert str(broken.exception()) == "disk"

@@ -25,6 +25,7 @@ from kafka_telemetry_lake.udfs.subscriptions.client_attributes import client_att
 from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription
 from kafka_telemetry_lake.udfs.subscriptions.subscription_id import checksums, instance_hashes
 from tests.support.config_polls import record_subscriptions
+from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table
 
 T = [datetime(2026, 11, 21, 12, minute, tzinfo=UTC) for minute in range(20)]
@@ -252,17 +253,18 @@ def test_a_client_behind_a_change_is_an_event(tmp_path: Path) -> None:
     assert events(tmp_path) == [("subscription_changed", 1, "orders-1", T[3], detail)]
 
 
-def test_events_go_on_where_the_log_is_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_events_of_pushes_whose_commits_the_log_has_forgotten_are_added_once(tmp_path: Path) -> None:
     sync(tmp_path, 0, Subscription("a", ("x.",), 5000))
     push(tmp_path, "orders-1", "orders-1")
-    DeltaTable(str(tmp_path / "push_outcomes")).create_checkpoint()
-    (tmp_path / "push_outcomes" / "_delta_log" / "00000000000000000000.json").unlink()
-    update_client_matches(str(tmp_path))
+    assert add_subscription_events(str(tmp_path)) == 1
+    push(tmp_path, "orders-1", "orders-1", minute=2)
+    push(tmp_path, "orders-1", "orders-1", minute=60 * 24)  # another day
+    expire_logs(tmp_path)
+    assert add_subscription_events(str(tmp_path)) == 2
+    found = events(tmp_path)
+    assert [(event, offset) for event, offset, *_ in found] == [("early_push", offset) for offset in (1, 3, 5)]
     assert add_subscription_events(str(tmp_path)) == 0
-    assert "some events were not added because the log lacks the commits of their pushes" in caplog.text
-    push(tmp_path, "orders-1", minute=2)
-    push(tmp_path, "orders-1", minute=2)
-    update_client_matches(str(tmp_path))
+    push(tmp_path, "orders-1", "orders-1", minute=60 * 25)
     assert add_subscription_events(str(tmp_path)) == 1
 
 

@@ -1,0 +1,186 @@
+"""Clients' quota reports follow the points' commits: each once, also after a crash, and after the log has forgotten."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from kafka_telemetry_lake.pipelines.lake import stored_files
+from kafka_telemetry_lake.pipelines.lake.errors import StateVersionError
+from kafka_telemetry_lake.pipelines.quotas import report_follower
+from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas, configured_quotas
+from kafka_telemetry_lake.pipelines.quotas.report_follower import NOTE, ReportFollower
+from tests.support.config_polls import record_quotas
+from tests.support.expired_logs import expire_logs
+from tests.support.lake_tables import table
+from tests.support.local_stream import LocalStream
+from tests.unit.replay.test_replay_followers import LANDED_AT, record
+
+
+class CutOffError(Exception):
+    """The job is killed."""
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> LocalStream:
+    stream = LocalStream(tmp_path)
+    limits = configured_quotas([({"user": "alice"}, {"producer_byte_rate": 100.0})])
+    nowhere: Any = None  # files have no cluster
+    record_quotas(str(stream.lake), LANDED_AT - timedelta(hours=1), ConfiguredQuotas(nowhere, tuple(limits)))
+    return stream
+
+
+def follower(stream: LocalStream) -> ReportFollower:
+    return ReportFollower(str(stream.lake), str(stream.checkpoints))
+
+
+def batch(stream: LocalStream, number: int) -> None:
+    """Two pushes, whose reports share a window with those of the batch before."""
+    first = 10 * number
+    stream.batch([record(2 * number, first + 10, 100.0 + number, "a"), record(2 * number + 1, first + 15, 7.0, "a")])
+
+
+def rows(stream: LocalStream) -> tuple[list[Any], list[Any]]:
+    reports, usage = (table(stream.lake, name).to_pylist() for name in ("quota_reports", "quota_usage"))
+    return sorted(reports, key=repr), sorted(usage, key=repr)
+
+
+def of_one_pass(stream: LocalStream) -> tuple[list[Any], list[Any]]:
+    """What a follower gives that reads all points for the first time."""
+    for name in ("quota_reports", "quota_usage"):
+        shutil.rmtree(stream.lake / name)
+    follower(stream).catch_up()
+    return rows(stream)
+
+
+def test_each_report_once_step_by_step_and_over_restarts(stream: LocalStream, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = follower(stream)
+    one.catch_up()
+    assert rows(stream) == ([], [])
+    batch(stream, 0)
+    assert one.step()
+    assert not one.step()
+    assert len(rows(stream)[0]) == 2
+    batch(stream, 1)
+    one.catch_up()
+    batch(stream, 2)
+    follower(stream).catch_up()
+    version = DeltaTable(str(stream.lake / "quota_reports")).version()
+    follower(stream).catch_up()
+    assert DeltaTable(str(stream.lake / "quota_reports")).version() == version
+    monkeypatch.setattr(report_follower, "STEP_BYTES", 1)  # a commit a step
+    batch(stream, 3)
+    batch(stream, 4)
+    steps = follower(stream)
+    assert [steps.step() for _ in range(3)] == [True, True, False]
+    found = rows(stream)
+    assert (len(found[0]), sorted(row["bytes"] for row in found[0] if row["bytes"] != 7.0)) == (
+        10, [100.0, 101.0, 102.0, 103.0, 104.0],
+    )  # fmt: skip
+    assert found == of_one_pass(stream)
+
+
+@pytest.mark.parametrize("cut_at", ["append_once", "replace_estimates", "note"])
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_step_that_was_cut_off_is_finished_or_begun_again(
+    stream: LocalStream, monkeypatch: pytest.MonkeyPatch, cut_at: str, forgotten: bool
+) -> None:
+    batch(stream, 0)
+    follower(stream).catch_up()
+    batch(stream, 1)
+    if forgotten:
+        expire_logs(stream.lake)
+
+    def cut(*_: object) -> None:
+        raise CutOffError
+
+    with monkeypatch.context() as killed:
+        if cut_at == "note":
+            estimates = report_follower.replace_estimates
+
+            def cut_after(*args: Any) -> None:
+                estimates(*args)
+                raise CutOffError
+
+            killed.setattr(report_follower, "replace_estimates", cut_after)
+        else:
+            killed.setattr(report_follower, cut_at, cut)
+        with pytest.raises(CutOffError):
+            follower(stream).catch_up()
+    batch(stream, 2)
+    follower(stream).catch_up()
+    found = rows(stream)
+    assert len(found[0]) == 6
+    assert found == of_one_pass(stream)
+
+
+def _no_note(stream: LocalStream) -> None:
+    (stream.lake / "quota_reports" / NOTE).unlink()
+
+
+def _no_log(stream: LocalStream) -> None:
+    expire_logs(stream.lake)
+
+
+def _merged(stream: LocalStream) -> None:
+    points = DeltaTable(str(stream.lake / "metric_points"))
+    points.optimize.compact()
+    assert points.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+
+
+def _neither(stream: LocalStream) -> None:
+    _no_note(stream)
+    _no_log(stream)
+
+
+def _merged_and_forgotten(stream: LocalStream) -> None:
+    _merged(stream)
+    _no_log(stream)
+
+
+@pytest.mark.parametrize("harm", [_no_note, _no_log, _merged, _neither, _merged_and_forgotten])
+def test_nothing_is_lost_or_doubled_when_note_log_or_files_are_gone(
+    stream: LocalStream, monkeypatch: pytest.MonkeyPatch, harm: Callable[[LocalStream], None]
+) -> None:
+    monkeypatch.setattr(report_follower, "STEP_BYTES", 1)
+    batch(stream, 0)
+    follower(stream).catch_up()
+    batch(stream, 1)
+    batch(stream, 2)
+    harm(stream)
+    follower(stream).catch_up()
+    batch(stream, 3)
+    follower(stream).catch_up()
+    found = rows(stream)
+    assert len(found[0]) == 8
+    assert found == of_one_pass(stream)
+
+
+def test_only_files_that_were_written_since_are_read_when_the_log_has_forgotten(
+    stream: LocalStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch(stream, 0)
+    follower(stream).catch_up()
+    (early,) = DeltaTable(str(stream.lake / "metric_points")).file_uris()
+    monkeypatch.setattr(stored_files, "CLOCKS_DIFFER", timedelta())
+    batch(stream, 1)
+    expire_logs(stream.lake)
+    Path(early).unlink()  # reading it would be an error
+    follower(stream).catch_up()
+    assert len(rows(stream)[0]) == 4
+
+
+def test_a_note_of_another_release_is_refused(stream: LocalStream) -> None:
+    batch(stream, 0)
+    follower(stream).catch_up()
+    note = stream.lake / "quota_reports" / NOTE
+    note.write_text(json.dumps(json.loads(note.read_text()) | {"note_version": 2}))
+    with pytest.raises(StateVersionError, match="written by another release, this one reads version 1"):
+        follower(stream)

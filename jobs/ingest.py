@@ -139,7 +139,7 @@ def _run_streams(
     if finish_swap(lake.path, lake.checkpoints, lake.fence):
         log.info("ingest: completed the swap of an interrupted replay")
     lifecycle, usage = Lifecycle(lake.path, lake.fence), BrokerUsage(lake.path, lake.fence)
-    reports = ReportFollower(lake.path, lake.checkpoints) if knows_quotas(lake.path) else None
+    reports = ReportFollower(lake.path, lake.checkpoints, lake.fence) if knows_quotas(lake.path) else None
     trigger: Trigger = None if settings.once else settings.trigger_seconds
     started = time.monotonic()
     operator = caught_up_operator(

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.ingest.push_files import table_paths
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_table, rows_in
 from kafka_telemetry_lake.pipelines.quotas.windows import WINDOWS, at, replace_windows
@@ -92,7 +93,7 @@ def minutes_of(reports: pa.Table) -> list[int]:
     return [60 * number for number in sorted(minutes)]
 
 
-def replace_estimates(lake: str, minutes: Sequence[int], app_id: str, version: int) -> None:
+def replace_estimates(lake: str, minutes: Sequence[int], app_id: str, version: int, fence: Fence | None = None) -> None:
     """Recompute the windows of these minutes (Unix seconds, ascending) from all stored reports of clients."""
     stored = DeltaTable(QUOTA_REPORTS.uri(lake)).to_pyarrow_dataset()
     versions: dict[str | None, list[Version]] = defaultdict(list)
@@ -112,7 +113,7 @@ def replace_estimates(lake: str, minutes: Sequence[int], app_id: str, version: i
                 named = pc.field("cluster_id").is_null() if cluster is None else pc.field("cluster_id") == cluster
                 yield from cluster_usage(reports.filter(named), versions[cluster], first, last)
 
-    replace_windows(lake, ["client", "evidence"], minutes, usage_of, app_id, version)
+    replace_windows(lake, ["client", "evidence"], minutes, usage_of, app_id, version, fence)
 
 
 def cluster_usage(reports: pa.Table, versions: Sequence[Version], start: int, end: int) -> Iterator[pa.Table]:

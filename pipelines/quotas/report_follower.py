@@ -22,9 +22,10 @@ from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import batches_of
 from kafka_telemetry_lake.pipelines.ingest.operator_task import without
+from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError, StateVersionError
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.followed_table import Commit, FollowedTable
-from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_since
@@ -40,7 +41,7 @@ STREAM = "quota_reports"
 APP_ID = "kafka-telemetry-lake:client_reports"
 PAUSE_S = 60.0  # a push covers minutes, and a step has fixed costs
 STEP_BYTES = 256 << 20  # of metric_points; about a twentieth of the points are quota reports
-NOTE, NOTE_VERSION = "_client_reports.json", 1
+NOTE, NOTE_VERSION = "_client_reports", 1
 
 
 @dataclass(frozen=True)
@@ -84,17 +85,18 @@ class ReportFollower:
 
     Args:
         checkpoints: of the job; an earlier release followed the points by a query of Spark's with a checkpoint there.
+        fence: the claim under which the tables are written.
 
     Raises:
         StateVersionError: the note was written by a release with another format.
     """
 
-    def __init__(self, lake: str, checkpoints: str) -> None:
-        self._lake = lake
+    def __init__(self, lake: str, checkpoints: str, fence: Fence | None = None) -> None:
+        self._lake, self._fence = lake, fence
         for table in (METRIC_POINTS, QUOTA_REPORTS, QUOTA_USAGE):
             table.create(lake)
         self._points = FollowedTable(METRIC_POINTS.uri(lake))
-        self._note = filesystem_of(f"{QUOTA_REPORTS.uri(lake)}/{NOTE}")
+        self._note = EpochNote(QUOTA_REPORTS.uri(lake), NOTE, fence)
         self._query = filesystem_of(table_uri(checkpoints, STREAM))
         self._position = self._read_note() or self._first_position()
         if (step := self._position.under_way) is not None:
@@ -154,7 +156,7 @@ class ReportFollower:
         step = Step(read, minutes)
         self._write_note(replace(self._position, under_way=step))
         delta = DeltaTable(QUOTA_REPORTS.uri(self._lake))
-        append_once(QUOTA_REPORTS, delta, reports, APP_ID, self._position.step + 1)
+        append_once(QUOTA_REPORTS, delta, reports, APP_ID, self._position.step + 1, self._fence)
         self._finish(step)
         log.info(
             "%s: step %d: %d reports, %.1f s",
@@ -165,7 +167,7 @@ class ReportFollower:
         """Compute the windows of a step whose reports are stored. One that was cut off before is begun again."""
         number, position = self._position.step + 1, replace(self._position, under_way=None)
         if has_committed(DeltaTable(QUOTA_REPORTS.uri(self._lake)), APP_ID, number):
-            replace_estimates(self._lake, step.minutes, APP_ID, number)
+            replace_estimates(self._lake, step.minutes, APP_ID, number, self._fence)
             position = replace(position, read=step.read, step=number)
         self._write_note(position)
 
@@ -197,12 +199,12 @@ class ReportFollower:
             filesystem.delete_dir(root)
 
     def _read_note(self) -> Position | None:
-        content = read_json(*self._note)
+        content = self._note.read()
         if content is None:
             return None
         if content.pop("note_version") != NOTE_VERSION:
             raise StateVersionError(
-                f"{self._note[1]}: written by another release, this one reads version {NOTE_VERSION}"
+                f"{self._note.path}: written by another release, this one reads version {NOTE_VERSION}"
             )
         step = content.pop("under_way")
         under_way = step and Step(Read(**step["read"]), tuple(step["minutes"]))
@@ -210,7 +212,7 @@ class ReportFollower:
 
     def _write_note(self, position: Position) -> None:
         if position != self._position:
-            write_json(*self._note, {"note_version": NOTE_VERSION, **asdict(position)})
+            self._note.write({"note_version": NOTE_VERSION, **asdict(position)})
             self._position = position
 
 

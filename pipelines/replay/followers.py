@@ -65,7 +65,7 @@ def update_followers(lake: str, minutes: Sequence[int], app_id: str, fence: Fenc
     """After the swap, recompute the quota windows of these minutes and the labels of clients. Idempotent."""
     if minutes:
         QUOTA_USAGE.create(lake)
-        replace_estimates(lake, minutes, app_id, 0)
+        replace_estimates(lake, minutes, app_id, 0, fence)
     if DeltaTable.is_deltatable(CLIENT_CHANGES.uri(lake)):
         lifecycle = Lifecycle(lake, fence)
         lifecycle.catch_up()

@@ -118,12 +118,12 @@ measured AS (
       WHEN status = 'measured' THEN (
         at - low_at
         - CAST(high_at - low_at AS DOUBLE) * (committed_offset - low_offset) / (high_offset - low_offset)
-      ) / 1000000.0
+      ) / 1e6
     END AS time_lag_s,
-    CASE status WHEN 'caught_up' THEN 0.0 WHEN 'measured' THEN (high_at - low_at) / 1000000.0 END AS time_lag_error_s,
+    CASE status WHEN 'caught_up' THEN 0.0 WHEN 'measured' THEN (high_at - low_at) / 1e6 END AS time_lag_error_s,
     CASE
       WHEN status = 'caught_up' THEN 0.0
-      WHEN status IN ('measured', 'older_than_history') THEN (at - high_at) / 1000000.0
+      WHEN status IN ('measured', 'older_than_history') THEN (at - high_at) / 1e6
     END AS time_lag_at_least_s,
     CASE WHEN status = 'lost' THEN log_start_offset - committed_offset END AS lost_records
   FROM judged
@@ -132,11 +132,11 @@ measured AS (
 trends AS (
   SELECT
     *,
-    (lag_records - first_value(lag_records) OVER ten_minutes) * 1000000.0
+    (lag_records - first_value(lag_records) OVER ten_minutes) * 1e6
       / nullif(at - first_value(at) OVER ten_minutes, 0) AS lag_growth_per_s,
-    (time_lag_s - first_value(time_lag_s) OVER ten_minutes) * 1000000.0
+    (time_lag_s - first_value(time_lag_s) OVER ten_minutes) * 1e6
       / nullif(at - first_value(at) OVER ten_minutes, 0) AS time_lag_growth,
-    CASE WHEN retention_ms >= 0 THEN retention_ms / 1000.0 - time_lag_s END AS retention_left_s,
+    CASE WHEN retention_ms >= 0 THEN retention_ms / 1e3 - time_lag_s END AS retention_left_s,
     at = max(at) OVER (PARTITION BY cluster_id) AS latest
   FROM measured
   WINDOW ten_minutes AS (

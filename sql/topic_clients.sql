@@ -18,7 +18,7 @@ WITH points AS (
     metric,
     value,
     delta,
-    (unix_micros(time) - unix_micros(delta_start)) / 1000000.0 AS covered_s
+    (unix_micros(time) - unix_micros(delta_start)) / 1e6 AS covered_s
   FROM metric_points
   WHERE metric IN (
     'org.apache.kafka.producer.topic.record.send.total', 'org.apache.kafka.producer.topic.byte.total',

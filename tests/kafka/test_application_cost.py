@@ -70,7 +70,7 @@ def test_bytes_of_applications_are_those_that_brokers_count(
 ) -> None:
     lake, servers = tmp_path / "lake", zones.bootstrap_servers
     near: dict[str, Any] = {"properties": {"client.rack": "zone-1"}}
-    lz4 = {"properties": {"client.rack": "zone-3", "compression.type": "lz4"}}
+    lz4: dict[str, Any] = {"properties": {"client.rack": "zone-3", "compression.type": "lz4"}}
     with LocalClients(zones) as clients, Landing(servers) as landing:
         load: dict[str, Any] = {"records": RECORDS, "value_bytes": VALUE_BYTES}
         running = [
@@ -109,7 +109,7 @@ def test_bytes_of_applications_are_those_that_brokers_count(
     }  # fmt: skip
 
     def summed(application: str | None, column: str) -> float:
-        return sum(row[column] for row in rows if row["application"] == application)  # a run may cross an hour
+        return sum(float(row[column]) for row in rows if row["application"] == application)  # a run may cross an hour
 
     def counted(name: str, topic: str, brokers: tuple[int, ...] = (1, 2)) -> int:
         return sum(truth[broker, name, topic] for broker in brokers)

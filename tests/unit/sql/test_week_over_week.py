@@ -64,6 +64,7 @@ def test_deployments_and_restarts_are_told_apart() -> None:
         client("a", 4, -1.5, "4.2.0"),
         client("b", 1, -4),
         client("a", 1, -9, cluster_id="d", version="3.9.0"),
+        client("a", 2, -2.5, cluster_id="d", version="4.3.0"),
     ]
     old, new = "java 4.2.0", "java 4.3.0"
     assert changes(client_changes=clients) == [
@@ -71,6 +72,7 @@ def test_deployments_and_restarts_are_told_apart() -> None:
         ("a", "first_seen", "a/1", None, "java 3.9.0", day(-9)),
         ("a", "ended", "a/1", old, None, day(-3)),
         ("a", "new_version", "a/2", old, new, day(-3)),
+        ("a", "new_version", "a/2", "java 3.9.0", new, day(-2.5)),
         ("a", "started", "a/3", new, new, day(-2)),
         ("a", "started", "a/4", new, old, day(-1.5)),
         ("a", "ended", "a/3", new, None, day(-1)),
@@ -81,21 +83,25 @@ def test_deployments_and_restarts_are_told_apart() -> None:
 def test_only_a_change_of_the_limit_that_applies_is_one() -> None:
     quotas = [
         quota(500.0, -20, -5, user="<default>"),
-        quota(900.0, -5, None, user="<default>"),  # neither has a more specific limit until day -3
+        quota(900.0, -5, -1.5, user="<default>"),  # neither has a more specific limit until day -3
+        quota(950.0, -1.5, None, user="<default>"),  # one has
+        quota(300.0, -20, None, client_id="b"),  # less specific, although it names the client id
         quota(100.0, -3, None, user="alice", client_id="a"),
         quota(700.0, -2, -1, user="<default>", client_id="x"),
         quota(10.0, -4, None, user="alice", client_id="a", ip="10.0.0.1"),
         quota(UNLIMITED, -1, None, user="bob"),
         quota(400.0, -0.5, None, user="<default>", cluster_id="d"),
     ]
-    quotas[0] |= {"not_seen_at": None}  # the first poll
+    for of_first_poll in (quotas[0], quotas[3]):
+        of_first_poll |= {"not_seen_at": None}
     clients = [client("a"), client("b", principal="User:bob")]
     found = [row for row in changes(client_changes=clients, quotas=quotas) if row[1] == "quota"]
     assert found == [
         ("a", "quota", "alice produce", "500.00", "900.00", day(-5)),
         ("a", "quota", "alice produce", "900.00", "100.00", day(-3)),
         ("b", "quota", "bob produce", "500.00", "900.00", day(-5)),
-        ("b", "quota", "bob produce", "900.00", "none", day(-1)),
+        ("b", "quota", "bob produce", "900.00", "950.00", day(-1.5)),
+        ("b", "quota", "bob produce", "950.00", "none", day(-1)),
     ]
 
 

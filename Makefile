@@ -107,6 +107,8 @@ bench: install ## run all benchmarks beside their peers; results in benchmarks/r
 	$(BIN)/python -m benchmarks.lifecycle
 	$(BIN)/python -m benchmarks.aged
 	$(BIN)/python -m benchmarks.week
+	$(BIN)/python -m benchmarks.ninety_days
+	$(BIN)/python -m benchmarks.merging
 	$(BIN)/python -m benchmarks.rebootstrap
 	$(BIN)/python -m benchmarks.fates
 	$(BIN)/python -m benchmarks.quotas

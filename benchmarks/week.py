@@ -65,6 +65,7 @@ class Week:
 
     def maintain(self) -> list[str]:
         """Maintain as each night; returns what failed."""
+        self.job.lifecycle.step()  # VACUUM waits for no hours here, so the files that it needs are read before
         settings = MaintenanceSettings(dict.fromkeys(TABLES, RETENTION_DAYS), 128 << 20, 0, RETENTION_DAYS)
         work = Maintenance(str(self._lake), checkpoints_of(str(self._lake), None), settings, self.now.date())
         return [problem for name in work.tables() for problem in work.maintain(name).problems]

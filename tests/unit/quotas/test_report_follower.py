@@ -122,7 +122,7 @@ def test_a_step_that_was_cut_off_is_finished_or_begun_again(
 
 
 def _no_note(stream: LocalStream) -> None:
-    (stream.lake / "quota_reports" / NOTE).unlink()
+    (stream.lake / "quota_reports" / f"{NOTE}.json").unlink()
 
 
 def _no_log(stream: LocalStream) -> None:
@@ -180,7 +180,7 @@ def test_only_files_that_were_written_since_are_read_when_the_log_has_forgotten(
 def test_a_note_of_another_release_is_refused(stream: LocalStream) -> None:
     batch(stream, 0)
     follower(stream).catch_up()
-    note = stream.lake / "quota_reports" / NOTE
+    note = stream.lake / "quota_reports" / f"{NOTE}.json"
     note.write_text(json.dumps(json.loads(note.read_text()) | {"note_version": 2}))
     with pytest.raises(StateVersionError, match="written by another release, this one reads version 1"):
         follower(stream)

@@ -15,15 +15,15 @@ def test_days_pass_and_nothing_grows(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(small_files, "MANY", 6)
     monkeypatch.setattr(small_files, "CHECKPOINT_COMMITS", 6)
     monkeypatch.setattr(week, "RETENTION_DAYS", 1)
-    monkeypatch.setattr(aged, "UPKEEP_EVERY", 4)
-    lake = week.Week(tmp_path, 8)
-    for day in range(3):
-        figures = lake.run(8)
+    monkeypatch.setattr(aged, "UPKEEP_EVERY", 3)
+    lake = week.Week(tmp_path, 6)
+    for day in range(2):
+        figures = lake.run(6)
         assert lake.maintain() == []
         last = lake.now.date()  # the next day has begun
         assert last == week.FIRST.date() + timedelta(days=day + 1)
         assert lake.days("metric_points") in ([], [last])
-        assert figures["live_files_max"] <= 24
-        assert figures["files_in_folders"] < 6 * 60
-    assert lake.job.number == 24
+        assert figures["live_files_max"] <= 12
+        assert figures["files_in_folders"] < 6 * 30
+    assert lake.job.number == 12
     assert lake.job.upkeep_cpu_s > 0

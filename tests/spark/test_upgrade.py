@@ -2,7 +2,6 @@
 
 ``tests.support.earlier_lake`` makes such a lake. Each name says what differs from the next:
 
-- ``state-1``: the operator's state has layout 1 and a file per shard; there are no rollups, quotas or lifecycle.
 - ``state-3``: the state has layout 3, without checksums.
 - ``five-queries``: each landing topic and the operator has a query of Spark's.
 - ``spark-commits``: one query; each commit opens its table; entries of a log stay for a month.
@@ -56,7 +55,7 @@ def test_a_lake_of_the_release_before_is_opened_and_continued(ingest: Ingest, tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["state-1", "state-3", "five-queries", "spark-commits", "quota-query"])
+@pytest.mark.parametrize("name", ["state-3", "five-queries", "spark-commits", "quota-query"])
 def test_a_lake_of_earlier_code_goes_on(ingest: Ingest, tmp_path: Path, name: str) -> None:
     earlier = EarlierLake(name, tmp_path)
     stored = {path.name: table(earlier.path, path.name) for path in earlier.path.iterdir() if (path / LOG).exists()}

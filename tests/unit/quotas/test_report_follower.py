@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from kafka_telemetry_lake.pipelines.lake import stored_files
 from kafka_telemetry_lake.pipelines.lake.errors import StateVersionError
 from kafka_telemetry_lake.pipelines.quotas import report_follower
+from kafka_telemetry_lake.pipelines.quotas.client_reports import replace_estimates
 from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas, configured_quotas
 from kafka_telemetry_lake.pipelines.quotas.report_follower import NOTE, ReportFollower
 from tests.support.config_polls import record_quotas
@@ -103,10 +104,9 @@ def test_a_step_that_was_cut_off_is_finished_or_begun_again(
 
     with monkeypatch.context() as killed:
         if cut_at == "note":
-            estimates = report_follower.replace_estimates
 
             def cut_after(*args: Any) -> None:
-                estimates(*args)
+                replace_estimates(*args)
                 raise CutOffError
 
             killed.setattr(report_follower, "replace_estimates", cut_after)

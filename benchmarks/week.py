@@ -23,7 +23,7 @@ from deltalake import DeltaTable
 
 from benchmarks.aged import Job
 from benchmarks.figures import print_figures
-from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of
+from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of
 from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES
 

@@ -1,9 +1,9 @@
 """Sends the events of a lake to a Kafka topic, for immediate reaction: each at least once, in order per client.
 
 A thread follows all commits of `client_events` and sends their rows in the order of `at`. The key of a record is the
-client instance, so a client's events stay in order. An event that is sent again has the same `event_id` in its value, so
-consumers can drop it: after a crash, and where the table's log no longer has the next commits. Then the rows of all
-files are sent that may have been written since.
+client instance, so a client's events stay in order. An event that is sent again has the same `event_id` in its value,
+so consumers can drop it. Events are sent again after a crash, and where the table's log no longer has the next commits:
+then the rows of all files are sent that may have been written since.
 """
 
 from __future__ import annotations

@@ -24,8 +24,9 @@ from kafka_telemetry_lake.pipelines.forget.history import TableHistory
 from kafka_telemetry_lake.pipelines.forget.others import OtherFiles
 from kafka_telemetry_lake.pipelines.forget.states import forget_in_states
 from kafka_telemetry_lake.pipelines.forget.subject import Request, Subject, subject_of
+from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
-from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_of, filesystem_of
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
 
 log = logging.getLogger(__name__)

@@ -28,6 +28,7 @@ from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
 from tests.conftest import Ingest
 from tests.spark.test_sql_dashboard import ASKED
 from tests.support.expired_logs import expire_logs
+from tests.support.lake_files import undescribed
 from tests.support.lake_tables import table
 from tests.support.landing_records import write
 from tests.support.ledger import START, Fleet
@@ -133,6 +134,7 @@ def test_every_command_runs(lake: AgedLake, capsys: pytest.CaptureFixture[str]) 
     lake.land().run()
     assert lake.clients() == lake.pushes()
     assert lake.problems() == []
+    assert undescribed(lake.path) == []
     assert "Traceback" not in capsys.readouterr().err
 
 

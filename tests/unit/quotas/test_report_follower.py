@@ -15,9 +15,11 @@ from deltalake import DeltaTable
 from kafka_telemetry_lake.pipelines.lake import stored_files
 from kafka_telemetry_lake.pipelines.lake.errors import StateVersionError
 from kafka_telemetry_lake.pipelines.quotas import report_follower
+from kafka_telemetry_lake.pipelines.quotas.client_reports import replace_estimates
 from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas, configured_quotas
 from kafka_telemetry_lake.pipelines.quotas.report_follower import NOTE, ReportFollower
 from tests.support.config_polls import record_quotas
+from tests.support.earlier_lake import EarlierLake
 from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table
 from tests.support.local_stream import LocalStream
@@ -103,10 +105,9 @@ def test_a_step_that_was_cut_off_is_finished_or_begun_again(
 
     with monkeypatch.context() as killed:
         if cut_at == "note":
-            estimates = report_follower.replace_estimates
 
             def cut_after(*args: Any) -> None:
-                estimates(*args)
+                replace_estimates(*args)
                 raise CutOffError
 
             killed.setattr(report_follower, "replace_estimates", cut_after)
@@ -184,3 +185,28 @@ def test_a_note_of_another_release_is_refused(stream: LocalStream) -> None:
     note.write_text(json.dumps(json.loads(note.read_text()) | {"note_version": 2}))
     with pytest.raises(StateVersionError, match="written by another release, this one reads version 1"):
         follower(stream)
+
+
+@pytest.mark.parametrize("done", [12, 8])
+def test_a_lake_whose_query_of_spark_followed_the_points_goes_on(tmp_path: Path, done: int) -> None:
+    """Its last batch was begun: its reports are stored (12), or not yet (8)."""
+    lake = EarlierLake("quota-query", tmp_path).path
+    stored = DeltaTable(str(lake / "quota_reports"))
+    assert stored.count() == 12
+    if done == 8:
+        stored.delete('"offset" >= 4')
+    checkpoint = lake / "_checkpoints" / "quota_reports"
+    assert sorted(each.name for each in (checkpoint / "offsets").iterdir()) == ["0", "1"]
+    assert [each.name for each in (checkpoint / "commits").iterdir()] == ["0"]
+
+    def rows() -> list[list[Any]]:
+        return [sorted(table(lake, name).to_pylist(), key=repr) for name in ("quota_reports", "quota_usage")]
+
+    ReportFollower(str(lake), str(lake / "_checkpoints")).catch_up()
+    found = rows()
+    assert len(found[0]) == 12
+    assert not checkpoint.exists()
+    for name in ("quota_reports", "quota_usage"):
+        shutil.rmtree(lake / name)
+    ReportFollower(str(lake), str(lake / "_checkpoints")).catch_up()
+    assert rows() == found

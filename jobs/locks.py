@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from filelock import FileLock, Timeout
 
 from kafka_telemetry_lake.jobs.settings import UsageError
-from kafka_telemetry_lake.pipelines.lake.errors import WriterRunsError
+from kafka_telemetry_lake.pipelines.lake.errors import FencedError, WriterRunsError
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, JOB, Claims, Fence, this_process
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.udfs.errors import CannotRunError, TelemetryLakeError
@@ -70,8 +71,8 @@ def only_job(
         try:
             yield fence
             is_clean = True
-        except TelemetryLakeError as error:
-            if fence.loss is None:
+        except (TelemetryLakeError, DeltaError, OSError) as error:
+            if not _is_lost(fence):
                 raise
             raise _taken_over(command, fence) from error
         finally:
@@ -140,6 +141,13 @@ def _claim(
     except WriterRunsError as error:
         advice = "" if take_over is None else f". {TAKE_OVER}"
         raise LakeBusyError(f"{busy}: {error}{advice}") from None
+
+
+def _is_lost(fence: Fence) -> bool:
+    """Whether another process has taken over. Then other errors follow: files are gone, and tables have gone on."""
+    with contextlib.suppress(FencedError, OSError):
+        fence.check()
+    return fence.loss is not None
 
 
 def _taken_over(command: str, fence: Fence) -> TakenOverError:

@@ -13,13 +13,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, begun_batch, landing_name
 from kafka_telemetry_lake.pipelines.ingest.earlier_streams import guard_folder, take_over
+from kafka_telemetry_lake.pipelines.ingest.landing_batches import LandingBatches
 from kafka_telemetry_lake.pipelines.ingest.landing_rows import landing_rows
 from kafka_telemetry_lake.pipelines.ingest.lost_records import KafkaCluster, LostRecords
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
+from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.sources import KafkaSource, Source, Topics
-from kafka_telemetry_lake.pipelines.ingest.store_task import SMALL_BYTES, STORED, store
+from kafka_telemetry_lake.pipelines.ingest.store_task import STORED, Stored, store
 from kafka_telemetry_lake.pipelines.ingest.torn_entries import entries
-from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.errors import FencedError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
@@ -76,39 +77,17 @@ def start_landing(
         )
         for table in STORED
     ]
-    begun = begun_batch(lake.landing)  # only this one may be stored already
+    begun = begun_batch(lake.landing)
     lost = _lost_records(spark, lake, source, guards)
     rows = landing_rows(spark, source, lake.cluster_id, lake.privacy, start)
-    logs: dict[str, TableLog] = {}
-
-    def log_of(table: Table) -> TableLog:
-        if table.name not in logs:
-            if lake.fence is not None:  # a job that takes over can't note its epoch in a table that is to come
-                lake.fence.check()
-            table.create(lake.path)  # that of quota samples only when there are any
-            logs[table.name] = TableLog(table, lake.path, lake.fence)
-        return logs[table.name]
-
-    # Of the next batch, by the size of the last one. A small fleet never needs a second worker.
-    processes: int | None = 1
+    batches = LandingBatches(lake.path, lake.fence, operator, begun, None if lost is None else lost.note)
 
     def run(batch: DataFrame, batch_id: int) -> None:
-        nonlocal processes
-        app_id = app_id_of(batch, LANDING)
-        judged, failed = None, False
-        if batch_id != begun or log_of(PUSHES).transaction_version(app_id) != batch_id:
-            # One that was begun may have ended the previous run: its pushes are stored first, and tried one by one.
-            judge = operator.next_task() if processes == 1 and batch_id != begun else None
+        def written(processes: int | None, judge: ShardTask | None) -> Stored:
             with _read_once(batch, source.may_repeat):
-                stored = store(unstored(batch, guards, source.may_repeat), lake.path, processes, judge)
-            processes = 1 if sum(file.size for file in stored.files) < SMALL_BYTES else None
-            judged, failed = stored.judged, stored.failed or batch_id == begun
-            if lost is not None:
-                lost.note(app_id, batch_id, stored.files)
-            for table in STORED:
-                if own := [file for file in stored.files if file.table == table.name]:
-                    log_of(table).commit(own, app_id, batch_id)
-        operator.catch_up(log_of(PUSHES).version, guarded=failed, judged=judged)
+                return store(unstored(batch, guards, source.may_repeat), lake.path, processes, judge)
+
+        batches.run(app_id_of(batch, LANDING), batch_id, written)
 
     return start_batches(
         rows, PUSHES.name, lake, trigger and source.poll_s(trigger), run, landing_name(lake.checkpoints)

@@ -34,15 +34,22 @@ def checkpoints_of(lake: str, checkpoints: str | None = None) -> str:
 
 
 def own_checkpoints(lake: str, checkpoints: str | None, fence: Fence) -> str:
-    """The same for a job that begins: a copy, if it took over. Before that all tables get its epoch."""
+    """The same for a job that begins: a copy, if it took over. Before that all tables get its epoch.
+
+    Raises:
+        FencedError: another job has taken over meanwhile.
+    """
     root = checkpoints_root(lake, checkpoints)
-    current = _current(root)
+    if fence.took_over:
+        for name in CATALOG:
+            if DeltaTable.is_deltatable(table_uri(lake, name)):
+                CommitLog(table_uri(lake, name), fence)
+    current = _current(root)  # not before: a job that can still commit may be about to finish a copy of its own
+    if (copied := COPY.fullmatch(current.rpartition("/")[2])) and int(copied[1]) > fence.epoch:
+        raise fence.lose(int(copied[1]))
     if not fence.took_over:
         drop_old(lake, checkpoints)
         return current
-    for name in CATALOG:
-        if DeltaTable.is_deltatable(table_uri(lake, name)):
-            CommitLog(table_uri(lake, name), fence)
     copy = table_uri(root, f"epoch-{fence.epoch:012d}")
     files = _copy(current, copy)
     log.info("ingest: took over from another job; goes on with a copy of its checkpoints (%d files)", files)

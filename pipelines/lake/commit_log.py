@@ -139,7 +139,8 @@ class CommitLog:
         self, winner: Iterable[Action], transactions: Mapping[str, int], removed: Collection[str]
     ) -> None:
         for action in winner:
-            if "txn" in action and action["txn"]["appId"] in transactions:
+            # Two commits of epochs are no conflict: which one is higher is looked at before the next attempt.
+            if "txn" in action and action["txn"]["appId"] in transactions and action["txn"]["appId"] != APP_ID:
                 raise CommitFailedError(f"{self._files.uri}: concurrent transaction of {action['txn']['appId']}")
             if "remove" in action and action["remove"]["path"] in removed:
                 raise CommitFailedError(f"{self._files.uri}: another process has removed {action['remove']['path']}")

@@ -8,6 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of, drop_old, own_checkpoints
+from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
 from kafka_telemetry_lake.pipelines.lake.errors import FencedError
@@ -107,3 +108,28 @@ def test_a_note_of_a_lower_epoch_does_not_count(lake: Path) -> None:
     assert new.read() == {"step": 5}, "without a claim it is the note that counts"
     new.delete()
     assert new.read() is None
+
+
+def test_the_folder_of_a_later_job_is_not_used(lake: Path) -> None:
+    first = claim(lake, take_over=False)
+    own_checkpoints(str(lake), None, claim(lake, take_over=True))
+    with pytest.raises(FencedError):
+        own_checkpoints(str(lake), None, first)
+
+
+def test_a_copy_that_is_finished_while_tables_get_the_epoch_is_what_is_copied(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim(lake, take_over=False)
+    second, third = claim(lake, take_over=True), claim(lake, take_over=True)
+    created = CommitLog.__init__
+
+    def late(self: CommitLog, uri: str, fence: Fence | None = None) -> None:
+        monkeypatch.setattr(CommitLog, "__init__", created)
+        own = Path(own_checkpoints(str(lake), None, second))
+        (own / "landing" / "offsets" / "2").write_text("of a batch that it has committed")
+        created(self, uri, fence)
+
+    monkeypatch.setattr(CommitLog, "__init__", late)
+    own = Path(own_checkpoints(str(lake), None, third))
+    assert (own / "landing" / "offsets" / "2").exists()

@@ -264,3 +264,34 @@ def test_a_job_that_was_taken_over_ends_with_one_line(lake: str) -> None:
         TakenOverError, match=r"^ingest: the lake was taken over by `ingest`, process .*epoch 2\)\. This"
     ):
         job()
+
+
+@pytest.mark.parametrize("own", [1, 2])
+def test_of_two_epochs_that_are_committed_at_once_the_higher_one_stays(
+    lake: str, monkeypatch: pytest.MonkeyPatch, own: int
+) -> None:
+    first, second = (Claims(lake, JOB).claim(this_process("ingest"), take_over=True) for _ in range(2))
+    mine, other = (first, second) if own == 1 else (second, first)
+    add = LogFiles.add
+
+    def beaten(self: LogFiles, version: int, actions: object) -> bool:
+        monkeypatch.setattr(LogFiles, "add", add)
+        TableLog(PUSHES, lake, other)
+        return add(self, version, actions)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(LogFiles, "add", beaten)
+    if own == 1:
+        with pytest.raises(FencedError):
+            TableLog(PUSHES, lake, mine)
+    else:
+        TableLog(PUSHES, lake, mine)
+    assert DeltaTable(PUSHES.uri(lake)).transaction_version(APP_ID) == 2
+
+
+def test_an_error_after_the_lake_was_taken_over_names_who_did(lake: str) -> None:
+    with (
+        pytest.raises(TakenOverError, match="was taken over by `other`"),
+        only_job(lake, "ingest", "busy") as _,
+    ):
+        Claims(lake, JOB).claim(this_process("other"), take_over=True)
+        raise OSError("a file that the other one has deleted")

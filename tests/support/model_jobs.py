@@ -1,0 +1,214 @@
+"""The jobs of a lake whose interleavings are explored: the project's code, without Spark and with small tasks.
+
+A record of the source is a number. A batch's tasks judge its pushes by a state that contains all numbers judged so far:
+the row of a push has them too. So a push that is lost, doubled or judged from a wrong state is seen in every later row.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from kafka_telemetry_lake.jobs import judging, locks
+from kafka_telemetry_lake.pipelines.ingest import checkpoint, landing_batches, operator
+from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, begun_batch, check_checkpoints
+from kafka_telemetry_lake.pipelines.ingest.landing_batches import LandingBatches
+from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
+from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged
+from kafka_telemetry_lake.pipelines.ingest.store_task import Stored
+from kafka_telemetry_lake.pipelines.ingest.streams import Lake
+from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, commit_log, delta_log, fence
+from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
+from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
+from kafka_telemetry_lake.pipelines.replay import replay
+from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES, PUSHES
+from kafka_telemetry_lake.pipelines.tables.table import Table
+from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
+from kafka_telemetry_lake.udfs.limits import Limits
+from tests.support.model_store import LOG, MISSING, Disk, ask, in_memory
+
+LAKE = "s3a://lake"
+ROOT = "lake"
+TABLES = (PUSHES, METRIC_POINTS, PUSH_OUTCOMES)
+QUERY = "query"
+DAY = "2026-11-24"
+
+
+class ModelError(Exception):
+    """An error that Spark raises; the job ends with it."""
+
+
+def empty_lake() -> Disk:
+    """The tables, without rows, and the ids of the queries."""
+    about = json.dumps({"metaData": {"id": "lake"}}).encode()
+    files = {f"{ROOT}/{table.name}{LOG}{0:020d}.json": about for table in TABLES}
+    files |= {
+        f"{ROOT}/_checkpoints/{name}/metadata": json.dumps({"id": QUERY}).encode() for name in ("landing", "points")
+    }
+    return Disk().changed(dict(files))
+
+
+def ingest(records: int, per_batch: int, *, take_over: bool = False) -> str:
+    """A run of the job over the records that a source has; returns how it ended.
+
+    Args:
+        records: of the source.
+        per_batch: the most that a batch takes.
+    """
+    return _ending(lambda: _ingest(records, per_batch, take_over=take_over))
+
+
+def _ending(code: Any) -> str:
+    try:
+        code()
+    except (TelemetryLakeError, ModelError, OSError, commit_log.CommitFailedError) as error:
+        return f"{type(error).__name__}: {error}"
+    return "done"
+
+
+def _ingest(records: int, per_batch: int, *, take_over: bool) -> None:
+    with locks.only_job(LAKE, "ingest", "busy", take_over=take_over) as claim:
+        lake = Lake(LAKE, checkpoint_folders.own_checkpoints(LAKE, None, claim), fence=claim)
+        check_checkpoints(LAKE, lake.checkpoints)
+        replay.finish_swap(LAKE, lake.checkpoints, claim)
+        judge = judging.caught_up_operator(_SPARK, lake, Limits(), 1 << 30, SimpleNamespace(is_set=lambda: False))
+        batches = LandingBatches(LAKE, claim, judge, begun_batch(lake.landing))
+        app_id = f"kafka-telemetry-lake:{LANDING}:{QUERY}"
+        for number, first, last in Query(lake.landing, records, per_batch):
+
+            def store(_: int | None, task: ShardTask | None, pushes: Sequence[int] = range(first, last)) -> Stored:
+                file = _written(PUSHES, [[push] for push in pushes])
+                if task is None:
+                    return Stored([file], None, failed=False)
+                task = replace(task, paths=(file.path,))
+                return Stored([file], Judged(task, judged(None, task), 0.0), failed=False)  # type: ignore[arg-type]
+
+            batches.run(app_id, number, store)
+
+
+_SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
+
+
+class Query:
+    """Batches as Spark's query has them: (number, first record, record after the last).
+
+    Spark notes a batch in folder `offsets` before it runs, and in `commits` after that. An entry is written as
+    `FileSystemBasedCheckpointFileManager` does: a look whether it exists, then a rename that replaces.
+    """
+
+    def __init__(self, checkpoint: str, records: int, per_batch: int) -> None:
+        self._root, self._records, self._per_batch = checkpoint.removeprefix("s3a://"), records, per_batch
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        number, done = self._latest("offsets"), self._latest("commits")
+        first = 0
+        if number >= 0:
+            data = ask("read", f"{self._root}/offsets/{number}")
+            if data == MISSING:
+                raise ModelError(f"offsets/{number} does not exist")
+            entry = json.loads(data)
+            first = entry["last"]
+            if done < number:
+                yield number, entry["first"], entry["last"]
+                self._add("commits", number, {})
+        while first < self._records:
+            number, last = number + 1, min(first + self._per_batch, self._records)
+            self._add("offsets", number, {"first": first, "last": last})
+            yield number, first, last
+            self._add("commits", number, {})
+            first = last
+
+    def _latest(self, log: str) -> int:
+        names = [path.rpartition("/")[2] for path, _ in ask("list", f"{self._root}/{log}", False)]
+        return max((int(name) for name in names if name.isdigit()), default=-1)
+
+    def _add(self, log: str, number: int, entry: Mapping[str, int]) -> None:
+        path = f"{self._root}/{log}/{number}"
+        if ask("read", path) != MISSING:
+            raise ModelError(f"{log}/{number}: multiple streaming jobs detected")
+        ask("put", path, json.dumps(entry).encode())
+
+
+def judged(_: Any, task: ShardTask, __: int | None = None) -> list[dict[str, Any]]:
+    """What the operator's tasks make of a batch."""
+    before: list[int] = []
+    chain = tuple(task.states.get(0, ()))
+    folder = task.state_folder.removeprefix("s3a://")
+    for name in chain:
+        data = ask("read", f"{folder}/{name}")
+        if data == MISSING:
+            raise FileNotFoundError(name)
+        before += json.loads(data)
+    pushes = [
+        push for path in sorted(task.paths) for (push,) in json.loads(ask("read", f"{ROOT}/{PUSHES.name}/{path}"))
+    ]
+    rows = [[push, [*before, *pushes[:index]]] for index, push in enumerate(pushes)]
+    state = f"0-{task.batch_id:010d}-{uuid.uuid4()}.state"
+    ask("put", f"{folder}/{state}", json.dumps(pushes).encode())
+    files = [_written(table, rows) for table in (METRIC_POINTS, PUSH_OUTCOMES)]
+    return [{
+        "shard": 0, "state": [*chain, state], "files": [file.to_json() for file in files], "counts": {}, "set_aside": [],
+    }]  # fmt: skip
+
+
+def _written(table: Table, rows: Sequence[Any]) -> DataFile:
+    path, data = f"landed_date={DAY}/part-{uuid.uuid4()}.parquet", json.dumps(rows).encode()
+    ask("put", f"{ROOT}/{table.name}/{path}", data)
+    stats = json.dumps({"numRecords": len(rows), "maxValues": {"landed_at": f"{DAY}T00:00:00.000Z"}})
+    return DataFile(table.name, path, len(data), len(rows), DAY, stats)
+
+
+class _InOrder:
+    """Runs what a thread pool would run at any time."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def __enter__(self) -> _InOrder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def submit(self, code: Any, *args: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(code(*args))
+        return done
+
+
+@contextmanager
+def model() -> Iterator[None]:
+    """Let the project's code run as jobs of this module do: in memory, without Spark, threads, clocks and logs."""
+    no_time = SimpleNamespace(time=lambda: 0.0, clock_gettime=lambda _: 0.0)
+    guard = OffsetGuard("", (), -1)
+    changes = [
+        (operator, "run_tasks", judged),
+        (operator, "ThreadPoolExecutor", _InOrder),
+        (operator, "Snapshots", lambda _: SimpleNamespace(due=lambda *_: False)),
+        (operator, "COMMIT_ORDER", (METRIC_POINTS, PUSH_OUTCOMES)),
+        (checkpoint, "STREAMS", {LANDING: (PUSHES,), checkpoint.POINTS: (METRIC_POINTS, PUSH_OUTCOMES)}),
+        (OffsetGuard, "load", staticmethod(lambda *_: guard)),
+        (landing_batches, "STORED", (PUSHES,)),
+        (checkpoint_folders, "CATALOG", {table.name: table for table in TABLES}),
+        (Table, "create", lambda *_: None),
+        (Fence, "keep_alive", lambda *_: None),
+        (fence, "PATIENCE_S", 0.0),  # a sign of life never comes in time
+        (commit_log, "time", no_time),
+        (delta_log, "time", no_time),
+    ]
+    with ExitStack() as stack:
+        stack.enter_context(in_memory())
+        for owner, name, replacement in changes:
+            stack.enter_context(patch.object(owner, name, replacement))
+        logging.disable(logging.CRITICAL)
+        stack.callback(logging.disable, logging.NOTSET)
+        yield

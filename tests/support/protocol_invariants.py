@@ -1,0 +1,161 @@
+"""What holds at every state of the jobs of `model_jobs` (docs/commit-protocol.md), and a lake that recovers from it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from kafka_telemetry_lake.pipelines.lake.fence import APP_ID
+from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES, PUSHES
+from tests.support.interleavings import Node, Process, run_alone
+from tests.support.model_jobs import QUERY, ROOT, TABLES, ingest
+from tests.support.model_store import LOG, Disk, Step, actions_of, active_files, transaction_version
+
+POINTS_ID = f"kafka-telemetry-lake:points:{QUERY}"
+NEVER_WRITTEN = (
+    "/_last_checkpoint",
+    "/metadata",
+    "/topics.json",
+    ".alive",
+    "/points-swap.json",
+    "/offsets-before.json",
+)
+
+
+class Invariants:
+    """Judges the states of an exploration.
+
+    Args:
+        records: of the source; a job that recovers the lake reads all.
+        wake: let the processes go on after the recovery, one after the other.
+    """
+
+    def __init__(self, records: int, *, wake: bool = True) -> None:
+        self._records, self._wake = records, wake
+        self._recovered: dict[int, Disk] = {}
+        self._woken: set[tuple[int, ...]] = set()
+        self.recoveries = 0
+
+    def __call__(self, disk: Disk, nodes: tuple[Node, ...], processes: Sequence[Process]) -> None:
+        if disk.key not in self._recovered:
+            _check(disk)
+            after, end = run_alone("r", lambda: ingest(self._records, self._records, take_over=True), disk)
+            assert end == "done", f"recovery: {end}"
+            _check(after)
+            self._check_whole(after)
+            self._recovered[disk.key] = after
+            self.recoveries += 1
+        if self._wake:
+            self._check_woken(self._recovered[disk.key], nodes, processes)
+
+    def _check_woken(self, disk: Disk, nodes: tuple[Node, ...], processes: Sequence[Process]) -> None:
+        """Who is behind changes nothing that counts, whenever it goes on."""
+        for process, node in zip(processes, nodes, strict=True):
+            key = (disk.key, node.number)
+            if node.step is None or key in self._woken:
+                continue
+            self._woken.add(key)
+            after, _ = process.run_on(node, disk)
+            _check(after)
+            self._check_whole(after)
+
+    def _check_whole(self, disk: Disk) -> None:
+        for table in TABLES:
+            pushes = sorted(row[0] for row in _rows(disk, table.name))
+            assert pushes == list(range(self._records)), f"{table.name} has the rows of pushes {pushes}"
+
+
+def _check(disk: Disk) -> None:
+    rows = {table.name: _rows(disk, table.name) for table in TABLES}
+    for name, own in rows.items():
+        pushes = [row[0] for row in own]
+        assert len(pushes) == len(set(pushes)), f"{name} has rows twice: {pushes}"
+        for row in own:
+            expected = [row[0]] if name == PUSHES.name else [row[0], list(range(row[0]))]
+            assert row == expected, f"{name} has a row from a wrong state: {row}"
+        _check_epochs(disk, name)
+    pushes, points, outcomes = (
+        {row[0] for row in rows[table.name]} for table in (PUSHES, METRIC_POINTS, PUSH_OUTCOMES)
+    )
+    assert outcomes <= points <= pushes, f"readers see {outcomes=}, {points=}, {pushes=}"
+    _check_state(disk, outcomes)
+
+
+def _check_state(disk: Disk, outcomes: set[int]) -> None:
+    """The state of the last committed batch is there, and is that of the rows."""
+    last = transaction_version(_actions(disk, PUSH_OUTCOMES.name), POINTS_ID)
+    if last is None:
+        return
+    folder = f"{checkpoints(disk)}/points-state"
+    manifest = disk.files.get(f"{folder}/manifest-{last:010d}.json")
+    assert manifest is not None, f"the manifest of batch {last}, which is committed, is gone from {folder}"
+    state: list[int] = []
+    for names in json.loads(manifest)["states"].values():
+        for name in names:
+            assert f"{folder}/{name}" in disk.files, f"state file {name} of the last committed batch is gone"
+            state += json.loads(disk.files[f"{folder}/{name}"])
+    assert sorted(state) == sorted(outcomes), f"the state has pushes {state}, the rows are of {sorted(outcomes)}"
+
+
+def _check_epochs(disk: Disk, table: str) -> None:
+    """After a commit of an epoch no process with a lower one commits."""
+    highest = 0
+    epochs = _epochs(disk)
+    for action in _actions(disk, table):
+        if "txn" in action and action["txn"]["appId"] == APP_ID:
+            highest = max(highest, action["txn"]["version"])
+        if "commitInfo" in action:
+            process = action["commitInfo"]["txnId"].rpartition("-")[0]
+            own = epochs.get(process, 0)
+            assert own >= highest, f"{table}: {process} of epoch {own} has committed after epoch {highest}"
+
+
+def _epochs(disk: Disk) -> dict[str, int]:
+    """The epoch of each process that has claimed one."""
+    claims = {}
+    for path, data in disk.files.items():
+        if match := re.fullmatch(rf"{ROOT}/_writers/job-(\d+)\.json", path):
+            claims[json.loads(data)["token"].rpartition("-")[0]] = int(match[1])
+    return claims
+
+
+def checkpoints(disk: Disk) -> str:
+    """The folder that a job which starts now would use."""
+    root = f"{ROOT}/_checkpoints"
+    copies = {match[1] for path in disk.files if (match := re.fullmatch(rf"{root}/(epoch-\d+)/_whole", path))}
+    return f"{root}/{max(copies)}" if copies else root
+
+
+def _actions(disk: Disk, table: str) -> list[dict[str, Any]]:
+    prefix = f"{ROOT}/{table}{LOG}"
+    return actions_of(sorted(item for item in disk.files.items() if item[0].startswith(prefix)))
+
+
+def _rows(disk: Disk, table: str) -> list[Any]:
+    rows = []
+    for path in active_files(_actions(disk, table)):
+        data = disk.files.get(f"{ROOT}/{table}/{path}")
+        assert data is not None, f"{table} names file {path}, which is gone"
+        rows += json.loads(data)
+    return rows
+
+
+def is_invisible(name: str, step: Step, disk: Disk) -> bool:
+    """Whether no other process can tell when a step of this one is taken.
+
+    The folder of the latest copy of the checkpoints is looked into by its process alone, which is checked.
+    """
+    verb, path, *more = step
+    target = more[0] if verb in ("copy", "move") else path
+    if (folder := re.match(rf"{ROOT}/_checkpoints/epoch-(\d+)/", target)) and not target.endswith("/_whole"):
+        if _epochs(disk).get(name) != int(folder[1]):
+            return False
+        return bool(verb != "copy")
+    if path.endswith(NEVER_WRITTEN) and (verb == "read" or path.endswith(".alive")):
+        return True
+    if "/landed_date=" in path:  # a name that nobody knows before the commit of its process
+        return True
+    # What is there for good.
+    return path in disk.files and verb in ("read", "create") and (LOG in path or "/_writers/" in path)

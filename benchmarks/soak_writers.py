@@ -4,6 +4,7 @@ a step of its batch and wakes up later. And a job whose store fails.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -115,6 +116,8 @@ def _judged_more(run: Run, before: int) -> bool:
 
 def _end_of(job: Job, log: Path) -> tuple[int, str]:
     """Exit code and last line; what differs from job to job is left out."""
-    code = job.wait(PATIENCE_S)
+    code = -1  # it goes on
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        code = job.wait(PATIENCE_S)
     line = (log.read_text(errors="replace").splitlines() or [""])[-1]
     return code, f"{ENDS}..." if line.startswith(ENDS) else line

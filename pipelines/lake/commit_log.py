@@ -40,7 +40,7 @@ class CommitLog:
         self._transactions: dict[str, int | None] = {}
         self._version = -1
         self._open()
-        self._check_epoch()
+        self.check_epoch()
         if fence is not None and self._known(APP_ID) != fence.epoch:
             self.append((), {APP_ID: fence.epoch})
 
@@ -86,7 +86,7 @@ class CommitLog:
                  "txnId": uuid.uuid4().hex}  # fmt: skip
         content.append({"commitInfo": about})
         while True:
-            self._check_epoch()
+            self.check_epoch()
             if self._files.add(self._version + 1, content):
                 break
             winner = self._files.read(self._version + 1) or ()
@@ -101,7 +101,8 @@ class CommitLog:
         self._transactions |= transactions
         self._table = None
 
-    def _check_epoch(self) -> None:
+    def check_epoch(self) -> None:
+        """Raise ``FencedError`` if the table has, as of the version that was read last, a commit of a higher epoch."""
         if self._fence is not None and (latest := self._known(APP_ID) or 0) > self._fence.epoch:
             raise self._fence.lose(latest)
 

@@ -179,12 +179,16 @@ class TableLog:
 
         Returns:
             Whether a commit was made.
+
+        Raises:
+            FencedError: the table has a commit of a higher epoch.
         """
         adds = [_add(file) for file in files]
         if not adds and also is None:
             return False
         done = self._log.transaction_version(app_id)
         if done is not None and done >= version:
+            self._log.check_epoch()  # else a job that was taken over would take its successor's commit for its own
             return False
         self._log.append(adds, {app_id: version} | dict(also or {}))
         return True

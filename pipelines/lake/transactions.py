@@ -52,9 +52,9 @@ def append_once(
     Raises:
         deltalake.exceptions.CommitFailedError: another process committed under this id at the same time.
     """
+    properties = transaction(app_id, version, delta, fence)  # first: a higher epoch may have committed the version
     if has_committed(delta, app_id, version):
         return False
-    properties = transaction(app_id, version, delta, fence)
     write_deltalake(delta, table.with_partition(rows), mode="append", commit_properties=properties)
     sync_commit(delta)
     return True

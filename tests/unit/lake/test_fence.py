@@ -295,3 +295,16 @@ def test_an_error_after_the_lake_was_taken_over_names_who_did(lake: str) -> None
     ):
         Claims(lake, JOB).claim(this_process("other"), take_over=True)
         raise OSError("a file that the other one has deleted")
+
+
+def test_a_successors_commit_isnt_taken_for_ones_own(lake: str) -> None:
+    first = claims(lake).claim(this_process("ingest"))
+    log = TableLog(PUSH_OUTCOMES, lake, first)
+    second = claims(lake).claim(this_process("ingest"), take_over=True)
+    TableLog(PUSH_OUTCOMES, lake, second).commit([], "points", 1, {"read": 9})
+    lost = LOST_RECORDS.schema.empty_table()
+    append_once(LOST_RECORDS, DeltaTable(LOST_RECORDS.uri(lake)), lost, "landing", 1, second)
+    with pytest.raises(FencedError, match="epoch 1 has ended"):
+        log.commit([], "points", 1, {"read": 9})
+    with pytest.raises(FencedError, match="epoch 1 has ended"):
+        append_once(LOST_RECORDS, DeltaTable(LOST_RECORDS.uri(lake)), lost, "landing", 1, first)

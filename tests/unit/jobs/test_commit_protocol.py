@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.interleavings import Explored, Process, explore, run_alone
+from tests.support.interleavings import Explored, Explorer, Process, run_alone
 from tests.support.model_jobs import empty_lake, ingest, model
 from tests.support.model_store import Disk
 from tests.support.protocol_invariants import Invariants, is_invisible
@@ -28,7 +28,7 @@ def lake(*, crashed: bool) -> Disk:
 def two_jobs(preemptions: int | None, *, crashed: bool, wake: bool) -> Explored:
     """One takes a record, the other two and doesn't wait for the first: they note different offsets for one batch."""
     jobs = [Process("p1", lambda: ingest(2, 1)), Process("p2", lambda: ingest(3, 2, take_over=True))]
-    return explore(jobs, lake(crashed=crashed), Invariants(3, wake=wake), is_invisible, preemptions)
+    return Explorer(jobs, Invariants(3, wake=wake), is_invisible, preemptions).explore(lake(crashed=crashed))
 
 
 @pytest.mark.parametrize("crashed", [False, True], ids=["ended", "crashed"])

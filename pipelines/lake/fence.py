@@ -36,8 +36,8 @@ log = logging.getLogger("telemetry-lake")
 
 FOLDER = "_writers"
 JOB = "job"
-BEAT_S = 5.0  # between two signs of life
-PATIENCE_S = 25.0  # without one, the process has ended, or is cut off
+BEAT_S = 10.0  # between two signs of life
+PATIENCE_S = 35.0  # without one, the process has ended, or is cut off
 RETAINED = 20  # claims of a role
 LAST_EPOCH = 10**12 - 1
 APP_ID = "kafka-telemetry-lake:epoch"

@@ -180,7 +180,7 @@ class Explorer:
                 following = [self._after(state, number) for number in self._runnable(state)]
                 explored.transitions += len(following)
                 waiting += following
-        except ViolationError as error:
+        except (ViolationError, AssertionError) as error:  # the latter of `is_invisible`
             explored.found = str(error)
         explored.states, explored.disks = len(self._states), len(self._disks)
         explored.runs = sum(process.runs for process in self._processes)

@@ -73,7 +73,7 @@ def ingest(records: int, per_batch: int, *, take_over: bool = False) -> str:
 def _ending(code: Any) -> str:
     try:
         code()
-    except (TelemetryLakeError, ModelError, OSError, DeltaError) as error:
+    except (TelemetryLakeError, ModelError, OSError, DeltaError, ValueError) as error:
         return f"{type(error).__name__}: {error}"
     return "done"
 

@@ -60,7 +60,9 @@ BEFORE = {"ended": lambda: lake(crashed=False), "crashed": lambda: lake(crashed=
 
 
 def two_jobs(preemptions: int | None, before: str, *, wake: bool) -> Explored:
-    return Explorer(two(), Invariants(3, wake=wake), is_invisible, preemptions).explore(BEFORE[before]())
+    explored = Explorer(two(), Invariants(3, wake=wake), is_invisible, preemptions).explore(BEFORE[before]())
+    print(f"{preemptions} switches, {before}: {explored.states:,} states, {explored.disks:,} contents of the store")
+    return explored
 
 
 @pytest.mark.parametrize("before", BEFORE)
@@ -269,6 +271,5 @@ def test_no_guard_may_be_missing(monkeypatch: pytest.MonkeyPatch, mutant: Any) -
         problem(Explorer(two(), Invariants(3, wake=False), is_invisible, switches).explore(disk)) for disk in disks
     )
     found = next((each for each in problems if each != "none"), "none")
-    print("RESULT", mutant.__name__, found)
     assert found != "none"
     assert expected in found

@@ -9,7 +9,8 @@ A process that is never scheduled again has crashed, or is cut off for ever: eve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,17 +92,6 @@ def run_alone(name: str, code: Callable[[], str], disk: Disk) -> tuple[Disk, str
 
 
 @dataclass
-class Found:
-    """A violated invariant, and the steps that led to it."""
-
-    problem: str
-    trace: list[str]
-
-    def __str__(self) -> str:
-        return "\n".join([self.problem, *self.trace])
-
-
-@dataclass
 class Explored:
     """What an exploration has done.
 
@@ -109,111 +99,128 @@ class Explored:
         states: distinct ones.
         disks: distinct ones.
         runs: of the code of processes.
-        ends: how processes ended, with the number of states.
-        whole: whether nothing was left out within the bound.
+        ends: how processes ended, with the number of final states.
+        found: a violated invariant, and the steps that led to it; None: all hold.
     """
 
     states: int = 0
     transitions: int = 0
     disks: int = 0
     runs: int = 0
-    longest: int = 0
-    ends: dict[str, int] = field(default_factory=dict)
-    found: Found | None = None
-    whole: bool = True
+    ends: Counter[str] = field(default_factory=Counter)
+    found: str | None = None
 
 
-State = tuple[Disk, tuple[Node, ...]]
-# Judges a disk after a step; may raise AssertionError.
-Check = Callable[[Disk, tuple[Node, ...], Sequence["Process"]], None]
+class ViolationError(Exception):
+    """An invariant doesn't hold; the message has the steps that led there."""
 
 
-def explore(
-    processes: Sequence[Process], disk: Disk, check: Check, is_invisible: Callable[[str, Step, Disk], bool],
-    preemptions: int | None = None, most_states: int = 10**9,
-) -> Explored:  # fmt: skip
-    """Visit every state that interleavings lead to.
+@dataclass(frozen=True)
+class State:
+    """A state, and how it was reached.
+
+    Attributes:
+        last: the process that took the last step.
+        switches: away from processes that could go on.
+        trail: the steps, the last one first, as nested tuples.
+    """
+
+    disk: Disk
+    nodes: tuple[Node, ...]
+    last: int | None = None
+    switches: int = 0
+    trail: Any = None
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        return (self.disk.key, *(node.number for node in self.nodes))
+
+
+# Judges the disk of a state; raises AssertionError.
+Check = Callable[[Disk, tuple[Node, ...], Sequence[Process]], None]
+
+
+class Explorer:
+    """Visits every state that interleavings lead to.
 
     Args:
         check: called at each state, and for each disk that an invisible step leaves.
-        is_invisible: whether a step of a process can't be told from outside when it is taken: no other process reads
-            or writes what it does. Such a step is taken at once.
+        is_invisible: whether no other process can tell when the process of this name takes this step on this disk: it
+            reads what stays, or changes what no other process looks at. Such a step is taken at once.
         preemptions: the most switches away from a process that could go on; None: any number.
     """
-    result = Explored()
-    least: dict[tuple[Any, ...], int] = {}
-    disks: set[int] = set()
-    first = (disk, tuple(process.known(process.start, disk) for process in processes))
-    stack: list[tuple[State, int | None, int, Any]] = [(first, None, 0, None)]
-    states: set[tuple[Any, ...]] = set()
-    while stack:
-        (disk, nodes), last, switches, trail = stack.pop()
-        key = (disk.key, *(node.number for node in nodes))
-        if preemptions is not None:
-            bounded = (*key, last)
-            if least.get(bounded, 1 << 30) <= switches:
-                continue
-            least[bounded] = switches
-        elif key in states:
-            continue
-        if key not in states:
-            states.add(key)
-            disks.add(disk.key)
-            if len(states) > most_states:
-                result.whole = False
-                break
-            try:
-                check(disk, nodes, processes)
-            except AssertionError as error:
-                result.found = Found(str(error), _steps(trail))
-                break
-        if all(node.step is None for node in nodes):
-            for number, node in enumerate(nodes):
-                end = f"{processes[number].name}: {node.end}"
-                result.ends[end] = result.ends.get(end, 0) + 1
-        for number, node in enumerate(nodes):
-            if node.step is None:
-                continue
-            cost = switches + int(last is not None and last != number and nodes[last].step is not None)
-            if preemptions is not None and cost > preemptions:
-                continue
-            result.transitions += 1
-            try:
-                following, after, way = _take(processes, number, nodes, disk, is_invisible, check, trail)
-            except Violation as error:
-                result.found = error.found
-                stack.clear()
-                break
-            stack.append(((after, (*nodes[:number], following, *nodes[number + 1 :])), number, cost, way))
-    result.states, result.disks, result.runs = len(states), len(disks), sum(process.runs for process in processes)
-    return result
 
+    def __init__(
+        self, processes: Sequence[Process], check: Check, is_invisible: Callable[[str, Step, Disk], bool],
+        preemptions: int | None = None,
+    ) -> None:  # fmt: skip
+        self._processes, self._check, self._is_invisible = processes, check, is_invisible
+        self._most = preemptions
+        self._seen: dict[tuple[int | None, ...], int] = {}  # states, with the least switches by which they were reached
+        self._disks: set[int] = set()
+        self._states: set[tuple[int, ...]] = set()
 
-class Violation(Exception):
-    """An invariant doesn't hold between two steps that the explorer takes at once."""
-
-    def __init__(self, found: Found) -> None:
-        super().__init__(found.problem)
-        self.found = found
-
-
-def _take(
-    processes: Sequence[Process], number: int, nodes: tuple[Node, ...], disk: Disk,
-    is_invisible: Callable[[str, Step, Disk], bool], check: Check, trail: Any,
-) -> tuple[Node, Disk, Any]:  # fmt: skip
-    """A step, and the invisible ones after it."""
-    process, node = processes[number], nodes[number]
-    while True:
-        assert node.step is not None
-        answer, disk = carry_out(disk, node.step)
-        trail = (trail, process.name, node.step, answer)
-        node = process.known(node.after(answer), disk)
-        if node.step is None or not is_invisible(process.name, node.step, disk):
-            return node, disk, trail
+    def explore(self, disk: Disk) -> Explored:
+        """Visit the states that follow a disk, until an invariant doesn't hold."""
+        explored = Explored()
+        waiting = [State(disk, tuple(process.known(process.start, disk) for process in self._processes))]
         try:
-            check(disk, (*nodes[:number], node, *nodes[number + 1 :]), processes)
+            while waiting:
+                state = waiting.pop()
+                if self._is_known(state):
+                    continue
+                if state.key not in self._states:
+                    self._states.add(state.key)
+                    self._judge(state)
+                    if all(node.step is None for node in state.nodes):
+                        explored.ends.update(
+                            f"{process.name}: {node.end}"
+                            for process, node in zip(self._processes, state.nodes, strict=True)
+                        )
+                following = [self._after(state, number) for number in self._runnable(state)]
+                explored.transitions += len(following)
+                waiting += following
+        except (ViolationError, AssertionError) as error:  # the latter of `is_invisible`
+            explored.found = str(error)
+        explored.states, explored.disks = len(self._states), len(self._disks)
+        explored.runs = sum(process.runs for process in self._processes)
+        return explored
+
+    def _is_known(self, state: State) -> bool:
+        key = state.key if self._most is None else (*state.key, state.last)
+        if self._seen.get(key, 1 << 30) <= state.switches:
+            return True
+        self._seen[key] = 0 if self._most is None else state.switches
+        return False
+
+    def _runnable(self, state: State) -> Iterator[int]:
+        for number, node in enumerate(state.nodes):
+            if node.step is not None and (self._most is None or self._switches(state, number) <= self._most):
+                yield number
+
+    def _switches(self, state: State, number: int) -> int:
+        return state.switches + int(state.last not in (None, number) and state.nodes[state.last or 0].step is not None)
+
+    def _after(self, state: State, number: int) -> State:
+        """The state after a step of a process, and the invisible ones that follow."""
+        process, switches = self._processes[number], self._switches(state, number)
+        while True:
+            node = state.nodes[number]
+            assert node.step is not None
+            answer, disk = carry_out(state.disk, node.step)
+            following = process.known(node.after(answer), disk)
+            nodes = (*state.nodes[:number], following, *state.nodes[number + 1 :])
+            state = State(disk, nodes, number, switches, (state.trail, process.name, node.step, answer))
+            if following.step is None or not self._is_invisible(process.name, following.step, disk):
+                return state
+            self._judge(state)
+
+    def _judge(self, state: State) -> None:
+        self._disks.add(state.disk.key)
+        try:
+            self._check(state.disk, state.nodes, self._processes)
         except AssertionError as error:
-            raise Violation(Found(str(error), _steps(trail))) from error
+            raise ViolationError("\n".join([str(error), *_steps(state.trail)])) from error
 
 
 def _steps(trail: Any) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -16,6 +17,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
+
+from deltalake.exceptions import DeltaError
 
 from kafka_telemetry_lake.jobs import judging, locks
 from kafka_telemetry_lake.pipelines.ingest import checkpoint, landing_batches, operator
@@ -70,7 +73,7 @@ def ingest(records: int, per_batch: int, *, take_over: bool = False) -> str:
 def _ending(code: Any) -> str:
     try:
         code()
-    except (TelemetryLakeError, ModelError, OSError, commit_log.CommitFailedError) as error:
+    except (TelemetryLakeError, ModelError, OSError, DeltaError, ValueError) as error:
         return f"{type(error).__name__}: {error}"
     return "done"
 
@@ -80,7 +83,7 @@ def _ingest(records: int, per_batch: int, *, take_over: bool) -> None:
         lake = Lake(LAKE, checkpoint_folders.own_checkpoints(LAKE, None, claim), fence=claim)
         check_checkpoints(LAKE, lake.checkpoints)
         replay.finish_swap(LAKE, lake.checkpoints, claim)
-        judge = judging.caught_up_operator(_SPARK, lake, Limits(), 1 << 30, SimpleNamespace(is_set=lambda: False))
+        judge = judging.caught_up_operator(_SPARK, lake, Limits(), 1 << 30, threading.Event())
         batches = LandingBatches(LAKE, claim, judge, begun_batch(lake.landing))
         app_id = f"kafka-telemetry-lake:{LANDING}:{QUERY}"
         for number, first, last in Query(lake.landing, records, per_batch):
@@ -155,9 +158,8 @@ def judged(_: Any, task: ShardTask, __: int | None = None) -> list[dict[str, Any
     state = f"0-{task.batch_id:010d}-{uuid.uuid4()}.state"
     ask("put", f"{folder}/{state}", json.dumps(pushes).encode())
     files = [_written(table, rows) for table in (METRIC_POINTS, PUSH_OUTCOMES)]
-    return [{
-        "shard": 0, "state": [*chain, state], "files": [file.to_json() for file in files], "counts": {}, "set_aside": [],
-    }]  # fmt: skip
+    texts = [file.to_json() for file in files]
+    return [{"shard": 0, "state": [*chain, state], "files": texts, "counts": {}, "set_aside": []}]
 
 
 def _written(table: Table, rows: Sequence[Any]) -> DataFile:

@@ -15,6 +15,7 @@ import types
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 from unittest.mock import patch
 
@@ -56,7 +57,7 @@ def _key(path: str, data: bytes) -> int:
     return _KEYS.setdefault((path, data), _RANDOM.getrandbits(96))
 
 
-def carry_out(disk: Disk, step: Step) -> tuple[Any, Disk]:
+def carry_out(disk: Disk, step: Step) -> tuple[Any, Disk]:  # noqa: PLR0911  # a line for each verb
     """Do a step; returns its answer, and the disk after it."""
     verb, path, *more = step
     files = disk.files
@@ -221,7 +222,12 @@ class Delta:
 
 def actions_of(log: Any) -> list[dict[str, Any]]:
     """The actions of the commits of a log, in their order."""
-    return [json.loads(line) for _, data in log for line in data.splitlines()]
+    return [action for _, data in log for action in _commit(data)]
+
+
+@cache
+def _commit(data: bytes) -> tuple[dict[str, Any], ...]:
+    return tuple(json.loads(line) for line in data.splitlines())
 
 
 def transaction_version(actions: list[dict[str, Any]], app_id: str) -> int | None:

@@ -14,14 +14,10 @@ from tests.support.model_jobs import QUERY, ROOT, TABLES, ingest
 from tests.support.model_store import LOG, Disk, Step, actions_of, active_files, transaction_version
 
 POINTS_ID = f"kafka-telemetry-lake:points:{QUERY}"
+LATEST = f"{3:012d}"  # epoch
 NEVER_WRITTEN = (
-    "/_last_checkpoint",
-    "/metadata",
-    "/topics.json",
-    ".alive",
-    "/points-swap.json",
-    "/offsets-before.json",
-)
+    "/_last_checkpoint", "/metadata", "/topics.json", ".alive", "/points-swap.json", "/offsets-before.json",
+)  # fmt: skip
 
 
 class Invariants:
@@ -76,10 +72,10 @@ def _check(disk: Disk) -> None:
             expected = [row[0]] if name == PUSHES.name else [row[0], list(range(row[0]))]
             assert row == expected, f"{name} has a row from a wrong state: {row}"
         _check_epochs(disk, name)
-    pushes, points, outcomes = (
+    stored, points, outcomes = (
         {row[0] for row in rows[table.name]} for table in (PUSHES, METRIC_POINTS, PUSH_OUTCOMES)
     )
-    assert outcomes <= points <= pushes, f"readers see {outcomes=}, {points=}, {pushes=}"
+    assert outcomes <= points <= stored, f"readers see outcomes {outcomes}, points {points}, pushes {stored}"
     _check_state(disk, outcomes)
 
 
@@ -145,13 +141,14 @@ def _rows(disk: Disk, table: str) -> list[Any]:
 def is_invisible(name: str, step: Step, disk: Disk) -> bool:
     """Whether no other process can tell when a step of this one is taken.
 
-    The folder of the latest copy of the checkpoints is looked into by its process alone, which is checked.
+    The folder of the latest copy of the checkpoints, that of the second of two processes after another one, is looked
+    into by its process alone, which is checked.
     """
     verb, path, *more = step
     target = more[0] if verb in ("copy", "move") else path
-    if (folder := re.match(rf"{ROOT}/_checkpoints/epoch-(\d+)/", target)) and not target.endswith("/_whole"):
-        if _epochs(disk).get(name) != int(folder[1]):
-            return False
+    if (folder := re.match(rf"{ROOT}/_checkpoints/epoch-({LATEST})/", target)) and not target.endswith("/_whole"):
+        claim = json.loads(disk.files[f"{ROOT}/_writers/job-{folder[1]}.json"])
+        assert claim["token"].startswith(f"{name}-"), f"{name} uses the folder of another process: {step}"
         return bool(verb != "copy")
     if path.endswith(NEVER_WRITTEN) and (verb == "read" or path.endswith(".alive")):
         return True

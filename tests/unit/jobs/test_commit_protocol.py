@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from deltalake.exceptions import CommitFailedError
 
-from tests.support.interleavings import Explored, Process, explore, run_alone
-from tests.support.model_jobs import empty_lake, ingest, model
-from tests.support.model_store import Disk
+from kafka_telemetry_lake.jobs import locks
+from kafka_telemetry_lake.pipelines.ingest import operator
+from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, delta_log
+from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import COPY
+from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
+from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, Fence
+from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
+from kafka_telemetry_lake.pipelines.state import manifest
+from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
+from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES
+from tests.support.interleavings import Explored, Explorer, Process, run_alone
+from tests.support.model_jobs import LAKE, empty_lake, ingest, model
+from tests.support.model_store import MISSING, Disk, ask, carry_out
 from tests.support.protocol_invariants import Invariants, is_invisible
 
 
@@ -25,15 +40,236 @@ def lake(*, crashed: bool) -> Disk:
     return disk.changed({path: None for path in disk.files if path.endswith(".released") and crashed})
 
 
-def two_jobs(preemptions: int | None, *, crashed: bool, wake: bool) -> Explored:
+def cut_off() -> Disk:
+    """One record is stored and not judged: the job crashed before it wrote the first manifest."""
+    job, disk = Process("p0", lambda: ingest(1, 1)), empty_lake()
+    node = job.known(job.start, disk)
+    while node.step is not None and "/manifest-" not in node.step[1]:
+        answer, disk = carry_out(disk, node.step)
+        node = job.known(node.after(answer), disk)
+    assert node.step is not None
+    return disk
+
+
+def two() -> list[Process]:
     """One takes a record, the other two and doesn't wait for the first: they note different offsets for one batch."""
-    jobs = [Process("p1", lambda: ingest(2, 1)), Process("p2", lambda: ingest(3, 2, take_over=True))]
-    return explore(jobs, lake(crashed=crashed), Invariants(3, wake=wake), is_invisible, preemptions)
+    return [Process("p1", lambda: ingest(2, 1)), Process("p2", lambda: ingest(3, 2, take_over=True))]
 
 
-@pytest.mark.parametrize("crashed", [False, True], ids=["ended", "crashed"])
-def test_one_job_after_the_other(crashed: bool) -> None:
-    explored = two_jobs(0, crashed=crashed, wake=True)
+BEFORE = {"ended": lambda: lake(crashed=False), "crashed": lambda: lake(crashed=True), "cut off": cut_off}
+
+
+def two_jobs(preemptions: int | None, before: str, *, wake: bool) -> Explored:
+    explored = Explorer(two(), Invariants(3, wake=wake), is_invisible, preemptions).explore(BEFORE[before]())
+    print(f"{preemptions} switches, {before}: {explored.states:,} states, {explored.disks:,} contents of the store")
+    return explored
+
+
+@pytest.mark.parametrize("before", BEFORE)
+def test_one_job_after_the_other(before: str) -> None:
+    explored = two_jobs(0, before, wake=True)
     assert explored.found is None, explored.found
     assert explored.ends == {"p1: done": 2, "p2: done": 2}
-    assert explored.states > 250
+    assert explored.states > 200
+
+
+LINES = ("done", "TakenOverError", "LakeBusyError")  # how a job may end
+
+
+def problem(explored: Explored) -> str:
+    """The first line of what was found; a job that ends with another line than that of a loser counts too."""
+    if explored.found is not None:
+        return explored.found.partition("\n")[0]
+    ends = (end.partition(": ")[2] for end in explored.ends)
+    return next((end for end in ends if not end.startswith(LINES)), "none")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("before", BEFORE)
+def test_one_switch_anywhere(before: str) -> None:
+    explored = two_jobs(1, before, wake=False)
+    assert problem(explored) == "none", explored.found
+    assert {end[:12] for end in explored.ends} >= {"p1: done", "p2: done", "p1: TakenOve", "p2: TakenOve"}
+    assert explored.states > 5000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", BEFORE)
+def test_two_switches_anywhere(before: str) -> None:
+    explored = two_jobs(2, before, wake=False)
+    assert problem(explored) == "none", explored.found
+    assert explored.states > 50_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", BEFORE)
+def test_whoever_wakes_after_a_recovery_changes_nothing(before: str) -> None:
+    explored = two_jobs(1, before, wake=True)
+    assert problem(explored) == "none", explored.found
+
+
+def _no_epoch_check(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CommitLog, "_check_epoch", lambda _: None)
+
+
+def _no_epoch_at_open(patch: pytest.MonkeyPatch) -> None:
+    append = CommitLog.append
+
+    def only_batches(self: CommitLog, actions: Any, transactions: Any, removed: Any = ()) -> None:
+        if set(transactions) != {APP_ID}:
+            append(self, actions, transactions, removed)
+
+    patch.setattr(CommitLog, "append", only_batches)
+
+
+def _commit_overwrites(patch: pytest.MonkeyPatch) -> None:
+    def put(self: NewFiles, name: str, data: bytes) -> bool:
+        ask("put", f"{self._store}/{name}", data)
+        return True
+
+    add = NewFiles.add
+    patch.setattr(NewFiles, "add", lambda self, *new: (put if "_delta_log" in self.uri else add)(self, *new))
+
+
+def _claim_by_look_and_write(patch: pytest.MonkeyPatch) -> None:
+    add = NewFiles.add
+
+    def look_and_write(self: NewFiles, name: str, data: bytes) -> bool:
+        if "_delta_log" in self.uri:
+            return add(self, name, data)
+        if ask("read", f"{self._store}/{name}") != MISSING:
+            return False
+        ask("put", f"{self._store}/{name}", data)
+        return True
+
+    patch.setattr(NewFiles, "add", look_and_write)
+
+
+def _no_copy(patch: pytest.MonkeyPatch) -> None:
+    own = checkpoint_folders.own_checkpoints
+
+    def shared(*args: Any) -> str:
+        current = checkpoint_folders._current(f"{LAKE}/_checkpoints")
+        own(*args)
+        return current
+
+    patch.setattr(checkpoint_folders, "own_checkpoints", shared)
+    patch.setattr(checkpoint_folders, "_copy", lambda *_: 0)
+
+
+def _copy_before_the_epoch(patch: pytest.MonkeyPatch) -> None:
+    own, copy = checkpoint_folders.own_checkpoints, checkpoint_folders._copy
+
+    def early(lake: str, checkpoints: Any, fence: Fence) -> str:
+        if fence.took_over:
+            root = f"{LAKE}/_checkpoints"
+            copy(checkpoint_folders._current(root), f"{root}/epoch-{fence.epoch:012d}")
+        return own(lake, checkpoints, fence)
+
+    patch.setattr(checkpoint_folders, "own_checkpoints", early)
+    patch.setattr(checkpoint_folders, "_copy", lambda *_: 0)
+
+
+def _look_before_the_epoch(patch: pytest.MonkeyPatch) -> None:
+    own, current = checkpoint_folders.own_checkpoints, checkpoint_folders._current
+
+    def early(lake: str, checkpoints: Any, fence: Fence) -> str:
+        seen = current(f"{LAKE}/_checkpoints")
+        patch.setattr(checkpoint_folders, "_current", lambda _: seen)
+        try:
+            return own(lake, checkpoints, fence)
+        finally:
+            patch.setattr(checkpoint_folders, "_current", current)
+
+    patch.setattr(checkpoint_folders, "own_checkpoints", early)
+
+
+def _half_a_copy_is_used(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(checkpoint_folders, "WHOLE", "lake.json")
+
+
+def _rows_before_their_state(patch: pytest.MonkeyPatch) -> None:
+    write, commit, waiting = StateFolder.write, TableLog.commit, list[Any]()
+
+    def late(self: TableLog, *args: Any) -> bool:
+        done = commit(self, *args)
+        if self.table is PUSH_OUTCOMES and waiting:
+            write(*waiting.pop())
+        return done
+
+    patch.setattr(StateFolder, "write", lambda *args: waiting.append(args))
+    patch.setattr(TableLog, "commit", late)
+
+
+def _only_the_newest_manifest_stays(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(manifest, "RETAINED_MANIFESTS", 1)
+
+
+def _batches_are_committed_again(patch: pytest.MonkeyPatch) -> None:
+    def again(self: TableLog, files: Any, app_id: str, version: int, also: Any = None) -> bool:
+        adds = [delta_log._add(file) for file in files]
+        if adds or also is not None:
+            self._log.append(adds, {app_id: version} | dict(also or {}))
+        return True
+
+    patch.setattr(TableLog, "commit", again)
+
+
+def _outcomes_first(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(operator, "COMMIT_ORDER", (PUSH_OUTCOMES, METRIC_POINTS))
+
+
+def _the_folder_of_a_later_job_is_used(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(checkpoint_folders, "COPY", SimpleNamespace(
+        fullmatch=lambda name: None if sys._getframe(1).f_code.co_name == "own_checkpoints" else COPY.fullmatch(name),
+        match=COPY.match,
+    ))  # fmt: skip
+
+
+def _epochs_conflict(patch: pytest.MonkeyPatch) -> None:
+    check = CommitLog._check_conflict
+
+    def strict(self: CommitLog, winner: Any, transactions: Any, removed: Any) -> None:
+        if any("txn" in action and action["txn"]["appId"] == APP_ID for action in winner) and APP_ID in transactions:
+            raise CommitFailedError("concurrent transaction")
+        check(self, winner, transactions, removed)
+
+    patch.setattr(CommitLog, "_check_conflict", strict)
+
+
+def _errors_are_not_looked_into(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(locks, "_is_lost", lambda fence: fence.loss is not None)
+
+
+# The guard that is missing, the switches that it takes to see it, and what is found then.
+MUTANTS = {
+    _no_epoch_check: (1, "push_outcomes has rows twice"),
+    _no_epoch_at_open: (1, "push_outcomes has rows twice"),
+    _commit_overwrites: (1, "push_outcomes has rows twice"),
+    _claim_by_look_and_write: (1, "has committed after epoch 2"),
+    _no_copy: (1, "of the last committed batch is gone"),
+    _copy_before_the_epoch: (2, "the manifest of batch 1, which is committed, is gone"),
+    _look_before_the_epoch: (2, "the manifest of batch 0, which is committed, is gone"),
+    _half_a_copy_is_used: (1, "recovery: JSONDecodeError"),
+    _rows_before_their_state: (1, "recovery: OldCheckpointError"),
+    _only_the_newest_manifest_stays: (1, "the manifest of batch 0, which is committed, is gone"),
+    _batches_are_committed_again: (1, "metric_points has rows twice"),
+    _outcomes_first: (1, "readers see outcomes {0, 1, 2}, points {0}"),
+    _the_folder_of_a_later_job_is_used: (1, "p2 uses the folder of another process"),
+    _epochs_conflict: (2, "CommitFailedError"),
+    _errors_are_not_looked_into: (1, "StateMissingError"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__.strip("_"))
+def test_no_guard_may_be_missing(monkeypatch: pytest.MonkeyPatch, mutant: Any) -> None:
+    switches, expected = MUTANTS[mutant]
+    disks = [cut_off()] if mutant is _look_before_the_epoch else [lake(crashed=crashed) for crashed in (True, False)]
+    mutant(monkeypatch)
+    problems = (
+        problem(Explorer(two(), Invariants(3, wake=False), is_invisible, switches).explore(disk)) for disk in disks
+    )
+    found = next((each for each in problems if each != "none"), "none")
+    assert found != "none"
+    assert expected in found

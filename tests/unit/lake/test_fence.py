@@ -289,12 +289,13 @@ def test_of_two_epochs_that_are_committed_at_once_the_higher_one_stays(
 
 
 def test_an_error_after_the_lake_was_taken_over_names_who_did(lake: str) -> None:
-    with (
-        pytest.raises(TakenOverError, match="was taken over by `other`"),
-        only_job(lake, "ingest", "busy") as _,
-    ):
-        Claims(lake, JOB).claim(this_process("other"), take_over=True)
-        raise OSError("a file that the other one has deleted")
+    def job() -> None:
+        with only_job(lake, "ingest", "busy"):
+            Claims(lake, JOB).claim(this_process("other"), take_over=True)
+            raise OSError("a file that the other one has deleted")
+
+    with pytest.raises(TakenOverError, match="was taken over by `other`"):
+        job()
 
 
 def test_a_successors_commit_isnt_taken_for_ones_own(lake: str) -> None:

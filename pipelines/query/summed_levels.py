@@ -80,7 +80,7 @@ def _added_up(
             rows = connection.sql(f"SELECT DISTINCT {_FOUND} FROM ({probe.sql('duckdb')})").fetchall()
         except duckdb.Error:  # no such columns: the query itself says what else is wrong
             continue
-        yield from ({(each["metric"], each["keys"]) for each in found or ()} for (found,) in rows)
+        yield from ({(each["metric"], each["keys"] or "") for each in found or ()} for (found,) in rows)
         return
 
 

@@ -93,7 +93,7 @@ def _ingest(records: int, per_batch: int, *, take_over: bool) -> None:
                 if task is None:
                     return Stored([file], None, failed=False)
                 task = replace(task, paths=(file.path,))
-                return Stored([file], Judged(task, judged(None, task), 0.0), failed=False)  # type: ignore[arg-type]
+                return Stored([file], Judged(task, judged(None, task), 0.0), failed=False)  # type: ignore[arg-type]  # its rows are dicts
 
             batches.run(app_id, number, store)
 

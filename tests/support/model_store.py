@@ -259,10 +259,10 @@ def _obstore() -> types.ModuleType:
         if not ask("create", f"{folder}/{name}", data):
             raise AlreadyExistsError
 
-    module.put = put  # type: ignore[attr-defined]
-    module.exceptions = types.SimpleNamespace(AlreadyExistsError=AlreadyExistsError)  # type: ignore[attr-defined]
-    module.store = store  # type: ignore[attr-defined]
-    store.from_url = lambda uri: uri.removeprefix("s3://").rstrip("/")  # type: ignore[attr-defined]
+    module.put = put  # type: ignore[attr-defined]  # a module of its own
+    module.exceptions = types.SimpleNamespace(AlreadyExistsError=AlreadyExistsError)  # type: ignore[attr-defined]  # a module of its own
+    module.store = store  # type: ignore[attr-defined]  # a module of its own
+    store.from_url = lambda uri: uri.removeprefix("s3://").rstrip("/")  # type: ignore[attr-defined]  # a module of its own
     return module
 
 

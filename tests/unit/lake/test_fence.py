@@ -277,7 +277,7 @@ def test_of_two_epochs_that_are_committed_at_once_the_higher_one_stays(
     def beaten(self: LogFiles, version: int, actions: object) -> bool:
         monkeypatch.setattr(LogFiles, "add", add)
         TableLog(PUSHES, lake, other)
-        return add(self, version, actions)  # type: ignore[arg-type]
+        return add(self, version, actions)  # type: ignore[arg-type]  # as the caller has it
 
     monkeypatch.setattr(LogFiles, "add", beaten)
     if own == 1:

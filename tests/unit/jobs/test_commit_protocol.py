@@ -109,7 +109,7 @@ def test_whoever_wakes_after_a_recovery_changes_nothing(before: str) -> None:
 
 
 def _no_epoch_check(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(CommitLog, "_check_epoch", lambda _: None)
+    patch.setattr(CommitLog, "check_epoch", lambda _: None)
 
 
 def _no_epoch_at_open(patch: pytest.MonkeyPatch) -> None:

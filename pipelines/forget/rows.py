@@ -194,9 +194,10 @@ def patterns(texts: Iterable[str], may_be_escaped: bool = False) -> list[re.Patt
     Args:
         may_be_escaped: they stand in regular expressions, which may write ``.`` as ``\\.`` or ``[.]``.
     """
-    written, before, after = re.escape, r"(?<![\w-])(?<!\w\.)", r"(?!\w|[.-]\w)"
+    before, after = r"(?<![\w-])(?<!\w\.)", r"(?!\w|[.-]\w)"
+    written = _escaped_or_not if may_be_escaped else re.escape
     if may_be_escaped:
-        written, before = _escaped_or_not, before + r"(?<!\w\\\.)(?<!\w\[[.-]\])"
+        before += r"(?<!\w\\\.)(?<!\w\[[.-]\])"
         after = r"(?!\w|\\?[.-]\w|\[[.-]\]\w)"
     return [re.compile(f"{before}(?:{'|'.join(map(written, part))}){after}") for part in _parts(texts)]
 

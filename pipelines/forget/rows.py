@@ -51,7 +51,7 @@ MENTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     QUALITY_RESULTS.name: ((), ("examples",)),
     SUBSCRIPTIONS.name: ((), ("match",)),
     CLIENT_ALIASES.name: (("owner",), ()),
-    APPLICATION_RULES.name: (("owner",), ("client_id", "principal", "group_id")),
+    APPLICATION_RULES.name: (("owner",), ("client_id", "principal")),
 }
 HOST = ("address_first", "address_last")  # of the network of a rule: the same, if it is one address
 # Tables that name no client.

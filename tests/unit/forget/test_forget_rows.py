@@ -23,7 +23,7 @@ SELLER = Subject(
     addresses=frozenset({"10.20.30.42", "0:0:0:0:0:0:0:7", "not an address"}),
     members=frozenset({"member-2"}),
 )
-PATTERNS = ("client_id", "principal", "group_id")
+PATTERNS = ("client_id", "principal")
 
 
 def left(table: Table, *rows: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
@@ -76,6 +76,12 @@ def test_an_owner_is_forgotten() -> None:
     asked = ("client_id", "application", "owner")
     rules = [{"client_id": "web-.*", "application": "web", "owner": owner} for owner in ("seller 2", "seller 22")]
     assert applications(*rules, asked=asked) == [("web-.*", "web", None), ("web-.*", "web", "seller 22")]
+
+
+def test_a_group_of_the_same_name_stays() -> None:
+    """As its members of other clients do in `group_members`."""
+    rule = {"position": 0, "application": "shop", "group_id": "shop-app-2|g"}
+    assert applications(rule, asked=("group_id",)) == [("shop-app-2|g",)]
 
 
 def test_prices_and_brokers_stay_whatever_their_names() -> None:

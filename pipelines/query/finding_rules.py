@@ -156,7 +156,7 @@ class Rule(_Model):
     advice: Text
     config: Text | None = None
     saving: Saving | Text | None = None
-    """what the advice saves, or why that can't be told; None: neither bytes nor requests"""
+    """what the advice saves, or why that can't be told; None: no method estimates it"""
     libraries: Libraries
     test: Test
 

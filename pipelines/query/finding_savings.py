@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 from kafka_telemetry_lake.pipelines.query.finding_rules import INSTANCE, Rule, Saving, quoted, rules
 
-NOTHING_BILLED = "the advice saves neither bytes nor requests"
+NO_METHOD = (
+    "the advice is about loss, delay or configuration, and no method estimates bytes or requests that it may save too"
+)
 # Prices are those that application_cost had for the hour's application: its cost by its number.
 _VIEW = """\
 -- What would the advice of each finding save in its hour? One row per client instance, hour and finding of a client
@@ -142,7 +144,7 @@ def _struct(rule: Rule) -> str:
         texts = [quoted(each) for each in (saving.method, saving.measured, saving.assumed)]
         amount = [f"CAST({each or 'NULL'} AS DOUBLE)" for each in (saving.requests, saving.bytes_in)]
     else:
-        untold, texts = quoted(saving or NOTHING_BILLED), ["CAST(NULL AS STRING)"] * 3
+        untold, texts = quoted(saving or NO_METHOD), ["CAST(NULL AS STRING)"] * 3
         amount = ["CAST(NULL AS DOUBLE)"] * 2
     return (
         f"CASE WHEN {rule.condition_sql()} THEN struct(\n"

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_telemetry_lake.pipelines.costs.prices import read_prices
 from kafka_telemetry_lake.pipelines.query.finding_rules import Saving, rules
-from kafka_telemetry_lake.pipelines.query.finding_savings import NOTHING_BILLED
+from kafka_telemetry_lake.pipelines.query.finding_savings import NO_METHOD
 from tests.support.sql_views import answer
 
 HOUR = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -238,7 +238,7 @@ def test_advice_that_saves_no_cost_says_why(tmp_path: Path) -> None:
     failing = counted("producer.record.error.total", 5) + counted("producer.record.send.total", 100)
     slow = gauge("consumer.coordinator.commit.latency.avg", 1_500)
     rows = savings(tmp_path, {"shop-failing": failing, "shop-slow": slow})
-    assert untold(rows["shop-failing", "failed_records"]) == (None, None, None, NOTHING_BILLED)
+    assert untold(rows["shop-failing", "failed_records"]) == (None, None, None, NO_METHOD)
     slow_row = rows["shop-slow", "costly_commits"]
     assert untold(slow_row)[3] == rules()["costly_commits"].saving
     assert (slow_row["method"], slow_row["measured"], slow_row["assumed"]) == (None, None, None)

@@ -81,7 +81,8 @@ SAVINGS = """
 
 For view `finding_savings`, per client instance and hour: see
 [what would the advice save?](applications.md#what-would-the-advice-save). The advice of other findings
-is about loss, delay or configuration, and no method estimates what it may save too. `used_requests`: {used_requests}. `compressible_bytes`: {compressible_bytes}.
+is about loss, delay or configuration, and no method estimates what it may save too. `used_requests`: {used_requests}.
+`compressible_bytes`: {compressible_bytes}.
 
 | finding | what it saves | method | measured | assumed | NULL if |
 |---|---|---|---|---|---|

@@ -10,8 +10,10 @@ from kafka_telemetry_lake.pipelines.query.finding_rules import (
     GIVEN,
     INSTANCE,
     LIBRARIES,
+    USED,
     Bound,
     Rule,
+    Saving,
     measures,
     rules,
 )
@@ -74,6 +76,17 @@ Advice as the views give it, where braces stand for the client's own numbers, an
 | finding | advice | setting |
 |---|---|---|
 """
+SAVINGS = """
+## What the advice saves
+
+For view `finding_savings`, per client instance and hour: see
+[what would the advice save?](applications.md#what-would-the-advice-save). The advice of other findings
+is about loss, delay or configuration, and no method estimates what it may save too. `used_requests`: {used_requests}.
+`compressible_bytes`: {compressible_bytes}.
+
+| finding | what it saves | method | measured | assumed | NULL if |
+|---|---|---|---|---|---|
+""".format(**USED)
 BOUNDS = """
 ## Why these bounds
 
@@ -152,8 +165,8 @@ One row per client instance and hour; also `cluster_id`, `landed_date` and `wind
 def page() -> str:
     """The page's text."""
     parts = (
-        (HEAD, _rules()), (ADVICE, _advice()), (BOUNDS, _bounds()), (WAITS, _waits()), (OVERRIDES, ()),
-        (JUDGED, _judged()), (TESTED, _tested()), (COLUMNS, _columns()),
+        (HEAD, _rules()), (ADVICE, _advice()), (SAVINGS, _savings()), (BOUNDS, _bounds()), (WAITS, _waits()),
+        (OVERRIDES, ()), (JUDGED, _judged()), (TESTED, _tested()), (COLUMNS, _columns()),
     )  # fmt: skip
     return "".join(head + "".join(_row(cells) for cells in rows) for head, rows in parts)
 
@@ -171,6 +184,17 @@ def _rules() -> Iterator[tuple[str, ...]]:
 def _advice() -> Iterator[tuple[str, ...]]:
     for rule in rules().values():
         yield f"`{rule.id}`", rule.advice, f"`{rule.config}`" if rule.config else ""
+
+
+def _savings() -> Iterator[tuple[str, ...]]:
+    for rule in rules().values():
+        saving = rule.saving
+        if isinstance(saving, Saving):
+            amounts = {"requests": saving.requests, "bytes in": saving.bytes_in}
+            what = "; ".join(f"{name}: `{_one_line(sql)}`" for name, sql in amounts.items() if sql is not None)
+            yield f"`{rule.id}`", what, saving.method, saving.measured, saving.assumed, saving.unknown
+        elif saving is not None:
+            yield f"`{rule.id}`", f"can't be told: {saving}", "", "", "", ""
 
 
 def _bounds() -> Iterator[tuple[str, ...]]:

@@ -6,22 +6,29 @@ The rules follow the columns that a table has, so a new table with the same colu
 - A row without a client instance goes if its client id, address or group member is only theirs: rollups, quota usage,
   group members. A client id that other instances have is an aggregate of them, and stays.
 - In other rows, texts that mention it are replaced, and columns that name it become NULL.
+- The rules of applications are regular expressions: a mention in one is replaced too, however its signs are escaped. A
+  condition never becomes NULL, as its rule would fit more clients then.
+- The price list is about topics and zones, whatever their names; brokers aren't persons.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property, reduce
+from ipaddress import ip_address
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafka_telemetry_lake.pipelines.applications.rules import comparable
 from kafka_telemetry_lake.pipelines.forget.subject import Subject
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
+from kafka_telemetry_lake.pipelines.tables.costs import BROKERS, PRICES
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
-from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES, CLIENT_CHANGES
+from kafka_telemetry_lake.pipelines.tables.lifecycle import APPLICATION_RULES, CLIENT_ALIASES, CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import (
     CLIENT_EVENTS,
     METRIC_POINTS,
@@ -44,7 +51,11 @@ MENTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     QUALITY_RESULTS.name: ((), ("examples",)),
     SUBSCRIPTIONS.name: ((), ("match",)),
     CLIENT_ALIASES.name: (("owner",), ()),
+    APPLICATION_RULES.name: (("owner",), ("client_id", "principal")),
 }
+HOST = ("address_first", "address_last")  # of the network of a rule: the same, if it is one address
+# Tables that name no client.
+IMPERSONAL = (PRICES.name, BROKERS.name)
 PATTERN_TEXTS = 500  # in one regular expression
 # Tables in which a row of another client may have the principal: whose rows are about the client, not the push.
 ABOUT_CLIENTS = (CLIENT_CHANGES.name, FINDING_CHANGES.name)
@@ -62,6 +73,7 @@ class Rows:
 
     def __init__(self, subject: Subject, table: str, names: Sequence[str]) -> None:
         self._subject, self._table, self._names = subject, table, set(names)
+        self._may_be_escaped = table == APPLICATION_RULES.name
         blanked, texts = MENTIONS.get(table, ((), ()))
         self._blanked, self._texts = (sorted(self._names & set(columns)) for columns in (blanked, texts))
 
@@ -69,7 +81,7 @@ class Rows:
     def columns(self) -> list[str]:
         """The columns that the rules read."""
         wanted = {column for column, _ in self._rules} | {ID, CLUSTER, "client_id", "client_address"}
-        wanted |= {*self._blanked, *self._texts}
+        wanted |= {*self._blanked, *self._texts, *HOST}
         if self._table in OF_PUSHES and self._subject.pushes:
             wanted |= set(IDENTITY)
         return sorted(wanted & self._names)
@@ -77,6 +89,8 @@ class Rows:
     @cached_property
     def _rules(self) -> list[tuple[str, frozenset[Any]]]:
         """Columns, each with the values of which a row goes."""
+        if self._table in IMPERSONAL:
+            return []
         subject = self._subject
         rules: list[tuple[str, frozenset[Any]]] = [(ID, subject.instances), ("user", subject.users)]
         rules += [("member_id", subject.members), ("host", subject.addresses), ("ip", subject.addresses)]
@@ -95,7 +109,20 @@ class Rows:
                 masks.append(pc.and_(only, pc.is_null(rows[ID])) if ID in self._names else only)
         if self._table in OF_PUSHES and self._subject.pushes:
             masks.append(self._foreign(rows))
+        if self._names >= {*HOST}:
+            first, last = (rows[column] for column in HOST)
+            is_theirs = pc.is_in(first, _value_set(rows, HOST[0], self._hosts))
+            masks.append(pc.and_(is_theirs, pc.fill_null(pc.equal(first, last), False)))
         return pc.and_(reduce(pc.or_, masks, _all(rows, False)), self._in_cluster(rows, unknown=False))
+
+    @cached_property
+    def _hosts(self) -> set[str]:
+        """The subject's addresses as rules of applications have them: not pseudonyms."""
+        found = set()
+        for text in self._subject.addresses:
+            with suppress(ValueError):
+                found.add(comparable(ip_address(text)))
+        return found
 
     def without_mentions(self, rows: pa.Table) -> tuple[pa.Table, int]:
         """The rows without mentions of the subject, and in how many there was one."""
@@ -124,8 +151,9 @@ class Rows:
             values = (
                 pa.chunked_array([one_chunk(values).flatten()]) if pa.types.is_list(values.type) else _of_map(values)
             )
+        written = _escaped_or_not if self._may_be_escaped else re.escape
         return any(
-            pc.any(pc.match_substring_regex(values, "|".join(map(re.escape, part)))).as_py()
+            pc.any(pc.match_substring_regex(values, "|".join(map(written, part)))).as_py()
             for part in _parts(self._subject.texts)
         )
 
@@ -157,14 +185,26 @@ class Rows:
 
     @cached_property
     def _patterns(self) -> list[re.Pattern[str]]:
-        return patterns(self._subject.texts)
+        return patterns(self._subject.texts, self._may_be_escaped)
 
 
-def patterns(texts: Iterable[str]) -> list[re.Pattern[str]]:
-    """Regular expressions that find the texts, but not as a part of a longer name."""
-    return [
-        re.compile(rf"(?<![\w-])(?<!\w\.)(?:{'|'.join(map(re.escape, part))})(?!\w|[.-]\w)") for part in _parts(texts)
-    ]
+def patterns(texts: Iterable[str], may_be_escaped: bool = False) -> list[re.Pattern[str]]:
+    """Regular expressions that find the texts, but not as a part of a longer name.
+
+    Args:
+        may_be_escaped: they stand in regular expressions, which may write ``.`` as ``\\.`` or ``[.]``.
+    """
+    before, after = r"(?<![\w-])(?<!\w\.)", r"(?!\w|[.-]\w)"
+    written = _escaped_or_not if may_be_escaped else re.escape
+    if may_be_escaped:
+        before += r"(?<!\w\\\.)(?<!\w\[[.-]\])"
+        after = r"(?!\w|\\?[.-]\w|\[[.-]\]\w)"
+    return [re.compile(f"{before}(?:{'|'.join(map(written, part))}){after}") for part in _parts(texts)]
+
+
+def _escaped_or_not(text: str) -> str:
+    """A regular expression that finds a text as it is, or as a regular expression writes it."""
+    return re.sub(r"\W", lambda sign: rf"(?:\\?{re.escape(sign[0])}|\[{re.escape(sign[0])}\])", text)
 
 
 def _parts(texts: Iterable[str]) -> list[list[str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from importlib.resources import files
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
@@ -53,6 +53,11 @@ GIVEN = {
 # What the SELECT of a rule that isn't about client instances has in any case.
 SUBJECT = ("cluster_id", "client_id", "landed_date", "window_start", "subject", "instances", "instances_affected",
            "worst_instance")  # fmt: skip
+# What a saving may read besides the columns of `instance_hours`: see view finding_savings.
+USED = {
+    "used_requests": "requests of the client that the price list counts",
+    "compressible_bytes": "bytes that its uncompressed records lose at the ratio of those who compress for the topic",
+}
 _FOLDER = "kafka_telemetry_lake.sql"
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times as fast
 _BOUND = re.compile(r"(?<!:):([a-z][a-z0-9_]*)")
@@ -108,6 +113,22 @@ class Libraries(_Model):
     franz_go: list[Text] | Text
 
 
+class Saving(_Model):
+    """What a client instance that has the finding saves in the hour if it follows the advice.
+
+    The expressions may read the columns of `instance_hours` and `USED`. NULL: a metric that they need isn't there.
+    """
+
+    requests: Text | None = None
+    bytes_in: Text | None = None
+    method: Text
+    """the formula in words, in a sentence"""
+    measured: Text
+    assumed: Text
+    unknown: Text
+    """why the saving is NULL, where it is"""
+
+
 class Test(_Model):
     """The behaviour that shows the finding, and where it is tested."""
 
@@ -134,6 +155,8 @@ class Rule(_Model):
     evidence: Text
     advice: Text
     config: Text | None = None
+    saving: Saving | Text | None = None
+    """what the advice saves, or why that can't be told; None: no method estimates it"""
     libraries: Libraries
     test: Test
 
@@ -321,10 +344,13 @@ def _problems(file: str, rule: Rule, measures: Measures) -> Iterator[tuple[str, 
         yield "condition", f"not SQL: {' '.join(str(error).split())}"
         return
     if rule.scope != INSTANCE:
+        if isinstance(rule.saving, Saving):
+            yield "saving", "only a rule about client instances has one; others say why they have none"
         return
     known = GIVEN.keys() | measures.measures.keys() | measures.derived.keys()
     if strange := columns - known:
         yield "condition", f"instance_hours has no column {min(strange)}"
+    yield from _problems_of_saving(rule, known | USED.keys())
     needed = metrics_of(columns, measures)
     for library in LIBRARIES:
         listed = getattr(rule.libraries, library)
@@ -340,6 +366,21 @@ def _problems_of_bounds(rule: Rule) -> Iterator[tuple[str, str]]:
             yield f"bounds.{name}.closes", "needed: a bound other than 0, and another number"
     if rule.closes and rule.scope not in (INSTANCE, "client_id"):
         yield "bounds", "closes works only for scopes instance and client_id"
+
+
+def _problems_of_saving(rule: Rule, known: Set[str]) -> Iterator[tuple[str, str]]:
+    if not isinstance(rule.saving, Saving):
+        return
+    if rule.saving.requests is None and rule.saving.bytes_in is None:
+        yield "saving", "needed: requests, bytes_in, or both"
+    for field in ("requests", "bytes_in"):
+        try:
+            strange = columns_of(getattr(rule.saving, field) or "NULL") - known
+        except SqlglotError as error:
+            yield f"saving.{field}", f"not SQL: {' '.join(str(error).split())}"
+        else:
+            if strange:
+                yield f"saving.{field}", f"there is no column {min(strange)}"
 
 
 def _expressions(field: str, text: str) -> str:

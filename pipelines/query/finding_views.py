@@ -1,4 +1,5 @@
-"""Views of the findings, made of their rules: `instance_hours`, `instance_findings`, `findings`, `finding_groups`."""
+"""Views of the findings, made of their rules: `instance_hours`, `instance_findings`, `findings`, `finding_groups`,
+`finding_savings`."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from kafka_telemetry_lake.pipelines.query.finding_rules import (
     columns_of,
     measures,
 )
+from kafka_telemetry_lake.pipelines.query.finding_savings import finding_savings
 
 KEY = ("cluster_id", "client_id", "client_instance_id", "landed_date", "window_start")
 _KEY = "cluster_id, client_id, client_instance_id, landed_date, date_trunc('HOUR', landed_at) AS window_start"
@@ -328,6 +330,7 @@ def finding_views(overrides: Overrides = (), closing: bool = False) -> dict[str,
         "instance_findings": _INSTANCE_FINDINGS.format(structs=",\n      ".join(map(_struct, judged)), hour=_HOUR),
         "findings": _FINDINGS.format(worst=worst, hours=_hours(known), others="\n".join(others)),
         "finding_groups": _GROUPS.format(key=_KEY, group=_GROUP, worst=worst),
+        "finding_savings": finding_savings(judged),
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from kafka_telemetry_lake.pipelines.query.finding_rules import PREFIX, rules
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
@@ -66,6 +67,23 @@ def test_captured_clients(lake: Path) -> None:
         ),
     }
     assert seen.keys() >= on_purpose
+
+
+def test_no_advice_saves_more_than_the_client_has(lake: Path) -> None:
+    """Not even what two findings of a client save together. Java's producer tells too few records per request."""
+    rows = run_query(
+        str(lake),
+        "SELECT s.client_id, sum(requests_saved) AS saved, any_value(used) AS used FROM finding_savings AS s "
+        "JOIN (SELECT client_id, sum(delta) AS used FROM metric_points WHERE metric LIKE '%r.request.total' "
+        "GROUP BY client_id) USING (client_id) WHERE requests_saved IS NOT NULL GROUP BY s.client_id",
+    ).read_all()
+    saved = {row["client_id"]: (row["saved"], row["used"]) for row in rows.to_pylist()}
+    assert saved.keys() == {*COMMITTING, "java-producer-busyclose_lz4-delta", "java-producer-busyclose_zstd-cumulative"}
+    assert all(0 < part < whole for part, whole in saved.values())
+    # 399 commits and 1152 fetches in 11 s; 133 requests, of 441 records; 490 requests, of batches of 299 bytes.
+    assert saved["java-consumer_gzip-cumulative"] == (pytest.approx(396.8 + 1083.5, abs=0.1), 1584)
+    assert saved["java-producer-busyclose_lz4-delta"] == (pytest.approx(133 - 441 / 7), 133)
+    assert saved["java-producer-busyclose_zstd-cumulative"] == (pytest.approx(490 * (1 - 298.9 / 4507.1), abs=0.1), 490)
 
 
 def test_a_rule_rests_on_metrics_that_its_libraries_push(lake: Path) -> None:

@@ -19,6 +19,7 @@ from kafka_telemetry_lake.udfs.findings.states import DEFAULT, Hysteresis
 
 FOLDER = Path(__file__).parents[3] / "sql" / "findings"
 TESTS = Path(__file__).parents[1] / "sql" / "test_findings.py"
+SAID = "method: m, measured: m, assumed: a, unknown: u"  # the texts of a saving
 TEXT = (FOLDER / "silent_retries.yml").read_text("utf-8")
 
 
@@ -57,12 +58,23 @@ TEXT = (FOLDER / "silent_retries.yml").read_text("utf-8")
         ),
         ("title: ", "waits: {resolve_after: 0, reason: x}\ntitle: ", "waits.resolve_after: Input should be greater"),
         ("title: ", "waits: {open_after: 2}\ntitle: ", "waits.reason: needed"),
+        ("saving: ", f"saving: {{requests: x + 1, {SAID}}} # ", "saving.requests: there is no column x"),
+        ("saving: ", f"saving: {{bytes_in: used_requests + (, {SAID}}} # ", "saving.bytes_in: not SQL"),
+        ("saving: ", f"saving: {{{SAID}}} # ", "saving: needed: requests, bytes_in, or both"),
+        ("saving: ", "saving: {requests: commits} # ", "saving.Saving.method: needed"),
     ],
 )
 def test_a_wrong_rule_is_refused_with_its_file_and_field(old: str, new: str, said: str) -> None:
     assert old in TEXT
     with pytest.raises(RuleError, match=re.escape(said)):
         parse_rule("silent_retries.yml", TEXT.replace(old, new, 1), measures())
+
+
+def test_only_a_rule_about_client_instances_estimates_a_saving() -> None:
+    text = (FOLDER / "short_lived_clients.yml").read_text("utf-8")
+    wrong = text.replace("saving: ", f"saving: {{requests: pushes, {SAID}}} # ", 1)
+    with pytest.raises(RuleError, match="saving: only a rule about client instances has one"):
+        parse_rule("short_lived_clients.yml", wrong, measures())
 
 
 def test_how_long_a_rule_waits() -> None:

@@ -6,11 +6,13 @@ SELECT
   metric,
   attribute_keys,
   client_id,
+  application,
+  owner,
   amount,
   amount / nullif(sum(amount) OVER (PARTITION BY cluster_id, window_start, metric, attribute_keys), 0) AS share,
   row_number() OVER (PARTITION BY cluster_id, window_start, metric, attribute_keys ORDER BY amount DESC, client_id) AS place
 FROM (
-  SELECT cluster_id, window_start, metric, attribute_keys, client_id, coalesce(increase, most) AS amount
+  SELECT cluster_id, window_start, metric, attribute_keys, client_id, application, owner, coalesce(increase, most) AS amount
   FROM metric_rates_1h
 ) AS ranked
 WHERE amount IS NOT NULL

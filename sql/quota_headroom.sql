@@ -6,6 +6,8 @@ SELECT
   quota_type,
   user,
   client_id,
+  application,
+  owner,
   CASE WHEN user = '' THEN 'all users' WHEN client_id = '' THEN 'all client ids' END AS shared,
   broker_id,
   window_start,

@@ -4,8 +4,6 @@ SELECT
   n.cluster_id,
   n.window_start,
   n.client_id,
-  n.application,
-  n.owner,
   n.metric,
   n.attribute_keys,
   n.increase,

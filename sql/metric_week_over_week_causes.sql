@@ -9,6 +9,8 @@ WITH ids AS (
   SELECT
     cluster_id,
     client_id,
+    CASE WHEN count(DISTINCT coalesce(application, '')) = 1 THEN max(application) END AS application,
+    CASE WHEN count(DISTINCT coalesce(owner, '')) = 1 THEN max(owner) END AS owner,
     CASE
       WHEN count(DISTINCT coalesce(application, '')) > 1 THEN NULL
       WHEN max(application) IS NOT NULL THEN concat('application ', max(application))
@@ -20,7 +22,7 @@ WITH ids AS (
 ),
 
 compared AS (
-  SELECT w.*, i.peer_group, i.client_id IS NOT NULL AS known
+  SELECT w.*, i.application, i.owner, i.peer_group, i.client_id IS NOT NULL AS known
   FROM metric_week_over_week AS w
   LEFT JOIN ids AS i
     ON coalesce(i.cluster_id, '') = coalesce(w.cluster_id, '') AND i.client_id = w.client_id

@@ -1,9 +1,8 @@
 -- What is the best available measure of each entity's quota usage? One row per entity, broker and window.
--- application, owner: of the clients in the entity's bucket (entity_owners).
 -- Q14: broker samples take precedence over estimates from clients; a delay that a client reported is the last resort.
 SELECT
-  r.cluster_id, broker_id, quota_type, r.user, r.client_id, application, owner, window_start, window_end, window_seconds,
-  samples, observed_rate, quota_limit, used_percent, usage_ratio, throttle_ms, delay_s, throttled, source, status
+  cluster_id, broker_id, quota_type, user, client_id, window_start, window_end, window_seconds, samples, observed_rate,
+  quota_limit, used_percent, usage_ratio, throttle_ms, delay_s, throttled, source, status
 FROM (
   SELECT
     r.*,
@@ -15,7 +14,5 @@ FROM (
     SELECT u.*, CASE source WHEN 'broker' THEN 1 WHEN 'client' THEN 2 ELSE 3 END AS rank
     FROM quota_usage AS u
   ) AS r
-) AS r
-LEFT JOIN entity_owners AS e
-  ON coalesce(e.cluster_id, '') = coalesce(r.cluster_id, '') AND e.user = r.user AND e.client_id = r.client_id
+) AS ranked
 WHERE rank = best_of_broker AND (rank < 3 OR best = 3)

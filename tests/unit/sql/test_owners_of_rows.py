@@ -116,8 +116,7 @@ def test_quotas_and_their_changes_have_the_owners_of_the_entity() -> None:
 
     quotas = [quota("", "orders"), quota("ann", ""), quota("<default>", "")]
     for view in ("quota_history", "quota_changes"):
-        usage = {"quota_usage": []} if view == "quota_changes" else {}
-        rows = answer(view, OWNED | {"quotas": quotas} | usage)
+        rows = answer(view, OWNED | {"quotas": quotas})
         assert [(row["user"], row["client_id"], row["application"], row["owner"]) for row in rows] == [
             ("", "orders", *BOTH), ("<default>", "", *NOBODY), ("ann", "", *SHOP),
         ]  # fmt: skip

@@ -234,7 +234,16 @@ def test_the_lag_of_a_group_has_the_owners_of_its_members_now_or_before() -> Non
 
 def test_applications_count_members_that_push_nothing_and_throttled_instances() -> None:
     tables: dict[str, Rows] = OWNED | {
-        "group_members": [member("audit", "m-1", "a"), member("audit", "m-2", "b"), member("g", "m-3", "c")],
+        "client_changes": [
+            *CLIENTS,
+            client("7", "ann", "orders", labels=[("group_id", "g"), ("group_member_id", "m-4")]),
+        ],
+        "group_members": [
+            member("audit", "m-1", "a"),
+            member("audit", "m-2", "b"),
+            member("g", "m-3", "c"),
+            member("g", "m-4", "orders"),
+        ],
         "quota_usage": [window("ann", "orders"), window("bob", "orders", throttled=False)],
     }
     sql = (
@@ -242,5 +251,5 @@ def test_applications_count_members_that_push_nothing_and_throttled_instances() 
         "FROM applications WHERE scope = 'application' AND cluster_id = 'c' ORDER BY subject"
     )
     assert [tuple(row.values()) for row in answer("applications", tables, sql)] == [
-        ("audit", 2, 0, 2, 1, 0), ("bank", 1, 1, 0, 0, 0), ("shop", 2, 3, 0, 0, 1), (None, 2, 1, 1, 1, 0),
+        ("audit", 2, 0, 2, 1, 0), ("bank", 1, 1, 0, 0, 0), ("shop", 2, 4, 0, 1, 2), (None, 2, 1, 1, 1, 0),
     ]  # fmt: skip

@@ -129,55 +129,65 @@ subscription_times AS (
     WHERE valid_to IS NOT NULL
   ) AS times
   GROUP BY cluster_id, client_id, name, at
+),
+
+changes AS (
+  SELECT
+    cluster_id,
+    client_id,
+    first_seen AS at,
+    CAST(NULL AS TIMESTAMP) AS not_before,
+    CASE WHEN number = 1 THEN 'first_seen' WHEN number_of_version = 1 THEN 'new_version' ELSE 'started' END AS change,
+    client_instance_id AS subject,
+    version_before AS before,
+    version AS after
+  FROM starts
+  UNION ALL
+  SELECT
+    cluster_id,
+    client_id,
+    ended_at AS at,
+    last_seen AS not_before,
+    'ended' AS change,
+    client_instance_id AS subject,
+    version AS before,
+    CAST(NULL AS STRING) AS after
+  FROM instances
+  WHERE ended_at IS NOT NULL
+  UNION ALL
+  SELECT
+    cluster_id,
+    client_id,
+    at,
+    not_before,
+    'quota' AS change,
+    concat_ws(' ', nullif(user, ''), quota_type) AS subject,
+    before,
+    after
+  FROM limit_changes
+  WHERE before <> after
+  UNION ALL
+  SELECT
+    t.cluster_id,
+    t.client_id,
+    t.at,
+    t.not_before,
+    'subscription' AS change,
+    t.name AS subject,
+    coalesce(o.asked, 'none') AS before,
+    coalesce(n.asked, 'none') AS after
+  FROM subscription_times AS t
+  LEFT JOIN matched AS o
+    ON o.cluster_id = t.cluster_id AND o.client_id = t.client_id AND o.name = t.name AND o.valid_to = t.at
+  LEFT JOIN matched AS n
+    ON n.cluster_id = t.cluster_id AND n.client_id = t.client_id AND n.name = t.name AND n.valid_from = t.at
+  WHERE o.asked IS DISTINCT FROM n.asked
 )
 
 SELECT
-  cluster_id,
-  client_id,
-  first_seen AS at,
-  CAST(NULL AS TIMESTAMP) AS not_before,
-  CASE WHEN number = 1 THEN 'first_seen' WHEN number_of_version = 1 THEN 'new_version' ELSE 'started' END AS change,
-  client_instance_id AS subject,
-  version_before AS before,
-  version AS after
-FROM starts
-UNION ALL
-SELECT
-  cluster_id,
-  client_id,
-  ended_at AS at,
-  last_seen AS not_before,
-  'ended' AS change,
-  client_instance_id AS subject,
-  version AS before,
-  CAST(NULL AS STRING) AS after
-FROM instances
-WHERE ended_at IS NOT NULL
-UNION ALL
-SELECT
-  cluster_id,
-  client_id,
-  at,
-  not_before,
-  'quota' AS change,
-  concat_ws(' ', nullif(user, ''), quota_type) AS subject,
-  before,
-  after
-FROM limit_changes
-WHERE before <> after
-UNION ALL
-SELECT
-  t.cluster_id,
-  t.client_id,
-  t.at,
-  t.not_before,
-  'subscription' AS change,
-  t.name AS subject,
-  coalesce(o.asked, 'none') AS before,
-  coalesce(n.asked, 'none') AS after
-FROM subscription_times AS t
-LEFT JOIN matched AS o
-  ON o.cluster_id = t.cluster_id AND o.client_id = t.client_id AND o.name = t.name AND o.valid_to = t.at
-LEFT JOIN matched AS n
-  ON n.cluster_id = t.cluster_id AND n.client_id = t.client_id AND n.name = t.name AND n.valid_from = t.at
-WHERE o.asked IS DISTINCT FROM n.asked
+  c.*,
+  e.application,
+  e.owner
+FROM changes AS c
+LEFT JOIN entity_owners AS e
+  ON coalesce(e.cluster_id, '') = coalesce(c.cluster_id, '') AND e.user = '' AND e.client_id = c.client_id

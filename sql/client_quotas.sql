@@ -3,7 +3,7 @@
 -- id, then default client id, then no client id. level: 1 to 8. level and quota_limit are NULL if no quota matches.
 -- bucket_user, bucket_client_id: the bucket in which brokers count the client; empty: all users, or all client ids.
 SELECT
-  cluster_id, client_instance_id, client_id, user, state, first_seen, last_seen, quota_type,
+  cluster_id, client_instance_id, client_id, user, application, owner, state, first_seen, last_seen, quota_type,
   CASE WHEN quota_limit < 9223372036854775807 THEN quota_limit END AS quota_limit,
   level,
   CASE WHEN level > 6 THEN '' ELSE user END AS bucket_user,
@@ -30,6 +30,8 @@ FROM (
         client_instance_id,
         coalesce(client_id, '') AS client_id,
         coalesce(substr(principal, instr(principal, ':') + 1), '') AS user,
+        application,
+        owner,
         state,
         first_seen,
         last_seen,

@@ -1,5 +1,6 @@
 -- Who is in each consumer group, with which partitions, as of the last `telemetry-lake sync`? One row per member.
--- client_instance_id: NULL if the member pushes nothing. Members and clients are matched by member id. Clients that
+-- client_instance_id: NULL if the member pushes nothing; application and owner are then those of the alias of its client
+-- id, or of the first rule that fits its client id, group and address (group_member_ownership). Members and clients are matched by member id. Clients that
 -- don't push theirs (librdkafka) are matched by group and client id: among several with the same ids it is a guess.
 WITH pushing AS (
   SELECT *, element_at(labels, 'group_id') AS group_id, element_at(labels, 'group_member_id') AS member_id
@@ -63,19 +64,18 @@ SELECT
   s.coordinator,
   m.member_id,
   m.client_id,
-  p.application,
-  p.owner,
+  CASE WHEN p.client_instance_id IS NULL THEN m.application ELSE p.application END AS application,
+  CASE WHEN p.client_instance_id IS NULL THEN m.owner ELSE p.owner END AS owner,
   m.host,
   m.group_instance_id,
   m.assignment,
   size(m.assignment) AS assigned_partitions,
   m.valid_from AS since,
   k.client_instance_id
-FROM group_members AS m
+FROM group_member_ownership AS m
 LEFT JOIN group_states AS s
   ON s.cluster_id = m.cluster_id AND s.group_id = m.group_id AND s.valid_to IS NULL
 LEFT JOIN known AS k
   ON k.cluster_id = m.cluster_id AND k.group_id = m.group_id AND k.member_id = m.member_id
 LEFT JOIN pushing AS p
   ON p.cluster_id = k.cluster_id AND p.client_instance_id = k.client_instance_id
-WHERE m.valid_to IS NULL

@@ -33,7 +33,7 @@ compared AS (
 )
 
 SELECT
-  cluster_id, finding, scope, subject, client_id, severity,
+  c.cluster_id, finding, scope, subject, c.client_id, application, owner, severity,
   CASE
     WHEN hours_before = 0 THEN 'new'
     WHEN measure > before + 0.2 * abs(before) THEN 'rising'
@@ -41,4 +41,6 @@ SELECT
     ELSE 'steady'
   END AS trend,
   measure, before, hours_before, window_start, evidence
-FROM compared
+FROM compared AS c
+LEFT JOIN entity_owners AS e
+  ON coalesce(e.cluster_id, '') = coalesce(c.cluster_id, '') AND e.user = '' AND e.client_id = c.client_id

@@ -1,5 +1,6 @@
 -- How far is each consumer group behind, in records and in time, and when does it lose records? One row per group,
--- topic, partition and poll of `telemetry-lake sync`. latest: of the last poll of its cluster; filter by it.
+-- topic, partition and poll of `telemetry-lake sync`. application, owner: those of its members, now or before, separated by
+-- commas. latest: of the last poll of its cluster; filter by it.
 -- lag_records: from the committed offset to the end of the log; offsets without a record (compacted, or markers of
 -- transactions) count too. time_lag_s: age of the oldest unread record, that is of the record at the committed offset:
 -- it was written between the two polls of which the first saw the end of the log at or below that offset, the second
@@ -142,11 +143,30 @@ trends AS (
   WINDOW ten_minutes AS (
     PARTITION BY cluster_id, group_id, topic, partition ORDER BY at RANGE BETWEEN 600000000 PRECEDING AND CURRENT ROW
   )
+),
+
+-- Members of the last poll, and instances that said they are in the group: a group may be behind since its members are gone.
+owners AS (
+  SELECT
+    cluster_id,
+    group_id,
+    nullif(array_join(array_sort(array_distinct(collect_list(application))), ', '), '') AS application,
+    nullif(array_join(array_sort(array_distinct(collect_list(owner))), ', '), '') AS owner
+  FROM (
+    SELECT cluster_id, group_id, application, owner
+    FROM consumer_group_members
+    UNION ALL
+    SELECT cluster_id, element_at(labels, 'group_id'), application, owner
+    FROM clients
+  ) AS of_group
+  GROUP BY cluster_id, group_id
 )
 
 SELECT
-  cluster_id,
-  group_id,
+  t.cluster_id,
+  t.group_id,
+  o.application,
+  o.owner,
   topic,
   partition,
   sampled_at,
@@ -167,4 +187,6 @@ SELECT
   log_start_offset,
   end_offset,
   retention_ms
-FROM trends
+FROM trends AS t
+LEFT JOIN owners AS o
+  ON o.cluster_id = t.cluster_id AND o.group_id = t.group_id

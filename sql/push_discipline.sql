@@ -62,16 +62,18 @@ judged AS (
 )
 
 SELECT
-  source,
-  topic,
-  partition,
-  offset,
-  cluster_id,
-  client_instance_id,
-  client_id,
-  landed_at,
+  j.source,
+  j.topic,
+  j.partition,
+  j.offset,
+  j.cluster_id,
+  j.client_instance_id,
+  j.client_id,
+  c.application,
+  c.owner,
+  j.landed_at,
   terminating,
-  push_interval_ms,
+  j.push_interval_ms,
   gap_ms,
   expected_ms,
   gap_ms + 100 < expected_ms AS early,
@@ -93,4 +95,6 @@ SELECT
       ) AS BIGINT)
     )
   END AS missed
-FROM judged
+FROM judged AS j
+LEFT JOIN clients AS c
+  ON coalesce(c.cluster_id, '') = coalesce(j.cluster_id, '') AND c.client_instance_id = j.client_instance_id

@@ -1,8 +1,9 @@
 -- Whose pushes and points are rejected? One row per client instance and reason; offender_rank 1 has the most rows.
+-- application, owner: of the client instance; NULL for pushes without one.
 -- payload_bytes: size of its payloads in table quarantine. detail: an example of the reason in words.
 SELECT
-  dense_rank() OVER (ORDER BY rejected_of_client DESC, cluster_id, client_instance_id) AS offender_rank,
-  cluster_id, client_instance_id, client_id, scope, reason, rejected, payload_bytes, first_at, last_at, detail
+  dense_rank() OVER (ORDER BY rejected_of_client DESC, q.cluster_id, q.client_instance_id) AS offender_rank,
+  q.cluster_id, q.client_instance_id, q.client_id, c.application, c.owner, scope, reason, rejected, payload_bytes, first_at, last_at, detail
 FROM (
   SELECT *, sum(rejected) OVER (PARTITION BY cluster_id, client_instance_id) AS rejected_of_client
   FROM (
@@ -20,4 +21,6 @@ FROM (
     FROM quarantine
     GROUP BY cluster_id, client_instance_id, scope, reason
   ) AS per_reason
-) AS per_client
+) AS q
+LEFT JOIN clients AS c
+  ON coalesce(c.cluster_id, '') = coalesce(q.cluster_id, '') AND c.client_instance_id = q.client_instance_id

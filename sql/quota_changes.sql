@@ -1,7 +1,7 @@
 -- What was the effect of each quota change? Usage and delays in the ten minutes before and after it, over 10 s windows.
 -- limit_before, limit_after: NULL means no limit. The change was made in (not_before, at]; windows in that span are
 -- before or after it according to their own limit. A change of <default> includes the buckets that had its limit.
--- Rates are means over buckets, brokers and windows.
+-- application, owner: of the entity's clients (entity_owners); NULL for <default>. Rates are means over buckets, brokers and windows.
 WITH changes AS (
   SELECT
     cluster_id, user, client_id, quota_type, valid_from AS at, coalesce(not_before, valid_from) AS not_before,
@@ -41,9 +41,11 @@ near AS (
 )
 
 SELECT
-  cluster_id,
-  user,
-  client_id,
+  n.cluster_id,
+  n.user,
+  n.client_id,
+  max(e.application) AS application,
+  max(e.owner) AS owner,
   quota_type,
   not_before,
   at,
@@ -55,5 +57,7 @@ SELECT
   avg(CASE WHEN NOT is_before THEN used_percent END) AS used_percent_after,
   CAST(count_if(is_before AND throttled) AS BIGINT) AS throttled_windows_before,
   CAST(count_if(NOT is_before AND throttled) AS BIGINT) AS throttled_windows_after
-FROM near
-GROUP BY cluster_id, user, client_id, quota_type, not_before, at, limit_before, limit_after
+FROM near AS n
+LEFT JOIN entity_owners AS e
+  ON coalesce(e.cluster_id, '') = coalesce(n.cluster_id, '') AND e.user = n.user AND e.client_id = n.client_id
+GROUP BY n.cluster_id, n.user, n.client_id, quota_type, not_before, at, limit_before, limit_after

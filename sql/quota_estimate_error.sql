@@ -5,6 +5,8 @@ SELECT
   b.quota_type,
   b.user,
   b.client_id,
+  e.application,
+  e.owner,
   b.broker_id,
   b.window_start,
   b.window_seconds,
@@ -18,4 +20,6 @@ FROM quota_usage AS b
 JOIN quota_usage AS c
   ON c.cluster_id = b.cluster_id AND c.quota_type = b.quota_type AND c.user = b.user AND c.client_id = b.client_id
   AND c.broker_id = b.broker_id AND c.window_start = b.window_start AND c.window_seconds = b.window_seconds
+LEFT JOIN entity_owners AS e
+  ON coalesce(e.cluster_id, '') = coalesce(b.cluster_id, '') AND e.user = b.user AND e.client_id = b.client_id
 WHERE b.source = 'broker' AND c.source = 'client' AND b.observed_rate > 0

@@ -1,12 +1,15 @@
 -- Who is closest to a limit now? The newest 10 s window of each entity and broker; ORDER BY used_percent DESC.
 -- "Now" is the newest window of the cluster; windows more than ten minutes older are excluded.
+-- application, owner: of the entity's clients, separated by commas (entity_owners).
 -- shared: the bucket counts all users, or all client ids, together.
 SELECT
-  cluster_id,
+  a.cluster_id,
   quota_type,
-  user,
-  client_id,
-  CASE WHEN user = '' THEN 'all users' WHEN client_id = '' THEN 'all client ids' END AS shared,
+  a.user,
+  a.client_id,
+  e.application,
+  e.owner,
+  CASE WHEN a.user = '' THEN 'all users' WHEN a.client_id = '' THEN 'all client ids' END AS shared,
   broker_id,
   window_start,
   observed_rate,
@@ -27,5 +30,7 @@ FROM (
     max(window_start) OVER (PARTITION BY cluster_id) AS newest
   FROM quota_windows AS w
   WHERE window_seconds = 10
-) AS aged
+) AS a
+LEFT JOIN entity_owners AS e
+  ON coalesce(e.cluster_id, '') = coalesce(a.cluster_id, '') AND e.user = a.user AND e.client_id = a.client_id
 WHERE age = 1 AND window_start >= newest - INTERVAL '10' MINUTE

@@ -11,6 +11,8 @@ SELECT
   s.cluster_id,
   s.subscription,
   p.client_id,
+  max(e.application) AS application,
+  max(e.owner) AS owner,
   p.client_software_name,
   p.client_software_version,
   count(*) AS pushes,
@@ -26,4 +28,6 @@ JOIN pushes AS p
 JOIN push_outcomes AS o
   ON o.source = s.source AND o.topic = s.topic AND o.partition = s.partition AND o.offset = s.offset
     AND o.landed_at = s.landed_at
+LEFT JOIN entity_owners AS e
+  ON coalesce(e.cluster_id, '') = coalesce(p.cluster_id, '') AND e.user = '' AND e.client_id = p.client_id
 GROUP BY s.cluster_id, s.subscription, p.client_id, p.client_software_name, p.client_software_version

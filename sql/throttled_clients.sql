@@ -2,7 +2,7 @@
 -- One row per entity and period of throttling (Q15): 10 s windows of an entity less than a minute apart, on any broker.
 -- ongoing: the period extends into the last minute for which the cluster has windows.
 -- client_instance_ids: clients seen in that time that brokers counted in this bucket; matched only by user and client id
--- if the quotas of that time are unknown.
+-- if the quotas of that time are unknown. application, owner: of these clients, separated by commas.
 WITH throttled AS (
   SELECT
     w.*,
@@ -49,9 +49,10 @@ known AS (
     client_instance_id,
     coalesce(client_id, '') AS client_id,
     coalesce(substr(principal, instr(principal, ':') + 1), '') AS user,
+    application,
+    owner,
     first_seen,
-    last_seen,
-    push_interval_ms
+    last_seen
   FROM clients
 ),
 
@@ -65,6 +66,8 @@ behind AS (
     k.client_instance_id,
     k.user AS own_user,
     k.client_id AS own_client_id,
+    k.application,
+    k.owner,
     q.user AS quota_user,
     q.client_id AS quota_client_id,
     row_number() OVER (
@@ -86,7 +89,15 @@ behind AS (
 ),
 
 members AS (
-  SELECT cluster_id, quota_type, user, client_id, stretch, sort_array(collect_set(client_instance_id)) AS ids
+  SELECT
+    cluster_id,
+    quota_type,
+    user,
+    client_id,
+    stretch,
+    sort_array(collect_set(client_instance_id)) AS ids,
+    nullif(array_join(array_sort(array_distinct(collect_list(application))), ', '), '') AS application,
+    nullif(array_join(array_sort(array_distinct(collect_list(owner))), ', '), '') AS owner
   FROM behind
   WHERE place = 1 AND (
     quota_user IS NULL
@@ -107,6 +118,8 @@ SELECT
   s.quota_type,
   s.user,
   s.client_id,
+  m.application,
+  m.owner,
   CASE WHEN s.user = '' THEN 'all users' WHEN s.client_id = '' THEN 'all client ids' END AS shared,
   s.since,
   s.until,

@@ -5,6 +5,8 @@ SELECT
   client_instance_id,
   client_id,
   user,
+  application,
+  owner,
   state,
   quota_type,
   CASE WHEN level IS NOT NULL THEN concat('user=', quota_user, ' client-id=', quota_client_id) END AS exempted_by,

@@ -29,7 +29,31 @@ TEMPLATES = {
     "_metric_rates": {
         "metric_rates_1m": {"window": "minute", "rollups": "metric_rollups_1m"},
         "metric_rates_1h": {"window": "hour", "rollups": "metric_rollups_1h"},
-    }
+    },
+    # subject: what tells apart the rows of a cluster. Brokers say of a group's members neither principal nor instance.
+    "_ownership": {
+        "client_ownership": {
+            "whose": "each client instance",
+            "more": "Rows of client_changes, the latest of each instance.",
+            "subjects": """
+      SELECT *, client_instance_id AS subject, element_at(labels, 'group_id') AS group_id
+      FROM (
+        SELECT c.*, row_number() OVER (PARTITION BY cluster_id, client_instance_id ORDER BY step DESC) AS age
+        FROM client_changes AS c
+      ) AS aged
+      WHERE age = 1""",
+        },
+        "group_member_ownership": {
+            "whose": "each member of a consumer group, even if it pushes nothing",
+            "more": "Rows of group_members, as of the last `telemetry-lake sync`. No principal of a member is known.",
+            "subjects": """
+      SELECT
+        *, array(group_id, member_id) AS subject, host AS client_address, CAST(NULL AS STRING) AS principal,
+        CAST(NULL AS STRING) AS client_instance_id
+      FROM group_members
+      WHERE valid_to IS NULL""",
+        },
+    },
 }
 
 

@@ -37,7 +37,7 @@ class Run:
 
     def __init__(self, folder: Path, seed: int = 1) -> None:
         self.folder, self.lake, self.log = folder, folder / "lake", folder / "job.log"
-        self.uri, self.environment = str(self.lake), dict[str, str]()  # as the job names the lake, and what it needs
+        self.environment: dict[str, str] = {}  # of the job, beside this process's own
         self.fleet = Fleet(seed=seed)
         self.running: list[Job] = []
         self.recoveries_s: list[float] = []
@@ -47,6 +47,11 @@ class Run:
     def ledger(self) -> Ledger:
         """What has landed, and what it must add up to."""
         return self.fleet.ledger
+
+    @property
+    def uri(self) -> str:
+        """The lake, as the job names it."""
+        return str(self.lake)
 
     def source(self) -> tuple[str, ...]:
         return ("--source", f"files:{self.folder / 'in'}")
@@ -121,8 +126,12 @@ class StoreRun(Run):
 
     def __init__(self, folder: Path, server: S3Server, endpoint: str, seed: int = 1) -> None:
         super().__init__(folder, seed)
-        self.lake, self.uri = server.folder / BUCKET / folder.name, f"s3a://{BUCKET}/{folder.name}"
+        self.lake = server.folder / BUCKET / folder.name
         self.environment = {**server.environment, "AWS_ENDPOINT_URL": endpoint}
+
+    @property
+    def uri(self) -> str:
+        return f"s3a://{BUCKET}/{self.lake.name}"
 
 
 class KafkaRun(Run):

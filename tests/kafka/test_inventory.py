@@ -94,7 +94,12 @@ def test_the_lag_in_time_is_that_of_records_whose_times_are_known(
     steady = [row["time_lag_s"] for row in rows if row["group_id"] == "lag-steady" and row["time_lag_s"] is not None]
     assert sorted(steady)[len(steady) // 2] < 2 * POLL_S
     (last, *_) = ask(tmp_path, f"SELECT * FROM group_lag {own} AND latest AND group_id = 'lag-stopped'")
-    assert last["time_lag_growth"] == pytest.approx(1, abs=0.5)  # nothing is read: a second a second
+    place = ("group_id", "partition")
+    first = min((r for r in rows if all(r[key] == last[key] for key in place)), key=lambda r: r["sampled_at"])
+    if first["time_lag_s"] is None:  # on a slow machine: the first poll came before the group had committed
+        assert last["time_lag_growth"] is None
+    else:
+        assert last["time_lag_growth"] == pytest.approx(1, abs=0.5)  # nothing is read: a second a second
     assert last["retention_left_s"] == pytest.approx(7 * 86400 - last["time_lag_s"])
 
 
@@ -161,6 +166,6 @@ def test_what_clients_count_themselves(
     assert measures["telemetry-inv-rd"]["lacks"].startswith("records_sent, bytes_sent")
     sql = "SELECT counted_again, instances FROM metric_catalog"
     sql += " WHERE metric = 'org.apache.kafka.producer.record.send.total'"
-    assert ask(tmp_path, sql) == [
-        {"counted_again": "org.apache.kafka.producer.topic.record.send.total (topic)", "instances": 1}
-    ]
+    (send_total,) = ask(tmp_path, sql)
+    assert send_total["counted_again"] == "org.apache.kafka.producer.topic.record.send.total (topic)"
+    assert send_total["instances"] >= 1, "clients of other tests land in the same topic"

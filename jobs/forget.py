@@ -18,7 +18,7 @@ from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError, secret_text
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure, Removed
 from kafka_telemetry_lake.pipelines.forget.subject import Request, clusters_with
-from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import drop_old, own_checkpoints
+from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of, drop_old, own_checkpoints
 from kafka_telemetry_lake.pipelines.query.formats import write_table
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.query.printable import printable
@@ -38,8 +38,10 @@ def run_job(settings: ForgetSettings) -> int:
         fence = locks.enter_context(only_job(settings.lake, "forget", busy))
         for lock in (only_upkeep, only_findings, only_notifier):
             locks.enter_context(lock(settings.lake, busy))
-        checkpoints = own_checkpoints(settings.lake, settings.checkpoints, fence)
-        if not settings.dry_run:
+        if settings.dry_run:  # changes nothing, so it copies and deletes nothing either
+            checkpoints = checkpoints_of(settings.lake, settings.checkpoints)
+        else:
+            checkpoints = own_checkpoints(settings.lake, settings.checkpoints, fence)
             drop_old(settings.lake, settings.checkpoints)
         if is_swapping(checkpoints):
             raise UsageError("a replay was interrupted: finish it with `telemetry-lake replay`, then erase")

@@ -52,7 +52,7 @@ def own_checkpoints(lake: str, checkpoints: str | None, fence: Fence) -> str:
         return current
     copy = table_uri(root, f"epoch-{fence.epoch:012d}")
     files = _copy(current, copy)
-    log.info("ingest: took over from another job; goes on with a copy of its checkpoints (%d files)", files)
+    log.info("took over from another job; goes on with a copy of its checkpoints (%d files)", files)
     return copy
 
 

@@ -41,17 +41,17 @@ from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoin
 from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
 from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_root
 from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
+from kafka_telemetry_lake.pipelines.lifecycle import live_source
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
-from kafka_telemetry_lake.pipelines.lifecycle.thread import start_lifecycle
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import PipelineMetrics
 from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.printable import printable
 from kafka_telemetry_lake.pipelines.quotas import broker_usage, report_follower
 from kafka_telemetry_lake.pipelines.quotas.broker_usage import BrokerUsage
 from kafka_telemetry_lake.pipelines.quotas.report_follower import ReportFollower, knows_quotas
-from kafka_telemetry_lake.pipelines.quotas.thread import FollowerThread
 from kafka_telemetry_lake.pipelines.replay.replay import finish_swap
 from kafka_telemetry_lake.pipelines.runtime.beside import beside
+from kafka_telemetry_lake.pipelines.runtime.follower_thread import FollowerThread
 from kafka_telemetry_lake.pipelines.runtime.session import kill_java, spark_session
 from kafka_telemetry_lake.pipelines.upkeep.upkeep import Upkeep
 
@@ -167,7 +167,9 @@ def _run_streams(
                 reports.catch_up()
             upkeep.look(stop)
     else:
-        running.append(start_lifecycle(lifecycle, lambda: landing.status, settings.trigger_seconds))
+        step = live_source.step(lifecycle, lambda: live_source.read_until(landing.status, settings.trigger_seconds))
+        pause_s = max(settings.trigger_seconds, live_source.LEAST_PAUSE_S)
+        running.append(FollowerThread("lifecycle", lifecycle.catch_up, pause_s, step))
         running.append(FollowerThread("quota_usage", usage.catch_up, broker_usage.PAUSE_S))
         if reports is not None:
             pause_s = max(settings.trigger_seconds, report_follower.PAUSE_S)

@@ -12,6 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from kafka_telemetry_lake.pipelines.applications.rules import CONDITIONS, Rule
+from kafka_telemetry_lake.pipelines.runtime.field_problems import field_problems
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 INSTANCE_ID = r"^[A-Za-z0-9_-]{22}$"
@@ -78,7 +79,7 @@ def read_aliases(path: Path) -> Applications:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise AliasError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:
-        raise AliasError("\n".join(f"{path}: {_explain(item)}" for item in error.errors())) from None
+        raise AliasError("\n".join(f"{path}: {problem}" for problem in _problems(error))) from None
     return Applications(
         _each_once(path, read.aliases), [rule.row(position) for position, rule in enumerate(read.rules)]
     )
@@ -99,7 +100,7 @@ def check_alias(content: Any) -> dict[str, Any]:
     try:
         return _Alias.model_validate(content).model_dump()
     except ValidationError as error:
-        raise AliasError("; ".join(_explain(item) for item in error.errors())) from None
+        raise AliasError("; ".join(_problems(error))) from None
 
 
 def _csv(text: str) -> dict[str, Any]:
@@ -108,12 +109,5 @@ def _csv(text: str) -> dict[str, Any]:
     return {"aliases": [{name: value for name, value in row.items() if value} for row in rows]}
 
 
-def _explain(item: Any) -> str:
-    key = ".".join(str(part) for part in item["loc"]) or "the value"
-    if item["type"] == "missing":
-        return f"{key}: needed"
-    if item["type"] == "extra_forbidden":
-        return f"{key}: no such key, allowed: {', '.join(COLUMNS.get(str(item['loc'][0]), COLUMNS['aliases']))}"
-    if item["type"] == "value_error":
-        return f"{key}: {item['ctx']['error']}"
-    return f"{key}: {item['msg']}, got {item['input']!r}"
+def _problems(error: ValidationError) -> list[str]:
+    return field_problems(error, "the value", allowed=lambda path: COLUMNS.get(str(path[0]), COLUMNS["aliases"]))

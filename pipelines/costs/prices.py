@@ -9,6 +9,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from kafka_telemetry_lake.pipelines.applications.rules import problem_of_pattern
+from kafka_telemetry_lake.pipelines.runtime.field_problems import field_problems
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 EVERY_ZONE = "*"
@@ -66,7 +67,10 @@ def read_prices(path: Path) -> list[dict[str, Any]]:
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise PricesError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:
-        raise PricesError(f"{path}: {_explain(error.errors()[0])}") from None
+        first = field_problems(error, "the list", "needed (0 if it costs nothing)", lambda _: _PricesFile.model_fields)[
+            0
+        ]
+        raise PricesError(f"{path}: {first}") from None
     zones = listed.cross_zone_gb if isinstance(listed.cross_zone_gb, dict) else {EVERY_ZONE: listed.cross_zone_gb}
     prices = {
         ("bytes_in", ""): listed.bytes_in_gb,
@@ -85,14 +89,3 @@ def read_prices(path: Path) -> list[dict[str, Any]]:
 def _row(item: str, subject: str, currency: str, **values: Any) -> dict[str, Any]:
     empty = {"position": None, "price": None, "retention_hours": None, "replication_factor": None}
     return {"item": item, "subject": subject, "currency": currency} | empty | values
-
-
-def _explain(item: Any) -> str:
-    field = ".".join(str(part) for part in item["loc"]) or "the list"
-    if item["type"] == "missing":
-        return f"{field}: needed (0 if it costs nothing)"
-    if item["type"] == "extra_forbidden":
-        return f"{field}: no such field, allowed: {', '.join(_PricesFile.model_fields)}"
-    if item["type"] == "value_error":
-        return f"{field}: {item['ctx']['error']}"
-    return f"{field}: {item['msg']}, got {item['input']!r}"

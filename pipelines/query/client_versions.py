@@ -16,6 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from sqlglot import exp
 
+from kafka_telemetry_lake.pipelines.runtime.field_problems import field_problems
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 NAME = "client_versions.yml"
@@ -93,8 +94,7 @@ def parse_versions(text: str) -> ClientVersions:
     except yaml.YAMLError as error:
         raise VersionsError(f"{NAME}: not YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        raise VersionsError(f"{NAME}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise VersionsError("\n".join(f"{NAME}: {problem}" for problem in field_problems(error))) from None
 
 
 @functools.cache

@@ -9,7 +9,7 @@ import functools
 import re
 from collections.abc import Iterator, Set
 from importlib.resources import files
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Literal, TypeVar, get_args
 
 import sqlglot
 import yaml
@@ -18,6 +18,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from kafka_telemetry_lake.pipelines.query.client_versions import bug_columns
+from kafka_telemetry_lake.pipelines.runtime.field_problems import field_problems
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 from kafka_telemetry_lake.udfs.findings.states import DEFAULT, Hysteresis
 
@@ -310,16 +311,7 @@ def _parsed(file: str, text: str, model: type[_ModelT]) -> _ModelT:
     except yaml.YAMLError as error:
         raise RuleError(f"{file}: not YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:
-        raise RuleError("\n".join(f"{file}: {_explain(item)}" for item in error.errors())) from None
-
-
-def _explain(item: Any) -> str:
-    field = ".".join(str(part) for part in item["loc"]) or "the file"
-    if item["type"] == "missing":
-        return f"{field}: needed"
-    if item["type"] == "extra_forbidden":
-        return f"{field}: no such field"
-    return f"{field}: {item['msg']}, got {item['input']!r}"
+        raise RuleError("\n".join(f"{file}: {problem}" for problem in field_problems(error))) from None
 
 
 def _problems(file: str, rule: Rule, measures: Measures) -> Iterator[tuple[str, str]]:

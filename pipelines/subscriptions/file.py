@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from kafka_telemetry_lake.pipelines.runtime.field_problems import field_problems
 from kafka_telemetry_lake.pipelines.subscriptions.configured import ConfiguredSubscriptions
 from kafka_telemetry_lake.udfs.subscriptions.matching import (
     DEFAULT_INTERVAL_MS,
@@ -70,7 +72,9 @@ def read_subscriptions_file(path: Path, cluster_id: str | None) -> ConfiguredSub
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SubscriptionError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:
-        raise SubscriptionError("\n".join(f"{path}: {_explain(item)}" for item in error.errors())) from None
+        raise SubscriptionError(
+            "\n".join(f"{path}: {problem}" for problem in field_problems(error, allowed=_fields))
+        ) from None
     cluster = cluster_id or content.cluster_id
     if not cluster:
         raise SubscriptionError(f"{path}: cluster_id: needed, here or by --cluster-id")
@@ -87,13 +91,5 @@ def read_subscriptions_file(path: Path, cluster_id: str | None) -> ConfiguredSub
     return ConfiguredSubscriptions(cluster, tuple(subscriptions.values()))
 
 
-def _explain(item: Any) -> str:
-    key = ".".join(str(part) for part in item["loc"]) or "the file"
-    if item["type"] == "missing":
-        return f"{key}: needed"
-    if item["type"] == "extra_forbidden":
-        model = _SubscriptionEntry if len(item["loc"]) > 1 else _SubscriptionsFile
-        return f"{key}: no such key, allowed: {', '.join(model.model_fields)}"
-    if item["type"] == "value_error":
-        return f"{key}: {item['ctx']['error']}"
-    return f"{key}: {item['msg']}, got {item['input']!r}"
+def _fields(path: tuple[int | str, ...]) -> Iterable[str]:
+    return (_SubscriptionEntry if len(path) > 1 else _SubscriptionsFile).model_fields

@@ -17,7 +17,7 @@ from kafka_telemetry_lake.jobs.ingest import make_lake
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.pipelines.events.feed import feeding
-from kafka_telemetry_lake.pipelines.lifecycle import thread as lifecycle_stream
+from kafka_telemetry_lake.pipelines.lifecycle import live_source
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError
 from kafka_telemetry_lake.sandbox.clients import LocalClients
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
@@ -65,7 +65,7 @@ def test_a_follower_hears_of_an_end_within_a_step_of_its_row(
     cluster: LocalCluster, clients: LocalClients, landing: Landing, spark: SparkSession, topic: str, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(lifecycle_stream, "LEAST_PAUSE_S", TRIGGER_S)
+    monkeypatch.setattr(live_source, "LEAST_PAUSE_S", TRIGGER_S)
     flags = [*FLAGS, "--lake", str(tmp_path), "--bootstrap-servers", cluster.bootstrap_servers]
     settings = parse(IngestSettings, flags, "test")
     lake = make_lake(settings)

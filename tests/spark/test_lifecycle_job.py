@@ -17,8 +17,8 @@ from kafka_telemetry_lake.jobs.judging import caught_up_operator
 from kafka_telemetry_lake.jobs.limits import limits_of
 from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.pipelines.ingest.streams import start_landing
-from kafka_telemetry_lake.pipelines.lifecycle import thread as lifecycle_stream
-from kafka_telemetry_lake.pipelines.lifecycle.thread import is_caught_up
+from kafka_telemetry_lake.pipelines.lifecycle import live_source
+from kafka_telemetry_lake.pipelines.lifecycle.live_source import is_caught_up
 from tests.conftest import Ingest
 from tests.support.lake_tables import table
 from tests.support.landing_records import GOOD_ID, captured, record, write
@@ -43,7 +43,7 @@ def events(lake: Path) -> list[tuple[str, str]]:
 def test_a_live_job_says_who_falls_silent_though_nothing_lands_any_more(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle_stream, "LEAST_PAUSE_S", 0.5)
+    monkeypatch.setattr(live_source, "LEAST_PAUSE_S", 0.5)
     payload = bytes(captured()["value"][0].as_py())
     write(tmp_path / "landed", "1.parquet", [record(0, payload, push_interval_ms="1000") | {"timestamp": LONG_AGO}])
     flags = ["--source", f"files:{tmp_path / 'landed'}", "--lake", str(tmp_path / "lake"), "--trigger-seconds", "0.5"]

@@ -94,7 +94,10 @@ def test_aliases_and_rules_of_the_cluster_go_first(tmp_path: Path) -> None:
     [
         ("application: a", "rules.0: needed: at least one of client_id, principal, group_id, address_range"),
         ("client_id: a", "rules.0.application: needed"),
-        ("client_id: a, application: b, team: c", "rules.0.team: no such key, allowed: client_id, principal, group_id"),
+        (
+            "client_id: a, application: b, team: c",
+            "rules.0.team: no such field, allowed: client_id, principal, gr",
+        ),
         ("client_id: '[', application: b", "rules.0: client_id is no regular expression that every engine reads alike"),
         ("group_id: '(?=a)b', application: b", "rules.0: group_id is no regular expression"),
         ("client_id: '[[:alpha:]]', application: b", "rules.0: client_id is no regular expression"),

@@ -42,7 +42,7 @@ def test_files_are_read(tmp_path: Path, name: str, text: str) -> None:
         ("aliases: [{application: a}]", "aliases.0: allowed: one of client_instance_id and client_id"),
         (
             "aliases: [{client_id: a, application: b, team: c}]",
-            "aliases.0.team: no such key, allowed: client_instance_id",
+            "aliases.0.team: no such field, allowed: client_instance_id",
         ),
         ("aliases: [{client_id: a, application: b}, {client_id: a, application: c}]", "'a': given twice"),
         ("aliases: [{client_instance_id: short, application: b}]", "aliases.0.client_instance_id: "),

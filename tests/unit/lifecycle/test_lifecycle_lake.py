@@ -18,10 +18,11 @@ from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, TableLog
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles
 from kafka_telemetry_lake.pipelines.lifecycle import follower as lifecycle
+from kafka_telemetry_lake.pipelines.lifecycle import live_source
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.lifecycle.stored_rows import STEM
-from kafka_telemetry_lake.pipelines.lifecycle.thread import LifecycleStream
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.pipelines.runtime.follower_thread import FollowerThread
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
 from kafka_telemetry_lake.pipelines.tables.table import Table
@@ -174,16 +175,21 @@ def test_maintenance_may_compact_meanwhile(lake: LandedLake, monkeypatch: pytest
     assert lake.land([push(60, 2)]).judge().clients()["a"]["pushes"] == 3
 
 
+def follows(lake: LandedLake, pause_s: float, until: Callable[[], int | None]) -> FollowerThread:
+    lifecycle = Lifecycle(str(lake.path))
+    return FollowerThread("lifecycle", lifecycle.catch_up, pause_s, live_source.step(lifecycle, until))
+
+
 def test_the_thread_follows_the_lake_and_takes_what_is_there_at_its_end(lake: LandedLake) -> None:
     now = int(at(1000).timestamp() * 1e6)
     lake.land([push(0, 0)])
-    stream = LifecycleStream(Lifecycle(str(lake.path)), 0.01, lambda: now)
+    stream = follows(lake, 0.01, lambda: now)
     deadline = time.monotonic() + 60
     while "went_silent" not in [row["event"] for row in lake.events()]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    slow = LifecycleStream(Lifecycle(str(lake.path)), 3600, lambda: None)
     stream.stop()
+    slow = follows(lake, 3600, lambda: None)
     assert (stream.isActive, stream.exception(), slow.isActive) == (False, None, True)
     lake.land([push(1001, 1)])
     slow.stop()
@@ -195,7 +201,7 @@ def test_the_thread_tells_why_it_failed(lake: LandedLake, monkeypatch: pytest.Mo
         raise OSError("disk full")
 
     monkeypatch.setattr(Lifecycle, "step", fails)
-    stream = LifecycleStream(Lifecycle(str(lake.path)), 0.01, lambda: None)
+    stream = follows(lake, 0.01, lambda: None)
     deadline = time.monotonic() + 60
     while stream.isActive:
         assert time.monotonic() < deadline

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from kafka_telemetry_lake.pipelines.quotas import broker_usage
 from kafka_telemetry_lake.pipelines.quotas.broker_usage import APP_ID, BrokerUsage, replace_usage
-from kafka_telemetry_lake.pipelines.quotas.thread import FollowerThread
+from kafka_telemetry_lake.pipelines.runtime.follower_thread import FollowerThread
 from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_SAMPLES, QUOTA_USAGE
 from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table

@@ -60,14 +60,14 @@ def test_file_is_read(file: Path) -> None:
         ("[", "not YAML: while parsing"),
         (
             "cluster_id: c\nsubscription: []\nsubscriptions: []",
-            "subscription: no such key, allowed: cluster_id, subscr",
+            "subscription: no such field, allowed: cluster_id, subscr",
         ),
         ("[{metrics: []}]", "subscriptions.0.name: needed"),
         ("[{name: a}]", "subscriptions.0.metrics: needed"),
         ("[{name: a, metrics: x}]", "subscriptions.0.metrics: Input should be a valid list, got 'x'"),
         (
             "[{name: a, metrics: [], intervall: 3}]",
-            "subscriptions.0.intervall: no such key, allowed: name, metrics, inter",
+            "subscriptions.0.intervall: no such field, allowed: name, metrics, inter",
         ),
         (
             "[{name: a, metrics: [], interval_ms: 99}]",

@@ -11,12 +11,15 @@ class FollowerThread:
 
     Args:
         catch_up: processes everything that is in the table.
-        pause_s: seconds to wait between two calls.
+        pause_s: seconds to wait between two steps.
+        step: what it does until it is stopped; by default it catches up each time.
     """
 
-    def __init__(self, name: str, catch_up: Callable[[], None], pause_s: float) -> None:
+    def __init__(
+        self, name: str, catch_up: Callable[[], None], pause_s: float, step: Callable[[], None] | None = None
+    ) -> None:
         self.name = name
-        self._catch_up, self._pause_s = catch_up, pause_s
+        self._catch_up, self._pause_s, self._step = catch_up, pause_s, step or catch_up
         self._stop = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -39,9 +42,9 @@ class FollowerThread:
 
     def _run(self) -> None:
         try:
-            self._catch_up()
+            self._step()
             while not self._stop.wait(self._pause_s):
-                self._catch_up()
+                self._step()
             self._catch_up()
         except Exception as error:  # the job reports it, whatever it is
             self._error = error

@@ -56,8 +56,10 @@ class Lake:
                 f"`telemetry-lake ingest --lake {self.uri} ...`, then reload this page."
             )
         with self._lock:
+            self._refresh(PUSH_OUTCOMES.name)
+            moment = Moment.of(self.uri, self._tables.get(PUSH_OUTCOMES.name))
             for name in CATALOG:
-                self._refresh(name)
+                self._refresh(name, moment)
             return tuple((name, table.version()) for name, table in sorted(self._tables.items()))
 
     def ask(

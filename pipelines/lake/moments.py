@@ -1,0 +1,201 @@
+"""Moments of a lake: the tables of a batch, and of no later one.
+
+A batch is committed table by table, that of `push_outcomes` last. Its commits carry one number, the moment's (Delta's
+``txn``, application `MOMENT`), so a table's log says of which moment its latest rows are, and the number of table
+`push_outcomes` is that of the newest moment whose tables are all committed. A table with a higher number is read as it
+was before that number's commit. Other commits carry none: merging, retention and `forget` change a moment's files, not
+its number, and what they have erased is in no moment. A checkpoint of a log has the number too, so nothing depends on
+old entries of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from kafka_telemetry_lake.pipelines.lake.log_files import Action, LogFiles
+from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES
+from kafka_telemetry_lake.pipelines.tables.table import table_uri
+from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
+
+MOMENT = "kafka-telemetry-lake:moment"
+READ = f"{MOMENT}:pushes"
+"""The application under which `push_outcomes` notes the version of table `pushes` that all its outcomes are of."""
+# The last one says that the batch is done.
+COMMIT_ORDER = (*(table for table in OPERATOR_TABLES if table is not PUSH_OUTCOMES), PUSH_OUTCOMES)
+OF_MOMENTS = (PUSHES, *COMMIT_ORDER)
+
+
+class NoMomentError(TelemetryLakeError):
+    """The lake doesn't have the moment that was asked for, or no longer; the message says which it has."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A moment of a lake.
+
+    Attributes:
+        number: 0: before the first one.
+        pushes: the version of table `pushes` whose pushes have outcomes; None: not noted.
+    """
+
+    lake: str
+    number: int
+    pushes: int | None
+
+    @classmethod
+    def of(cls, lake: str, outcomes: DeltaTable | None) -> Moment:
+        """The newest moment, by table `push_outcomes`. Other tables must be opened after this one."""
+        return cls(lake, 0, None) if outcomes is None else cls(lake, number_of(outcomes), _read_version(outcomes))
+
+    def version(self, name: str, latest: DeltaTable) -> int:
+        """The version at which a table is read.
+
+        Args:
+            latest: the table, opened after this moment was the newest.
+
+        Returns:
+            The latest one of a table that batches don't write, and where the one before a later batch can't be read any
+            more: rows were erased since, or the log has forgotten the commits since.
+        """
+        uri, version = table_uri(self.lake, name), None
+        if name == PUSHES.name and self.pushes is not None:
+            version = _before_new_pushes(uri, latest, self.pushes)
+        elif any(table.name == name for table in COMMIT_ORDER):
+            version = _before_later_moments(uri, latest, self.number)
+        return int(latest.version()) if version is None else version
+
+    def at(self, name: str, latest: DeltaTable) -> DeltaTable:
+        """The table as `version` says, opened."""
+        version = self.version(name, latest)
+        return latest if version == latest.version() else DeltaTable(table_uri(self.lake, name), version=version)
+
+
+def newest_moment(lake: str) -> Moment:
+    """The newest moment. Tables that are read at it must be opened afterwards."""
+    try:
+        return Moment.of(lake, DeltaTable(PUSH_OUTCOMES.uri(lake)))
+    except TableNotFoundError:
+        return Moment.of(lake, None)
+
+
+def number_of(table: DeltaTable) -> int:
+    """The number of the moment that a table's latest rows are of."""
+    return int(table.transaction_version(MOMENT) or 0)
+
+
+def note_of(number: int, versions: Mapping[str, int]) -> str:
+    """What a moment's commit of `push_outcomes` notes in the table's history: the other tables' versions."""
+    return json.dumps({"moment": number, "versions": dict(versions)})
+
+
+@dataclass(frozen=True)
+class NotedMoment:
+    """A moment as the history of table `push_outcomes` has it: the version of each table."""
+
+    number: int
+    committed_at: datetime
+    versions: Mapping[str, int]
+
+
+def noted_moments(lake: str) -> Iterator[NotedMoment]:
+    """The moments that the log of table `push_outcomes` reaches back to, the newest first."""
+    uri = PUSH_OUTCOMES.uri(lake)
+    try:
+        version = int(DeltaTable(uri).version())
+    except TableNotFoundError:
+        return
+    log = LogFiles(uri)
+    while version >= 0 and (actions := log.read(version)) is not None:
+        for action in actions:
+            if (noted := _noted(action, version)) is not None:
+                yield noted
+        version -= 1
+
+
+def noted_moment(lake: str, number: int) -> NotedMoment:
+    """One of them.
+
+    Raises:
+        NoMomentError: it isn't among them.
+    """
+    numbers = []
+    for noted in noted_moments(lake):
+        if noted.number == number:
+            return noted
+        numbers.append(noted.number)
+    known = f"it has those from {numbers[-1]} to {numbers[0]}" if numbers else "it has none"
+    raise NoMomentError(f"the log of table {PUSH_OUTCOMES.name} has no moment {number}: {known}")
+
+
+def moments_table(lake: str) -> pa.Table:
+    """Relation `moments`: number, time, and the version of each table."""
+    rows = [{"moment": each.number, "committed_at": each.committed_at, **each.versions} for each in noted_moments(lake)]
+    fields = [("moment", pa.int64()), ("committed_at", pa.timestamp("us", "UTC"))]
+    return pa.Table.from_pylist(rows, pa.schema([*fields, *((table.name, pa.int64()) for table in OF_MOMENTS)]))
+
+
+def _read_version(outcomes: DeltaTable) -> int | None:
+    version = outcomes.transaction_version(READ)
+    return None if version is None else int(version)
+
+
+def _noted(action: Action, version: int) -> NotedMoment | None:
+    about = action.get("commitInfo", {})
+    try:
+        content = json.loads(about["userMetadata"])
+        versions = {**content["versions"], PUSH_OUTCOMES.name: version}
+        return NotedMoment(content["moment"], datetime.fromtimestamp(about["timestamp"] / 1000, UTC), versions)
+    except (KeyError, TypeError, ValueError):  # another program's
+        return None
+
+
+def _before_later_moments(uri: str, latest: DeltaTable, number: int) -> int | None:
+    """The last version before the commits of later moments; None: it can't be read any more."""
+    table, log, version = latest, LogFiles(uri), int(latest.version())
+    while number_of(table) > number:
+        while (actions := log.read(version)) is not None and not _has_moment(actions):
+            if _erases(actions):
+                return None
+            version -= 1
+        if actions is None:
+            return None
+        version -= 1
+        try:
+            table = DeltaTable(uri, version=version)
+        except DeltaError:
+            return None
+    return version
+
+
+def _before_new_pushes(uri: str, latest: DeltaTable, judged: int) -> int | None:
+    """The last version from `judged` on without further pushes; None: it can't be read any more."""
+    log, before = LogFiles(uri), None
+    for version in range(judged + 1, int(latest.version()) + 1):
+        actions = log.read(version)
+        if actions is None:
+            return None
+        if _erases(actions):
+            if before is not None:
+                return None
+        elif before is None and _adds(actions):
+            before = version - 1
+    return int(latest.version()) if before is None else before
+
+
+def _has_moment(actions: list[Action]) -> bool:
+    return any(action["txn"]["appId"] == MOMENT for action in actions if "txn" in action)
+
+
+def _adds(actions: list[Action]) -> bool:
+    return any(action["add"].get("dataChange", True) for action in actions if "add" in action)
+
+
+def _erases(actions: list[Action]) -> bool:
+    return any(action["remove"].get("dataChange", True) for action in actions if "remove" in action)

@@ -24,11 +24,13 @@ from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSH
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
+MOMENTS = "moments"  # the relation by which readers learn their numbers
 MOMENT = "kafka-telemetry-lake:moment"
 READ = f"{MOMENT}:pushes"
 """The application under which `push_outcomes` notes the version of table `pushes` that all its outcomes are of."""
 # The last one says that the batch is done.
 COMMIT_ORDER = (*(table for table in OPERATOR_TABLES if table is not PUSH_OUTCOMES), PUSH_OUTCOMES)
+LOOKS = 16  # at the last commits of a log, before the table is opened
 OF_MOMENTS = (PUSHES, *COMMIT_ORDER)
 
 
@@ -79,6 +81,15 @@ class Moment:
 
 def newest_moment(lake: str) -> Moment:
     """The newest moment. Tables that are read at it must be opened afterwards."""
+    log = LogFiles(PUSH_OUTCOMES.uri(lake))
+    latest, known = log.latest(), dict[str, int]()
+    # Nearly always the last commit says it, and no list of a table's files is made.
+    for version in range(-1 if latest is None else latest, -1 if latest is None else max(latest - LOOKS, -1), -1):
+        for action in log.read(version) or ():
+            if "txn" in action:
+                known.setdefault(action["txn"]["appId"], int(action["txn"]["version"]))
+        if MOMENT in known and READ in known:
+            return Moment(lake, known[MOMENT], known[READ])
     try:
         return Moment.of(lake, DeltaTable(PUSH_OUTCOMES.uri(lake)))
     except TableNotFoundError:

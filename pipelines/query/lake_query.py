@@ -14,7 +14,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from sqlglot import exp
 
-from kafka_telemetry_lake.pipelines.lake.moments import NoMomentError, moments_table, newest_moment, noted_moment
+from kafka_telemetry_lake.pipelines.lake.moments import (
+    MOMENTS,
+    NoMomentError,
+    moments_table,
+    newest_moment,
+    noted_moment,
+)
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_table
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import MEMORY, SPILL, NotAQueryError, check_reads, connect
@@ -34,7 +40,6 @@ from kafka_telemetry_lake.pipelines.tables.table import table_uri
 from kafka_telemetry_lake.udfs.subscriptions.view_names import PREFIX
 
 UNQUOTED_AT = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\bat\b(?!\s+time\s+zone\b)""", re.IGNORECASE)
-MOMENTS = "moments"  # the relation of `lake.moments`, by whose numbers readers ask
 SHOW_TABLES = re.compile(r"\s*show\s+(?:all\s+)?(?:tables|views)\s*;?\s*", re.IGNORECASE)
 
 
@@ -45,7 +50,8 @@ def run_query(
     """Run a query on the lake's tables and the views of `sql/`. Columns of the result have distinct names.
 
     Only tables and views whose names occur in the query are opened, so the number of tables doesn't matter. A table
-    that the lake doesn't have yet is empty. Tables of batches are read at one moment (`lake.moments`). SHOW TABLES lists tables and views with their meaning.
+    that the lake doesn't have yet is empty. Tables of batches are read at one moment (`lake.moments`). SHOW TABLES
+    lists tables and views with their meaning.
 
     Args:
         allow_files: allow other statements than queries, and access to files outside the lake.
@@ -131,9 +137,7 @@ def _at_newest(lake: str, names: Iterable[str]) -> dict[str, tuple[DeltaTable, f
     return {name: (moment.at(name, DeltaTable(table_uri(lake, name))), None) for name in names}
 
 
-def _at_moment(
-    lake: str, names: Iterable[str], number: int
-) -> dict[str, tuple[DeltaTable, frozenset[str] | None]]:
+def _at_moment(lake: str, names: Iterable[str], number: int) -> dict[str, tuple[DeltaTable, frozenset[str] | None]]:
     """The same at an earlier moment. Days that retention has dropped since then stay dropped."""
     versions = noted_moment(lake, number).versions
     opened = {}

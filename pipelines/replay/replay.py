@@ -136,8 +136,8 @@ def finish_swap(lake: str, checkpoints: str, fence: Fence | None = None) -> bool
     versions = {PUSHES.name: DeltaTable(PUSHES.uri(lake)).version()}
     for table, table_log in logs.items():
         own = [file for file in files if file.table == table.name]
-        note = note_of(moment, versions) if table is PUSH_OUTCOMES else None
-        table_log.replace(own, restored.get(table.name, ()), app_id, {MOMENT: moment}, note)
+        of_moment = note_of(moment, versions) if table is PUSH_OUTCOMES else None
+        table_log.replace(own, restored.get(table.name, ()), app_id, {MOMENT: moment}, of_moment)
         versions[table.name] = table_log.known_version
     states = {int(shard): tuple(names) for shard, names in swap["states"].items()}
     StateFolder(f"{checkpoints}/points-state", None, 1).write(Manifest(swap["batch_id"], swap["shards"], states))

@@ -261,10 +261,8 @@ class Maintenance:
 
     def _files_of_moment(self, name: str, table: DeltaTable) -> set[str]:
         """Paths of the files that readers of the newest moment need, if a batch has begun to commit after it."""
-        version = newest_moment(self._lake).version(name, table)
-        if version == table.version():
-            return set()
-        return set(map(unquote, files_table(DeltaTable(table.table_uri, version=version))["path"].to_pylist()))
+        read = newest_moment(self._lake).at(name, table)
+        return set() if read is table else set(map(unquote, files_table(read)["path"].to_pylist()))
 
     def _open(self, name: str) -> DeltaTable | None:
         try:

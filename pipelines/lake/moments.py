@@ -56,27 +56,23 @@ class Moment:
         """The newest moment, by table `push_outcomes`. Other tables must be opened after this one."""
         return cls(lake, 0, None) if outcomes is None else cls(lake, number_of(outcomes), _read_version(outcomes))
 
-    def version(self, name: str, latest: DeltaTable) -> int:
-        """The version at which a table is read.
+    def at(self, name: str, latest: DeltaTable) -> DeltaTable:
+        """A table at this moment.
 
         Args:
             latest: the table, opened after this moment was the newest.
 
         Returns:
-            The latest one of a table that batches don't write, and where the one before a later batch can't be read any
+            `latest` of a table that batches don't write, and where it can't be read as it was before a later batch any
             more: rows were erased since, or the log has forgotten the commits since.
         """
-        uri, version = table_uri(self.lake, name), None
-        if name == PUSHES.name and self.pushes is not None:
-            version = _before_new_pushes(uri, latest, self.pushes)
+        if name == PUSHES.name:
+            before = latest if self.pushes is None else _before_new_pushes(PUSHES.uri(self.lake), latest, self.pushes)
         elif any(table.name == name for table in COMMIT_ORDER):
-            version = _before_later_moments(uri, latest, self.number)
-        return int(latest.version()) if version is None else version
-
-    def at(self, name: str, latest: DeltaTable) -> DeltaTable:
-        """The table as `version` says, opened."""
-        version = self.version(name, latest)
-        return latest if version == latest.version() else DeltaTable(table_uri(self.lake, name), version=version)
+            before = _before_later_moments(table_uri(self.lake, name), latest, self.number)
+        else:
+            before = latest
+        return latest if before is None else before
 
 
 def newest_moment(lake: str) -> Moment:
@@ -167,26 +163,22 @@ def _noted(action: Action, version: int) -> NotedMoment | None:
         return None
 
 
-def _before_later_moments(uri: str, latest: DeltaTable, number: int) -> int | None:
-    """The last version before the commits of later moments; None: it can't be read any more."""
-    table, log, version = latest, LogFiles(uri), int(latest.version())
-    while number_of(table) > number:
+def _before_later_moments(uri: str, latest: DeltaTable, number: int) -> DeltaTable | None:
+    """The table before the commits of later moments; None: it can't be read so any more."""
+    table: DeltaTable | None = latest
+    log, version = LogFiles(uri), int(latest.version())
+    while table is not None and number_of(table) > number:
         while (actions := log.read(version)) is not None and not _has_moment(actions):
             if _erases(actions):
                 return None
             version -= 1
-        if actions is None:
-            return None
         version -= 1
-        try:
-            table = DeltaTable(uri, version=version)
-        except DeltaError:
-            return None
-    return version
+        table = None if actions is None else _opened(uri, version)
+    return table
 
 
-def _before_new_pushes(uri: str, latest: DeltaTable, judged: int) -> int | None:
-    """The last version from `judged` on without further pushes; None: it can't be read any more."""
+def _before_new_pushes(uri: str, latest: DeltaTable, judged: int) -> DeltaTable | None:
+    """Table `pushes` before its first new pushes after a version; None: it can't be read so any more."""
     log, before = LogFiles(uri), None
     for version in range(judged + 1, int(latest.version()) + 1):
         actions = log.read(version)
@@ -197,7 +189,14 @@ def _before_new_pushes(uri: str, latest: DeltaTable, judged: int) -> int | None:
                 return None
         elif before is None and _adds(actions):
             before = version - 1
-    return int(latest.version()) if before is None else before
+    return latest if before is None else _opened(uri, before)
+
+
+def _opened(uri: str, version: int) -> DeltaTable | None:
+    try:
+        return DeltaTable(uri, version=version)
+    except DeltaError:  # the log doesn't reach back to it
+        return None
 
 
 def _has_moment(actions: list[Action]) -> bool:

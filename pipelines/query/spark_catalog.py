@@ -50,7 +50,7 @@ def create_views(spark: SparkSession, lake: str, database: str | None = None, ov
         for name, schema in CATALOG.items():
             uri = table_uri(lake, name)
             if DeltaTable.is_deltatable(uri):
-                version = moment.version(name, DeltaTable(uri))
+                version = moment.at(name, DeltaTable(uri)).version()
                 rows = spark.read.format("delta").option("versionAsOf", version).load(uri)
             else:
                 rows = spark.createDataFrame([], from_arrow_schema(schema))

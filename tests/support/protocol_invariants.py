@@ -96,7 +96,7 @@ def _check_moments(disk: Disk) -> None:
         noted = list(moments.noted_moments(LAKE))
         older = [moments.Moment(LAKE, each.number, each.versions[PUSHES.name]) for each in noted]
         for moment in [moments.newest_moment(LAKE), *older]:
-            versions = {table.name: moment.version(table.name, moments.DeltaTable(table.uri(LAKE))) for table in TABLES}
+            versions = {t.name: moment.at(t.name, moments.DeltaTable(t.uri(LAKE))).version() for t in TABLES}
             found.append((moment.number, versions))
         found.extend((each.number, each.versions) for each in noted)
         return "done"

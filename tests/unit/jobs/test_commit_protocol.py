@@ -275,7 +275,7 @@ MUTANTS = {
     _rows_before_their_state: (1, "recovery: OldCheckpointError"),
     _only_the_newest_manifest_stays: (1, "the manifest of batch 0, which is committed, is gone"),
     _batches_are_committed_again: (1, "metric_points has rows twice"),
-    _outcomes_first: (1, "readers see outcomes {0, 1, 2}, points {0}"),
+    _outcomes_first: (1, "moment 2: readers see pushes [{0}, {0, 1, 2}, {0, 1, 2}]"),
     _points_without_their_moment: (1, "moment 1: readers see pushes"),
     _pushes_at_their_latest: (1, "moment 1: readers see pushes"),
     _the_next_moment_by_a_clock: (1, "moment 8: readers see pushes"),

@@ -40,28 +40,32 @@ def create_views(spark: SparkSession, lake: str, database: str | None = None, ov
     """Create all views in Spark, and one for each subscription. Returns the names without those of subscriptions.
 
     Args:
-        database: database for persistent views; it must have the lake's tables. None: temporary views of the tables,
-            at the newest moment (`lake.moments`), and views for this session; a table that the lake doesn't have is
-            empty.
+        database: database for persistent views; it must have the lake's tables. None: temporary views of the tables
+            (`view_tables`), and views for this session.
         overrides: other bounds of the findings for some client ids.
     """
     if database is None:
-        moment = newest_moment(lake)
-        for name, schema in CATALOG.items():
-            uri = table_uri(lake, name)
-            if DeltaTable.is_deltatable(uri):
-                version = moment.at(name, DeltaTable(uri)).version()
-                rows = spark.read.format("delta").option("versionAsOf", version).load(uri)
-            else:
-                rows = spark.createDataFrame([], from_arrow_schema(schema))
-            rows.createOrReplaceTempView(name)
-        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{MOMENTS}` AS {_moments(lake)}")
+        view_tables(spark, lake)
     kind = "TEMPORARY VIEW" if database is None else "VIEW"
     for view in views(overrides).values():
         name = f"`{view.name}`" if database is None else f"`{database}`.`{view.name}`"
         spark.sql(f"CREATE OR REPLACE {kind} {name} AS {view.select}")
     update_subscription_views(spark, lake, set(views()), database)
     return list(views())
+
+
+def view_tables(spark: SparkSession, lake: str) -> None:
+    """Create temporary views of the tables at the newest moment; a table that the lake doesn't have is empty."""
+    moment = newest_moment(lake)
+    for name, schema in CATALOG.items():
+        uri = table_uri(lake, name)
+        if DeltaTable.is_deltatable(uri):
+            version = moment.at(name, DeltaTable(uri)).version()
+            rows = spark.read.format("delta").option("versionAsOf", version).load(uri)
+        else:
+            rows = spark.createDataFrame([], from_arrow_schema(schema))
+        rows.createOrReplaceTempView(name)
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{MOMENTS}` AS {_moments(lake)}")
 
 
 def _moments(lake: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,9 @@ from kafka_telemetry_lake.dashboards import lake as dashboard
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure
 from kafka_telemetry_lake.pipelines.forget.subject import Request
-from kafka_telemetry_lake.pipelines.ingest import operator
-from kafka_telemetry_lake.pipelines.ingest.operator import Operator, OperatorSettings
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles
 from kafka_telemetry_lake.pipelines.lake.moments import COMMIT_ORDER, Moment, newest_moment
-from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
-from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.quality import checks
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
@@ -35,11 +30,12 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
     QUARANTINE,
 )
 from kafka_telemetry_lake.pipelines.tables.table import Table
-from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS, Limits
+from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
 from tests.support.erasable_lake import Client, named
 from tests.support.expired_logs import expire_logs
 from tests.support.ledger import Fleet
 from tests.support.local_stream import LocalStream, run_tasks
+from tests.support.operator_alone import Job, without_spark
 
 SEEN = """
     SELECT 'pushes', count(*), count(DISTINCT "offset" || '/' || partition) FROM pushes
@@ -51,53 +47,9 @@ SEEN = """
 KEY = ["partition", "offset"]
 
 
-class CutOffError(Exception):
-    """The job ends here."""
-
-
-class Job:
-    """The operator's own code on a lake in this process, without Spark."""
-
-    def __init__(self, folder: Path, rounds: Callable[[], Iterable[Any]] | None = None) -> None:
-        self.stream = LocalStream(folder)
-        self.lake, self._rounds = str(self.stream.lake), rounds or Fleet().round
-        self.start()
-
-    def start(self, checkpoints: Path | None = None) -> None:
-        where = str(checkpoints or self.stream.checkpoints)
-        self.operator = Operator(None, OperatorSettings(self.lake, where, Limits(), 1 << 30), self.stream.state)  # type: ignore[arg-type]  # no Spark
-        if self.operator.position is None:
-            self.operator.start_from(DeltaTable(PUSHES.uri(self.lake)).version())
-
-    def batch(self) -> None:
-        self.stream.land(self._rounds())
-        self.operator.catch_up()
-
-    def cut_off_batch(self, patch: pytest.MonkeyPatch, before: Table = PUSH_OUTCOMES) -> None:
-        """A batch whose last commit isn't made."""
-        commit = TableLog.commit
-
-        def cut(log: TableLog, *args: Any) -> bool:
-            if log.table is before:
-                raise CutOffError
-            return commit(log, *args)
-
-        with patch.context() as context:
-            context.setattr(TableLog, "commit", cut)
-            with pytest.raises(CutOffError):
-                self.batch()
-
-    def maintain(self, today: date, **days: int) -> None:
-        settings = MaintenanceSettings(days, 64 << 20, 0, 7)
-        job = Maintenance(self.lake, str(self.stream.checkpoints), settings, today)
-        for name in job.tables():
-            assert job.maintain(name).problems == ()
-
-
 @pytest.fixture(autouse=True)
 def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator, "run_tasks", lambda _, task, __=None: list(run_tasks(task)))
-    monkeypatch.setattr(OffsetGuard, "load", staticmethod(lambda *_: OffsetGuard("", (), -1)))
+    without_spark(monkeypatch)
 
 
 @pytest.fixture

@@ -70,7 +70,10 @@ def view_tables(spark: SparkSession, lake: str) -> None:
 
 def _moments(lake: str) -> str:
     """A SELECT of the moments that readers may ask for, with the version of each table (`moments_table`)."""
-    log = _quoted(f"{table_uri(absolute_uri(lake), PUSH_OUTCOMES.name)}/_delta_log/*.json")
+    uri = table_uri(absolute_uri(lake), PUSH_OUTCOMES.name)
+    lines = f"text.`{uri.replace('`', '``')}/_delta_log/*.json`"
+    if not DeltaTable.is_deltatable(uri):
+        lines = "(SELECT '' AS value, named_struct('file_name', '') AS _metadata WHERE FALSE)"
     columns = ("version" if table is PUSH_OUTCOMES else f"note.versions['{table.name}']" for table in OF_MOMENTS)
     named = (f"{column} AS {table.name}" for column, table in zip(columns, OF_MOMENTS, strict=True))
     return f"""
@@ -81,7 +84,7 @@ def _moments(lake: str) -> str:
                     'moment BIGINT, versions MAP<STRING, BIGINT>') AS note,
           timestamp_millis(CAST(get_json_object(value, '$.commitInfo.timestamp') AS BIGINT)) AS committed_at,
           CAST(substr(_metadata.file_name, 1, 20) AS BIGINT) AS version
-        FROM text.`{log}`
+        FROM {lines}
         WHERE startswith(value, '{{"commitInfo"')
       ) AS entries
       WHERE note.moment IS NOT NULL"""

@@ -12,7 +12,7 @@ from kafka_telemetry_lake.pipelines.lake.fence import APP_ID
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES, PUSHES
 from tests.support.interleavings import Node, Process, run_alone
 from tests.support.model_jobs import LAKE, QUERY, ROOT, TABLES, ingest
-from tests.support.model_store import LOG, Disk, Step, actions_of, active_files, transaction_version
+from tests.support.model_store import LOG, Delta, Disk, Step, actions_of, active_files, transaction_version
 
 POINTS_ID = f"kafka-telemetry-lake:points:{QUERY}"
 LATEST = f"{3:012d}"  # epoch
@@ -96,7 +96,8 @@ def _check_moments(disk: Disk) -> None:
         noted = list(moments.noted_moments(LAKE))
         older = [moments.Moment(LAKE, each.number, each.versions[PUSHES.name]) for each in noted]
         for moment in [moments.newest_moment(LAKE), *older]:
-            versions = {t.name: moment.at(t.name, moments.DeltaTable(t.uri(LAKE))).version() for t in TABLES}
+            latest: dict[str, Any] = {table.name: Delta(table.uri(LAKE)) for table in TABLES}
+            versions = {name: moment.at(name, table).version() for name, table in latest.items()}
             found.append((moment.number, versions))
         found.extend((each.number, each.versions) for each in noted)
         return "done"

@@ -12,12 +12,14 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kafka_telemetry_lake.dashboards.questions import CHOSEN, Grain, question
+from kafka_telemetry_lake.pipelines.lake.moments import Moment
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import dataset, native_select
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake, is_of_newer_version
 from kafka_telemetry_lake.pipelines.query.views import needed, views
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
+from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 Parameter = datetime | str | int | list[str]
@@ -29,7 +31,7 @@ class LakeError(TelemetryLakeError):
 
 
 class Lake:
-    """A lake whose tables are read at the versions that the last call of `versions` saw. Safe for use by many threads.
+    """A lake whose tables are read at the moment that the last call of `versions` saw. Safe for use by many threads.
 
     DuckDB reads the files of a local table itself. A table behind a URI is read through delta-rs (`duckdb_tables`).
     """
@@ -45,7 +47,7 @@ class Lake:
         self._foreign: set[str] = set()  # tables that only delta-rs can read
 
     def versions(self) -> Versions:
-        """Look up the current version of each existing table; cached answers are valid for these versions.
+        """Look up the newest moment, and the version of each existing table; cached answers are valid for these.
 
         Raises:
             LakeError: there is no lake, or it can't be read.
@@ -56,8 +58,11 @@ class Lake:
                 f"`telemetry-lake ingest --lake {self.uri} ...`, then reload this page."
             )
         with self._lock:
+            self._refresh(PUSH_OUTCOMES.name)
+            moment = Moment.of(self.uri, self._tables.get(PUSH_OUTCOMES.name))
             for name in CATALOG:
-                self._refresh(name)
+                if name != PUSH_OUTCOMES.name:
+                    self._refresh(name, moment)
             return tuple((name, table.version()) for name, table in sorted(self._tables.items()))
 
     def ask(
@@ -117,12 +122,14 @@ class Lake:
             raise LakeError(_advice(name, error)) from error
         return answer
 
-    def _refresh(self, name: str) -> None:
+    def _refresh(self, name: str, moment: Moment | None = None) -> None:
         try:
             if name in self._tables:
                 self._tables[name].update_incremental()
             else:
                 self._tables[name] = DeltaTable(f"{self.uri}/{name}")
+            if moment is not None:
+                self._tables[name] = moment.at(name, self._tables[name])
         except TableNotFoundError:
             self._tables.pop(name, None)
         except (DeltaError, OSError) as error:

@@ -38,7 +38,9 @@ def answer(settings: QuerySettings, sql: str) -> None:
         QueryError: see `run_query`.
     """
     overrides = read_overrides(settings.rules)
-    rows = run_query(settings.lake, sql, settings.allow_files, settings.memory, settings.spill, overrides, _warn)
+    rows = run_query(
+        settings.lake, sql, settings.allow_files, settings.memory, settings.spill, overrides, _warn, settings.at_moment
+    )
     if settings.format in BINARY_FORMATS:
         BINARY_FORMATS[settings.format](rows, sys.stdout.buffer)
         sys.stdout.flush()

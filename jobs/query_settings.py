@@ -24,6 +24,8 @@ class QuerySettings(JobSettings):
     """output format: table and vertical (a line per column) round for people; jsonl is one JSON object per line"""
     allow_files: bool = False
     """let the query read, write and attach any file this user can, and load DuckDB extensions"""
+    at_moment: Annotated[int, Field(ge=1)] | None = None
+    """number of an earlier moment, by relation `moments`, whose tables are read; without it, the newest"""
     rules: Path | None = None
     """YAML file of other bounds of the findings' rules for some client ids, such as conf/findings.yml"""
     memory: Annotated[str, Field(pattern=r"^\d+[MG]B$")] = "2GB"

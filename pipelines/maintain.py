@@ -21,6 +21,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kafka_telemetry_lake.pipelines.lake.damage import damage_of
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, file_rows
+from kafka_telemetry_lake.pipelines.lake.moments import newest_moment
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_table, rows_by_day, rows_in
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import DROPPED_BEFORE, ask, same_push
@@ -234,7 +235,7 @@ class Maintenance:
         unreferenced = table.vacuum(
             self._settings.vacuum_hours, dry_run=True, enforce_retention_duration=False, full=True
         )
-        needed = self._files_of_snapshots(name)
+        needed = self._files_of_snapshots(name) | self._files_of_moment(name, table)
         filesystem, root = filesystem_of(table.table_uri)
         # delta-rs names a file twice if it is removed, under two spellings of its path, and lies in the folder.
         paths = sorted({f"{root}/{unquote(path)}" for path in unreferenced if unquote(path) not in needed})
@@ -257,6 +258,11 @@ class Maintenance:
                 log.warning("maintain: no replay can start from snapshot %s any more: it is deleted", snapshot.name)
                 self._snapshots.drop(snapshot)
         return needed
+
+    def _files_of_moment(self, name: str, table: DeltaTable) -> set[str]:
+        """Paths of the files that readers of the newest moment need, if a batch has begun to commit after it."""
+        read = newest_moment(self._lake).at(name, table)
+        return set() if read is table else set(map(unquote, files_table(read)["path"].to_pylist()))
 
     def _open(self, name: str) -> DeltaTable | None:
         try:

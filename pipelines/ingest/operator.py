@@ -2,8 +2,9 @@
 
 A batch takes some commits of table `pushes`. Its order (C11): tasks write files and states; the manifest names the
 states; one commit per table makes the rows visible, that of `push_outcomes` last. Each commit carries the batch's
-number and the version of `pushes` that the batch has read up to. A batch that was cut off runs again over the same
-pushes from the manifest before it. It gives the same rows, and a table that has its number skips it.
+number, that of its moment (`lake.moments`), and the version of `pushes` that the batch has read up to. A batch that was
+cut off runs again over the same pushes from the manifest before it. It gives the same rows, and a table that has its
+number skips it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import POINTS, points_app_id, read_id
@@ -30,21 +32,20 @@ from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
+from kafka_telemetry_lake.pipelines.lake.moments import COMMIT_ORDER, MOMENT, READ, note_of
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import BatchFacts
 from kafka_telemetry_lake.pipelines.quality.batch import broken_rules, describe
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
-from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES
+from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import Table, table_uri
 from kafka_telemetry_lake.udfs.limits import Limits
 
 log = logging.getLogger(__name__)
 
 SNAPSHOT_EVERY = timedelta(days=1)
-# The last one says that the batch is done.
-COMMIT_ORDER = (*(table for table in OPERATOR_TABLES if table is not PUSH_OUTCOMES), PUSH_OUTCOMES)
 BATCH = "batch.json"  # beside the operator's id: what the batch reads whose commits are under way
 # Takes a batch's progress, with the fields of Spark's StreamingQueryProgress, and its facts.
 Report = Callable[[Mapping[str, Any], BatchFacts], None]
@@ -101,6 +102,7 @@ class Operator:
         # From then on table `pushes` gets only pushes that no table has rows of.
         self._stored_before = None if self.position is not None else self.guard.stored_before(checkpoint)
         self._number: int | None = None  # of the next batch
+        self._moment = self._logs[PUSH_OUTCOMES.name].transaction_version(MOMENT) or 0  # of the last batch
 
     @property
     def shards(self) -> int:
@@ -109,7 +111,7 @@ class Operator:
     def start_from(self, version: int) -> None:
         """Note that all pushes up to a version of table `pushes` are judged."""
         last = self._state.last()
-        done = {} if last is None else {self.app_id: last.batch_id}
+        done = {READ: version} | ({} if last is None else {self.app_id: last.batch_id})
         self._logs[PUSH_OUTCOMES.name].commit([], self._read_id, version, done)
         self.position = version
         if self._stored_before is not None:
@@ -207,16 +209,25 @@ class Operator:
             write_json(*self._batch, {"number": number, "version": version, "paths": judged.task.paths})
         files = [DataFile.from_json(text) for row in results for text in row["files"]]
         *others, last = COMMIT_ORDER
+        also = {MOMENT: self._moment + 1} | ({} if version is None else {self._read_id: version})
 
-        def commit(table: Table) -> None:
-            own = [file for file in files if file.table == table.name]
-            also = {self._read_id: version} if version is not None and (own or table is last) else None
-            self._logs[table.name].commit(own, self.app_id, number, also)
+        def commit(table: Table) -> int:
+            own, table_log = [file for file in files if file.table == table.name], self._logs[table.name]
+            if not own:
+                return table_log.version
+            table_log.commit(own, self.app_id, number, also)
+            return table_log.known_version
 
         with ThreadPoolExecutor(len(others)) as pool:  # each waits for its disk or store
-            for done in [pool.submit(commit, table) for table in others]:
-                done.result()
-        commit(last)
+            commits = {table.name: pool.submit(commit, table) for table in others}
+            versions = {name: done.result() for name, done in commits.items()}
+        # Spark's checkpoint reads pushes in its own order: any that is stored may have an outcome.
+        versions[PUSHES.name] = DeltaTable(PUSHES.uri(self._settings.lake)).version() if version is None else version
+        own = [file for file in files if file.table == last.name]
+        outcomes = also | {READ: versions[PUSHES.name]} if own or version is not None else None
+        note = note_of(self._moment + 1, versions)
+        if self._logs[last.name].commit(own, self.app_id, number, outcomes, note):
+            self._moment += 1
         now = datetime.now(UTC)
         if self._snapshots.due(now, SNAPSHOT_EVERY):
             self._snapshots.take(now, self._state.before(number + 1), self._state.uri, self._settings.lake)

@@ -50,6 +50,11 @@ class CommitLog:
         self._follow()
         return self._version
 
+    @property
+    def known_version(self) -> int:
+        """The version that was read or committed last."""
+        return self._version
+
     def transaction_version(self, app_id: str) -> int | None:
         """The last version that an application has committed."""
         self._follow()
@@ -62,13 +67,17 @@ class CommitLog:
             self._transactions[app_id] = table.transaction_version(app_id)
         return self._transactions[app_id]
 
-    def append(self, actions: Iterable[Action], transactions: Mapping[str, int], removed: Collection[str] = ()) -> None:
+    def append(
+        self, actions: Iterable[Action], transactions: Mapping[str, int], removed: Collection[str] = (),
+        note: str | None = None,
+    ) -> None:  # fmt: skip
         """Make a commit.
 
         Args:
             actions: files that are added or removed.
             transactions: versions of applications (`txn`).
             removed: paths of the files that it removes.
+            note: text that the table's history shows (`userMetadata`).
 
         Raises:
             deltalake.exceptions.CommitFailedError: another process has committed for one of these applications at the
@@ -84,7 +93,7 @@ class CommitLog:
         about = {"timestamp": now, "operation": "WRITE", "operationParameters": {"mode": "Append"},
                  "engineInfo": "kafka-telemetry-lake", "isBlindAppend": not removed,
                  "txnId": uuid.uuid4().hex}  # fmt: skip
-        content.append({"commitInfo": about})
+        content.append({"commitInfo": about if note is None else {**about, "userMetadata": note}})
         while True:
             self.check_epoch()
             if self._files.add(self._version + 1, content):

@@ -170,12 +170,14 @@ class TableLog:
         self._log = CommitLog(self._uri, fence)
 
     def commit(
-        self, files: Iterable[DataFile], app_id: str, version: int, also: Mapping[str, int] | None = None
-    ) -> bool:
+        self, files: Iterable[DataFile], app_id: str, version: int, also: Mapping[str, int] | None = None,
+        note: str | None = None,
+    ) -> bool:  # fmt: skip
         """Add the files to the table in one commit, unless this application has already committed this version.
 
         Args:
             also: versions of other applications that the commit carries; unless None, it is made without files too.
+            note: text that the table's history shows.
 
         Returns:
             Whether a commit was made.
@@ -190,7 +192,7 @@ class TableLog:
         if done is not None and done >= version:
             self._log.check_epoch()  # else a job that was taken over would take its successor's commit for its own
             return False
-        self._log.append(adds, {app_id: version} | dict(also or {}))
+        self._log.append(adds, {app_id: version} | dict(also or {}), note=note)
         return True
 
     def transaction_version(self, app_id: str) -> int | None:
@@ -202,7 +204,15 @@ class TableLog:
         """The table's latest version."""
         return self._log.version
 
-    def replace(self, files: Sequence[DataFile], before: Sequence[dict[str, Any]], app_id: str) -> bool:
+    @property
+    def known_version(self) -> int:
+        """The version that was read or committed last."""
+        return self._log.known_version
+
+    def replace(
+        self, files: Sequence[DataFile], before: Sequence[dict[str, Any]], app_id: str,
+        also: Mapping[str, int] | None = None, note: str | None = None,
+    ) -> bool:  # fmt: skip
         """Restore the table to the files that it had, and add others, in one commit.
 
         A second call with the same `app_id` does nothing. No other writer may remove files at the same time.
@@ -210,6 +220,7 @@ class TableLog:
         Args:
             before: the files that it had, as `files_of` returns them. Days that retention has dropped since then stay
                 dropped.
+            also, note: as those of `commit`.
 
         Returns:
             Whether a commit was made.
@@ -224,7 +235,7 @@ class TableLog:
         actions = [_remove(row) for row in removed]
         actions += [_add_again(row) for row in restored if row["partition"][LANDED_DATE.name] >= first_day]
         actions += [_add(file) for file in files]
-        self._log.append(actions, {app_id: 0}, {row["path"] for row in removed})
+        self._log.append(actions, {app_id: 0} | dict(also or {}), {row["path"] for row in removed}, note)
         return True
 
     def rearrange(self, rows: Sequence[Mapping[str, Any]], files: Iterable[DataFile]) -> None:

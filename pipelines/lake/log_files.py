@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import pyarrow.fs as pafs
+
 from kafka_telemetry_lake.pipelines.lake.errors import DamagedLogError
 from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
@@ -43,20 +45,40 @@ class LogFiles:
             )
         return actions
 
+    def latest(self) -> int | None:
+        """The latest version, found by a few looks at which files are there; None: they don't say it."""
+        checkpoint = self._checkpoint()
+        if checkpoint is None or (checkpoint < 0 and not self._has(0)):
+            return None
+        found, step = max(checkpoint, 0), 1
+        while self._has(found + step):
+            found, step = found + step, 2 * step
+        while step := step // 2:
+            found += step if self._has(found + step) else 0
+        return found
+
     def is_past(self, version: int) -> bool | None:
         """Whether the log has a checkpoint of this version or a later one: then it may have forgotten the commit.
 
         None: the file that says so is damaged.
         """
-        try:
-            with self._filesystem.open_input_file(f"{self._root}/_last_checkpoint") as stream:
-                return bool(int(json.loads(stream.read())["version"]) >= version)
-        except FileNotFoundError:
-            return False
-        except (KeyError, TypeError, ValueError):
-            return None
+        checkpoint = self._checkpoint()
+        return None if checkpoint is None else checkpoint >= version
 
     def add(self, version: int, actions: Iterable[Action]) -> bool:
         """Write a commit, unless the log has one of this version; returns whether it was written."""
         data = "\n".join(json.dumps(action, separators=(",", ":")) for action in actions).encode()
         return self._new.add(f"{version:020d}.json", data)
+
+    def _has(self, version: int) -> bool:
+        return bool(self._filesystem.get_file_info(f"{self._root}/{version:020d}.json").type == pafs.FileType.File)
+
+    def _checkpoint(self) -> int | None:
+        """The version of the log's last checkpoint; -1: it has none; None: the file that says so is damaged."""
+        try:
+            with self._filesystem.open_input_file(f"{self._root}/_last_checkpoint") as stream:
+                return int(json.loads(stream.read())["version"])
+        except FileNotFoundError:
+            return -1
+        except (KeyError, TypeError, ValueError):
+            return None

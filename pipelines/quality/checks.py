@@ -20,6 +20,7 @@ import pyarrow.dataset as pads
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
 
+from kafka_telemetry_lake.pipelines.lake.moments import newest_moment
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_table, rows_by_day, rows_in
 from kafka_telemetry_lake.pipelines.quality.note import ALL_DAYS, CheckNote
 from kafka_telemetry_lake.pipelines.quality.rules import RULES, Rule, tables_with_rules
@@ -85,7 +86,7 @@ class _Before:
 
 
 class Lake:
-    """The current tables of a lake, and the rows added since the last check; with `full` all rows.
+    """The tables of a lake's newest moment, and the rows added since the last check; with `full` all rows.
 
     Args:
         begun: what an interrupted check has found. It goes on with the versions of the tables that this one had.
@@ -99,6 +100,7 @@ class Lake:
         self._note = begun or CheckNote()
         self._snapshots: dict[str, _Snapshot] = {}
         before = {} if full else self._before()
+        self._moment = newest_moment(self._path)
         names = tables_with_rules()
         for name in [*names, *({other for rule in RULES for other in rule.reads} - set(names))]:
             snapshot = self._open(name, before.get(name))
@@ -221,7 +223,7 @@ class Lake:
 
     def _open(self, name: str, before: _Before | None) -> _Snapshot | None:
         try:
-            table = self._at(f"{self._path}/{name}", self._note.version(name))
+            table = self._at(name, self._note.version(name))
             files = files_table(table)
             if table.protocol().min_reader_version > 1:
                 raise DeltaProtocolError(f"it has features of reader version {table.protocol().min_reader_version}")
@@ -234,6 +236,7 @@ class Lake:
             ) from error
         is_new = self._added(name, files, before, table.version())
         since = None if before is None or is_new is None else before.version
+        self._note.table(name, int(table.version()), since)  # an interrupted check goes on with all of its tables
         added = files if is_new is None else files.filter(is_new)
         days = {date.fromisoformat(day): rows or 0 for day, rows in rows_by_day(files).items() if day is not None}
         known = "max" in files.column_names and files["max"].type.get_field_index("landed_at") >= 0
@@ -243,16 +246,17 @@ class Lake:
         days_to_check += [before.open_from] if before is not None and before.open_from is not None else []
         return _Snapshot(int(table.version()), since, files, added, days, newest, min(days_to_check, default=date.max))
 
-    def _at(self, uri: str, version: int | None) -> DeltaTable:
-        """A table at the version that an interrupted check had; at the latest, where the log has forgotten it."""
-        try:
-            return DeltaTable(uri, version=version)
-        except TableNotFoundError:
-            raise
-        except DeltaError:
-            if version is None:
+    def _at(self, name: str, version: int | None) -> DeltaTable:
+        """A table at the version that an interrupted check had; at the moment, where the log has forgotten it."""
+        uri = f"{self._path}/{name}"
+        if version is not None:
+            try:
+                return DeltaTable(uri, version=version)
+            except TableNotFoundError:
                 raise
-            return DeltaTable(uri)
+            except DeltaError:
+                pass
+        return self._moment.at(name, DeltaTable(uri))
 
     def _added(self, name: str, files: pa.Table, before: _Before | None, version: int) -> pa.Array | None:
         """Which of the table's files are new since the last check; None: there was none, or the lake is an older copy.

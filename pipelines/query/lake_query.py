@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import sqlglot
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from sqlglot import exp
 
+from kafka_telemetry_lake.pipelines.lake.moments import (
+    MOMENTS,
+    NoMomentError,
+    moments_table,
+    newest_moment,
+    noted_moment,
+)
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.stored_files import files_table
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import MEMORY, SPILL, NotAQueryError, check_reads, connect
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import local_folder, register_table, table_columns
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
@@ -36,18 +45,20 @@ SHOW_TABLES = re.compile(r"\s*show\s+(?:all\s+)?(?:tables|views)\s*;?\s*", re.IG
 
 def run_query(
     lake: str, sql: str, allow_files: bool = False, memory: str = MEMORY, spill: str = SPILL,
-    overrides: Overrides = (), warn: Callable[[str], None] | None = None,
+    overrides: Overrides = (), warn: Callable[[str], None] | None = None, moment: int | None = None,
 ) -> pa.RecordBatchReader:  # fmt: skip
     """Run a query on the lake's tables and the views of `sql/`. Columns of the result have distinct names.
 
     Only tables and views whose names occur in the query are opened, so the number of tables doesn't matter. A table
-    that the lake doesn't have yet is empty. SHOW TABLES lists tables and views with their meaning.
+    that the lake doesn't have yet is empty. Tables of batches are read at one moment (`lake.moments`). SHOW TABLES
+    lists tables and views with their meaning.
 
     Args:
         allow_files: allow other statements than queries, and access to files outside the lake.
         memory, spill: limits of DuckDB's memory and of its temporary files, such as "2GB".
         overrides: other bounds of the findings for some client ids.
         warn: is called with the sentence of `summed_levels` about the query, if there is one; None: don't look.
+        moment: an earlier one that the log still has; None: the newest.
 
     Raises:
         QueryError: there is no such lake or table, the text isn't a query, or DuckDB reports an error.
@@ -61,7 +72,7 @@ def run_query(
     opened: list[str] = []
     try:
         named = {word.lower() for word in re.findall(r"\w+", sql)}
-        opened += _open(connection, lake, tables if there else [], named, overrides, sql)
+        opened += _open(connection, lake, tables if there else [], named, overrides, sql, moment)
         if SHOW_TABLES.fullmatch(sql):
             if not there:
                 raise QueryError(missing)
@@ -78,7 +89,7 @@ def run_query(
     except DeltaError as error:
         newer = "the lake was written by a newer version: update kafka-telemetry-lake: "
         raise QueryError(f"{newer if is_of_newer_version(error) else ''}{one_line(error)}") from error
-    except NotAQueryError as error:
+    except (NotAQueryError, NoMomentError) as error:
         raise QueryError(str(error)) from error
     except duckdb.Error as error:
         if isinstance(error, duckdb.CatalogException) and not there:
@@ -89,7 +100,7 @@ def run_query(
 
 def _open(
     connection: duckdb.DuckDBPyConnection, lake: str, tables: list[str], named: set[str], overrides: Overrides,
-    sql: str,
+    sql: str, moment: int | None,
 ) -> list[str]:  # fmt: skip
     """Create the tables and views whose names occur in a query, and those below them; returns their names.
 
@@ -100,21 +111,43 @@ def _open(
     own = _subscription_views(lake, named)
     views, below = needed((named | {BELOW} if own else named) & (view_names() | CATALOG.keys()), overrides)
     existing = [name for name in tables if name.lower() in named or name in below]
-    opened = {name: DeltaTable(table_uri(lake, name)) for name in existing}
-    large = {name: days for name, table in opened.items() if (days := days_of(table)) is not None}
-    for name, table in opened.items():
+    opened = _at_newest(lake, existing) if moment is None else _at_moment(lake, existing, moment)
+    large = {name: days for name, (table, _) in opened.items() if (days := days_of(table)) is not None}
+    for name, (table, days) in opened.items():
         if name in large:
+            large[name] = large[name] if days is None else large[name] & days
             stand_in(connection, name, table_columns(table, CATALOG.get(name)), large[name])
         else:
-            register_table(connection, name, table, CATALOG.get(name))
+            register_table(connection, name, table, CATALOG.get(name), days=days)
     for name in set(below) - set(tables):
         connection.register(name, CATALOG[name].empty_table())
     selects = {view.name: view.duckdb for view in views} | own
     for name, select in selects.items():
         connection.execute(f'CREATE TEMP VIEW "{name}" AS {select}')
     for name, asked in needed_days(connection, sql, large).items() if large else ():
-        register_table(connection, name, opened[name], CATALOG.get(name), days=asked)
+        register_table(connection, name, opened[name][0], CATALOG.get(name), days=asked)
+    if MOMENTS in named and MOMENTS not in tables:
+        connection.register(MOMENTS, moments_table(lake))
     return list(dict.fromkeys([*existing, *below, *selects]))
+
+
+def _at_newest(lake: str, names: Iterable[str]) -> dict[str, tuple[DeltaTable, frozenset[str] | None]]:
+    """The tables at the newest moment, and the landed days to read; None: all."""
+    moment = newest_moment(lake)
+    return {name: (moment.at(name, DeltaTable(table_uri(lake, name))), None) for name in names}
+
+
+def _at_moment(lake: str, names: Iterable[str], number: int) -> dict[str, tuple[DeltaTable, frozenset[str] | None]]:
+    """The same at an earlier moment. Days that retention has dropped since then stay dropped."""
+    versions = noted_moment(lake, number).versions
+    opened = {}
+    for name in names:
+        table, days = DeltaTable(table_uri(lake, name)), None
+        if name in versions:
+            days = frozenset(pc.unique(files_table(table)["day"]).to_pylist())
+            table = DeltaTable(table_uri(lake, name), version=versions[name])
+        opened[name] = table, days
+    return opened
 
 
 def relations(lake: str) -> pa.Table:
@@ -125,6 +158,7 @@ def relations(lake: str) -> pa.Table:
     rows += [
         (name, "view", "One subscription's rows of subscription_metrics") for name in subscription_views(lake, "duckdb")
     ]
+    rows += [(MOMENTS, "relation", "The moments that readers may ask for, with the version of each table")]
     rows += [(name, "table, empty", MEANINGS[name]) for name in CATALOG if name not in tables]
     return pa.table(dict(zip(("name", "kind", "meaning"), map(list, zip(*rows, strict=True)), strict=True)))
 

@@ -6,11 +6,13 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from kafka_telemetry_lake.pipelines.lake.moments import MOMENTS, OF_MOMENTS, newest_moment
 from kafka_telemetry_lake.pipelines.lake.paths import absolute_uri
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.subscription_views import update_subscription_views
 from kafka_telemetry_lake.pipelines.query.views import views
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
+from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
 
 
@@ -31,6 +33,7 @@ def register_tables(spark: SparkSession, lake: str, database: str) -> None:
             fields = from_arrow_schema(schema)
             nulls = (f"CAST(NULL AS {field.dataType.simpleString()}) AS `{field.name}`" for field in fields)
             spark.sql(f"CREATE VIEW `{name}` AS SELECT {', '.join(nulls)} WHERE FALSE")
+    spark.sql(f"CREATE OR REPLACE VIEW `{MOMENTS}` AS {_moments(lake)}")
 
 
 def create_views(spark: SparkSession, lake: str, database: str | None = None, overrides: Overrides = ()) -> list[str]:
@@ -38,23 +41,53 @@ def create_views(spark: SparkSession, lake: str, database: str | None = None, ov
 
     Args:
         database: database for persistent views; it must have the lake's tables. None: temporary views of the tables
-            and views for this session; a table that the lake doesn't have is empty.
+            (`view_tables`), and views for this session.
         overrides: other bounds of the findings for some client ids.
     """
     if database is None:
-        for name, schema in CATALOG.items():
-            uri = table_uri(lake, name)
-            if DeltaTable.is_deltatable(uri):
-                rows = spark.read.format("delta").load(uri)
-            else:
-                rows = spark.createDataFrame([], from_arrow_schema(schema))
-            rows.createOrReplaceTempView(name)
+        view_tables(spark, lake)
     kind = "TEMPORARY VIEW" if database is None else "VIEW"
     for view in views(overrides).values():
         name = f"`{view.name}`" if database is None else f"`{database}`.`{view.name}`"
         spark.sql(f"CREATE OR REPLACE {kind} {name} AS {view.select}")
     update_subscription_views(spark, lake, set(views()), database)
     return list(views())
+
+
+def view_tables(spark: SparkSession, lake: str) -> None:
+    """Create temporary views of the tables at the newest moment; a table that the lake doesn't have is empty."""
+    moment = newest_moment(lake)
+    for name, schema in CATALOG.items():
+        uri = table_uri(lake, name)
+        if DeltaTable.is_deltatable(uri):
+            version = moment.at(name, DeltaTable(uri)).version()
+            rows = spark.read.format("delta").option("versionAsOf", version).load(uri)
+        else:
+            rows = spark.createDataFrame([], from_arrow_schema(schema))
+        rows.createOrReplaceTempView(name)
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{MOMENTS}` AS {_moments(lake)}")
+
+
+def _moments(lake: str) -> str:
+    """A SELECT of the moments that readers may ask for, with the version of each table (`moments_table`)."""
+    uri = table_uri(absolute_uri(lake), PUSH_OUTCOMES.name)
+    lines = f"text.`{uri.replace('`', '``')}/_delta_log/*.json`"
+    if not DeltaTable.is_deltatable(uri):
+        lines = "(SELECT '' AS value, named_struct('file_name', '') AS _metadata WHERE FALSE)"
+    columns = ("version" if table is PUSH_OUTCOMES else f"note.versions['{table.name}']" for table in OF_MOMENTS)
+    named = (f"{column} AS {table.name}" for column, table in zip(columns, OF_MOMENTS, strict=True))
+    return f"""
+      SELECT note.moment AS moment, committed_at, {", ".join(named)}
+      FROM (
+        SELECT
+          from_json(get_json_object(value, '$.commitInfo.userMetadata'),
+                    'moment BIGINT, versions MAP<STRING, BIGINT>') AS note,
+          timestamp_millis(CAST(get_json_object(value, '$.commitInfo.timestamp') AS BIGINT)) AS committed_at,
+          CAST(substr(_metadata.file_name, 1, 20) AS BIGINT) AS version
+        FROM {lines}
+        WHERE startswith(value, '{{"commitInfo"')
+      ) AS entries
+      WHERE note.moment IS NOT NULL"""
 
 
 def _quoted(uri: str) -> str:

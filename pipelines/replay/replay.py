@@ -2,7 +2,8 @@
 
 A replay creates a new generation of rows and state. It starts from the first push, or from a snapshot taken before the
 requested pushes. It never starts with empty state later on, because a running counter's whole value would count as an
-increase. Readers of a table see only old rows before its commit and only new rows after it. The commits have a
+increase. Readers of a table see only old rows before its commit and only new rows after it, and the swap is a moment of
+its own (`lake.moments`). The commits have a
 ``txnAppId`` of the generation, so those of the stream don't change, and an interrupted swap can be completed later.
 """
 
@@ -25,6 +26,7 @@ from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableFiles, TableLog
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
+from kafka_telemetry_lake.pipelines.lake.moments import COMMIT_ORDER, MOMENT, note_of
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import DROPPED_BEFORE, ask
 from kafka_telemetry_lake.pipelines.replay.files import (
@@ -129,9 +131,14 @@ def finish_swap(lake: str, checkpoints: str, fence: Fence | None = None) -> bool
     reports = (QUOTA_REPORTS,) if minutes is not None and DeltaTable.is_deltatable(QUOTA_REPORTS.uri(lake)) else ()
     snapshots = Snapshots(checkpoints)
     restored = _restored_files(lake, snapshots, swap["snapshot"])
-    for table in (*OPERATOR_TABLES, *reports):
+    logs = {table: TableLog(table, lake, fence) for table in (*reports, *COMMIT_ORDER)}
+    moment = (logs[PUSH_OUTCOMES].transaction_version(MOMENT) or 0) + 1
+    versions = {PUSHES.name: DeltaTable(PUSHES.uri(lake)).version()}
+    for table, table_log in logs.items():
         own = [file for file in files if file.table == table.name]
-        TableLog(table, lake, fence).replace(own, restored.get(table.name, ()), app_id)
+        of_moment = note_of(moment, versions) if table is PUSH_OUTCOMES else None
+        table_log.replace(own, restored.get(table.name, ()), app_id, {MOMENT: moment}, of_moment)
+        versions[table.name] = table_log.known_version
     states = {int(shard): tuple(names) for shard, names in swap["states"].items()}
     StateFolder(f"{checkpoints}/points-state", None, 1).write(Manifest(swap["batch_id"], swap["shards"], states))
     # Snapshots taken after the replay's start refer to rows and state that no longer exist.

@@ -12,7 +12,8 @@ from deltalake import DeltaTable, write_deltalake
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.push_files import table_paths
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
-from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES, TABLES
+from kafka_telemetry_lake.pipelines.lake.moments import COMMIT_ORDER, MOMENT, READ, note_of
+from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES, TABLES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
 from tests.support.landing_records import captured
 
@@ -46,8 +47,13 @@ def write_lake(lake: Path, pushes: pa.Table) -> Path:
     task = ShardTask(str(lake), 0, tuple(table_paths(uris)), 1, str(states))
     (result,) = task([pa.RecordBatch.from_pydict({"id": [0]})])
     files = [DataFile.from_json(text) for row in result.to_pylist() for text in row["files"]]
-    for table in OPERATOR_TABLES:
-        TableLog(table, str(lake)).commit([file for file in files if file.table == table.name], "captured", 0)
+    versions = {PUSHES.name: DeltaTable(PUSHES.uri(str(lake))).version()}
+    for table in COMMIT_ORDER:
+        own, log = [file for file in files if file.table == table.name], TableLog(table, str(lake))
+        also = {MOMENT: 1} | ({READ: versions[PUSHES.name]} if table is PUSH_OUTCOMES else {})
+        note = note_of(1, versions) if table is PUSH_OUTCOMES else None
+        log.commit(own, "captured", 0, also if own else None, note)
+        versions[table.name] = log.version
     return lake
 
 

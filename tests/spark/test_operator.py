@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -12,10 +12,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.pipelines.ingest.operator import COMMIT_ORDER, Operator, OperatorSettings
+from kafka_telemetry_lake.pipelines.ingest.operator import Operator, OperatorSettings
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import run_tasks as run_in_spark
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
+from kafka_telemetry_lake.pipelines.lake.moments import COMMIT_ORDER
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.udfs.limits import Limits
 from tests.support.lake_tables import table
@@ -53,14 +54,12 @@ def test_a_batch_that_was_cut_off_reads_the_same_pushes_again(
         stream.land(fleet.round())
     commit, done = TableLog.commit, 0
 
-    def cut_off(
-        log: TableLog, files: Iterable[DataFile], app_id: str, version: int, also: Mapping[str, int] | None = None
-    ) -> bool:
+    def cut_off(log: TableLog, *args: Any) -> bool:
         nonlocal done
         if done == place:
             raise CutOffError
         done += 1
-        return commit(log, files, app_id, version, also)
+        return commit(log, *args)
 
     operator = start(spark, stream, EACH_COMMIT)
     with monkeypatch.context() as patch:

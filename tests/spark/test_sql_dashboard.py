@@ -130,6 +130,7 @@ def test_views_outlive_the_session(spark: SparkSession, lake: Path) -> None:
     assert {"failed_records", "stale_metadata", "one_record_per_request", "uncompressed_records"} <= found
     assert {"growing_lag", "time_lag", "telemetry_cut_off"} <= found
     assert other.table("views_test.quotas").count() == 0  # not in this lake yet
+    assert other.table("views_test.moments").count() == 0  # as are those of batches: nothing was ingested
     register_tables(session, str(lake), "views_test")  # again, as after an update
     other.sql("DROP DATABASE views_test CASCADE")
 

@@ -189,8 +189,8 @@ def _filesystem_of(path: str) -> tuple[Files, str]:
 class Delta:
     """What the code under test uses of `deltalake.DeltaTable`: the log as it is when the table is opened."""
 
-    def __init__(self, uri: str, **_: Any) -> None:
-        self._log = ask("open", uri.removeprefix("s3a://"))
+    def __init__(self, uri: str, version: int | None = None, **_: Any) -> None:
+        self._log = ask("open", uri.removeprefix("s3a://"))[: None if version is None else version + 1]
         self._actions = actions_of(self._log)
 
     @staticmethod

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kafka_telemetry_lake.pipelines.lake import moments
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES, PUSHES
 from tests.support.interleavings import Node, Process, run_alone
-from tests.support.model_jobs import QUERY, ROOT, TABLES, ingest
-from tests.support.model_store import LOG, Disk, Step, actions_of, active_files, transaction_version
+from tests.support.model_jobs import LAKE, QUERY, ROOT, TABLES, ingest
+from tests.support.model_store import LOG, Delta, Disk, Step, actions_of, active_files, transaction_version
 
 POINTS_ID = f"kafka-telemetry-lake:points:{QUERY}"
 LATEST = f"{3:012d}"  # epoch
@@ -32,14 +33,15 @@ class Invariants:
         self._records, self._wake = records, wake
         self._recovered: dict[int, Disk] = {}
         self._woken: set[tuple[int, ...]] = set()
+        self._read: set[frozenset[tuple[str, bytes]]] = set()
         self.recoveries = 0
 
     def __call__(self, disk: Disk, nodes: tuple[Node, ...], processes: Sequence[Process]) -> None:
         if disk.key not in self._recovered:
-            _check(disk)
+            self._check(disk)
             after, end = run_alone("r", lambda: ingest(self._records, self._records, take_over=True), disk)
             assert end == "done", f"recovery: {end}"
-            _check(after)
+            self._check(after)
             self._check_whole(after)
             self._recovered[disk.key] = after
             self.recoveries += 1
@@ -54,8 +56,15 @@ class Invariants:
                 continue
             self._woken.add(key)
             after, _ = process.run_on(node, disk)
-            _check(after)
+            self._check(after)
             self._check_whole(after)
+
+    def _check(self, disk: Disk) -> None:
+        _check(disk)
+        logs = frozenset(item for item in disk.files.items() if LOG in item[0])
+        if logs not in self._read:  # a reader looks at nothing else
+            self._read.add(logs)
+            _check_moments(disk)
 
     def _check_whole(self, disk: Disk) -> None:
         for table in TABLES:
@@ -77,6 +86,29 @@ def _check(disk: Disk) -> None:
     )
     assert outcomes <= points <= stored, f"readers see outcomes {outcomes}, points {points}, pushes {stored}"
     _check_state(disk, outcomes)
+
+
+def _check_moments(disk: Disk) -> None:
+    """A reader sees the same pushes in all tables: at the newest moment, and at those that were the newest before."""
+    found: list[tuple[int, Mapping[str, int]]] = []
+
+    def look() -> str:
+        noted = list(moments.noted_moments(LAKE))
+        older = [moments.Moment(LAKE, each.number, each.versions[PUSHES.name]) for each in noted]
+        for moment in [moments.newest_moment(LAKE), *older]:
+            latest: dict[str, Any] = {table.name: Delta(table.uri(LAKE)) for table in TABLES}
+            versions = {name: moment.at(name, table).version() for name, table in latest.items()}
+            found.append((moment.number, versions))
+        found.extend((each.number, each.versions) for each in noted)
+        return "done"
+
+    run_alone("reader", look, disk)
+    for number, versions in found:
+        seen = [{row[0] for row in _rows(disk, table.name, versions[table.name])} for table in TABLES]
+        assert seen[0] == seen[1] == seen[2], f"moment {number}: readers see pushes {seen}"
+    newest = found[0][1][PUSH_OUTCOMES.name]
+    outcomes = [{row[0] for row in _rows(disk, PUSH_OUTCOMES.name, version)} for version in (newest, None)]
+    assert outcomes[0] == outcomes[1], f"the newest moment lacks outcomes {outcomes[1] - outcomes[0]}"
 
 
 def _check_state(disk: Disk, outcomes: set[int]) -> None:
@@ -124,14 +156,15 @@ def checkpoints(disk: Disk) -> str:
     return f"{root}/{max(copies)}" if copies else root
 
 
-def _actions(disk: Disk, table: str) -> list[dict[str, Any]]:
+def _actions(disk: Disk, table: str, version: int | None = None) -> list[dict[str, Any]]:
     prefix = f"{ROOT}/{table}{LOG}"
-    return actions_of(sorted(item for item in disk.files.items() if item[0].startswith(prefix)))
+    log = sorted(item for item in disk.files.items() if item[0].startswith(prefix))
+    return actions_of(log[: None if version is None else version + 1])
 
 
-def _rows(disk: Disk, table: str) -> list[Any]:
+def _rows(disk: Disk, table: str, version: int | None = None) -> list[Any]:
     rows = []
-    for path in active_files(_actions(disk, table)):
+    for path in active_files(_actions(disk, table, version)):
         data = disk.files.get(f"{ROOT}/{table}/{path}")
         assert data is not None, f"{table} names file {path}, which is gone"
         rows += json.loads(data)

@@ -12,11 +12,13 @@ from deltalake.exceptions import CommitFailedError
 
 from kafka_telemetry_lake.jobs import locks
 from kafka_telemetry_lake.pipelines.ingest import operator
-from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, delta_log
+from kafka_telemetry_lake.pipelines.ingest.operator import Operator
+from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, delta_log, moments
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import COPY
 from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, Fence
+from kafka_telemetry_lake.pipelines.lake.moments import MOMENT
 from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
 from kafka_telemetry_lake.pipelines.state import manifest
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
@@ -115,9 +117,9 @@ def _no_epoch_check(patch: pytest.MonkeyPatch) -> None:
 def _no_epoch_at_open(patch: pytest.MonkeyPatch) -> None:
     append = CommitLog.append
 
-    def only_batches(self: CommitLog, actions: Any, transactions: Any, removed: Any = ()) -> None:
+    def only_batches(self: CommitLog, actions: Any, transactions: Any, removed: Any = (), note: Any = None) -> None:
         if set(transactions) != {APP_ID}:
-            append(self, actions, transactions, removed)
+            append(self, actions, transactions, removed, note)
 
     patch.setattr(CommitLog, "append", only_batches)
 
@@ -206,10 +208,10 @@ def _only_the_newest_manifest_stays(patch: pytest.MonkeyPatch) -> None:
 
 
 def _batches_are_committed_again(patch: pytest.MonkeyPatch) -> None:
-    def again(self: TableLog, files: Any, app_id: str, version: int, also: Any = None) -> bool:
+    def again(self: TableLog, files: Any, app_id: str, version: int, also: Any = None, note: Any = None) -> bool:
         adds = [delta_log._add(file) for file in files]
         if adds or also is not None:
-            self._log.append(adds, {app_id: version} | dict(also or {}))
+            self._log.append(adds, {app_id: version} | dict(also or {}), note=note)
         return True
 
     patch.setattr(TableLog, "commit", again)
@@ -217,6 +219,25 @@ def _batches_are_committed_again(patch: pytest.MonkeyPatch) -> None:
 
 def _outcomes_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(operator, "COMMIT_ORDER", (PUSH_OUTCOMES, METRIC_POINTS))
+
+
+def _points_without_their_moment(patch: pytest.MonkeyPatch) -> None:
+    append = CommitLog.append
+
+    def without(self: CommitLog, actions: Any, transactions: Any, *more: Any, **named: Any) -> None:
+        of_points = METRIC_POINTS.name in self._files.uri
+        append(self, actions, {name: n for name, n in transactions.items() if name != MOMENT or not of_points}, *more,
+               **named)  # fmt: skip
+
+    patch.setattr(CommitLog, "append", without)
+
+
+def _pushes_at_their_latest(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(moments, "_before_new_pushes", lambda *_: None)
+
+
+def _the_next_moment_by_a_clock(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Operator, "_moment", property(lambda _: 7, lambda *_: None), raising=False)
 
 
 def _the_folder_of_a_later_job_is_used(patch: pytest.MonkeyPatch) -> None:
@@ -254,7 +275,10 @@ MUTANTS = {
     _rows_before_their_state: (1, "recovery: OldCheckpointError"),
     _only_the_newest_manifest_stays: (1, "the manifest of batch 0, which is committed, is gone"),
     _batches_are_committed_again: (1, "metric_points has rows twice"),
-    _outcomes_first: (1, "readers see outcomes {0, 1, 2}, points {0}"),
+    _outcomes_first: (1, "moment 2: readers see pushes [{0}, {0, 1, 2}, {0, 1, 2}]"),
+    _points_without_their_moment: (1, "moment 1: readers see pushes"),
+    _pushes_at_their_latest: (1, "moment 1: readers see pushes"),
+    _the_next_moment_by_a_clock: (1, "moment 8: readers see pushes"),
     _the_folder_of_a_later_job_is_used: (1, "p2 uses the folder of another process"),
     _epochs_conflict: (2, "CommitFailedError"),
     _errors_are_not_looked_into: (1, "StateMissingError"),

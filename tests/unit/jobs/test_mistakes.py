@@ -56,6 +56,8 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     ("ingest --conf {binary}", 2, "is not YAML", 1),
     ("ingest --conf {typo}", 2, "sourse: unknown setting; did you mean source?", 1),
     # the lake
+    ("query --lake {lake} --at-moment 0 FROM|pushes", 2, "at_moment: Input should be greater than or equal to 1", 1),
+    ("query --lake {lake} --at-moment 7 FROM|pushes", 1, "has no moment 7: it has none", 2),
     ("query --lake {file} FROM|pushes", 2, "a.txt is a file; name a folder", 1),
     ("ingest --source files:. --lake {file}", 2, "a.txt is a file; name a folder", 1),
     ("dashboard --lake {file}", 2, "a.txt is a file; name a folder", 1),

@@ -21,8 +21,10 @@ from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
-ROWS_PER_GROUP = 8192
+ROWS_PER_GROUP = 1 << 18
+PUSHES_PER_GROUP = 8192
 BATCH_ROWS = 1 << 16
+TEXT = pa.dictionary(pa.int32(), pa.string())
 Rows = Sequence[Mapping[str, Any]]  # files of one landed date, as `delta_log.files_of` returns them
 
 
@@ -40,15 +42,16 @@ def merged(table: Table, lake: str, rows: Rows, ended: threading.Event | None = 
         return merged_pushes(lake, rows, ended)
     filesystem, root = filesystem_of(table.uri(lake))
     paths = [f"{root}/{unquote(row['path'])}" for row in rows]
-    stored = {name for path in paths for name in pq.read_schema(path, filesystem=filesystem).names}
+    footers = {path: pq.read_metadata(path, filesystem=filesystem) for path in paths}
+    stored = {name for footer in footers.values() for name in footer.schema.to_arrow_schema().names}
     day = rows[0]["partition"][LANDED_DATE.name]
     path = _new_path(day)
-    schema = pa.schema([_as_written(field) for field in table.schema])
+    schema = pa.schema([field.with_type(_as_written(field.type)) for field in table.schema])
     written = pa.schema([field for field in schema if field.name in stored])
     stream = filesystem.open_output_stream(f"{root}/{path}")
     file = OpenFile(table, date.fromisoformat(day), path, stream, written)
-    for batch in _until(ended, _batches(filesystem, paths, schema)):
-        file.write(batch)
+    for group in _row_groups(_until(ended, _batches(filesystem, footers, schema)), ROWS_PER_GROUP):
+        file.write(group.unify_dictionaries())  # Arrow writes each text in full once a row group's dictionary changes
     return file.close(filesystem, root)
 
 
@@ -69,9 +72,9 @@ def merged_pushes(lake: str, rows: Rows, ended: threading.Event | None = None) -
         compression_level=PUSHES.zstd_level, use_dictionary=texts,
     ) as writer:  # fmt: skip
         slices = PushFiles(lake, paths, schema).slices(0, 1, sorted_by_partition=True)
-        for pushes in _until(ended, _row_groups(slices)):
+        for pushes in _row_groups(_until(ended, slices), PUSHES_PER_GROUP):
             statistics.add(pushes)
-            writer.write_table(pushes, row_group_size=ROWS_PER_GROUP)
+            writer.write_table(pushes, row_group_size=PUSHES_PER_GROUP)
     sync(filesystem, [f"{root}/{path}"])
     size = filesystem.get_file_info(f"{root}/{path}").size
     return DataFile(PUSHES.name, path, size, statistics.rows, day, statistics.to_json())
@@ -88,33 +91,43 @@ def _new_path(day: str) -> str:
     return f"{LANDED_DATE.name}={day}/part-{uuid.uuid4()}.zstd.parquet"
 
 
-def _as_written(field: pa.Field) -> pa.Field:
-    """Text as dictionaries: tasks write it so, and it costs less."""
-    return field.with_type(pa.dictionary(pa.int32(), pa.string())) if pa.types.is_string(field.type) else field
+def _as_written(kind: pa.DataType) -> pa.DataType:
+    """Text as dictionaries, inside lists and maps too: files have it so, and it isn't spelled out in between."""
+    if pa.types.is_string(kind):
+        return TEXT
+    if pa.types.is_map(kind):
+        return pa.map_(_as_written(kind.key_type), _as_written(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_as_written(kind.value_type)))
+    return kind
 
 
-def _batches(filesystem: pafs.FileSystem, paths: Iterable[str], schema: pa.Schema) -> Iterator[pa.Table]:
+def _batches(
+    filesystem: pafs.FileSystem, footers: Mapping[str, pq.FileMetaData], schema: pa.Schema
+) -> Iterator[pa.Table]:
     """The rows of the files; columns that a file lacks are NULL."""
-    for path in paths:
+    for path, footer in footers.items():
+        columns = [footer.schema.column(number) for number in range(footer.num_columns)]
+        texts = [column.path for column in columns if column.logical_type.type == "STRING"]
         with filesystem.open_input_file(path) as stream:
-            own = pq.read_schema(stream).names
-            names = [name for name in schema.names if name in own]
-            texts = [name for name in names if pa.types.is_dictionary(schema.field(name).type)]
-            for batch in pq.ParquetFile(stream, read_dictionary=texts).iter_batches(BATCH_ROWS, columns=names):
-                columns = [
-                    batch[field.name] if field.name in names else pa.nulls(batch.num_rows, field.type)
+            file = pq.ParquetFile(stream, metadata=footer, read_dictionary=texts)
+            for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
+                known = [
+                    batch[field.name] if field.name in batch.schema.names else pa.nulls(batch.num_rows, field.type)
                     for field in schema
                 ]
-                yield pa.table(columns, schema.names).cast(schema)
+                yield pa.table(known, schema.names).cast(schema)
 
 
-def _row_groups(slices: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Combine slices into row groups of at most `ROWS_PER_GROUP` rows or `SLICE_BYTES` bytes."""
+def _row_groups(parts: Iterable[pa.Table], most: int) -> Iterator[pa.Table]:
+    """Combine parts into row groups of at most `most` rows or `SLICE_BYTES` bytes; a larger part is one by itself."""
     waiting: list[pa.Table] = []
-    for pushes in slices:
-        group = [*waiting, pushes]
-        if sum(each.num_rows for each in group) > ROWS_PER_GROUP or sum(each.nbytes for each in group) > SLICE_BYTES:
-            yield from waiting and [pa.concat_tables(waiting)]
-            group = [pushes]
-        waiting = group
-    yield from waiting and [pa.concat_tables(waiting)]
+    rows = size = 0
+    for part in parts:
+        if waiting and (rows + part.num_rows > most or size + part.nbytes > SLICE_BYTES):
+            yield pa.concat_tables(waiting)
+            waiting, rows, size = [], 0, 0
+        waiting.append(part)
+        rows, size = rows + part.num_rows, size + part.nbytes
+    if waiting:
+        yield pa.concat_tables(waiting)

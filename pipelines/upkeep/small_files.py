@@ -1,7 +1,8 @@
 """The files that a table got today, followed commit by commit, and merged as they become many.
 
-Neighbours in the order of landing are merged when there are `MANY` of one size or less, or enough for a file of the
-target size. So a day has at most a few hundred live files, and a row is written again two or three times at most.
+When `MANY` neighbours in the order of landing are of about one size, the oldest become one file: all of them, or as
+many as fit into the target size. So a day has a few hundred live files, or as many as its bytes take of the target
+size. A row of a large fleet is written again once, one of a small fleet up to twice.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate, groupby
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +27,8 @@ from kafka_telemetry_lake.pipelines.upkeep.merging import merged
 
 log = logging.getLogger(__name__)
 
-MANY = 64
+MANY = 192
+AT_ONCE = 4  # times MANY files are merged at most: their footers are in memory
 TARGET_BYTES = 128 << 20
 STEP = 4
 SIZES = tuple(64 * 1024 * STEP**number for number in range(6))  # of files that are merged with their like: to 64 MB
@@ -133,18 +136,10 @@ def runs_to_merge(files: Sequence[File]) -> Iterator[slice]:
     """
     for size in SIZES:
         least = 0 if size == SIZES[0] else size // STEP
-        first, total, count = 0, 0, 0
-        for number, file in enumerate([*files, None]):
-            own = 0 if file is None else file["size_bytes"]
-            if (
-                file is not None
-                and own <= size
-                and total + own <= TARGET_BYTES
-                and (number == first or file["partition"] == files[first]["partition"])
-            ):
-                total, count = total + own, count + (own > least)
-                continue
-            if count >= MANY or (number - first > 1 and total >= TARGET_BYTES // 4 * 3):
-                yield slice(first, number)
-            fits = file is not None and own <= size
-            first, total, count = (number, own, int(own > least)) if fits else (number + 1, 0, 0)
+        # A larger file separates its neighbours.
+        keys = [(file["size_bytes"] <= size, file["partition"]) for file in files]
+        for (fits, _), part in groupby(range(len(files)), keys.__getitem__):
+            alike = list(part)
+            if fits and sum(files[number]["size_bytes"] > least for number in alike) >= MANY:
+                ends = accumulate(files[number]["size_bytes"] for number in alike[: AT_ONCE * MANY])
+                yield slice(alike[0], alike[0] + sum(end <= TARGET_BYTES for end in ends))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -18,9 +19,9 @@ from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles
 from kafka_telemetry_lake.pipelines.replay.replay import replay
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES, TABLES
 from kafka_telemetry_lake.pipelines.tables.table import LOG_SETTINGS
-from kafka_telemetry_lake.pipelines.upkeep import small_files
-from kafka_telemetry_lake.pipelines.upkeep.merging import MergeEndedError
-from kafka_telemetry_lake.pipelines.upkeep.small_files import MANY, TARGET_BYTES, SmallFiles, runs_to_merge
+from kafka_telemetry_lake.pipelines.upkeep import merging, small_files
+from kafka_telemetry_lake.pipelines.upkeep.merging import MergeEndedError, merged
+from kafka_telemetry_lake.pipelines.upkeep.small_files import AT_ONCE, MANY, TARGET_BYTES, SmallFiles, runs_to_merge
 from kafka_telemetry_lake.pipelines.upkeep.upkeep import KEPT_UP, Upkeep
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
 from tests.support.lake_tables import table
@@ -57,35 +58,70 @@ def runs(*bytes_of_files: int) -> list[tuple[int, int]]:
     return [(run.start, run.stop) for run in runs_to_merge(sizes(*bytes_of_files))]
 
 
-def test_neighbours_are_merged_when_many_or_enough() -> None:
+def test_neighbours_are_merged_when_many() -> None:
     small, large = 10_000, 3 << 20
     assert runs(*[small] * (MANY - 1)) == []
-    assert runs(*[small] * MANY)[0] == (0, MANY)
+    assert runs(*[small] * MANY) == [(0, MANY)]
     assert runs(*[large] * 3, *[small] * MANY)[0] == (3, 3 + MANY)
-    assert runs(*[small] * 40, large, *[small] * 40) == []
-    assert runs(*[small, large] * 40)[0] == (0, 80), "120 MB; smaller ones between larger ones go with them"
-    assert runs(*[large] * 43)[0] == (0, 42), "42 of them are a file of the target size"
-    assert runs(*[TARGET_BYTES] * 200) == []
-    two_days = [*sizes(*[small] * 40), *sizes(*[small] * 40, day="2026-11-21")]
+    assert runs(*[small] * (MANY - 1), large, *[small] * (MANY - 1)) == []
+    assert runs(*[small] * 5 * MANY)[0] == (0, AT_ONCE * MANY), "bounds what is open at once"
+    two_days = [*sizes(*[small] * (MANY - 1)), *sizes(*[small] * (MANY - 1), day="2026-11-21")]
     assert list(runs_to_merge(two_days)) == []
 
 
-def test_a_day_of_a_fast_job_has_hundreds_of_files() -> None:
+def test_the_oldest_of_many_become_a_file_of_the_target_size() -> None:
+    small, large = 10_000, 3 << 20
+    assert runs(*[large] * (MANY - 1)) == []
+    assert runs(*[large] * MANY)[0] == (0, 42), "126 MB"
+    assert runs(*[large, small] * (MANY - 1)) == [], "only files of about the size count"
+    assert runs(*[large, small] * MANY)[0] == (0, 84), "smaller ones between larger ones go with them"
+    assert runs(*[TARGET_BYTES // 2] * MANY)[0] == (0, 2)
+    assert runs(*[TARGET_BYTES // 2 + 1] * 2 * MANY) == [], "two of them are more than the target size"
+
+
+@pytest.mark.parametrize(("size", "again"), [(5_000, 1.8), (1 << 20, 1.0)])
+def test_a_day_of_a_fast_job_has_hundreds_of_files(size: int, again: float) -> None:
     """86,400 files of two tasks and a batch every two seconds; a merged file is as large as its rows together."""
-    for size in (5_000, 1 << 20):
-        live: list[dict[str, Any]] = []
-        written = most = 0
-        for number in range(0, 86_400, 60):
-            live += [{"size_bytes": size, "partition": EVENING}] * 60
-            if number:
-                while (run := next(runs_to_merge(live), None)) is not None:
-                    total = sum(file["size_bytes"] for file in live[run])
-                    written += total
-                    live[run] = [{"size_bytes": total, "partition": EVENING}]
-            most = max(most, len(live))
-        whole = 86_400 * size / (TARGET_BYTES * 3 / 4)
-        assert most < 300 + whole, (size, most)
-        assert written <= 3.5 * 86_400 * size, "how often a row is written again"
+    live: list[dict[str, Any]] = []
+    written = most = 0
+    for number in range(0, 86_400, 60):
+        live += [{"size_bytes": size, "partition": EVENING}] * 60
+        if number:
+            while (run := next(runs_to_merge(live), None)) is not None:
+                total = sum(file["size_bytes"] for file in live[run])
+                written += total
+                live[run] = [{"size_bytes": total, "partition": EVENING}]
+        most = max(most, len(live))
+    whole = 86_400 * size / TARGET_BYTES
+    assert most < 400 + whole
+    assert written <= again * 86_400 * size, "how often a row is written again"
+
+
+def test_a_merged_file_has_large_row_groups_whose_texts_are_dictionaries(tmp_path: Path) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=5)
+    for _ in range(4):
+        stream.batch(fleet.round())
+    before = table(stream.lake, "metric_points")
+    file = merged(METRIC_POINTS, str(stream.lake), files(stream, "metric_points"))
+    stored = pq.ParquetFile(stream.lake / "metric_points" / file.path)
+    assert [stored.metadata.row_group(i).num_rows for i in range(stored.num_row_groups)] == [before.num_rows]
+    group = stored.metadata.row_group(0)
+    encodings = {group.column(i).path_in_schema: set(group.column(i).encodings) for i in range(group.num_columns)}
+    for path in ("metric", "client_instance_id", "attributes.key_value.key", "attributes.key_value.value"):
+        assert "RLE_DICTIONARY" in encodings[path], path
+    size = {group.column(i).path_in_schema: group.column(i).total_uncompressed_size for i in range(group.num_columns)}
+    ids = before["client_instance_id"]
+    assert size["client_instance_id"] < 26 * len(pc.unique(ids)) + len(ids) + 100, "each text once, a byte for each row"
+    assert file.rows == before.num_rows
+
+
+def test_row_groups_are_bounded_by_rows_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [pa.table({"a": pa.array(range(10), pa.int64())})] * 5  # of 80 bytes
+    assert [each.num_rows for each in merging._row_groups(parts, 25)] == [20, 20, 10]
+    monkeypatch.setattr(merging, "SLICE_BYTES", 240)
+    assert [each.num_rows for each in merging._row_groups(parts, 1000)] == [30, 20]
+    monkeypatch.setattr(merging, "SLICE_BYTES", 1)
+    assert [each.num_rows for each in merging._row_groups(parts, 1000)] == [10] * 5
 
 
 @pytest.mark.usefixtures("few")

@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.push_search import search_row
 from benchmarks.soak_hostile import hostile
 from benchmarks.soak_kills import FAULTS, Trial
-from benchmarks.soak_writers import fail_requests, take_over
+from benchmarks.soak_writers import FAULTS_OF_WRITERS, fail_requests, take_over
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from tests.support.ledger_check import Verdict
 from tests.support.ledger_faults import (
@@ -43,7 +43,7 @@ from tests.support.s3_server import S3Server
 RESULTS = Path(__file__).parent / "soak.json"
 EXECUTORS, BROKERS = 4, 4  # numbers of kills
 PARTS = ("kills", "faults", "writers", "hostile", "search")
-WRITERS = ("two drivers", "zombie", "store faults")  # faults of the part `writers` begin with one of these
+WRITERS = (*FAULTS_OF_WRITERS, "store faults")  # faults of the part `writers` begin with one of these
 SHARES = (0.4, 0.6)  # of the disk space that a lake needs
 Row = dict[str, Any]
 
@@ -63,7 +63,7 @@ def soak(
                 rows = []
                 for row in _two_writers(scratch, interleavings, random.Random(seed)):
                     rows.append(row)
-                    yield {part: rows}  # it takes hours
+                    yield {part: rows}  # it takes an hour
             elif part == "search":
                 rows = [search_row(search_minutes, seed)]
             else:
@@ -145,12 +145,12 @@ def _two_writers(scratch: Path, times: int, chance: random.Random) -> Iterator[R
     server = S3Server.start(scratch / "objects")
     try:
         with proxied(server.environment["AWS_ENDPOINT_URL"]) as store:
-            for fault, stop in (("zombie", True), ("two drivers", False)):
+            share = times // (2 * len(FAULTS_OF_WRITERS))
+            for fault, then in FAULTS_OF_WRITERS.items():
                 local = Run(_folder(scratch, f"{fault.replace(' ', '-')}-local"))
                 in_s3 = StoreRun(_folder(scratch, f"{fault.replace(' ', '-')}-s3"), server, store.endpoint)
                 for where, run in (("in a folder", local), ("in S3", in_s3)):
-                    strike = partial(take_over, run, times // 4, chance, stop=stop)
-                    yield tried(run, f"{fault}, {where}", times // 4, strike)
+                    yield tried(run, f"{fault}, {where}", share, partial(take_over, run, share, chance, then))
             run = StoreRun(_folder(scratch, "store-faults"), server, store.endpoint)
             yield tried(run, "store faults", times, lambda: fail_requests(run, store, times, chance))
     finally:

@@ -1,4 +1,4 @@
-"""A job without Spark (`job_without_spark`) that stops itself at a step (`stopped_job`), as a fork that begins at once."""
+"""A job without Spark (`job_without_spark`) that stops itself at a step (`stopped_job`), as a fork."""
 
 from __future__ import annotations
 

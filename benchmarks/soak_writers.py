@@ -27,6 +27,7 @@ EVERY = ("--trigger-seconds", "0.5", "--take-over")
 LOOK_S = 0.2
 LAND_S = 1.0  # until the next round lands for a job that waits for one
 ENDS = "telemetry-lake: ingest: the lake was taken over by `ingest`, process "
+SETTLES_S = 10.0
 GOES_ON = "goes on"
 # Whom a job takes over from: one that is stopped at a step, and gets this signal; None: it runs.
 FAULTS_OF_WRITERS = {"zombie": signal.SIGCONT, "killed at a step": signal.SIGKILL, "two drivers": None}
@@ -104,8 +105,11 @@ def fail_requests(run: Run, store: S3Proxy, times: int, chance: random.Random) -
         seen[fault.name.lower()] += bool(strike.struck)
         store.recover()
         print(f"{fault.name.lower()} of {address}: {len(strike.struck)} requests", flush=True)
+    time.sleep(SETTLES_S)  # the last fault may end it late
     if job.poll() is not None:
+        seen[_end_of(run, job, log)] += 1
         job, log = _start(run, next(jobs), 0)
+    run.land()
     run.wait_for_all(job)
     run.end(job)
     return seen

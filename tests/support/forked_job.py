@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import subprocess
@@ -51,7 +52,8 @@ class ForkedJob:
         return self._process.exitcode
 
     def send_signal(self, sign: int) -> None:
-        os.kill(self.pid, sign)
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.kill(self.pid, sign)
 
 
 def _run(step: str, steps: Path, argv: list[str], log: Path, environment: dict[str, str]) -> None:

@@ -40,9 +40,7 @@ MOST_FILES = 2  # of a batch
 
 def replace_spark() -> None:
     """Let the command `ingest` of this process run without Spark."""
-    ingest.spark_session = lambda *_: _SESSION  # type: ignore[assignment]  # it has what the command uses
-    ingest.start_landing = _start_landing  # type: ignore[assignment]  # the same
-    ingest.kill_java = lambda: None  # type: ignore[assignment]  # there is none
+    vars(ingest).update(spark_session=lambda *_: _SESSION, start_landing=_start_landing, kill_java=_nothing)
 
 
 class Rows:
@@ -132,7 +130,7 @@ class Query:
                 time.sleep(POLL_S)
 
     def _batch(self, number: int, entry: Mapping[str, int]) -> None:
-        sync(self._filesystem, streams.entries(self._root, number))
+        sync(self._filesystem, streams.entries(self._root, number))  # type: ignore[attr-defined]  # a step of `stopped_job`
         rows = pa.concat_tables(
             push_rows(pq.read_table(file).to_pylist()) for file in self._files()[entry["first"] : entry["end"]]
         ).sort_by([("partition", "ascending"), ("offset", "ascending")])

@@ -28,6 +28,7 @@ class Fault(Enum):
     CUT = "the connection ends in the middle of its body"
     ANSWER_LOST = "the server carries it out, and the connection ends before the answer"
     OLD_ANSWER = "the answer is that of an earlier request of the same address"
+    SILENT = "nobody answers until the store recovers, as over a network that is cut"
     UNCONDITIONAL = "its condition is ignored, as by a server that doesn't know If-None-Match"
 
 
@@ -36,6 +37,7 @@ class Strike:
     """A fault of the next requests with a method, for an address that matches.
 
     Attributes:
+        method: regular expression for all of it.
         address: regular expression, found anywhere in path and query.
         times: how many requests; those that were struck are in `struck`.
         began: set when the first one has arrived.
@@ -58,6 +60,7 @@ class S3Proxy:
         self.strikes: list[Strike] = []
         self.answers: dict[str, tuple[int, list[tuple[str, str]], bytes]] = {}
         self.lock = threading.Lock()
+        self.recovered = threading.Event()
         proxy = self
 
         class Handler(_Handler):
@@ -78,12 +81,14 @@ class S3Proxy:
         """No request fails any more."""
         with self.lock:
             self.strikes.clear()
+            self.recovered.set()
+            self.recovered = threading.Event()
 
     def fault_of(self, method: str, address: str) -> tuple[Fault | None, float]:
         """The fault of a request that has just arrived."""
         with self.lock:
             for strike in self.strikes:
-                is_due = len(strike.struck) < strike.times and strike.method == method
+                is_due = len(strike.struck) < strike.times and re.fullmatch(strike.method, method)
                 if is_due and re.search(strike.address, address):
                     strike.struck.append(address)
                     strike.began.set()
@@ -91,6 +96,7 @@ class S3Proxy:
         return None, 0.0
 
     def stop(self) -> None:
+        self.recover()
         self._http.shutdown()
         self._http.server_close()
 
@@ -123,6 +129,10 @@ class _Handler(BaseHTTPRequestHandler):
         if fault in (Fault.UNAVAILABLE, Fault.EXPIRED):
             status, code = (503, "SlowDown") if fault is Fault.UNAVAILABLE else (403, "ExpiredToken")
             self._answer(status, [("Content-Type", "application/xml")], ERROR.format(code=code).encode())
+            return
+        if fault is Fault.SILENT:
+            self.owner.recovered.wait()
+            self._hang_up()
             return
         if fault is Fault.SLOW:
             time.sleep(seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,15 +17,16 @@ from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, delta_log
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import COPY
 from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
+from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, Fence
 from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
 from kafka_telemetry_lake.pipelines.state import manifest
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES
 from tests.support.interleavings import Explored, Explorer, Process, run_alone
-from tests.support.model_jobs import LAKE, empty_lake, ingest, model
+from tests.support.model_jobs import LAKE, empty_lake, follow, ingest, maintain, model, swap
 from tests.support.model_store import MISSING, Disk, ask, carry_out
-from tests.support.protocol_invariants import Invariants, is_invisible
+from tests.support.protocol_invariants import MAINTAIN, Followed, Invariants, is_invisible
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +56,11 @@ def cut_off() -> Disk:
 def two() -> list[Process]:
     """One takes a record, the other two and doesn't wait for the first: they note different offsets for one batch."""
     return [Process("p1", lambda: ingest(2, 1)), Process("p2", lambda: ingest(3, 2, take_over=True))]
+
+
+def three() -> list[Process]:
+    """The same, and one more that takes over."""
+    return [*two(), Process("p3", lambda: ingest(3, 1, take_over=True))]
 
 
 BEFORE = {"ended": lambda: lake(crashed=False), "crashed": lambda: lake(crashed=True), "cut off": cut_off}
@@ -106,6 +113,50 @@ def test_two_switches_anywhere(before: str) -> None:
 def test_whoever_wakes_after_a_recovery_changes_nothing(before: str) -> None:
     explored = two_jobs(1, before, wake=True)
     assert problem(explored) == "none", explored.found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", BEFORE)
+def test_three_jobs_and_one_switch_anywhere(before: str) -> None:
+    alone = partial(is_invisible, latest=4)
+    explored = Explorer(three(), Invariants(3, wake=False), alone, 1).explore(BEFORE[before]())
+    print(f"three jobs, 1 switch, {before}: {explored.states:,} states, {explored.disks:,} contents of the store")
+    assert problem(explored) == "none", explored.found
+    assert explored.states > 30_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "beside", [Process(MAINTAIN, maintain), Process("replay", swap)], ids=lambda process: str(process.name)
+)
+def test_a_job_beside_upkeep_and_replay(beside: Process) -> None:
+    job = Process("p1", lambda: ingest(3, 1, take_over=True))
+    explored = Explorer([job, beside], Invariants(3, wake=False), is_invisible, 1).explore(lake(crashed=True))
+    print(f"{beside.name}, 1 switch: {explored.states:,} states, {explored.disks:,} contents of the store")
+    assert problem(explored) == "none", explored.found
+    assert f"{beside.name}: done" in explored.ends
+    assert explored.states > 1000
+
+
+def followers() -> Explored:
+    processes = [Process("p1", lambda: follow(2, 1)), Process("p2", lambda: follow(3, 2, take_over=True))]
+    explored = Explorer(processes, Followed(3), is_invisible, 1).explore(empty_lake())
+    print(f"notes, 1 switch: {explored.states:,} states, {explored.disks:,} contents of the store")
+    return explored
+
+
+@pytest.mark.exhaustive
+def test_notes_in_the_folders_of_tables() -> None:
+    explored = followers()
+    assert problem(explored) == "none", explored.found
+    assert explored.states > 500
+
+
+@pytest.mark.exhaustive
+def test_notes_need_the_epoch_in_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = EpochNote.__init__
+    monkeypatch.setattr(EpochNote, "__init__", lambda self, uri, stem, _: made(self, uri, stem))
+    assert "the rows of pushes [0, " in problem(followers())
 
 
 def _no_epoch_check(patch: pytest.MonkeyPatch) -> None:

@@ -143,7 +143,7 @@ def _stopped_at(run: Run, job: ForkedJob, steps: Path) -> str:
 
 
 def _is_stopped(job: ForkedJob) -> bool:
-    return bool(psutil.Process(job.pid).status() == psutil.STATUS_STOPPED)
+    return job.poll() is None and psutil.Process(job.pid).status() == psutil.STATUS_STOPPED
 
 
 def _judged_more(run: Run, before: int) -> bool:

@@ -86,6 +86,7 @@ class Query:
         self._lake, self._folder, self._trigger = lake, folder, trigger
         self._stop = threading.Event()
         self._error: Exception | None = None
+        self._is_busy = True
         self._app_id = f"kafka-telemetry-lake:{LANDING}:{self._id()}"
         self._batches = LandingBatches(lake.path, lake.fence, operator, begun_batch(lake.landing))
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
@@ -96,8 +97,9 @@ class Query:
         return self._thread.is_alive()
 
     @property
-    def status(self) -> Mapping[str, bool]:
-        return {"isTriggerActive": False}  # `stop` waits for the batch
+    def status(self) -> Mapping[str, Any]:
+        message = "Processing new data" if self._is_busy else "Waiting for data to arrive"
+        return {"isTriggerActive": self._is_busy, "isDataAvailable": self._is_busy, "message": message}
 
     def exception(self) -> Exception | None:
         return self._error
@@ -127,7 +129,9 @@ class Query:
             elif self._trigger is None:
                 return
             else:
+                self._is_busy = False
                 time.sleep(POLL_S)
+                self._is_busy = True
 
     def _batch(self, number: int, entry: Mapping[str, int]) -> None:
         sync(self._filesystem, streams.entries(self._root, number))  # type: ignore[attr-defined]  # a step of `stopped_job`

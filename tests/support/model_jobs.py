@@ -207,9 +207,7 @@ def judged(_: Any, task: ShardTask, __: int | None = None) -> list[dict[str, Any
         if data == MISSING:
             raise FileNotFoundError(name)
         before += json.loads(data)
-    pushes = sorted(
-        push for path in task.paths for (push,) in json.loads(ask("read", f"{ROOT}/{PUSHES.name}/{path}"))
-    )
+    pushes = sorted(push for path in task.paths for (push,) in json.loads(ask("read", f"{ROOT}/{PUSHES.name}/{path}")))
     rows = [[push, [*before, *pushes[:index]]] for index, push in enumerate(pushes)]
     state = f"0-{task.batch_id:010d}-{uuid.uuid4()}.state"
     ask("put", f"{folder}/{state}", json.dumps(pushes).encode())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -13,13 +13,15 @@ from deltalake.exceptions import CommitFailedError
 
 from kafka_telemetry_lake.jobs import locks
 from kafka_telemetry_lake.pipelines.ingest import operator
-from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, delta_log
+from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, delta_log, followed_table
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import COPY
 from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, Fence
+from kafka_telemetry_lake.pipelines.lake.followed_table import Commit
 from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
+from kafka_telemetry_lake.pipelines.replay import replay
 from kafka_telemetry_lake.pipelines.state import manifest
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES
@@ -125,17 +127,45 @@ def test_three_jobs_and_one_switch_anywhere(before: str) -> None:
     assert explored.states > 30_000
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "beside", [Process(MAINTAIN, maintain), Process("replay", swap)], ids=lambda process: str(process.name)
-)
-def test_a_job_beside_upkeep_and_replay(beside: Process) -> None:
-    job = Process("p1", lambda: ingest(3, 1, take_over=True))
-    explored = Explorer([job, beside], Invariants(3, wake=False), is_invisible, 1).explore(lake(crashed=True))
-    print(f"{beside.name}, 1 switch: {explored.states:,} states, {explored.disks:,} contents of the store")
+def beside(name: str, code: Callable[[], str]) -> Explored:
+    """A job, and another command beside it."""
+    processes = [Process("p1", lambda: ingest(3, 1, take_over=True)), Process(name, code)]
+    explored = Explorer(processes, Invariants(3, wake=False), is_invisible, 1).explore(lake(crashed=True))
+    print(f"{name}, 1 switch: {explored.states:,} states, {explored.disks:,} contents of the store")
+    return explored
+
+
+@pytest.mark.exhaustive
+def test_maintain_beside_a_job() -> None:
+    explored = beside(MAINTAIN, maintain)
     assert problem(explored) == "none", explored.found
-    assert f"{beside.name}: done" in explored.ends
+    assert f"{MAINTAIN}: done" in explored.ends
     assert explored.states > 1000
+
+
+@pytest.mark.exhaustive
+def test_a_merged_file_must_not_be_read_as_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    def all_new(version: int, actions: Any) -> Commit:
+        paths = tuple(action["add"]["path"] for action in actions if "add" in action)
+        return Commit(version, paths, len(paths), len(paths))
+
+    monkeypatch.setattr(followed_table, "_commit", all_new)
+    assert "metric_points has rows twice" in problem(beside(MAINTAIN, maintain))
+
+
+@pytest.mark.slow
+def test_a_replay_beside_a_job() -> None:
+    explored = beside("replay", swap)
+    assert problem(explored) == "none", explored.found
+    assert "replay: done" in explored.ends
+    assert explored.states > 10_000
+
+
+@pytest.mark.exhaustive
+def test_a_replay_must_swap_under_its_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    finish = replay.finish_swap
+    monkeypatch.setattr(replay, "finish_swap", lambda lake, checkpoints, _: finish(lake, checkpoints))
+    assert "replay of epoch 2 has committed after epoch 3" in problem(beside("replay", swap))
 
 
 def followers() -> Explored:

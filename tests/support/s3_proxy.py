@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 ERROR = '<?xml version="1.0" encoding="UTF-8"?><Error><Code>{code}</Code><Message>{code}</Message></Error>'
 HOP_BY_HOP = {"connection", "expect", "keep-alive", "transfer-encoding", "content-length"}
@@ -86,6 +86,7 @@ class S3Proxy:
 
     def fault_of(self, method: str, address: str) -> tuple[Fault | None, float]:
         """The fault of a request that has just arrived."""
+        address = unquote(address)
         with self.lock:
             for strike in self.strikes:
                 is_due = len(strike.struck) < strike.times and re.fullmatch(strike.method, method)

@@ -1,4 +1,4 @@
-"""Jobs that are processes, and one of which takes over from another: a few of the soak's (`benchmarks.soak_writers`)."""
+"""Jobs that are processes, one of which takes over from another: a few of the soak (`benchmarks.soak_writers`)."""
 
 from __future__ import annotations
 

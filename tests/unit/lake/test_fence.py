@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from py4j.protocol import Py4JError
 
 from kafka_telemetry_lake.jobs.locks import LakeBusyError, TakenOverError, only_job
 from kafka_telemetry_lake.pipelines.lake import commit_log, fence
@@ -288,11 +289,14 @@ def test_of_two_epochs_that_are_committed_at_once_the_higher_one_stays(
     assert DeltaTable(PUSHES.uri(lake)).transaction_version(APP_ID) == 2
 
 
-def test_an_error_after_the_lake_was_taken_over_names_who_did(lake: str) -> None:
+@pytest.mark.parametrize(
+    "error", [OSError("a file that the other one has deleted"), Py4JError("a task of Spark has failed for lack of it")]
+)
+def test_an_error_after_the_lake_was_taken_over_names_who_did(lake: str, error: Exception) -> None:
     def job() -> None:
         with only_job(lake, "ingest", "busy"):
             Claims(lake, JOB).claim(this_process("other"), take_over=True)
-            raise OSError("a file that the other one has deleted")
+            raise error
 
     with pytest.raises(TakenOverError, match="was taken over by `other`"):
         job()

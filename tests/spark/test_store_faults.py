@@ -5,8 +5,11 @@ The job goes on, or ends with one line and an exit code. The next one makes of t
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,19 +88,78 @@ def test_keys_that_expire_end_the_job_with_one_line_and_new_ones_go_on(run: Stor
     assert run.verdict().problems == []
 
 
+class Silence:
+    """The store takes requests and doesn't answer."""
+
+    prefix: tuple[str, ...] = ()  # of the command of a job behind it
+
+    def __init__(self, store: S3Proxy) -> None:
+        self._store, self.endpoint, self.mend = store, store.endpoint, store.recover
+
+    def cut(self) -> None:
+        self._store.strike(Fault.SILENT, ANY, ANY, times=ALWAYS)
+
+
+class Cable:
+    """A network of its own for a job, by one cable to this machine. What goes through it when it is cut is lost."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self.host = name, "169.254.77.1"
+        self.prefix = ("ip", "netns", "exec", name)
+        self.endpoint = ""
+        ip("netns", "add", name)
+        ip("link", "add", name, "type", "veth", "peer", "name", "cable", "netns", name)
+        ip("addr", "add", f"{self.host}/30", "dev", name)
+        self.mend()
+        ip("-n", name, "addr", "add", "169.254.77.2/30", "dev", "cable")
+        for device in ("lo", "cable"):
+            ip("-n", name, "link", "set", device, "up")
+
+    def cut(self) -> None:
+        ip("link", "set", self._name, "down")
+
+    def mend(self) -> None:
+        ip("link", "set", self._name, "up")
+
+    def remove(self) -> None:
+        ip("netns", "del", self._name)
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+@pytest.fixture(params=["silence", "cable"])
+def network(request: pytest.FixtureRequest, server: S3Server, store: S3Proxy) -> Iterator[Silence | Cable]:
+    if request.param == "silence":
+        yield Silence(store)
+        return
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("a network of its own needs root and iproute2")
+    cable = Cable(f"tl{os.getpid()}")
+    try:
+        with proxied(server.environment["AWS_ENDPOINT_URL"], cable.host) as behind:
+            cable.endpoint = behind.endpoint
+            yield cable
+    finally:
+        cable.remove()
+
+
 def test_a_job_whose_network_is_cut_is_taken_over_and_ends_when_it_is_back(
-    run: StoreRun, store: S3Proxy, server: S3Server
+    run: StoreRun, server: S3Server, network: Silence | Cable
 ) -> None:
     run.land()
-    job = run.start("--trigger-seconds", "0.5", *LOCAL)
+    command = (*network.prefix, sys.executable, "-m", "kafka_telemetry_lake.jobs.cli", "ingest", *run.source(),
+               "--lake", run.uri, "--driver-memory", "1g", "--trigger-seconds", "0.5", *LOCAL)  # fmt: skip
+    job = run.start(command=command, environment={"AWS_ENDPOINT_URL": network.endpoint})
     run.wait_for_all(job)
-    cut = store.strike(Fault.SILENT, ANY, ANY, times=ALWAYS)
+    network.cut()
     run.land()
-    assert cut.began.wait(60)
     run.environment = server.environment  # the other one's network isn't
     once(run, "--take-over")
+    assert job.poll() is None, "it is cut off"
     assert run.verdict().problems == []
-    store.recover()
+    network.mend()
     assert job.wait(PATIENCE_S) == 1, run.said()
     assert "telemetry-lake: ingest: the lake was taken over by `ingest`, process" in last_line(run.log)
     run.land()

@@ -53,9 +53,14 @@ class Strike:
 
 
 class S3Proxy:
-    """A running proxy."""
+    """A running proxy.
 
-    def __init__(self, endpoint: str) -> None:
+    Args:
+        endpoint: the server.
+        host: address of this machine, where it listens.
+    """
+
+    def __init__(self, endpoint: str, host: str = "127.0.0.1") -> None:
         self.server = cast("Any", urlsplit(endpoint))
         self.strikes: list[Strike] = []
         self.answers: dict[str, tuple[int, list[tuple[str, str]], bytes]] = {}
@@ -66,8 +71,8 @@ class S3Proxy:
         class Handler(_Handler):
             owner = proxy
 
-        self._http = _Server(("127.0.0.1", 0), Handler)
-        self.endpoint = f"http://127.0.0.1:{self._http.server_address[1]}"
+        self._http = _Server((host, 0), Handler)
+        self.endpoint = f"http://{host}:{self._http.server_address[1]}"
         threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
 
     def strike(self, fault: Fault, method: str, address: str, times: int = 1, seconds: float = 1.0) -> Strike:
@@ -103,9 +108,9 @@ class S3Proxy:
 
 
 @contextmanager
-def proxied(endpoint: str) -> Iterator[S3Proxy]:
+def proxied(endpoint: str, host: str = "127.0.0.1") -> Iterator[S3Proxy]:
     """A proxy before the server at an endpoint."""
-    proxy = S3Proxy(endpoint)
+    proxy = S3Proxy(endpoint, host)
     try:
         yield proxy
     finally:

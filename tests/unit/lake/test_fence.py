@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -287,6 +288,18 @@ def test_of_two_epochs_that_are_committed_at_once_the_higher_one_stays(
     else:
         TableLog(PUSHES, lake, mine)
     assert DeltaTable(PUSHES.uri(lake)).transaction_version(APP_ID) == 2
+
+
+def test_a_job_that_took_over_from_one_with_the_lock_is_not_taken_for_dead_once_the_lock_is_free(lake: str) -> None:
+    """It never had the lock: who gets it has learned nothing about this job."""
+    second = ExitStack()
+    with suppress(TakenOverError), only_job(lake, "ingest", "busy", take_over=False):
+        second.enter_context(only_job(lake, "ingest", "busy", take_over=True))
+    with suppress(TakenOverError), second:
+        with pytest.raises(LakeBusyError, match=r"\(epoch 2\)"), only_job(lake, "ingest", "busy", take_over=False):
+            pass
+        with only_job(lake, "ingest", "busy", take_over=True) as third:
+            assert third.took_over, "it works in a copy of the checkpoints"
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_keys_that_expire_end_the_job_with_one_line_and_new_ones_go_on(run: Stor
     run.land()
     assert job.wait(PATIENCE_S) == 1, run.said()
     line = last_line(run.log)
-    assert re.match(r"telemetry-lake: stream \w+ failed: .*(ExpiredToken|lacked the necessary privileges)", line), line
+    assert re.match(r"telemetry-lake: stream \w+ failed: .*(ExpiredToken|403 Forbidden)", line), line
     store.recover()
     once(run, "--take-over")
     assert run.verdict().problems == []

@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.push_search import search_row
 from benchmarks.soak_hostile import hostile
 from benchmarks.soak_kills import FAULTS, Trial
-from benchmarks.soak_writers import fail_requests, take_over
+from benchmarks.soak_writers import FAULTS_OF_WRITERS, fail_requests, take_over
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from tests.support.ledger_check import Verdict
 from tests.support.ledger_faults import (
@@ -43,7 +43,7 @@ from tests.support.s3_server import S3Server
 RESULTS = Path(__file__).parent / "soak.json"
 EXECUTORS, BROKERS = 4, 4  # numbers of kills
 PARTS = ("kills", "faults", "writers", "hostile", "search")
-WRITERS = ("two drivers", "zombie", "store faults")  # faults of the part `writers` begin with one of these
+WRITERS = (*FAULTS_OF_WRITERS, "store faults")  # faults of the part `writers` begin with one of these
 SHARES = (0.4, 0.6)  # of the disk space that a lake needs
 Row = dict[str, Any]
 
@@ -63,7 +63,7 @@ def soak(
                 rows = []
                 for row in _two_writers(scratch, interleavings, random.Random(seed)):
                     rows.append(row)
-                    yield {part: rows}  # it takes hours
+                    yield {part: rows}  # it takes an hour
             elif part == "search":
                 rows = [search_row(search_minutes, seed)]
             else:
@@ -129,10 +129,10 @@ def _faults_of_the_topic(scratch: Path) -> Iterator[Row]:
 
 
 def _two_writers(scratch: Path, times: int, chance: random.Random) -> Iterator[Row]:
-    """Jobs that take over from one another, in a folder and in a store; then a store whose requests fail.
+    """A store whose requests fail; then jobs that take over from one another, in a folder and in the store.
 
     Args:
-        times: takeovers altogether; as many requests fail.
+        times: takeovers altogether; a quarter as many requests fail.
     """
 
     def tried(run: Run, fault: str, times: int, strike: Callable[[], Counter[str]]) -> Row:
@@ -145,14 +145,15 @@ def _two_writers(scratch: Path, times: int, chance: random.Random) -> Iterator[R
     server = S3Server.start(scratch / "objects")
     try:
         with proxied(server.environment["AWS_ENDPOINT_URL"]) as store:
-            for fault, stop in (("zombie", True), ("two drivers", False)):
+            run = StoreRun(_folder(scratch, "store-faults"), server, store.endpoint)
+            requests = times // 4
+            yield tried(run, "store faults", requests, lambda: fail_requests(run, store, requests, chance))
+            share = times // (2 * len(FAULTS_OF_WRITERS))
+            for fault, then in FAULTS_OF_WRITERS.items():
                 local = Run(_folder(scratch, f"{fault.replace(' ', '-')}-local"))
                 in_s3 = StoreRun(_folder(scratch, f"{fault.replace(' ', '-')}-s3"), server, store.endpoint)
-                for where, run in (("in a folder", local), ("in S3", in_s3)):
-                    strike = partial(take_over, run, times // 4, chance, stop=stop)
-                    yield tried(run, f"{fault}, {where}", times // 4, strike)
-            run = StoreRun(_folder(scratch, "store-faults"), server, store.endpoint)
-            yield tried(run, "store faults", times, lambda: fail_requests(run, store, times, chance))
+                for where, each in (("in a folder", local), ("in S3", in_s3)):
+                    yield tried(each, f"{fault}, {where}", share, partial(take_over, each, share, chance, then))
     finally:
         server.stop()
 
@@ -213,7 +214,7 @@ def main() -> int:
         help="duration of the search for the costliest push; 0: none",
     )
     parser.add_argument(
-        "--interleavings", type=int, default=200, help="jobs that take over, and requests to a store that fail"
+        "--interleavings", type=int, default=200, help="jobs that take over; a quarter as many requests to a store fail"
     )
     parser.add_argument("--only", choices=PARTS, action="append", help="run only this part; the file's other rows stay")
     parser.add_argument("--seed", type=int, default=1)

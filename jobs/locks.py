@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from filelock import FileLock, Timeout
 
 from kafka_telemetry_lake.jobs.settings import UsageError
@@ -71,7 +70,7 @@ def only_job(
         try:
             yield fence
             is_clean = True
-        except (TelemetryLakeError, DeltaError, OSError) as error:
+        except Exception as error:  # Spark's too: a task doesn't find what the other process has deleted
             if not _is_lost(fence):
                 raise
             raise _taken_over(command, fence) from error

@@ -15,6 +15,7 @@ from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 STOP_PATIENCE_S = 30
 DISK_FULL = "No space left on device"
+DELTA_RS_LINE = re.compile(r"\n\s*(?:\x1b\[31m)?↳(?:\x1b\[0m)?\s*")  # before each cause of an error of delta-rs
 DATA_LOSS_ADVICE = (
     "-- Records of the landing topic were deleted before they were read: its retention was shorter than the job's "
     "downtime, or the topic was deleted and recreated. To continue without them, run once with "
@@ -80,6 +81,7 @@ def _let_finish(query: Stream) -> None:
 
 def cause(text: str) -> str:
     """The cause of a Spark failure, in one line: the last exception with a message, else Spark's own text."""
+    text = DELTA_RS_LINE.sub(": ", text)
     before, _, after = text.partition("=== Streaming Query ===")[0].partition("terminated with exception: ")
     message = after or before
     exceptions = re.findall(r"^(?:Caused by: )?[\w.]*(?:Error|Exception)\b.{0,40}?: (?!\s*$).+", message, re.MULTILINE)

@@ -135,7 +135,7 @@ def start_batches(
         sync(filesystem, entries(root, batch_id))
         try:
             run(batch, batch_id)
-        except FencedError:
+        except (FencedError, OSError):  # their messages say it all
             logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it would log where this was raised
             raise
 

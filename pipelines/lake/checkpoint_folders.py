@@ -70,9 +70,17 @@ def drop_old(lake: str, checkpoints: str | None = None) -> None:
         if not is_old_copy and info.base_name not in copied:
             continue  # someone else's, or a later copy that is being made
         if info.type == pafs.FileType.Directory:
-            filesystem.delete_dir(info.path)
+            _delete_folder(filesystem, info.path)
         else:
             filesystem.delete_file(info.path)
+
+
+def _delete_folder(filesystem: pafs.FileSystem, path: str) -> None:
+    """Innermost folders first: Arrow names outer ones first, and a store over a file system refuses those."""
+    below = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
+    folders = [info.path for info in below if info.type == pafs.FileType.Directory]
+    for folder in (*sorted(folders, reverse=True), path):
+        filesystem.delete_dir(folder)
 
 
 def _current(root: str) -> str:

@@ -20,7 +20,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ class Claim:
     process: int = 0
     token: str = ""
     lake: str = ""  # id of its table `pushes`; empty before there is one
+    locked: bool = False  # whether it has the machine's lock; one that took over from a process with it has not
 
 
 class Fence:
@@ -165,7 +166,9 @@ class Claims:
             raise DamagedClaimError(
                 f"{self._uri}: the claim of epoch {latest} is another lake's: it was copied here. Delete this folder"
             )
-        is_gone = latest == 0 or self._is_released(latest) or (alone and before.machine == own.machine)
+        own = replace(own, locked=alone)
+        lock_is_free = alone and before.locked and before.machine == own.machine
+        is_gone = latest == 0 or self._is_released(latest) or lock_is_free
         if not (is_gone or take_over) and self._is_alive(latest):
             raise WriterRunsError(self.describe(latest))
         data = json.dumps(asdict(own)).encode()

@@ -21,7 +21,8 @@ from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.locks import LakeBusyError, only_job
 from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
-from tests.support.ledger_run import PATIENCE_S, Run
+from tests.support.ledger_run import PATIENCE_S, Run, StoreRun
+from tests.support.s3_server import S3Server
 
 BUSY = "another job is writing this lake"
 
@@ -44,7 +45,7 @@ def once(spark: SparkSession, run: Run, *, take_over: bool = False) -> None:
 def stopped(run: Run, step: str) -> subprocess.Popen[bytes]:
     """A job that has stopped itself before a step."""
     command = (sys.executable, "-m", "tests.support.stopped_job", step, str(run.folder / "steps"), "ingest",
-               *run.source(), "--lake", str(run.lake), "--driver-memory", "1g", "--once")  # fmt: skip
+               *run.source(), "--lake", run.uri, "--driver-memory", "1g", "--once")  # fmt: skip
     job = run.start(command=command)
     run.wait(lambda: psutil.Process(job.pid).status() == psutil.STATUS_STOPPED, job)
     return job
@@ -92,3 +93,35 @@ def test_a_job_that_was_taken_over_wakes_up_and_changes_nothing(spark: SparkSess
     run.land()
     once(spark, run)
     assert run.verdict().problems == [], "the next job goes on where the second one was"
+
+
+@pytest.fixture
+def store_run(tmp_path: Path) -> Iterator[StoreRun]:
+    server = S3Server.start(tmp_path / "objects")
+    run = StoreRun(tmp_path, server, server.environment["AWS_ENDPOINT_URL"])
+    yield run
+    run.close()
+    server.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "step",
+    [
+        "note points-state/manifest-0000000000.json",
+        "add push_outcomes/_delta_log/00000000000000000003.json",  # all other tables have the batch
+    ],
+)
+def test_the_same_in_an_object_store(store_run: StoreRun, step: str) -> None:
+    store_run.land()
+    first = stopped(store_run, step)
+    store_run.land()
+    log = store_run.folder / "second.log"
+    assert store_run.start("--once", "--take-over", log=log).wait(PATIENCE_S) == 0, store_run.said()
+    assert store_run.verdict().problems == []
+    os.kill(first.pid, signal.SIGCONT)
+    assert first.wait(PATIENCE_S) == 1, store_run.said()
+    lines = store_run.log.read_text().splitlines()
+    assert "telemetry-lake: ingest: the lake was taken over by `ingest`, process" in lines[-1], lines[-20:]
+    assert not [line for line in lines if "Traceback" in line], lines[-40:]
+    assert store_run.verdict().problems == [], "what it wrote after that counts for nobody"

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 from confluent_kafka import Producer
@@ -29,7 +29,19 @@ from tests.support.s3_server import BUCKET, S3Server
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 240.0
 SETTLES_S = 60.0
-Job = subprocess.Popen[bytes]
+
+
+class Job(Protocol):
+    """What is used of a process: ``Popen``, or `forked_job`."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, sig: int, /) -> None: ...
 
 
 class Run:
@@ -42,6 +54,7 @@ class Run:
         self.running: list[Job] = []
         self.recoveries_s: list[float] = []
         self.files = 0
+        self.look_s = 0.02  # between two looks at the lake
 
     @property
     def ledger(self) -> Ledger:
@@ -67,7 +80,7 @@ class Run:
         command: tuple[str, ...] = (),
         log: Path | None = None,
         environment: Mapping[str, str] | None = None,
-    ) -> Job:
+    ) -> subprocess.Popen[bytes]:
         argv = command or (sys.executable, "-m", "kafka_telemetry_lake.jobs.cli", "ingest",
                            *self.source(), "--lake", self.uri, "--driver-memory", "1g", *flags)  # fmt: skip
         with (log or self.log).open("ab") as output:
@@ -83,9 +96,14 @@ class Run:
     def wait(self, there: Callable[[], object], job: Job, seconds: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + seconds
         while not there():
-            assert time.monotonic() < deadline, self.log.read_text()[-3000:]
-            assert job.poll() is None, self.log.read_text()[-3000:]
-            time.sleep(0.02)
+            assert time.monotonic() < deadline, self.said()
+            assert job.poll() is None, self.said()
+            time.sleep(self.look_s)
+
+    def said(self) -> str:
+        """The last words of the jobs, the latest last."""
+        logs = sorted(self.folder.glob("*.log"), key=lambda log: log.stat().st_mtime)
+        return "\n".join(f"{log.name}: {log.read_text(errors='replace')[-3000:]}" for log in logs[-2:])
 
     def wait_for_all(self, job: Job) -> None:
         """Until every landed push has an outcome."""
@@ -99,7 +117,7 @@ class Run:
 
     def end(self, job: Job) -> None:
         job.send_signal(signal.SIGTERM)
-        assert job.wait(120) == 0, self.log.read_text()[-3000:]
+        assert job.wait(120) == 0, self.said()
 
     def verdict(self) -> Verdict:
         """What the ledger says of the lake; a running job gets a moment for the last of its tables."""

@@ -30,6 +30,21 @@ def run_tasks(task: ShardTask) -> Iterable[Mapping[str, Any]]:
         yield from batch.to_pylist(maps_as_pydicts="strict")
 
 
+def push_rows(records: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """The rows of `pushes` that landing records give: columns of ``PUSHES.schema``."""
+    rows = []
+    for record in records:
+        headers = {item["key"]: item["value"].decode() for item in record["headers"]}
+        row = {name: headers.get(name) for name in TEXTS}
+        row |= {name: record[name] for name in ("topic", "partition", "offset")}
+        row |= {"source": "test", "landed_at": record["timestamp"], "payload": record["value"]}
+        row |= {"terminating": headers.get("terminating") == "true", "payload_bytes": len(record["value"] or b"")}
+        if interval := headers.get("push_interval_ms"):
+            row["push_interval_ms"] = int(interval)
+        rows.append(row)
+    return pa.Table.from_pylist(rows, PUSHES.schema)
+
+
 class LocalStream:
     """A lake below a folder, with the checkpoint folder where the job has it."""
 
@@ -43,17 +58,7 @@ class LocalStream:
 
     def land(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Landing records into `pushes`, as one batch of the job does."""
-        rows = []
-        for record in records:
-            headers = {item["key"]: item["value"].decode() for item in record["headers"]}
-            row = {name: headers.get(name) for name in TEXTS}
-            row |= {name: record[name] for name in ("topic", "partition", "offset")}
-            row |= {"source": "test", "landed_at": record["timestamp"], "payload": record["value"]}
-            row |= {"terminating": headers.get("terminating") == "true", "payload_bytes": len(record["value"] or b"")}
-            if interval := headers.get("push_interval_ms"):
-                row["push_interval_ms"] = int(interval)
-            rows.append(row)
-        pushes = pa.Table.from_pylist(rows, PUSHES.schema)
+        pushes = push_rows(records)
         pushes = pushes.append_column(LANDED_DATE.name, pushes["landed_at"].cast(pa.date32()))
         pushes = pushes.sort_by([("partition", "ascending"), ("offset", "ascending")])
         write_deltalake(PUSHES.uri(str(self.lake)), pushes, mode="append", partition_by=[LANDED_DATE.name])

@@ -29,15 +29,17 @@ from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged
 from kafka_telemetry_lake.pipelines.ingest.store_task import Stored
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
 from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, commit_log, delta_log, fence
-from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile
+from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog, files_of
+from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
 from kafka_telemetry_lake.pipelines.replay import replay
+from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 from kafka_telemetry_lake.udfs.limits import Limits
-from tests.support.model_store import LOG, MISSING, Disk, ask, in_memory
+from tests.support.model_store import LOG, MISSING, Delta, Disk, ask, in_memory
 
 LAKE = "s3a://lake"
 ROOT = "lake"
@@ -98,6 +100,60 @@ def _ingest(records: int, per_batch: int, *, take_over: bool) -> None:
             batches.run(app_id, number, store)
 
 
+def swap() -> str:
+    """A replay of all pushes: the same rows in new files, swapped in by the project's code."""
+    return _ending(_swap)
+
+
+def _swap() -> None:
+    with locks.only_job(LAKE, "replay", "busy") as claim:
+        lake = Lake(LAKE, checkpoint_folders.own_checkpoints(LAKE, None, claim), fence=claim)
+        check_checkpoints(LAKE, lake.checkpoints)
+        replay.finish_swap(LAKE, lake.checkpoints, claim)
+        judging.caught_up_operator(_SPARK, lake, Limits(), 1 << 30, threading.Event())
+        state = StateFolder(lake.checkpoint(checkpoint.STATE), None, 1)
+        last = state.last()
+        assert last is not None
+        paths = tuple(file["path"] for file in files_of(Delta(PUSHES.uri(LAKE))))  # type: ignore[arg-type]  # what it uses of it
+        [row] = judged(None, ShardTask(LAKE, last.batch_id, paths, 1, state.uri))
+        files = [DataFile.from_json(text) for text in row["files"]]
+        replay._write_swap(lake.checkpoints, uuid.uuid4().hex, last, {0: tuple(row["state"])}, None, files, ())
+        replay.finish_swap(LAKE, lake.checkpoints, claim)
+
+
+def maintain() -> str:
+    """Merges the files of each table, beside a job and without a claim, as ``telemetry-lake maintain`` does."""
+    return _ending(_maintain)
+
+
+def _maintain() -> None:
+    for table in TABLES:
+        files = files_of(Delta(table.uri(LAKE)))  # type: ignore[arg-type]  # what it uses of it
+        rows = [row for file in files for row in json.loads(ask("read", f"{ROOT}/{table.name}/{file['path']}"))]
+        if len(files) > 1:
+            TableLog(table, LAKE).rearrange(files, [_written(table, rows)])
+
+
+def follow(pushes: int, per_step: int, *, take_over: bool = False) -> str:
+    """What follows a table by steps, with its notes in a table's folder, in the order of `Lifecycle`."""
+    return _ending(lambda: _follow(pushes, per_step, take_over=take_over))
+
+
+def _follow(pushes: int, per_step: int, *, take_over: bool) -> None:
+    with locks.only_job(LAKE, "ingest", "busy", take_over=take_over) as claim:
+        checkpoint_folders.own_checkpoints(LAKE, None, claim)
+        log, file = TableLog(METRIC_POINTS, LAKE, claim), EpochNote(METRIC_POINTS.uri(LAKE), "_follower", claim)
+        note = file.read() or {"step": 0, "done": 0, "until": None}
+        while note["until"] is not None or note["done"] < pushes:
+            if note["until"] is None:
+                note["until"] = min(note["done"] + per_step, pushes)
+                file.write(note)
+            rows = [[push] for push in range(note["done"], note["until"])]
+            note = {"step": note["step"] + 1, "done": note["until"], "until": None}
+            log.commit([_written(METRIC_POINTS, rows)], "follower", note["step"])
+            file.write(note)
+
+
 _SPARK: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
 
 
@@ -151,9 +207,7 @@ def judged(_: Any, task: ShardTask, __: int | None = None) -> list[dict[str, Any
         if data == MISSING:
             raise FileNotFoundError(name)
         before += json.loads(data)
-    pushes = [
-        push for path in sorted(task.paths) for (push,) in json.loads(ask("read", f"{ROOT}/{PUSHES.name}/{path}"))
-    ]
+    pushes = sorted(push for path in task.paths for (push,) in json.loads(ask("read", f"{ROOT}/{PUSHES.name}/{path}")))
     rows = [[push, [*before, *pushes[:index]]] for index, push in enumerate(pushes)]
     state = f"0-{task.batch_id:010d}-{uuid.uuid4()}.state"
     ask("put", f"{folder}/{state}", json.dumps(pushes).encode())
@@ -200,6 +254,10 @@ def model() -> Iterator[None]:
         (checkpoint, "STREAMS", {LANDING: (PUSHES,), checkpoint.POINTS: (METRIC_POINTS, PUSH_OUTCOMES)}),
         (OffsetGuard, "load", staticmethod(lambda *_: guard)),
         (landing_batches, "STORED", (PUSHES,)),
+        (replay, "OPERATOR_TABLES", (METRIC_POINTS, PUSH_OUTCOMES)),
+        (replay, "Snapshots", lambda _: SimpleNamespace(all=tuple)),
+        (replay, "update_followers", lambda *_: None),
+        (replay, "drop_copies", lambda _: None),
         (checkpoint_folders, "CATALOG", {table.name: table for table in TABLES}),
         (Table, "create", lambda *_: None),
         (Fence, "keep_alive", lambda *_: None),

@@ -11,13 +11,14 @@ from kafka_telemetry_lake.pipelines.lake import moments
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES, PUSHES
 from tests.support.interleavings import Node, Process, run_alone
-from tests.support.model_jobs import LAKE, QUERY, ROOT, TABLES, ingest
+from tests.support.model_jobs import LAKE, QUERY, ROOT, TABLES, follow, ingest
 from tests.support.model_store import LOG, Delta, Disk, Step, actions_of, active_files, transaction_version
 
 POINTS_ID = f"kafka-telemetry-lake:points:{QUERY}"
-LATEST = f"{3:012d}"  # epoch
+LATEST = 3  # epoch of the second of two processes after another one
+MAINTAIN = "maintain"  # a process that has no epoch: its commits change no row
 NEVER_WRITTEN = (
-    "/_last_checkpoint", "/metadata", "/topics.json", ".alive", "/points-swap.json", "/offsets-before.json",
+    "/_last_checkpoint", "/metadata", "/topics.json", ".alive", "/offsets-before.json",
 )  # fmt: skip
 
 
@@ -70,6 +71,26 @@ class Invariants:
         for table in TABLES:
             pushes = sorted(row[0] for row in _rows(disk, table.name))
             assert pushes == list(range(self._records)), f"{table.name} has the rows of pushes {pushes}"
+
+
+class Followed:
+    """Judges the states of processes that follow so many pushes (`model_jobs.follow`)."""
+
+    def __init__(self, pushes: int) -> None:
+        self._pushes = pushes
+        self._recovered: set[int] = set()
+
+    def __call__(self, disk: Disk, nodes: tuple[Node, ...], processes: Sequence[Process]) -> None:  # noqa: ARG002  # a check takes them
+        if disk.key in self._recovered:
+            return
+        self._recovered.add(disk.key)
+        _check_epochs(disk, METRIC_POINTS.name)
+        after, end = run_alone("r", lambda: follow(self._pushes, self._pushes, take_over=True), disk)
+        assert end == "done", f"recovery: {end}"
+        for each, most in ((disk, 0), (after, self._pushes)):
+            pushes = sorted(row[0] for row in _rows(each, METRIC_POINTS.name))
+            assert len(pushes) >= most, f"the rows of pushes {pushes}"
+            assert pushes == list(range(len(pushes))), f"the rows of pushes {pushes}"
 
 
 def _check(disk: Disk) -> None:
@@ -136,6 +157,8 @@ def _check_epochs(disk: Disk, table: str) -> None:
             highest = max(highest, action["txn"]["version"])
         if "commitInfo" in action:
             process = action["commitInfo"]["txnId"].rpartition("-")[0]
+            if process == MAINTAIN:
+                continue
             own = epochs.get(process, 0)
             assert own >= highest, f"{table}: {process} of epoch {own} has committed after epoch {highest}"
 
@@ -171,15 +194,15 @@ def _rows(disk: Disk, table: str, version: int | None = None) -> list[Any]:
     return rows
 
 
-def is_invisible(name: str, step: Step, disk: Disk) -> bool:
+def is_invisible(name: str, step: Step, disk: Disk, latest: int = LATEST) -> bool:
     """Whether no other process can tell when a step of this one is taken.
 
-    The folder of the latest copy of the checkpoints, that of the second of two processes after another one, is looked
-    into by its process alone, which is checked.
+    The folder of the latest copy of the checkpoints, that of the last epoch that a process claims, is looked into by
+    its process alone, which is checked.
     """
     verb, path, *more = step
     target = more[0] if verb in ("copy", "move") else path
-    if (folder := re.match(rf"{ROOT}/_checkpoints/epoch-({LATEST})/", target)) and not target.endswith("/_whole"):
+    if (folder := re.match(rf"{ROOT}/_checkpoints/epoch-({latest:012d})/", target)) and not target.endswith("/_whole"):
         claim = json.loads(disk.files[f"{ROOT}/_writers/job-{folder[1]}.json"])
         assert claim["token"].startswith(f"{name}-"), f"{name} uses the folder of another process: {step}"
         return bool(verb != "copy")

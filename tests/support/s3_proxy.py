@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 ERROR = '<?xml version="1.0" encoding="UTF-8"?><Error><Code>{code}</Code><Message>{code}</Message></Error>'
 HOP_BY_HOP = {"connection", "expect", "keep-alive", "transfer-encoding", "content-length"}
@@ -28,6 +28,7 @@ class Fault(Enum):
     CUT = "the connection ends in the middle of its body"
     ANSWER_LOST = "the server carries it out, and the connection ends before the answer"
     OLD_ANSWER = "the answer is that of an earlier request of the same address"
+    SILENT = "nobody answers until the store recovers, as over a network that is cut"
     UNCONDITIONAL = "its condition is ignored, as by a server that doesn't know If-None-Match"
 
 
@@ -36,6 +37,7 @@ class Strike:
     """A fault of the next requests with a method, for an address that matches.
 
     Attributes:
+        method: regular expression for all of it.
         address: regular expression, found anywhere in path and query.
         times: how many requests; those that were struck are in `struck`.
         began: set when the first one has arrived.
@@ -51,20 +53,26 @@ class Strike:
 
 
 class S3Proxy:
-    """A running proxy."""
+    """A running proxy.
 
-    def __init__(self, endpoint: str) -> None:
+    Args:
+        endpoint: the server.
+        host: address of this machine, where it listens.
+    """
+
+    def __init__(self, endpoint: str, host: str = "127.0.0.1") -> None:
         self.server = cast("Any", urlsplit(endpoint))
         self.strikes: list[Strike] = []
         self.answers: dict[str, tuple[int, list[tuple[str, str]], bytes]] = {}
         self.lock = threading.Lock()
+        self.recovered = threading.Event()
         proxy = self
 
         class Handler(_Handler):
             owner = proxy
 
-        self._http = _Server(("127.0.0.1", 0), Handler)
-        self.endpoint = f"http://127.0.0.1:{self._http.server_address[1]}"
+        self._http = _Server((host, 0), Handler)
+        self.endpoint = f"http://{host}:{self._http.server_address[1]}"
         threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
 
     def strike(self, fault: Fault, method: str, address: str, times: int = 1, seconds: float = 1.0) -> Strike:
@@ -78,12 +86,15 @@ class S3Proxy:
         """No request fails any more."""
         with self.lock:
             self.strikes.clear()
+            self.recovered.set()
+            self.recovered = threading.Event()
 
     def fault_of(self, method: str, address: str) -> tuple[Fault | None, float]:
         """The fault of a request that has just arrived."""
+        address = unquote(address)
         with self.lock:
             for strike in self.strikes:
-                is_due = len(strike.struck) < strike.times and strike.method == method
+                is_due = len(strike.struck) < strike.times and re.fullmatch(strike.method, method)
                 if is_due and re.search(strike.address, address):
                     strike.struck.append(address)
                     strike.began.set()
@@ -91,14 +102,15 @@ class S3Proxy:
         return None, 0.0
 
     def stop(self) -> None:
+        self.recover()
         self._http.shutdown()
         self._http.server_close()
 
 
 @contextmanager
-def proxied(endpoint: str) -> Iterator[S3Proxy]:
+def proxied(endpoint: str, host: str = "127.0.0.1") -> Iterator[S3Proxy]:
     """A proxy before the server at an endpoint."""
-    proxy = S3Proxy(endpoint)
+    proxy = S3Proxy(endpoint, host)
     try:
         yield proxy
     finally:
@@ -123,6 +135,10 @@ class _Handler(BaseHTTPRequestHandler):
         if fault in (Fault.UNAVAILABLE, Fault.EXPIRED):
             status, code = (503, "SlowDown") if fault is Fault.UNAVAILABLE else (403, "ExpiredToken")
             self._answer(status, [("Content-Type", "application/xml")], ERROR.format(code=code).encode())
+            return
+        if fault is Fault.SILENT:
+            self.owner.recovered.wait()
+            self._hang_up()
             return
         if fault is Fault.SLOW:
             time.sleep(seconds)

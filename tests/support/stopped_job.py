@@ -1,6 +1,6 @@
 """A job that stops itself (SIGSTOP) at a chosen step of what it writes, as one that is cut off.
 
-    python -m tests.support.stopped_job STEP STEPS_FILE ingest FLAGS
+    python -m tests.support.stopped_job STEP STEPS_FILE [without-spark] ingest FLAGS
 
 Each file that the driver adds, renames or deletes is a step; their names go to STEPS_FILE. Signs of life are left out:
 the job must not learn from them that it was taken over, but from what it writes. STEP is a name, or a number: the
@@ -21,6 +21,9 @@ from kafka_telemetry_lake.pipelines.ingest import operator, streams, torn_entrie
 from kafka_telemetry_lake.pipelines.lake import epoch_notes, fence, json_files
 from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
 from kafka_telemetry_lake.pipelines.state import manifest, snapshots
+from tests.support.job_without_spark import replace_spark
+
+WITHOUT_SPARK = "without-spark"
 
 
 def main(step: str, steps: Path, argv: list[str]) -> int:
@@ -59,6 +62,9 @@ def main(step: str, steps: Path, argv: list[str]) -> int:
     manifest.StateFolder._sweep = stepping(manifest.StateFolder._sweep, lambda _: "sweep")  # type: ignore[method-assign]  # the step is noted first
     noted_by_spark = stepping(torn_entries.entries, lambda _, batch: f"begun offsets/{batch}")
     streams.entries = noted_by_spark  # type: ignore[attr-defined]  # the step is noted first
+    if argv[0] == WITHOUT_SPARK:
+        replace_spark()
+        argv = argv[1:]
     return cli.main(argv)
 
 

@@ -114,3 +114,9 @@ def test_a_batch_that_an_earlier_run_began_is_known(tmp_path: Path) -> None:
     assert begun_batch(str(tmp_path / "points")) == 2
     (tmp_path / "points" / "commits" / "2").touch()
     assert begun_batch(str(tmp_path / "points")) is None
+
+
+def test_the_causes_that_delta_rs_has_on_lines_of_their_own_are_in_the_line() -> None:
+    mark = "\n          \x1b[31m↳\x1b[0m "
+    said = f"OSError: Kernel error -> Generic S3 error{mark}Error performing list request{mark}403 Forbidden\n"
+    assert cause(said) == "OSError: Kernel error -> Generic S3 error: Error performing list request: 403 Forbidden"

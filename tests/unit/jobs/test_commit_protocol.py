@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,20 +14,23 @@ from deltalake.exceptions import CommitFailedError
 from kafka_telemetry_lake.jobs import locks
 from kafka_telemetry_lake.pipelines.ingest import operator
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
-from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, delta_log, moments
+from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, delta_log, followed_table, moments
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import COPY
 from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
+from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, Fence
+from kafka_telemetry_lake.pipelines.lake.followed_table import Commit
 from kafka_telemetry_lake.pipelines.lake.moments import MOMENT
 from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
+from kafka_telemetry_lake.pipelines.replay import replay
 from kafka_telemetry_lake.pipelines.state import manifest
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES
 from tests.support.interleavings import Explored, Explorer, Process, run_alone
-from tests.support.model_jobs import LAKE, empty_lake, ingest, model
+from tests.support.model_jobs import LAKE, empty_lake, follow, ingest, maintain, model, swap
 from tests.support.model_store import MISSING, Disk, ask, carry_out
-from tests.support.protocol_invariants import Invariants, is_invisible
+from tests.support.protocol_invariants import MAINTAIN, Followed, Invariants, is_invisible
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +60,11 @@ def cut_off() -> Disk:
 def two() -> list[Process]:
     """One takes a record, the other two and doesn't wait for the first: they note different offsets for one batch."""
     return [Process("p1", lambda: ingest(2, 1)), Process("p2", lambda: ingest(3, 2, take_over=True))]
+
+
+def three() -> list[Process]:
+    """The same, and one more that takes over."""
+    return [*two(), Process("p3", lambda: ingest(3, 1, take_over=True))]
 
 
 BEFORE = {"ended": lambda: lake(crashed=False), "crashed": lambda: lake(crashed=True), "cut off": cut_off}
@@ -108,6 +117,77 @@ def test_two_switches_anywhere(before: str) -> None:
 def test_whoever_wakes_after_a_recovery_changes_nothing(before: str) -> None:
     explored = two_jobs(1, before, wake=True)
     assert problem(explored) == "none", explored.found
+
+
+@pytest.mark.slow
+def test_three_jobs_and_one_switch_anywhere() -> None:
+    alone = partial(is_invisible, latest=4)
+    explored = Explorer(three(), Invariants(3, wake=False), alone, 1).explore(lake(crashed=False))
+    print(f"three jobs, 1 switch, ended: {explored.states:,} states, {explored.disks:,} contents of the store")
+    assert problem(explored) == "none", explored.found
+    assert explored.states > 100_000
+
+
+def beside(name: str, code: Callable[[], str]) -> Explored:
+    """A job, and another command beside it."""
+    processes = [Process("p1", lambda: ingest(3, 1, take_over=True)), Process(name, code)]
+    explored = Explorer(processes, Invariants(3, wake=False), is_invisible, 1).explore(lake(crashed=True))
+    print(f"{name}, 1 switch: {explored.states:,} states, {explored.disks:,} contents of the store")
+    return explored
+
+
+@pytest.mark.exhaustive
+def test_maintain_beside_a_job() -> None:
+    explored = beside(MAINTAIN, maintain)
+    assert problem(explored) == "none", explored.found
+    assert f"{MAINTAIN}: done" in explored.ends
+    assert explored.states > 1000
+
+
+@pytest.mark.exhaustive
+def test_a_merged_file_must_not_be_read_as_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    def all_new(version: int, actions: Any) -> Commit:
+        paths = tuple(action["add"]["path"] for action in actions if "add" in action)
+        return Commit(version, paths, len(paths), len(paths))
+
+    monkeypatch.setattr(followed_table, "_commit", all_new)
+    assert "metric_points has rows twice" in problem(beside(MAINTAIN, maintain))
+
+
+@pytest.mark.slow
+def test_a_replay_beside_a_job() -> None:
+    explored = beside("replay", swap)
+    assert problem(explored) == "none", explored.found
+    assert "replay: done" in explored.ends
+    assert explored.states > 10_000
+
+
+@pytest.mark.exhaustive
+def test_a_replay_must_swap_under_its_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    finish = replay.finish_swap
+    monkeypatch.setattr(replay, "finish_swap", lambda lake, checkpoints, _: finish(lake, checkpoints))
+    assert "replay of epoch 2 has committed after epoch 3" in problem(beside("replay", swap))
+
+
+def followers() -> Explored:
+    processes = [Process("p1", lambda: follow(2, 1)), Process("p2", lambda: follow(3, 2, take_over=True))]
+    explored = Explorer(processes, Followed(3), is_invisible, 1).explore(empty_lake())
+    print(f"notes, 1 switch: {explored.states:,} states, {explored.disks:,} contents of the store")
+    return explored
+
+
+@pytest.mark.exhaustive
+def test_notes_in_the_folders_of_tables() -> None:
+    explored = followers()
+    assert problem(explored) == "none", explored.found
+    assert explored.states > 500
+
+
+@pytest.mark.exhaustive
+def test_notes_need_the_epoch_in_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = EpochNote.__init__
+    monkeypatch.setattr(EpochNote, "__init__", lambda self, uri, stem, _: made(self, uri, stem))
+    assert "the rows of pushes [0, " in problem(followers())
 
 
 def _no_epoch_check(patch: pytest.MonkeyPatch) -> None:

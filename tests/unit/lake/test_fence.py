@@ -6,11 +6,13 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from py4j.protocol import Py4JError
 
 from kafka_telemetry_lake.jobs.locks import LakeBusyError, TakenOverError, only_job
 from kafka_telemetry_lake.pipelines.lake import commit_log, fence
@@ -288,11 +290,26 @@ def test_of_two_epochs_that_are_committed_at_once_the_higher_one_stays(
     assert DeltaTable(PUSHES.uri(lake)).transaction_version(APP_ID) == 2
 
 
-def test_an_error_after_the_lake_was_taken_over_names_who_did(lake: str) -> None:
+def test_a_job_that_took_over_from_one_with_the_lock_is_not_taken_for_dead_once_the_lock_is_free(lake: str) -> None:
+    """It never had the lock: who gets it has learned nothing about this job."""
+    second = ExitStack()
+    with suppress(TakenOverError), only_job(lake, "ingest", "busy", take_over=False):
+        second.enter_context(only_job(lake, "ingest", "busy", take_over=True))
+    with suppress(TakenOverError), second:
+        with pytest.raises(LakeBusyError, match=r"\(epoch 2\)"), only_job(lake, "ingest", "busy", take_over=False):
+            pass
+        with only_job(lake, "ingest", "busy", take_over=True) as third:
+            assert third.took_over, "it works in a copy of the checkpoints"
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("a file that the other one has deleted"), Py4JError("a task of Spark has failed for lack of it")]
+)
+def test_an_error_after_the_lake_was_taken_over_names_who_did(lake: str, error: Exception) -> None:
     def job() -> None:
         with only_job(lake, "ingest", "busy"):
             Claims(lake, JOB).claim(this_process("other"), take_over=True)
-            raise OSError("a file that the other one has deleted")
+            raise error
 
     with pytest.raises(TakenOverError, match="was taken over by `other`"):
         job()

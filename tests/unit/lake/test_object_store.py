@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow.fs as pafs
 import pytest
 from deltalake import DeltaTable
 
@@ -14,6 +15,7 @@ from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_o
 from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
 from kafka_telemetry_lake.pipelines.lake.errors import FencedError, UnfitStoreError, WriterRunsError
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, JOB, Claims, this_process
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.state.manifest import Manifest, StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from tests.support.s3_proxy import Fault, S3Proxy, proxied
@@ -195,3 +197,24 @@ def test_checkpoints_are_copied_once_whole(
     assert own_checkpoints(lake, None, later) == checkpoints_of(lake) == f"{lake}/_checkpoints/epoch-{2:012d}"
     state.write(Manifest(4, 2, {}))  # of the job that was taken over
     assert StateFolder(f"{checkpoints_of(lake)}/points-state", 2, 2).batch_ids() == [3]
+
+
+def test_the_next_start_deletes_folders_within_folders_of_what_was_copied(
+    lake: str, server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.environment["AWS_ENDPOINT_URL"])  # as above
+    filesystem, root = filesystem_of(f"{lake}/_checkpoints")
+    for name in ("landing/sources/0/0", "landing/sources/1/0", "landing/offsets/0"):  # as Spark has them
+        with filesystem.open_output_stream(f"{root}/{name}") as stream:
+            stream.write(b"v1")
+    claims(lake).claim(this_process("ingest"))
+    second = claims(lake).claim(this_process("ingest"), take_over=True)
+    copy = own_checkpoints(lake, None, second)
+    second.release(clean=True)
+    third = claims(lake).claim(this_process("ingest"))
+    assert own_checkpoints(lake, None, third) == copy
+    left = filesystem.get_file_info(pafs.FileSelector(root, recursive=True))
+    names = ("_whole", "landing/offsets/0", "landing/sources/0/0", "landing/sources/1/0")
+    assert {info.path for info in left if info.type == pafs.FileType.File} == {
+        f"{root}/epoch-{2:012d}/{name}" for name in names
+    }

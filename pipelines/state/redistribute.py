@@ -60,7 +60,7 @@ def redistribute(lake: str, uri: str, states: Chains, shards: int, batch_id: int
             parts.setdefault(target, []).append(name)
         log.info("state: read shard %d of %d: %s clients", number, len(states), f"{cuts[-1].clients:,}")
     budgets = shares([cut.accounts for cut in cuts], [cut.holders for cut in cuts])
-    result = {}
+    result: dict[int, tuple[str, ...]] = {}
     for number, shard in enumerate(targets := sorted(parts.keys() | budgets.keys()), 1):
         result[shard] = (_base(ShardFiles(uri, shard), parts.get(shard, []), budgets.get(shard), batch_id),)
         log.info("state: wrote shard %d of %d", number, len(targets))
@@ -88,7 +88,7 @@ def _cut(lake: str, files: ShardFiles, names: Sequence[str], shards: int, batch_
     state = files.load(names).state
     accounts = _accounts(state)
     clients = _placed(lake, next(state.whole())[1], accounts)
-    target = shards_at(column(clients, "place"), shards)
+    target = shards_at(column(clients, "place").astype(np.int32), shards)
     parts = {}
     for shard in np.unique(target).tolist():
         chosen = clients.filter(pa.array(target == shard))

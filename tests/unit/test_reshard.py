@@ -100,13 +100,13 @@ def killed_at(step: int | None) -> Iterator[list[str]]:
 
         return run
 
+    steps = (
+        (chain, "write_tables", "state"), (chain, "sync", "sync"), (ShardFiles, "delete", "delete"),
+        (manifest, "write_json", "manifest"), (StateFolder, "_sweep", "sweep"), (TableLog, "commit", "commit"),
+    )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chain, "write_tables", counted("state", chain.write_tables))
-        patch.setattr(chain, "sync", counted("sync", chain.sync))
-        patch.setattr(ShardFiles, "delete", counted("delete", ShardFiles.delete))
-        patch.setattr(manifest, "write_json", counted("manifest", manifest.write_json))
-        patch.setattr(StateFolder, "_sweep", counted("sweep", StateFolder._sweep))
-        patch.setattr(TableLog, "commit", counted("commit", TableLog.commit))
+        for owner, attribute, name in steps:
+            patch.setattr(owner, attribute, counted(name, getattr(owner, attribute)))
         yield done
 
 
@@ -196,7 +196,7 @@ def run(capsys: pytest.CaptureFixture[str], stream: LocalStream, *words: str) ->
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
-    stream, fleet = stream_in(tmp_path), Fleet(clients=6)
+    stream, fleet = stream_in(tmp_path), Fleet(clients=12)
     stream.batch(fleet.round())
     clients = len(state_of(stream, 1)[1])
     with caplog.at_level("INFO"):

@@ -88,7 +88,7 @@ def test_nothing_is_lost_or_made_whatever_the_shares_are() -> None:
         hours = {(name, int(hour)): tuple(numbers.integers(0, 1 << 38, 3).tolist())
                  for name in (ALICE, BOB) for hour in numbers.integers(0, 24, 3)}  # fmt: skip
         clients = [(ALICE if numbers.random() < 0.7 else BOB, int(numbers.integers(0, 9)), 1, 1) for _ in range(30)]
-        found = shares([accounts(hours)], [holders(*clients)])  # type: ignore[arg-type]  # a tuple of three
+        found = shares([accounts(hours)], [holders(*clients)])
         rows = [row for state in found.values() for row in counted(state)]
         assert all(count >= 0 for row in rows for count in row[2:])
         for (name, hour), counts in hours.items():

@@ -29,7 +29,7 @@ from kafka_telemetry_lake.pipelines.state.redistribute import redistribute
 from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, column
 from kafka_telemetry_lake.udfs.kernels.sharding import shards_at
 
-FILES, PUSHES = 100, 4_000
+FILES, PUSHES = 100, 1_000
 SHARDS = (2, 8, 32)
 CLIENTS, BEFORE, AFTER = 200_000, 2, 8
 
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def a_batch(lake: Path) -> dict[str, float]:
-    """CPU seconds of a batch with so many shards, the least of three runs."""
+    """CPU seconds of a batch with so many shards, the least of two runs."""
     pushes = pushes_rows(list(Fleet(PUSHES, NOW_US // 1000).landings(0, PUSHES)), 0, FILES)
     paths = []
     for partition in range(FILES):
@@ -50,7 +50,7 @@ def a_batch(lake: Path) -> dict[str, float]:
         (written,) = StoreTask(str(lake))(rows.to_batches())
         paths += [DataFile.from_json(text).path for text in written["file"].to_pylist()]
     spent = {shards: [0.0] * 0 for shards in SHARDS}
-    for number in range(4):  # the first one warms up
+    for number in range(3):  # the first one warms up
         for shards in SHARDS:
             state = lake / f"state-{number}-{shards}"
             state.mkdir()

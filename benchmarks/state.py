@@ -164,7 +164,7 @@ def synthetic(clients: int, cumulative: float) -> ShardState:
     count = len(with_series)
     first = np.full(count, NOW_US * 1000 - 86_400_000_000_000)
     series = [with_series, numbers.integers(1, 2**62, count), first, np.full(count, last[0])]
-    series += [numbers.integers(0, 2**40, count), np.ones(count, np.bool_), *np.zeros((2, count), np.bool_)]
+    series += [numbers.integers(0, 2**40, count), np.ones(count, np.bool_), *np.zeros((3, count), np.bool_)]
     return ShardState(
         clients=pa.table([pa.array(values[name]) for name in CLIENTS.names], CLIENTS),
         recent_pushes=pa.table([pa.array(column) for column in recent], RECENT_PUSHES),

@@ -19,6 +19,7 @@ COMMANDS = {
     "maintain": "apply retention, compact files and VACUUM; safe while ingest runs",
     "query": "run SQL over a lake, without Spark",
     "replay": "decode and convert stored pushes again after a fix, and replace their rows",
+    "reshard": "distribute the state to another number of shards, for other cores; the job must be stopped",
     "forget": "erase a client or a principal from every table and file; the job must be stopped",
     "sync": "record the history of subscriptions, quotas, consumer groups and client aliases",
     "quality": "check the lake's data quality rules on rows added since the last check",

@@ -150,6 +150,8 @@ def _run_streams(
         log.info("ingest: stopped")
         return
     log.info("ingest: %s -> %s (%d shards)", settings.source, lake.path, operator.shards)
+    if (gain := idle_cores(settings, operator.shards, spark.sparkContext.defaultParallelism)) is not None:
+        log.info("ingest: %s", gain)
     topics = source.topics
     landing = RestartedQuery(
         lambda: start_landing(spark, lake, source, trigger, operator),
@@ -179,6 +181,15 @@ def _run_streams(
     if settings.once and not stop.is_set() and not lake.has_pushes():
         log.warning(NO_PUSHES_ADVICE)
     log.info("ingest: %s after %.0f s", "stopped" if stop.is_set() else "done", time.monotonic() - started)
+
+
+def idle_cores(settings: IngestSettings, shards: int, cores: int) -> str | None:
+    """What other cores than those of the lake's first run would gain; None: nothing, or the number was asked for."""
+    if shards >= cores or settings.shards is not None:
+        return None
+    checkpoints = "" if settings.checkpoints is None else f" --checkpoints {settings.checkpoints}"
+    command = f"telemetry-lake reshard --lake {settings.lake}{checkpoints} --shards {cores}"
+    return f"{shards} shards on {cores} cores: `{command}`, with the job stopped, would use them"
 
 
 def make_lake(settings: IngestSettings) -> Lake:

@@ -49,7 +49,7 @@ class IngestSettings(LimitSettings):
     cluster_id: str | None = None
     """Kafka cluster id for records without one"""
     shards: PositiveInt | None = None
-    """number of state partitions, fixed by the lake's first run [cores of the session]"""
+    """number of state partitions of a new lake; `reshard` changes that of another [cores of the session]"""
     master: str = "local[*,3]"  # three attempts: a killed Python worker fails a task, not the job
     """Spark master; ignored under spark-submit and on Databricks"""
     driver_memory: Annotated[str, Field(pattern=r"^\d+[mg]$")] = "2g"

@@ -24,8 +24,8 @@ from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from kafka_telemetry_lake.pipelines.tables.subscriptions import CLIENT_ATTRIBUTES
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
-from kafka_telemetry_lake.udfs.conversion.principals import BUDGET
-from kafka_telemetry_lake.udfs.identity import client_keys, mix, text_hash
+from kafka_telemetry_lake.udfs.conversion.principals import budget_keys
+from kafka_telemetry_lake.udfs.identity import client_keys, text_hash
 from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
 
 ANONYMOUS = "User:ANONYMOUS"  # of every client that doesn't authenticate
@@ -103,7 +103,7 @@ class Subject:
         clusters, instances = (pa.array([pair[side] for pair in pairs], pa.string()) for side in (0, 1))
         clients = client_keys(clusters.dictionary_encode(), instances.dictionary_encode())
         principals = np.array([text_hash(each) for each in self.principals], np.uint64)
-        return np.concatenate([clients, mix(principals, BUDGET).view(np.int64)])
+        return np.concatenate([clients, budget_keys(principals.view(np.int64))])
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values, for `from_json`."""

@@ -139,6 +139,8 @@ class Operator:
         if self._number is None:
             self._number = self._next_number()
             begun = self._begun(self._number)
+            if begun is None:
+                self._state.drop_after(self._number - 1)
         while (cut := self._next(self.position, begun, until)) is not None:
             if cut.paths:
                 if judged is not None and _is_of(judged.task, self._number, cut):

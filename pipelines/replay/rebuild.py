@@ -29,6 +29,7 @@ from kafka_telemetry_lake.pipelines.replay.files import (
 )
 from kafka_telemetry_lake.pipelines.state.chain import ShardFiles
 from kafka_telemetry_lake.pipelines.state.manifest import Manifest, StateFolder
+from kafka_telemetry_lake.pipelines.state.redistribute import restored
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshot, Snapshots
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from kafka_telemetry_lake.udfs.limits import Limits
@@ -72,8 +73,8 @@ def rebuild_state(lake: str, checkpoints: str, limits: Limits, batch_bytes: int,
     _check_pushes(lake, snapshot, until)
     states: dict[int, tuple[str, ...]] = {}
     if snapshot is not None:
-        snapshot.restore(folder.uri)
-        states = {shard: names for shard, names in snapshot.states.items() if shard in damaged}
+        states = restored(lake, snapshot, folder.uri, target)
+        states = {shard: names for shard, names in states.items() if shard in damaged}
     # The tables have all rows: tasks only update the state.
     included = dataset(PUSH_OUTCOMES.uri(lake), until)
     stored = StoredOffsets(f"{checkpoints}/points/rebuild.parquet").write(included)
@@ -148,7 +149,7 @@ def _version_after(lake: str, app_id: str, batch_id: int) -> int:
 def _usable_snapshot(lake: str, checkpoints: str, target: Manifest) -> Snapshot | None:
     """The newest usable snapshot that isn't after the target; None: start from the first push."""
     for snapshot in reversed(Snapshots(checkpoints).all()):
-        if snapshot.batch_id > target.batch_id or snapshot.shards != target.shards:
+        if snapshot.batch_id > target.batch_id:
             continue
         try:
             snapshot.dataset(lake, PUSH_OUTCOMES)

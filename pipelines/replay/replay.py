@@ -39,6 +39,7 @@ from kafka_telemetry_lake.pipelines.replay.files import (
 from kafka_telemetry_lake.pipelines.replay.followers import rewrite_quota_reports, update_followers
 from kafka_telemetry_lake.pipelines.replay.swap_note import SWAP
 from kafka_telemetry_lake.pipelines.state.manifest import Manifest, StateFolder
+from kafka_telemetry_lake.pipelines.state.redistribute import restored
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshot, Snapshots
 from kafka_telemetry_lake.pipelines.tables.operator import (
     CLIENT_EVENTS,
@@ -86,14 +87,11 @@ def replay(
     if last is None:
         raise ReplayError("nothing to replay: no push of this lake has been processed yet")
     snapshot = None if wanted is None else _snapshot_before(lake, checkpoints, wanted)
-    if snapshot is not None and snapshot.shards != last.shards:
-        raise ReplayError(f"the snapshot of {snapshot.taken_at} has {snapshot.shards} shards, the state {last.shards}")
     _check_pushes(lake, snapshot)
     generation = uuid.uuid4().hex
     states: dict[int, tuple[str, ...]] = {}
     if snapshot is not None:
-        snapshot.restore(state.uri)
-        states = snapshot.states
+        states = restored(lake, snapshot, state.uri, last)
     files: list[DataFile] = []
     before = None if snapshot is None else snapshot.dataset(lake, PUSH_OUTCOMES)
     batches = batches_of(push_files(lake, generation, before), batch_bytes)

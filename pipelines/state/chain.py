@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -74,6 +74,13 @@ class ShardFiles:
             chain = self._longer(chain, name)
         return self._cache(chain)
 
+    def load(self, names: Sequence[str]) -> Chain:
+        """The same without the worker's cache, for who reads a shard once."""
+        chain = Chain()
+        for name in names:
+            chain = self._longer(chain, name)
+        return chain
+
     def check(self, names: Sequence[str]) -> None:
         """Read and verify each file, ignoring the cache. Raises ``StateError`` as `read` does."""
         for name in names:
@@ -83,18 +90,31 @@ class ShardFiles:
         """Write the changes, or a new base that includes them, to a file. It is in use when a manifest names it."""
         if changes.clients.num_rows == 0:
             return chain
-        name = f"shard-{self._key[1]:05d}-batch-{batch_id:010d}-{uuid.uuid4().hex[:8]}.state"
+        name = self._new_name(batch_id)
         data = changes.to_bytes(name)
-        is_change = len(chain.names) < LONGEST_CHAIN and sum(chain.sizes[1:]) + len(data) <= sum(chain.sizes[:1])
-        with self._filesystem.open_output_stream(f"{self._root}/{name}") as stream:
-            if is_change:
-                stream.write(data)
-            else:
-                write_tables(stream, chain.state.merge(changes).whole(), name)
-        sync(self._filesystem, [f"{self._root}/{name}"])
-        if not is_change:
+        if len(chain.names) == LONGEST_CHAIN or sum(chain.sizes[1:]) + len(data) > sum(chain.sizes[:1]):
+            name = self.write_tables(chain.state.merge(changes).whole(), batch_id)
             return self._cache(self._longer(Chain(), name))
+        with self._filesystem.open_output_stream(f"{self._root}/{name}") as stream:
+            stream.write(data)
+        sync(self._filesystem, [f"{self._root}/{name}"])
         return self._cache(self._longer(chain, name, None if self._maps else pa.py_buffer(data)))
+
+    def write_tables(self, tables: Iterable[tuple[str, pa.Table]], batch_id: int) -> str:
+        """Write a base, a table at a time, and return the file's name."""
+        name = self._new_name(batch_id)
+        with self._filesystem.open_output_stream(f"{self._root}/{name}") as stream:
+            write_tables(stream, tables, name)
+        sync(self._filesystem, [f"{self._root}/{name}"])
+        return name
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete files that no manifest names."""
+        for name in names:
+            self._filesystem.delete_file(f"{self._root}/{name}")
+
+    def _new_name(self, batch_id: int) -> str:
+        return f"shard-{self._key[1]:05d}-batch-{batch_id:010d}-{uuid.uuid4().hex[:8]}.state"
 
     def _longer(self, chain: Chain, name: str, data: pa.Buffer | None = None) -> Chain:
         """The chain with one more file; `data` is the file's content if it is known already."""

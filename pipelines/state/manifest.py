@@ -53,9 +53,12 @@ class StateFolder:
         self.uri = uri
         self._filesystem, self._root = filesystem_of(uri)
         self._filesystem.create_dir(self._root, recursive=True)
-        stored = next((manifest.shards for manifest in reversed(self.readable())), None)
+        stored = self._stored_shards()
         if shards is not None and stored is not None and shards != stored:
-            raise ShardCountError(f"{shards} shards requested, but the state below {uri} has {stored}")
+            raise ShardCountError(
+                f"{shards} shards requested, but the state below {uri} has {stored}: leave --shards out, or run "
+                f"`telemetry-lake reshard --shards {shards}`"
+            )
         self.shards = stored or shards or default_shards
 
     def last(self) -> Manifest | None:
@@ -74,6 +77,14 @@ class StateFolder:
     def batch_ids(self) -> list[int]:
         """The batches that have a manifest, readable or not."""
         return [int(path[-15:-5]) for path in self._manifests() if path[-15:-5].isdecimal()]
+
+    def drop_after(self, batch_id: int) -> None:
+        """Delete the manifests of later batches: these were cut off before their first commit, and will run again."""
+        later = [path for path in self._manifests() if path > self._manifest_path(batch_id)]
+        for path in later:
+            self._filesystem.delete_file(path)
+        if later:
+            self.shards = self._stored_shards() or self.shards
 
     def size(self) -> int:
         """Bytes of all state files."""
@@ -98,6 +109,9 @@ class StateFolder:
         path = self._manifest_path(manifest.batch_id)
         write_json(self._filesystem, path, sealed(content))
         self._sweep()
+
+    def _stored_shards(self) -> int | None:
+        return next((manifest.shards for manifest in reversed(self.readable())), None)
 
     def _read(self, path: str) -> Manifest:
         with self._filesystem.open_input_file(path) as stream:

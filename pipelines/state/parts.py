@@ -50,7 +50,7 @@ class StateParts:
 
     def rows_of(self, clients: Int64s) -> ShardState:
         """The rows of these clients (`identity.client_keys`)."""
-        return ShardState(**dict(self._tables(clients)))
+        return ShardState(**dict(self.tables_of(clients)))
 
     def changes(self, clients: Int64s) -> ShardState:
         """The rows of these clients as one change, in which those without state are forgotten."""
@@ -60,9 +60,10 @@ class StateParts:
 
     def whole(self) -> Iterator[tuple[str, pa.Table]]:
         """Yield the tables with all clients one by one, so that the state is not in memory twice."""
-        return self._tables(self.index.columns.client)
+        return self.tables_of(self.index.columns.client)
 
-    def _tables(self, clients: Int64s) -> Iterator[tuple[str, pa.Table]]:
+    def tables_of(self, clients: Int64s) -> Iterator[tuple[str, pa.Table]]:
+        """Yield the tables with the rows of these clients one by one."""
         place = _find(self.index.columns.client, clients)
         place = np.sort(place[place >= 0])
         part, row = self.index.part[place], self.index.row[place]

@@ -17,6 +17,8 @@ from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import run_tasks as run_in_spark
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
 from kafka_telemetry_lake.pipelines.lake.moments import COMMIT_ORDER
+from kafka_telemetry_lake.pipelines.reshard import reshard
+from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.udfs.limits import Limits
 from tests.support.lake_tables import table
@@ -76,6 +78,36 @@ def test_a_batch_that_was_cut_off_reads_the_same_pushes_again(
     assert (verdict.lost, verdict.doubled, verdict.problems) == (0, 0, [])
     # Cut off before any table had the batch, nothing tells how much it had read.
     assert batches(stream) == (1 if place == 0 else 2)
+
+
+def test_a_reshard_that_was_cut_off_before_its_commit_is_as_if_it_had_not_begun(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replay goes on from the newest manifest: it must be that of a batch that counts."""
+    stream, fleet = LocalStream(tmp_path), Fleet()
+    stream.land(fleet.round())
+    start(spark, stream, ALL).catch_up()
+
+    def cut_off(*_: object) -> None:
+        raise CutOffError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TableLog, "commit", cut_off)
+        with pytest.raises(CutOffError):
+            reshard(str(stream.lake), str(stream.checkpoints), 5)
+    stream.state = StateFolder(stream.state.uri, None, 1)
+    operator = start(spark, stream, ALL)
+    operator.catch_up()
+    assert (operator.shards, stream.state.batch_ids()) == (2, [0])
+    reshard(str(stream.lake), str(stream.checkpoints), 5)
+    stream.state = StateFolder(stream.state.uri, None, 1)
+    operator = start(spark, stream, ALL)
+    operator.catch_up()
+    assert (operator.shards, stream.state.batch_ids()) == (5, [0, 1])
+    stream.land(fleet.round())
+    operator.catch_up()
+    assert stream.state.batch_ids() == [0, 1, 2]
+    assert check(stream.lake, fleet.ledger).problems == []
 
 
 def test_each_commit_is_a_batch_where_a_batch_is_small(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 ``tests.support.earlier_lake`` makes such a lake. Each name says what differs from the next:
 
 - ``state-3``: the state has layout 3, without checksums.
+- ``state-4``: the state has layout 4, without the places of clients.
 - ``five-queries``: each landing topic and the operator has a query of Spark's.
 - ``spark-commits``: one query; each commit opens its table; entries of a log stay for a month.
 - ``quota-query``: a query of Spark's follows the points for `quota_reports`.
@@ -55,7 +56,7 @@ def test_a_lake_of_the_release_before_is_opened_and_continued(ingest: Ingest, tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["state-3", "five-queries", "spark-commits", "quota-query"])
+@pytest.mark.parametrize("name", ["state-3", "state-4", "five-queries", "spark-commits", "quota-query"])
 def test_a_lake_of_earlier_code_goes_on(ingest: Ingest, tmp_path: Path, name: str) -> None:
     earlier = EarlierLake(name, tmp_path)
     stored = {path.name: table(earlier.path, path.name) for path in earlier.path.iterdir() if (path / LOG).exists()}

@@ -54,6 +54,7 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"telemetry-lake quality ", HERE),
     (r"telemetry-lake maintain ", HERE),
     (r"telemetry-lake forget ", HERE),
+    (r"telemetry-lake reshard ", "tests/unit/test_reshard.py::test_the_command"),
     (r"telemetry-lake views\b(?!.*--lake)", HERE),
     (r"telemetry-lake views .*--database", SPARK),
     (

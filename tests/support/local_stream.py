@@ -67,8 +67,9 @@ class LocalStream:
         """One batch of the operator over files of `pushes`."""
         manifest = self.state.before(self.batch_id)
         task = ShardTask(
-            str(self.lake), self.batch_id, tuple(paths), SHARDS, self.state.uri, manifest.states, guarded=guarded
-        )
+            str(self.lake), self.batch_id, tuple(paths), manifest.shards, self.state.uri, manifest.states,
+            guarded=guarded,
+        )  # fmt: skip
         results = list(run_tasks(task))
         self.counts = sum((Counter(row["counts"]) for row in results), Counter[str]())
         self.set_aside = [line for row in results for line in row["set_aside"]]

@@ -48,6 +48,12 @@ class Budgets:
     landed_bytes: int
 
 
+def budget_keys(principals: Int64s) -> Int64s:
+    """The keys in the state of the budgets of principals, which are given as hashes."""
+    keys: Int64s = mix(principals.view(np.uint64), BUDGET).view(np.int64)
+    return keys
+
+
 def judge_senders(
     pushes: pa.Table, clients: Int64s, landed_at: Int64s, state: ClientStates, evict_after_s: int, budgets: Budgets
 ) -> tuple[pa.Table, Senders]:
@@ -70,7 +76,7 @@ def judge_senders(
     row, size = number(clients)
     owner, last_landed_at = _owners(state.client_columns(), clients, row, size)
     _find_foreign(row, principal, landed_at, named, owner, last_landed_at, evict_after_s * 1_000_000, foreign)
-    keys = np.where(principal != 0, mix(principal.view(np.uint64), BUDGET).view(np.int64), 0)
+    keys = np.where(principal != 0, budget_keys(principal), 0)
     hour = landed_at // HOUR_US
     sizes = pc.fill_null(pc.binary_length(pushes["payload"]), 0).to_numpy().astype(np.int64)
     sizes = np.where(principal != 0, sizes, 0)
@@ -135,7 +141,12 @@ def accounts(senders: Senders, partition: Int64s, landed_at: Int64s) -> pa.Table
     np.maximum.at(latest, index, landed_at[sent])
     last = np.zeros(len(keys), np.int64)
     last[index] = partition[sent]
-    values = {"client": keys, "partition": last, "landed_at": latest}
+    return account_rows(keys, last, latest)
+
+
+def account_rows(keys: Int64s, partition: Int64s, landed_at: Int64s) -> pa.Table:
+    """Rows of table `clients` for budgets: their latest push, and nothing else."""
+    values = {"client": keys, "partition": partition, "landed_at": landed_at}
     return pa.table(
         [pa.array(values.get(each.name, np.zeros(len(keys), each.type.to_pandas_dtype()))) for each in CLIENTS],
         CLIENTS,

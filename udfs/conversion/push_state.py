@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_telemetry_lake.udfs.conversion.state import CLIENTS, column
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int8s, Int64s
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int8s, Int32s, Int64s
 from kafka_telemetry_lake.udfs.kernels.hashing import number
 
 
@@ -29,6 +29,7 @@ class ClientColumns(NamedTuple):
     tombstone_time: Int64s
     tombstone_until: Int64s
     principal: Int64s
+    place: Int32s
 
 
 class ClientLists(NamedTuple):

@@ -19,7 +19,7 @@ from kafka_telemetry_lake.udfs.conversion.push_state import (
     list_table,
 )
 from kafka_telemetry_lake.udfs.conversion.state import CLIENTS, LOST_INTERVALS, RECENT_PUSHES, ShardState, column
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int8s, Int64s
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int8s, Int32s, Int64s
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel
 from kafka_telemetry_lake.udfs.kernels.hashing import number
 from kafka_telemetry_lake.udfs.limits import Limits
@@ -46,6 +46,7 @@ class PushFacts(NamedTuple):
     """One row per push that names a client, in arrival order. Times in ns, landing times in us, 0: none."""
 
     client: Int64s  # identity.client_keys
+    place: Int32s  # sharding.places_of its id
     partition: Int64s  # hash of the landing partition
     push: Int64s  # hash of source, cluster_id, topic, partition and offset
     landed_at: Int64s
@@ -143,6 +144,7 @@ def _judge(
         if seen >= 0 and recent_push[seen] == facts.push[i]:
             out.verdict[i] = Verdict.REREAD
             continue
+        clients.place[c] = facts.place[i]
         clients.partition[c] = facts.partition[i]
         clients.landed_at[c] = max(clients.landed_at[c], facts.landed_at[i])
         if not facts.has_points[i]:

@@ -28,6 +28,7 @@ from kafka_telemetry_lake.udfs.identity import client_keys, column_hashes, mix, 
 from kafka_telemetry_lake.udfs.kernels import numba_cache
 from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
 from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
+from kafka_telemetry_lake.udfs.kernels.sharding import places_of
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS, Limits
 from kafka_telemetry_lake.udfs.rows import PUSH_COLUMNS
 
@@ -129,6 +130,7 @@ def _process(
 
     facts = PushFacts(
         client=clients,
+        place=places_of(keys["client_instance_id"].dictionary_decode()),
         partition=partition,
         push=push,
         landed_at=landed_at,

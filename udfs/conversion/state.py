@@ -30,11 +30,11 @@ from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
 from kafka_telemetry_lake.udfs.kernels.ragged import Ragged, gathered
 
 # Every change of the layout gets a new number; a reader refuses unknown numbers.
-VERSION = 4
+VERSION = 5
 # Four bytes of version, then four that mark the layout: eight keep Arrow's buffers aligned in the file.
 # Versions 1 and 2 had the version only; the next four bytes are the marker at the start of each Arrow message.
 HEADER_BYTES = 8
-MARKS = {1: b"\xff\xff\xff\xff", 2: b"\xff\xff\xff\xff", 3: b"\0\0\0\0", 4: b"KTLS"}
+MARKS = {1: b"\xff\xff\xff\xff", 2: b"\xff\xff\xff\xff", 3: b"\0\0\0\0", 4: b"KTLS", 5: b"KTLS"}
 CHECKSUM_BYTES = 8  # at the end: xxh3-64 of all bytes before it, then of the file's name
 
 CLIENTS = pa.schema(
@@ -53,6 +53,7 @@ CLIENTS = pa.schema(
         ("tombstone_time", pa.int64()),  # last_time when the client was evicted, else 0
         ("tombstone_until", pa.int64()),  # landing time up to which the tombstone counts
         ("principal", pa.int64()),  # xxh3-64 of the principal that it belongs to, 0: unknown
+        ("place", pa.int32()),  # sharding.places_of its id, 0: unknown
     ]
 )
 RECENT_PUSHES = pa.schema(
@@ -246,7 +247,7 @@ SCHEMAS = {
 }
 EMPTY = {name: schema.empty_table() for name, schema in SCHEMAS.items()}
 _BEFORE_4 = [name for name in SCHEMAS if name != "budgets"]
-_NAMES = {1: _BEFORE_4, 2: _BEFORE_4, 3: _BEFORE_4, 4: list(SCHEMAS)}
+_NAMES = {1: _BEFORE_4, 2: _BEFORE_4, 3: _BEFORE_4, 4: list(SCHEMAS), 5: list(SCHEMAS)}
 
 
 def write_tables(sink: pa.NativeFile, tables: Iterable[tuple[str, pa.Table]], name: str) -> None:

@@ -15,7 +15,18 @@ from kafka_telemetry_lake.udfs.kernels.compiled import kernel
 
 
 def shards_of(client_instance_ids: pa.Array, shards: int) -> Int32s:
-    """The shard, 0 to `shards` - 1, of each id (string); NULL goes to shard 0.
+    """The shard, 0 to `shards` - 1, of each id (string); NULL goes to shard 0."""
+    return shards_at(places_of(client_instance_ids), shards)
+
+
+def shards_at(places: Int32s, shards: int) -> Int32s:
+    """The shard of each place that `places_of` returned."""
+    result: Int32s = (places & 0x7FFFFFFF) % np.int32(shards)
+    return result
+
+
+def places_of(client_instance_ids: pa.Array) -> Int32s:
+    """What each id (string) has whatever the number of shards: its hash, with the highest bit set; of NULL it is 0.
 
     Source: Kafka's BuiltInPartitioner.partitionForKey, toPositive(murmur2(key)) modulo the number of partitions.
     """
@@ -25,15 +36,15 @@ def shards_of(client_instance_ids: pa.Array, shards: int) -> Int32s:
     data = texts.buffers()[2]
     if len(texts) and data is not None:
         bytes_ = np.frombuffer(data, np.uint8) if data.size else np.zeros(0, np.uint8)
-        _place(bytes_, offsets, shards, result)
+        _place(bytes_, offsets, result)
         result[texts.is_null().to_numpy(zero_copy_only=False)] = 0
     return result
 
 
 @kernel
-def _place(data: UInt8s, offsets: Int64s, shards: int, result: Int32s) -> None:
+def _place(data: UInt8s, offsets: Int64s, result: Int32s) -> None:
     for i in range(len(result)):
-        result[i] = (_murmur2(data, offsets[i], offsets[i + 1]) & 0x7FFFFFFF) % shards
+        result[i] = (_murmur2(data, offsets[i], offsets[i + 1]) & 0x7FFFFFFF) - 0x80000000
 
 
 @kernel

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from kafka_telemetry_lake.udfs.conversion.shard import process
-from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, VERSION, ShardState, UnknownStateVersionError
+from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, VERSION, ShardState, UnknownStateVersionError, column
 from kafka_telemetry_lake.udfs.identity import client_keys
+from kafka_telemetry_lake.udfs.kernels.sharding import places_of
 from tests.support.otlp_builder import (
     CLIENT,
     OTHER_CLIENT,
@@ -89,6 +90,9 @@ def test_state_holds_what_it_says() -> None:
     assert values_of(
         mine.clients.to_pylist(), "client", "temporalities", "last_temporality", "terminating", "evicted"
     ) == [(key(CLIENT), 3, 1, False, False)]
+    assert (
+        column(state.clients, "place").tolist() == places_of(pa.array(sorted((CLIENT, OTHER_CLIENT), key=key))).tolist()
+    )
     numbers = mine.numbers.to_pylist()
     assert values_of(numbers, "is_int", "delta_since") == [(True, False), (False, False)]
     assert numbers[0]["value"] == 5

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kafka_telemetry_lake.pipelines.ingest import push_files
 from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles, table_paths
-from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
+from kafka_telemetry_lake.udfs.kernels.sharding import places_of, shards_at, shards_of
 from kafka_telemetry_lake.udfs.rows import PUSHES_IN
 
 # org.apache.kafka.common.utils.Utils.toPositive(murmur2(utf-8)), Kafka 4.3.1
@@ -44,6 +44,12 @@ def test_a_push_without_a_client_goes_to_the_first_shard() -> None:
     assert shards_of(pa.array(["abc", None, "abc"]), 2**31 - 1).tolist() == [479470107, 0, 479470107]
     assert shards_of(pa.array([None], pa.string()), 5).tolist() == [0]
     assert shards_of(pa.array([], pa.string()), 5).tolist() == []
+    # What the state stores: the hash, marked, so that 0 says that it isn't known.
+    assert places_of(pa.array(["abc", None])).tolist() == [479470107 - 2**31, 0]
+    for number in (1, 2, 80, 2**31 - 1):
+        assert shards_at(places_of(pa.array(KAFKA_HASHES)), number).tolist() == [
+            found % number for found in KAFKA_HASHES.values()
+        ]
 
 
 def test_a_slice_of_ids_is_placed_like_the_whole() -> None:

@@ -349,6 +349,6 @@ def test_a_manifest_of_a_later_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_state_file_of_a_later_version_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.state").write_bytes((5).to_bytes(8, "little"))
-    with pytest.raises(UnknownStateVersionError, match="layout version 5; this package reads 1 to 4"):
+    (tmp_path / "x.state").write_bytes((6).to_bytes(8, "little"))
+    with pytest.raises(UnknownStateVersionError, match="layout version 6; this package reads 1 to 5"):
         ShardFiles(str(tmp_path), 0).read(["x.state"])

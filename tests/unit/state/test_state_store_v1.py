@@ -50,6 +50,7 @@ def test_v1_clients() -> None:
         "tombstone_time": 0,
         "tombstone_until": 0,
         "principal": 0,
+        "place": 0,
     }
     for client in (FIRST, SECOND):
         assert rows("clients", client) == [expected]

@@ -107,12 +107,28 @@ def test_a_merged_file_has_large_row_groups_whose_texts_are_dictionaries(tmp_pat
     assert [stored.metadata.row_group(i).num_rows for i in range(stored.num_row_groups)] == [before.num_rows]
     group = stored.metadata.row_group(0)
     encodings = {group.column(i).path_in_schema: set(group.column(i).encodings) for i in range(group.num_columns)}
-    for path in ("metric", "client_instance_id", "attributes.key_value.key", "attributes.key_value.value"):
+    for path in ("metric", "attributes.key_value.key", "attributes.key_value.value"):
         assert "RLE_DICTIONARY" in encodings[path], path
     size = {group.column(i).path_in_schema: group.column(i).total_uncompressed_size for i in range(group.num_columns)}
     ids = before["client_instance_id"]
     assert size["client_instance_id"] < 26 * len(pc.unique(ids)) + len(ids) + 100, "each text once, a byte for each row"
     assert file.rows == before.num_rows
+
+
+def test_a_merged_file_of_many_row_groups_is_merged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=5)
+    for _ in range(2):
+        stream.batch(fleet.round())
+    monkeypatch.setattr(merging, "ROWS_PER_GROUP", 40)
+    once = merged(METRIC_POINTS, str(stream.lake), files(stream, "metric_points"))
+    monkeypatch.undo()
+    folder = stream.lake / "metric_points"
+    assert pq.read_metadata(folder / once.path).num_row_groups > 1
+    row = {"path": once.path, "partition": {"landed_date": once.landed_date}}
+    again = merged(METRIC_POINTS, str(stream.lake), [row])
+    assert pq.read_metadata(folder / again.path).num_row_groups == 1
+    assert pq.read_table(folder / again.path).equals(pq.read_table(folder / once.path))
+    assert again.stats == once.stats
 
 
 def test_row_groups_are_bounded_by_rows_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.pipelines.lake.delta_log import files_of
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, files_of
 from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles
 from kafka_telemetry_lake.pipelines.replay.replay import replay
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES, TABLES
@@ -24,6 +25,7 @@ from kafka_telemetry_lake.pipelines.upkeep.merging import MergeEndedError, merge
 from kafka_telemetry_lake.pipelines.upkeep.small_files import AT_ONCE, MANY, TARGET_BYTES, SmallFiles, runs_to_merge
 from kafka_telemetry_lake.pipelines.upkeep.upkeep import KEPT_UP, Upkeep
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
+from kafka_telemetry_lake.udfs.rows import TEXT_MAP, TIMESTAMP
 from tests.support.lake_tables import table
 from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
@@ -129,6 +131,19 @@ def test_a_merged_file_of_many_row_groups_is_merged_again(tmp_path: Path, monkey
     assert pq.read_metadata(folder / again.path).num_row_groups == 1
     assert pq.read_table(folder / again.path).equals(pq.read_table(folder / once.path))
     assert again.stats == once.stats
+
+
+def test_attributes_that_outgrow_their_dictionary_are_merged(tmp_path: Path) -> None:
+    count = 60_000  # values of 40 bytes: Parquet's dictionaries end at a megabyte
+    attributes = pa.array([[("group_member_id", f"{number:040}")] for number in range(count)], TEXT_MAP)
+    landed_at = pa.repeat(pa.scalar(datetime(2026, 11, 20, tzinfo=UTC), TIMESTAMP), count)
+    columns = {field.name: pa.nulls(count, field.type) for field in METRIC_POINTS.schema}
+    written = TableFiles(METRIC_POINTS, str(tmp_path))
+    written.write(pa.table(columns | {"landed_at": landed_at, "attributes": attributes}, METRIC_POINTS.schema))
+    (file,) = written.close()
+    row = {"path": file.path, "partition": {"landed_date": file.landed_date}}
+    again = merged(METRIC_POINTS, str(tmp_path), [row])
+    assert pq.read_table(tmp_path / "metric_points" / again.path)["attributes"].combine_chunks().equals(attributes)
 
 
 def test_row_groups_are_bounded_by_rows_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

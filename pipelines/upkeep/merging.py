@@ -42,16 +42,17 @@ def merged(table: Table, lake: str, rows: Rows, ended: threading.Event | None = 
         return merged_pushes(lake, rows, ended)
     filesystem, root = filesystem_of(table.uri(lake))
     paths = [f"{root}/{unquote(row['path'])}" for row in rows]
-    footers = {path: pq.read_metadata(path, filesystem=filesystem) for path in paths}
-    stored = {name for footer in footers.values() for name in footer.schema.to_arrow_schema().names}
+    footers = [pq.read_metadata(path, filesystem=filesystem) for path in paths]
+    stored = {name for footer in footers for name in footer.schema.to_arrow_schema().names}
     day = rows[0]["partition"][LANDED_DATE.name]
     path = _new_path(day)
-    schema = pa.schema([field.with_type(_as_written(field.type)) for field in table.schema])
+    schema = pa.schema([_as_written(field) for field in table.schema])
     written = pa.schema([field for field in schema if field.name in stored])
     stream = filesystem.open_output_stream(f"{root}/{path}")
     file = OpenFile(table, date.fromisoformat(day), path, stream, written)
-    for group in _row_groups(_until(ended, _batches(filesystem, footers, schema)), ROWS_PER_GROUP):
-        file.write(group.unify_dictionaries())  # Arrow writes each text in full once a row group's dictionary changes
+    batches = _until(ended, _batches(filesystem, zip(paths, footers, strict=True), schema))
+    for group in _row_groups(batches, ROWS_PER_GROUP):
+        file.write(group.unify_dictionaries())  # Arrow spells texts out once a row group's dictionary changes
     return file.close(filesystem, root)
 
 
@@ -91,27 +92,23 @@ def _new_path(day: str) -> str:
     return f"{LANDED_DATE.name}={day}/part-{uuid.uuid4()}.zstd.parquet"
 
 
-def _as_written(kind: pa.DataType) -> pa.DataType:
-    """Text as dictionaries, inside lists and maps too: files have it so, and it isn't spelled out in between."""
-    if pa.types.is_string(kind):
-        return TEXT
-    if pa.types.is_map(kind):
-        return pa.map_(_as_written(kind.key_type), _as_written(kind.item_type))
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_as_written(kind.value_type)))
-    return kind
+def _as_written(field: pa.Field) -> pa.Field:
+    """Text as dictionaries: files have it so, and it isn't spelled out in between.
+
+    Not inside lists and maps: Arrow can't read those so where a column has more than one dictionary.
+    """
+    return field.with_type(TEXT) if pa.types.is_string(field.type) else field
 
 
 def _batches(
-    filesystem: pafs.FileSystem, footers: Mapping[str, pq.FileMetaData], schema: pa.Schema
+    filesystem: pafs.FileSystem, files: Iterable[tuple[str, pq.FileMetaData]], schema: pa.Schema
 ) -> Iterator[pa.Table]:
-    """The rows of the files; columns that a file lacks are NULL."""
-    for path, footer in footers.items():
-        columns = [footer.schema.column(number) for number in range(footer.num_columns)]
-        texts = [column.path for column in columns if column.logical_type.type == "STRING"]
+    """The rows of the files, each with its footer; columns that a file lacks are NULL."""
+    for path, footer in files:
+        texts = [field.name for field in footer.schema.to_arrow_schema() if pa.types.is_string(field.type)]
         with filesystem.open_input_file(path) as stream:
             file = pq.ParquetFile(stream, metadata=footer, read_dictionary=texts)
-            for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
+            for batch in file.iter_batches(BATCH_ROWS):
                 known = [
                     batch[field.name] if field.name in batch.schema.names else pa.nulls(batch.num_rows, field.type)
                     for field in schema

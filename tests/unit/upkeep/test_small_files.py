@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.pipelines.lake.delta_log import files_of
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, files_of
 from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles
 from kafka_telemetry_lake.pipelines.replay.replay import replay
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES, TABLES
@@ -24,6 +25,7 @@ from kafka_telemetry_lake.pipelines.upkeep.merging import MergeEndedError, merge
 from kafka_telemetry_lake.pipelines.upkeep.small_files import AT_ONCE, MANY, TARGET_BYTES, SmallFiles, runs_to_merge
 from kafka_telemetry_lake.pipelines.upkeep.upkeep import KEPT_UP, Upkeep
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
+from kafka_telemetry_lake.udfs.rows import TEXT_MAP, TIMESTAMP
 from tests.support.lake_tables import table
 from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
@@ -107,12 +109,45 @@ def test_a_merged_file_has_large_row_groups_whose_texts_are_dictionaries(tmp_pat
     assert [stored.metadata.row_group(i).num_rows for i in range(stored.num_row_groups)] == [before.num_rows]
     group = stored.metadata.row_group(0)
     encodings = {group.column(i).path_in_schema: set(group.column(i).encodings) for i in range(group.num_columns)}
-    for path in ("metric", "client_instance_id", "attributes.key_value.key", "attributes.key_value.value"):
+    for path in ("metric", "attributes.key_value.key", "attributes.key_value.value"):
         assert "RLE_DICTIONARY" in encodings[path], path
     size = {group.column(i).path_in_schema: group.column(i).total_uncompressed_size for i in range(group.num_columns)}
     ids = before["client_instance_id"]
     assert size["client_instance_id"] < 26 * len(pc.unique(ids)) + len(ids) + 100, "each text once, a byte for each row"
     assert file.rows == before.num_rows
+
+
+def test_a_merged_file_of_many_row_groups_is_merged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=5)
+    for _ in range(2):
+        stream.batch(fleet.round())
+    monkeypatch.setattr(merging, "ROWS_PER_GROUP", 40)
+    once = merged(METRIC_POINTS, str(stream.lake), files(stream, "metric_points"))
+    monkeypatch.undo()
+    folder = stream.lake / "metric_points"
+    assert pq.read_metadata(folder / once.path).num_row_groups > 1
+    row = {"path": once.path, "partition": {"landed_date": once.landed_date}}
+    again = merged(METRIC_POINTS, str(stream.lake), [row])
+    assert pq.read_metadata(folder / again.path).num_row_groups == 1
+    assert pq.read_table(folder / again.path).equals(pq.read_table(folder / once.path))
+    assert again.stats == once.stats
+
+
+def test_files_of_row_groups_with_other_attributes_are_merged(tmp_path: Path) -> None:
+    """As tasks write them for large batches. Arrow can't read such attributes as dictionaries."""
+    landed_at = pa.array([datetime(2026, 11, 20, tzinfo=UTC)] * 2, TIMESTAMP)
+    columns = {field.name: pa.nulls(2, field.type) for field in METRIC_POINTS.schema}
+    written = TableFiles(METRIC_POINTS, str(tmp_path))
+    for value in ("a", "b"):
+        attributes = pa.array([[("group_member_id", value)]] * 2, TEXT_MAP)
+        written.write(pa.table(columns | {"landed_at": landed_at, "attributes": attributes}, METRIC_POINTS.schema))
+    (file,) = written.close()
+    row = {"path": file.path, "partition": {"landed_date": file.landed_date}}
+    again = merged(METRIC_POINTS, str(tmp_path), [row])
+    stored = pq.ParquetFile(tmp_path / "metric_points" / again.path)
+    assert stored.num_row_groups == 1
+    values = stored.read()["attributes"].to_pylist()
+    assert values == [[("group_member_id", value)] for value in "aabb"]
 
 
 def test_row_groups_are_bounded_by_rows_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

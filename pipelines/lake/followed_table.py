@@ -1,14 +1,9 @@
-"""Reads the commits of a Delta table one by one, without Spark: which files each one added.
-
-A day has tens of thousands of commits, and opening the file of one takes far longer than reading it. So where there are
-many, the next ones are opened together.
-"""
+"""Reads the commits of a Delta table one by one, without Spark: which files each one added."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -19,8 +14,6 @@ from deltalake import DeltaTable
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
 from kafka_telemetry_lake.pipelines.lake.log_files import Action, LogFiles
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-
-TOGETHER = 16  # commits that are opened at once, at most
 
 
 @dataclass(frozen=True)
@@ -51,27 +44,19 @@ class FollowedTable:
             LogGapError: the log no longer has the next commit.
         """
         version = after + 1
-        for actions in self._actions(version, until):
+        while until is None or version <= until:
+            actions = self._log.read(version)
             if actions is None and until is None:
                 is_past = self._log.is_past(version)
                 if is_past is None:
                     is_past = DeltaTable(self.uri).version() >= version
                 if not is_past:
                     return
-                actions = self._log.read(version)  # noqa: PLW2901  # it may have been written after the first look
+                actions = self._log.read(version)  # the commit may have been written after the first look
             if actions is None:
                 raise LogGapError(f"{self.uri}: version {version} is no longer in the table's log")
             yield _commit(version, actions)
             version += 1
-
-    def _actions(self, version: int, until: int | None) -> Iterator[list[Action] | None]:
-        """The actions of one commit after the other; None: the log doesn't have it."""
-        together = 1  # a look at a table without news reads one file
-        with ThreadPoolExecutor(TOGETHER) as threads:
-            while until is None or version <= until:
-                end = version + together if until is None else min(version + together, until + 1)
-                yield from threads.map(self._log.read, range(version, end))
-                version, together = end, min(2 * together, TOGETHER)
 
     def read(self, files: list[str], schema: pa.Schema) -> pa.Table:
         """Read columns of files. A column that a file lacks is NULL."""

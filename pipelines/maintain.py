@@ -138,11 +138,10 @@ class Maintenance:
         days = tuple(sorted(day for day in _days(table) if date.fromisoformat(day) < oldest))
         if not days:
             return ()
-        properties = None
         if name == PUSHES.name:
             self._drop_snapshots_that_need(oldest)
-            mark = Transaction(DROPPED_BEFORE, (oldest - date(1970, 1, 1)).days)
-            properties = CommitProperties(app_transactions=[mark])
+        mark = Transaction(DROPPED_BEFORE, (oldest - date(1970, 1, 1)).days)
+        properties = CommitProperties(app_transactions=[mark])
         table.delete(f"{LANDED_DATE.name} < '{oldest.isoformat()}'", commit_properties=properties)
         return days
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,6 +23,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, TableLog
+from kafka_telemetry_lake.pipelines.lake.dropped_rows import record_dropped
 from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError, StateMissingError, StateVersionError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
@@ -168,6 +170,9 @@ class Lifecycle:
             pushes = _next_commits(self._pushes.commits(done.pushes))
         except LogGapError as error:
             log.info("lifecycle: reads the stored pushes, not their commits: %s", error)
+            if self._clocks:
+                newest = datetime.fromtimestamp(max(self._clocks.values()) / 1e6, UTC)
+                record_dropped(self._lake, "lifecycle", PUSHES, done.pushes, newest, self._fence)
             self._stored = StoredRows.now(self._lake, self._reached(), STEP_ROWS)
             self._stored.write(self._lake, self._fence)
             return self._next_part(1)

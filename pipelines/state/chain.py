@@ -21,7 +21,12 @@ from kafka_telemetry_lake.pipelines.lake.errors import StateError, StateVersionE
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.state.manifest import REBUILD, UPGRADE
 from kafka_telemetry_lake.pipelines.state.parts import StateParts
-from kafka_telemetry_lake.udfs.conversion.state import DamagedStateError, ShardState, UnknownStateVersionError, write_tables
+from kafka_telemetry_lake.udfs.conversion.state import (
+    DamagedStateError,
+    ShardState,
+    UnknownStateVersionError,
+    write_tables,
+)
 
 LONGEST_CHAIN = 50  # a worker reads the whole chain when it starts
 CACHED_BYTES = 128 << 20  # per worker process, of files that aren't mapped; one shard is cached whatever its size

@@ -344,7 +344,9 @@ def test_a_manifest_of_version_1_is_a_chain_of_one_file(tmp_path: Path) -> None:
 
 def test_a_manifest_of_a_later_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "manifest-0000000000.json").write_text('{"version": 4, "shards": 1, "states": {}}')
-    with pytest.raises(StateVersionError, match=r"state of version 4 below .*: this release reads 1 to 3\. Upgrade .* one backup$"):
+    with pytest.raises(
+        StateVersionError, match=r"state of version 4 below .*: this release reads 1 to 3\. Upgrade .* one backup$"
+    ):
         StateFolder(str(tmp_path), None, 8).last()
 
 

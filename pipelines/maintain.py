@@ -1,4 +1,4 @@
-"""Maintenance of a lake: retention by whole days, compaction with clustering, VACUUM. It uses delta-rs, not Spark.
+"""Maintenance of a lake: retention by whole days, compaction with clustering, VACUUM. It needs no Spark.
 
 It is safe while the job runs. Streams that read `pushes` skip the deletes (``ignoreDeletes``, ``skipChangeCommits``),
 and compaction changes no data (``dataChange = false``).

@@ -59,8 +59,7 @@ def sorted_files(
     read = (batch for part in _batches(files.filesystem, files.paths, files.schema) for batch in part.to_batches())
     names = ", ".join(f'"{name}"' for name in table.schema.names)
     order = ", ".join(f'"{name}"' for name in (*columns, "landed_at", "partition", "offset"))
-    settings = {"threads": SORT_THREADS, "preserve_insertion_order": "false"}
-    with connect(memory=memory, spill=SORT_DISK, **settings) as connection:
+    with connect(memory=memory, spill=SORT_DISK, threads=SORT_THREADS, preserve_insertion_order="false") as connection:
         # Not a dataset, which reads many files ahead.
         connection.register("stored", pa.RecordBatchReader.from_batches(files.schema, read))
         query = connection.sql(f"SELECT {names} FROM stored ORDER BY {order}")

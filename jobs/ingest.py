@@ -30,7 +30,7 @@ from kafka_telemetry_lake.jobs.settings import secret_text
 from kafka_telemetry_lake.jobs.signals import ends_soon, stop_at_signals
 from kafka_telemetry_lake.jobs.sync_beside import syncing
 from kafka_telemetry_lake.pipelines.events.feed import feeding
-from kafka_telemetry_lake.pipelines.forget.erasure import finishing_command, unfinished
+from kafka_telemetry_lake.pipelines.forget.erasure import unfinished
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.restarted_query import RestartedQuery
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, KafkaSource, Source, Topics
@@ -133,9 +133,8 @@ def _run_streams(
     check_topic_ids(lake.checkpoints, source.topic_ids(spark), new_topic=settings.new_topic)
     if (problem := clock_problem(lake.path, datetime.now(UTC))) is not None:
         log.warning("ingest: %s", problem)
-    for request in unfinished(lake.path):
-        command = printable(finishing_command(lake.path, request))
-        log.warning("ingest: an erasure was begun and is not finished; stop the job and run `%s`", command)
+    for command in unfinished(lake.path).values():
+        log.warning("ingest: an erasure was begun and is not finished; stop the job and run `%s`", printable(command))
     if finish_swap(lake.path, lake.checkpoints, lake.fence):
         log.info("ingest: completed the swap of an interrupted replay")
     lifecycle, usage = Lifecycle(lake.path, lake.fence), BrokerUsage(lake.path, lake.fence)

@@ -1,4 +1,4 @@
-"""Maintenance of a lake: retention by whole days, compaction with clustering, VACUUM. It uses delta-rs, not Spark.
+"""Maintenance of a lake: retention by whole days, compaction with clustering, VACUUM. It needs no Spark.
 
 It is safe while the job runs. Streams that read `pushes` skip the deletes (``ignoreDeletes``, ``skipChangeCommits``),
 and compaction changes no data (``dataChange = false``).
@@ -29,7 +29,7 @@ from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, table_uri
-from kafka_telemetry_lake.pipelines.upkeep.merging import merged_pushes
+from kafka_telemetry_lake.pipelines.upkeep.merging import merged_pushes, sorted_files
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 # Tables that are partitioned by landed date, so retention can drop days.
@@ -37,6 +37,7 @@ BY_DAY = tuple(name for name, schema in CATALOG.items() if LANDED_DATE.name in s
 # Columns that queries filter by, for tables whose queries don't mainly filter by landing time.
 CLUSTERED_BY = {METRIC_POINTS.name: ("metric", "client_instance_id")}
 SMALL_FILES = 5  # least number of a day's small files to compact
+SORTED_FILES = 4  # files of the target size, about, whose rows are sorted together
 LONGEST_PROBLEM = 500
 ZSTD = WriterProperties(compression="ZSTD", compression_level=1)
 
@@ -138,11 +139,10 @@ class Maintenance:
         days = tuple(sorted(day for day in _days(table) if date.fromisoformat(day) < oldest))
         if not days:
             return ()
-        properties = None
         if name == PUSHES.name:
             self._drop_snapshots_that_need(oldest)
-            mark = Transaction(DROPPED_BEFORE, (oldest - date(1970, 1, 1)).days)
-            properties = CommitProperties(app_transactions=[mark])
+        mark = Transaction(DROPPED_BEFORE, (oldest - date(1970, 1, 1)).days)
+        properties = CommitProperties(app_transactions=[mark])
         table.delete(f"{LANDED_DATE.name} < '{oldest.isoformat()}'", commit_properties=properties)
         return days
 
@@ -183,47 +183,42 @@ class Maintenance:
         table = self._open(name)
         if table is None or name not in BY_DAY:
             return 0
-        small: dict[str, list[dict[str, Any]]] = {}
-        files = pa.table(table.get_add_actions())
-        for row in file_rows(files.filter(pc.less(files["size_bytes"], self._settings.target_bytes // 2))):
-            small.setdefault(row["partition"][LANDED_DATE.name], []).append(row)
+        files = files_table(table)
+        small = files.filter(pc.less(files["size_bytes"], self._settings.target_bytes // 2))
         compacted = 0
         unprocessed = set(self._unprocessed_days(self._today)) if name == PUSHES.name else set()
-        for day, rows in sorted(small.items()):
-            if len(rows) < SMALL_FILES or day >= self._today.isoformat() or day in unprocessed:
+        counts = small.group_by("day").aggregate([("path", "count")]).sort_by("day").to_pylist()
+        for day, number in ((row["day"], row["path_count"]) for row in counts):
+            if number < SMALL_FILES or day >= self._today.isoformat() or day in unprocessed:
                 continue
-            compacted += len(rows)
-            log.info("maintain: %s: compacting %s, %d small files", name, day, len(rows))
-            if name == PUSHES.name:
-                self._compact_pushes(rows)
+            compacted += number
+            log.info("maintain: %s: compacting %s, %d small files", name, day, number)
+            if name == PUSHES.name or name in CLUSTERED_BY:
+                self._compact_sorted(name, file_rows(small.filter(pc.equal(small["day"], day))))
                 continue
-            options: dict[str, Any] = {
-                "partition_filters": [(LANDED_DATE.name, "=", day)],
-                "target_size": self._settings.target_bytes,
-                "writer_properties": ZSTD,
-            }
-            if name in CLUSTERED_BY:
-                table.optimize.z_order(CLUSTERED_BY[name], **options)
-            else:
-                table.optimize.compact(**options)
+            table.optimize.compact(
+                partition_filters=[(LANDED_DATE.name, "=", day)],
+                target_size=self._settings.target_bytes,
+                max_concurrent_tasks=1,
+                writer_properties=ZSTD,
+            )
         return compacted
 
-    def _compact_pushes(self, rows: list[dict[str, Any]]) -> None:
-        """Compact a day's files, oldest first, into files sorted by partition and offset, the order that tasks need."""
-        rows = sorted(rows, key=lambda row: row["min"]["landed_at"])
-        groups: list[list[dict[str, Any]]] = [[]]
-        for row in rows:
-            if (
-                groups[-1]
-                and sum(r["size_bytes"] for r in groups[-1]) + row["size_bytes"] > self._settings.target_bytes
-            ):
-                groups.append([])
-            groups[-1].append(row)
-        groups = [group for group in groups if len(group) > 1]
-        log = TableLog(PUSHES, self._lake)
-        log.rearrange(
-            [row for group in groups for row in group], [merged_pushes(self._lake, group) for group in groups]
-        )
+    def _compact_sorted(self, name: str, rows: list[dict[str, Any]]) -> None:
+        """Compact a day's files into sorted ones: pushes by partition and offset, the order that tasks need.
+
+        They are taken oldest first and in groups, so that memory, disk and what a kill costs don't follow a day's
+        bytes: each group is committed once its files are written.
+        """
+        table = next(each for each in OPERATOR_TABLES if each.name == name) if name != PUSHES.name else PUSHES
+        target = self._settings.target_bytes
+        log = TableLog(table, self._lake)
+        for group in _groups(rows, target if table is PUSHES else SORTED_FILES * target):
+            if table is PUSHES:
+                files = [merged_pushes(self._lake, group)]
+            else:
+                files = sorted_files(table, self._lake, group, CLUSTERED_BY[name], target)
+            log.rearrange(group, files)
 
     def _vacuum(self, name: str) -> int:
         """Delete unreferenced files, including those of killed tasks, but none that a replay may need.
@@ -273,3 +268,17 @@ class Maintenance:
 
 def _days(table: DeltaTable) -> set[str]:
     return set(rows_by_day(files_table(table)))
+
+
+def _groups(rows: list[dict[str, Any]], most_bytes: int) -> Iterator[list[dict[str, Any]]]:
+    """Files in the order of landing, in groups of two or more with so many bytes at most."""
+    group, size = list[dict[str, Any]](), 0
+    for row in sorted(rows, key=lambda row: row["min"]["landed_at"]):
+        if group and size + row["size_bytes"] > most_bytes:
+            if len(group) > 1:
+                yield group
+            group, size = [], 0
+        group.append(row)
+        size += row["size_bytes"]
+    if len(group) > 1:
+        yield group

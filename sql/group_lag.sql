@@ -8,9 +8,9 @@
 -- number may be wrong. time_lag_at_least_s: what is certain. status: caught_up, measured, older_than_history (the
 -- record was written before the first poll: time_lag_s is NULL), lost (the log begins after the committed offset:
 -- lost_records), ahead_of_log (it ends before the offset: the topic was made anew), no_log (no such topic, or no right
--- to see it). lag_growth_per_s, time_lag_growth: over the ten minutes before, records and seconds per second.
--- retention_left_s: until retention.ms allows to delete the oldest unread record. lost_in_s: when the lag, growing as
--- it does, reaches the retention; NULL: it doesn't grow, or one of them is unknown.
+-- to see it). lag_growth_per_s, time_lag_growth: records and seconds per second, since the first of the polls of the
+-- last ten minutes that knows the lag. retention_left_s: until retention.ms allows to delete the oldest unread record.
+-- lost_in_s: when the lag, growing as it does, reaches the retention; NULL: it doesn't grow, or one of them is unknown.
 WITH ends AS (
   SELECT
     cluster_id,
@@ -133,10 +133,10 @@ measured AS (
 trends AS (
   SELECT
     *,
-    (lag_records - first_value(lag_records) OVER ten_minutes) * 1e6
-      / nullif(at - first_value(at) OVER ten_minutes, 0) AS lag_growth_per_s,
-    (time_lag_s - first_value(time_lag_s) OVER ten_minutes) * 1e6
-      / nullif(at - first_value(at) OVER ten_minutes, 0) AS time_lag_growth,
+    (lag_records - first_value(lag_records) IGNORE NULLS OVER ten_minutes) * 1e6
+      / nullif(at - min(CASE WHEN lag_records IS NOT NULL THEN at END) OVER ten_minutes, 0) AS lag_growth_per_s,
+    (time_lag_s - first_value(time_lag_s) IGNORE NULLS OVER ten_minutes) * 1e6
+      / nullif(at - min(CASE WHEN time_lag_s IS NOT NULL THEN at END) OVER ten_minutes, 0) AS time_lag_growth,
     CASE WHEN retention_ms >= 0 THEN retention_ms / 1e3 - time_lag_s END AS retention_left_s,
     at = max(at) OVER (PARTITION BY cluster_id) AS latest
   FROM measured

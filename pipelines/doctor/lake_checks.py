@@ -9,7 +9,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from kafka_telemetry_lake.pipelines.doctor.check import Check, age_text
-from kafka_telemetry_lake.pipelines.forget.erasure import finishing_command, unfinished
+from kafka_telemetry_lake.pipelines.forget.erasure import unfinished
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake, run_query
 from kafka_telemetry_lake.udfs.subscriptions.matching import CLIENTS
 
@@ -76,10 +76,10 @@ def check_lake(
 
 def check_erasures(lake: str) -> Iterator[Check]:
     """Whether an erasure was begun and not finished: until then the lake may have anything of its subject."""
-    for request in unfinished(lake):
+    for request, command in unfinished(lake).items():
         yield Check(
             "erasure", "warning", f"the erasure of {request} was begun and is not finished",
-            f"stop the job, run `{finishing_command(lake, request)}`, start it again",
+            f"stop the job, run `{command}`, start it again",
         )  # fmt: skip
 
 

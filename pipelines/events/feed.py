@@ -22,6 +22,7 @@ import pyarrow.fs as pafs
 import xxhash
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from kafka_telemetry_lake.pipelines.lake.dropped_rows import record_dropped
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+STREAM = "event_feed"
 PAUSE_S = 1.0
 RECORDS = 1000  # sent before waiting for their acknowledgements
 ORDER = ("at", "source", "topic", "partition", "offset", "event", "client_instance_id")
@@ -52,7 +54,7 @@ class EventFeed:
     """
 
     def __init__(self, lake: str, send: Send) -> None:
-        self._table = CLIENT_EVENTS.create(lake)
+        self._lake, self._table = lake, CLIENT_EVENTS.create(lake)
         self._events = FollowedTable(CLIENT_EVENTS.uri(lake))
         self._note = f"{CLIENT_EVENTS.uri(lake)}/_event_feed.json"
         self._filesystem, self._log = filesystem_of(f"{CLIENT_EVENTS.uri(lake)}/_delta_log")
@@ -77,6 +79,7 @@ class EventFeed:
         except (LogGapError, FileNotFoundError) as error:
             log.info("events: sends the rows of the table's files, not of its commits: %s", error)
             self._table.update_incremental()
+            record_dropped(self._lake, STREAM, CLIENT_EVENTS, self._sent, self._at)
             files = files_since(self._table, self._at)
             number += self._send_rows(rows_in(self._events.uri, CLIENT_EVENTS.schema, files).to_table())
             self._set_sent(self._table.version(), at)

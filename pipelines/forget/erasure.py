@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -25,14 +26,15 @@ from kafka_telemetry_lake.pipelines.forget.others import OtherFiles
 from kafka_telemetry_lake.pipelines.forget.states import forget_in_states
 from kafka_telemetry_lake.pipelines.forget.subject import Request, Subject, subject_of
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of
+from kafka_telemetry_lake.pipelines.lake.errors import StateVersionError
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
-from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.paths import absolute_uri, checkpoints_root, filesystem_of
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
 
 log = logging.getLogger(__name__)
 
 NOTES = "_forget"  # the lake's folder with a note for each erasure under way
-NOTE_VERSION = 1
+NOTE_VERSION = 2  # version 1 didn't have the checkpoints
 LOG = "_delta_log"
 THREADS = 4  # that look into files
 NOT_OTHERS = (".parquet", ".state", ".lock", ".crc", ".part")
@@ -72,6 +74,7 @@ class Note:
         begun: UTC, ISO 8601.
         removed: what is done, by name.
         counted: files that `removed` counts already, by name: after a crash a step runs again.
+        checkpoints: the folder that was given for the lake's checkpoints; None: the one inside the lake.
     """
 
     request: Request
@@ -80,6 +83,7 @@ class Note:
     begun: str
     removed: dict[str, Removed] = field(default_factory=dict)
     counted: dict[str, list[str]] = field(default_factory=dict)
+    checkpoints: str | None = None
     version: int = NOTE_VERSION
 
 
@@ -88,19 +92,29 @@ class Erasure:
 
     Args:
         lake: folder or URI of the lake.
-        checkpoints: those of its job.
+        checkpoints: the folder given for its checkpoints; None: the one inside the lake.
         write: False: a dry run, which changes nothing.
+
+    Raises:
+        StateVersionError: the note of an erasure was written by a release with another format.
     """
 
-    def __init__(self, lake: str, checkpoints: str, write: bool = True) -> None:
+    def __init__(self, lake: str, checkpoints: str | None = None, write: bool = True) -> None:
         self._lake, self._write = lake.rstrip("/"), write
+        given, inside = (checkpoints_root(lake, each) for each in (checkpoints, None))
+        is_inside = absolute_uri(given) == absolute_uri(inside)
+        self._elsewhere = None if is_inside else given if "://" in given else str(Path(given).resolve())
         self._filesystem, self._root = filesystem_of(self._lake)
-        self._checkpoints = checkpoints.rstrip("/")
+        self._checkpoints = checkpoints_of(lake, checkpoints).rstrip("/")
         self._notes = f"{self._root}/{NOTES}"
 
     def under_way(self) -> list[Request]:
         """The erasures that were begun and are not finished, oldest first."""
-        return [note.request for note in sorted(self._read_notes(), key=lambda note: note.begun)]
+        return [note.request for note in self.notes()]
+
+    def notes(self) -> list[Note]:
+        """Their notes."""
+        return sorted(self._read_notes(), key=lambda note: note.begun)
 
     def forget(self, request: Request, personal_data_key: str = "") -> list[Removed]:
         """Erase what is requested, or finish its erasure.
@@ -117,7 +131,8 @@ class Erasure:
         """
         known = [note for note in self._read_notes() if note.request == request]
         note = known[0] if known else Note(
-            request, Subject(request.cluster_id), uuid.uuid4().hex[:8], datetime.now(UTC).isoformat()
+            request, Subject(request.cluster_id), uuid.uuid4().hex[:8], datetime.now(UTC).isoformat(),
+            checkpoints=self._elsewhere,
         )  # fmt: skip
         # A client may have pushed again since the erasure began.
         note.subject |= subject_of(self._lake, request, personal_data_key)
@@ -228,6 +243,11 @@ class Erasure:
         for entry in self._filesystem.get_file_info(pafs.FileSelector(self._notes, allow_not_found=True)):
             content = read_json(self._filesystem, entry.path) if entry.extension == "json" else None
             if content is not None:
+                if content["version"] > NOTE_VERSION:
+                    raise StateVersionError(
+                        f"{entry.path}: an erasure that a later release has begun: finish it with that release, whose "
+                        "`telemetry-lake doctor` names the command"
+                    )
                 content["request"] = Request(**content["request"])
                 content["subject"] = Subject.from_json(content["subject"])
                 content["removed"] = {name: Removed(**each) for name, each in content["removed"].items()}
@@ -235,18 +255,17 @@ class Erasure:
         return notes
 
 
-def unfinished(lake: str) -> list[Request]:
-    """The erasures of a lake that were begun and are not finished, oldest first."""
-    return Erasure(lake, checkpoints_of(lake), write=False).under_way()
+def unfinished(lake: str) -> dict[Request, str]:
+    """The erasures of a lake that were begun and are not finished, oldest first, and the command that finishes each."""
+    return {note.request: _finishing_command(lake, note) for note in Erasure(lake, write=False).notes()}
 
 
-def finishing_command(lake: str, request: Request) -> str:
-    """The command that finishes an erasure."""
-    words = ["telemetry-lake", "forget", "--lake", lake]
+def _finishing_command(lake: str, note: Note) -> str:
+    request = note.request
     flags = {"client-instance": request.client_instance, "principal": request.principal,
-             "cluster-id": request.cluster_id}  # fmt: skip
-    words += [f"--{name}={value}" for name, value in flags.items() if value is not None]
-    return shlex.join(words)
+             "cluster-id": request.cluster_id, "checkpoints": note.checkpoints}  # fmt: skip
+    words = [f"--{name}={value}" for name, value in flags.items() if value is not None]
+    return shlex.join(["telemetry-lake", "forget", "--lake", lake, *words])
 
 
 def _files_below(filesystem: pafs.FileSystem, root: str) -> list[str]:

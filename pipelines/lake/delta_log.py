@@ -113,7 +113,17 @@ class TableFiles:
 
 
 class OpenFile:
-    def __init__(self, table: Table, day: date, path: str, stream: pa.NativeFile, schema: pa.Schema) -> None:
+    """A Parquet file that is being written.
+
+    Args:
+        schema: the columns that it gets.
+        clustered_by: text columns by which its rows are sorted.
+    """
+
+    def __init__(
+        self, table: Table, day: date, path: str, stream: pa.NativeFile, schema: pa.Schema,
+        clustered_by: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         maps = [field.name for field in schema if pa.types.is_map(field.type)]
         dictionaries += [f"{name}.key_value.{side}" for name in maps for side in ("key", "value")]
@@ -132,9 +142,19 @@ class OpenFile:
             column_encoding=_small_differences(schema),
             store_schema=False,  # readers must see plain text, not Arrow's dictionary types
             # The commit has the bounds of text columns. Parquet's own would repeat them, since a file is usually one
-            # row group, and would cost a twentieth of a task.
-            write_statistics=[name for name in table.statistics if name in schema.names and name not in dictionaries],
+            # row group, and would cost a twentieth of a task. Of sorted rows each row group has few of the texts.
+            write_statistics=[
+                name
+                for name in table.statistics
+                if name in schema.names and (name not in dictionaries or name in clustered_by)
+            ],
         )
+
+    @property
+    def bytes(self) -> int:
+        """What is written so far."""
+        size: int = self._stream.tell()
+        return size
 
     def write(self, rows: pa.Table) -> None:
         self._statistics.add(rows)

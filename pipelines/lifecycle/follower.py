@@ -9,8 +9,9 @@ tables that already have its number skip it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,6 +23,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, TableLog
+from kafka_telemetry_lake.pipelines.lake.dropped_rows import record_dropped
 from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError, StateMissingError, StateVersionError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
@@ -53,6 +55,7 @@ ROWS_AT_A_TIME = 65_536
 FORGOTTEN_AFTER_US = 30 * 86_400_000_000
 RETENTION_HOURS = 1  # time for readers of the files before a merge to finish
 NOTE_VERSION = 1
+Input = tuple[list[Commit], list[Commit]]  # commits of `pushes` and of `push_outcomes`
 EVENT_COUNTS = "told"  # the note's name for `Note.event_counts`; a new name would need a new version
 
 
@@ -113,6 +116,7 @@ class Lifecycle:
         self._clocks: Clocks = {code: clock for code, (*_, clock) in enumerate(self._note.clocks)}
         self._event_limit, self._waves = EventLimit(self._note.event_counts), Waves(self._note.waves)
         self._subscriptions: DeltaTable | None = None
+        self._found: tuple[StepEnd, Input] | None = None  # the commits of the next step, as `_next` has seen them
         self._stored = StoredRows.read(lake)
         if not any(end and end.part for end in (self._note.done, self._note.under_way)):
             drop_stored_rows(lake, fence)  # of a beginning that was cut off before its first step, or after its last
@@ -162,18 +166,23 @@ class Lifecycle:
             return self._next_part(done.part + 1)
         try:
             # Outcomes first: their pushes were stored earlier, so the step reads those too.
-            outcomes = _until(self._outcomes.commits(done.outcomes), done.outcomes)
-            pushes = _until(self._pushes.commits(done.pushes), done.pushes)
+            outcomes = _next_commits(self._outcomes.commits(done.outcomes))
+            pushes = _next_commits(self._pushes.commits(done.pushes))
         except LogGapError as error:
             log.info("lifecycle: reads the stored pushes, not their commits: %s", error)
+            if self._clocks:
+                newest = datetime.fromtimestamp(max(self._clocks.values()) / 1e6, UTC)
+                record_dropped(self._lake, "lifecycle", PUSHES, done.pushes, newest, self._fence)
             self._stored = StoredRows.now(self._lake, self._reached(), STEP_ROWS)
             self._stored.write(self._lake, self._fence)
             return self._next_part(1)
-        if (pushes, outcomes) != (done.pushes, done.outcomes):
-            return StepEnd(pushes, outcomes)
+        if pushes or outcomes:
+            end = StepEnd(_last(pushes, done.pushes), _last(outcomes, done.outcomes))
+            self._found = end, (pushes, outcomes)
+            return end
         if now is None or not self._is_due(now):
             return None
-        return StepEnd(pushes, outcomes, now)
+        return StepEnd(done.pushes, done.outcomes, now)
 
     def _next_part(self, number: int) -> StepEnd:
         stored = self._stored_rows()
@@ -198,13 +207,21 @@ class Lifecycle:
     def _read(self, end: StepEnd) -> tuple[pa.Table, pa.Table]:
         """The rows of both tables that a step reads."""
         if end.part == 0:
-            done = self._note.done
-            pushes = _rows(self._pushes, done.pushes, end.pushes, LIFECYCLE_IN)
-            return pushes, _rows(self._outcomes, done.outcomes, end.outcomes, OUTCOMES_IN)
+            pushes, outcomes = self._commits(end)
+            return self._pushes.read(_files(pushes), LIFECYCLE_IN), self._outcomes.read(_files(outcomes), OUTCOMES_IN)
         stored = self._stored_rows()
         part = stored.parts[end.part - 1]
         pushes = self._pushes.read(list(part.pushes), LIFECYCLE_IN)
         return stored.unread(pushes), stored.unread(self._outcomes.read(list(part.outcomes), OUTCOMES_IN))
+
+    def _commits(self, end: StepEnd) -> Input:
+        """The commits of both tables that a step reads: those that were seen before it, unless it was cut off."""
+        found, self._found = self._found, None
+        if found is not None and found[0] == end:
+            return found[1]
+        done = self._note.done
+        pushes = list(self._pushes.commits(done.pushes, end.pushes))
+        return pushes, list(self._outcomes.commits(done.outcomes, end.outcomes))
 
     def _is_due(self, now: int) -> bool:
         return bool((self._clients["deadline"] < now).any()) or self._waves.waits(now)
@@ -330,16 +347,21 @@ class Lifecycle:
         self._note = note
 
 
-def _until(commits: Iterable[Commit], done: int) -> int:
-    """The last version that a step reads."""
-    rows = 0
+def _next_commits(commits: Iterable[Commit]) -> list[Commit]:
+    """The commits that a step reads."""
+    found, rows = list[Commit](), 0
     for commit in commits:
-        done, rows = commit.version, rows + commit.rows
+        found.append(commit)
+        rows += commit.rows
         if rows >= STEP_ROWS:
             break
-    return done
+    return found
 
 
-def _rows(table: FollowedTable, after: int, until: int, schema: pa.Schema) -> pa.Table:
-    files = [file for commit in table.commits(after, until) for file in commit.files]
-    return table.read(files, schema)
+def _last(commits: Sequence[Commit], done: int) -> int:
+    """The version of the last commit; without any, that of the step before."""
+    return commits[-1].version if commits else done
+
+
+def _files(commits: Iterable[Commit]) -> list[str]:
+    return [file for commit in commits for file in commit.files]

@@ -328,10 +328,10 @@ RULES = (
     Rule(
         "records_read",
         "lost_records",
-        "no landing record was gone before the job read it, and none was skipped",
-        "give the landing topic a longer retention than the job's longest pause; SELECT * FROM lost_records says which "
-        "offsets",
-        breaks="records > 0",
+        "no landing record was gone before the job read it, none was skipped, and no day of a table was dropped unread",
+        "give the landing topic and the tables a longer retention than the job's longest pause; SELECT * FROM "
+        "lost_records says which offsets or days",
+        breaks="records > 0 OR reason = 'dropped'",
     ),
 )
 

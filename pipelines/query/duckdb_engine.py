@@ -44,6 +44,7 @@ def connect(
     connection = duckdb.connect(config=config)
     connection.execute(f"SET max_temp_directory_size = '{spill}'")  # has no effect in `config`
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
+    connection.execute("SET enable_progress_bar = false")  # it would be printed among a command's output
     if closed:
         listed = ", ".join("'" + folder.replace("'", "''") + "'" for folder in _folders(lake))
         connection.execute(f"SET allowed_directories = [{listed}]")

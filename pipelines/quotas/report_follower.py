@@ -22,6 +22,7 @@ from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import batches_of
 from kafka_telemetry_lake.pipelines.ingest.operator_task import without
+from kafka_telemetry_lake.pipelines.lake.dropped_rows import record_dropped
 from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError, StateVersionError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
@@ -130,7 +131,10 @@ class ReportFollower:
     def _read_files(self) -> None:
         """Read every file that may have been written since the position, in parts of a step each."""
         at, points = _now(), DeltaTable(METRIC_POINTS.uri(self._lake))
-        files = files_since(points, datetime.fromisoformat(self._position.read.at))
+        read = self._position.read
+        read_at = datetime.fromisoformat(read.at)
+        record_dropped(self._lake, STREAM, METRIC_POINTS, read.version, read_at, self._fence)
+        files = files_since(points, read_at)
         self._write_note(replace(self._position, guarded=True))
         for paths in _parts(files):
             self._store(read_reports(self._lake, paths), self._position.read)

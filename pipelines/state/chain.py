@@ -17,11 +17,16 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from kafka_telemetry_lake.pipelines.lake.durable import sync
-from kafka_telemetry_lake.pipelines.lake.errors import StateError
+from kafka_telemetry_lake.pipelines.lake.errors import StateError, StateVersionError
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.state.manifest import REBUILD
+from kafka_telemetry_lake.pipelines.state.manifest import REBUILD, UPGRADE
 from kafka_telemetry_lake.pipelines.state.parts import StateParts
-from kafka_telemetry_lake.udfs.conversion.state import DamagedStateError, ShardState, write_tables
+from kafka_telemetry_lake.udfs.conversion.state import (
+    DamagedStateError,
+    ShardState,
+    UnknownStateVersionError,
+    write_tables,
+)
 
 LONGEST_CHAIN = 50  # a worker reads the whole chain when it starts
 CACHED_BYTES = 128 << 20  # per worker process, of files that aren't mapped; one shard is cached whatever its size
@@ -66,6 +71,7 @@ class ShardFiles:
 
         Raises:
             StateError: a file is damaged or missing.
+            StateVersionError: a file was written in a layout that this release doesn't read.
         """
         chain = _cached.get(self._key, Chain())
         if tuple(names[: len(chain.names)]) != chain.names:
@@ -128,6 +134,11 @@ class ShardFiles:
             raise StateError(
                 f"state file {name} below {self._key[0]} is {problem}. Stop the job and run `{REBUILD}`, which "
                 "rebuilds the state of its shard from table pushes"
+            ) from error
+        except UnknownStateVersionError as error:
+            raise StateVersionError(
+                f"state file {name} below {self._key[0]}: {error}. {UPGRADE}, or, if no later release wrote it, run "
+                f"`{REBUILD}`"
             ) from error
         return Chain((*chain.names, name), (*chain.sizes, len(data)), state)
 

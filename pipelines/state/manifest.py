@@ -23,6 +23,7 @@ VERSION = 3
 RETAINED_MANIFESTS = 3  # Spark repeats only the last batch
 MOST_SHARDS = 1 << 20
 REBUILD = "telemetry-lake replay --rebuild-state"
+UPGRADE = "Upgrade kafka-telemetry-lake to the release that wrote it, or restore lake and checkpoints from one backup"
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class StateFolder:
             return _manifest(path, data)
         except UnknownManifestError as error:
             raise StateVersionError(
-                f"state of version {error} below {self.uri}: this release reads 1 to {VERSION}"
+                f"state of version {error} below {self.uri}: this release reads 1 to {VERSION}. {UPGRADE}"
             ) from error
         except DamagedNoteError as error:
             raise StateError(

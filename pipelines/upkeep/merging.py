@@ -17,6 +17,7 @@ from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES, PushFi
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, FileStatistics, OpenFile
 from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
@@ -24,36 +25,87 @@ from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 ROWS_PER_GROUP = 1 << 18
 PUSHES_PER_GROUP = 8192
 BATCH_ROWS = 1 << 16
+SORT_MEMORY, SORT_DISK, SORT_THREADS = "512MB", "64GB", "2"
 TEXT = pa.dictionary(pa.int32(), pa.string())
-Rows = Sequence[Mapping[str, Any]]  # files of one landed date, as `delta_log.files_of` returns them
+SORT_MEMORY, SORT_DISK, SORT_THREADS = "512MB", "64GB", "2"
+    files = MergedFiles(table, lake, rows)
+    for group in _row_groups(_until(ended, files.batches()), ROWS_PER_GROUP):
+        files.write(group)
+    (file,) = files.close()
+    return file
 
 
-class MergeEndedError(TelemetryLakeError):
-    """A merge was stopped. The file that it had begun counts for nobody."""
+def sorted_files(
+    table: Table, lake: str, rows: Rows, columns: Sequence[str], target_bytes: int, memory: str = SORT_MEMORY
+) -> list[DataFile]:
+    """Write files of about a size with the rows of these files, sorted by columns, then by landing.
 
-
-def merged(table: Table, lake: str, rows: Rows, ended: threading.Event | None = None) -> DataFile:
-    """Write a file with the rows of these files, in their order; pushes by partition and offset.
-
-    Raises:
-        MergeEndedError: the event was set.
+    DuckDB sorts in `memory`, and on disk what doesn't fit: in the folder for temporary files. delta-rs' Z-order takes
+    memory in proportion to a day's rows, and given less it fails sometimes.
     """
-    if table is PUSHES:
-        return merged_pushes(lake, rows, ended)
-    filesystem, root = filesystem_of(table.uri(lake))
-    paths = [f"{root}/{unquote(row['path'])}" for row in rows]
-    footers = [pq.read_metadata(path, filesystem=filesystem) for path in paths]
-    stored = {name for footer in footers for name in footer.schema.to_arrow_schema().names}
-    day = rows[0]["partition"][LANDED_DATE.name]
-    path = _new_path(day)
-    schema = pa.schema([_as_written(field) for field in table.schema])
-    written = pa.schema([field for field in schema if field.name in stored])
-    stream = filesystem.open_output_stream(f"{root}/{path}")
-    file = OpenFile(table, date.fromisoformat(day), path, stream, written)
-    batches = _until(ended, _batches(filesystem, zip(paths, footers, strict=True), schema))
-    for group in _row_groups(batches, ROWS_PER_GROUP):
-        file.write(group.unify_dictionaries())  # Arrow spells texts out once a row group's dictionary changes
-    return file.close(filesystem, root)
+    files = MergedFiles(table, lake, rows, columns)
+    read = (batch for part in files.batches() for batch in part.to_batches())
+    names = ", ".join(f'"{name}"' for name in table.schema.names)
+    order = ", ".join(f'"{name}"' for name in (*columns, "landed_at", "partition", "offset"))
+    with connect(memory=memory, spill=SORT_DISK, threads=SORT_THREADS, preserve_insertion_order="false") as connection:
+        # Not a dataset, which reads many files ahead.
+        connection.register("stored", pa.RecordBatchReader.from_batches(files.schema, read))
+        query = connection.sql(f"SELECT {names} FROM stored ORDER BY {order}")
+        sorted_rows = (pa.Table.from_batches([batch]) for batch in query.to_arrow_reader(BATCH_ROWS))
+        for group in _row_groups((part.cast(table.schema).cast(files.schema) for part in sorted_rows), ROWS_PER_GROUP):
+            files.write(group)
+            if files.written_bytes >= target_bytes:
+                files.begin()
+    return files.close()
+
+
+class MergedFiles:
+    """Files with the rows of other files of one landed date.
+
+    Args:
+        clustered_by: columns by which the rows are sorted, so that bounds of their row groups help readers.
+    """
+
+    def __init__(self, table: Table, lake: str, rows: Rows, clustered_by: Sequence[str] = ()) -> None:
+        self._filesystem, self._root = filesystem_of(table.uri(lake))
+        paths = [f"{self._root}/{unquote(row['path'])}" for row in rows]
+        self._files = [(path, pq.read_metadata(path, filesystem=self._filesystem)) for path in paths]
+        self.schema = pa.schema([_as_written(field) for field in table.schema])
+        stored = {name for _, footer in self._files for name in footer.schema.to_arrow_schema().names}
+        self._written = pa.schema([field for field in self.schema if field.name in stored])
+        self._table, self._clustered_by = table, clustered_by
+        self._day = rows[0]["partition"][LANDED_DATE.name]
+        self._open: OpenFile | None = None
+        self._closed: list[DataFile] = []
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes of the file that is written."""
+        return 0 if self._open is None else self._open.bytes
+
+    def batches(self) -> Iterator[pa.Table]:
+        """The rows of the other files, with the columns of `schema`."""
+        return _batches(self._filesystem, self._files, self.schema)
+
+    def write(self, rows: pa.Table) -> None:
+        """Add a row group, with the columns of `schema`."""
+        if self._open is None:
+            path = _new_path(self._day)
+            stream = self._filesystem.open_output_stream(f"{self._root}/{path}")
+            day = date.fromisoformat(self._day)
+            self._open = OpenFile(self._table, day, path, stream, self._written, self._clustered_by)
+        self._open.write(rows.unify_dictionaries())  # Arrow spells texts out once a row group's dictionary changes
+
+    def begin(self) -> None:
+        """Write further rows to another file."""
+        if self._open is not None:
+            self._closed.append(self._open.close(self._filesystem, self._root))
+            self._open = None
+
+    def close(self) -> list[DataFile]:
+        """Close the last file and return all."""
+        self.begin()
+        return self._closed
 
 
 def merged_pushes(lake: str, rows: Rows, ended: threading.Event | None = None) -> DataFile:

@@ -14,10 +14,12 @@ from deltalake import DeltaTable
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.events.feed import EventFeed
 from kafka_telemetry_lake.pipelines.lake import stored_files
+from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.runtime.kafka_producer import Record
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS
 from tests.support.expired_logs import expire_logs
-from tests.unit.lifecycle.test_lifecycle import push
+from tests.support.lake_tables import table
+from tests.unit.lifecycle.test_lifecycle import at, push
 from tests.unit.lifecycle.test_lifecycle_lake import LandedLake
 
 
@@ -116,6 +118,36 @@ def test_events_whose_commits_the_log_has_forgotten_are_sent(
     expire_logs(lake.path)
     assert EventFeed(str(lake.path), topic.send).send_new() == 1
     assert topic.keys_and_events()[3:] == [("d", "first_seen")]
+
+
+def test_days_of_events_that_retention_dropped_unsent_are_a_row(
+    lake: LandedLake, topic: Topic, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So are those of pushes that the lifecycle hadn't read."""
+    lake.land([push(0, 0)], {}).judge()
+    EventFeed(str(lake.path), topic.send)
+    note, first = lake.path / "client_events" / "_event_feed.json", at(0).date()
+    note.write_text(json.dumps(json.loads(note.read_text()) | {"at": at(0).isoformat()}))
+    lake.land([push(1, 1, "b")], {}).judge()
+    lake.land([push(2, 2, "c")], {})
+    today = first + timedelta(days=2)
+    maintenance = Maintenance(
+        str(lake.path), str(lake.path / "_checkpoints"),
+        MaintenanceSettings({"pushes": 1, "push_outcomes": 1, "client_events": 1}, 64 << 20, 168, 7), today,
+    )  # fmt: skip
+    for name in maintenance.tables():
+        assert maintenance.maintain(name).problems == ()
+    expire_logs(lake.path)
+    for _ in range(2):
+        lake.judge()
+        EventFeed(str(lake.path), topic.send).send_new()
+    assert topic.records == []
+    rows = sorted(table(lake.path, "lost_records").to_pylist(), key=lambda row: str(row["source"]))
+    assert [(row["source"], row["topic"], row["first_date"], row["last_date"]) for row in rows] == [
+        ("event_feed", "client_events", first, today - timedelta(days=1)),
+        ("lifecycle", "pushes", first, today - timedelta(days=1)),
+    ]
+    assert sum("see table lost_records" in line for line in caplog.messages) == 2
 
 
 def test_a_note_of_an_earlier_release_goes_on_at_the_time_it_was_written(lake: LandedLake, topic: Topic) -> None:

@@ -172,20 +172,29 @@ def test_the_command_needs_no_spark(tmp_path: Path) -> None:
     assert (done.returncode, "the lake has nothing of" in done.stderr) == (0, True), done.stderr
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
 def test_an_unfinished_erasure_is_a_warning_of_doctor_that_names_the_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, elsewhere: bool
 ) -> None:
     stream = LocalStream(tmp_path)
     stream.batch(Fleet(clients=2).round())
     lake, request = str(stream.lake), Request(None, "User:o'neil", "c 1")
+    given = []
+    if elsewhere:
+        place = tmp_path / "my checkpoints"
+        stream.checkpoints.rename(place)
+        given = [f"--checkpoints={place}"]
+    monkeypatch.chdir(tmp_path)
 
     def cut(*_: object) -> None:
         raise OSError("the machine stops")
 
     with monkeypatch.context() as killed:
         killed.setattr(Erasure, "_forget_elsewhere", cut)
-        assert run(capsys, "--lake", lake, "--principal", "User:o'neil", "--cluster-id", "c 1")[0] == 1
-    assert unfinished(lake) == [request]
+        begun = ["--lake", lake, "--principal", "User:o'neil", "--cluster-id", "c 1"]
+        begun += ["--checkpoints", "my checkpoints"] if elsewhere else []
+        assert run(capsys, *begun)[0] == 1
+    assert list(unfinished(lake)) == [request]
 
     def erasures() -> list[dict[str, str]]:
         cli.main(["doctor", "--lake", lake, "--format", "json"])
@@ -195,6 +204,21 @@ def test_an_unfinished_erasure_is_a_warning_of_doctor_that_names_the_command(
     (warning,) = erasures()
     assert warning["text"] == "the erasure of principal User:o'neil of cluster c 1 was begun and is not finished"
     command = warning["advice"].split("`")[1]
-    assert shlex.split(command)[2:] == ["--lake", lake, "--principal=User:o'neil", "--cluster-id=c 1"]
+    assert shlex.split(command)[2:] == ["--lake", lake, "--principal=User:o'neil", "--cluster-id=c 1", *given]
+    monkeypatch.chdir("/")
     assert run(capsys, *shlex.split(command)[2:])[0] == 0  # it finishes the erasure
-    assert (unfinished(lake), erasures()) == ([], [])
+    assert (unfinished(lake), erasures()) == ({}, [])
+
+
+def test_an_erasure_that_a_later_release_has_begun_is_left_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = LocalStream(tmp_path)
+    note = stream.lake / "_forget" / "0a1b2c3d.json"
+    note.parent.mkdir(parents=True)
+    note.write_text(json.dumps({"version": 3, "who": "a later release's field"}))
+    code, _, error = run(capsys, "--lake", str(stream.lake), "--client-instance", GOOD_ID)
+    assert (code, error) == (
+        2, f"telemetry-lake: {note}: an erasure that a later release has begun: finish it with that release, whose "
+        "`telemetry-lake doctor` names the command\n",
+    )  # fmt: skip

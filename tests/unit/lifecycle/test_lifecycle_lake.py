@@ -253,6 +253,29 @@ def in_parts(lake: LandedLake, rounds: int = 6) -> LandedLake:
     return lake.land([others(1000, 3 * rounds)], {})
 
 
+def test_each_commit_of_the_log_is_read_once(lake: LandedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first start after a day has tens of thousands of them. A step that was cut off reads its own again."""
+    monkeypatch.setattr(lifecycle, "STEP_ROWS", 3)
+    for offset in range(10):
+        lake.land([push(10 * offset, offset)], {})
+    read = list[tuple[str, int]]()
+    own = LogFiles.read
+
+    def counted(files: LogFiles, version: int) -> Any:
+        actions = own(files, version)
+        if actions is not None:
+            read.append((Path(files.uri).name, version))
+        return actions
+
+    judged = Lifecycle(str(lake.path))
+    with monkeypatch.context() as patch:
+        patch.setattr(LogFiles, "read", counted)
+        judged.catch_up()
+    commits = [each for each in read if each[0] in ("pushes", "push_outcomes")]
+    assert sorted(commits) == sorted((name, version) for name in ("pushes", "push_outcomes") for version in range(11))
+    assert lake.clients()["a"]["pushes"] == 10
+
+
 @pytest.mark.parametrize("compacted", [False, True])
 def test_it_begins_with_the_stored_rows_if_the_log_has_forgotten_their_commits(
     lake: LandedLake, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, compacted: bool

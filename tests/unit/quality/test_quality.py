@@ -171,6 +171,11 @@ def test_every_rule_has_such_a_row() -> None:
     assert len({rule.name for rule in RULES}) == len(RULES)
 
 
+def test_days_that_retention_dropped_unread_break_the_rule_of_lost_records(lake: Path) -> None:
+    write(lake, lost_records=[{"landed_date": T0.date(), "topic": "metric_points", "reason": "dropped"}])
+    assert broken(lake) == {"records_read": 1}
+
+
 def test_pushes_that_the_stream_of_points_has_not_reached_are_no_loss_but_looked_at_again(lake: Path) -> None:
     write(lake, pushes=[push(7, LATER)])
     found = check(lake)["pushes_judged"]

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake import stored_files
 from kafka_telemetry_lake.pipelines.lake.errors import StateVersionError
+from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.quotas import report_follower
 from kafka_telemetry_lake.pipelines.quotas.client_reports import replace_estimates
 from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas, configured_quotas
@@ -176,6 +177,29 @@ def test_only_files_that_were_written_since_are_read_when_the_log_has_forgotten(
     Path(early).unlink()  # reading it would be an error
     follower(stream).catch_up()
     assert len(rows(stream)[0]) == 4
+
+
+def test_days_that_retention_dropped_unread_are_a_row(stream: LocalStream, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch(stream, 0)
+    with monkeypatch.context() as then:
+        then.setattr(report_follower, "_now", LANDED_AT.isoformat)
+        follower(stream).catch_up()
+    batch(stream, 1)
+    first, today = LANDED_AT.date(), LANDED_AT.date() + timedelta(days=3)
+    for day, expected in ((first, 0), (today, 1), (today, 1)):
+        settings = MaintenanceSettings({"metric_points": 1}, 64 << 20, 168, 7)
+        Maintenance(str(stream.lake), str(stream.checkpoints), settings, day).maintain("metric_points")
+        expire_logs(stream.lake)
+        copy = shutil.copytree(stream.lake, stream.lake.parent / f"{day}-{len(list(stream.lake.parent.iterdir()))}")
+        for _ in range(2):
+            ReportFollower(str(copy), str(stream.checkpoints)).catch_up()
+        found = table(copy, "lost_records").to_pylist() if (copy / "lost_records").exists() else []
+        assert len(found) == expected
+    (row,) = found
+    assert {name: row[name] for name in ("source", "topic", "records", "reason", "first_date", "last_date")} == {
+        "source": "quota_reports", "topic": "metric_points", "records": None, "reason": "dropped",
+        "first_date": first, "last_date": today - timedelta(days=1),
+    }  # fmt: skip
 
 
 def test_a_note_of_another_release_is_refused(stream: LocalStream) -> None:

@@ -110,6 +110,19 @@ def test_how_it_grows_and_when_it_runs_out_of_retention() -> None:
     assert (steady["time_lag_growth"], steady["lost_in_s"]) == (pytest.approx(0, abs=1e-9), None)
 
 
+def test_the_trend_begins_at_the_first_sample_that_has_a_lag() -> None:
+    """The history begins with a poll that saw no log, then with records older than the first poll: they have no age."""
+    rows = [sample(0, 50, None, None), sample(10, 50, 100), sample(20, 90, 200)]
+    rows += [sample(30 + 10 * n, 150 + 50 * n, 300 + 100 * n, retention_ms=3_600_000) for n in range(4)]
+    found = lags(rows)
+    assert [row["status"] for row in found] == ["no_log", *["older_than_history"] * 2, *["measured"] * 4]
+    # Lags of 50, 110, 150, 200, 250 and 300 records; a log of ten records a second, so a tenth of that in seconds.
+    assert [row["lag_growth_per_s"] for row in found] == [None, None, 6, 5, 5, 5, 5]
+    assert [row["time_lag_s"] for row in found] == [None, None, None, 15, 20, 25, 30]
+    assert [row["time_lag_growth"] for row in found] == [None, None, None, None, 0.5, 0.5, 0.5]
+    assert [row["lost_in_s"] for row in found[-2:]] == [(3600 - 25) / 0.5, (3600 - 30) / 0.5]
+
+
 def test_groups_of_one_log_clusters_and_partitions_are_apart() -> None:
     rows = [
         sample(0, 0, 0), sample(10, 5, 10), sample(10, 10, 10, group="h"), sample(10, 0, 7, partition=1),

@@ -17,7 +17,7 @@ from kafka_telemetry_lake.pipelines.state.chain import LONGEST_CHAIN, Chain, Sha
 from kafka_telemetry_lake.pipelines.state.manifest import RETAINED_MANIFESTS, Manifest, StateFolder
 from kafka_telemetry_lake.pipelines.state.parts import StateParts
 from kafka_telemetry_lake.udfs.conversion.shard import process, process_parts
-from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, ShardState, UnknownStateVersionError, column
+from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, ShardState, column
 from kafka_telemetry_lake.udfs.limits import Limits
 from tests.support.otlp_builder import counter, delta, exponential, histogram, push, table
 
@@ -344,11 +344,18 @@ def test_a_manifest_of_version_1_is_a_chain_of_one_file(tmp_path: Path) -> None:
 
 def test_a_manifest_of_a_later_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "manifest-0000000000.json").write_text('{"version": 4, "shards": 1, "states": {}}')
-    with pytest.raises(StateVersionError, match=r"state of version 4 below .*: this release reads 1 to 3"):
+    with pytest.raises(
+        StateVersionError, match=r"state of version 4 below .*: this release reads 1 to 3\. Upgrade .* one backup$"
+    ):
         StateFolder(str(tmp_path), None, 8).last()
 
 
 def test_a_state_file_of_a_later_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.state").write_bytes((6).to_bytes(8, "little"))
-    with pytest.raises(UnknownStateVersionError, match="layout version 6; this package reads 1 to 5"):
+    with pytest.raises(StateVersionError) as refused:
         ShardFiles(str(tmp_path), 0).read(["x.state"])
+    assert str(refused.value) == (
+        f"state file x.state below {tmp_path}: shard state has layout version 6; this package reads 1 to 5. Upgrade "
+        "kafka-telemetry-lake to the release that wrote it, or restore lake and checkpoints from one backup, or, if no "
+        "later release wrote it, run `telemetry-lake replay --rebuild-state`"
+    )

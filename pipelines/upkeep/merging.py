@@ -157,7 +157,8 @@ def _batches(
 ) -> Iterator[pa.Table]:
     """The rows of the files, each with its footer; columns that a file lacks are NULL."""
     for path, footer in files:
-        texts = [field.name for field in footer.schema.to_arrow_schema() if pa.types.is_string(field.type)]
+        own = footer.schema.to_arrow_schema().names
+        texts = [field.name for field in schema if field.name in own and pa.types.is_dictionary(field.type)]
         with filesystem.open_input_file(path) as stream:
             file = pq.ParquetFile(stream, metadata=footer, read_dictionary=texts)
             for batch in file.iter_batches(BATCH_ROWS):

@@ -27,7 +27,21 @@ PUSHES_PER_GROUP = 8192
 BATCH_ROWS = 1 << 16
 SORT_MEMORY, SORT_DISK, SORT_THREADS = "512MB", "64GB", "2"
 TEXT = pa.dictionary(pa.int32(), pa.string())
-SORT_MEMORY, SORT_DISK, SORT_THREADS = "512MB", "64GB", "2"
+Rows = Sequence[Mapping[str, Any]]  # files of one landed date, as `delta_log.files_of` returns them
+
+
+class MergeEndedError(TelemetryLakeError):
+    """A merge was stopped. The file that it had begun counts for nobody."""
+
+
+def merged(table: Table, lake: str, rows: Rows, ended: threading.Event | None = None) -> DataFile:
+    """Write a file with the rows of these files, in their order; pushes by partition and offset.
+
+    Raises:
+        MergeEndedError: the event was set.
+    """
+    if table is PUSHES:
+        return merged_pushes(lake, rows, ended)
     files = MergedFiles(table, lake, rows)
     for group in _row_groups(_until(ended, files.batches()), ROWS_PER_GROUP):
         files.write(group)

@@ -30,6 +30,7 @@ def rows(lake: Path) -> list[str]:
 
 def test_the_rows_are_sorted_and_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merging, "BATCH_ROWS", 100)
+    monkeypatch.setattr(merging, "ROWS_PER_GROUP", 100)
     stream, fleet = LocalStream(tmp_path), Fleet()
     for _ in range(4):
         stream.batch(fleet.round(pushes=5))

@@ -35,7 +35,7 @@ from tests.support.landing_records import SCHEMA
 HERE = Path(__file__).parent
 Script = dict[str, Any]
 
-SECONDS = 175
+SECONDS = 190  # the longest stall ends after 165 s, later where clients start slowly
 CUT_EVERY_S = 4
 STALL = (20, 26)  # when the stalling proxy begins to withhold answers, and for how long
 RECREATED_AT = 50

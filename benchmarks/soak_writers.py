@@ -1,7 +1,7 @@
 """Two jobs on one lake, in a folder and in an S3 store: one takes over from another that runs, that was stopped at a
 step of its batch and wakes up later, or that was killed there. And a job whose store fails.
 
-The jobs are processes without Spark (`tests.support.forked_job`): 200 of them start in the time of ten with Spark.
+The jobs are processes without Spark (`tests.support.forked_job`), which start within seconds.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -28,13 +28,6 @@ pytestmark = pytest.mark.slow
 LAKE = f"s3a://{BUCKET}/telemetry/lake"
 TABLES = ("pushes", "metric_points", "push_outcomes", "client_events")
 Command = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    server = S3Server.start(tmp_path_factory.mktemp("s3") / "objects")
-    yield server
-    server.stop()
 
 
 @pytest.fixture

@@ -24,13 +24,6 @@ pytestmark = pytest.mark.slow
 ANY, ALWAYS = ".*", 1 << 30
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    server = S3Server.start(tmp_path_factory.mktemp("s3") / "objects")
-    yield server
-    server.stop()
-
-
 @pytest.fixture
 def store(server: S3Server) -> Iterator[S3Proxy]:
     with proxied(server.environment["AWS_ENDPOINT_URL"]) as proxy:

@@ -116,7 +116,10 @@ class Process:
                     pipe.close()
 
     def pause(self) -> None:
-        self.signal(signal.SIGSTOP)
+        """Returns when all its threads stand still: the signal alone may leave some time for an answer or two."""
+        if self.running:
+            os.killpg(self.pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         self.signal(signal.SIGCONT)

@@ -128,9 +128,11 @@ def test_a_paused_broker_makes_its_clients_wait(cluster: LocalCluster, clients: 
     producer = clients.producer("librdkafka", topic, "pausing", records=300, rate=200)
     producer.wait_for("started")
     broker.pause()
-    with pytest.raises(TimeoutError):
-        broker.api_keys(timeout=2.0)
-    broker.resume()
+    try:
+        with pytest.raises(TimeoutError):
+            broker.api_keys(timeout=2.0)
+    finally:
+        broker.resume()  # other tests use it too
     assert producer.wait_for("done")["records"] == 300
 
 

@@ -20,17 +20,32 @@ WITH ends AS (
   GROUP BY cluster_id, topic, role, coalesce(application, client_id, group_id)
 ),
 
-writers AS (
-  SELECT * FROM ends WHERE role = 'producer'
+-- Both ends from one reading of topic_clients, which is dear to plan: Spark would plan it for each side of a join.
+by_topic AS (
+  SELECT
+    cluster_id,
+    topic,
+    collect_list(struct(name, owner, groups, instances, records, bytes, first_hour, last_hour))
+      FILTER (WHERE role = 'producer') AS writers,
+    collect_list(struct(name, owner, groups, instances, records, bytes, first_hour, last_hour))
+      FILTER (WHERE role = 'consumer') AS readers
+  FROM ends
+  GROUP BY cluster_id, topic
 ),
 
-readers AS (
-  SELECT * FROM ends WHERE role = 'consumer'
+written AS (
+  SELECT cluster_id, topic, readers, explode(CASE WHEN size(writers) > 0 THEN writers ELSE array(NULL) END) AS w
+  FROM by_topic
+),
+
+read AS (
+  SELECT cluster_id, topic, w, explode(CASE WHEN size(readers) > 0 THEN readers ELSE array(NULL) END) AS r
+  FROM written
 )
 
 SELECT
-  coalesce(w.cluster_id, r.cluster_id) AS cluster_id,
-  coalesce(w.topic, r.topic) AS topic,
+  cluster_id,
+  topic,
   w.name AS writer,
   w.owner AS writer_owner,
   w.instances AS writer_instances,
@@ -46,6 +61,4 @@ SELECT
   r.bytes AS bytes_read,
   r.first_hour AS first_read,
   r.last_hour AS last_read
-FROM writers AS w
-FULL OUTER JOIN readers AS r
-  ON coalesce(r.cluster_id, '') = coalesce(w.cluster_id, '') AND r.topic = w.topic
+FROM read

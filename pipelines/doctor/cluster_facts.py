@@ -17,6 +17,7 @@ from kafka_telemetry_lake.pipelines.runtime.kafka_admin import (
     admin_client,
     text_consumer,
 )
+from kafka_telemetry_lake.pipelines.runtime.kafka_classes import kafka_package
 from kafka_telemetry_lake.pipelines.runtime.kafka_reach import Advertised, advertised
 
 STATUSES = 200  # records at the end of each partition of the status topic
@@ -73,13 +74,13 @@ def read_cluster(
 ) -> ClusterFacts:
     """Read the facts of a cluster and of those of the topics that exist. Raises ``KafkaUnavailableError``."""
     jvm = java._jvm
-    kafka = jvm.org.apache.kafka.clients.admin
+    admin = kafka_package(jvm).clients.admin
     with admin_client(java, bootstrap_servers, options) as client:
-        cluster = client.describeCluster(kafka.DescribeClusterOptions().includeAuthorizedOperations(True))
+        cluster = client.describeCluster(admin.DescribeClusterOptions().includeAuthorizedOperations(True))
         nodes = [(node.id(), str(node.host()), node.port()) for node in cluster.nodes().get().toArray()]
         existing = set(client.listTopics().names().get())
         wanted = [topic for topic in topics if topic in existing]
-        with_rights = kafka.DescribeTopicsOptions().includeAuthorizedOperations(True)
+        with_rights = admin.DescribeTopicsOptions().includeAuthorizedOperations(True)
         described = dict(client.describeTopics(_list(jvm, wanted), with_rights).allTopicNames().get())
         newest = _newest(jvm, client, described)
         facts = {name: _topic(topic, _config(jvm, client, name), newest.get(name)) for name, topic in described.items()}
@@ -158,11 +159,11 @@ def _topic(topic: Any, config: Mapping[str, str], newest_ms: int | None) -> Topi
 
 def _newest(jvm: Any, client: Any, topics: Mapping[str, Any]) -> dict[str, int]:
     """The highest timestamp of each topic that has records."""
-    asked = jvm.java.util.HashMap()
+    kafka, asked = kafka_package(jvm), jvm.java.util.HashMap()
     for name, topic in topics.items():
         for partition in topic.partitions():
-            place = jvm.org.apache.kafka.common.TopicPartition(name, partition.partition())
-            asked.put(place, jvm.org.apache.kafka.clients.admin.OffsetSpec.maxTimestamp())
+            place = kafka.common.TopicPartition(name, partition.partition())
+            asked.put(place, kafka.clients.admin.OffsetSpec.maxTimestamp())
     newest: dict[str, int] = {}
     results = client.listOffsets(asked)
     for place in asked.keySet().toArray():
@@ -176,7 +177,7 @@ def _newest(jvm: Any, client: Any, topics: Mapping[str, Any]) -> dict[str, int]:
 
 def _config(jvm: Any, client: Any, topic: str) -> dict[str, str]:
     """A topic's configuration; empty if this user may not see it."""
-    resource_of = jvm.org.apache.kafka.common.config.ConfigResource
+    resource_of = kafka_package(jvm).common.config.ConfigResource
     resource = resource_of(resource_of.Type.TOPIC, topic)
     with suppress(Py4JJavaError):
         entries = client.describeConfigs(_list(jvm, [resource])).all().get().get(resource).entries()

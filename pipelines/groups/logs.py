@@ -8,6 +8,8 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
+from kafka_telemetry_lake.pipelines.runtime.kafka_classes import kafka_package
+
 
 @dataclass(frozen=True)
 class Log:
@@ -26,7 +28,7 @@ def read_logs(jvm: Any, client: Any, partitions: Iterable[tuple[str, int]]) -> d
 
     Partitions that don't exist, have no leader or may not be seen are missing.
     """
-    kafka = jvm.org.apache.kafka
+    kafka = kafka_package(jvm)
     # Admin would ask for a topic that is gone until its timeout.
     there = set(client.listTopics(kafka.clients.admin.ListTopicsOptions().listInternal(True)).names().get())
     asked = {
@@ -55,7 +57,7 @@ def _offsets(jvm: Any, client: Any, asked: Mapping[tuple[str, int], Any], spec: 
 
 def _retention(jvm: Any, client: Any, topics: set[str]) -> dict[str, int]:
     """retention.ms of the topics whose records are deleted by time."""
-    config = jvm.org.apache.kafka.common.config
+    config = kafka_package(jvm).common.config
     resources = {topic: config.ConfigResource(config.ConfigResource.Type.TOPIC, topic) for topic in topics}
     listed = jvm.java.util.ArrayList()
     for resource in resources.values():

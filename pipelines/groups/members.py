@@ -12,6 +12,7 @@ from py4j.protocol import Py4JJavaError
 
 from kafka_telemetry_lake.pipelines.groups.logs import Log, read_logs
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, admin_client
+from kafka_telemetry_lake.pipelines.runtime.kafka_classes import kafka_package
 
 if TYPE_CHECKING:
     from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
@@ -53,7 +54,7 @@ def read_groups(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str]
         cluster_id = str(client.describeCluster().clusterId().get())
         ids = [str(listing.groupId()) for listing in client.listConsumerGroups().all().get()]
         group_ids, specs = jvm.java.util.ArrayList(), jvm.java.util.HashMap()
-        spec = jvm.org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec()
+        spec = kafka_package(jvm).clients.admin.ListConsumerGroupOffsetsSpec()
         for group_id in ids:
             group_ids.add(group_id)
             specs.put(group_id, spec)

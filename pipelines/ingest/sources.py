@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from kafka_telemetry_lake.pipelines.ingest.landing import RECORD
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import existing_topics, partitions_of, topic_ids
+from kafka_telemetry_lake.pipelines.runtime.kafka_classes import for_jvm
 from kafka_telemetry_lake.pipelines.runtime.kafka_reach import check_brokers
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
@@ -184,7 +185,8 @@ class KafkaSource:
             .option("maxOffsetsPerTrigger", self.max_offsets_per_trigger)
             .option("failOnDataLoss", str(self.fail_on_data_loss).lower())
         )
-        return reader.options(**self._starting(spark, topics, start), **subscription, **waits, **self.options).load()
+        options = for_jvm(spark._jvm, self.options)
+        return reader.options(**self._starting(spark, topics, start), **subscription, **waits, **options).load()
 
     def _starting(self, spark: SparkSession, topics: Sequence[str], start: Offsets) -> dict[str, str]:
         """Options with the offsets that a new checkpoint starts from."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, admin_client
+from kafka_telemetry_lake.pipelines.runtime.kafka_classes import kafka_package
 from kafka_telemetry_lake.pipelines.tables.quotas import QUOTA_TYPES
 from kafka_telemetry_lake.udfs.quotas.precedence import DEFAULT
 
@@ -42,7 +43,7 @@ def read_quotas(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str]
     """Read a cluster's client quotas. Needs DescribeConfigs on the cluster. Raises ``KafkaUnavailableError``."""
     with admin_client(java, bootstrap_servers, options) as client:
         cluster_id = str(client.describeCluster().clusterId().get())
-        everything = java._jvm.org.apache.kafka.common.quota.ClientQuotaFilter.all()
+        everything = kafka_package(java._jvm).common.quota.ClientQuotaFilter.all()
         quotas = client.describeClientQuotas(everything).entities().get()
         entities = [(dict(entry.getKey().entries()), dict(entry.getValue())) for entry in quotas.entrySet()]
     return ConfiguredQuotas(cluster_id, tuple(configured_quotas(entities)))

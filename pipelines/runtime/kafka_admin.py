@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from py4j.protocol import Py4JJavaError
 
+from kafka_telemetry_lake.pipelines.runtime.kafka_classes import for_jvm, kafka_package
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 TIMEOUT_MS = 15_000
@@ -39,7 +40,7 @@ def admin_client(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str
     properties = client_properties(java, bootstrap_servers, options)
     properties.put("default.api.timeout.ms", str(TIMEOUT_MS))
     try:
-        client = jvm.org.apache.kafka.clients.admin.Admin.create(properties)
+        client = kafka_package(jvm).clients.admin.Admin.create(properties)
     except Py4JJavaError as error:
         raise KafkaUnavailableError(f"Kafka client options are wrong: {message_of(error)}") from None
     try:
@@ -55,7 +56,7 @@ def client_properties(java: HasJvm, bootstrap_servers: str, options: Mapping[str
     jvm = java._jvm
     properties = jvm.java.util.Properties()
     properties.put("metadata.recovery.strategy", "rebootstrap")  # KIP-899; older clients don't know it
-    for key, value in options.items():
+    for key, value in for_jvm(jvm, options).items():
         if key.startswith("kafka."):
             properties.put(key.removeprefix("kafka."), value)
     properties.put("bootstrap.servers", bootstrap_servers)
@@ -76,19 +77,20 @@ def text_consumer(
     jvm = java._jvm
     properties = client_properties(java, bootstrap_servers, options)
     text = "org.apache.kafka.common.serialization.StringDeserializer"
+    for key, value in for_jvm(jvm, {"key.deserializer": text, "value.deserializer": text}).items():
+        properties.put(key, value)
     for key, value in {
-        "key.deserializer": text,
-        "value.deserializer": text,
         "enable.auto.commit": "false",
         "enable.metrics.push": "false",
         "isolation.level": "read_committed",
     }.items():
         properties.put(key, value)
-    consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties)
+    kafka = kafka_package(jvm)
+    consumer = kafka.clients.consumer.KafkaConsumer(properties)
     try:
         partitions = jvm.java.util.ArrayList()
         for each in consumer.partitionsFor(topic):
-            partitions.add(jvm.org.apache.kafka.common.TopicPartition(topic, each.partition()))
+            partitions.add(kafka.common.TopicPartition(topic, each.partition()))
         consumer.assign(partitions)
         yield consumer, partitions
     except Py4JJavaError as error:
@@ -112,7 +114,7 @@ def create_topic(
     entries, topics = jvm.java.util.HashMap(), jvm.java.util.ArrayList()
     for key, value in config.items():
         entries.put(key, value)
-    topics.add(jvm.org.apache.kafka.clients.admin.NewTopic(name, partitions, replication_factor).configs(entries))
+    topics.add(kafka_package(jvm).clients.admin.NewTopic(name, partitions, replication_factor).configs(entries))
     with admin_client(java, bootstrap_servers, options) as client:
         client.createTopics(topics).all().get()
 
@@ -140,7 +142,7 @@ def earliest_offsets(
     java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topics: Sequence[str]
 ) -> dict[str, dict[int, int]]:
     """The first offset of each partition of these topics that exists. Raises ``KafkaUnavailableError``."""
-    kafka = java._jvm.org.apache.kafka
+    kafka = kafka_package(java._jvm)
     with admin_client(java, bootstrap_servers, options) as client:
         asked = java._jvm.java.util.HashMap()
         descriptions = _descriptions(java, client, topics)

@@ -10,6 +10,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, client_properties, root_of
+from kafka_telemetry_lake.pipelines.runtime.kafka_classes import for_jvm, kafka_package
 
 log = logging.getLogger(__name__)
 
@@ -38,12 +39,13 @@ def producing(
     properties = _properties(java, bootstrap_servers, options)
     if not batches:
         properties.put("batch.size", "0")
-    producer = jvm.org.apache.kafka.clients.producer.KafkaProducer(properties)
+    kafka = kafka_package(jvm)
+    producer = kafka.clients.producer.KafkaProducer(properties)
 
     def send(records: Sequence[Record]) -> None:
         # Without the topic's metadata `send` would wait for it with each record, each time for `max.block.ms`.
         producer.partitionsFor(topic)
-        record = jvm.org.apache.kafka.clients.producer.ProducerRecord
+        record = kafka.clients.producer.ProducerRecord
         errors = []
         for future in [producer.send(record(topic, key, value)) for key, value in records]:
             try:
@@ -69,9 +71,10 @@ def is_too_large(error: Py4JJavaError) -> bool:
 
 def _properties(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str]) -> Any:
     properties = client_properties(java, bootstrap_servers, options)
+    text = "org.apache.kafka.common.serialization.StringSerializer"
+    for key, value in for_jvm(java._jvm, {"key.serializer": text, "value.serializer": text}).items():
+        properties.put(key, value)
     for key, value in {
-        "key.serializer": "org.apache.kafka.common.serialization.StringSerializer",
-        "value.serializer": "org.apache.kafka.common.serialization.StringSerializer",
         "acks": "all",
         "enable.idempotence": "true",
         "enable.metrics.push": "false",

@@ -9,6 +9,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, KafkaUnavailableError, admin_client
+from kafka_telemetry_lake.pipelines.runtime.kafka_classes import kafka_package
 from kafka_telemetry_lake.udfs.subscriptions.matching import INTERVAL_MS, METRICS, Subscription, from_config
 
 
@@ -45,7 +46,7 @@ def read_subscriptions(java: HasJvm, bootstrap_servers: str, options: Mapping[st
         SubscriptionError: a resource can't be parsed.
     """
     jvm = java._jvm
-    resource_of = jvm.org.apache.kafka.common.config.ConfigResource
+    resource_of = kafka_package(jvm).common.config.ConfigResource
     with admin_client(java, bootstrap_servers, options) as client:
         cluster_id = str(client.describeCluster().clusterId().get())
         resources = jvm.java.util.ArrayList()
@@ -78,7 +79,8 @@ def create_subscription(
         KafkaUnavailableError: unreachable, not authorized, or without support for client metrics.
     """
     jvm = java._jvm
-    admin, config = jvm.org.apache.kafka.clients.admin, jvm.org.apache.kafka.common.config
+    kafka = kafka_package(jvm)
+    admin, config = kafka.clients.admin, kafka.common.config
     changes, entries = jvm.java.util.HashMap(), jvm.java.util.ArrayList()
     for key, value in ((METRICS, ",".join(subscription.metrics)), (INTERVAL_MS, str(subscription.interval_ms))):
         entries.add(admin.AlterConfigOp(admin.ConfigEntry(key, value), admin.AlterConfigOp.OpType.SET))

@@ -12,7 +12,8 @@ import tempfile
 from pyspark import SparkContext
 
 from kafka_telemetry_lake.jobs.cli import main
-from kafka_telemetry_lake.pipelines.runtime.session import QUIET_ARCHIVE, class_archive
+from kafka_telemetry_lake.pipelines.runtime.session import class_archive
+from kafka_telemetry_lake.pipelines.runtime.spark_settings import QUIET_ARCHIVE
 
 
 def write_archive() -> int:

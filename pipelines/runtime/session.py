@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -12,93 +13,29 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.pipelines.lake.object_store import in_s3, s3a_settings
 from kafka_telemetry_lake.pipelines.runtime.jars import jars, jars_home
+from kafka_telemetry_lake.pipelines.runtime.spark_settings import (
+    JAVA_OPTIONS,
+    LOCAL,
+    ONE_PROCESS,
+    QUIET_ARCHIVE,
+    SEMANTICS,
+    TUNING,
+)
 from kafka_telemetry_lake.udfs.errors import CannotRunError
+
+log = logging.getLogger(__name__)
 
 LOWEST_JAVA = 17
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
-
-Settings = dict[str, bool | float | int | str | None]
-
-# Needed for correct results in any session.
-SEMANTICS: Settings = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
-    "spark.sql.ansi.enabled": "true",
-    # Rows go to Python tasks in Arrow batches, whose columns can't exceed 2 GiB: by default a batch has 10,000 rows of
-    # any size, and a payload may have a MiB. The number of rows bounds them where Spark doesn't know the other setting.
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
-    # Printed plans and Spark's event log contain the options of a Kafka source. A value may contain any character, so
-    # everything up to the source's columns is redacted, or else the rest of the plan.
-    "spark.sql.redaction.string.regex": r"(?is)kafka\.(sasl|ssl)\..*?(?=, \[key#|\z)",
-}
-# Only for local sessions: static settings, and tuning for one machine. A cluster has its own.
-LOCAL: Settings = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.databricks.delta.snapshotPartitions": "2",
-    "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    # Milliseconds for which Arrow's allocator retains free pages for the next slice: returning them at once costs a
-    # tenth of a task. At its end a task returns them all (`operator_task`); with -1 a worker would retain its peak.
-    "spark.executorEnv.MIMALLOC_PURGE_DELAY": "100",
-    "spark.scheduler.mode": "FAIR",
-    # In local folders, Spark's default starts three processes (`chmod`, `readlink`) to rename a file of the checkpoint,
-    # which takes 0.4 to 0.7 s of each batch on two busy cores.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
-    ),
-    # Avoids sorting a batch by landed date, which would copy its payloads.
-    "spark.sql.maxConcurrentOutputFileWriters": "16",
-    "spark.sql.parquet.compression.codec": "zstd",
-    "spark.hadoop.parquet.compression.codec.zstd.level": "1",
-    # For these columns, whose values rarely repeat, Parquet would build a dictionary and then discard it.
-    **{
-        f"spark.hadoop.parquet.enable.dictionary#{column}": "false"
-        for column in ("payload", "offset", "landed_at", "received_at", "client_instance_id", "client_address")
-    },
-    # HotSpot doesn't compile methods of more than 8,000 bytes, so Spark must split longer generated loops.
-    "spark.sql.codegen.hugeMethodLimit": "8000",
-    "spark.sql.shuffle.partitions": "4",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    # What Spark keeps for its own pages, which aren't served: updates with each event, and a thousand plans.
-    "spark.ui.liveUpdate.period": "-1",
-    "spark.ui.retainedJobs": "20",
-    "spark.ui.retainedStages": "20",
-    "spark.ui.retainedTasks": "100",
-    "spark.sql.ui.retainedExecutions": "5",
-    "spark.sql.streaming.ui.enabled": "false",
-    # A job of small batches rarely collects its whole heap, which grows by what is no longer needed. Spark asks for a
-    # collection that often; `MaxHeapFreeRatio` returns what it frees.
-    "spark.cleaner.periodicGC.interval": "2min",
-}
-# In one process, heartbeats say nothing about the executor. But when the machine has been suspended for two minutes
-# (asleep, moved to another host), Spark drops its executor for missing heartbeats and ends the JVM minutes later.
-ONE_PROCESS: Settings = {"spark.storage.blockManagerHeartbeatTimeoutMs": "7d"}
-
-JAVA_OPTIONS = (
-    # With short batches, the parallel collector uses a tenth of G1's CPU time.
-    "-XX:+UseParallelGC",
-    # Records pass through the heap and hardly any object stays, but the collector never gives a young generation back.
-    "-XX:MaxNewSize=160m",
-    "-XX:MaxHeapFreeRatio=50",
-    # In the first minutes of a small fleet HotSpot's optimizing compiler is among the dearest threads, for code that
-    # runs once a batch. Four times its default thresholds leave it the loops over records.
-    "-XX:Tier4InvocationThreshold=20000",
-    "-XX:Tier4MinInvocationThreshold=2400",
-    "-XX:Tier4CompileThreshold=60000",
-    "-XX:Tier4BackEdgeThreshold=160000",
-)
-# HotSpot would print that it can't use the archive.
-QUIET_ARCHIVE = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+LOG_PROPERTIES = ("log4j2.configurationFile", "log4j.configurationFile")
+LOG_FILES = tuple(f"log4j2.{kind}" for kind in ("properties", "yaml", "yml", "json", "jsn", "xml"))
 
 
 class JavaMissingError(CannotRunError):
@@ -137,7 +74,7 @@ def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = 
     if "DATABRICKS_RUNTIME_VERSION" in os.environ or SparkSession.getActiveSession() is not None:
         return builder.getOrCreate()
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # under spark-submit, whose --packages, --master and --conf apply
-        return _submitted(builder).getOrCreate()
+        return _submitted(builder)
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the python3 on the PATH
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -149,7 +86,7 @@ def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = 
     options = " ".join((*JAVA_OPTIONS, *_archive_options(), f"-Dlog4j2.configurationFile={log_settings}"))
     builder = (
         builder.master(master)
-        .config(map=LOCAL | (ONE_PROCESS if master.startswith("local") else {}))
+        .config(map=TUNING | LOCAL | (ONE_PROCESS if master.startswith("local") else {}))
         .config("spark.driver.memory", driver_memory)
         .config("spark.driver.extraClassPath", class_path)
         .config("spark.executor.extraClassPath", class_path)
@@ -204,6 +141,31 @@ def _handler_of_sigint() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-def _submitted(builder: SparkSession.Builder) -> SparkSession.Builder:
-    needed: Settings = {key: LOCAL[key] for key in ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")}
-    return builder.config(map=needed)
+def _submitted(builder: SparkSession.Builder) -> SparkSession:
+    """The session under spark-submit: tuning and log are those of a local one where its user has set nothing else."""
+    SparkContext._ensure_initialized()
+    java, given = SparkContext._jvm, SparkConf()
+    assert java is not None
+    tuning = TUNING | (ONE_PROCESS if given.get("spark.master", "local").startswith("local") else {})
+    quiet = not given.contains("spark.log.level") and not _has_log_settings(java)
+    if quiet:  # while the session starts, and in executors
+        tuning["spark.log.level"] = "WARN"
+    spark = builder.config(map={key: value for key, value in tuning.items() if not given.contains(key)}).getOrCreate()
+    if quiet:  # not before: Spark would load its own settings when the session starts
+        java.org.apache.logging.log4j.core.config.Configurator.reconfigure(java.java.net.URI(LOG_SETTINGS.as_uri()))
+    running = java.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
+    missing = [option for option in JAVA_OPTIONS if option not in set(running)]
+    if missing:
+        log.info(
+            "session: this JVM lacks options that save CPU time: spark-submit --driver-java-options '%s'",
+            " ".join(missing),
+        )
+    return spark
+
+
+def _has_log_settings(java: Any) -> bool:
+    """Whether the user has Log4j settings: a system property, or a file in Spark's folder of settings."""
+    loader = java.java.lang.Thread.currentThread().getContextClassLoader()
+    return any(java.java.lang.System.getProperty(name) for name in LOG_PROPERTIES) or any(
+        loader.getResource(name) is not None for name in LOG_FILES
+    )

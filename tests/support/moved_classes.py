@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 UTF8, LONG, DOUBLE = 1, 5, 6
-# Bytes of a constant after its tag, by tag; a text has its own length.
-SIZES = {3: 4, 4: 4, LONG: 8, DOUBLE: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
+# Bytes of a constant after its tag, by tag. A text has its own length; a package (20) is in no jar of Kafka's.
+BYTES = {3: 4, 4: 4, LONG: 8, DOUBLE: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2}
 
 
 def move_package(jar: Path, into: Path, package: str, prefix: str) -> None:
@@ -42,8 +42,8 @@ def _renamed(content: bytes, names: tuple[tuple[bytes, bytes], ...]) -> Iterator
             yield struct.pack(">BH", UTF8, len(text)) + text
             at += 3 + size
         else:
-            yield content[at : at + 1 + SIZES[tag]]
-            at += 1 + SIZES[tag]
+            yield content[at : at + 1 + BYTES[tag]]
+            at += 1 + BYTES[tag]
         number += 2 if tag in (LONG, DOUBLE) else 1  # these take two places
     yield content[at:]
 

@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 LAKE ?= demo-lake
 
 .DEFAULT_GOAL := help
-.PHONY: help install archive demo demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-kafka test-slow-others lint docs dist bench soak lock clean
+.PHONY: help install archive demo demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-kafka test-slow-spark test-slow-unit lint docs dist bench soak lock clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -65,15 +65,18 @@ receiver: install ## build the receiver plugin's jar in receiver/target
 test-receiver: install ## JUnit tests of the plugin
 	$$($(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars --maven) -q -B -f receiver/pom.xml verify
 
-test-slow: install ## slow tests; those with brokers run beside the others
-	$(MAKE) --output-sync=target -j2 test-slow-kafka test-slow-others
+test-slow: install ## slow tests, several targets at a time: those with brokers mostly wait
+	$(MAKE) --output-sync=target -j3 test-slow-kafka test-slow-spark test-slow-unit
 
 test-slow-kafka: archive
 	$(BIN)/pytest tests/kafka -m slow
 
-test-slow-others: archive
+test-slow-spark: archive
+	$(BIN)/pytest tests/spark -m slow
+
+test-slow-unit: install
 	PROPERTY_EXAMPLES=150 $(BIN)/pytest tests/unit/conversion/test_property_engine.py
-	$(BIN)/pytest tests/spark tests/unit tests/dashboard -m slow
+	$(BIN)/pytest tests/unit tests/dashboard -m slow
 
 lint: install ## ruff and mypy --strict, tests and benchmarks included
 	$(BIN)/ruff check .

@@ -20,7 +20,6 @@ WITH ends AS (
   GROUP BY cluster_id, topic, role, coalesce(application, client_id, group_id)
 ),
 
--- Both ends from one reading of topic_clients, which is dear to plan: Spark would plan it for each side of a join.
 by_topic AS (
   SELECT
     cluster_id,
@@ -33,6 +32,7 @@ by_topic AS (
   GROUP BY cluster_id, topic
 ),
 
+-- Not by a join of both ends: Spark would plan topic_clients, which is dear to plan, once for each.
 written AS (
   SELECT cluster_id, topic, readers, explode(CASE WHEN size(writers) > 0 THEN writers ELSE array(NULL) END) AS w
   FROM by_topic

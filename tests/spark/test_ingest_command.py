@@ -43,7 +43,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         process.communicate()
 
 
-def wait_for(there: Callable[[], Any], process: subprocess.Popen[str], seconds: float = 120) -> None:
+def wait_for(there: Callable[[], Any], process: subprocess.Popen[str], seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not there():
         assert time.monotonic() < deadline, "waited too long"

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import duckdb
+import pytest
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Override, _fits
@@ -15,9 +16,11 @@ from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from tests.support.quick_session import quick_session
 
 
+@pytest.mark.timeout(900)  # a minute of planning where nothing else runs
 def test_spark_and_duckdb_take_every_view(spark: SparkSession, tmp_path: Path) -> None:
     session = quick_session(spark)
     names = create_views(session, str(tmp_path))
+    within = frozenset[str]().union(*(view.reads for view in views().values()))
     assert names == list(views())
     with duckdb.connect() as connection:
         for name, schema in CATALOG.items():
@@ -27,7 +30,8 @@ def test_spark_and_duckdb_take_every_view(spark: SparkSession, tmp_path: Path) -
             assert view.reads <= CATALOG.keys() | views().keys(), view.name
             connection.execute(f'CREATE TEMP VIEW "{view.name}" AS {view.duckdb}')
             frame = session.table(view.name)
-            frame._jdf.queryExecution().executedPlan()  # Spark can run it; over empty tables a job would show no more
+            if view.name not in within:  # else it is planned as a part of another
+                frame._jdf.queryExecution().executedPlan()  # Spark can run it; over empty tables a job shows no more
             result = connection.sql(f'SELECT * FROM "{view.name}"')
             assert result.columns == frame.columns, view.name
             assert result.fetchall() == ([] if view.reads else [tuple(row) for row in frame.collect()]), view.name

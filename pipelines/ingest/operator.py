@@ -108,6 +108,16 @@ class Operator:
     def shards(self) -> int:
         return self._state.shards
 
+    def require_shards(self, shards: int) -> None:
+        """Let the state of a new lake have so many shards.
+
+        Raises:
+            ShardCountError: there is a state, with another number. One that `reshard` has not committed doesn't count.
+        """
+        if self.position is not None and self._begun(number := self._next_number()) is None:
+            self._state.drop_after(number - 1)
+        self._state.require(shards)
+
     def start_from(self, version: int) -> None:
         """Note that all pushes up to a version of table `pushes` are judged."""
         last = self._state.last()

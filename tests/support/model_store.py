@@ -67,8 +67,7 @@ def carry_out(disk: Disk, step: Step) -> tuple[Any, Disk]:  # noqa: PLR0911  # a
         case "list":
             return _listed(files, path, recursive=more[0]), disk
         case "open":  # a table, by its log
-            log = sorted(item for item in files.items() if item[0].startswith(path + LOG))
-            return tuple(log), disk
+            return log_of(disk, path), disk
         case "put":
             return None, disk.changed({path: more[0]})
         case "create":
@@ -85,16 +84,21 @@ def carry_out(disk: Disk, step: Step) -> tuple[Any, Disk]:  # noqa: PLR0911  # a
     raise AssertionError(step)
 
 
+def log_of(disk: Disk, table: str) -> tuple[tuple[str, bytes], ...]:
+    """The commits of a table, in their order: path and content."""
+    prefix, files = table + LOG, disk.files
+    return tuple((path, files[path]) for path in sorted(path for path in files if path.startswith(prefix)))
+
+
 def _listed(files: dict[str, bytes], folder: str, *, recursive: bool) -> tuple[tuple[str, int], ...]:
     """Paths and sizes; size -1: a folder."""
-    found = {}
-    for path, data in files.items():
-        if path.startswith(f"{folder}/"):
-            name, _, rest = path[len(folder) + 1 :].partition("/")
-            if not rest or recursive:
-                found[path] = len(data)
-            else:
-                found[f"{folder}/{name}"] = -1
+    found, prefix = {}, f"{folder}/"
+    for path in [path for path in files if path.startswith(prefix)]:
+        end = -1 if recursive else path.find("/", len(prefix))
+        if end < 0:
+            found[path] = len(files[path])
+        else:
+            found[path[:end]] = -1
     return tuple(sorted(found.items()))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from kafka_telemetry_lake.pipelines.lake import moments
@@ -12,7 +13,7 @@ from kafka_telemetry_lake.pipelines.lake.fence import APP_ID
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES, PUSHES
 from tests.support.interleavings import Node, Process, run_alone
 from tests.support.model_jobs import LAKE, QUERY, ROOT, TABLES, follow, ingest
-from tests.support.model_store import LOG, Delta, Disk, Step, actions_of, active_files, transaction_version
+from tests.support.model_store import LOG, Delta, Disk, Step, actions_of, active_files, log_of, transaction_version
 
 POINTS_ID = f"kafka-telemetry-lake:points:{QUERY}"
 LATEST = 3  # epoch of the second of two processes after another one
@@ -84,7 +85,7 @@ class Followed:
         if disk.key in self._recovered:
             return
         self._recovered.add(disk.key)
-        _check_epochs(disk, METRIC_POINTS.name)
+        _check_epochs(disk, METRIC_POINTS.name, _epochs(disk))
         after, end = run_alone("r", lambda: follow(self._pushes, self._pushes, take_over=True), disk)
         assert end == "done", f"recovery: {end}"
         for each, most in ((disk, 0), (after, self._pushes)):
@@ -94,14 +95,14 @@ class Followed:
 
 
 def _check(disk: Disk) -> None:
-    rows = {table.name: _rows(disk, table.name) for table in TABLES}
+    rows, epochs = {table.name: _rows(disk, table.name) for table in TABLES}, _epochs(disk)
     for name, own in rows.items():
         pushes = [row[0] for row in own]
         assert len(pushes) == len(set(pushes)), f"{name} has rows twice: {pushes}"
         for row in own:
             expected = [row[0]] if name == PUSHES.name else [row[0], list(range(row[0]))]
             assert row == expected, f"{name} has a row from a wrong state: {row}"
-        _check_epochs(disk, name)
+        _check_epochs(disk, name, epochs)
     stored, points, outcomes = (
         {row[0] for row in rows[table.name]} for table in (PUSHES, METRIC_POINTS, PUSH_OUTCOMES)
     )
@@ -144,14 +145,13 @@ def _check_state(disk: Disk, outcomes: set[int]) -> None:
     for names in json.loads(manifest)["states"].values():
         for name in names:
             assert f"{folder}/{name}" in disk.files, f"state file {name} of the last committed batch is gone"
-            state += json.loads(disk.files[f"{folder}/{name}"])
+            state += _read(disk.files[f"{folder}/{name}"])
     assert sorted(state) == sorted(outcomes), f"the state has pushes {state}, the rows are of {sorted(outcomes)}"
 
 
-def _check_epochs(disk: Disk, table: str) -> None:
+def _check_epochs(disk: Disk, table: str, epochs: Mapping[str, int]) -> None:
     """After a commit of an epoch no process with a lower one commits."""
     highest = 0
-    epochs = _epochs(disk)
     for action in _actions(disk, table):
         if "txn" in action and action["txn"]["appId"] == APP_ID:
             highest = max(highest, action["txn"]["version"])
@@ -165,24 +165,25 @@ def _check_epochs(disk: Disk, table: str) -> None:
 
 def _epochs(disk: Disk) -> dict[str, int]:
     """The epoch of each process that has claimed one."""
-    claims = {}
-    for path, data in disk.files.items():
-        if match := re.fullmatch(rf"{ROOT}/_writers/job-(\d+)\.json", path):
-            claims[json.loads(data)["token"].rpartition("-")[0]] = int(match[1])
-    return claims
+    prefix = f"{ROOT}/_writers/job-"
+    claims = [path for path in disk.files if path.startswith(prefix) and path.endswith(".json")]
+    return {_read(disk.files[path])["token"].rpartition("-")[0]: int(path[len(prefix) : -5]) for path in claims}
+
+
+@cache
+def _read(data: bytes) -> Any:
+    """The content of a file. Nobody changes what is returned."""
+    return json.loads(data)
 
 
 def checkpoints(disk: Disk) -> str:
     """The folder that a job which starts now would use."""
     root = f"{ROOT}/_checkpoints"
-    copies = {match[1] for path in disk.files if (match := re.fullmatch(rf"{root}/(epoch-\d+)/_whole", path))}
-    return f"{root}/{max(copies)}" if copies else root
+    return max((path[: -len("/_whole")] for path in disk.files if path.endswith("/_whole")), default=root)
 
 
 def _actions(disk: Disk, table: str, version: int | None = None) -> list[dict[str, Any]]:
-    prefix = f"{ROOT}/{table}{LOG}"
-    log = sorted(item for item in disk.files.items() if item[0].startswith(prefix))
-    return actions_of(log[: None if version is None else version + 1])
+    return actions_of(log_of(disk, f"{ROOT}/{table}")[: None if version is None else version + 1])
 
 
 def _rows(disk: Disk, table: str, version: int | None = None) -> list[Any]:
@@ -190,7 +191,7 @@ def _rows(disk: Disk, table: str, version: int | None = None) -> list[Any]:
     for path in active_files(_actions(disk, table, version)):
         data = disk.files.get(f"{ROOT}/{table}/{path}")
         assert data is not None, f"{table} names file {path}, which is gone"
-        rows += json.loads(data)
+        rows += _read(data)
     return rows
 
 

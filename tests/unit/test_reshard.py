@@ -25,7 +25,7 @@ from kafka_telemetry_lake.pipelines.replay.replay import replay
 from kafka_telemetry_lake.pipelines.reshard import reshard
 from kafka_telemetry_lake.pipelines.state import chain, manifest
 from kafka_telemetry_lake.pipelines.state.chain import ShardFiles
-from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
+from kafka_telemetry_lake.pipelines.state.manifest import Manifest, StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES
 from kafka_telemetry_lake.udfs.conversion.state import ShardState, column
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
@@ -33,6 +33,7 @@ from tests.support.lake_tables import rollup_sums, table
 from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
 from tests.support.local_stream import LocalStream, run_tasks
+from tests.support.operator_alone import Job, without_spark
 
 ROWS = ("metric_points", "quarantine", "push_outcomes", "client_events")
 
@@ -135,6 +136,33 @@ def test_killed_at_any_step_the_lake_has_the_old_number_or_the_new_one(tmp_path:
         steps = [*done, steps_there[len(done)]]
     assert steps.count("state") > 4
     assert steps[-3:] == ["manifest", "sweep", "commit"]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_after_a_reshard_that_was_killed_before_its_commit_the_old_number_may_be_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    without_spark(monkeypatch)
+    job = Job(tmp_path)
+    job.batch()
+    with pytest.raises(ShardCountError, match="3 shards requested, but the state below .* has 2"):
+        job.operator.require_shards(3)
+    if begun:  # a batch that was cut off in its commits has a manifest that counts
+        job.cut_off_batch(monkeypatch)
+    else:
+        with monkeypatch.context() as killed, pytest.raises(KilledError):
+            killed.setattr(TableLog, "commit", kill)
+            reshard(job.lake, str(job.stream.checkpoints), 3)
+        assert job.stream.state.last() == Manifest(1, 3, job.stream.state.last().states)
+    job.start()
+    job.operator.require_shards(2)
+    assert StateFolder(job.stream.state.uri, None, 1).batch_ids() == [0, 1][: 1 + begun]
+    job.batch()
+    assert (StateFolder(job.stream.state.uri, None, 1).shards, job.operator.shards) == (2, 2)
+
+
+def kill(*_: object) -> None:
+    raise KilledError
 
 
 def test_files_of_two_batches_before_stay(tmp_path: Path) -> None:

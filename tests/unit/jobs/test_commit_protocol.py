@@ -28,9 +28,18 @@ from kafka_telemetry_lake.pipelines.state import manifest
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES
 from tests.support.interleavings import Explored, Explorer, Process, run_alone
-from tests.support.model_jobs import LAKE, empty_lake, follow, ingest, maintain, model, swap
+from tests.support.model_forget import ERASED, FORGET, forget, forgetting
+from tests.support.model_jobs import FOLDER, LAKE, empty_lake, follow, ingest, maintain, model, reshard, swap, unlocked
 from tests.support.model_store import MISSING, Disk, ask, carry_out
-from tests.support.protocol_invariants import MAINTAIN, Followed, Invariants, is_invisible
+from tests.support.protocol_invariants import (
+    MAINTAIN,
+    Followed,
+    Invariants,
+    is_invisible,
+    is_invisible_beside_forget,
+    recover,
+    recover_with_shards,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +93,7 @@ def test_one_job_after_the_other(before: str) -> None:
     assert explored.states > 200
 
 
-LINES = ("done", "TakenOverError", "LakeBusyError")  # how a job may end
+LINES = ("done", "killed", "TakenOverError", "LakeBusyError")  # how a job may end
 
 
 def problem(explored: Explored) -> str:
@@ -128,10 +137,12 @@ def test_three_jobs_and_one_switch_anywhere() -> None:
     assert explored.states > 100_000
 
 
-def beside(name: str, code: Callable[[], str]) -> Explored:
+def beside(
+    name: str, code: Callable[[], str], invariants: Invariants | None = None, invisible: Any = is_invisible
+) -> Explored:
     """A job, and another command beside it."""
     processes = [Process("p1", lambda: ingest(3, 1, take_over=True)), Process(name, code)]
-    explored = Explorer(processes, Invariants(3, wake=False), is_invisible, 1).explore(lake(crashed=True))
+    explored = Explorer(processes, invariants or Invariants(3, wake=False), invisible, 1).explore(lake(crashed=True))
     print(f"{name}, 1 switch: {explored.states:,} states, {explored.disks:,} contents of the store")
     return explored
 
@@ -169,10 +180,58 @@ def test_a_replay_must_swap_under_its_claim(monkeypatch: pytest.MonkeyPatch) -> 
     assert "replay of epoch 2 has committed after epoch 3" in problem(beside("replay", swap))
 
 
+def reshard_beside() -> Explored:
+    return beside("reshard", lambda: reshard(2), Invariants(3, wake=False, recover=recover_with_shards))
+
+
+@pytest.mark.slow
+def test_a_reshard_beside_a_job() -> None:
+    explored = reshard_beside()
+    assert problem(explored) == "none", explored.found
+    assert "reshard: done" in explored.ends
+    assert explored.states > 1000
+
+
+def forget_beside() -> Explored:
+    with forgetting():
+        return beside(FORGET, forget, Invariants(3, wake=False, erased={ERASED}), is_invisible_beside_forget)
+
+
+@pytest.mark.slow
+def test_a_forget_beside_a_job() -> None:
+    explored = forget_beside()
+    assert problem(explored) == "none", explored.found
+    assert "forget: done" in explored.ends
+    assert explored.states > 1000
+
+
+def in_folder(*, take_over: bool, wake: bool = False) -> Explored:
+    """Two jobs in a folder, of which each may be killed at each step. Its lock is free then."""
+    processes = [
+        Process("p1", lambda: ingest(2, 1, lake=FOLDER)),
+        Process("p2", lambda: ingest(3, 2, take_over=take_over, lake=FOLDER)),
+    ]
+    invariants = Invariants(3, wake=wake, recover=partial(recover, lake=FOLDER))
+    explored = Explorer(processes, invariants, is_invisible, 1, unlocked).explore(lake(crashed=True))
+    print(f"in a folder, {take_over=}: {explored.states:,} states, {explored.disks:,} contents of the store")
+    return explored
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("take_over", [False, True])
+def test_in_a_folder_with_its_lock(take_over: bool) -> None:
+    explored = in_folder(take_over=take_over)
+    assert problem(explored) == "none", explored.found
+    assert explored.states > 1000
+
+
 def followers() -> Explored:
+    """Both find the note of a job before them, and delete it once they have their own."""
     processes = [Process("p1", lambda: follow(2, 1)), Process("p2", lambda: follow(3, 2, take_over=True))]
-    explored = Explorer(processes, Followed(3), is_invisible, 1).explore(empty_lake())
-    print(f"notes, 1 switch: {explored.states:,} states, {explored.disks:,} contents of the store")
+    disk, end = run_alone("p0", lambda: follow(1, 1), empty_lake())
+    assert end == "done"
+    explored = Explorer(processes, Followed(3), is_invisible, 2).explore(disk)
+    print(f"notes, 2 switches: {explored.states:,} states, {explored.disks:,} contents of the store")
     return explored
 
 

@@ -21,7 +21,7 @@ from kafka_telemetry_lake.pipelines.forget import erasure, files, history, state
 from kafka_telemetry_lake.pipelines.forget.files import Found, Rewritten
 from kafka_telemetry_lake.pipelines.forget.subject import Subject
 from tests.support.model_jobs import LAKE, InOrder, ending
-from tests.support.model_store import MISSING, ask, path_in
+from tests.support.model_store import MISSING, ask
 
 ERASED = 0  # the push that goes
 CLIENT = "jHecHqLPQj2rnaP7QRzrmg"  # which no file names: only rows and states have the push

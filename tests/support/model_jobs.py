@@ -290,10 +290,10 @@ class _Folder(PurePosixPath):
 
 
 class _FileLock:
-    """Instead of that of the operating system: a file with the name of the process that has it."""
+    """Instead of that of the operating system, which each machine has: a file that names the process."""
 
     def __init__(self, path: PurePosixPath, timeout: float) -> None:  # noqa: ARG002  # as the library has it
-        self._path = path_in(str(path))
+        self._path = f"{path_in(str(path))}-{fence.this_process('').machine}"
 
     def acquire(self) -> None:
         if not ask("create", self._path, process_name().encode()):
@@ -305,7 +305,8 @@ class _FileLock:
 
 def unlocked(name: str, disk: Disk) -> Disk:
     """The disk after a process was killed: its lock is free."""
-    return disk.changed({path: None for path, data in disk.files.items() if path == LOCK and data == name.encode()})
+    own = [path for path, data in disk.files.items() if path.startswith(LOCK) and data == name.encode()]
+    return disk.changed(dict.fromkeys(own))
 
 
 @contextmanager
@@ -333,6 +334,7 @@ def model() -> Iterator[None]:
         (locks, "FileLock", _FileLock),
         (Table, "create", lambda *_: None),
         (Fence, "keep_alive", lambda *_: None),
+        (fence, "_machine", lambda: "a machine"),
         (fence, "PATIENCE_S", 0.0),  # a sign of life never comes in time
         (commit_log, "time", no_time),
         (delta_log, "time", no_time),

@@ -90,7 +90,10 @@ def carry_out(disk: Disk, step: Step) -> tuple[Any, Disk]:  # noqa: PLR0911  # a
 def log_of(disk: Disk, table: str) -> tuple[tuple[str, bytes], ...]:
     """The commits of a table, in their order: path and content."""
     prefix, files = table + LOG, disk.files
-    return tuple((path, files[path]) for path in sorted(path for path in files if path.startswith(prefix) and path[-5:] == ".json"))
+    return tuple(
+        (path, files[path])
+        for path in sorted(path for path in files if path.startswith(prefix) and path[-5:] == ".json")
+    )
 
 
 def _listed(files: dict[str, bytes], folder: str, *, recursive: bool) -> tuple[tuple[str, int], ...]:
@@ -251,12 +254,15 @@ class Delta:
         """A commit as delta-rs makes it: of the version after the one read, or a later one if nothing conflicts."""
         own = {each.app_id: each.version for each in commit_properties.app_transactions or ()}
         content: list[dict[str, Any]] = [{"txn": {"appId": name, "version": n}} for name, n in own.items()]
-        removed = {action.path for action in actions if isinstance(action, RemoveAction)}
-        for action in actions:
-            fields = {"path": action.path, "size": action.size, "partitionValues": action.partition_values,
-                      "dataChange": action.data_change}  # fmt: skip
-            is_added = isinstance(action, AddAction)
-            content.append({"add": fields | {"stats": action.stats}} if is_added else {"remove": fields})
+        removed = {each.path for each in actions if isinstance(each, RemoveAction)}
+        for each in actions:
+            fields = {
+                "path": each.path, "size": each.size, "partitionValues": each.partition_values,
+                "dataChange": each.data_change,
+            }  # fmt: skip
+            content.append(
+                {"add": fields | {"stats": each.stats}} if isinstance(each, AddAction) else {"remove": fields}
+            )
         content.append({"commitInfo": {"txnId": _new_name()}})
         data = "\n".join(json.dumps(action) for action in content).encode()
         version = len(self._log)

@@ -30,14 +30,14 @@ Recover = Callable[[Disk, int], Disk]
 
 
 def recover(disk: Disk, records: int, **flags: Any) -> Disk:
-    """The same with flags of `model_jobs.ingest`."""
+    """By `model_jobs.ingest`, with these flags."""
     after, end = run_alone(f"r{records}", lambda: ingest(records, records, take_over=True, **flags), disk)
     assert end == "done", f"recovery: {end}"
     return after
 
 
 def recover_with_shards(disk: Disk, records: int) -> Disk:
-    """The same by a job that asks for the number of shards that counts: that of the last committed batch."""
+    """By a job that asks for the number of shards that counts: that of the last committed batch."""
     last = transaction_version(_actions(disk, PUSH_OUTCOMES.name), POINTS_ID)
     return recover(disk, records, shards=None if last is None else _manifest(disk, last)["shards"])
 
@@ -185,7 +185,9 @@ def _check_state(disk: Disk, outcomes: set[int], erased: frozenset[int]) -> None
         for name in names:
             assert f"{folder}/{name}" in disk.files, f"state file {name} of the last committed batch is gone"
             state += _read(disk.files[f"{folder}/{name}"])
-    assert sorted({*state} - erased) == sorted(outcomes), f"the state has pushes {state}, the rows are of {sorted(outcomes)}"
+    assert sorted({*state} - erased) == sorted(outcomes), (
+        f"the state has pushes {state}, the rows are of {sorted(outcomes)}"
+    )
 
 
 def _manifest(disk: Disk, batch: int) -> Any:
@@ -257,17 +259,6 @@ def _rows(disk: Disk, table: str, version: int | None = None) -> list[Any]:
     return rows
 
 
-def is_invisible_beside_forget(_: str, step: Step, disk: Disk) -> bool:
-    """The same where another process may change files of rows and the logs, and looks into all folders."""
-    verb, path, *_ = step
-    return (
-        (verb == "put" and "/landed_date=" in path)
-        or (verb == "create" and path in disk.files)
-        or path.endswith(".alive")
-        or (verb == "read" and (path.endswith(NEVER_WRITTEN) or (path in disk.files and "/_writers/" in path)))
-    )
-
-
 def is_invisible(name: str, step: Step, disk: Disk, latest: int = LATEST) -> bool:
     """Whether no other process can tell when a step of this one is taken.
 
@@ -286,3 +277,14 @@ def is_invisible(name: str, step: Step, disk: Disk, latest: int = LATEST) -> boo
         return True
     # What is there for good.
     return path in disk.files and verb in ("read", "create") and (LOG in path or "/_writers/" in path)
+
+
+def is_invisible_beside_forget(_: str, step: Step, disk: Disk) -> bool:
+    """The same where another process changes files of rows and logs, and looks into all folders: few steps are."""
+    verb, path = step[:2]
+    return (
+        (verb == "put" and "/landed_date=" in path)
+        or (verb == "create" and path in disk.files)
+        or path.endswith(".alive")
+        or (verb == "read" and (path.endswith(NEVER_WRITTEN) or (path in disk.files and "/_writers/" in path)))
+    )

@@ -386,11 +386,37 @@ def test_notes_in_the_folders_of_tables() -> None:
     assert explored.states > 500
 
 
-@pytest.mark.exhaustive
-def test_notes_need_the_epoch_in_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def _notes_without_their_epoch(patch: pytest.MonkeyPatch) -> None:
     made = EpochNote.__init__
-    monkeypatch.setattr(EpochNote, "__init__", lambda self, uri, stem, _: made(self, uri, stem))
-    assert "the rows of pushes [0, " in problem(followers())
+    patch.setattr(EpochNote, "__init__", lambda self, uri, stem, _: made(self, uri, stem))
+
+
+def _a_note_that_went_was_never_there(patch: pytest.MonkeyPatch) -> None:
+    stored = EpochNote._stored
+    patch.setattr(EpochNote, "_stored", lambda self: [] if _looks_again() else stored(self))
+
+
+def _looks_again() -> bool:
+    reading = sys._getframe(2)
+    return reading.f_code.co_name == "read" and reading.f_locals.get("content", MISSING) is None
+
+
+def _who_deletes_second_ends(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(EpochNote, "_drop", lambda self, epoch: self._filesystem.delete_file(self._path(epoch)))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("mutant", "expected"),
+    [
+        (_notes_without_their_epoch, "the rows of pushes [0, "),
+        (_a_note_that_went_was_never_there, "the rows of pushes [0, "),
+        (_who_deletes_second_ends, "FileNotFoundError"),
+    ],
+)
+def test_no_guard_of_notes_may_be_missing(monkeypatch: pytest.MonkeyPatch, mutant: Any, expected: str) -> None:
+    mutant(monkeypatch)
+    assert expected in problem(followers())
 
 
 def _no_epoch_check(patch: pytest.MonkeyPatch) -> None:

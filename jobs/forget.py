@@ -45,7 +45,7 @@ def run_job(settings: ForgetSettings) -> int:
             drop_old(settings.lake, settings.checkpoints)
         if is_swapping(checkpoints):
             raise UsageError("a replay was interrupted: finish it with `telemetry-lake replay`, then erase")
-        erasure = Erasure(settings.lake, settings.checkpoints, write=not settings.dry_run)
+        erasure = Erasure(settings.lake, settings.checkpoints, not settings.dry_run, fence)
         key = secret_text(settings.personal_data_key)
         try:
             for begun in () if settings.dry_run else erasure.under_way():

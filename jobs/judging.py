@@ -34,10 +34,12 @@ def caught_up_operator(
         shards: number of shards that the state must have; None: as it has, else the cores of the session.
         report: called after each batch.
     """
-    state = StateFolder(lake.checkpoint(STATE), shards, spark.sparkContext.defaultParallelism)
+    state = StateFolder(lake.checkpoint(STATE), None, spark.sparkContext.defaultParallelism)
     operator = Operator(
         spark, OperatorSettings(lake.path, lake.checkpoints, limits, max_bytes, lake.fence), state, report
     )
+    if shards is not None:
+        operator.require_shards(shards)
     if operator.position is None:
         version = latest_version(lake)
         if has_backlog(lake):

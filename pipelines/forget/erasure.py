@@ -27,6 +27,7 @@ from kafka_telemetry_lake.pipelines.forget.states import forget_in_states
 from kafka_telemetry_lake.pipelines.forget.subject import Request, Subject, subject_of
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of
 from kafka_telemetry_lake.pipelines.lake.errors import StateVersionError
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import absolute_uri, checkpoints_root, filesystem_of
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
@@ -94,13 +95,16 @@ class Erasure:
         lake: folder or URI of the lake.
         checkpoints: the folder given for its checkpoints; None: the one inside the lake.
         write: False: a dry run, which changes nothing.
+        fence: the claim under which the lake is written.
 
     Raises:
         StateVersionError: the note of an erasure was written by a release with another format.
     """
 
-    def __init__(self, lake: str, checkpoints: str | None = None, write: bool = True) -> None:
-        self._lake, self._write = lake.rstrip("/"), write
+    def __init__(
+        self, lake: str, checkpoints: str | None = None, write: bool = True, fence: Fence | None = None
+    ) -> None:
+        self._lake, self._write, self._fence = lake.rstrip("/"), write, fence
         given, inside = (checkpoints_root(lake, each) for each in (checkpoints, None))
         is_inside = absolute_uri(given) == absolute_uri(inside)
         self._elsewhere = None if is_inside else given if "://" in given else str(Path(given).resolve())
@@ -128,6 +132,7 @@ class Erasure:
 
         Raises:
             StateError: a state file is damaged.
+            FencedError: another job has taken over the lake; the erasure isn't finished.
         """
         known = [note for note in self._read_notes() if note.request == request]
         note = known[0] if known else Note(
@@ -143,6 +148,8 @@ class Erasure:
         self._forget_in_state(note)
         self._forget_elsewhere(note, files)
         if self._write:
+            if self._fence is not None:  # a job that took over meanwhile may have copied the state as it was
+                self._fence.check()
             self._delete(f"{self._path(note)}.tmp")
             self._delete(self._path(note))
             if not self._read_notes():
@@ -161,7 +168,7 @@ class Erasure:
             found = dict(zip(paths, threads.map(folder.find, paths), strict=True))
         found = {path: counts for path, counts in found.items() if any(counts)}
         active = {unquote(path) for path in pa.table(table.get_add_actions())["path"].to_pylist()}
-        history = TableHistory(uri, note.subject.gone)
+        history = TableHistory(uri, note.subject.gone, self._fence)
         done, counted = note.removed.setdefault(name, Removed(name)), note.counted.setdefault(name, [])
         new = [path for path in found if path not in counted]
         counted += new

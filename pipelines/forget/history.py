@@ -29,6 +29,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from kafka_telemetry_lake.pipelines.forget.files import Rewritten
 from kafka_telemetry_lake.pipelines.forget.rows import patterns, replaced
 from kafka_telemetry_lake.pipelines.lake.durable import sync
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.transactions import transaction
 from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
@@ -47,15 +48,20 @@ class TableHistory:
     Args:
         uri: of the table.
         texts: of which the log may have no trace.
+        fence: the claim under which commits are made.
     """
 
-    def __init__(self, uri: str, texts: Collection[str]) -> None:
-        self._uri = uri
+    def __init__(self, uri: str, texts: Collection[str], fence: Fence | None = None) -> None:
+        self._uri, self._fence = uri, fence
         self._filesystem, self._root = filesystem_of(f"{uri}/_delta_log")
         self._texts, self._patterns = sorted(texts), patterns(texts)
 
     def commit(self, files: Iterable[Rewritten]) -> None:
-        """Remove the old files and add the new ones, in one commit. No other writer may remove files meanwhile."""
+        """Remove the old files and add the new ones, in one commit. No other writer may remove files meanwhile.
+
+        Raises:
+            FencedError: the table has a commit of a higher epoch.
+        """
         table = DeltaTable(self._uri)
         active = {unquote(row["path"]): row for row in pa.table(table.get_add_actions()).to_pylist()}
         now = int(time.time() * 1000)
@@ -76,7 +82,7 @@ class TableHistory:
                 mode="append",
                 schema=table.schema(),
                 partition_by=table.metadata().partition_columns,
-                commit_properties=transaction(APP_ID, 0 if done is None else done + 1),
+                commit_properties=transaction(APP_ID, 0 if done is None else done + 1, table, self._fence),
             )
 
     def rename(self, files: Iterable[Rewritten], write: bool = True) -> int:

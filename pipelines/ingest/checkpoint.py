@@ -1,7 +1,8 @@
-"""Checks that the checkpoints belong to this lake and are not older than it.
+"""Checks that the checkpoints belong to this lake, and are as old as it is.
 
 A checkpoint numbers its batches, and a table skips a batch whose number it already has. With the checkpoint of another
-lake, or one older than the lake, records would be silently skipped.
+lake, or one older than the lake, records would be silently skipped. With a later one they would be, too: it has read
+what the tables don't have.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.pipelines.lake.errors import ForeignCheckpointError, OldCheckpointError
+from kafka_telemetry_lake.pipelines.lake.errors import ForeignCheckpointError, OldCheckpointError, OldLakeError
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.tables.operator import (
@@ -28,6 +29,7 @@ from kafka_telemetry_lake.pipelines.tables.table import Table, table_uri
 NOTE = "lake.json"
 TOPICS_NOTE = "topics.json"  # the landing topics' ids, and the checkpoint that reads them (`topic_ids`)
 POINTS = "points"  # the operator's name in checkpoints, logs and metrics
+BATCH = "batch.json"  # beside the operator's id: what the batch reads whose commits are under way
 STATE = "points-state"
 LANDING = "landing"  # first checkpoint of the query that stores all landing records (`landing_name`)
 STREAMS: dict[str, tuple[Table, ...]] = {
@@ -45,10 +47,12 @@ def check_checkpoints(lake: str, checkpoints: str) -> None:
     Raises:
         ForeignCheckpointError: the checkpoints belong to another lake.
         OldCheckpointError: the checkpoints are older than the lake.
+        OldLakeError: the tables are older than the checkpoints.
     """
     filesystem, root = filesystem_of(checkpoints)
     filesystem.create_dir(root, recursive=True)
-    own = str(DeltaTable(PUSHES.uri(lake)).metadata().id)
+    pushes = DeltaTable(PUSHES.uri(lake))
+    own = str(pushes.metadata().id)
     note = read_json(filesystem, f"{root}/{NOTE}")
     if note is None:
         write_json(filesystem, f"{root}/{NOTE}", {"pushes": own})
@@ -72,6 +76,14 @@ def check_checkpoints(lake: str, checkpoints: str) -> None:
                 "from one backup, or name a new folder with --checkpoints (the source is read from its beginning, "
                 "nothing is stored twice)"
             )
+    batch = read_json(filesystem, f"{root}/{POINTS}/{BATCH}")
+    if batch is not None and batch["version"] > pushes.version():
+        raise OldLakeError(
+            f"table {PUSHES.name} of {lake} ends at version {pushes.version()}, but the checkpoints below "
+            f"{checkpoints} have read up to version {batch['version']}: the tables were copied or restored from an "
+            "earlier time. Take both from one copy, made while no job ran, or name a new folder with --checkpoints "
+            "(the source is read from its beginning, nothing is stored twice)"
+        )
 
 
 def landing_name(checkpoints: str) -> str:

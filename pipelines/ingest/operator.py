@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.pipelines.ingest.checkpoint import POINTS, points_app_id, read_id
+from kafka_telemetry_lake.pipelines.ingest.checkpoint import BATCH, POINTS, points_app_id, read_id
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged, log_set_aside, run_tasks
 from kafka_telemetry_lake.pipelines.ingest.store_task import SMALL_BYTES
@@ -46,7 +46,6 @@ from kafka_telemetry_lake.udfs.limits import Limits
 log = logging.getLogger(__name__)
 
 SNAPSHOT_EVERY = timedelta(days=1)
-BATCH = "batch.json"  # beside the operator's id: what the batch reads whose commits are under way
 # Takes a batch's progress, with the fields of Spark's StreamingQueryProgress, and its facts.
 Report = Callable[[Mapping[str, Any], BatchFacts], None]
 
@@ -107,6 +106,16 @@ class Operator:
     @property
     def shards(self) -> int:
         return self._state.shards
+
+    def require_shards(self, shards: int) -> None:
+        """Let the state of a new lake have so many shards.
+
+        Raises:
+            ShardCountError: there is a state, with another number. One that `reshard` has not committed doesn't count.
+        """
+        if self.position is not None and self._begun(number := self._next_number()) is None:
+            self._state.drop_after(number - 1)
+        self._state.require(shards)
 
     def start_from(self, version: int) -> None:
         """Note that all pushes up to a version of table `pushes` are judged."""

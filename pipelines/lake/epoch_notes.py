@@ -6,6 +6,7 @@ are passed over.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -37,8 +38,11 @@ class EpochNote:
 
     def read(self) -> dict[str, Any] | None:
         """The content; None: there is no note."""
-        epochs = self._stored()
-        return read_json(self._filesystem, self._path(max(epochs))) if epochs else None
+        while epochs := self._stored():
+            content = read_json(self._filesystem, self._path(max(epochs)))
+            if content is not None:  # else a process that was taken over has written its own and deleted this one
+                return content
+        return None
 
     def write(self, content: Mapping[str, Any]) -> None:
         """Write the note of this process's epoch; those of lower ones go."""
@@ -47,13 +51,17 @@ class EpochNote:
         write_json(self._filesystem, self._path(own), content)
         for epoch in epochs:
             if epoch < own:
-                self._filesystem.delete_file(self._path(epoch))
+                self._drop(epoch)
 
     def delete(self) -> None:
         """Delete the note, if there is one."""
         for epoch in self._stored():
             if self._epoch is None or epoch <= self._epoch:
-                self._filesystem.delete_file(self._path(epoch))
+                self._drop(epoch)
+
+    def _drop(self, epoch: int) -> None:
+        with contextlib.suppress(FileNotFoundError):  # a process that was taken over deletes those before it, too
+            self._filesystem.delete_file(self._path(epoch))
 
     def _stored(self) -> list[int]:
         pattern = rf"{self._stem}(?:-e(\d{{12}}))?\.json"

@@ -31,6 +31,10 @@ class OldCheckpointError(StateError):
     """The checkpoints are older than the lake."""
 
 
+class OldLakeError(StateError):
+    """The tables are older than the checkpoints."""
+
+
 class LogGapError(StateError):
     """The next commits to read are no longer in a table's log."""
 

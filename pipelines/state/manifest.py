@@ -54,13 +54,23 @@ class StateFolder:
         self.uri = uri
         self._filesystem, self._root = filesystem_of(uri)
         self._filesystem.create_dir(self._root, recursive=True)
+        self.shards = self._stored_shards() or default_shards
+        if shards is not None:
+            self.require(shards)
+
+    def require(self, shards: int) -> None:
+        """Let a new state have so many shards.
+
+        Raises:
+            ShardCountError: there is a state, with another number.
+        """
         stored = self._stored_shards()
-        if shards is not None and stored is not None and shards != stored:
+        if stored is not None and shards != stored:
             raise ShardCountError(
-                f"{shards} shards requested, but the state below {uri} has {stored}: leave --shards out, or run "
+                f"{shards} shards requested, but the state below {self.uri} has {stored}: leave --shards out, or run "
                 f"`telemetry-lake reshard --shards {shards}`"
             )
-        self.shards = stored or shards or default_shards
+        self.shards = shards
 
     def last(self) -> Manifest | None:
         """The newest manifest; None before the first batch."""

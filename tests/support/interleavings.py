@@ -38,6 +38,10 @@ class Node:
         return node
 
 
+KILLED = Node()
+KILLED.end = "killed"
+
+
 class Process:
     """A process: its code, and the tree of its runs."""
 
@@ -148,14 +152,15 @@ class Explorer:
         is_invisible: whether no other process can tell when the process of this name takes this step on this disk: it
             reads what stays, or changes what no other process looks at. Such a step is taken at once.
         preemptions: the most switches away from a process that could go on; None: any number.
+        killed: the disk after a process of this name was killed; None: as it was.
     """
 
     def __init__(
         self, processes: Sequence[Process], check: Check, is_invisible: Callable[[str, Step, Disk], bool],
-        preemptions: int | None = None,
+        preemptions: int | None = None, killed: Callable[[str, Disk], Disk] | None = None,
     ) -> None:  # fmt: skip
         self._processes, self._check, self._is_invisible = processes, check, is_invisible
-        self._most = preemptions
+        self._most, self._killed = preemptions, killed
         self._seen: dict[tuple[int | None, ...], int] = {}  # states, with the least switches by which they were reached
         self._disks: set[int] = set()
         self._states: set[tuple[int, ...]] = set()
@@ -178,6 +183,7 @@ class Explorer:
                             for process, node in zip(self._processes, state.nodes, strict=True)
                         )
                 following = [self._after(state, number) for number in self._runnable(state)]
+                following += self._kills(state)
                 explored.transitions += len(following)
                 waiting += following
         except (ViolationError, AssertionError) as error:  # the latter of `is_invisible`
@@ -197,6 +203,16 @@ class Explorer:
         for number, node in enumerate(state.nodes):
             if node.step is not None and (self._most is None or self._switches(state, number) <= self._most):
                 yield number
+
+    def _kills(self, state: State) -> Iterator[State]:
+        """The states after a process was killed. If that frees nothing, it is as if the process never went on."""
+        for number, (process, node) in enumerate(zip(self._processes, state.nodes, strict=True)):
+            if self._killed is not None and node.step is not None:
+                disk = self._killed(process.name, state.disk)
+                if disk.key != state.disk.key:
+                    nodes = (*state.nodes[:number], KILLED, *state.nodes[number + 1 :])
+                    trail = (state.trail, process.name, ("killed",), None)
+                    yield State(disk, nodes, state.last, state.switches, trail)
 
     def _switches(self, state: State, number: int) -> int:
         return state.switches + int(state.last not in (None, number) and state.nodes[state.last or 0].step is not None)

@@ -6,6 +6,7 @@ the row of a push has them too. So a push that is lost, doubled or judged from a
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import threading
@@ -14,13 +15,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 from deltalake.exceptions import DeltaError
+from filelock import Timeout
 
 from kafka_telemetry_lake.jobs import judging, locks
+from kafka_telemetry_lake.jobs import reshard as reshard_command
+from kafka_telemetry_lake.jobs.reshard_settings import ReshardSettings
+from kafka_telemetry_lake.pipelines import reshard as pipelines_reshard
 from kafka_telemetry_lake.pipelines.ingest import checkpoint, landing_batches, operator
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, begun_batch, check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.landing_batches import LandingBatches
@@ -35,14 +41,16 @@ from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
 from kafka_telemetry_lake.pipelines.replay import replay
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
+from kafka_telemetry_lake.pipelines.state.redistribute import Redistributed
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 from kafka_telemetry_lake.udfs.limits import Limits
-from tests.support.model_store import LOG, MISSING, Delta, Disk, ask, in_memory
+from tests.support.model_store import LOG, MISSING, Delta, Disk, ask, in_memory, path_in, process_name
 
-LAKE = "s3a://lake"
+LAKE, FOLDER = "s3a://lake", "/lake"  # at a URI, and in a folder, which has a lock
 ROOT = "lake"
+LOCK = f"{ROOT}/{locks.LOCK}"
 TABLES = (PUSHES, METRIC_POINTS, PUSH_OUTCOMES)
 QUERY = "query"
 DAY = "2026-11-24"
@@ -62,17 +70,22 @@ def empty_lake() -> Disk:
     return Disk().changed(dict(files))
 
 
-def ingest(records: int, per_batch: int, *, take_over: bool = False) -> str:
+def ingest(
+    records: int, per_batch: int, *, take_over: bool = False, lake: str = LAKE, shards: int | None = None
+) -> str:
     """A run of the job over the records that a source has; returns how it ended.
 
     Args:
         records: of the source.
         per_batch: the most that a batch takes.
+        lake: its URI, or its folder.
+        shards: as the flag has it.
     """
-    return _ending(lambda: _ingest(records, per_batch, take_over=take_over))
+    return ending(lambda: _ingest(records, per_batch, lake, shards, take_over=take_over))
 
 
-def _ending(code: Any) -> str:
+def ending(code: Any) -> str:
+    """Run a process's code; returns how it ended."""
     try:
         code()
     except (TelemetryLakeError, ModelError, OSError, DeltaError, ValueError) as error:
@@ -80,13 +93,13 @@ def _ending(code: Any) -> str:
     return "done"
 
 
-def _ingest(records: int, per_batch: int, *, take_over: bool) -> None:
-    with locks.only_job(LAKE, "ingest", "busy", take_over=take_over) as claim:
-        lake = Lake(LAKE, checkpoint_folders.own_checkpoints(LAKE, None, claim), fence=claim)
-        check_checkpoints(LAKE, lake.checkpoints)
-        replay.finish_swap(LAKE, lake.checkpoints, claim)
-        judge = judging.caught_up_operator(_SPARK, lake, Limits(), 1 << 30, threading.Event())
-        batches = LandingBatches(LAKE, claim, judge, begun_batch(lake.landing))
+def _ingest(records: int, per_batch: int, uri: str, shards: int | None, *, take_over: bool) -> None:
+    with locks.only_job(uri, "ingest", "busy", take_over=take_over) as claim:
+        lake = Lake(uri, checkpoint_folders.own_checkpoints(uri, None, claim), fence=claim)
+        check_checkpoints(uri, lake.checkpoints)
+        replay.finish_swap(uri, lake.checkpoints, claim)
+        judge = judging.caught_up_operator(_SPARK, lake, Limits(), 1 << 30, threading.Event(), shards)
+        batches = LandingBatches(uri, claim, judge, begun_batch(lake.landing))
         app_id = f"kafka-telemetry-lake:{LANDING}:{QUERY}"
         for number, first, last in Query(lake.landing, records, per_batch):
 
@@ -102,7 +115,7 @@ def _ingest(records: int, per_batch: int, *, take_over: bool) -> None:
 
 def swap() -> str:
     """A replay of all pushes: the same rows in new files, swapped in by the project's code."""
-    return _ending(_swap)
+    return ending(_swap)
 
 
 def _swap() -> None:
@@ -121,9 +134,14 @@ def _swap() -> None:
         replay.finish_swap(LAKE, lake.checkpoints, claim)
 
 
+def reshard(shards: int) -> str:
+    """The command `reshard`."""
+    return ending(lambda: reshard_command.run_job(ReshardSettings(lake=LAKE, shards=shards)))
+
+
 def maintain() -> str:
     """Merges the files of each table, beside a job and without a claim, as ``telemetry-lake maintain`` does."""
-    return _ending(_maintain)
+    return ending(_maintain)
 
 
 def _maintain() -> None:
@@ -136,7 +154,7 @@ def _maintain() -> None:
 
 def follow(pushes: int, per_step: int, *, take_over: bool = False) -> str:
     """What follows a table by steps, with its notes in a table's folder, in the order of `Lifecycle`."""
-    return _ending(lambda: _follow(pushes, per_step, take_over=take_over))
+    return ending(lambda: _follow(pushes, per_step, take_over=take_over))
 
 
 def _follow(pushes: int, per_step: int, *, take_over: bool) -> None:
@@ -165,7 +183,7 @@ class Query:
     """
 
     def __init__(self, checkpoint: str, records: int, per_batch: int) -> None:
-        self._root, self._records, self._per_batch = checkpoint.removeprefix("s3a://"), records, per_batch
+        self._root, self._records, self._per_batch = path_in(checkpoint), records, per_batch
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
         number, done = self._latest("offsets"), self._latest("commits")
@@ -199,21 +217,41 @@ class Query:
 
 def judged(_: Any, task: ShardTask, __: int | None = None) -> list[dict[str, Any]]:
     """What the operator's tasks make of a batch."""
-    before: list[int] = []
-    chain = tuple(task.states.get(0, ()))
-    folder = task.state_folder.removeprefix("s3a://")
-    for name in chain:
-        data = ask("read", f"{folder}/{name}")
-        if data == MISSING:
-            raise FileNotFoundError(name)
-        before += json.loads(data)
+    shard = task.batch_id % task.shards
+    folder = path_in(task.state_folder)
+    before = _pushes_of(folder, task.states)
     pushes = sorted(push for path in task.paths for (push,) in json.loads(ask("read", f"{ROOT}/{PUSHES.name}/{path}")))
     rows = [[push, [*before, *pushes[:index]]] for index, push in enumerate(pushes)]
-    state = f"0-{task.batch_id:010d}-{uuid.uuid4()}.state"
-    ask("put", f"{folder}/{state}", json.dumps(pushes).encode())
+    state = _new_state(folder, shard, task.batch_id, pushes)
     files = [_written(table, rows) for table in (METRIC_POINTS, PUSH_OUTCOMES)]
     texts = [file.to_json() for file in files]
-    return [{"shard": 0, "state": [*chain, state], "files": texts, "counts": {}, "set_aside": []}]
+    chain = (*task.states.get(shard, ()), state)
+    return [{"shard": shard, "state": chain, "files": texts, "counts": {}, "set_aside": []}]
+
+
+def _pushes_of(folder: str, states: Mapping[int, Sequence[str]]) -> list[int]:
+    """The pushes in the state of all shards."""
+    pushes: list[int] = []
+    for name in itertools.chain(*states.values()):
+        if (data := ask("read", f"{folder}/{name}")) == MISSING:
+            raise FileNotFoundError(name)
+        pushes += json.loads(data)
+    return sorted(pushes)
+
+
+def _new_state(folder: str, shard: int, batch: int, pushes: Sequence[int]) -> str:
+    name = f"{shard}-{batch:010d}-{uuid.uuid4()}.state"
+    ask("put", f"{folder}/{name}", json.dumps(pushes).encode())
+    return name
+
+
+def redistributed(_: str, uri: str, states: Mapping[int, Sequence[str]], shards: int, batch: int) -> Redistributed:
+    """Instead of `redistribute`: each push to another shard, modulo their number."""
+    folder = path_in(uri)
+    pushes = _pushes_of(folder, states)
+    return Redistributed(
+        {shard: (_new_state(folder, shard, batch, pushes[shard::shards]),) for shard in range(shards)}, len(pushes)
+    )
 
 
 def _written(table: Table, rows: Sequence[Any]) -> DataFile:
@@ -223,22 +261,52 @@ def _written(table: Table, rows: Sequence[Any]) -> DataFile:
     return DataFile(table.name, path, len(data), len(rows), DAY, stats)
 
 
-class _InOrder:
-    """Runs what a thread pool would run at any time."""
+class InOrder:
+    """Instead of a thread pool: runs each call at once."""
 
     def __init__(self, *_: Any) -> None:
         pass
 
-    def __enter__(self) -> _InOrder:
+    def __enter__(self) -> InOrder:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
+    def map(self, code: Any, *values: Any) -> Iterator[Any]:
+        return map(code, *values)
+
     def submit(self, code: Any, *args: Any) -> Future[Any]:
         done: Future[Any] = Future()
         done.set_result(code(*args))
         return done
+
+
+class _Folder(PurePosixPath):
+    """A folder in memory: it is in the paths of its files."""
+
+    def mkdir(self, *, parents: bool, exist_ok: bool) -> None:
+        pass
+
+
+class _FileLock:
+    """Instead of that of the operating system, which each machine has: a file that names the process."""
+
+    def __init__(self, path: PurePosixPath, timeout: float) -> None:  # noqa: ARG002  # as the library has it
+        self._path = f"{path_in(str(path))}-{fence.this_process('').machine}"
+
+    def acquire(self) -> None:
+        if not ask("create", self._path, process_name().encode()):
+            raise Timeout(self._path)
+
+    def release(self) -> None:
+        ask("delete", self._path)
+
+
+def unlocked(name: str, disk: Disk) -> Disk:
+    """The disk after a process was killed: its lock is free."""
+    own = [path for path, data in disk.files.items() if path.startswith(LOCK) and data == name.encode()]
+    return disk.changed(dict.fromkeys(own))
 
 
 @contextmanager
@@ -248,7 +316,7 @@ def model() -> Iterator[None]:
     guard = OffsetGuard("", (), -1)
     changes = [
         (operator, "run_tasks", judged),
-        (operator, "ThreadPoolExecutor", _InOrder),
+        (operator, "ThreadPoolExecutor", InOrder),
         (operator, "Snapshots", lambda _: SimpleNamespace(due=lambda *_: False)),
         (operator, "COMMIT_ORDER", (METRIC_POINTS, PUSH_OUTCOMES)),
         (checkpoint, "STREAMS", {LANDING: (PUSHES,), checkpoint.POINTS: (METRIC_POINTS, PUSH_OUTCOMES)}),
@@ -258,9 +326,15 @@ def model() -> Iterator[None]:
         (replay, "Snapshots", lambda _: SimpleNamespace(all=tuple)),
         (replay, "update_followers", lambda *_: None),
         (replay, "drop_copies", lambda _: None),
+        (reshard_command, "is_lake", lambda _: True),
+        (pipelines_reshard, "OPERATOR_TABLES", (METRIC_POINTS, PUSH_OUTCOMES)),
+        (pipelines_reshard, "redistribute", redistributed),
         (checkpoint_folders, "CATALOG", {table.name: table for table in TABLES}),
+        (locks, "Path", _Folder),
+        (locks, "FileLock", _FileLock),
         (Table, "create", lambda *_: None),
         (Fence, "keep_alive", lambda *_: None),
+        (fence, "_machine", lambda: "a machine"),
         (fence, "PATIENCE_S", 0.0),  # a sign of life never comes in time
         (commit_log, "time", no_time),
         (delta_log, "time", no_time),

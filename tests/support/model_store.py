@@ -10,10 +10,11 @@ import io
 import itertools
 import json
 import random
+import re
 import sys
 import types
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -21,7 +22,9 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
 
 from kafka_telemetry_lake.pipelines.lake import paths
 
@@ -67,8 +70,7 @@ def carry_out(disk: Disk, step: Step) -> tuple[Any, Disk]:  # noqa: PLR0911  # a
         case "list":
             return _listed(files, path, recursive=more[0]), disk
         case "open":  # a table, by its log
-            log = sorted(item for item in files.items() if item[0].startswith(path + LOG))
-            return tuple(log), disk
+            return log_of(disk, path), disk
         case "put":
             return None, disk.changed({path: more[0]})
         case "create":
@@ -85,16 +87,24 @@ def carry_out(disk: Disk, step: Step) -> tuple[Any, Disk]:  # noqa: PLR0911  # a
     raise AssertionError(step)
 
 
+def log_of(disk: Disk, table: str) -> tuple[tuple[str, bytes], ...]:
+    """The commits of a table, in their order: path and content."""
+    prefix, files = table + LOG, disk.files
+    return tuple(
+        (path, files[path])
+        for path in sorted(path for path in files if path.startswith(prefix) and path[-5:] == ".json")
+    )
+
+
 def _listed(files: dict[str, bytes], folder: str, *, recursive: bool) -> tuple[tuple[str, int], ...]:
     """Paths and sizes; size -1: a folder."""
-    found = {}
-    for path, data in files.items():
-        if path.startswith(f"{folder}/"):
-            name, _, rest = path[len(folder) + 1 :].partition("/")
-            if not rest or recursive:
-                found[path] = len(data)
-            else:
-                found[f"{folder}/{name}"] = -1
+    found, prefix = {}, f"{folder}/"
+    for path in [path for path in files if path.startswith(prefix)]:
+        end = -1 if recursive else path.find("/", len(prefix))
+        if end < 0:
+            found[path] = len(files[path])
+        else:
+            found[path[:end]] = -1
     return tuple(sorted(found.items()))
 
 
@@ -128,6 +138,11 @@ class _Uuid(str):
         return str(self)
 
 
+def process_name() -> str:
+    """Of the process that runs."""
+    return _name
+
+
 def _new_name() -> _Uuid:
     return _Uuid(f"{_name}-{next(_names)}")
 
@@ -138,6 +153,8 @@ class Files:
     def get_file_info(self, of: Any) -> Any:
         if isinstance(of, pafs.FileSelector):
             return [_info(path, size) for path, size in ask("list", of.base_dir, of.recursive)]
+        if isinstance(of, list):
+            return [self.get_file_info(path) for path in of]
         data = ask("read", of)
         return pafs.FileInfo(of, pafs.FileType.NotFound) if data == MISSING else _info(of, len(data))
 
@@ -181,21 +198,30 @@ def _info(path: str, size: int) -> pafs.FileInfo:
 FILES = Files()
 
 
+def path_in(uri: str) -> str:
+    """The path in the store of a URI, or of a local path."""
+    return re.sub(r"^(\w+:)?/+", "", uri).rstrip("/")
+
+
 def _filesystem_of(path: str) -> tuple[Files, str]:
-    assert path.startswith("s3a://"), path
-    return FILES, path.removeprefix("s3a://")
+    return FILES, path_in(path)
+
+
+FILES_OF = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()),
+                      ("partition", pa.struct([("landed_date", pa.string())]))])  # fmt: skip
 
 
 class Delta:
     """What the code under test uses of `deltalake.DeltaTable`: the log as it is when the table is opened."""
 
     def __init__(self, uri: str, version: int | None = None, **_: Any) -> None:
-        self._log = ask("open", uri.removeprefix("s3a://"))[: None if version is None else version + 1]
+        self._table = path_in(uri)
+        self._log = ask("open", self._table)[: None if version is None else version + 1]
         self._actions = actions_of(self._log)
 
     @staticmethod
     def is_deltatable(uri: str) -> bool:
-        return bool(ask("open", uri.removeprefix("s3a://")))
+        return bool(ask("open", path_in(uri)))
 
     def version(self) -> int:
         return len(self._log) - 1
@@ -207,7 +233,10 @@ class Delta:
         return sum(json.loads(add["stats"])["numRecords"] for add in active_files(self._actions).values())
 
     def metadata(self) -> Any:
-        return types.SimpleNamespace(id=self._log[0][0])
+        return types.SimpleNamespace(id=self._log[0][0], configuration={}, partition_columns=())
+
+    def schema(self) -> None:
+        """No column matters."""
 
     def protocol(self) -> Any:
         return types.SimpleNamespace(writer_features=[], min_writer_version=2)
@@ -217,7 +246,31 @@ class Delta:
             {"path": add["path"], "size_bytes": add["size"], "partition": add["partitionValues"]}
             for add in active_files(self._actions).values()
         ]
-        return pa.Table.from_pylist(rows)
+        return pa.Table.from_pylist(rows, FILES_OF)
+
+    def create_write_transaction(
+        self, actions: Sequence[AddAction | RemoveAction], *, commit_properties: CommitProperties, **_: Any
+    ) -> None:
+        """A commit as delta-rs makes it: of the version after the one read, or a later one if nothing conflicts."""
+        own = {each.app_id: each.version for each in commit_properties.app_transactions or ()}
+        content: list[dict[str, Any]] = [{"txn": {"appId": name, "version": n}} for name, n in own.items()]
+        removed = {each.path for each in actions if isinstance(each, RemoveAction)}
+        for each in actions:
+            fields = {
+                "path": each.path, "size": each.size, "partitionValues": each.partition_values,
+                "dataChange": each.data_change,
+            }  # fmt: skip
+            content.append(
+                {"add": fields | {"stats": each.stats}} if isinstance(each, AddAction) else {"remove": fields}
+            )
+        content.append({"commitInfo": {"txnId": _new_name()}})
+        data = "\n".join(json.dumps(action) for action in content).encode()
+        version = len(self._log)
+        while not ask("create", path := f"{self._table}{LOG}{version:020d}.json", data):
+            for action in _commit(ask("read", path)):
+                if action.get("txn", {}).get("appId") in own or action.get("remove", {}).get("path") in removed:
+                    raise CommitFailedError(f"{self._table}: a conflicting commit")
+            version += 1
 
 
 def actions_of(log: Any) -> list[dict[str, Any]]:
@@ -262,7 +315,7 @@ def _obstore() -> types.ModuleType:
     module.put = put  # type: ignore[attr-defined]  # a module of its own
     module.exceptions = types.SimpleNamespace(AlreadyExistsError=AlreadyExistsError)  # type: ignore[attr-defined]  # a module of its own
     module.store = store  # type: ignore[attr-defined]  # a module of its own
-    store.from_url = lambda uri: uri.removeprefix("s3://").rstrip("/")  # type: ignore[attr-defined]  # a module of its own
+    store.from_url = path_in  # type: ignore[attr-defined]  # a module of its own
     return module
 
 

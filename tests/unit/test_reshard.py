@@ -33,6 +33,7 @@ from tests.support.lake_tables import rollup_sums, table
 from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
 from tests.support.local_stream import LocalStream, run_tasks
+from tests.support.operator_alone import Job, without_spark
 
 ROWS = ("metric_points", "quarantine", "push_outcomes", "client_events")
 
@@ -135,6 +136,36 @@ def test_killed_at_any_step_the_lake_has_the_old_number_or_the_new_one(tmp_path:
         steps = [*done, steps_there[len(done)]]
     assert steps.count("state") > 4
     assert steps[-3:] == ["manifest", "sweep", "commit"]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_after_a_reshard_that_was_killed_before_its_commit_the_old_number_may_be_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    without_spark(monkeypatch)
+    job = Job(tmp_path)
+    job.batch()
+    with pytest.raises(ShardCountError, match=r"3 shards requested, but the state below .* has 2"):
+        job.operator.require_shards(3)
+    if begun:  # a batch that was cut off in its commits has a manifest that counts
+        job.cut_off_batch(monkeypatch)
+    else:
+        with monkeypatch.context() as killed:
+            killed.setattr(TableLog, "commit", kill)
+            with pytest.raises(KilledError):
+                reshard(job.lake, str(job.stream.checkpoints), 3)
+        last = job.stream.state.last()
+        assert last is not None
+        assert (last.batch_id, last.shards) == (1, 3)
+    job.start()
+    job.operator.require_shards(2)
+    assert StateFolder(job.stream.state.uri, None, 1).batch_ids() == [0, 1][: 1 + begun]
+    job.batch()
+    assert (StateFolder(job.stream.state.uri, None, 1).shards, job.operator.shards) == (2, 2)
+
+
+def kill(*_: object) -> None:
+    raise KilledError
 
 
 def test_files_of_two_batches_before_stay(tmp_path: Path) -> None:

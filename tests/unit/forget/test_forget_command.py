@@ -6,7 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,9 @@ import pytest
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.locks import only_findings, only_job, only_notifier, only_upkeep
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure, unfinished
+from kafka_telemetry_lake.pipelines.forget.history import TableHistory
 from kafka_telemetry_lake.pipelines.forget.subject import Request
+from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from tests.support.erasable_lake import lake_of, named, traces
 from tests.support.lake_tables import table
@@ -208,6 +210,37 @@ def test_an_unfinished_erasure_is_a_warning_of_doctor_that_names_the_command(
     monkeypatch.chdir("/")
     assert run(capsys, *shlex.split(command)[2:])[0] == 0  # it finishes the erasure
     assert (unfinished(lake), erasures()) == ({}, [])
+
+
+@pytest.mark.parametrize(
+    ("owner", "step"), [(TableHistory, "commit"), (Erasure, "_forget_in_state"), (Erasure, "_forget_elsewhere")]
+)
+def test_an_erasure_whose_lake_is_taken_over_has_not_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, owner: type, step: str
+) -> None:
+    """The job that takes over copies the checkpoints: the client may be in its state, and stays until the next run."""
+    stream, _, clients = lake_of(tmp_path)
+    lake, client = str(stream.lake), clients[1]
+    erase = ["--lake", lake, "--client-instance", client.instance]
+    before = {name: len(table(stream.lake, name)) for name in ("pushes", "metric_points")}
+    real = getattr(owner, step)
+    with ExitStack() as job, monkeypatch.context() as patch:
+
+        def later(*args: object) -> None:
+            patch.setattr(owner, step, real)
+            own = job.enter_context(only_job(lake, "ingest", "busy", take_over=True))
+            own_checkpoints(lake, None, own)
+            real(*args)
+
+        patch.setattr(owner, step, later)
+        code, _, error = run(capsys, *erase)
+    assert (code, error.count("\n")) == (1, 1)
+    assert error.startswith("telemetry-lake: forget: the lake was taken over by `ingest`, process ")
+    assert list(unfinished(lake)) == [Request(client.instance)]
+    if step == "commit":
+        assert {name: len(table(stream.lake, name)) for name in before} == before
+    assert run(capsys, *erase)[0] == 0
+    assert traces(stream.lake, client.texts) == set()
 
 
 def test_an_erasure_that_a_later_release_has_begun_is_left_to_it(

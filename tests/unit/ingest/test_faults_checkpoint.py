@@ -9,7 +9,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
-from kafka_telemetry_lake.pipelines.lake.errors import ForeignCheckpointError, OldCheckpointError
+from kafka_telemetry_lake.pipelines.lake.errors import ForeignCheckpointError, OldCheckpointError, OldLakeError
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES, QUOTA_SAMPLES, TABLES
 
 
@@ -68,4 +68,16 @@ def test_a_checkpoint_older_than_the_lake_is_refused(
     check_checkpoints(str(lake), str(tmp_path / "own"))
     written(lake, table, app_id, 12)
     with pytest.raises(OldCheckpointError, match=f"{stream} .* ends at batch 9, but the lake already has batch 12"):
+        check_checkpoints(str(lake), str(tmp_path / "own"))
+
+
+def test_tables_older_than_their_checkpoints_are_refused(lake: Path, tmp_path: Path) -> None:
+    """Copied while a job ran, or restored from an older backup: the records in between would be left out."""
+    checkpoint(tmp_path / "own", "points", last=9)
+    version = DeltaTable(str(lake / PUSHES.name)).version()
+    note = tmp_path / "own" / "points" / "batch.json"
+    note.write_text(json.dumps({"number": 9, "version": version, "paths": []}))
+    check_checkpoints(str(lake), str(tmp_path / "own"))
+    note.write_text(json.dumps({"number": 9, "version": version + 1, "paths": []}))
+    with pytest.raises(OldLakeError, match=r"pushes of .* ends at version 0, but .* have read up to version 1: "):
         check_checkpoints(str(lake), str(tmp_path / "own"))

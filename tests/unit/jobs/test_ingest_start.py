@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 import shlex
+import shutil
 import threading
 from pathlib import Path
 from unittest.mock import MagicMock
 
 import pytest
 
-from kafka_telemetry_lake.jobs import ingest
+from kafka_telemetry_lake.jobs import cli, ingest
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure
 from kafka_telemetry_lake.pipelines.forget.subject import Request
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
+from tests.support.operator_alone import Job, without_spark
 
 
 def lines_at_start(lake: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -51,3 +54,49 @@ def test_an_unfinished_erasure_is_a_line_with_the_command_that_finishes_it(
     assert shlex.split(command) == [
         "telemetry-lake", "forget", "--lake", str(lake), "--principal=User:o'neil", "--cluster-id=c 1",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "claim", "said"),
+    [
+        (
+            "job-000000000007.json",
+            '{"lake": "another"}',
+            "the claim of epoch 7 is another lake's: it was copied here. ",
+        ),
+        ("job-999999999999.json", "", "epoch 999999999999 has no successor: delete its file"),
+    ],
+)
+def test_claims_that_none_can_follow_are_one_line_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, claim: str, said: str
+) -> None:
+    lake, source = tmp_path / "lake", tmp_path / "in"
+    source.mkdir()
+    PUSHES.create(str(lake))
+    (lake / "_writers").mkdir()
+    (lake / "_writers" / name).write_text(claim)
+    assert cli.main(["ingest", "--once", "--source", f"files:{source}", "--lake", str(lake)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"telemetry-lake: {lake}/_writers: {said}")
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [("_checkpoints", "the checkpoint was restored from an older backup"), ("pushes", "restored from an earlier time")],
+)
+def test_a_backup_of_a_part_beside_the_live_rest_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, lost: str, said: str
+) -> None:
+    without_spark(monkeypatch)
+    job, source = Job(tmp_path), tmp_path / "in"
+    source.mkdir()
+    job.batch()
+    shutil.copytree(tmp_path / "lake" / lost, tmp_path / "backup")
+    job.batch()
+    shutil.rmtree(tmp_path / "lake" / lost)
+    (tmp_path / "backup").rename(tmp_path / "lake" / lost)
+    monkeypatch.setattr(ingest, "spark_session", MagicMock())
+    assert cli.main(["ingest", "--once", "--source", f"files:{source}", "--lake", job.lake]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("telemetry-lake: ")
+    assert said in line

@@ -112,6 +112,29 @@ def test_a_note_of_a_lower_epoch_does_not_count(lake: Path) -> None:
     assert new.read() is None
 
 
+def test_a_process_that_was_taken_over_may_delete_the_notes_before_it_at_any_moment(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It wakes up between the other's look which notes there are, and what that one does with them."""
+    first, second, third = claim(lake, take_over=False), *(claim(lake, take_over=True) for _ in range(2))
+    zombie, live = EpochNote(str(lake), "_note", second), EpochNote(str(lake), "_note", third)
+    look = EpochNote._stored
+
+    def zombie_wakes(note: EpochNote) -> list[int]:
+        found = look(note)
+        monkeypatch.setattr(EpochNote, "_stored", look)
+        zombie.write({"step": 2})
+        return found
+
+    EpochNote(str(lake), "_note", first).write({"step": 1})
+    monkeypatch.setattr(EpochNote, "_stored", zombie_wakes)
+    assert live.read() == {"step": 2}, "not as if there had never been one"
+    EpochNote(str(lake), "_note", first).write({"step": 1})
+    monkeypatch.setattr(EpochNote, "_stored", zombie_wakes)
+    live.write({"step": 3})
+    assert live.read() == {"step": 3}
+
+
 def test_the_folder_of_a_later_job_is_not_used(lake: Path) -> None:
     first = claim(lake, take_over=False)
     own_checkpoints(str(lake), None, claim(lake, take_over=True))

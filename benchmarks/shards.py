@@ -1,7 +1,7 @@
 """What shards cost, without Spark: a batch of 100 files by 2, 8 and 32 tasks one after the other, and `reshard`.
 
-Each task opens every file of the batch, so the first figures say what that costs. A file has the pushes of a landing
-partition. `reshard` goes from 2 shards to 8, in CPU seconds by million clients, which are those of `benchmarks.state`:
+A file has the pushes of a landing partition: ten, so that the batch is just too large for a single task, and a hundred.
+`reshard` goes from 2 shards to 8, in CPU seconds by million clients, which are those of `benchmarks.state`:
 DELTA with the pushes of an hour, and a fifth with 40 cumulative series each.
 
     python -m benchmarks.shards     prints each figure and stores it in benchmarks/results.json
@@ -9,9 +9,12 @@ DELTA with the pushes of an hour, and a fifth with 40 cumulative series each.
 
 from __future__ import annotations
 
+import cProfile
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +24,7 @@ from benchmarks.figures import print_figures
 from benchmarks.fleet import Fleet
 from benchmarks.fleet_lake import landing_rows, pushes_rows
 from benchmarks.state import NOW_US, synthetic
+from benchmarks.task import spent_in
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile
@@ -29,38 +33,67 @@ from kafka_telemetry_lake.pipelines.state.redistribute import redistribute
 from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, column
 from kafka_telemetry_lake.udfs.kernels.sharding import shards_at
 
-FILES, PUSHES = 100, 1_000
+FILES, PUSHES, MANY_PUSHES = 100, 1_000, 10_000
 SHARDS = (2, 8, 32)
 CLIENTS, BEFORE, AFTER = 200_000, 2, 8
+# As `benchmarks.task` has them.
+STAGES = {
+    "open files": (("push_files.py", "_groups"),),
+    "read rows": (("push_files.py", "batches"),),
+    "judge pushes": (("shard.py", "_parts"),),
+    "write rows": (("operator_task.py", "add"), ("operator_task.py", "close")),
+    "state": (("chain.py", "read"), ("chain.py", "write"), ("parts.py", "changes")),
+    "all": (("operator_task.py", "__call__"),),
+}
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        print_figures(a_batch(Path(folder)))
+    figures = {}
+    for pushes in (PUSHES, MANY_PUSHES):
+        with tempfile.TemporaryDirectory() as folder:
+            spent = a_batch(Path(folder), pushes)
+        name = "" if pushes == PUSHES else f"_{pushes}_pushes"
+        figures |= {f"shards_batch_cpu_s_{FILES}_files_{shards}_shards{name}": spent[shards] for shards in SHARDS}
+        figures[f"scale_cost_8_shards_over_2{name}"] = spent[8] / spent[2]
+    print_figures(figures)
     with tempfile.TemporaryDirectory() as folder:
         print_figures({"reshard_s_per_million_clients": a_reshard(folder)})
 
 
-def a_batch(lake: Path) -> dict[str, float]:
-    """CPU seconds of a batch with so many shards, the least of two runs."""
-    pushes = pushes_rows(list(Fleet(PUSHES, NOW_US // 1000).landings(0, PUSHES)), 0, FILES)
-    paths = []
+def a_batch(lake: Path, pushes: int) -> dict[int, float]:
+    """CPU seconds of a batch by number of shards, the least of two runs; prints in which stages they go."""
+    rows = pushes_rows(list(Fleet(pushes, NOW_US // 1000).landings(0, pushes)), 0, FILES)
+    files: list[DataFile] = []
     for partition in range(FILES):
-        rows = landing_rows(pushes.filter(pc.equal(pushes["partition"], partition))).combine_chunks()
-        (written,) = StoreTask(str(lake))(rows.to_batches())
-        paths += [DataFile.from_json(text).path for text in written["file"].to_pylist()]
+        own = landing_rows(rows.filter(pc.equal(rows["partition"], partition))).combine_chunks()
+        (written,) = StoreTask(str(lake))(own.to_batches())
+        files += [DataFile.from_json(text) for text in written["file"].to_pylist()]
+    del rows
     spent = {shards: [0.0] * 0 for shards in SHARDS}
     for number in range(3):  # the first one warms up
         for shards in SHARDS:
-            state = lake / f"state-{number}-{shards}"
-            state.mkdir()
-            task = ShardTask(str(lake), 0, tuple(paths), shards, str(state))
+            task = a_task(lake, f"state-{number}-{shards}", files, shards)
             began = time.process_time()
-            list(task([pa.RecordBatch.from_pydict({"id": range(shards)})]))
+            judged(task)
             spent[shards].append(time.process_time() - began)
-    least = {shards: min(runs[1:]) for shards, runs in spent.items()}
-    figures = {f"shards_batch_cpu_s_{FILES}_files_{shards}_shards": value for shards, value in least.items()}
-    return figures | {"scale_cost_8_shards_over_2": least[8] / least[2]}
+    for shards in SHARDS:
+        task, profile = a_task(lake, f"state-{shards}", files, shards), cProfile.Profile(time.process_time)
+        results = profile.runcall(judged, task)
+        stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in spent_in(STAGES, profile).items())
+        written = sum(len(row["files"]) for row in results)
+        print(f"{pushes} pushes, {shards} shards, CPU-s by stage under the profiler: {stages}; {written} files", flush=True)
+    return {shards: min(runs[1:]) for shards, runs in spent.items()}
+
+
+def a_task(lake: Path, state: str, files: Sequence[DataFile], shards: int) -> ShardTask:
+    (lake / state).mkdir()
+    return ShardTask(str(lake), 0, tuple(file.path for file in files), shards, str(lake / state))
+
+
+def judged(task: ShardTask) -> list[dict[str, Any]]:
+    """What the task returns for each shard."""
+    results = task([pa.RecordBatch.from_pydict({"id": range(task.shards)})])
+    return [row for result in results for row in result.to_pylist()]
 
 
 def a_reshard(folder: str) -> float:

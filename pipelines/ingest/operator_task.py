@@ -29,6 +29,7 @@ from kafka_telemetry_lake.pipelines.ingest.poison_pushes import (
 )
 from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles
+from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
 from kafka_telemetry_lake.pipelines.lake.stored_offsets import StoredOffsets
 from kafka_telemetry_lake.pipelines.quality.batch import BatchChecks
@@ -73,6 +74,7 @@ class ShardTask:
 
     Attributes:
         paths: the batch's files, relative to the folder of table `pushes`.
+        held: which shards have pushes in them, where it is known: a shard opens no others.
         states: state files of each shard after the previous batch; a shard without any starts with empty state.
         state_folder: folder of new state files. Their names contain batch and attempt; no file is overwritten.
         stored_before: pushes whose rows were stored before this checkpoint. They update the state, but their rows are
@@ -90,6 +92,7 @@ class ShardTask:
     limits: Limits = field(default_factory=Limits)
     stored_before: StoredOffsets | None = None
     guarded: bool = False
+    held: dict[str, HeldShards] = field(default_factory=dict)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -115,16 +118,15 @@ class ShardTask:
         state_files = ShardFiles(self.state_folder, shard)
         chain = state_files.read(self.states.get(shard, ()))
         state, changed, results = chain.state, [np.zeros(0, np.int64)], TaskResults(self.lake)
-        files = PushFiles(self.lake, self.paths)
-        if shard == 0:  # counted once: all shards read the same files
-            results.counts["in_files"] = files.rows
+        files = PushFiles(self.lake, self.paths, shard, self.shards, self.held)
+        results.counts["in_files"] = files.rows
 
         def trial(pushes: pa.Table) -> Failure | None:
             return in_child(lambda: self._rehearse(pushes, state, results), self.limits)
 
         isolation = Isolation(trial)
         limit_s = 0.0 if guarded else task_limit(self.limits)
-        for pushes in files.slices(shard, self.shards):
+        for pushes in files.slices():
             results.checks.read(pushes)
             for part in isolation.sound_parts(pushes) if guarded else [pushes]:
                 stored = None if self.stored_before is None else self.stored_before.within(part)

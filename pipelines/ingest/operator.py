@@ -197,7 +197,7 @@ class Operator:
             paths: below the folder of table `pushes`.
             version: of that table, up to which all is read then; None: Spark's checkpoint notes what is read.
             guarded: try each push before it is processed.
-            processes: number of Python workers to use at once; None: one for each shard.
+            processes: number of Python workers to use at once; None: as many as the session has cores.
             held: which shards have pushes in the files, by path; others may have those of all.
         """
         began = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from kafka_telemetry_lake.pipelines.ingest import push_files
 from kafka_telemetry_lake.pipelines.ingest.landing_rows import SAMPLE, STATUS
+from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles
 from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog, files_of
@@ -27,9 +29,10 @@ from kafka_telemetry_lake.pipelines.upkeep.merging import merged
 from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
 from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
-from tests.support.local_stream import LocalStream, push_rows
+from tests.support.local_stream import LocalStream, push_rows, run_tasks
 from tests.unit.test_reshard import rows_of, stream_in, to
 
+TABLES_WITH_ROWS = ("metric_points", "quarantine", "push_outcomes", "metric_rollups_1m", "metric_rollups_1h")
 IDS = pa.array([f"client-{number:015d}" for number in range(40)] + [None])
 
 
@@ -160,3 +163,15 @@ def test_a_note_that_lacks_a_shard_breaks_a_rule(tmp_path: Path) -> None:
     lost = stream.counts["in_files"] - stream.counts["judged"]
     assert lost > 0
     assert broken_rules(stream.counts) == {"pushes_judged": lost}
+
+
+def test_the_files_of_a_task_do_not_grow_with_its_shards(tmp_path: Path) -> None:
+    stream = LocalStream(tmp_path)
+    commit = landed(stream, Fleet(clients=30).round(), 8)
+    for shards in (2, 8):
+        task = ShardTask(str(stream.lake), 0, commit.files, shards, stream.state.uri, held=commit.held)
+        rows = list(run_tasks(task))
+        assert [row["shard"] for row in rows] == list(range(shards))
+        assert all(row["state"] for row in rows)
+        files = Counter(DataFile.from_json(text).table for row in rows for text in row["files"])
+        assert files == dict.fromkeys(TABLES_WITH_ROWS, 1)

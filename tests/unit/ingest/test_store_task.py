@@ -166,7 +166,7 @@ def test_few_pushes_are_judged_by_the_task_that_stores_them(tmp_path: Path, judg
     expected = list(run_tasks(task))
     assert [row["shard"] for row in judged] == [0, 1] == [row["shard"] for row in expected]
     assert [row["counts"] for row in judged] == [row["counts"] for row in expected]
-    assert sum(row["counts"]["judged"] for row in judged) == 5
+    assert judged[-1]["counts"]["judged"] == 5
     outcomes = [DataFile.from_json(text) for row in judged for text in row["files"]]
     assert sum(file.rows for file in outcomes if file.table == "push_outcomes") == 5
 

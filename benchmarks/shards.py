@@ -1,6 +1,7 @@
-"""What shards cost, without Spark: a batch of 100 files by 2, 8 and 32 tasks one after the other, and `reshard`.
+"""What shards cost, without Spark: a batch of 100 files with 2, 8 and 32 shards, and `reshard`.
 
-A file has the pushes of a landing partition: ten, so that the batch is just too large for a single task, and a hundred.
+The shards are judged by two tasks, or by four, as with four workers, one task after the other. A file has the pushes of
+a landing partition: ten, so that the batch is just too large for a single task, or a hundred.
 `reshard` goes from 2 shards to 8, in CPU seconds by million clients, which are those of `benchmarks.state`:
 DELTA with the pushes of an hour, and a fifth with 40 cumulative series each.
 
@@ -35,7 +36,7 @@ from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, column
 from kafka_telemetry_lake.udfs.kernels.sharding import shards_at
 
 FILES, PUSHES, MANY_PUSHES = 100, 1_000, 10_000
-SHARDS = (2, 8, 32)
+SHARDS, WORKERS = (2, 8, 32), 4
 CLIENTS, BEFORE, AFTER = 200_000, 2, 8
 # As `benchmarks.task` has them.
 STAGES = {
@@ -93,8 +94,9 @@ def a_task(lake: Path, state: str, files: Sequence[DataFile], shards: int) -> Sh
 
 
 def judged(task: ShardTask) -> list[dict[str, Any]]:
-    """What the task returns for each shard."""
-    results = task([pa.RecordBatch.from_pydict({"id": range(task.shards)})])
+    """What `WORKERS` tasks return for the shards, one after the other."""
+    shares = np.array_split(np.arange(task.shards), min(task.shards, WORKERS))
+    results = task(pa.RecordBatch.from_pydict({"id": share}) for share in shares)
     return [row for result in results for row in result.to_pylist()]
 
 

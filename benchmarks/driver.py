@@ -63,7 +63,7 @@ def batch_ms(shards: int) -> float:
         state = StateFolder(f"{checkpoints}/points-state", shards, shards)
         tasks = EmptyTasks()
         vars(operator)["run_tasks"] = tasks
-        OffsetGuard.load = staticmethod(lambda *_: OffsetGuard("", (), -1))  # type: ignore[method-assign]  # no Spark
+        OffsetGuard.load = staticmethod(lambda *_: OffsetGuard("", (), -1))  # type: ignore[assignment]  # no Spark
         judge = Operator(None, OperatorSettings(lake, checkpoints, Limits(), 1 << 30), state)  # type: ignore[arg-type]  # no Spark
         judge.start_from(0)
         spent = []
@@ -80,7 +80,7 @@ class EmptyTasks:
     cpu_s = 0.0
 
     def __call__(self, _: object, task: ShardTask, __: object = None) -> list[dict[str, Any]]:
-        assert cloudpickle.dumps(task)
+        assert cloudpickle.dumps(task)  # type: ignore[no-untyped-call]  # Spark's copy has no types
         began = time.process_time()
         rows = []
         for shard in range(task.shards):

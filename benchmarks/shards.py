@@ -13,7 +13,7 @@ from __future__ import annotations
 import cProfile
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,16 +50,27 @@ STAGES = {
 
 
 def main() -> None:
-    figures: dict[str, float] = {}
+    figures, all_spent = dict[str, float](), dict[tuple[int, int], float]()
     for pushes in (PUSHES, MANY_PUSHES):
         with tempfile.TemporaryDirectory() as folder:
             spent = a_batch(Path(folder), pushes)
         name = "" if pushes == PUSHES else f"_{pushes}_pushes"
         figures |= {f"shards_batch_cpu_s_{FILES}_files_{shards}_shards{name}": spent[shards] for shards in SHARDS}
         figures[f"scale_cost_8_shards_over_2{name}"] = spent[8] / spent[2]
-    print_figures(figures)
+        all_spent |= {(pushes, shards): each for shards, each in spent.items()}
+    print_figures(figures | {"scale_model_error_percent": model_error_percent(all_spent)})
     with tempfile.TemporaryDirectory() as folder:
         print_figures({"reshard_s_per_million_clients": a_reshard(folder)})
+
+
+def model_error_percent(spent: Mapping[tuple[int, int], float]) -> float:
+    """By how much a model misses at most: so much a push, and so much a shard, by three of the batches."""
+    few, many = min(SHARDS), max(SHARDS)
+    push = (spent[MANY_PUSHES, few] - spent[PUSHES, few]) / (MANY_PUSHES - PUSHES)
+    shard = (spent[PUSHES, many] - spent[PUSHES, few]) / (many - few)
+    rest = spent[PUSHES, few] - push * PUSHES - shard * few
+    errors = [(rest + push * pushes + shard * shards) / real - 1 for (pushes, shards), real in spent.items()]
+    return 100 * max(map(abs, errors))
 
 
 def a_batch(lake: Path, pushes: int) -> dict[int, float]:

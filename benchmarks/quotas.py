@@ -87,7 +87,7 @@ def stream(spark: SparkSession, cpu_s: Callable[[], float]) -> dict[str, float]:
     """CPU of a batch of one sweep, for three numbers of sensors; the first two runs are warm-up."""
     used = {}
     # There are no pushes to judge.
-    nobody = cast(Operator, SimpleNamespace(next_task=lambda: None, catch_up=lambda *_, **__: None))
+    nobody = cast(Operator, SimpleNamespace(next_task=lambda: None, catch_up=lambda *_, **__: None, shards=1))
     for sensors in (*SENSORS[:2], *SENSORS):
         with tempfile.TemporaryDirectory() as scratch:
             folder, lake = Path(scratch) / "in", Lake(f"{scratch}/lake", f"{scratch}/checkpoints")

@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -101,9 +101,8 @@ def measure(name: str, pushes: list[Landing], lake: str) -> dict[str, float]:
     profile.runcall(_cpu_s, lake, paths, tasks)
     print(f"{name}: {len(pushes)} pushes, {points} points, {seconds:.4f} CPU-s, us per point or ms per task:")
     unit = 1e6 / points if name != "small" else 1e3
-    stages = _stages(pstats.Stats(profile), tasks)
-    for stage, spent in stages.items():
-        print(f"  {stage:22}{spent * unit:8.3f}")
+    for stage, spent in spent_in(STAGES, profile).items():
+        print(f"  {stage:22}{spent / tasks * unit:8.3f}")
     print(f"  {'total of the task':22}{seconds * unit:8.3f}")
     if name == "small":
         return {"task_small_cpu_ms": seconds * 1e3}
@@ -120,10 +119,11 @@ def _cpu_s(lake: str, paths: tuple[str, ...], tasks: int) -> float:
     return (time.process_time() - began) / tasks
 
 
-def _stages(profile: pstats.Stats, tasks: int) -> dict[str, float]:
-    functions = profile.stats.items()  # type: ignore[attr-defined]  # its stubs lack it
+def spent_in(stages: Mapping[str, Sequence[tuple[str, str]]], profile: cProfile.Profile) -> dict[str, float]:
+    """Seconds in each stage's functions, given as file and name."""
+    functions = pstats.Stats(profile).stats.items()  # type: ignore[attr-defined]  # its stubs lack it
     spent = {(Path(file).name, name): cumulative for (file, _, name), (_, _, _, cumulative, _) in functions}
-    return {stage: sum(spent.get(each, 0.0) for each in of_stage) / tasks for stage, of_stage in STAGES.items()}
+    return {stage: sum(spent.get(each, 0.0) for each in of_stage) for stage, of_stage in stages.items()}
 
 
 if __name__ == "__main__":

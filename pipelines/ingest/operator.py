@@ -16,7 +16,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
+from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.moments import COMMIT_ORDER, MOMENT, READ, note_of
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
@@ -51,11 +52,15 @@ Report = Callable[[Mapping[str, Any], BatchFacts], None]
 
 
 class Cut(NamedTuple):
-    """What a batch reads: files below the folder of table `pushes`, their bytes, and the version that they reach."""
+    """What a batch reads: files below the folder of table `pushes`, their bytes, and the version that they reach.
+
+    `held` says which shards have pushes in them, where it is known.
+    """
 
     version: int
     paths: tuple[str, ...]
     size: int
+    held: dict[str, HeldShards]
 
 
 @dataclass(frozen=True)
@@ -156,7 +161,9 @@ class Operator:
                     self._finish(judged, cut.version)
                 else:
                     processes = 1 if cut.size < SMALL_BYTES else None
-                    self.run_batch(self._number, cut.paths, cut.version, guarded=guarded, processes=processes)
+                    self.run_batch(
+                        self._number, cut.paths, cut.version, guarded=guarded, processes=processes, held=cut.held
+                    )
                 self._number += 1
             self.position, begun, guarded = cut.version, None, False
 
@@ -190,7 +197,7 @@ class Operator:
 
     def run_batch(
         self, number: int, paths: Sequence[str], version: int | None = None, *, guarded: bool = False,
-        processes: int | None = None,
+        processes: int | None = None, held: Mapping[str, HeldShards] | None = None,
     ) -> None:  # fmt: skip
         """Judge the pushes of files.
 
@@ -199,10 +206,11 @@ class Operator:
             paths: below the folder of table `pushes`.
             version: of that table, up to which all is read then; None: Spark's checkpoint notes what is read.
             guarded: try each push before it is processed.
-            processes: number of Python workers to use at once; None: one for each shard.
+            processes: number of Python workers to use at once; None: as many as the session has cores.
+            held: which shards have pushes in the files, by path; others may have those of all.
         """
         began = time.monotonic()
-        task = self._task(number, paths, guarded=guarded)
+        task = replace(self._task(number, paths, guarded=guarded), held=dict(held or {}))
         self._finish(Judged(task, run_tasks(self._spark, task, processes), began), version)
 
     def _task(self, number: int, paths: Sequence[str], *, guarded: bool = False) -> ShardTask:
@@ -261,13 +269,14 @@ class Operator:
 
     def _next(self, position: int, begun: int | None, until: int | None) -> Cut | None:
         """What the next batch reads; None: nothing is new."""
-        version, paths, size = position, list[str](), 0
+        version, paths, size, held = position, list[str](), 0, dict[str, HeldShards]()
         for commit in self._pushes.commits(position, until if begun is None else begun):
             version, size = commit.version, size + commit.size
             paths += commit.files
+            held |= commit.held
             if begun is None and size >= self._settings.max_bytes:
                 break
-        return Cut(version, tuple(paths), size) if version > position else None
+        return Cut(version, tuple(paths), size, held) if version > position else None
 
     def _begun(self, number: int) -> int | None:
         """The version up to which a batch has read that some tables have and others don't; None: no table has it."""

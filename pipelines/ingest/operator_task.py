@@ -1,4 +1,4 @@
-"""The stateful operator: a task reads one shard's pushes and writes Parquet files and the shard's next state.
+"""The stateful operator: a task reads the pushes of some shards and writes Parquet files and the shards' next states.
 
 A task is a pure function of its pushes and of the state files it is given, so a batch that is repeated after a crash
 gives the same rows. Readers see nothing that it writes until the driver commits the batch.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import ctypes
 import gc
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,7 @@ from kafka_telemetry_lake.pipelines.ingest.poison_pushes import (
 )
 from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles
+from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
 from kafka_telemetry_lake.pipelines.lake.stored_offsets import StoredOffsets
 from kafka_telemetry_lake.pipelines.quality.batch import BatchChecks
@@ -53,7 +55,8 @@ from kafka_telemetry_lake.udfs.rows import PUSHES_IN
 _MALLOC_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it
 # Limit on the rollup groups in a task's memory. A client that invents metric names adds a group for each.
 MOST_GROUPS = 500_000
-# The row that a task returns to the driver: data files as JSON, the shard's new state files, counts, log lines.
+# What a task returns to the driver, a row for each shard: data files as JSON, the shard's new state files, counts, log
+# lines. The last row has the files and counts of all shards of the task.
 TASK_RESULT = "shard int, state array<string>, files array<string>, counts map<string, bigint>, set_aside array<string>"
 TASK_RESULT_TYPE = pa.struct(
     [
@@ -73,6 +76,7 @@ class ShardTask:
 
     Attributes:
         paths: the batch's files, relative to the folder of table `pushes`.
+        held: which shards have pushes in them, where it is known: a shard opens no others.
         states: state files of each shard after the previous batch; a shard without any starts with empty state.
         state_folder: folder of new state files. Their names contain batch and attempt; no file is overwritten.
         stored_before: pushes whose rows were stored before this checkpoint. They update the state, but their rows are
@@ -90,41 +94,47 @@ class ShardTask:
     limits: Limits = field(default_factory=Limits)
     stored_before: StoredOffsets | None = None
     guarded: bool = False
+    held: dict[str, HeldShards] = field(default_factory=dict)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for shard in batch["id"].to_pylist():
-                yield self._run(shard)
-                _freeze_modules()
-                _release_memory()
-                forget_archives()
+            yield self._run(batch["id"].to_pylist())
+            _freeze_modules()
+            _release_memory()
+            forget_archives()
 
-    def _run(self, shard: int) -> pa.RecordBatch:
+    def _run(self, shards: Sequence[int]) -> pa.RecordBatch:
         _compile()
         guarded = self.guarded or was_tried_before()
         try:
-            return self._attempt(shard, guarded)
+            return self._attempt(shards, guarded)
         except PushesFailedError:
             if guarded:
                 raise
         finally:
             processor_limit(0)
-        return self._attempt(shard, guarded=True)
+        return self._attempt(shards, guarded=True)
 
-    def _attempt(self, shard: int, guarded: bool) -> pa.RecordBatch:
+    def _attempt(self, shards: Sequence[int], guarded: bool) -> pa.RecordBatch:
+        results = TaskResults(self.lake)
+        rows = [self._judge(shard, results, guarded) for shard in shards]
+        if rows:
+            rows[-1] |= {"files": results.close(), "counts": list(results.counts.items())}
+        return pa.RecordBatch.from_pylist(rows, schema=_RESULT)
+
+    def _judge(self, shard: int, results: TaskResults, guarded: bool) -> dict[str, Any]:
         state_files = ShardFiles(self.state_folder, shard)
         chain = state_files.read(self.states.get(shard, ()))
-        state, changed, results = chain.state, [np.zeros(0, np.int64)], TaskResults(self.lake)
-        files = PushFiles(self.lake, self.paths)
-        if shard == 0:  # counted once: all shards read the same files
-            results.counts["in_files"] = files.rows
+        state, changed = chain.state, [np.zeros(0, np.int64)]
+        files = PushFiles(self.lake, self.paths, shard, self.shards, self.held)
+        results.counts["in_files"] += files.rows
 
         def trial(pushes: pa.Table) -> Failure | None:
             return in_child(lambda: self._rehearse(pushes, state, results), self.limits)
 
         isolation = Isolation(trial)
         limit_s = 0.0 if guarded else task_limit(self.limits)
-        for pushes in files.slices(shard, self.shards):
+        for pushes in files.slices():
             results.checks.read(pushes)
             for part in isolation.sound_parts(pushes) if guarded else [pushes]:
                 stored = None if self.stored_before is None else self.stored_before.within(part)
@@ -136,15 +146,9 @@ class ShardTask:
                         results.add(rows, stored)
                         processor_limit(limit_s)
             processor_limit(0)
-        results.counts["set_aside"] = isolation.pushes
-        row = {
-            "shard": shard,
-            "files": results.close(),
-            "state": list(state_files.write(chain, state.changes(np.concatenate(changed)), self.batch_id).names),
-            "counts": list(results.counts.items()),
-            "set_aside": isolation.lines,
-        }
-        return pa.RecordBatch.from_pylist([row], schema=_RESULT)
+        results.counts["set_aside"] += isolation.pushes
+        names = state_files.write(chain, state.changes(np.concatenate(changed)), self.batch_id).names
+        return {"shard": shard, "state": list(names), "files": [], "counts": [], "set_aside": isolation.lines}
 
     def _rehearse(self, pushes: pa.Table, state: StateParts, results: TaskResults) -> None:
         """Process pushes as an attempt would, but write the files to memory. Runs in a child process."""

@@ -1,13 +1,13 @@
 """Reads a shard's pushes from the files of table `pushes`, in slices that fit in memory.
 
-Tasks read the Parquet files themselves, so a payload passes through the JVM only once, on its way into the table. In
-return every shard opens every file of a batch. It reads only the ids of files without its pushes, which is most files
-if the landing topic's partitions match the shards (`udfs.kernels.sharding`).
+Tasks read the Parquet files themselves, so a payload passes through the JVM only once, on its way into the table. A
+task opens the files and row groups that the commit says may have pushes of its shard (`lake.held_shards`). In others it
+reads the ids first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import Table
@@ -37,37 +38,64 @@ def table_paths(uris: Sequence[str], table: Table = PUSHES) -> list[str]:
 
 
 class PushFiles:
-    """The files of one batch.
+    """The files of one batch, as a shard reads them.
 
     Args:
         lake: folder or URI of the lake.
         paths: relative to the folder of table `pushes`.
+        shard: number of the shard.
+        shards: number of shards.
+        held: which shards have pushes in a file, by path; files that it lacks may have those of all.
         schema: the columns to read; a column that a file lacks is NULL.
+
+    Attributes:
+        rows: pushes of all shards in the row groups that this shard counts; every row group is counted by one shard.
     """
 
-    def __init__(self, lake: str, paths: Sequence[str], schema: pa.Schema = PUSHES_IN) -> None:
+    def __init__(
+        self, lake: str, paths: Sequence[str], shard: int = 0, shards: int = 1,
+        held: Mapping[str, HeldShards] | None = None, schema: pa.Schema = PUSHES_IN,
+    ) -> None:  # fmt: skip
         filesystem, root = filesystem_of(PUSHES.uri(lake))
-        groups = [group for path in paths for group in _groups(filesystem.open_input_file(f"{root}/{path}"))]
+        groups, self.rows = list[_Group](), 0
+        for path in paths:
+            note = None if held is None else held.get(path)
+            wanted = None if note is None else note.of(shard, shards)
+            if wanted != []:
+                own = list(_groups(filesystem.open_input_file(f"{root}/{path}"), wanted))
+                groups += own
+                counted = None if note is None else note.counted_by(shard, shards)
+                is_counted = [shard == 0 if counted is None else group.number in counted for group in own]
+                self.rows += sum(len(group.ids) for group, yes in zip(own, is_counted, strict=True) if yes)
         self._groups = sorted(groups, key=lambda group: (group.partition[0], group.offset[0]))
-        self._schema = schema
+        self._shard, self._shards, self._schema = shard, shards, schema
 
-    @property
-    def rows(self) -> int:
-        """Number of pushes of all shards."""
-        return sum(len(group.ids) for group in self._groups)
-
-    def slices(self, shard: int, shards: int, *, sorted_by_partition: bool = False) -> Iterator[pa.Table]:
+    def slices(self, *, sorted_by_partition: bool = False) -> Iterator[pa.Table]:
         """Yield the shard's pushes. A partition's offsets increase from slice to slice.
 
         Args:
             sorted_by_partition: also yield all pushes of a partition before those of the next.
         """
-        chosen = [(group, shards_of(group.ids, shards) == shard) for group in self._groups]
+        chosen = [(group, shards_of(group.ids, self._shards) == self._shard) for group in self._groups]
         if _in_order(chosen, sorted_by_partition):
-            for group, mine in chosen:
-                yield from group.slices(mine, self._schema)
+            parts = (part for group, mine in chosen for part in group.slices(mine, self._schema))
+            yield from joined(parts, SLICE_ROWS)
         else:  # the files were compacted or come from another writer
             yield from _merged(chosen, self._schema)
+
+
+def joined(parts: Iterable[pa.Table], most: int) -> Iterator[pa.Table]:
+    """Join parts up to `most` rows or `SLICE_BYTES` bytes; a larger part is one by itself."""
+    waiting: list[pa.Table] = []
+    rows = size = 0
+    for part in parts:
+        if waiting and (rows + part.num_rows > most or size + part.nbytes > SLICE_BYTES):
+            yield pa.concat_tables(waiting)
+            waiting, rows, size = [], 0, 0
+        waiting.append(part)
+        rows, size = rows + part.num_rows, size + part.nbytes
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 @dataclass(frozen=True)
@@ -179,9 +207,9 @@ def _sorted(pushes: pa.Table) -> Iterator[pa.Table]:
         first = last
 
 
-def _groups(stream: pa.NativeFile) -> Iterator[_Group]:
+def _groups(stream: pa.NativeFile, wanted: Sequence[int] | None) -> Iterator[_Group]:
     file = pq.ParquetFile(stream, buffer_size=READ_BYTES)
-    for number in range(file.metadata.num_row_groups):
+    for number in range(file.metadata.num_row_groups) if wanted is None else wanted:
         keys = file.read_row_group(number, [CLIENT, "partition", "offset"])
         if keys.num_rows:
             partition, offset = (keys[name].to_numpy().astype(np.int64) for name in ("partition", "offset"))

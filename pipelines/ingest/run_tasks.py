@@ -35,7 +35,7 @@ def run_tasks(spark: SparkSession, task: ShardTask, processes: int | None = None
     """Run the task for each shard; returns rows of `TASK_RESULT`.
 
     Args:
-        processes: number of Python workers to use at once; None: one for each shard.
+        processes: number of Python workers to use at once; None: as many as the session has cores.
 
     Spark's own attempts after the first are guarded. If Spark makes only one attempt (``local[2]``), or all attempts
     died, the tasks run again, guarded from the start.
@@ -75,7 +75,9 @@ def pushes_of(task: ShardTask) -> str:
 
 
 def _collect(spark: SparkSession, task: ShardTask, processes: int | None) -> list[Row]:
-    shards = spark.range(0, task.shards, 1, processes or task.shards)
+    # Each task writes files: no more of them than can run at once.
+    tasks = min(task.shards, processes or spark.sparkContext.defaultParallelism)
+    shards = spark.range(0, task.shards, 1, tasks)
     return shards.mapInArrow(task, TASK_RESULT).collect()
 
 

@@ -34,6 +34,7 @@ from kafka_telemetry_lake.pipelines.ingest.operator_task import (
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged, is_death
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableFiles
+from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
 from kafka_telemetry_lake.pipelines.runtime.python_worker import forget_archives
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, QUOTA_SAMPLES, RECEIVER_HEALTH
 
@@ -60,13 +61,16 @@ class StoreTask:
     Attributes:
         lake: folder or URI of the lake.
         judge: judges the stored pushes if they are few; has no paths yet.
+        shards: of the operator. The files of `pushes` note which of them they hold.
     """
 
     lake: str
     judge: ShardTask | None = None
+    shards: int = 1
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files = {table.name: TableFiles(table, self.lake) for table in STORED}
+        files = {table.name: TableFiles(table, self.lake) for table in OTHERS}
+        files[PUSHES.name] = TableFiles(PUSHES, self.lake, shards=self.shards)
         others: dict[str, list[pa.Table]] = {table.name: [] for table in OTHERS}
 
         def pushes() -> Iterator[pa.RecordBatch]:
@@ -108,29 +112,32 @@ class Stored:
     failed: bool
 
 
-def store(rows: DataFrame, lake: str, processes: int | None = None, judge: ShardTask | None = None) -> Stored:
+def store(
+    rows: DataFrame, lake: str, processes: int | None = None, judge: ShardTask | None = None, shards: int = 1
+) -> Stored:
     """Write landing records to files of the tables `STORED`.
 
     Args:
         rows: columns of ``landing_rows.COLUMNS``, in the order of the source.
         processes: number of Python workers to use at once; None: as many as the session has cores.
         judge: judges the pushes if they are few; needs one worker.
+        shards: of the operator.
     """
     began = time.monotonic()
     # A task has fixed costs: no more of them than can run at once.
     parallelism = processes or rows.sparkSession.sparkContext.defaultParallelism
     chosen = rows.coalesce(parallelism)
     try:
-        results = chosen.mapInArrow(StoreTask(lake, judge), RESULT).collect()
+        results = chosen.mapInArrow(StoreTask(lake, judge, shards), RESULT).collect()
     except (Py4JJavaError, PySparkException) as error:
         if judge is None or not is_death(error):
             raise
         log.warning("pushes: a task's process died, storing the pushes before they are judged")
-        results = chosen.mapInArrow(StoreTask(lake), RESULT).collect()
+        results = chosen.mapInArrow(StoreTask(lake, None, shards), RESULT).collect()
     files = [DataFile.from_json(row["file"]) for row in results if row["file"] is not None]
     task = None if judge is None else judging(judge, files)
-    shards = [row["judged"] for row in results if row["judged"] is not None]
-    judged = Judged(task, shards, began) if task is not None and shards else None
+    made = [row["judged"] for row in results if row["judged"] is not None]
+    judged = Judged(task, made, began) if task is not None and made else None
     return Stored(files, judged, failed=task is not None and judged is None)
 
 
@@ -139,7 +146,8 @@ def judging(task: ShardTask, files: Iterable[DataFile]) -> ShardTask | None:
     own = [file for file in files if file.table == PUSHES.name]
     if not own or sum(file.size for file in own) >= SMALL_BYTES:
         return None
-    return replace(task, paths=tuple(file.path for file in own))
+    held = {file.path: HeldShards.from_json(file.held) for file in own if file.held is not None}
+    return replace(task, paths=tuple(file.path for file in own), held=held)
 
 
 def _files(files: Sequence[DataFile]) -> pa.RecordBatch:

@@ -85,7 +85,7 @@ def start_landing(
     def run(batch: DataFrame, batch_id: int) -> None:
         def written(processes: int | None, judge: ShardTask | None) -> Stored:
             with _read_once(batch, source.may_repeat):
-                return store(unstored(batch, guards, source.may_repeat), lake.path, processes, judge)
+                return store(unstored(batch, guards, source.may_repeat), lake.path, processes, judge, operator.shards)
 
         batches.run(app_id_of(batch, LANDING), batch_id, written)
 

@@ -23,6 +23,7 @@ from deltalake import DeltaTable
 from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
 from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
+from kafka_telemetry_lake.pipelines.lake.held_shards import TAG, HeldShards, held_shards
 from kafka_telemetry_lake.pipelines.lake.log_files import Action
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
@@ -44,6 +45,7 @@ class DataFile:
     rows: int
     landed_date: str
     stats: str
+    held: str | None = None  # a file of pushes: `HeldShards` as JSON
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -58,10 +60,13 @@ class TableFiles:
 
     A column whose rows are all NULL is omitted from the file; Delta readers return NULL for it. Writing the columns
     of histograms for files that contain only counters would cost a quarter of the work.
+
+    Args:
+        shards: if more than 1, the files, of pushes, note which of so many shards they hold.
     """
 
-    def __init__(self, table: Table, lake: str, *, in_memory: bool = False) -> None:
-        self._table = table
+    def __init__(self, table: Table, lake: str, *, in_memory: bool = False, shards: int = 1) -> None:
+        self._table, self._shards = table, shards
         if in_memory:  # for a trial: the files are discarded with this object
             self._filesystem, self._root = pafs._MockFileSystem(), table.name
         else:
@@ -106,7 +111,8 @@ class TableFiles:
         self._filesystem.create_dir(f"{self._root}/{folder}", recursive=True)
         path = f"{folder}/part-{uuid.uuid4()}.zstd.parquet"
         stream = self._filesystem.open_output_stream(f"{self._root}/{path}")
-        return OpenFile(self._table, day, path, stream, pa.schema([schema.field(name) for name in names]))
+        own = pa.schema([schema.field(name) for name in names])
+        return OpenFile(self._table, day, path, stream, own, shards=self._shards)
 
     def _close(self, day: date) -> None:
         self._closed.append(self._open.pop(day).close(self._filesystem, self._root))
@@ -118,11 +124,12 @@ class OpenFile:
     Args:
         schema: the columns that it gets.
         clustered_by: text columns by which its rows are sorted.
+        shards: as of `TableFiles`.
     """
 
     def __init__(
         self, table: Table, day: date, path: str, stream: pa.NativeFile, schema: pa.Schema,
-        clustered_by: Sequence[str] = (),
+        clustered_by: Sequence[str] = (), shards: int = 1,
     ) -> None:  # fmt: skip
         dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         maps = [field.name for field in schema if pa.types.is_map(field.type)]
@@ -132,6 +139,7 @@ class OpenFile:
         self.names = schema.names
         self._table, self._day, self._path, self._stream = table, day, path, stream
         self._statistics = FileStatistics(table.statistics)
+        self._shards, self._held = shards, list[tuple[int, ...]]()
         self._writer = pq.ParquetWriter(
             stream,
             schema,
@@ -159,6 +167,10 @@ class OpenFile:
     def write(self, rows: pa.Table) -> None:
         self._statistics.add(rows)
         self._writer.write_table(rows.select(self.names), row_group_size=ROWS_PER_FILE_GROUP)
+        if self._shards > 1:
+            ids = rows["client_instance_id"]
+            starts = range(0, rows.num_rows, ROWS_PER_FILE_GROUP)
+            self._held += [held_shards(ids.slice(start, ROWS_PER_FILE_GROUP), self._shards) for start in starts]
 
     def close(self, filesystem: pafs.FileSystem, root: str) -> DataFile:
         self._writer.close()
@@ -167,7 +179,8 @@ class OpenFile:
         sync(filesystem, [f"{root}/{self._path}", f"{root}/{folder}"])
         size = filesystem.get_file_info(f"{root}/{self._path}").size
         stats = self._statistics
-        return DataFile(self._table.name, self._path, size, stats.rows, self._day.isoformat(), stats.to_json())
+        held = HeldShards(self._shards, tuple(self._held)).to_json() if self._shards > 1 else None
+        return DataFile(self._table.name, self._path, size, stats.rows, self._day.isoformat(), stats.to_json(), held)
 
 
 def _small_differences(schema: pa.Schema) -> dict[str, str]:
@@ -312,7 +325,11 @@ def _add_again(row: dict[str, Any]) -> Action:
 
 
 def _add(file: DataFile, *, data_change: bool = True) -> Action:
-    return _added(file.path, file.size, {LANDED_DATE.name: file.landed_date}, file.stats, data_change=data_change)
+    day = {LANDED_DATE.name: file.landed_date}
+    action = _added(file.path, file.size, day, file.stats, data_change=data_change)
+    if file.held is not None:
+        action["add"]["tags"] = {TAG: file.held}
+    return action
 
 
 def _added(path: str, size: int, partition: Mapping[str, str | None], stats: str, *, data_change: bool) -> Action:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
+from kafka_telemetry_lake.pipelines.lake.held_shards import TAG, HeldShards
 from kafka_telemetry_lake.pipelines.lake.log_files import Action, LogFiles
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 
@@ -20,13 +21,15 @@ from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 class Commit:
     """The files that a commit added, as paths below the table, their row count and their size in bytes.
 
-    A commit that replaces files (compaction, for example) has no added files here.
+    A commit that replaces files (compaction, for example) has no added files here. Of pushes, `held` says for a path
+    which shards the file holds, if that is known.
     """
 
     version: int
     files: tuple[str, ...]
     rows: int
     size: int
+    held: dict[str, HeldShards] = field(default_factory=dict)
 
 
 class FollowedTable:
@@ -75,4 +78,7 @@ def _commit(version: int, actions: Sequence[Action]) -> Commit:
         return Commit(version, (), 0, 0)
     rows = sum(int(json.loads(str(add.get("stats") or "{}")).get("numRecords", 0)) for add in adds)
     size = sum(int(str(add["size"])) for add in adds)
-    return Commit(version, tuple(unquote(str(add["path"])) for add in adds), rows, size)
+    paths = tuple(unquote(str(add["path"])) for add in adds)
+    tags = [(add.get("tags") or {}).get(TAG) for add in adds]
+    held = {path: HeldShards.from_json(tag) for path, tag in zip(paths, tags, strict=True) if tag is not None}
+    return Commit(version, paths, rows, size, held)

@@ -53,7 +53,7 @@ from kafka_telemetry_lake.udfs.errors import CannotRunError
 from kafka_telemetry_lake.udfs.limits import Limits
 
 TaskResults = Iterable[Mapping[str, Any]]
-RunTasks = Callable[[ShardTask], TaskResults]  # rows of `operator_task.TASK_RESULT`, one per shard
+RunTasks = Callable[[ShardTask], TaskResults]  # rows of `operator_task.TASK_RESULT`, one for each shard
 Progress = Callable[[int, int], None]  # called with the payload bytes done and in total
 
 # The events in `client_events` that the operator writes.

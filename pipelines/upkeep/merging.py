@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES, PushFiles
+from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles, joined
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, FileStatistics, OpenFile
 from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
@@ -43,7 +43,7 @@ def merged(table: Table, lake: str, rows: Rows, ended: threading.Event | None = 
     if table is PUSHES:
         return merged_pushes(lake, rows, ended)
     files = MergedFiles(table, lake, rows)
-    for group in _row_groups(_until(ended, files.batches()), ROWS_PER_GROUP):
+    for group in joined(_until(ended, files.batches()), ROWS_PER_GROUP):
         files.write(group)
     (file,) = files.close()
     return file
@@ -66,7 +66,7 @@ def sorted_files(
         connection.register("stored", pa.RecordBatchReader.from_batches(files.schema, read))
         query = connection.sql(f"SELECT {names} FROM stored ORDER BY {order}")
         sorted_rows = (pa.Table.from_batches([batch]) for batch in query.to_arrow_reader(BATCH_ROWS))
-        for group in _row_groups((part.cast(table.schema).cast(files.schema) for part in sorted_rows), ROWS_PER_GROUP):
+        for group in joined((part.cast(table.schema).cast(files.schema) for part in sorted_rows), ROWS_PER_GROUP):
             files.write(group)
             if files.written_bytes >= target_bytes:
                 files.begin()
@@ -138,8 +138,8 @@ def merged_pushes(lake: str, rows: Rows, ended: threading.Event | None = None) -
         f"{root}/{path}", schema, filesystem=filesystem, compression="zstd",
         compression_level=PUSHES.zstd_level, use_dictionary=texts,
     ) as writer:  # fmt: skip
-        slices = PushFiles(lake, paths, schema).slices(0, 1, sorted_by_partition=True)
-        for pushes in _row_groups(_until(ended, slices), PUSHES_PER_GROUP):
+        slices = PushFiles(lake, paths, schema=schema).slices(sorted_by_partition=True)
+        for pushes in joined(_until(ended, slices), PUSHES_PER_GROUP):
             statistics.add(pushes)
             writer.write_table(pushes, row_group_size=PUSHES_PER_GROUP)
     sync(filesystem, [f"{root}/{path}"])
@@ -181,17 +181,3 @@ def _batches(
                     for field in schema
                 ]
                 yield pa.table(known, schema.names).cast(schema)
-
-
-def _row_groups(parts: Iterable[pa.Table], most: int) -> Iterator[pa.Table]:
-    """Combine parts into row groups of at most `most` rows or `SLICE_BYTES` bytes; a larger part is one by itself."""
-    waiting: list[pa.Table] = []
-    rows = size = 0
-    for part in parts:
-        if waiting and (rows + part.num_rows > most or size + part.nbytes > SLICE_BYTES):
-            yield pa.concat_tables(waiting)
-            waiting, rows, size = [], 0, 0
-        waiting.append(part)
-        rows, size = rows + part.num_rows, size + part.nbytes
-    if waiting:
-        yield pa.concat_tables(waiting)

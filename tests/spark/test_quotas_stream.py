@@ -62,7 +62,7 @@ def run(spark: SparkSession, folder: Path, lake: Path, checkpoints: str = "check
     lake_of_job = Lake(str(lake), str(lake.parent / checkpoints), "default-cluster")
     lake_of_job.create_tables()
     # There are no pushes to judge.
-    judge = cast(Operator, SimpleNamespace(next_task=lambda: None, catch_up=lambda *_, **__: None))
+    judge = cast(Operator, SimpleNamespace(next_task=lambda: None, catch_up=lambda *_, **__: None, shards=1))
     start_landing(spark, lake_of_job, FilesSource(str(folder), "test"), None, judge).awaitTermination()
     BrokerUsage(str(lake)).catch_up()
 

@@ -83,7 +83,7 @@ class Query:
 
     def __init__(self, lake: Lake, folder: Path, trigger: float | None, operator: Operator) -> None:
         self._filesystem, self._root = filesystem_of(lake.landing)
-        self._lake, self._folder, self._trigger = lake, folder, trigger
+        self._lake, self._folder, self._trigger, self._shards = lake, folder, trigger, operator.shards
         self._stop = threading.Event()
         self._error: Exception | None = None
         self._is_busy = True
@@ -143,7 +143,7 @@ class Query:
 
         def written(processes: int | None, judge: ShardTask | None) -> Stored:
             [batch] = rows.combine_chunks().to_batches()
-            return store(Rows(batch), self._lake.path, processes, judge)  # type: ignore[arg-type]  # what it uses of it
+            return store(Rows(batch), self._lake.path, processes, judge, self._shards)  # type: ignore[arg-type]  # what it uses of it
 
         self._batches.run(self._app_id, number, written)
         self._add("commits", number, {})

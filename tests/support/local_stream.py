@@ -13,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
+from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES, TABLES
@@ -63,12 +64,12 @@ class LocalStream:
         pushes = pushes.sort_by([("partition", "ascending"), ("offset", "ascending")])
         write_deltalake(PUSHES.uri(str(self.lake)), pushes, mode="append", partition_by=[LANDED_DATE.name])
 
-    def judge(self, paths: Iterable[str], guarded: bool = False) -> None:
-        """One batch of the operator over files of `pushes`."""
+    def judge(self, paths: Iterable[str], guarded: bool = False, held: Mapping[str, HeldShards] | None = None) -> None:
+        """One batch of the operator over files of `pushes`; `held` as a commit has it."""
         manifest = self.state.before(self.batch_id)
         task = ShardTask(
             str(self.lake), self.batch_id, tuple(paths), manifest.shards, self.state.uri, manifest.states,
-            guarded=guarded,
+            guarded=guarded, held=dict(held or {}),
         )  # fmt: skip
         results = list(run_tasks(task))
         self.counts = sum((Counter(row["counts"]) for row in results), Counter[str]())

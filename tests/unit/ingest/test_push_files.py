@@ -61,7 +61,10 @@ def push(partition: int, offset: int, client: str | None = "abc", payload: bytes
     return {"partition": partition, "offset": offset, "client_instance_id": client, "payload": payload}
 
 
-def lake(folder: Path, *files: list[dict[str, Any]], row_group_size: int | None = None) -> PushFiles:
+Files = tuple[Path, list[str]]  # a lake and its files of pushes
+
+
+def lake(folder: Path, *files: list[dict[str, Any]], row_group_size: int | None = None) -> Files:
     paths = []
     for number, rows in enumerate(files):
         path = f"landed_date=2026-11-21/part-{number}.parquet"
@@ -69,11 +72,11 @@ def lake(folder: Path, *files: list[dict[str, Any]], row_group_size: int | None 
         table = pa.Table.from_pylist(rows, PUSHES_IN)
         pq.write_table(table, folder / "pushes" / path, row_group_size=row_group_size)
         paths.append(path)
-    return PushFiles(str(folder), paths)
+    return folder, paths
 
 
-def read(files: PushFiles, shard: int = 0, shards: int = 1) -> list[list[tuple[int, int]]]:
-    slices = list(files.slices(shard, shards))
+def read(files: Files, shard: int = 0, shards: int = 1) -> list[list[tuple[int, int]]]:
+    slices = list(PushFiles(str(files[0]), files[1], shard, shards).slices())
     assert all(part.schema.equals(PUSHES_IN) for part in slices)
     return [list(zip(part["partition"].to_pylist(), part["offset"].to_pylist(), strict=True)) for part in slices]
 
@@ -108,6 +111,25 @@ def test_rows_far_larger_than_the_mean_do_not_share_a_slice(tmp_path: Path, monk
         [(0, 0), (0, 1), (0, 2)],
         [(0, 3), (0, 4), (0, 5)],
     ]
+
+
+def test_small_row_groups_share_a_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a slice costs is fixed, but for its points."""
+    files = [[push(partition, offset, payload=b"x" * 10_000) for offset in range(2)] for partition in range(3)]
+    assert [len(part) for part in read(lake(tmp_path, *files))] == [6]
+    monkeypatch.setattr(push_files, "SLICE_BYTES", 50_000)
+    assert [len(part) for part in read(lake(tmp_path, *files))] == [4, 2]
+    monkeypatch.setattr(push_files, "SLICE_ROWS", 3)
+    assert [len(part) for part in read(lake(tmp_path, *files))] == [2, 2, 2]
+
+
+def test_parts_are_joined_up_to_rows_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [pa.table({"a": pa.array(range(10), pa.int64())})] * 5  # of 80 bytes
+    assert [each.num_rows for each in push_files.joined(parts, 25)] == [20, 20, 10]
+    monkeypatch.setattr(push_files, "SLICE_BYTES", 240)
+    assert [each.num_rows for each in push_files.joined(parts, 1000)] == [30, 20]
+    monkeypatch.setattr(push_files, "SLICE_BYTES", 1)
+    assert [each.num_rows for each in push_files.joined(parts, 1000)] == [10] * 5
 
 
 def test_payloads_larger_than_a_slice_come_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,8 +23,9 @@ DIED = "Job aborted due to stage failure: Task 0 failed 1 times: SparkException:
 class Spark:
     """A session whose tasks die as long as `dies` says so."""
 
-    def __init__(self, dies: Any) -> None:
+    def __init__(self, dies: Any, cores: int = SHARDS) -> None:
         self.dies, self.tasks = dies, list[ShardTask]()
+        self.sparkContext = SimpleNamespace(defaultParallelism=cores)
         self.slices = list[int]()
 
     def range(self, first: int, last: int, step: int, slices: int) -> Spark:
@@ -52,11 +54,12 @@ def run(spark: Spark, task: ShardTask) -> Any:
     return run_tasks(spark, task)  # type: ignore[arg-type]  # a stand-in
 
 
-def test_a_small_batch_runs_in_one_process_and_any_other_in_one_for_each_shard(task: ShardTask) -> None:
-    spark = Spark(lambda task: None if task.guarded else DIED)
-    run_tasks(spark, task, processes=1)  # type: ignore[arg-type]  # a stand-in
-    run(spark, task)
-    assert spark.slices == [1, 1, SHARDS, SHARDS]
+def test_a_small_batch_runs_in_one_process_and_any_other_in_as_many_as_there_are_cores(task: ShardTask) -> None:
+    for cores, slices in ((1, 1), (SHARDS, SHARDS), (10, SHARDS)):
+        spark = Spark(lambda task: None if task.guarded else DIED, cores)
+        run_tasks(spark, task, processes=1)  # type: ignore[arg-type]  # a stand-in
+        run(spark, task)
+        assert spark.slices == [1, 1, slices, slices]
 
 
 def test_tasks_whose_process_died_run_again_guarded(task: ShardTask, caplog: pytest.LogCaptureFixture) -> None:

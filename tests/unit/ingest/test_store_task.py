@@ -75,7 +75,7 @@ def test_every_landed_day_has_a_file_and_the_operator_reads_what_was_landed(tmp_
     rows = [push(0, 1), push(0, 2, seconds=5) | {"client_id": None, "client_software_name": "kgo"}]
     files = stored(tmp_path, rows)
     assert [file.landed_date for file in files] == ["2026-11-21", "2026-11-22"]
-    read = pa.concat_tables(PushFiles(str(tmp_path), [file.path for file in files]).slices(0, 1))
+    read = pa.concat_tables(PushFiles(str(tmp_path), [file.path for file in files]).slices())
     assert read.to_pylist() == pa.Table.from_pylist(rows, PUSHES_IN).to_pylist()
 
 
@@ -166,7 +166,7 @@ def test_few_pushes_are_judged_by_the_task_that_stores_them(tmp_path: Path, judg
     expected = list(run_tasks(task))
     assert [row["shard"] for row in judged] == [0, 1] == [row["shard"] for row in expected]
     assert [row["counts"] for row in judged] == [row["counts"] for row in expected]
-    assert sum(row["counts"]["judged"] for row in judged) == 5
+    assert judged[-1]["counts"]["judged"] == 5
     outcomes = [DataFile.from_json(text) for row in judged for text in row["files"]]
     assert sum(file.rows for file in outcomes if file.table == "push_outcomes") == 5
 

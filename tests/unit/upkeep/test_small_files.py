@@ -150,15 +150,6 @@ def test_files_of_row_groups_with_other_attributes_are_merged(tmp_path: Path) ->
     assert values == [[("group_member_id", value)] for value in "aabb"]
 
 
-def test_row_groups_are_bounded_by_rows_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = [pa.table({"a": pa.array(range(10), pa.int64())})] * 5  # of 80 bytes
-    assert [each.num_rows for each in merging._row_groups(parts, 25)] == [20, 20, 10]
-    monkeypatch.setattr(merging, "SLICE_BYTES", 240)
-    assert [each.num_rows for each in merging._row_groups(parts, 1000)] == [30, 20]
-    monkeypatch.setattr(merging, "SLICE_BYTES", 1)
-    assert [each.num_rows for each in merging._row_groups(parts, 1000)] == [10] * 5
-
-
 @pytest.mark.usefixtures("few")
 def test_the_rows_stay_and_the_stream_and_a_replay_go_on(tmp_path: Path) -> None:
     stream, fleet = LocalStream(tmp_path), Fleet(clients=3)

@@ -1,0 +1,177 @@
+"""A shard's task opens the files and row groups that may have its pushes, and no push is lost by that."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_telemetry_lake.pipelines.ingest import push_files
+from kafka_telemetry_lake.pipelines.ingest.landing_rows import SAMPLE, STATUS
+from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
+from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles
+from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask
+from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog, files_of
+from kafka_telemetry_lake.pipelines.lake.followed_table import Commit, FollowedTable
+from kafka_telemetry_lake.pipelines.lake.held_shards import MOST, HeldShards, held_shards
+from kafka_telemetry_lake.pipelines.quality.batch import broken_rules
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
+from kafka_telemetry_lake.pipelines.upkeep.merging import merged
+from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
+from tests.support.ledger import Fleet
+from tests.support.ledger_check import check
+from tests.support.local_stream import LocalStream, push_rows, run_tasks
+from tests.unit.test_reshard import rows_of, stream_in, to
+
+TABLES_WITH_ROWS = ("metric_points", "quarantine", "push_outcomes", "metric_rollups_1m", "metric_rollups_1h")
+IDS = pa.array([f"client-{number:015d}" for number in range(40)] + [None])
+
+
+@given(
+    st.lists(st.sets(st.integers(0, 40), min_size=1, max_size=6), max_size=5), st.integers(1, 40), st.integers(1, 40)
+)
+def test_a_note_says_enough_for_any_number_of_shards(groups: list[set[int]], before: int, after: int) -> None:
+    ids = [pa.chunked_array([IDS.take(pa.array(sorted(group)))]) for group in groups]
+    written = HeldShards(before, tuple(held_shards(each, before) for each in ids)).to_json()
+    assert written is not None
+    note = HeldShards.from_json(written)
+    for number, each in enumerate(ids):
+        for shard in shards_of(each.combine_chunks(), after).tolist():
+            assert number in note.of(shard, after)
+    counted = [number for shard in range(after) for number in note.counted_by(shard, after)]
+    assert sorted(counted) == list(range(len(groups)))
+    assert all(set(note.counted_by(shard, after)) <= set(note.of(shard, after)) for shard in range(after))
+
+
+def test_what_a_note_says_less_of_with_another_number() -> None:
+    note = HeldShards(8, ((1, 5), (2,)))
+    assert [note.of(shard, 8) for shard in range(8)] == [[], [0], [1], [], [], [0], [], []]
+    assert [note.of(shard, 2) for shard in range(2)] == [[1], [0]]
+    assert [note.of(shard, 4) for shard in range(4)] == [[], [0], [1], []]
+    assert [note.of(shard, 3) for shard in range(3)] == [[0, 1]] * 3
+    assert [note.counted_by(shard, 3) for shard in range(3)] == [[0, 1], [], []]
+
+
+def test_a_note_is_short() -> None:
+    assert HeldShards(MOST, (tuple(range(MOST)),)).to_json() is not None
+    assert HeldShards(MOST, (tuple(range(MOST)), (0,))).to_json() is None
+
+
+def landed(stream: LocalStream, records: list[dict[str, Any]], shards: int) -> Commit:
+    """The commit of pushes that the job stores when it has so many shards."""
+    rows = push_rows(records).sort_by([("partition", "ascending"), ("offset", "ascending")])
+    for name in (STATUS, SAMPLE):
+        rows = rows.append_column(name, pa.nulls(rows.num_rows, pa.struct([])))
+    (written,) = StoreTask(str(stream.lake), None, shards)(rows.combine_chunks().to_batches())
+    log = TableLog(PUSHES, str(stream.lake))
+    before = log.version
+    log.commit([DataFile.from_json(text) for text in written["file"].to_pylist()], "test", before)
+    (commit,) = FollowedTable(PUSHES.uri(str(stream.lake))).commits(before)
+    return commit
+
+
+def test_each_row_group_has_its_note_in_the_commit(tmp_path: Path) -> None:
+    """Also where midnight ends a file in the middle of a partition."""
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=12)
+    records = fleet.round()
+    for record in records[::2]:
+        record["timestamp"] += timedelta(days=1)
+    commit = landed(stream, records, 5)
+    assert len(commit.files) == 2 == len(commit.held)
+    for path in commit.files:
+        file = pq.ParquetFile(stream.lake / "pushes" / path)
+        groups = [file.read_row_group(number, ["client_instance_id"])[0] for number in range(file.num_row_groups)]
+        expected = [sorted(set(shards_of(ids.combine_chunks(), 5).tolist())) for ids in groups]
+        assert len(expected) > 1
+        assert commit.held[path] == HeldShards(5, tuple(map(tuple, expected)))
+    assert len(DeltaTable(PUSHES.uri(str(stream.lake))).file_uris()) == 2  # others read past it
+
+
+def test_a_lake_of_one_shard_has_no_notes(tmp_path: Path) -> None:
+    assert landed(LocalStream(tmp_path), Fleet(clients=3).round(), 1).held == {}
+
+
+def test_rows_are_the_same_with_notes_of_any_number_and_without(tmp_path: Path) -> None:
+    """2 shards, 8, 3; a batch has files of before the change and after it, one that has no note, and a merged one."""
+    stream, straight, fleet = stream_in(tmp_path), LocalStream(tmp_path / "straight"), Fleet(clients=8)
+    for before, after in ((2, 2), (2, 8), (8, 3)):
+        rounds = [fleet.round(pushes=1) for _ in range(5)]
+        first, *small, plain = (landed(stream, records, before) for records in rounds[:4])
+        table, paths = DeltaTable(PUSHES.uri(str(stream.lake))), {path for commit in small for path in commit.files}
+        one = merged(PUSHES, str(stream.lake), [row for row in files_of(table) if row["path"] in paths])
+        if after != before:
+            to(stream, after)
+        last = landed(stream, rounds[4], after)
+        held = first.held | last.held
+        assert set(held) == {*first.files, *last.files}
+        stream.judge((*first.files, one.path, *plain.files, *last.files), held=held)
+        assert stream.counts["in_files"] == stream.counts["judged"] == sum(map(len, rounds))
+        straight.batch(chain.from_iterable(rounds))
+    assert rows_of(stream.lake) == rows_of(straight.lake)
+    assert check(stream.lake, fleet.ledger).problems == []
+
+
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the row groups of files that are opened, from now on."""
+    groups, found = push_files._groups, list[int]()
+
+    def counted(*arguments: Any) -> Any:
+        for group in groups(*arguments):
+            found.append(group.number)
+            yield group
+
+    monkeypatch.setattr(push_files, "_groups", counted)
+    return found
+
+
+def test_a_task_reads_what_may_have_its_pushes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = LocalStream(tmp_path)
+    commit = landed(stream, Fleet(clients=12).round(), 2)
+    (path,) = commit.files
+    note = commit.held[path]
+    found = opened(monkeypatch)
+    for shard in range(2):
+        slices = PushFiles(str(stream.lake), commit.files, shard, 2, {path: note}).slices()
+        pushes = sum(part.num_rows for part in slices)
+        assert pushes == sum(part.num_rows for part in PushFiles(str(stream.lake), commit.files, shard, 2).slices())
+    everything = list(range(len(note.groups)))
+    assert found == note.of(0, 2) + everything + note.of(1, 2) + everything
+    found.clear()
+    only = {path: HeldShards(2, ((1,), *note.groups[1:]))}
+    assert PushFiles(str(stream.lake), commit.files, 0, 2, only).rows == sum(
+        pq.read_metadata(stream.lake / "pushes" / path).row_group(number).num_rows
+        for number in only[path].counted_by(0, 2)
+    )
+    assert found == only[path].of(0, 2) != everything
+
+
+def test_a_note_that_lacks_a_shard_breaks_a_rule(tmp_path: Path) -> None:
+    """Its pushes would be lost: each row group is counted by one shard, whoever judges it."""
+    stream = LocalStream(tmp_path)
+    commit = landed(stream, Fleet(clients=12).round(), 2)
+    (path,) = commit.files
+    stream.judge(commit.files, held={path: HeldShards(2, tuple((0,) for _ in commit.held[path].groups))})
+    lost = stream.counts["in_files"] - stream.counts["judged"]
+    assert lost > 0
+    assert broken_rules(stream.counts) == {"pushes_judged": lost}
+
+
+def test_the_files_of_a_task_do_not_grow_with_its_shards(tmp_path: Path) -> None:
+    stream = LocalStream(tmp_path)
+    commit = landed(stream, Fleet(clients=30).round(), 8)
+    for shards in (2, 8):
+        task = ShardTask(str(stream.lake), 0, commit.files, shards, stream.state.uri, held=commit.held)
+        rows = list(run_tasks(task))
+        assert [row["shard"] for row in rows] == list(range(shards))
+        assert all(row["state"] for row in rows)
+        files = Counter(DataFile.from_json(text).table for row in rows for text in row["files"])
+        assert files == dict.fromkeys(TABLES_WITH_ROWS, 1)

@@ -32,17 +32,22 @@ class CommitLog:
     Args:
         fence: the claim under which commits are made. Its epoch is committed at once: from then on no process with a
             lower one can commit. None: of a process that needs none.
+        opened: the table, if it is open already: opening a table with many files or a long log takes a second.
     """
 
-    def __init__(self, uri: str, fence: Fence | None = None) -> None:
+    def __init__(self, uri: str, fence: Fence | None = None, opened: DeltaTable | None = None) -> None:
         self._files, self._fence = LogFiles(uri), fence
         self._table: DeltaTable | None = None  # as opened, until the first commit: it takes memory
         self._transactions: dict[str, int | None] = {}
         self._version = -1
-        self._open()
+        self._open(opened)
+        if opened is not None:
+            self._follow()
         self.check_epoch()
         if fence is not None and self._known(APP_ID) != fence.epoch:
+            table = self._table
             self.append((), {APP_ID: fence.epoch})
+            self._table = table  # what it doesn't know of later commits is in `_transactions`
 
     @property
     def version(self) -> int:
@@ -115,8 +120,8 @@ class CommitLog:
         if self._fence is not None and (latest := self._known(APP_ID) or 0) > self._fence.epoch:
             raise self._fence.lose(latest)
 
-    def _open(self) -> None:
-        self._table = table = DeltaTable(self._files.uri)
+    def _open(self, opened: DeltaTable | None = None) -> None:
+        self._table = table = DeltaTable(self._files.uri) if opened is None else opened
         protocol = table.protocol()
         unknown = set(protocol.writer_features or ()) - FEATURES
         if unknown or (protocol.min_writer_version > MOST_WRITER_VERSION and not protocol.writer_features):

@@ -10,9 +10,10 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError, DeltaProtocolError
+from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError
 
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, Fence
 from kafka_telemetry_lake.pipelines.lake.log_files import Action, LogFiles
@@ -37,7 +38,8 @@ class CommitLog:
 
     def __init__(self, uri: str, fence: Fence | None = None, opened: DeltaTable | None = None) -> None:
         self._files, self._fence = LogFiles(uri), fence
-        self._table: DeltaTable | None = None  # as opened, until the first commit: it takes memory
+        # As opened, until the first commit: it takes memory. What later commits say is in `_transactions`.
+        self._table: DeltaTable | None = None
         self._transactions: dict[str, int | None] = {}
         self._version = -1
         self._open(opened)
@@ -45,9 +47,9 @@ class CommitLog:
             self._follow()
         self.check_epoch()
         if fence is not None and self._known(APP_ID) != fence.epoch:
-            table = self._table
-            self.append((), {APP_ID: fence.epoch})
-            self._table = table  # what it doesn't know of later commits is in `_transactions`
+            self._append((), {APP_ID: fence.epoch})
+            if opened is None:
+                self._table = None
 
     @property
     def version(self) -> int:
@@ -68,9 +70,14 @@ class CommitLog:
     def _known(self, app_id: str) -> int | None:
         """The same as of the version that was read last."""
         if app_id not in self._transactions:
-            table = self._table or DeltaTable(self._files.uri)
-            self._transactions[app_id] = table.transaction_version(app_id)
+            self._transactions[app_id] = self._opened_says(app_id)
         return self._transactions[app_id]
+
+    def _opened_says(self, app_id: str) -> int | None:
+        if self._table is not None:
+            with suppress(DeltaError):  # delta-rs reads the log for it, which may have forgotten that version
+                return self._table.transaction_version(app_id)
+        return DeltaTable(self._files.uri).transaction_version(app_id)
 
     def append(
         self, actions: Iterable[Action], transactions: Mapping[str, int], removed: Collection[str] = (),
@@ -89,6 +96,13 @@ class CommitLog:
                 same time, removed one of the files, or changed the table's columns or settings.
             FencedError: the table has a commit of a higher epoch.
         """
+        self._append(actions, transactions, removed, note)
+        self._table = None
+
+    def _append(
+        self, actions: Iterable[Action], transactions: Mapping[str, int], removed: Collection[str] = (),
+        note: str | None = None,
+    ) -> None:  # fmt: skip
         began = time.clock_gettime(CLOCK)
         self._follow()
         now = int(time.time() * 1000)
@@ -113,7 +127,6 @@ class CommitLog:
             raise CommitFailedError(f"{self._files.uri}: the log has forgotten the version that this commit was for")
         self._version += 1
         self._transactions |= transactions
-        self._table = None
 
     def check_epoch(self) -> None:
         """Raise ``FencedError`` if the table has, as of the version that was read last, a commit of a higher epoch."""

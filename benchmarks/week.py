@@ -42,7 +42,7 @@ class Week:
 
     def __init__(self, lake: Path, batches_a_day: int) -> None:
         self.now, self.step, self._lake = FIRST, DAY / batches_a_day, lake
-        self.job = Job(lake, lambda: self.now, PUSHES_A_BATCH)
+        self.job = self._job(lake)
         self._process = psutil.Process()
         self._written: dict[Path, datetime] = {}  # log entries, by when they were first seen
 
@@ -50,7 +50,7 @@ class Week:
         """Run batches; returns figures of them and of the lake after them."""
         upkeep, most, own, others = self.job.upkeep_cpu_s, 0, 0.0, 0.0
         with tempfile.TemporaryDirectory() as folder:
-            fresh = Job(Path(folder), lambda: self.now, PUSHES_A_BATCH)
+            fresh = self._job(Path(folder))
             for number in range(batches):
                 own += cpu_of_batch(self.job)
                 others += cpu_of_batch(fresh)
@@ -67,6 +67,9 @@ class Week:
             "log_entries_max": float(max(len(list(self._log(name).iterdir())) for name in TABLES)),
             "files_in_folders": float(sum(1 for name in TABLES for _ in (self._lake / name).rglob("*.parquet"))),
         }
+
+    def _job(self, lake: Path) -> Job:
+        return Job(lake, lambda: self.now, PUSHES_A_BATCH, self.step.total_seconds())
 
     def maintain(self) -> list[str]:
         """Maintain as each night; returns what failed."""

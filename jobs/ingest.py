@@ -32,6 +32,7 @@ from kafka_telemetry_lake.jobs.sync_beside import syncing
 from kafka_telemetry_lake.pipelines.events.feed import feeding
 from kafka_telemetry_lake.pipelines.forget.erasure import unfinished
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
+from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.restarted_query import RestartedQuery
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, KafkaSource, Source, Topics
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger, start_landing
@@ -127,24 +128,10 @@ def _run_streams(
     observers: Observers,
 ) -> None:  # fmt: skip
     source.check_topics(spark)
-    lake.create_tables()
-    drop_torn_entries(lake.checkpoints)
-    check_checkpoints(lake.path, lake.checkpoints)
-    check_topic_ids(lake.checkpoints, source.topic_ids(spark), new_topic=settings.new_topic)
-    if (problem := clock_problem(lake.path, datetime.now(UTC))) is not None:
-        log.warning("ingest: %s", problem)
-    for command in unfinished(lake.path).values():
-        log.warning("ingest: an erasure was begun and is not finished; stop the job and run `%s`", printable(command))
-    if finish_swap(lake.path, lake.checkpoints, lake.fence):
-        log.info("ingest: completed the swap of an interrupted replay")
-    lifecycle, usage = Lifecycle(lake.path, lake.fence), BrokerUsage(lake.path, lake.fence)
-    reports = ReportFollower(lake.path, lake.checkpoints, lake.fence) if knows_quotas(lake.path) else None
-    trigger: Trigger = None if settings.once else settings.trigger_seconds
     started = time.monotonic()
-    operator = caught_up_operator(
-        spark, lake, limits_of(settings), size_in_bytes(settings.max_bytes_per_batch), stop, settings.shards,
-        observers.judged,
-    )  # fmt: skip
+    lifecycle, reports, operator = _start(spark, lake, source, settings, stop, observers)
+    usage = BrokerUsage(lake.path, lake.fence)
+    trigger: Trigger = None if settings.once else settings.trigger_seconds
     if stop.is_set():
         log.info("ingest: stopped")
         return
@@ -180,6 +167,31 @@ def _run_streams(
     if settings.once and not stop.is_set() and not lake.has_pushes():
         log.warning(NO_PUSHES_ADVICE)
     log.info("ingest: %s after %.0f s", "stopped" if stop.is_set() else "done", time.monotonic() - started)
+
+
+def _start(
+    spark: SparkSession, lake: Lake, source: Source, settings: IngestSettings, stop: threading.Event,
+    observers: Observers,
+) -> tuple[Lifecycle, ReportFollower | None, Operator]:  # fmt: skip
+    """Check the lake, and judge what an earlier run has stored. Each table is opened once for all of it."""
+    opened = lake.create_tables()
+    drop_torn_entries(lake.checkpoints)
+    check_checkpoints(lake.path, lake.checkpoints, opened)
+    check_topic_ids(lake.checkpoints, source.topic_ids(spark), new_topic=settings.new_topic)
+    if (problem := clock_problem(lake.path, datetime.now(UTC))) is not None:
+        log.warning("ingest: %s", problem)
+    for command in unfinished(lake.path).values():
+        log.warning("ingest: an erasure was begun and is not finished; stop the job and run `%s`", printable(command))
+    if finish_swap(lake.path, lake.checkpoints, lake.fence):
+        log.info("ingest: completed the swap of an interrupted replay")
+    lifecycle, reports = Lifecycle(lake.path, lake.fence, opened), None
+    if knows_quotas(lake.path):
+        reports = ReportFollower(lake.path, lake.checkpoints, lake.fence, opened)
+    operator = caught_up_operator(
+        spark, lake, limits_of(settings), size_in_bytes(settings.max_bytes_per_batch), stop, settings.shards,
+        observers.judged, opened,
+    )  # fmt: skip
+    return lifecycle, reports, operator
 
 
 def idle_cores(settings: IngestSettings, shards: int, cores: int) -> str | None:

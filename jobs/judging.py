@@ -18,6 +18,7 @@ from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
 from kafka_telemetry_lake.pipelines.replay.files import batches_of, dataset, drop_copies, push_files
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
+from kafka_telemetry_lake.pipelines.tables.table import NOT_OPENED, Opened
 from kafka_telemetry_lake.udfs.limits import Limits
 
 log = logging.getLogger("telemetry-lake")
@@ -25,7 +26,7 @@ log = logging.getLogger("telemetry-lake")
 
 def caught_up_operator(
     spark: SparkSession, lake: Lake, limits: Limits, max_bytes: int, stop: threading.Event, shards: int | None = None,
-    report: Report | None = None,
+    report: Report | None = None, opened: Opened = NOT_OPENED,
 ) -> Operator:  # fmt: skip
     """The operator, after it has judged all pushes that are stored; some of them, if `stop` is set.
 
@@ -33,10 +34,11 @@ def caught_up_operator(
         max_bytes: bytes of push files in one batch.
         shards: number of shards that the state must have; None: as it has, else the cores of the session.
         report: called after each batch.
+        opened: tables of the lake that are open already.
     """
     state = StateFolder(lake.checkpoint(STATE), None, spark.sparkContext.defaultParallelism)
     operator = Operator(
-        spark, OperatorSettings(lake.path, lake.checkpoints, limits, max_bytes, lake.fence), state, report
+        spark, OperatorSettings(lake.path, lake.checkpoints, limits, max_bytes, lake.fence), state, report, opened
     )
     if shards is not None:
         operator.require_shards(shards)

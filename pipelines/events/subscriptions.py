@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import duckdb
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from kafka_telemetry_lake.pipelines.lake.dropped_rows import record_dropped
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
 from kafka_telemetry_lake.pipelines.lake.followed_table import Commit, FollowedTable
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
@@ -30,6 +32,8 @@ from kafka_telemetry_lake.udfs.rows import PUSHES_IN
 log = logging.getLogger(__name__)
 
 APP_ID = "kafka-telemetry-lake:subscription-events"
+READ_AT = f"{APP_ID}:read-at"  # its version: a time (Unix seconds) before which that of `APP_ID` was the latest
+FOLLOWER = "subscription_events"
 VIEW = "subscription_events"
 KEYS = pa.schema([PUSHES_IN.field(name) for name in IDENTITY])
 STEP_ROWS = 200_000  # a step processes whole commits until they have this many pushes
@@ -48,7 +52,7 @@ def add_subscription_events(lake: str) -> int:
     """
     if not all(DeltaTable.is_deltatable(table.uri(lake)) for table in (SUBSCRIPTIONS, PUSH_OUTCOMES, CLIENT_EVENTS)):
         return 0
-    events = DeltaTable(CLIENT_EVENTS.uri(lake))
+    events, now = DeltaTable(CLIENT_EVENTS.uri(lake)), int(time.time())
     followed, until = FollowedTable(PUSH_OUTCOMES.uri(lake)), DeltaTable(PUSH_OUTCOMES.uri(lake)).version()
     update_client_matches(lake)  # the view needs the matches of all clients up to `until`
     seen = events.transaction_version(APP_ID)
@@ -57,14 +61,16 @@ def add_subscription_events(lake: str) -> int:
         for step in _steps(followed.commits(position, until)):
             pushes = followed.read([file for commit in step for file in commit.files], KEYS)
             position = step[-1].version
-            number += _add(events, _events(lake, pushes), position)
+            number += _add(events, _events(lake, pushes), position, now)
     except (LogGapError, FileNotFoundError) as error:
         log.info("subscription events: of all stored pushes, those that are missing are added: %s", error)
-        number += _add_missing(lake, events, position, until)
+        if (read_at := events.transaction_version(READ_AT)) is not None:  # else it was an earlier release
+            record_dropped(lake, FOLLOWER, PUSH_OUTCOMES, position, datetime.fromtimestamp(read_at, UTC))
+        number += _add_missing(lake, events, position, until, now)
     return number
 
 
-def _add_missing(lake: str, events: DeltaTable, position: int, until: int) -> int:
+def _add_missing(lake: str, events: DeltaTable, position: int, until: int, now: int) -> int:
     """Add the events that are missing of all pushes that are stored, day by day."""
     files, number = files_table(DeltaTable(PUSH_OUTCOMES.uri(lake), version=until)), 0
     days = sorted(set(files["day"].to_pylist()))
@@ -73,7 +79,7 @@ def _add_missing(lake: str, events: DeltaTable, position: int, until: int) -> in
         position = until if group[-1] == days[-1] else position + 1
         of_days = files.filter(pc.is_in(files["day"], pa.array(group)))
         rows = _events(lake, rows_in(PUSH_OUTCOMES.uri(lake), KEYS, of_days).to_table())
-        number += _add(events, unstored_events(lake, rows), position)
+        number += _add(events, unstored_events(lake, rows), position, now)
     return number
 
 
@@ -88,9 +94,9 @@ def _steps(commits: Iterator[Commit]) -> Iterator[list[Commit]]:
         yield step
 
 
-def _add(events: DeltaTable, rows: pa.Table, version: int) -> int:
+def _add(events: DeltaTable, rows: pa.Table, version: int, now: int) -> int:
     """Commit events, and record that `push_outcomes` has been processed up to a version."""
-    return rows.num_rows if append_once(CLIENT_EVENTS, events, rows, APP_ID, version) else 0
+    return rows.num_rows if append_once(CLIENT_EVENTS, events, rows, APP_ID, version, also={READ_AT: now}) else 0
 
 
 def _events(lake: str, pushes: pa.Table) -> pa.Table:

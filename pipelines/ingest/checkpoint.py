@@ -24,7 +24,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
     QUOTA_SAMPLES,
     RECEIVER_HEALTH,
 )
-from kafka_telemetry_lake.pipelines.tables.table import Table, table_uri
+from kafka_telemetry_lake.pipelines.tables.table import NOT_OPENED, Opened, Table, table_uri
 
 NOTE = "lake.json"
 TOPICS_NOTE = "topics.json"  # the landing topics' ids, and the checkpoint that reads them (`topic_ids`)
@@ -41,8 +41,11 @@ STREAMS: dict[str, tuple[Table, ...]] = {
 }
 
 
-def check_checkpoints(lake: str, checkpoints: str) -> None:
+def check_checkpoints(lake: str, checkpoints: str, opened: Opened = NOT_OPENED) -> None:
     """Record at the first start which lake the checkpoints belong to, and compare at later starts.
+
+    Args:
+        opened: tables of the lake that are open already.
 
     Raises:
         ForeignCheckpointError: the checkpoints belong to another lake.
@@ -51,7 +54,7 @@ def check_checkpoints(lake: str, checkpoints: str) -> None:
     """
     filesystem, root = filesystem_of(checkpoints)
     filesystem.create_dir(root, recursive=True)
-    pushes = DeltaTable(PUSHES.uri(lake))
+    pushes = opened.get(PUSHES.name) or DeltaTable(PUSHES.uri(lake))
     own = str(pushes.metadata().id)
     note = read_json(filesystem, f"{root}/{NOTE}")
     if note is None:
@@ -68,7 +71,7 @@ def check_checkpoints(lake: str, checkpoints: str) -> None:
         if query is None:
             continue
         last = _last_manifest(filesystem, root) if stream == POINTS else _last_batch(filesystem, folder)
-        written = _last_written(lake, tables, (query, f"kafka-telemetry-lake:{stream}:{query}"))
+        written = _last_written(lake, tables, (query, f"kafka-telemetry-lake:{stream}:{query}"), opened)
         if written > last:
             raise OldCheckpointError(
                 f"the checkpoint of stream {stream} below {checkpoints} ends at batch {last}, but the lake already "
@@ -142,7 +145,12 @@ def _last_manifest(filesystem: pafs.FileSystem, root: str) -> int:
     return max((int(name[1]) for name in names), default=-1)
 
 
-def _last_written(lake: str, tables: Iterable[Table], app_ids: Iterable[str]) -> int:
-    opened = [DeltaTable(table.uri(lake)) for table in tables if DeltaTable.is_deltatable(table.uri(lake))]
-    versions = [table.transaction_version(app_id) for table in opened for app_id in app_ids]
+def _last_written(lake: str, tables: Iterable[Table], app_ids: Iterable[str], opened: Opened) -> int:
+    there = [opened[table.name] for table in tables if table.name in opened]
+    there += [
+        DeltaTable(table.uri(lake))
+        for table in tables
+        if table.name not in opened and DeltaTable.is_deltatable(table.uri(lake))
+    ]
+    versions = [table.transaction_version(app_id) for table in there for app_id in app_ids]
     return max((version for version in versions if version is not None), default=-1)

@@ -41,7 +41,7 @@ from kafka_telemetry_lake.pipelines.quality.batch import broken_rules, describe
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
-from kafka_telemetry_lake.pipelines.tables.table import Table, table_uri
+from kafka_telemetry_lake.pipelines.tables.table import NOT_OPENED, Opened, Table, table_uri
 from kafka_telemetry_lake.udfs.limits import Limits
 
 log = logging.getLogger(__name__)
@@ -86,11 +86,13 @@ class Operator:
 
     Args:
         report: called after each batch.
+        opened: tables of the lake that are open already.
     """
 
     def __init__(
-        self, spark: SparkSession, settings: OperatorSettings, state: StateFolder, report: Report | None = None
-    ) -> None:
+        self, spark: SparkSession, settings: OperatorSettings, state: StateFolder, report: Report | None = None,
+        opened: Opened = NOT_OPENED,
+    ) -> None:  # fmt: skip
         self._spark, self._settings, self._state, self._report = spark, settings, state, report
         self.app_id = points_app_id(settings.checkpoints)
         self._read_id = read_id(self.app_id)
@@ -98,7 +100,9 @@ class Operator:
         self.guard = OffsetGuard.load(spark, PUSH_OUTCOMES.uri(settings.lake), checkpoint)
         self._pushes = FollowedTable(PUSHES.uri(settings.lake))
         self._batch = filesystem_of(f"{checkpoint}/{BATCH}")
-        self._logs = {table.name: TableLog(table, settings.lake, settings.fence) for table in COMMIT_ORDER}
+        self._logs = {
+            table.name: TableLog(table, settings.lake, settings.fence, opened.get(table.name)) for table in COMMIT_ORDER
+        }
         self._snapshots = Snapshots(settings.checkpoints)
         self._run_id = uuid.uuid4().hex
         self.position = self._logs[PUSH_OUTCOMES.name].transaction_version(self._read_id)

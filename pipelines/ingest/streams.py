@@ -45,9 +45,9 @@ class Lake:
     privacy: Privacy | None = None
     fence: Fence | None = None  # the claim under which it is written
 
-    def create_tables(self) -> None:
-        for table in (*TABLES, LOST_RECORDS):
-            table.create(self.path)
+    def create_tables(self) -> dict[str, DeltaTable]:
+        """Create the tables that the lake lacks; returns all of them by name, open."""
+        return {table.name: table.create(self.path) for table in (*TABLES, LOST_RECORDS)}
 
     def has_pushes(self) -> bool:
         """Whether the lake has any landing records."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError, DeltaProtocolError
+from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError
 
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, Fence
 from kafka_telemetry_lake.pipelines.lake.log_files import Action, LogFiles
@@ -32,17 +33,23 @@ class CommitLog:
     Args:
         fence: the claim under which commits are made. Its epoch is committed at once: from then on no process with a
             lower one can commit. None: of a process that needs none.
+        opened: the table, if it is open already: opening a table with many files or a long log takes a second.
     """
 
-    def __init__(self, uri: str, fence: Fence | None = None) -> None:
+    def __init__(self, uri: str, fence: Fence | None = None, opened: DeltaTable | None = None) -> None:
         self._files, self._fence = LogFiles(uri), fence
-        self._table: DeltaTable | None = None  # as opened, until the first commit: it takes memory
+        # As opened, until the first commit: it takes memory. What later commits say is in `_transactions`.
+        self._table: DeltaTable | None = None
         self._transactions: dict[str, int | None] = {}
         self._version = -1
-        self._open()
+        self._open(opened)
+        if opened is not None:
+            self._follow()
         self.check_epoch()
         if fence is not None and self._known(APP_ID) != fence.epoch:
-            self.append((), {APP_ID: fence.epoch})
+            self._append((), {APP_ID: fence.epoch})
+            if opened is None:
+                self._table = None
 
     @property
     def version(self) -> int:
@@ -63,9 +70,14 @@ class CommitLog:
     def _known(self, app_id: str) -> int | None:
         """The same as of the version that was read last."""
         if app_id not in self._transactions:
-            table = self._table or DeltaTable(self._files.uri)
-            self._transactions[app_id] = table.transaction_version(app_id)
+            self._transactions[app_id] = self._opened_says(app_id)
         return self._transactions[app_id]
+
+    def _opened_says(self, app_id: str) -> int | None:
+        if self._table is not None:
+            with suppress(DeltaError):  # delta-rs reads the log for it, which may have forgotten that version
+                return self._table.transaction_version(app_id)
+        return DeltaTable(self._files.uri).transaction_version(app_id)
 
     def append(
         self, actions: Iterable[Action], transactions: Mapping[str, int], removed: Collection[str] = (),
@@ -84,6 +96,13 @@ class CommitLog:
                 same time, removed one of the files, or changed the table's columns or settings.
             FencedError: the table has a commit of a higher epoch.
         """
+        self._append(actions, transactions, removed, note)
+        self._table = None
+
+    def _append(
+        self, actions: Iterable[Action], transactions: Mapping[str, int], removed: Collection[str] = (),
+        note: str | None = None,
+    ) -> None:  # fmt: skip
         began = time.clock_gettime(CLOCK)
         self._follow()
         now = int(time.time() * 1000)
@@ -108,15 +127,14 @@ class CommitLog:
             raise CommitFailedError(f"{self._files.uri}: the log has forgotten the version that this commit was for")
         self._version += 1
         self._transactions |= transactions
-        self._table = None
 
     def check_epoch(self) -> None:
         """Raise ``FencedError`` if the table has, as of the version that was read last, a commit of a higher epoch."""
         if self._fence is not None and (latest := self._known(APP_ID) or 0) > self._fence.epoch:
             raise self._fence.lose(latest)
 
-    def _open(self) -> None:
-        self._table = table = DeltaTable(self._files.uri)
+    def _open(self, opened: DeltaTable | None = None) -> None:
+        self._table = table = DeltaTable(self._files.uri) if opened is None else opened
         protocol = table.protocol()
         unknown = set(protocol.writer_features or ()) - FEATURES
         if unknown or (protocol.min_writer_version > MOST_WRITER_VERSION and not protocol.writer_features):

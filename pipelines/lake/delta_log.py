@@ -194,13 +194,13 @@ class TableLog:
     """The log of one table. A commit reads only the commits since the last look.
 
     Args:
-        fence: as `CommitLog` has it.
+        fence, opened: as `CommitLog` has them.
     """
 
-    def __init__(self, table: Table, lake: str, fence: Fence | None = None) -> None:
+    def __init__(self, table: Table, lake: str, fence: Fence | None = None, opened: DeltaTable | None = None) -> None:
         self.table = table
         self._uri = table.uri(lake)
-        self._log = CommitLog(self._uri, fence)
+        self._log = CommitLog(self._uri, fence, opened)
 
     def commit(
         self, files: Iterable[DataFile], app_id: str, version: int, also: Mapping[str, int] | None = None,

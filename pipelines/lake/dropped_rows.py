@@ -22,18 +22,21 @@ log = logging.getLogger("telemetry-lake")
 
 
 def record_dropped(
-    lake: str, follower: str, table: Table, version: int, read_at: datetime, fence: Fence | None = None
+    lake: str, follower: str, table: Table, version: int, read_at: datetime | None, fence: Fence | None = None
 ) -> None:
     """Append a row if retention has dropped landed dates since a follower's last look; once for each position.
 
     Args:
         follower: what reads the table.
         version: of the table, up to which it has read; below 0: it begins, and misses nothing that it had to read.
-        read_at: when that was the latest version.
+        read_at: a time before which that was the latest version; None: not known.
     """
     days = DeltaTable(table.uri(lake)).transaction_version(DROPPED_BEFORE)
-    first = read_at.astimezone(UTC).date()
-    if version < 0 or days is None or (end := date(1970, 1, 1) + timedelta(days=days)) <= first:
+    first = None if read_at is None else read_at.astimezone(UTC).date()
+    if version < 0 or days is None:
+        return
+    end = date(1970, 1, 1) + timedelta(days=days)
+    if first is not None and end <= first:
         return
     row = {
         "source": follower, "topic": table.name, "reason": DROPPED, "first_date": first,
@@ -43,5 +46,5 @@ def record_dropped(
     if append_once(LOST_RECORDS, LOST_RECORDS.create(lake), rows, f"{DROPPED_BEFORE}:{follower}", version, fence):
         log.warning(
             "%s: retention has dropped rows of %s before they were read, of landed dates %s to %s: see table %s",
-            follower, table.name, first, end - timedelta(days=1), LOST_RECORDS.name,
+            follower, table.name, first or "unknown", end - timedelta(days=1), LOST_RECORDS.name,
         )  # fmt: skip

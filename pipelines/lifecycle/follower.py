@@ -34,7 +34,7 @@ from kafka_telemetry_lake.pipelines.lifecycle.stored_rows import Reached, Stored
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
-from kafka_telemetry_lake.pipelines.tables.table import Table
+from kafka_telemetry_lake.pipelines.tables.table import NOT_OPENED, Opened, Table
 from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
 from kafka_telemetry_lake.udfs.lifecycle.events import EventLimit, Events, event_rows
 from kafka_telemetry_lake.udfs.lifecycle.labels import LABELS_IN, label
@@ -89,20 +89,27 @@ class Note:
 class Lifecycle:
     """The lifecycle of a lake's clients. Only one process may use it at a time: that of the claim `fence`.
 
+    Args:
+        opened: tables of the lake that are open already.
+
     Raises:
         StateMissingError: the table has rows, but its note is missing.
         StateVersionError: the note was written by a release with another format.
     """
 
-    def __init__(self, lake: str, fence: Fence | None = None) -> None:
-        for table in (PUSHES, PUSH_OUTCOMES, CLIENT_EVENTS, CLIENT_CHANGES):
-            table.create(lake)
+    def __init__(self, lake: str, fence: Fence | None = None, opened: Opened = NOT_OPENED) -> None:
+        tables = {
+            table.name: opened.get(table.name) or table.create(lake)
+            for table in (PUSHES, PUSH_OUTCOMES, CLIENT_EVENTS, CLIENT_CHANGES)
+        }
         self._lake, self._fence = lake, fence
         self._pushes, self._outcomes = FollowedTable(PUSHES.uri(lake)), FollowedTable(PUSH_OUTCOMES.uri(lake))
-        self._logs = {table.name: TableLog(table, lake, fence) for table in (CLIENT_EVENTS, CLIENT_CHANGES)}
+        self._logs = {
+            table.name: TableLog(table, lake, fence, tables[table.name]) for table in (CLIENT_EVENTS, CLIENT_CHANGES)
+        }
         self._note_file = EpochNote(CLIENT_CHANGES.uri(lake), "_lifecycle", fence)
         note = self._read_note()
-        stored = DeltaTable(CLIENT_CHANGES.uri(lake)).to_pyarrow_table()
+        stored = tables[CLIENT_CHANGES.name].to_pyarrow_table()
         if note is None and stored.num_rows:
             raise StateMissingError(
                 f"{self._note_file.path} is missing: delete the folder of table {CLIENT_CHANGES.name} to process all "

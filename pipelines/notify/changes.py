@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from kafka_telemetry_lake.pipelines.lake.dropped_rows import record_dropped
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.notify.file import Row
@@ -21,9 +23,14 @@ ROWS = 5_000  # whole commits are read until they have this many rows
 
 
 class Changes:
-    """The changes of a lake's findings."""
+    """The changes of a lake's findings.
 
-    def __init__(self, lake: str) -> None:
+    Args:
+        follower: the name under which changes that retention dropped unread are recorded; None: they are not.
+    """
+
+    def __init__(self, lake: str, follower: str | None) -> None:
+        self._lake, self._follower = lake, follower
         self._uri = FINDING_CHANGES.uri(lake)
         self._table = FollowedTable(self._uri)
 
@@ -42,6 +49,9 @@ class Changes:
                     break
         except (LogGapError, FileNotFoundError):
             log.warning("notify: commits of %s are no longer there; its rows are read instead", FINDING_CHANGES.name)
+            if self._follower is not None:
+                read_at = datetime.fromisoformat(recorded_at).astimezone(UTC) if recorded_at else None
+                record_dropped(self._lake, self._follower, FINDING_CHANGES, version, read_at)
             version, every = self.every()
             return version, [row for row in every if row["recorded_at"] >= recorded_at]
         except TableNotFoundError:

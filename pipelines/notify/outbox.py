@@ -45,7 +45,7 @@ class Outbox(ABC):
         self.sink = sink
         self.findings: dict[str, Finding] = {}
         self._file, self._writes, self._counts_unrouted = file, writes, counts_unrouted
-        self._changes = Changes(lake)
+        self._changes = Changes(lake, f"notify:{sink}" if writes else None)
         self._filesystem, self._folder = filesystem_of(f"{FINDING_CHANGES.uri(lake)}/_notify")
         self._path = f"{self._folder}/{sink}.json"
         self._version: int | None = None

@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from datetime import date
+from datetime import UTC, date, datetime
+from datetime import time as time_of_day
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.delta_log import files_of
+from kafka_telemetry_lake.pipelines.lake.dropped_rows import record_dropped
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
@@ -31,6 +33,7 @@ from kafka_telemetry_lake.udfs.rows import TIMESTAMP
 
 log = logging.getLogger(__name__)
 
+STREAM = "quota_usage"
 APP_ID = "kafka-telemetry-lake:broker_usage"
 PAUSE_S = 30.0  # between two steps of the job
 STEP_ROWS = 200_000  # a step reads whole commits until they have this many samples
@@ -81,6 +84,7 @@ class BrokerUsage:
             return self._samples.read(files, TIMES)["time"]
         except FileNotFoundError:  # the job was stopped for long
             days = {date.fromisoformat(file.partition("/")[0].partition("=")[2]) for file in files}
+            self._record_dropped(min(days))
             stored = DeltaTable(self._samples.uri).to_pyarrow_dataset()
             return stored.to_table(["time"], filter=ds.field(LANDED_DATE.name).isin(sorted(days)))["time"]
 
@@ -89,7 +93,9 @@ class BrokerUsage:
         samples = DeltaTable(self._samples.uri)
         stored, version = samples.to_pyarrow_dataset(), int(samples.version())
         windows = DeltaTable(QUOTA_USAGE.uri(self._lake)).to_pyarrow_dataset().filter(ds.field("source") == "broker")
-        since = pc.max(windows.to_table([LANDED_DATE.name])[LANDED_DATE.name]).as_py() or date.min
+        last = pc.max(windows.to_table([LANDED_DATE.name])[LANDED_DATE.name]).as_py()
+        self._record_dropped(last)
+        since = last or date.min
         days = sorted({day for row in files_of(samples) if (day := row["partition"][LANDED_DATE.name]) >= f"{since}"})
         # Each commit has a version of its own: less than the table's latest until the last day.
         for group in np.array_split(days, min(len(days), version - position)) if days else ():
@@ -98,6 +104,12 @@ class BrokerUsage:
             times = stored.to_table(["time"], filter=of_days)["time"]
             replace_usage(self._lake, minutes_of(times), APP_ID, position, self._fence)
         return version
+
+    def _record_dropped(self, since: date | None) -> None:
+        """Record the days of samples since a day that retention has dropped; None: since a day that isn't known."""
+        assert self._position is not None  # a step has asked for it
+        read_at = None if since is None else datetime.combine(since, time_of_day(), UTC)
+        record_dropped(self._lake, STREAM, QUOTA_SAMPLES, self._position, read_at, self._fence)
 
     def _first_position(self) -> int:
         usage = QUOTA_USAGE.create(self._lake)

@@ -34,7 +34,7 @@ from kafka_telemetry_lake.pipelines.lake.transactions import append_once, has_co
 from kafka_telemetry_lake.pipelines.quotas.client_reports import minutes_of, read_reports, replace_estimates
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, QUOTA_REPORTS, QUOTA_USAGE
 from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
-from kafka_telemetry_lake.pipelines.tables.table import table_uri
+from kafka_telemetry_lake.pipelines.tables.table import NOT_OPENED, Opened, table_uri
 
 log = logging.getLogger(__name__)
 
@@ -87,15 +87,17 @@ class ReportFollower:
     Args:
         checkpoints: of the job; an earlier release followed the points by a query of Spark's with a checkpoint there.
         fence: the claim under which the tables are written.
+        opened: tables of the lake that are open already.
 
     Raises:
         StateVersionError: the note was written by a release with another format.
     """
 
-    def __init__(self, lake: str, checkpoints: str, fence: Fence | None = None) -> None:
+    def __init__(self, lake: str, checkpoints: str, fence: Fence | None = None, opened: Opened = NOT_OPENED) -> None:
         self._lake, self._fence = lake, fence
         for table in (METRIC_POINTS, QUOTA_REPORTS, QUOTA_USAGE):
-            table.create(lake)
+            if table.name not in opened:
+                table.create(lake)
         self._points = FollowedTable(METRIC_POINTS.uri(lake))
         self._note = EpochNote(QUOTA_REPORTS.uri(lake), NOTE, fence)
         self._query = filesystem_of(table_uri(checkpoints, STREAM))

@@ -35,7 +35,9 @@ LOST_RECORDS = Table(
             ),
             column("noticed_at", TIMESTAMP, "when the job noticed it"),
             column(
-                "first_date", pa.date32(), "first landed date that was dropped; its earlier rows may have been read"
+                "first_date",
+                pa.date32(),
+                "first landed date that was dropped; its earlier rows may have been read; NULL: not known",
             ),
             column("last_date", pa.date32(), "last landed date that was dropped"),
         ]

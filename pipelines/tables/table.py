@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,8 @@ from kafka_telemetry_lake.udfs.rows import TIMESTAMP
 LANDED_DATE = pa.field("landed_date", pa.date32(), metadata={"comment": "UTC date of landed_at; the partition"})
 
 Row = Mapping[str, Any]
+Opened = Mapping[str, DeltaTable]  # tables of a lake that are open already, by name
+NOT_OPENED: Opened = MappingProxyType({})
 # A log has a commit every few seconds, and whoever opens the table lists it. Nothing needs its old entries.
 LOG_SETTINGS = {
     "delta.logRetentionDuration": "interval 1 days",

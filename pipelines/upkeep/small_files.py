@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import accumulate, groupby
 from typing import Any
 
@@ -44,11 +43,7 @@ class SmallFiles:
         self._table, self._lake, self._uri, self._fence = table, lake, table.uri(lake), fence
         self._log, self._files = LogFiles(self._uri), list[File]()  # in the order of landing
         self._version = -1
-
-    @cached_property
-    def log(self) -> TableLog:
-        """The table's log, for commits."""
-        return TableLog(self._table, self._lake, self._fence)
+        self._commits: TableLog | None = None  # the table's log, for commits
 
     def merge(self, today: str, until: int | None = None, ended: threading.Event | None = None) -> int:
         """Merge files where they have become many; returns the number of files that were replaced.
@@ -71,7 +66,7 @@ class SmallFiles:
             before = self._files[run]
             file = merged(self._table, self._lake, before, ended)
             try:
-                self.log.rearrange(before, [file])
+                self._commit_log().rearrange(before, [file])
             except CommitFailedError as error:  # another process has removed one of them
                 log.info("upkeep: %s: files not merged: %s", self._table.name, error)
                 self._open(today)
@@ -87,13 +82,16 @@ class SmallFiles:
         Returns:
             Whether there was a need.
         """
-        due = self.log.version - CHECKPOINT_COMMITS
-        if due < 0 or self._log.is_past(due + 1):
-            return False
-        table = DeltaTable(self._uri)
-        table.create_checkpoint()
-        table.cleanup_metadata()
-        return True
+        return self._is_checkpoint_due(self._commit_log().version) and _write_checkpoint(DeltaTable(self._uri))
+
+    def _is_checkpoint_due(self, version: int) -> bool:
+        due = version - CHECKPOINT_COMMITS
+        return due >= 0 and not self._log.is_past(due + 1)
+
+    def _commit_log(self, opened: DeltaTable | None = None) -> TableLog:
+        if self._commits is None:
+            self._commits = TableLog(self._table, self._lake, self._fence, opened)
+        return self._commits
 
     def _open(self, today: str) -> None:
         table = DeltaTable(self._uri)
@@ -102,6 +100,9 @@ class SmallFiles:
         rows = file_rows(actions.filter(pc.greater_equal(days, today)))
         self._files = sorted(rows, key=lambda row: (row["partition"][LANDED_DATE.name], row["modification_time"]))
         self._version = table.version()
+        self._commit_log(table)
+        if self._is_checkpoint_due(self._version):  # at a start: what opens the table next has less to read
+            _write_checkpoint(table)
 
     def _follow(self, today: str, until: int | None) -> None:
         """Take the commits since the last look."""
@@ -126,6 +127,12 @@ class SmallFiles:
                 if add["path"] not in known:
                     row = {"path": add["path"], "size_bytes": add["size"], "partition": add["partitionValues"]}
                     self._files.append(row)
+
+
+def _write_checkpoint(table: DeltaTable) -> bool:
+    table.create_checkpoint()
+    table.cleanup_metadata()
+    return True
 
 
 def runs_to_merge(files: Sequence[File]) -> Iterator[slice]:

@@ -25,6 +25,7 @@ from kafka_telemetry_lake.pipelines.lake.transactions import append_once
 from kafka_telemetry_lake.pipelines.tables.lost_records import LOST_RECORDS
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import Table
+from tests.support.expired_logs import expire_log
 
 FAST = {"BEAT_S": 0.02, "PATIENCE_S": 0.3}
 
@@ -118,6 +119,35 @@ def test_only_the_highest_epoch_can_commit(lake: str) -> None:
     assert new.commit([], "job", 3, {"read": 3})
     with pytest.raises(FencedError):
         TableLog(PUSH_OUTCOMES, lake, first)
+
+
+def test_a_table_that_was_opened_earlier_says_no_less(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    uri = PUSH_OUTCOMES.uri(lake)
+    TableLog(PUSH_OUTCOMES, lake).commit([], "before", 1, {})
+    opened = DeltaTable(uri)
+    for number in range(3):
+        TableLog(PUSH_OUTCOMES, lake).commit([], "after", number, {})
+    claim = claims(lake).claim(this_process("ingest"))
+    with monkeypatch.context() as context:
+        context.setattr(commit_log, "DeltaTable", None)  # nothing opens it again
+        log = TableLog(PUSH_OUTCOMES, lake, claim, opened)
+        versions = [log.transaction_version(name) for name in ("before", "after", "none", APP_ID)]
+        again = TableLog(PUSH_OUTCOMES, lake, claim, opened)
+    assert versions == [1, 2, None, claim.epoch]
+    assert again.known_version == log.known_version == 5, "the epoch is committed once"
+    TableLog(PUSH_OUTCOMES, lake, claims(lake).claim(this_process("ingest"), take_over=True))
+    with pytest.raises(FencedError):
+        TableLog(PUSH_OUTCOMES, lake, claim, opened)
+
+
+@pytest.mark.parametrize("commits", [1, 2], ids=["its own version", "the next commit, too"])
+def test_a_table_that_was_opened_before_its_log_forgot_is_opened_again(lake: str, commits: int) -> None:
+    opened, claim = DeltaTable(PUSH_OUTCOMES.uri(lake)), claims(lake).claim(this_process("ingest"))
+    for number in range(6 - commits, 6):
+        TableLog(PUSH_OUTCOMES, lake).commit([], "after", number, {})
+    expire_log(Path(PUSH_OUTCOMES.uri(lake)))
+    log = TableLog(PUSH_OUTCOMES, lake, claim, opened)
+    assert [log.transaction_version(name) for name in ("after", "none", APP_ID)] == [5, None, claim.epoch]
 
 
 def test_an_epoch_that_comes_between_the_look_and_the_commit_wins(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,15 @@ import pytest
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
+from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.notify import messages as messages_module
 from kafka_telemetry_lake.pipelines.notify import readable
 from kafka_telemetry_lake.pipelines.notify.alerts import Alerts
 from kafka_telemetry_lake.pipelines.notify.file import NotifyFile
 from kafka_telemetry_lake.pipelines.notify.messages import Message, Messages
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
+from tests.support.expired_logs import expire_logs
+from tests.support.lake_tables import table
 from tests.unit.notify.changed_findings import at, change, make_lake, notify_file, record
 
 URL = "http://127.0.0.1:9/hook"
@@ -262,6 +266,31 @@ def test_after_compaction_vacuum_and_a_shortened_log_nothing_is_missing(lake: st
     found = sent(lake)
     assert found[0][-2:] == [("c", "opened"), ("d", "opened")]
     assert sent(lake) == []
+
+
+def test_days_of_changes_that_retention_dropped_unsent_are_a_row_for_each_sink(lake: str) -> None:
+    sink = {"type": "webhook", "url": URL}
+    routes = [{"sinks": ["one", "two"], "group_seconds": 0}]
+    both = NotifyFile.model_validate({"sinks": {"one": sink, "two": sink}, "routes": routes})
+    record(lake, change("before"))
+    assert all(sent(lake, both, sink=name) for name in ("one", "two"))
+    record(lake, change("lost", second=10))
+    first = at(0).date()
+    found: list[dict[str, Any]] = []
+    for day, expected in ((first, 0), (first + timedelta(days=3), 2)):
+        settings = MaintenanceSettings({FINDING_CHANGES.name: 1}, 64 << 20, 168, 7)
+        Maintenance(lake, f"{lake}/_checkpoints", settings, day).maintain(FINDING_CHANGES.name)
+        copy = str(shutil.copytree(lake, f"{lake}-{day}"))
+        expire_logs(Path(copy))
+        Messages(copy, "one", both, writes=False).take(NOW)  # a look records nothing
+        assert not Path(copy, "lost_records").exists()
+        for name in ("one", "two", "one", "two"):
+            sent(copy, both, sink=name)
+        found = table(Path(copy), "lost_records").to_pylist() if Path(copy, "lost_records").exists() else []
+        assert len(found) == expected
+    assert sorted((row["source"], row["topic"], row["first_date"], row["last_date"]) for row in found) == [
+        (f"notify:{name}", "finding_changes", first, first + timedelta(days=2)) for name in ("one", "two")
+    ]
 
 
 def test_a_damaged_outbox_is_named_with_what_to_do(lake: str) -> None:

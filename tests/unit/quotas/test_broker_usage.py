@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.quotas import broker_usage
 from kafka_telemetry_lake.pipelines.quotas.broker_usage import APP_ID, BrokerUsage, replace_usage
 from kafka_telemetry_lake.pipelines.runtime.follower_thread import FollowerThread
@@ -112,6 +114,42 @@ def test_samples_whose_commits_the_log_has_forgotten_are_computed(tmp_path: Path
     done = version(tmp_path)
     BrokerUsage(str(tmp_path)).catch_up()
     assert version(tmp_path) == done
+
+
+@pytest.mark.parametrize("is_log_short", [True, False], ids=["the log is short", "files are gone"])
+def test_days_of_samples_that_retention_dropped_unread_are_a_row(tmp_path: Path, is_log_short: bool) -> None:
+    append(tmp_path, 5)
+    BrokerUsage(str(tmp_path)).catch_up()
+    append(tmp_path, 15)
+    found: list[dict[str, Any]] = []
+    for days, expected in ((0, 0), (3, 1)):
+        today = NOON.date() + timedelta(days=days)
+        settings = MaintenanceSettings({"quota_samples": 1}, 64 << 20, 0, 7)
+        Maintenance(str(tmp_path), str(tmp_path / "_checkpoints"), settings, today).maintain("quota_samples")
+        lake = shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}-{days}"))
+        if is_log_short:
+            expire_logs(lake)
+        for _ in range(2):
+            BrokerUsage(str(lake)).catch_up()
+        found = table(lake, "lost_records").to_pylist() if (lake / "lost_records").exists() else []
+        assert len(found) == expected
+    assert [found[0][name] for name in ("source", "topic", "reason", "first_date", "last_date")] == [
+        "quota_usage", "quota_samples", "dropped", NOON.date(), NOON.date() + timedelta(days=2),
+    ]  # fmt: skip
+
+
+def test_samples_dropped_with_all_windows_before_them_are_a_row_without_a_first_date(tmp_path: Path) -> None:
+    append(tmp_path, 5)
+    BrokerUsage(str(tmp_path)).catch_up()
+    append(tmp_path, 15)
+    today = NOON.date() + timedelta(days=3)
+    settings = MaintenanceSettings({"quota_samples": 1, "quota_usage": 1}, 64 << 20, 0, 7)
+    for name in ("quota_samples", "quota_usage"):
+        Maintenance(str(tmp_path), str(tmp_path / "_checkpoints"), settings, today).maintain(name)
+    expire_logs(tmp_path)
+    BrokerUsage(str(tmp_path)).catch_up()
+    (row,) = table(tmp_path, "lost_records").to_pylist()
+    assert (row["first_date"], row["last_date"]) == (None, today - timedelta(days=1))
 
 
 def test_the_thread_computes_what_is_left_when_it_is_stopped_and_reports_its_error(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from kafka_telemetry_lake.pipelines.events import subscriptions as subscription_events
 from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription_events
+from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
 from kafka_telemetry_lake.pipelines.subscriptions import client_matches
@@ -266,6 +269,31 @@ def test_events_of_pushes_whose_commits_the_log_has_forgotten_are_added_once(tmp
     assert add_subscription_events(str(tmp_path)) == 0
     push(tmp_path, "orders-1", "orders-1", minute=4)
     assert add_subscription_events(str(tmp_path)) == 1
+
+
+def test_days_of_pushes_that_retention_dropped_before_their_events_were_added_are_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync(tmp_path, 0, Subscription("a", ("x.",), 5000))
+    push(tmp_path, "orders-1", "orders-1")
+    with monkeypatch.context() as then:
+        then.setattr(time, "time", T[1].timestamp)
+        assert add_subscription_events(str(tmp_path)) == 1
+    push(tmp_path, "orders-1", "orders-1", minute=2)
+    first, found = T[1].date(), list[dict[str, Any]]()
+    for day, expected in ((first, 0), (first + timedelta(days=3), 1)):
+        settings = MaintenanceSettings({"push_outcomes": 1}, 64 << 20, 168, 7)
+        Maintenance(str(tmp_path), str(tmp_path / "_checkpoints"), settings, day).maintain("push_outcomes")
+        lake = shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}-{day}"))
+        expire_logs(lake)
+        for _ in range(2):
+            add_subscription_events(str(lake))
+        found = table(lake, "lost_records").to_pylist() if (lake / "lost_records").exists() else []
+        assert len(found) == expected
+    (row,) = found
+    assert [row[name] for name in ("source", "topic", "reason", "first_date", "last_date")] == [
+        "subscription_events", "push_outcomes", "dropped", first, first + timedelta(days=2),
+    ]  # fmt: skip
 
 
 @pytest.mark.exhaustive

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
@@ -116,10 +117,16 @@ class Process:
                     pipe.close()
 
     def pause(self) -> None:
-        """Returns when all its threads stand still: the signal alone may leave some time for an answer or two."""
-        if self.running:
-            os.killpg(self.pid, signal.SIGSTOP)
-            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        """Returns when all its threads stand still: the signal alone may leave some time for an answer or two.
+
+        At most a second later: a shell whose child is stopped between `vfork` and `exec` waits for it instead.
+        """
+        self.signal(signal.SIGSTOP)
+        deadline = time.monotonic() + 1
+        while self.running and time.monotonic() < deadline:
+            if os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG):
+                return
+            time.sleep(0.001)
 
     def resume(self) -> None:
         self.signal(signal.SIGCONT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,6 +52,8 @@ def moved_jars(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def both(moved_jars: list[Path]) -> Iterator[tuple[HasJvm, HasJvm]]:
     """A JVM with Kafka's classes under their own names, and one with moved ones."""
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        # Other tests' session is not used: its JVM has jars of its own.
+        patch.setattr(machines, "SparkSession", SimpleNamespace(getActiveSession=lambda: None))
         own = stack.enter_context(machines.java_machine())
         patch.setattr(machines, "jars", lambda _: moved_jars)
         yield own, stack.enter_context(machines.java_machine())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -16,6 +17,7 @@ class Reader:
     """Notes the options of a stream."""
 
     given: dict[str, Any] = field(default_factory=dict)
+    _jvm: Any = field(default_factory=MagicMock)
 
     @property
     def readStream(self) -> Reader:  # noqa: N802  # Spark's name

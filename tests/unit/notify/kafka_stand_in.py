@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
@@ -73,6 +74,7 @@ class Kafka:
                 time=SimpleNamespace(Duration=SimpleNamespace(ofSeconds=lambda seconds: seconds)),
             ),
             org=SimpleNamespace(apache=SimpleNamespace(kafka=kafka)),
+            kafkashaded=MagicMock(),  # py4j makes a package of any name
         )
 
     def _admin(self) -> Any:

@@ -70,7 +70,8 @@ class FilesSource:
         path = Path(self.path)
         if not path.exists():
             raise SourceError(f"source folder {self.path} does not exist")
-        files = [path] if path.is_file() else sorted(path.glob("*.parquet"))
+        # Spark doesn't read files of these names: others write them and rename them when they are whole.
+        files = [path] if path.is_file() else sorted(path.glob("[!_.]*.parquet"))
         for file in files:
             _check_columns(file)
 

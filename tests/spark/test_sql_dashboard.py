@@ -8,11 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from kafka_telemetry_lake.dashboards.lake import Lake
 from kafka_telemetry_lake.dashboards.questions import FOLDER, Grain, names, question
+from kafka_telemetry_lake.pipelines.lake.moments import READ
 from kafka_telemetry_lake.pipelines.query.spark_catalog import create_views, register_tables
 from kafka_telemetry_lake.pipelines.query.views import views
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
@@ -101,7 +102,12 @@ def _append_a_late_consumer(lake: Path) -> None:
 def _append(lake: Path, table: Table, rows: list[dict[str, Any]]) -> None:
     table.create(str(lake))
     stored_rows = [{name: value for name, value in row.items() if name in table.stored.names} for row in rows]
-    write_deltalake(table.uri(str(lake)), pa.Table.from_pylist(stored_rows, table.stored), mode="append")
+    # Readers see the pushes that have outcomes.
+    judged = Transaction(READ, DeltaTable(PUSHES.uri(str(lake))).version())
+    write_deltalake(
+        table.uri(str(lake)), pa.Table.from_pylist(stored_rows, table.stored), mode="append",
+        commit_properties=CommitProperties(app_transactions=[judged] if table is PUSH_OUTCOMES else None),
+    )  # fmt: skip
 
 
 @pytest.mark.slow
@@ -130,7 +136,7 @@ def test_views_outlive_the_session(spark: SparkSession, lake: Path) -> None:
     assert {"failed_records", "stale_metadata", "one_record_per_request", "uncompressed_records"} <= found
     assert {"growing_lag", "time_lag", "telemetry_cut_off"} <= found
     assert other.table("views_test.quotas").count() == 0  # not in this lake yet
-    assert other.table("views_test.moments").count() == 0  # as are those of batches: nothing was ingested
+    assert other.table("views_test.moments").count() == 1  # the batch of the captured pushes
     register_tables(session, str(lake), "views_test")  # again, as after an update
     other.sql("DROP DATABASE views_test CASCADE")
 

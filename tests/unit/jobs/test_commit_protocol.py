@@ -424,13 +424,13 @@ def _no_epoch_check(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_epoch_at_open(patch: pytest.MonkeyPatch) -> None:
-    append = CommitLog.append
+    append = CommitLog._append
 
     def only_batches(self: CommitLog, actions: Any, transactions: Any, removed: Any = (), note: Any = None) -> None:
         if set(transactions) != {APP_ID}:
             append(self, actions, transactions, removed, note)
 
-    patch.setattr(CommitLog, "append", only_batches)
+    patch.setattr(CommitLog, "_append", only_batches)
 
 
 def _commit_overwrites(patch: pytest.MonkeyPatch) -> None:

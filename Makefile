@@ -76,7 +76,7 @@ test-slow-spark: archive
 
 test-slow-unit: install
 	PROPERTY_EXAMPLES=150 $(BIN)/pytest tests/unit/conversion/test_property_engine.py
-	$(BIN)/pytest tests/unit tests/dashboard -m slow
+	$(BIN)/pytest tests/unit tests/dashboard -m slow --ignore tests/unit/conversion/test_property_engine.py
 
 lint: install ## ruff and mypy --strict, tests and benchmarks included
 	$(BIN)/ruff check .

@@ -13,6 +13,7 @@ from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.commands import COMMANDS
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
 from tests.support.landing_records import GOOD_ID, record, write
 
 
@@ -115,6 +116,14 @@ def test_files_of_other_columns_are_named(capsys: pytest.CaptureFixture[str], tm
     code, _, err = run(capsys, "ingest", "--source", f"files:{tmp_path / 'in'}", "--lake", str(tmp_path / "lake"))
     assert code == 2
     assert "column value is missing, expected binary" in err
+
+
+@pytest.mark.parametrize("name", ["_half.parquet", ".half.parquet"])
+def test_files_that_are_still_written_are_their_writers(tmp_path: Path, name: str) -> None:
+    """Spark reads none of such names. Their writers rename them at any time, also between a list and a look."""
+    write(tmp_path / "in", "a.parquet", [record(0, b"", key=GOOD_ID)])
+    (tmp_path / "in" / name).write_bytes(b"PAR1 not yet")
+    FilesSource(str(tmp_path / "in"), "files").check()
 
 
 def test_a_lake_that_cannot_be_written_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
@@ -25,10 +26,10 @@ TEXTS = (
 )  # fmt: skip
 
 
-def run_tasks(task: ShardTask) -> Iterable[Mapping[str, Any]]:
-    """What Spark's `mapInArrow` does, in this process, with a core for each shard."""
-    for shard in range(task.shards):
-        for batch in task([pa.record_batch({"id": [shard]})]):
+def run_tasks(task: ShardTask, cores: int = 1) -> Iterator[Mapping[str, Any]]:
+    """What Spark's `mapInArrow` does, in this process, with so many tasks for the shards."""
+    for part in np.array_split(range(task.shards), cores):
+        for batch in task([pa.record_batch({"id": part})]):
             yield from batch.to_pylist(maps_as_pydicts="strict")
 
 
@@ -72,7 +73,7 @@ class LocalStream:
             str(self.lake), self.batch_id, tuple(paths), manifest.shards, self.state.uri, manifest.states,
             guarded=guarded, held=dict(held or {}),
         )  # fmt: skip
-        results = list(run_tasks(task))
+        results = list(run_tasks(task, SHARDS))
         self.counts = sum((Counter(row["counts"]) for row in results), Counter[str]())
         self.set_aside = [line for row in results for line in row["set_aside"]]
         self.state.write(manifest.after(self.batch_id, {row["shard"]: row["state"] for row in results}))

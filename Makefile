@@ -69,14 +69,14 @@ test-slow: install ## slow tests, several targets at a time: those with brokers 
 	$(MAKE) --output-sync=target -j3 test-slow-kafka test-slow-spark test-slow-unit
 
 test-slow-kafka: archive
-	$(BIN)/pytest tests/kafka -m slow
+	$(BIN)/pytest tests/kafka -m "slow and not soak"
 
 test-slow-spark: archive
-	$(BIN)/pytest tests/spark -m slow
+	$(BIN)/pytest tests/spark -m "slow and not soak"
 
 test-slow-unit: install
 	PROPERTY_EXAMPLES=150 $(BIN)/pytest tests/unit/conversion/test_property_engine.py
-	$(BIN)/pytest tests/unit tests/dashboard -m slow --ignore tests/unit/conversion/test_property_engine.py
+	$(BIN)/pytest tests/unit tests/dashboard -m "slow and not soak" --ignore tests/unit/conversion/test_property_engine.py
 
 lint: install ## ruff and mypy --strict, tests and benchmarks included
 	$(BIN)/ruff check .
@@ -128,7 +128,8 @@ bench: install ## run all benchmarks beside their peers; results in benchmarks/r
 	$(BIN)/python -m benchmarks.findings_cost
 	$(BIN)/python -m benchmarks.dashboard --lake benchmarks/.build/dashboard-lake --pages --spark
 
-soak: install ## inject every fault, at least 52 kills, run hostile clients; results in benchmarks/soak.json
+soak: archive ## run the longest tests, inject every fault, at least 52 kills, run hostile clients; results in benchmarks/soak.json
+	$(BIN)/pytest tests -m soak
 	$(BIN)/python -m benchmarks.soak
 
 lock: install ## rewrite requirements.lock, .ci/go.lock and the jars' checksums (pipelines/runtime/jars.sha256)

@@ -37,6 +37,7 @@ def test_a_killed_python_worker_fails_a_task_and_not_the_job(run: Run) -> None:
     assert is_right(run)
 
 
+@pytest.mark.soak
 def test_an_executor_of_a_standalone_cluster_is_killed(run: Run) -> None:
     kill_executors(run, 2)
     assert is_right(run)
@@ -47,6 +48,7 @@ def test_a_machine_that_stood_still_goes_on(run: Run) -> None:
     assert is_right(run)
 
 
+@pytest.mark.soak
 def test_a_full_disk_ends_the_job_with_its_reason_and_loses_nothing(run: Run) -> None:
     with small_disk(run.lake) as problem:
         if problem:

@@ -166,7 +166,9 @@ def three_jobs(before: str) -> Explored:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize(
+    "before", [pytest.param(each, marks=pytest.mark.soak) if each == "cut off" else each for each in BEFORE]
+)
 def test_three_jobs_and_one_switch_anywhere(before: str) -> None:
     explored = three_jobs(before)
     assert problem(explored) == "none", explored.found

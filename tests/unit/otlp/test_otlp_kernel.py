@@ -90,6 +90,7 @@ def test_mutated_payloads_between_guard_pages() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_million_mutated_payloads_between_guard_pages() -> None:
     assert run("-m", "tests.unit.otlp.otlp_guarded", "1000000", "2").startswith("1000000 payloads")
 

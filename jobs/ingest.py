@@ -25,7 +25,7 @@ from kafka_telemetry_lake.jobs.judging import caught_up_operator
 from kafka_telemetry_lake.jobs.limits import limits_of
 from kafka_telemetry_lake.jobs.locks import TakenOverError, only_job
 from kafka_telemetry_lake.jobs.observed import Observers, observed
-from kafka_telemetry_lake.jobs.running import JobFailedError, Stream, cause, work_off
+from kafka_telemetry_lake.jobs.running import JobFailedError, Stream, work_off
 from kafka_telemetry_lake.jobs.settings import secret_text
 from kafka_telemetry_lake.jobs.signals import ends_soon, stop_at_signals
 from kafka_telemetry_lake.jobs.sync_beside import syncing
@@ -52,6 +52,7 @@ from kafka_telemetry_lake.pipelines.quotas.broker_usage import BrokerUsage
 from kafka_telemetry_lake.pipelines.quotas.report_follower import ReportFollower, knows_quotas
 from kafka_telemetry_lake.pipelines.replay.replay import finish_swap
 from kafka_telemetry_lake.pipelines.runtime.beside import beside
+from kafka_telemetry_lake.pipelines.runtime.causes import cause
 from kafka_telemetry_lake.pipelines.runtime.follower_thread import FollowerThread
 from kafka_telemetry_lake.pipelines.runtime.session import kill_java, spark_session
 from kafka_telemetry_lake.pipelines.upkeep.upkeep import Upkeep

@@ -1,8 +1,14 @@
-"""``telemetry-lake maintain``: retention, compaction with clustering, and VACUUM. Safe while the job runs."""
+"""``telemetry-lake maintain``: retention, compaction with clustering, and VACUUM. Safe while the job runs.
+
+It needs Spark only if its work shall run on a cluster (``--engine spark``).
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from deltalake.exceptions import DeltaError
@@ -16,6 +22,7 @@ from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
 from kafka_telemetry_lake.pipelines.maintain import BY_DAY, Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.replay.swap_note import is_swapping
+from kafka_telemetry_lake.pipelines.upkeep.compaction import InThisProcess, UpkeepEngine
 from kafka_telemetry_lake.udfs.nearest import did_you_mean
 
 log = logging.getLogger("telemetry-lake")
@@ -30,9 +37,12 @@ def run_job(settings: MaintainSettings) -> int:
         settings.retention_days, settings.target_mb << 20, settings.vacuum_hours, settings.snapshot_days
     )
     checkpoints = checkpoints_of(settings.lake, settings.checkpoints)
-    job = Maintenance(settings.lake, checkpoints, chosen, datetime.now(UTC).date())
     try:
-        with only_upkeep(settings.lake, f"another maintain or a replay is running on {settings.lake}"):
+        with (
+            only_upkeep(settings.lake, f"another maintain or a replay is running on {settings.lake}"),
+            _engine(settings) as engine,
+        ):
+            job = Maintenance(settings.lake, checkpoints, chosen, datetime.now(UTC).date(), engine)
             if is_swapping(checkpoints):  # its files count for nobody yet
                 raise UsageError("a replay was interrupted in its swap: finish it with `ingest` or `replay` first")
             if (problem := clock_problem(settings.lake, datetime.now(UTC))) is not None:
@@ -54,6 +64,24 @@ def run_job(settings: MaintainSettings) -> int:
     if problems:
         raise JobFailedError("\n".join(problems))
     return 0
+
+
+@contextmanager
+def _engine(settings: MaintainSettings) -> Iterator[UpkeepEngine]:
+    """Where files are compacted and deleted."""
+    if settings.engine == "local":
+        yield InThisProcess()
+        return
+    # The other engine works where Spark isn't installed.
+    from kafka_telemetry_lake.pipelines.runtime.session import spark_session  # noqa: PLC0415  # see above
+    from kafka_telemetry_lake.pipelines.upkeep.spark_tasks import InSpark  # noqa: PLC0415  # see above
+
+    spark = spark_session("telemetry-lake maintain", settings.master, settings.driver_memory, settings.lake)
+    try:
+        yield InSpark(spark)
+    finally:
+        if "DATABRICKS_RUNTIME_VERSION" not in os.environ:
+            spark.stop()
 
 
 def check_retention(days: dict[str, int], allowed: tuple[str, ...]) -> None:

@@ -1,9 +1,8 @@
-"""Waits for running streams, stops them between batches, and names the cause of a failure in one line."""
+"""Waits for running streams, and stops them between batches."""
 
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -11,17 +10,10 @@ from typing import Any, Protocol
 
 from py4j.protocol import Py4JError
 
+from kafka_telemetry_lake.pipelines.runtime.causes import cause
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 STOP_PATIENCE_S = 30
-DISK_FULL = "No space left on device"
-DELTA_RS_LINE = re.compile(r"\n\s*(?:\x1b\[31m)?↳(?:\x1b\[0m)?\s*")  # before each cause of an error of delta-rs
-DATA_LOSS_ADVICE = (
-    "-- Records of the landing topic were deleted before they were read: its retention was shorter than the job's "
-    "downtime, or the topic was deleted and recreated. To continue without them, run once with "
-    "--no-fail-on-data-loss. A topic that was recreated is read from its beginning with --new-topic (no push is stored "
-    "twice)."
-)
 
 
 class JobFailedError(TelemetryLakeError):
@@ -77,17 +69,3 @@ def _let_finish(query: Stream) -> None:
     deadline = time.monotonic() + STOP_PATIENCE_S
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
         time.sleep(0.1)
-
-
-def cause(text: str) -> str:
-    """The cause of a Spark failure, in one line: the last exception with a message, else Spark's own text."""
-    text = DELTA_RS_LINE.sub(": ", text)
-    before, _, after = text.partition("=== Streaming Query ===")[0].partition("terminated with exception: ")
-    message = after or before
-    exceptions = re.findall(r"^(?:Caused by: )?[\w.]*(?:Error|Exception)\b.{0,40}?: (?!\s*$).+", message, re.MULTILINE)
-    line = " ".join((exceptions[-1] if exceptions else message).split())[:500]
-    if DISK_FULL in text and DISK_FULL not in line:  # delta-rs writes it on another line
-        line += f": {DISK_FULL}"
-    if "failOnDataLoss" in text or "some data may have been missed" in text:
-        line += f" {DATA_LOSS_ADVICE}"
-    return line

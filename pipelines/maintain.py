@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -27,17 +27,14 @@ from kafka_telemetry_lake.pipelines.lake.stored_files import files_table, rows_b
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import DROPPED_BEFORE, ask, same_push
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
-from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES
+from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, table_uri
-from kafka_telemetry_lake.pipelines.upkeep.merging import merged_pushes, sorted_files
+from kafka_telemetry_lake.pipelines.upkeep.compaction import TABLES, FileGroup, InThisProcess, UpkeepEngine, groups_of
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 # Tables that are partitioned by landed date, so retention can drop days.
 BY_DAY = tuple(name for name, schema in CATALOG.items() if LANDED_DATE.name in schema.names)
-# Columns that queries filter by, for tables whose queries don't mainly filter by landing time.
-CLUSTERED_BY = {METRIC_POINTS.name: ("metric", "client_instance_id")}
 SMALL_FILES = 5  # least number of a day's small files to compact
-SORTED_FILES = 4  # files of the target size, about, whose rows are sorted together
 LONGEST_PROBLEM = 500
 ZSTD = WriterProperties(compression="ZSTD", compression_level=1)
 
@@ -86,10 +83,15 @@ class Maintenance:
         checkpoints: the checkpoints of its job.
         settings: what to do.
         today: UTC date from which ages are computed.
+        engine: where files are compacted and deleted; None: in this process.
     """
 
-    def __init__(self, lake: str, checkpoints: str, settings: MaintenanceSettings, today: date) -> None:
+    def __init__(
+        self, lake: str, checkpoints: str, settings: MaintenanceSettings, today: date,
+        engine: UpkeepEngine | None = None,
+    ) -> None:  # fmt: skip
         self._lake, self._settings, self._today = lake, settings, today
+        self._engine = engine or InThisProcess()
         self._snapshots = Snapshots(checkpoints)
         self._pushes_retention_failed = False
 
@@ -185,40 +187,34 @@ class Maintenance:
             return 0
         files = files_table(table)
         small = files.filter(pc.less(files["size_bytes"], self._settings.target_bytes // 2))
-        compacted = 0
+        compacted, groups = 0, list[FileGroup]()
         unprocessed = set(self._unprocessed_days(self._today)) if name == PUSHES.name else set()
         counts = small.group_by("day").aggregate([("path", "count")]).sort_by("day").to_pylist()
         for day, number in ((row["day"], row["path_count"]) for row in counts):
             if number < SMALL_FILES or day >= self._today.isoformat() or day in unprocessed:
                 continue
-            compacted += number
             log.info("maintain: %s: compacting %s, %d small files", name, day, number)
-            if name == PUSHES.name or name in CLUSTERED_BY:
-                self._compact_sorted(name, file_rows(small.filter(pc.equal(small["day"], day))))
-                continue
-            table.optimize.compact(
-                partition_filters=[(LANDED_DATE.name, "=", day)],
-                target_size=self._settings.target_bytes,
-                max_concurrent_tasks=1,
-                writer_properties=ZSTD,
-            )
+            if name in TABLES:
+                of_day = file_rows(small.filter(pc.equal(small["day"], day)))
+                groups += groups_of(name, of_day, self._settings.target_bytes)
+            else:
+                self._compact_few_rows(table, day)
+                compacted += number
+        if groups:
+            table_log = TableLog(TABLES[name], self._lake)
+            for group, written in self._engine.compact(self._lake, groups):
+                table_log.rearrange(group.files, written)
+                compacted += len(group.files)
         return compacted
 
-    def _compact_sorted(self, name: str, rows: list[dict[str, Any]]) -> None:
-        """Compact a day's files into sorted ones: pushes by partition and offset, the order that tasks need.
-
-        They are taken oldest first and in groups, so that memory, disk and what a kill costs don't follow a day's
-        bytes: each group is committed once its files are written.
-        """
-        table = next(each for each in OPERATOR_TABLES if each.name == name) if name != PUSHES.name else PUSHES
-        target = self._settings.target_bytes
-        log = TableLog(table, self._lake)
-        for group in _groups(rows, target if table is PUSHES else SORTED_FILES * target):
-            if table is PUSHES:
-                files = [merged_pushes(self._lake, group)]
-            else:
-                files = sorted_files(table, self._lake, group, CLUSTERED_BY[name], target)
-            log.rearrange(group, files)
+    def _compact_few_rows(self, table: DeltaTable, day: str) -> None:
+        """Compact a day of a table that no task writes, with Delta's default statistics."""
+        table.optimize.compact(
+            partition_filters=[(LANDED_DATE.name, "=", day)],
+            target_size=self._settings.target_bytes,
+            max_concurrent_tasks=1,
+            writer_properties=ZSTD,
+        )
 
     def _vacuum(self, name: str) -> int:
         """Delete unreferenced files, including those of killed tasks, but none that a replay may need.
@@ -235,8 +231,7 @@ class Maintenance:
         # delta-rs names a file twice if it is removed, under two spellings of its path, and lies in the folder.
         paths = sorted({f"{root}/{unquote(path)}" for path in unreferenced if unquote(path) not in needed})
         files = [info.path for info in filesystem.get_file_info(paths) if info.type == pafs.FileType.File]
-        for path in files:
-            filesystem.delete_file(path)
+        self._engine.delete(table.table_uri, files)
         return len(files)
 
     def _files_of_snapshots(self, name: str) -> set[str]:
@@ -268,17 +263,3 @@ class Maintenance:
 
 def _days(table: DeltaTable) -> set[str]:
     return set(rows_by_day(files_table(table)))
-
-
-def _groups(rows: list[dict[str, Any]], most_bytes: int) -> Iterator[list[dict[str, Any]]]:
-    """Files in the order of landing, in groups of two or more with so many bytes at most."""
-    group, size = list[dict[str, Any]](), 0
-    for row in sorted(rows, key=lambda row: row["min"]["landed_at"]):
-        if group and size + row["size_bytes"] > most_bytes:
-            if len(group) > 1:
-                yield group
-            group, size = [], 0
-        group.append(row)
-        size += row["size_bytes"]
-    if len(group) > 1:
-        yield group

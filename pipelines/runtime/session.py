@@ -23,6 +23,7 @@ from kafka_telemetry_lake.pipelines.runtime.jars import jars, jars_home
 from kafka_telemetry_lake.pipelines.runtime.spark_settings import (
     JAVA_OPTIONS,
     LOCAL,
+    ON_A_CLUSTER,
     ONE_PROCESS,
     QUIET_ARCHIVE,
     SEMANTICS,
@@ -60,7 +61,7 @@ def check_java() -> int:
 
 
 def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = "2g", lake: str = "") -> SparkSession:
-    """Get the running session of a platform (Databricks, spark-submit), or start a local one.
+    """Get the running session of a platform (Databricks, spark-submit), or start one, local or on a cluster.
 
     Args:
         lake: folder or URI of the lake; a lake in S3 needs more jars and settings.
@@ -77,7 +78,9 @@ def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = 
         return _submitted(builder)
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the python3 on the PATH
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    local = master.startswith("local")
+    if local:  # executors on other machines must reach the driver
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # glibc's allocator has eight arenas a core otherwise, and each retains pages that others could use.
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     log_settings = LOG_SETTINGS.as_uri()
@@ -86,7 +89,7 @@ def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = 
     options = " ".join((*JAVA_OPTIONS, *_archive_options(), f"-Dlog4j2.configurationFile={log_settings}"))
     builder = (
         builder.master(master)
-        .config(map=TUNING | LOCAL | (ONE_PROCESS if master.startswith("local") else {}))
+        .config(map=TUNING | (LOCAL | ONE_PROCESS if local else ON_A_CLUSTER))
         .config("spark.driver.memory", driver_memory)
         .config("spark.driver.extraClassPath", class_path)
         .config("spark.executor.extraClassPath", class_path)

@@ -46,7 +46,7 @@ TUNING: Settings = {
     # The job's own queries read small tables.
     "spark.sql.shuffle.partitions": "4",
 }
-# Only for sessions that this process starts: on one machine, without pages.
+# Only for sessions that run in this process's JVM: on one machine, without pages.
 LOCAL: Settings = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -66,6 +66,8 @@ LOCAL: Settings = {
 # In one process, heartbeats say nothing about the executor. But when the machine has been suspended for two minutes
 # (asleep, moved to another host), Spark drops its executor for missing heartbeats and ends the JVM minutes later.
 ONE_PROCESS: Settings = {"spark.storage.blockManagerHeartbeatTimeoutMs": "7d"}
+# Only for sessions that this process starts on a cluster: Spark takes pip's PySpark for a shell, which shows bars.
+ON_A_CLUSTER: Settings = {"spark.ui.showConsoleProgress": "false"}
 
 JAVA_OPTIONS = (
     # With short batches, the parallel collector uses a tenth of G1's CPU time.

@@ -8,17 +8,20 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pyspark
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from benchmarks.suspension import suspended
 from kafka_telemetry_lake.sandbox.cluster.ports import ReservedPorts
 from tests.support.ledger_run import KafkaRun, Run, below
+from tests.support.s3_proxy import Fault, proxied
+from tests.support.spark_cluster import HOST, spark_cluster
 
 LOCAL = ("--master", "local[2,3]")
 FOLLOW = ("--trigger-seconds", "0.2")
@@ -91,6 +94,54 @@ def kill_executors(run: Run, times: int) -> None:
     for worker in workers:
         worker.terminate()
     ports.release()
+
+
+def lose_workers(run: Run, endpoint: str) -> None:
+    """Workers of a standalone cluster of four die, come, are cut off, or are refused by the store, in mid-batch.
+
+    Args:
+        run: its lake is in a store.
+        endpoint: of the store.
+    """
+    with (
+        spark_cluster(run) as cluster,
+        proxied(endpoint, HOST) as store,
+        proxied(endpoint, HOST) as store_of_one,
+    ):
+        run.environment["AWS_ENDPOINT_URL"] = store.endpoint
+        refused = cluster.add({**run.environment, "AWS_ENDPOINT_URL": store_of_one.endpoint})
+        workers = [refused, *(cluster.add(run.environment) for _ in range(3))]
+        run.land()
+        flags = ("--master", cluster.master, "--shards", "4")
+        job = run.start("--trigger-seconds", "0.5", *flags, environment=cluster.driver())
+        run.wait_for_all(job)
+        for worker in workers:
+            run.wait(worker.executors, job)
+
+        def strike(name: str, fault: Callable[[], object]) -> None:
+            run.land()
+            time.sleep(0.4)  # its batch has begun
+            fault()
+            run.land()
+            run.recover(job)
+            run.wait_for_all(job)
+            print(f"{name}: judged again after {run.recoveries_s[-1]:.1f} s", flush=True)
+
+        _, second, third, fourth = workers
+        strike("an executor is killed", second.executors()[0].kill)
+        strike("Python workers are killed", partial(_kill, third.python_workers))
+        strike("a worker is lost", third.kill)
+        added = cluster.add(run.environment)
+        strike("a worker is added", lambda: run.wait(added.executors, job))
+        strike("a worker is cut off", fourth.cut)
+        strike("it is back", fourth.mend)
+        strike("the store refuses a worker", lambda: store_of_one.strike(Fault.UNAVAILABLE, "PUT", "", times=3))
+        run.end(job)
+
+
+def _kill(processes: Callable[[], list[psutil.Process]]) -> None:
+    for process in processes():
+        process.kill()
 
 
 def suspend_job(run: Run, times: int) -> None:

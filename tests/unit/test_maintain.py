@@ -21,7 +21,10 @@ from kafka_telemetry_lake.pipelines.lake import stored_pushes
 from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.replay.replay import ReplayError, replay
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
-from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
+from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
+from kafka_telemetry_lake.pipelines.tables.table import Table
+from kafka_telemetry_lake.pipelines.upkeep import compaction
+from kafka_telemetry_lake.pipelines.upkeep.merging import merged
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
 from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table
@@ -302,10 +305,12 @@ def test_a_table_that_fails_does_not_stop_the_others(
     for _ in range(6):
         stream.batch(fleet.round())
 
-    def fails(*_: Any) -> Any:
-        raise pa.ArrowInvalid("offset overflow\nwhile concatenating")
+    def fails(table: Table, *rest: Any) -> Any:
+        if table is PUSHES:
+            raise pa.ArrowInvalid("offset overflow\nwhile concatenating")
+        return merged(table, *rest)
 
-    monkeypatch.setattr(maintenance_module, "merged_pushes", fails)
+    monkeypatch.setattr(compaction, "merged", fails)
     assert cli.main(["maintain", "--lake", str(stream.lake)]) == 1
     problem = "pushes: compaction: ArrowInvalid: offset overflow while concatenating"
     assert capsys.readouterr().err == f"telemetry-lake: maintain: {problem}; run it again\n"

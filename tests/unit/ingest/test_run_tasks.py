@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkRuntimeError
 
-from kafka_telemetry_lake.jobs.running import cause
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import begun_batch
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.poison_pushes import PushesFailedError
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import log_set_aside, run_tasks
+from kafka_telemetry_lake.pipelines.runtime.causes import cause
 from tests.support.landing_records import GOOD_ID, record
 from tests.support.local_stream import SHARDS, LocalStream
 

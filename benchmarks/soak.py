@@ -24,6 +24,7 @@ from benchmarks.soak_hostile import hostile
 from benchmarks.soak_kills import FAULTS, Trial
 from benchmarks.soak_writers import FAULTS_OF_WRITERS, fail_requests, take_over
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
+from tests.support import spark_cluster
 from tests.support.ledger_check import Verdict
 from tests.support.ledger_faults import (
     add_partitions,
@@ -32,6 +33,7 @@ from tests.support.ledger_faults import (
     kill_brokers,
     kill_executors,
     land_by_two_brokers,
+    lose_workers,
     refuse_second_job,
     small_disk,
     suspend_job,
@@ -42,6 +44,7 @@ from tests.support.s3_server import S3Server
 
 RESULTS = Path(__file__).parent / "soak.json"
 EXECUTORS, BROKERS = 4, 4  # numbers of kills
+WORKERS, FAULTS_OF_WORKERS = "workers of a cluster of four lost, added, cut off, refused by the store", 7
 PARTS = ("kills", "faults", "writers", "hostile", "search")
 WRITERS = (*FAULTS_OF_WRITERS, "store faults")  # faults of the part `writers` begin with one of these
 SHARES = (0.4, 0.6)  # of the disk space that a lake needs
@@ -104,6 +107,7 @@ def _faults_over_files(scratch: Path) -> Iterator[Row]:
     yield tried(
         "executor of a standalone cluster killed", EXECUTORS, lambda run: kill_executors(run, EXECUTORS), kill=True
     )
+    yield from _workers_of_a_cluster(scratch)
     yield tried("second job on the lake refused", 2, lambda run: refuse_second_job(run, 2))
     yield tried("machine suspended", 4, lambda run: suspend_job(run, 4))
     run = Run(_folder(scratch, "disk"))
@@ -112,6 +116,19 @@ def _faults_over_files(scratch: Path) -> Iterator[Row]:
             print(f"disk full on the lake: not tried, {problem}", file=sys.stderr)
         else:
             yield _tried(run, "disk full on the lake", len(SHARES), lambda: fill_disk(run, SHARES))
+
+
+def _workers_of_a_cluster(scratch: Path) -> Iterator[Row]:
+    if (problem := spark_cluster.missing()) is not None:
+        print(f"{WORKERS}: not tried, {problem}", file=sys.stderr)
+        return
+    server = S3Server.start(scratch / "objects-of-workers")
+    try:
+        run = StoreRun(_folder(scratch, "workers"), server, "")
+        strike = partial(lose_workers, run, server.environment["AWS_ENDPOINT_URL"])
+        yield _tried(run, WORKERS, FAULTS_OF_WORKERS, strike)
+    finally:
+        server.stop()
 
 
 def _faults_of_the_topic(scratch: Path) -> Iterator[Row]:

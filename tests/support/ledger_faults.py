@@ -31,6 +31,7 @@ IMPATIENT = {
     "PYSPARK_SUBMIT_ARGS": "--conf spark.executor.heartbeatInterval=100ms --conf spark.network.timeout=1s "
     "--conf spark.network.timeoutInterval=100ms pyspark-shell"
 }
+PATIENCE_OF_A_CLUSTER_S = 900.0  # its seven JVMs may share two cores
 STILL_S, GIVES_UP_S = 3.0, 12.0
 
 
@@ -109,6 +110,7 @@ def lose_workers(run: Run, endpoint: str) -> None:
         proxied(endpoint, HOST) as store_of_one,
     ):
         run.environment["AWS_ENDPOINT_URL"] = store.endpoint
+        run.patience_s = PATIENCE_OF_A_CLUSTER_S
         refused = cluster.add({**run.environment, "AWS_ENDPOINT_URL": store_of_one.endpoint})
         workers = [refused, *(cluster.add(run.environment) for _ in range(3))]
         run.land()

@@ -55,6 +55,7 @@ class Run:
         self.recoveries_s: list[float] = []
         self.files = 0
         self.look_s = 0.02  # between two looks at the lake
+        self.patience_s = PATIENCE_S
 
     @property
     def ledger(self) -> Ledger:
@@ -93,8 +94,8 @@ class Run:
         there = (self.lake / "push_outcomes" / "_delta_log").is_dir()
         return DeltaTable(str(self.lake / "push_outcomes")).count() if there else 0
 
-    def wait(self, there: Callable[[], object], job: Job, seconds: float = PATIENCE_S) -> None:
-        deadline = time.monotonic() + seconds
+    def wait(self, there: Callable[[], object], job: Job, seconds: float | None = None) -> None:
+        deadline = time.monotonic() + (seconds or self.patience_s)
         while not there():
             assert time.monotonic() < deadline, self.said()
             assert job.poll() is None, self.said()

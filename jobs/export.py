@@ -61,25 +61,28 @@ def _export(settings: ExportSettings, stop: threading.Event) -> None:
         counting = stack.enter_context(contextlib.closing(_counting(settings)))
         fleet = Fleet(settings.lake, counting, settings.top)
         health = JobHealth(max(STALE_AFTER_S, 5 * settings.refresh_seconds))
-        after = _sending(settings, fleet, stack)
-        _refresh(fleet, health, after)
+        _refresh(fleet, health)
         try:
             server = stack.enter_context(MetricsServer(settings.host, settings.port, RenderedOnce(fleet), health))
         except OSError as error:
             raise UsageError(f"port: can't listen on {settings.host}:{settings.port}: {error.strerror}") from error
         log.info("export: figures and health at http://%s:%d/metrics and /health", settings.host, server.port)
+        after = _sending(settings, fleet, stack)
+        after()
         while not stop.wait(settings.refresh_seconds):
-            _refresh(fleet, health, after)
+            if _refresh(fleet, health):
+                after()
 
 
 def _counting(settings: ExportSettings) -> Counting:
     return Counting(settings.lake, settings.name, selection_of(settings))
 
 
-def _refresh(fleet: Fleet, health: JobHealth, after: Callable[[], None]) -> None:
-    if fleet.refresh():
+def _refresh(fleet: Fleet, health: JobHealth) -> bool:
+    is_read = fleet.refresh()
+    if is_read:
         health.reported(FIGURES)
-        after()
+    return is_read
 
 
 def _sending(settings: ExportSettings, fleet: Fleet, stack: contextlib.ExitStack) -> Callable[[], None]:

@@ -154,6 +154,7 @@ class Counting:
         self._position = _Position(-1)
         self._count_table("true")
         self._position.window = self._recent(max(-1, self.version - RECENT))
+        self._store()
         log.info("export: counters begin at the totals of %s, version %d", METRIC_POINTS.name, self.version)
 
     def _read_since_landed(self, error: Exception) -> None:

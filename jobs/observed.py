@@ -69,7 +69,9 @@ def observed(
     with contextlib.ExitStack() as stack:
         if port is not None:
             try:
-                server = stack.enter_context(MetricsServer(host, port, make_wsgi_app(observers.metrics.registry), observers.health))
+                server = stack.enter_context(
+                    MetricsServer(host, port, make_wsgi_app(observers.metrics.registry), observers.health)
+                )
             except OSError as error:
                 raise UsageError(f"metrics_port: can't listen on {host}:{port}: {error.strerror}") from error
             log.info("ingest: metrics and health at http://%s:%d/metrics and /health", host, server.port)

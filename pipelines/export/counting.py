@@ -86,6 +86,7 @@ class Counting:
             if each != "topic" or counter.topic_metrics
         }
         self._sums = Sums(selection.dimensions, selection.top)
+        self._position = _Position(-1)
         if not self._restore():
             self._from_totals()
 
@@ -151,7 +152,6 @@ class Counting:
 
     def _from_totals(self) -> None:
         """Count the rows that the table has now: counters begin at its totals."""
-        self._position = _Position(-1)
         self._count_table("true")
         self._position.window = self._recent(max(-1, self.version - RECENT))
         self._store()

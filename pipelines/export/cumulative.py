@@ -33,7 +33,7 @@ class Totals:
         self._series: dict[int, Total] = {}
 
     def add(self, series_id: int, start: int, time: int, delta: float, delta_int: int | None) -> Total:
-        """Add an increment over (start, time], and return the total. An increment that comes late moves no time back."""
+        """Add an increment over (start, time], and return the total. A late increment moves no time back."""
         total = self._series.pop(series_id, None) or Total(start or time, time)
         self._series[series_id] = total  # now the newest
         total.time = max(total.time, time)

@@ -98,10 +98,14 @@ class Fleet(Collector):
         for (dimension, measure), rows in self._counting.values():
             level = _LEVELS[measure]
             samples = [(_labels(dimension, labels), value / level.divisor) for labels, value in rows.items()]
-            yield _gauge(f"{PREFIX}_{dimension}_{level.name}", f"{level.meaning}, {DIMENSIONS[dimension].whose}", samples)
+            yield _gauge(
+                f"{PREFIX}_{dimension}_{level.name}", f"{level.meaning}, {DIMENSIONS[dimension].whose}", samples
+            )
 
     def _own(self, seconds: float) -> Iterator[Metric]:
-        yield _gauge(f"{PREFIX}_export_refreshed_timestamp_seconds", "When the figures were read", [({}, self._clock())])
+        yield _gauge(
+            f"{PREFIX}_export_refreshed_timestamp_seconds", "When the figures were read", [({}, self._clock())]
+        )
         yield _gauge(f"{PREFIX}_export_refresh_seconds", "Duration of the last look at the lake", [({}, seconds)])
         yield _gauge(
             f"{PREFIX}_export_landed_timestamp_seconds", "Landing of the newest point that is counted",

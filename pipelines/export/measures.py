@@ -1,4 +1,4 @@
-"""What is exported of a fleet: measures of view `client_measures` under Prometheus' names, and by what they are told apart.
+"""What is exported of a fleet: measures of view `client_measures` under Prometheus' names, and their labels.
 
 Names follow https://prometheus.io/docs/practices/naming/: base units (seconds, bytes, ratios), `_total` of counters.
 """
@@ -128,7 +128,9 @@ COUNTERS = (
         "rebalance_ms", "rebalance_seconds", "Time spent in rebalances",
         ("consumer.coordinator.rebalance.latency.total",), divisor=1000,
     ),
-    Counted("connections_created", "connections_created", "Connections opened", _of(CLIENTS, "connection.creation.total")),
+    Counted(
+        "connections_created", "connections_created", "Connections opened", _of(CLIENTS, "connection.creation.total"),
+    ),
     Counted("requests", "requests", "Requests sent", _of(CLIENTS, "request.total")),
     Counted("bytes_out", "outgoing_bytes", "Bytes of all requests", _of(CLIENTS, "outgoing.byte.total")),
     Counted("bytes_in", "incoming_bytes", "Bytes of all responses", _of(CLIENTS, "incoming.byte.total")),
@@ -165,7 +167,9 @@ def counted_rows() -> list[dict[str, str | bool | None]]:
         for metric in each.metrics:
             # A consumer pushes the same metric for itself and for each topic, a producer its bytes per topic only.
             with_topic = False if metric in both and metric.startswith("consumer.") else None
-            rows.append({"metric": KAFKA + metric, "measure": each.measure, "level": "client", "with_topic": with_topic})
+            rows.append(
+                {"metric": KAFKA + metric, "measure": each.measure, "level": "client", "with_topic": with_topic}
+            )
         rows += [
             {"metric": KAFKA + metric, "measure": each.measure, "level": "topic", "with_topic": True}
             for metric in each.topic_metrics
@@ -184,4 +188,4 @@ def level_rows() -> list[dict[str, str | bool]]:
 
 def read_metrics() -> list[str]:
     """The metrics of both."""
-    return sorted({str(row["metric"]) for row in [*counted_rows(), *level_rows()]})
+    return sorted({*(str(row["metric"]) for row in counted_rows()), *(str(row["metric"]) for row in level_rows())})

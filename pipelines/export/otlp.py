@@ -124,7 +124,8 @@ class Otlp:
         clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self._lake, self._name, self._signal, self._clients, self._clock = lake, name, signal, clients, clock
-        self._url, self._headers = url.get_secret_value().rstrip("/") + signal.path, {**headers, **HEADERS}
+        self._url = url.get_secret_value().rstrip("/") + signal.path
+        self._headers: dict[str, SecretStr | str] = {**headers, **HEADERS}
         self._totals = Totals() if is_cumulative and signal.table is METRIC_POINTS else None
         self._schema = pa.schema([signal.table.schema.field(name) for name in signal.columns])
         table = signal.table.create(lake)

@@ -96,9 +96,7 @@ def requests(
             yield request, number
 
 
-def _request(
-    part: pa.Table, resources: Resources, totals: Totals | None
-) -> tuple[ExportMetricsServiceRequest, int]:
+def _request(part: pa.Table, resources: Resources, totals: Totals | None) -> tuple[ExportMetricsServiceRequest, int]:
     request, number = ExportMetricsServiceRequest(), 0
     client: tuple[Any, ...] | None = None
     metric: Metric | None = None

@@ -1,4 +1,4 @@
-"""The messages of Prometheus' remote write 1.0, as protobuf (prometheus/prometheus, prompb/remote.proto and types.proto).
+"""The messages of Prometheus' remote write 1.0, as protobuf (prometheus/prometheus, folder prompb: remote, types).
 
 Only the fields that a sender of samples needs: a receiver reads them as those of the whole messages.
 """

@@ -43,7 +43,8 @@ class RemoteWrite:
     """
 
     def __init__(self, url: SecretStr, headers: Mapping[str, SecretStr], extra: Mapping[str, str]) -> None:
-        self._url, self._headers, self._extra = url.get_secret_value(), {**headers, **HEADERS}, dict(extra)
+        self._url, self._extra = url.get_secret_value(), dict(extra)
+        self._headers: dict[str, SecretStr | str] = {**headers, **HEADERS}
         self._refused = [status for status in REFUSED if status != TOO_MANY_REQUESTS]
         self._waiting: deque[bytes] = deque()  # compressed requests
         self._sizes: deque[int] = deque()  # their samples

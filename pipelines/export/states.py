@@ -33,7 +33,7 @@ class State:
 
 
 _CLIENTS = "SELECT cluster_id, {labels}, state, count(*) FROM clients GROUP BY ALL"
-_QUOTA = "cluster_id, quota_type, \"user\", client_id, CAST(broker_id AS VARCHAR) AS broker_id"
+_QUOTA = 'cluster_id, quota_type, "user", client_id, CAST(broker_id AS VARCHAR) AS broker_id'
 STATES = (
     State(
         "clients", "Client instances by state: active, terminated or silent",
@@ -60,16 +60,19 @@ STATES = (
     ),
     State(
         "quota_used_ratio", "Used part of a quota on a broker in the newest window of 10 s",
-        f"SELECT {_QUOTA}, used_percent / 100 FROM quota_headroom WHERE used_percent IS NOT NULL", ("quota_type",), "max",
+        f"SELECT {_QUOTA}, used_percent / 100 FROM quota_headroom WHERE used_percent IS NOT NULL",
+        ("quota_type",), "max",
     ),
     State(
         "quota_headroom_bytes_per_second", "What is left of a byte quota on a broker",
-        f"SELECT {_QUOTA}, headroom FROM quota_headroom WHERE headroom IS NOT NULL AND quota_type IN ('produce', 'fetch')",
+        f"SELECT {_QUOTA}, headroom FROM quota_headroom "
+        "WHERE headroom IS NOT NULL AND quota_type IN ('produce', 'fetch')",
         rest="none", first="least",
     ),
     State(
         "quota_throttled_entities", "Entities that a broker throttles now, once for each broker",
-        "SELECT cluster_id, quota_type, count_if(throttled) FROM quota_headroom GROUP BY ALL", ("cluster_id", "quota_type"),
+        "SELECT cluster_id, quota_type, count_if(throttled) FROM quota_headroom GROUP BY ALL",
+        ("cluster_id", "quota_type"),
     ),
 )  # fmt: skip
 

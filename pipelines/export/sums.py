@@ -1,4 +1,4 @@
-"""Adds up the rows of `metric_points` that were committed together: increments by label set, and values within the window.
+"""Adds up rows of `metric_points` that were committed together: increments and values by label set.
 
 DuckDB groups the rows. What it returns is bounded, however many clients there are: for each counter and gauge the label
 sets that have a series already, the greatest of the others, and the rest in one row.
@@ -93,13 +93,15 @@ WITH of_labels AS (
 ),
 placed AS (
   SELECT *, row_number() OVER (
-    PARTITION BY measure ORDER BY CASE WHEN measure IN {means} THEN total / number ELSE most END DESC, cluster_id, {names}
+    PARTITION BY measure
+    ORDER BY CASE WHEN measure IN {means} THEN total / number ELSE most END DESC, cluster_id, {names}
   ) AS place
   FROM of_labels
 )
 SELECT measure, true AS is_told, cluster_id, {names}, total, number, most FROM placed WHERE place <= {top}
 UNION ALL
-SELECT measure, false, '', {nothing}, sum(total), sum(number), max(most) FROM placed WHERE place > {top} GROUP BY measure
+SELECT measure, false, '', {nothing}, sum(total), sum(number), max(most)
+FROM placed WHERE place > {top} GROUP BY measure
 """
 
 Increment = tuple[Labels, float, float]
@@ -114,7 +116,9 @@ class Sums:
         connection: with the lake's files, if the rows are those of a view.
     """
 
-    def __init__(self, dimensions: Sequence[str], top: int, connection: duckdb.DuckDBPyConnection | None = None) -> None:
+    def __init__(
+        self, dimensions: Sequence[str], top: int, connection: duckdb.DuckDBPyConnection | None = None
+    ) -> None:
         self._dimensions = [DIMENSIONS[name] for name in dimensions]
         self._top = top
         self._connection = connect(memory="1GB", threads="1") if connection is None else connection
@@ -199,12 +203,7 @@ class Sums:
 
 
 def _own_table(dimension: Dimension, own: Mapping[tuple[str, str], Iterable[Labels]]) -> pa.Table:
-    rows = [
-        (measure, *labels)
-        for (name, measure), every in own.items()
-        if name == dimension.name
-        for labels in every
-    ]
+    rows = [(measure, *labels) for (name, measure), every in own.items() if name == dimension.name for labels in every]
     names = ("measure", *dimension.labels)
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     return pa.table({name: pa.array(column, pa.string()) for name, column in zip(names, columns, strict=True)})

@@ -43,7 +43,7 @@ def post_json(url: SecretStr, path: str, headers: Mapping[str, SecretStr | str],
     """
     secret = url.get_secret_value()
     target = secret.rstrip("/") + path if path else secret
-    post(target, {"Content-Type": "application/json"} | headers, json.dumps(content).encode(), REFUSED)
+    post(target, {"Content-Type": "application/json", **headers}, json.dumps(content).encode(), REFUSED)
 
 
 def post(url: str, headers: Mapping[str, SecretStr | str], data: bytes, refused: Collection[int]) -> bytes:

@@ -39,7 +39,8 @@ def point(
     at = NOW + timedelta(seconds=second)
     return {
         "source": "kafka", "cluster_id": "c", "topic": "client-telemetry", "partition": 0, "offset": int(second),
-        "client_instance_id": instance or client, "client_id": client, "metric": K + metric, "series_id": abs(hash((client, metric))) >> 2,
+        "client_instance_id": instance or client, "client_id": client, "metric": K + metric,
+        "series_id": abs(hash((client, metric))) >> 2,
         "delta": delta, "delta_int": None if delta is None or delta % 1 else int(delta), "value": value,
         "kind": "gauge" if delta is None else "sum", "is_monotonic": None if delta is None else True,
         "temporality": None if delta is None else "delta", "delta_status": status if delta is not None else "value",
@@ -80,7 +81,9 @@ def ask(lake: str, sql: str) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in run_query(lake, sql).read_all().to_pylist()]
 
 
-def counting(lake: str, *, now: float = NOW.timestamp(), by: Sequence[str] = DEFAULT_DIMENSIONS, **selection: Any) -> Counting:
+def counting(
+    lake: str, *, now: float = NOW.timestamp(), by: Sequence[str] = DEFAULT_DIMENSIONS, **selection: Any
+) -> Counting:
     """What counts a lake, at a time."""
     return Counting(lake, "prometheus", Selection(by, **selection), lambda: now)
 

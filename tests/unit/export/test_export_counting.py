@@ -1,4 +1,4 @@
-"""Counters of a lake are what SQL says, after every restart, for late, replayed and hostile rows, and for a million ids."""
+"""Counters of a lake are what SQL says: after each restart, with late, replayed and hostile rows, and a million ids."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.tables.lifecycle import APPLICATION_RULES, CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.lost_records import LOST_RECORDS
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS
+from kafka_telemetry_lake.udfs.rows import TIMESTAMP
 from tests.unit.export.made_lake import (
     BYTES_TO,
     HOSTILE,
@@ -70,7 +71,11 @@ def test_counters_are_the_sums_of_the_measures(tmp_path: Path) -> None:
 def test_new_rows_count_once_and_a_restart_goes_on(tmp_path: Path) -> None:
     lake = make_lake(tmp_path, point("a", SENT, delta=10))
     found = counting(lake)
-    put(lake, METRIC_POINTS, [point("a", SENT, delta=3, second=30), point("a", SENT, delta=2, second=-7200, status="late_delta")])
+    put(
+        lake,
+        METRIC_POINTS,
+        [point("a", SENT, delta=3, second=30), point("a", SENT, delta=2, second=-7200, status="late_delta")],
+    )
     found.read()
     assert shown(found, "client", "records_sent") == {("c", "a"): 15}
     put(lake, METRIC_POINTS, [point("a", SENT, delta=1, second=60)])
@@ -174,7 +179,8 @@ def test_hostile_client_ids_are_labels_like_others_and_long_ones_are_cut(tmp_pat
 
 def test_a_topic_with_a_dot_counts_once_however_often_a_consumer_pushes_it(tmp_path: Path) -> None:
     lake = make_lake(
-        tmp_path, point("r", READ, delta=4), point("r", READ, delta=4, topic="a.b"), point("r", READ, delta=4, topic="a_b"),
+        tmp_path,
+        point("r", READ, delta=4), point("r", READ, delta=4, topic="a.b"), point("r", READ, delta=4, topic="a_b"),
         point("s", READ, delta=5), point("s", READ, delta=5, topic="x_y"),
     )  # fmt: skip
     assert shown(counting(lake), "topic", "records_consumed") == {("c", "a.b"): 4, ("c", "x_y"): 5}
@@ -217,7 +223,11 @@ def test_instances_are_told_apart_if_asked_for(tmp_path: Path) -> None:
 def test_a_damaged_note_is_named_with_what_to_do(tmp_path: Path) -> None:
     lake = make_lake(tmp_path, point("a", SENT, delta=1))
     counting(lake).close()
-    for damage in ('{"version": 1', note_of(lake).read_text().replace('"version": ', '"version": 1'), '{"version": null}'):
+    for damage in (
+        '{"version": 1',
+        note_of(lake).read_text().replace('"version": ', '"version": 1'),
+        '{"version": null}',
+    ):
         note_of(lake).write_text(damage)
         with pytest.raises(StateError, match=r"prometheus.json is damaged .* delete it, and counters begin at"):
             counting(lake)
@@ -244,7 +254,7 @@ def test_a_million_client_ids_cost_bounded_series_and_memory(tmp_path: Path) -> 
     columns = {
         "cluster_id": pa.array(["c"] * number), "client_instance_id": ids, "client_id": ids,
         "metric": pa.array([f"org.apache.kafka.{SENT}"] * number), "delta": pa.array(range(number), pa.float64()),
-        "delta_status": pa.array(["delta"] * number), "landed_at": pa.array([NOW] * number, METRIC_POINTS.schema.field("landed_at").type),
+        "delta_status": pa.array(["delta"] * number), "landed_at": pa.array([NOW] * number, TIMESTAMP),
     }  # fmt: skip
     rows = pa.table(
         {f.name: columns.get(f.name, pa.nulls(number, f.type)) for f in METRIC_POINTS.schema}, METRIC_POINTS.schema

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,23 +53,27 @@ def samples(fleet: Fleet, name: str) -> dict[tuple[tuple[str, str], ...], float]
 
 
 def hostile_lake(folder: Path) -> str:
-    rows = [point(name, SENT, delta=n + 1, instance=f"i{n}") for n, name in enumerate([*HOSTILE, *(f"c{n}" for n in range(5))])]
+    rows = [
+        point(name, SENT, delta=n + 1, instance=f"i{n}")
+        for n, name in enumerate([*HOSTILE, *(f"c{n}" for n in range(5))])
+    ]
     return make_lake(folder, *rows, clients=[client(f"i{n}", client_id=row["client_id"]) for n, row in enumerate(rows)])
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Iterator[str]:
+def lake(tmp_path: Path) -> str:
     made = make_lake(tmp_path, *EVERY)
     found = change("orders", severity="error", owner="shop"), change("bills", severity="info", owner=None)
     put(made, FINDING_CHANGES, [*found, change("gone"), change("gone", "resolved", 5)])
     put(made, CLIENT_CHANGES, [client("gone", state="terminated"), client("old", "3.9.0", state="silent")])
     usage = {
         "cluster_id": "c", "quota_type": "produce", "user": "ann", "broker_id": 1, "window_start": NOW,
-        "window_seconds": 10, "source": "broker", "observed_rate": 75.0, "quota_limit": 100.0, "used_percent": 75.0, "throttled": False,
+        "window_seconds": 10, "source": "broker", "observed_rate": 75.0, "quota_limit": 100.0, "used_percent": 75.0,
+        "throttled": False,
     }  # fmt: skip
     beyond = {"client_id": "b", "observed_rate": 120.0, "used_percent": 120.0, "throttled": True}
     put(made, QUOTA_USAGE, [usage | {"client_id": "a"}, usage | beyond])
-    yield made
+    return made
 
 
 def test_states_are_counted_as_the_views_have_them(lake: str) -> None:
@@ -83,11 +86,15 @@ def test_states_are_counted_as_the_views_have_them(lake: str) -> None:
         dict(labels)["software_version"]: value
         for labels, value in samples(found, "software_clients").items() if dict(labels)["state"] == "silent"
     } == {"3.9.0": 1}  # fmt: skip
-    owners = {(dict(each).get("owner"), dict(each)["severity"]): n for each, n in samples(found, "open_findings").items()}
+    owners = {
+        (dict(each).get("owner"), dict(each)["severity"]): n for each, n in samples(found, "open_findings").items()
+    }
     assert owners == {("shop", "error"): 1, (None, "info"): 1}
     used = {dict(labels)["client_id"]: value for labels, value in samples(found, "quota_used_ratio").items()}
     assert used == {"a": pytest.approx(0.75), "b": pytest.approx(1.2)}
-    left = {dict(labels)["client_id"]: value for labels, value in samples(found, "quota_headroom_bytes_per_second").items()}
+    left = {
+        dict(labels)["client_id"]: value for labels, value in samples(found, "quota_headroom_bytes_per_second").items()
+    }
     assert left == {"a": 25, "b": 0}
     (throttled,) = samples(found, "quota_throttled_entities").values()
     assert throttled == 1
@@ -127,7 +134,7 @@ def test_hostile_label_values_are_read_back_in_both_formats_and_a_client_named_o
         registry.register(fleet_of(lake, top=top))
         for families in (
             text_string_to_metric_families(generate_latest(registry).decode()),
-            parse_openmetrics(generate_openmetrics(registry).decode()),
+            parse_openmetrics(generate_openmetrics(registry).decode()),  # type: ignore[no-untyped-call]  # theirs
         ):
             rows = [s for family in families for s in family.samples if s.name == f"{P}client_records_sent_total"]
             assert len(rows) == min(top + 1, len(HOSTILE) + 5)
@@ -167,7 +174,12 @@ def test_what_a_refresh_gives_is_rendered_once_for_each_form(lake: str, monkeypa
     found = fleet_of(lake)
     calls: list[int] = []
     collect = found.collect
-    monkeypatch.setattr(found, "collect", lambda: calls.append(1) or collect())
+
+    def counted() -> Any:
+        calls.append(1)
+        return collect()
+
+    monkeypatch.setattr(found, "collect", counted)
     served = RenderedOnce(found)
 
     def scrape(accept: str = "text/plain", encoding: str = "") -> tuple[str, dict[str, str], bytes]:
@@ -176,7 +188,11 @@ def test_what_a_refresh_gives_is_rendered_once_for_each_form(lake: str, monkeypa
             "REQUEST_METHOD": "GET", "PATH_INFO": "/metrics", "QUERY_STRING": "", "HTTP_ACCEPT": accept,
             "HTTP_ACCEPT_ENCODING": encoding,
         }  # fmt: skip
-        (body,) = served(environ, lambda status, headers: said.extend((status, dict(headers))))  # type: ignore[arg-type,return-value]  # the part of it that is used
+
+        def start_response(status: str, headers: list[tuple[str, str]], _: Any = None) -> Any:
+            said.extend((status, dict(headers)))
+
+        (body,) = served(environ, start_response)
         return said[0], said[1], body
 
     first = scrape()

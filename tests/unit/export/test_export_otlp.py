@@ -1,4 +1,4 @@
-"""OTLP: points and events as they are sent, each at least once and with the same identity, and what an endpoint answers."""
+"""OTLP: points and events as they are sent, at least once and with the same identity, and what an endpoint answers."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ from tests.unit.export.made_lake import (
     put,
 )
 
+Answers = Iterator[tuple[int, dict[str, str], bytes]]
 SECOND = 1_000_000_000
 START = int(NOW.timestamp()) * SECOND
 
@@ -57,7 +58,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sender(lake: str, found: Endpoint, signal: str = "metrics", **settings: Any) -> Otlp:
-    usual = {"is_cumulative": False, "from_start": True, "clock": NOW.timestamp} | settings
+    usual: dict[str, Any] = {"is_cumulative": False, "from_start": True, "clock": NOW.timestamp} | settings
     clients = KnownClients(lake, usual["clock"])
     return Otlp(lake, "x", SIGNALS[signal], clients, SecretStr(found.url), {"X-Token": SecretStr("secret")}, **usual)
 
@@ -109,8 +110,8 @@ def test_a_row_is_a_data_point_of_its_client(tmp_path: Path, found: Endpoint) ->
     first, second = request(post).resource_metrics
     assert resource_attributes(first) == {
         "service.name": "a", "service.instance.id": "a", "messaging.system": "kafka", "messaging.client.id": "a",
-        "messaging.consumer.group.name": "g", "kafka.cluster.id": "c", "kafka.client.software.name": "apache-kafka-java",
-        "kafka.client.software.version": "4.3.0",
+        "messaging.consumer.group.name": "g", "kafka.cluster.id": "c",
+        "kafka.client.software.name": "apache-kafka-java", "kafka.client.software.version": "4.3.0",
     }  # fmt: skip
     assert resource_attributes(second)["service.name"] == "unknown_service:kafka-client"
     latency, sent = first.scope_metrics[0].metrics
@@ -125,7 +126,13 @@ def test_a_row_is_a_data_point_of_its_client(tmp_path: Path, found: Endpoint) ->
 
 
 def test_distributions_are_sent_as_increments() -> None:
-    row = point("a", "h", delta=1) | {"delta": None, "delta_int": None, "count_delta": 3, "sum_delta": 6.5, "series_id": 1}
+    row = point("a", "h", delta=1) | {
+        "delta": None,
+        "delta_int": None,
+        "count_delta": 3,
+        "sum_delta": 6.5,
+        "series_id": 1,
+    }
     rows = [
         row | {"kind": "histogram", "explicit_bounds": [1.0, 2.0], "bucket_counts_delta": [1, 2, 0]},
         row | {"metric": "moved", "kind": "histogram", "explicit_bounds": [1.0], "bucket_counts_delta": None},
@@ -139,7 +146,12 @@ def test_distributions_are_sent_as_increments() -> None:
     histogram = metrics["org.apache.kafka.h"].histogram
     assert (number, histogram.aggregation_temporality) == (4, 1)
     plain = histogram.data_points[0]
-    assert (plain.count, plain.sum, list(plain.explicit_bounds), list(plain.bucket_counts)) == (3, 6.5, [1, 2], [1, 2, 0])
+    assert (plain.count, plain.sum, list(plain.explicit_bounds), list(plain.bucket_counts)) == (
+        3,
+        6.5,
+        [1, 2],
+        [1, 2, 0],
+    )
     moved = metrics["moved"].histogram.data_points[0]
     assert (moved.count, list(moved.explicit_bounds), list(moved.bucket_counts)) == (3, [], [])
     wide = metrics["e"].exponential_histogram.data_points[0]
@@ -226,7 +238,7 @@ def test_totals_are_bounded_and_a_series_that_is_forgotten_begins_anew() -> None
 @pytest.mark.parametrize("status", [429, 502, 503, 504, 401, 404])
 def test_an_endpoint_that_is_busy_or_wrongly_set_gets_it_again(tmp_path: Path, found: Endpoint, status: int) -> None:
     lake = make_lake(tmp_path, point("a", SENT, delta=1))
-    answers = iter([(status, {"Retry-After": "0"}, b"")] * 2)
+    answers: Answers = iter([(status, {"Retry-After": "0"}, b"")] * 2)
     found.answer = lambda _: next(answers, (200, {}, b""))
     sending = send(lake, found)
     assert (len(found.posts), sending.sent, sending.retries, sending.rejected) == (3, 1, 2, 0)
@@ -238,7 +250,7 @@ def test_what_is_refused_is_dropped_counted_and_said_in_a_line(
 ) -> None:
     lake = make_lake(tmp_path, point("a", SENT, delta=1))
     put(lake, METRIC_POINTS, [point("a", SENT, delta=2, second=20)])
-    answers = iter([(400, {}, b"no")])
+    answers: Answers = iter([(400, {}, b"no")])
     found.answer = lambda _: next(answers, (200, {}, b""))
     sending = send(lake, found)
     assert [value for *_, value, _ in sums(found.posts)] == [1, 2]
@@ -253,7 +265,7 @@ def test_points_that_it_rejects_though_it_takes_the_request_are_counted(
     lake = make_lake(tmp_path, point("a", SENT, delta=1), point("a", SENT, delta=1, second=20))
     answer = ExportMetricsServiceResponse()
     answer.partial_success.rejected_data_points, answer.partial_success.error_message = 1, "too\nold"
-    answers = iter([(200, {}, answer.SerializeToString())])
+    answers: Answers = iter([(200, {}, answer.SerializeToString())])
     found.answer = lambda _: next(answers, (200, {}, b"{}"))
     sending = send(lake, found)
     assert (sending.sent, sending.rejected) == (1, 1)

@@ -141,7 +141,8 @@ def test_a_gauge_without_new_points_ends_at_once_on_both_sides(
 ) -> None:
     """Without the signs of an end, Prometheus would show it for five minutes."""
     starting, prometheus = start
-    name, gone = "telemetry_lake_client_request_latency_max_seconds", {"telemetry-lake": {}, "pushed": {}}
+    name = "telemetry_lake_client_request_latency_max_seconds"
+    gone: dict[str, dict[str, float]] = {"telemetry-lake": {}, "pushed": {}}
     lake = hostile_lake(tmp_path)
 
     def found() -> dict[str, dict[str, float]]:

@@ -6,6 +6,7 @@ import math
 import struct
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from kafka_telemetry_lake.pipelines.export.prompb import WriteRequest
 from kafka_telemetry_lake.pipelines.export.remote_write import RemoteWrite
 from tests.unit.export.made_lake import HOSTILE, Post, endpoint
 from tests.unit.notify.changed_findings import wait_until
+
+Answers = Iterator[tuple[int, dict[str, str], bytes]]
 
 
 def families(**values: float) -> list[Metric]:
@@ -53,7 +56,9 @@ def test_a_refresh_is_a_request_as_the_specification_asks_for() -> None:
         step_all(remote)
         (post,) = found.posts
         assert post.path == "/api/v1/write"
-        sent = {name: post.headers[name] for name in ("content-type", "content-encoding", "authorization", "user-agent")}
+        sent = {
+            name: post.headers[name] for name in ("content-type", "content-encoding", "authorization", "user-agent")
+        }
         assert sent == {
             "content-type": "application/x-protobuf", "content-encoding": "snappy", "authorization": "Bearer secret",
             "user-agent": "kafka-telemetry-lake",
@@ -100,7 +105,7 @@ def test_many_series_are_several_requests() -> None:
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_a_busy_endpoint_gets_the_same_request_again_in_order(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with endpoint() as found:
-        answers = iter([(status, {"Retry-After": "7"}, b""), (status, {}, b"")])
+        answers: Answers = iter([(status, {"Retry-After": "7"}, b""), (status, {}, b"")])
         found.answer = lambda _: next(answers, (200, {}, b""))
         remote = sender(found.url)
         remote.take(families(x=1), 1)
@@ -115,7 +120,7 @@ def test_a_busy_endpoint_gets_the_same_request_again_in_order(status: int, monke
 @pytest.mark.parametrize("status", [400, 401, 404, 422])
 def test_what_is_refused_is_dropped_counted_and_said_in_a_line(status: int, caplog: pytest.LogCaptureFixture) -> None:
     with endpoint() as found:
-        answers = iter([(status, {}, b"out of bounds")])
+        answers: Answers = iter([(status, {}, b"out of bounds")])
         found.answer = lambda _: next(answers, (200, {}, b""))
         remote = sender(found.url)
         remote.take(families(x=1, y=1), 1)

@@ -1,4 +1,4 @@
-module otelcol
+module otlpcollector
 
 go 1.25.0
 

@@ -89,15 +89,17 @@ def _sending(settings: ExportSettings, fleet: Fleet, stack: contextlib.ExitStack
     """Start what sends; returns what is to be called after each refresh."""
     if settings.remote_write is None and settings.otlp is None:
         return lambda: None
-    # They need the extra `notify`, which serving doesn't.
-    from kafka_telemetry_lake.pipelines.runtime.trust import trust_what_the_machine_trusts  # noqa: PLC0415
+    # What sends needs the extra `notify`, serving doesn't.
+    from kafka_telemetry_lake.pipelines.runtime.trust import (  # noqa: PLC0415  # it needs the extra
+        trust_what_the_machine_trusts,
+    )
 
     trust_what_the_machine_trusts()
     if settings.otlp is not None:
         _send_otlp(settings, settings.otlp, fleet, stack)
     if settings.remote_write is None:
         return lambda: None
-    from kafka_telemetry_lake.pipelines.export.remote_write import RemoteWrite  # noqa: PLC0415
+    from kafka_telemetry_lake.pipelines.export.remote_write import RemoteWrite  # noqa: PLC0415  # the same
 
     remote = RemoteWrite(settings.remote_write, settings.remote_write_headers, settings.remote_write_labels)
     fleet.also(remote.families)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import xxhash
 from deltalake import write_deltalake
 
 from kafka_telemetry_lake.pipelines.export.counting import Counting, Selection
@@ -28,6 +29,7 @@ SENT, SENT_TO, BYTES_TO = "producer.record.send.total", "producer.topic.record.s
 READ = "consumer.fetch.manager.records.consumed.total"
 LATENCY, LATENCY_MAX = "producer.node.request.latency.avg", "producer.node.request.latency.max"
 HOSTILE = ['quo"te', "back\\slash", "new\nline", "ümläut-日本", "other", "", "{}=,", "x" * 5000, "tab\there\r"]
+OPENED: list[Counting] = []
 Row = dict[str, Any]
 
 
@@ -40,7 +42,7 @@ def point(
     return {
         "source": "kafka", "cluster_id": "c", "topic": "client-telemetry", "partition": 0, "offset": int(second),
         "client_instance_id": instance or client, "client_id": client, "metric": K + metric,
-        "series_id": abs(hash((client, metric))) >> 2,
+        "series_id": xxhash.xxh3_64_intdigest(f"{instance or client} {metric} {attributes}".encode()) >> 1,
         "delta": delta, "delta_int": None if delta is None or delta % 1 else int(delta), "value": value,
         "kind": "gauge" if delta is None else "sum", "is_monotonic": None if delta is None else True,
         "temporality": None if delta is None else "delta", "delta_status": status if delta is not None else "value",
@@ -84,8 +86,9 @@ def ask(lake: str, sql: str) -> list[tuple[Any, ...]]:
 def counting(
     lake: str, *, now: float = NOW.timestamp(), by: Sequence[str] = DEFAULT_DIMENSIONS, **selection: Any
 ) -> Counting:
-    """What counts a lake, at a time."""
-    return Counting(lake, "prometheus", Selection(by, **selection), lambda: now)
+    """What counts a lake, at a time. conftest.py closes it."""
+    OPENED.append(Counting(lake, "prometheus", Selection(by, **selection), lambda: now))
+    return OPENED[-1]
 
 
 def shown(counted: Counting, dimension: str, measure: str) -> dict[tuple[str, ...] | None, float]:

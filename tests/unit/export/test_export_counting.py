@@ -24,6 +24,7 @@ from tests.unit.export.made_lake import (
     LATENCY,
     LATENCY_MAX,
     NOW,
+    OPENED,
     READ,
     SENT,
     SENT_TO,
@@ -140,6 +141,7 @@ def test_rows_wait_for_their_clients_to_be_known_but_not_for_long(tmp_path: Path
     put(lake, APPLICATION_RULES, rules)
     now = [NOW.timestamp()]
     found = module.Counting(lake, "x", module.Selection(("application",)), lambda: now[0])
+    OPENED.append(found)
     put(lake, METRIC_POINTS, [point("new", SENT, delta=3)])
     found.read()
     assert shown(found, "application", "records_sent") == {("c", ""): 10}

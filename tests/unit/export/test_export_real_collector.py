@@ -173,8 +173,7 @@ def rows(second: int) -> list[dict[str, Any]]:
 def test_it_has_what_sql_says_after_a_kill_and_a_time_when_it_was_down(
     tmp_path: Path, collector: Collector, temporality: str, added: Callable[[Any], dict[tuple[str, str], float]]
 ) -> None:
-    plain = [row | {"series_id": n} for n, row in enumerate(EVERY) if row["delta"] is not None]
-    lake = make_lake(tmp_path, *plain, *(row | {"series_id": 100 + n} for n, row in enumerate(rows(1))))
+    lake = make_lake(tmp_path, *(row for row in EVERY if row["delta"] is not None), *rows(1))
     put(lake, METRIC_POINTS, [point("a", LATENCY, value=1.5)])
     event = {"landed_at": NOW, "at": NOW, "client_instance_id": "a", "client_id": "a", "detail": [("why", HOSTILE[2])]}
     put(lake, CLIENT_EVENTS, [event | {"event": "silent"}, event | {"event": "resumed"}])
@@ -187,10 +186,10 @@ def test_it_has_what_sql_says_after_a_kill_and_a_time_when_it_was_down(
         wait_until(lambda: "otlp: metrics: it can't be reached; tried again" in log.read_text("utf-8"), PATIENCE_S)
         with collector.running():
             wait_until(is_equal, PATIENCE_S)
-            put(lake, METRIC_POINTS, [row | {"series_id": 100 + n} for n, row in enumerate(rows(2))])
+            put(lake, METRIC_POINTS, rows(2))
             exporter.signal(signal.SIGKILL)
     with collector.running(), exporting(lake, collector, "--otlp-temporality", temporality) as exporter:
-        put(lake, METRIC_POINTS, [row | {"series_id": 100 + n} for n, row in enumerate(rows(3))])
+        put(lake, METRIC_POINTS, rows(3))
         wait_until(is_equal, PATIENCE_S)
         exporter.stop()
         assert exporter.returncode == 0

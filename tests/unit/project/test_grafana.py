@@ -60,11 +60,13 @@ def alert_rules() -> list[dict[str, Any]]:
 def served(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """The names of all metrics that the job and the exporter can serve."""
     lake, url = make_lake(tmp_path_factory.mktemp("served")), SecretStr("http://127.0.0.1:1")
-    fleet = Fleet(lake, counting(lake), 1)
+    counts = counting(lake)
+    fleet = Fleet(lake, counts, 1)
     fleet.also(RemoteWrite(url, {}, {}).families)
     for signal in SIGNALS.values():
         fleet.also(Otlp(lake, "x", signal, KnownClients(lake), url, {}, is_cumulative=False, from_start=False).families)
     assert fleet.refresh()
+    counts.close()
     names = {sample.name for family in fleet.families for sample in family.samples}
     names |= {f"{PREFIX}_{dimension}_{each.name}_total" for dimension in DIMENSIONS for each in COUNTERS}
     names |= {

@@ -25,6 +25,7 @@ COMMANDS = {
     "quality": "check the lake's data quality rules on rows added since the last check",
     "findings": "evaluate findings and print those that are open, say who looks after one, or list the rules",
     "notify": "send changes of findings to Alertmanager, webhooks, topics, chats and mail",
+    "export": "serve fleet figures to Prometheus, and send them by remote write, or points and events by OTLP",
     "dashboard": "serve dashboard pages over a lake",
     "views": "create the SQL views in Spark, or list them with the questions they answer",
     "completion": "print a script that lets bash, zsh or fish complete commands, flags and values",

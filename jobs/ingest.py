@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.jobs.entry import fail, run_command
+from kafka_telemetry_lake.jobs.export_beside import exporting
 from kafka_telemetry_lake.jobs.findings_beside import evaluating
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings, size_in_bytes
 from kafka_telemetry_lake.jobs.judging import caught_up_operator
@@ -120,7 +121,10 @@ def _notifier(
 def run(spark: SparkSession, lake: Lake, source: Source, settings: IngestSettings, stop: threading.Event) -> None:
     """Run the streams until all available input is processed (``once``), one fails, or `stop` is set."""
     metrics = PipelineMetrics(lake.path, settings.cluster_id)
-    with observed(spark, metrics, settings.metrics_host, settings.metrics_port, settings.health_file) as observers:
+    with (
+        observed(spark, metrics, settings.metrics_host, settings.metrics_port, settings.health_file) as observers,
+        exporting(lake.path, observers.metrics.registry, wanted=settings.metrics_fleet),
+    ):
         _run_streams(spark, lake, source, settings, stop, observers)
 
 

@@ -92,6 +92,8 @@ class IngestSettings(LimitSettings):
     """port for /metrics (Prometheus) and /health; 0: any free port [off]"""
     metrics_host: str = "127.0.0.1"
     """address to listen on for --metrics-port; there is no login, so expose it only to those who may read it"""
+    metrics_fleet: bool = False
+    """with --metrics-port: serve fleet figures there too, as `telemetry-lake export` does"""
     health_file: Path | None = None
     """JSON file with the health of the streams, rewritten whenever a stream reports progress [off]"""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
@@ -106,6 +108,8 @@ class IngestSettings(LimitSettings):
             )
         if self.notify is not None and self.findings_minutes is None:
             raise UsageError("notify: needs findings, which nothing evaluates; add --findings-minutes 5")
+        if self.metrics_fleet and (self.metrics_port is None or self.once):
+            raise UsageError("metrics_fleet: needs --metrics-port, and a job that runs on (no --once)")
         if self.source == "kafka":
             if self.bootstrap_servers is None:
                 raise UsageError("bootstrap_servers: required with --source kafka; add --bootstrap-servers host:port")

@@ -111,6 +111,11 @@ def only_notifier(lake: str, busy: str) -> contextlib.AbstractContextManager[Non
     return _only(lake, "notify", busy)
 
 
+def only_exporter(lake: str, name: str, busy: str) -> contextlib.AbstractContextManager[None]:
+    """Lock for exporting a lake's figures or points under a name: the name's note has one writer."""
+    return _only(lake, f"export-{name}", busy)
+
+
 @contextlib.contextmanager
 def _only(lake: str, role: str, busy: str) -> Iterator[None]:
     if "://" not in lake:

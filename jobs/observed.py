@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from prometheus_client import make_wsgi_app
 from py4j.protocol import Py4JError
 
 from kafka_telemetry_lake.jobs.settings import UsageError
@@ -68,7 +69,9 @@ def observed(
     with contextlib.ExitStack() as stack:
         if port is not None:
             try:
-                server = stack.enter_context(MetricsServer(host, port, observers.metrics, observers.health))
+                server = stack.enter_context(
+                    MetricsServer(host, port, make_wsgi_app(observers.metrics.registry), observers.health)
+                )
             except OSError as error:
                 raise UsageError(f"metrics_port: can't listen on {host}:{port}: {error.strerror}") from error
             log.info("ingest: metrics and health at http://%s:%d/metrics and /health", host, server.port)

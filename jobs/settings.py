@@ -164,5 +164,5 @@ def _explain(item: Any, known: Sequence[str]) -> str:
         return f"{key}: required; set --{key.replace('_', '-')} or {ENVIRONMENT_PREFIX}{key.upper()}"
     if item["type"] == "extra_forbidden":
         return f"{key}: unknown setting{did_you_mean(key, known)}"
-    secret = any(word in key for word in ("option", "password", "secret", "_key"))
+    secret = any(word in key for word in ("option", "header", "password", "secret", "_key"))
     return f"{key}: {item['msg']}" + ("" if secret else f", got {item['input']!r}")

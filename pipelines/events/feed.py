@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-import xxhash
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from kafka_telemetry_lake.pipelines.events.event_id import ORDER, event_id, plain_event
 from kafka_telemetry_lake.pipelines.lake.dropped_rows import record_dropped
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
@@ -41,7 +41,6 @@ log = logging.getLogger(__name__)
 STREAM = "event_feed"
 PAUSE_S = 1.0
 RECORDS = 1000  # sent before waiting for their acknowledgements
-ORDER = ("at", "source", "topic", "partition", "offset", "event", "client_instance_id")
 
 
 class EventFeed:
@@ -113,14 +112,8 @@ class EventFeed:
 
 def _record(row: dict[str, Any]) -> Record:
     """Key and value of an event's record."""
-    event = {name: _plain(value) for name, value in row.items()} | {"detail": dict(row["detail"] or ())}
-    event = {name: value for name, value in event.items() if value is not None}
-    event_id = xxhash.xxh3_128_hexdigest(json.dumps(event, sort_keys=True).encode())
-    return row["client_instance_id"], json.dumps({"event_id": event_id, **event})
-
-
-def _plain(value: Any) -> Any:
-    return f"{value:%Y-%m-%dT%H:%M:%S.%f}Z" if isinstance(value, datetime) else value
+    event = plain_event(row)
+    return row["client_instance_id"], json.dumps({"event_id": event_id(event), **event})
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Sequence
@@ -13,12 +12,10 @@ from datetime import UTC, datetime
 from deltalake.exceptions import DeltaError
 
 from kafka_telemetry_lake.pipelines.notify.delivery import Delivery
-from kafka_telemetry_lake.pipelines.notify.http import SinkDownError
+from kafka_telemetry_lake.pipelines.notify.http import pause_after
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 log = logging.getLogger(__name__)
-
-LONGEST_PAUSE_S = 300
 
 
 def run(
@@ -75,12 +72,6 @@ def _deliver(
                 pause = poll_seconds if pause is None else min(pause, poll_seconds)
         stop.wait(pause)
     return None
-
-
-def pause_after(failures: int, error: Exception) -> float:
-    """Seconds before the next attempt: doubled with each failure, and not the same for all sinks and processes."""
-    doubled = min(2.0 ** min(failures - 1, 16), LONGEST_PAUSE_S) * random.uniform(0.5, 1)
-    return max(doubled, error.retry_after if isinstance(error, SinkDownError) else 0)
 
 
 def describe(error: Exception) -> str:

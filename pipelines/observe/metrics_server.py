@@ -12,14 +12,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, make_wsgi_app
+from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.exposition import ThreadingWSGIServer
 
 from kafka_telemetry_lake.pipelines.lake.json_files import write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 
 if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIEnvironment
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 Clock = Callable[[], float]
 
@@ -120,16 +120,17 @@ class _Silent(WSGIRequestHandler):
 class MetricsServer:
     """A context manager: ``/metrics`` (Prometheus text) and ``/health`` (JSON; 200 ok, 503 stuck or failed).
 
-    Raises ``OSError`` when the address is taken.
+    Args:
+        scrape: answers /metrics.
+
+    Raises:
+        OSError: the address is taken.
     """
 
-    def __init__(self, host: str, port: int, metrics: JobMetrics, health: JobHealth) -> None:
-        scrape = make_wsgi_app(metrics.registry)
-
+    def __init__(self, host: str, port: int, scrape: WSGIApplication, health: JobHealth) -> None:
         def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             if environ["PATH_INFO"] == "/metrics":
-                answer: Iterable[bytes] = scrape(environ, start_response)
-                return answer
+                return scrape(environ, start_response)
             if environ["PATH_INFO"] == "/health":
                 state = health.state()
                 status = "200 OK" if state["status"] == "ok" else "503 Service Unavailable"

@@ -101,7 +101,7 @@ def test_a_broker_that_is_killed_delays_no_other_sink_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(kafka_producer, "DELIVERY_MS", 16_000)  # 15 s are the least
-    monkeypatch.setattr("kafka_telemetry_lake.pipelines.notify.run.LONGEST_PAUSE_S", 1)
+    monkeypatch.setattr("kafka_telemetry_lake.pipelines.notify.http.LONGEST_PAUSE_S", 1)
     lake = make_lake(tmp_path)
     with LocalCluster() as cluster, http_sink() as hook:
         cluster.create_topic(TOPIC)

@@ -62,6 +62,9 @@ TRIED: tuple[tuple[str, str], ...] = (
         "tests/spark/test_ingest_command.py::"
         "test_messages_are_sent_beside_the_streams_and_a_sink_that_hangs_holds_nothing_up",
     ),
+    (r"telemetry-lake ingest .*--metrics-fleet", "tests/unit/export/test_export_beside.py"),
+    (r"telemetry-lake export .*--otlp", "tests/unit/export/test_export_real_collector.py"),
+    (r"telemetry-lake export ", "tests/unit/export/test_export_real_prometheus.py"),
     (r"telemetry-lake notify ", "tests/unit/notify/test_findings_notify_sinks.py"),
     (r"telemetry-lake sync .*--subscriptions-file", HERE),
     (r"telemetry-lake sync .*--aliases-topic", "tests/kafka/test_lifecycle_groups.py::test_aliases_of_a_topic"),

@@ -24,8 +24,8 @@ from kafka_telemetry_lake.pipelines.lake.json_files import write_json
 from kafka_telemetry_lake.pipelines.notify import delivery, http, outbox
 from kafka_telemetry_lake.pipelines.notify.delivery import Delivery, deliveries
 from kafka_telemetry_lake.pipelines.notify.file import NotifyFile
-from kafka_telemetry_lake.pipelines.notify.http import SinkDownError, post_json
-from kafka_telemetry_lake.pipelines.notify.run import LONGEST_PAUSE_S, pause_after, run
+from kafka_telemetry_lake.pipelines.notify.http import LONGEST_PAUSE_S, SinkDownError, pause_after, post_json
+from kafka_telemetry_lake.pipelines.notify.run import run
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from tests.unit.notify.changed_findings import (
     HttpSink,

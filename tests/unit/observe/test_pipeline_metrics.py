@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import make_wsgi_app
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_telemetry_lake.jobs.logs import JsonLines
@@ -108,7 +109,7 @@ def test_prometheus_and_health_over_http(tmp_path: Path) -> None:
     observers.table.record("points", 7, replace(FACTS, broken={"points_never_fall": 5}, set_aside=2))
     observers.alive("pushes")
     observers.batch(progress("points", 7, waiting=40))
-    with MetricsServer("127.0.0.1", 0, observers.metrics, health) as server:
+    with MetricsServer("127.0.0.1", 0, make_wsgi_app(observers.metrics.registry), health) as server:
 
         def get(path: str) -> tuple[int, str]:
             try:

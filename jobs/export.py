@@ -1,0 +1,124 @@
+"""``telemetry-lake export``: fleet figures for Prometheus over HTTP and remote write, points and events by OTLP."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from deltalake.exceptions import DeltaError
+from pydantic import SecretStr
+
+from kafka_telemetry_lake.jobs.entry import run_command
+from kafka_telemetry_lake.jobs.export_settings import ExportSettings
+from kafka_telemetry_lake.jobs.locks import only_exporter
+from kafka_telemetry_lake.jobs.running import JobFailedError
+from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.jobs.signals import ends_soon, stop_at_signals
+from kafka_telemetry_lake.pipelines.export.counting import Counting, Selection
+from kafka_telemetry_lake.pipelines.export.fleet import Fleet
+from kafka_telemetry_lake.pipelines.export.known_clients import KnownClients
+from kafka_telemetry_lake.pipelines.export.serving import RenderedOnce
+from kafka_telemetry_lake.pipelines.observe.metrics_server import JobHealth, MetricsServer
+from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
+from kafka_telemetry_lake.pipelines.runtime.beside import beside
+
+STALE_AFTER_S = 300.0
+FIGURES = "figures"
+SEND_PATIENCE_S = 3.0  # what is being sent then is sent again by the next start
+log = logging.getLogger("telemetry-lake")
+
+
+def run_job(settings: ExportSettings) -> int:
+    """Serve and send until a signal."""
+    if not is_lake(settings.lake):
+        raise UsageError(f"no lake at {settings.lake}: create one with `telemetry-lake ingest --lake {settings.lake}`")
+    stop = stop_at_signals()
+    busy = f"another exporter of {settings.lake} runs under the name {settings.name}: give this one a --name of its own"
+    try:
+        with (
+            only_exporter(settings.lake, settings.name, busy),
+            ends_soon(stop, "export: stopped while the lake or an endpoint was slow to answer"),
+        ):
+            _export(settings, stop)
+    except (DeltaError, OSError) as error:
+        raise JobFailedError(f"export: {' '.join(str(error).split())}; run it again") from error
+    log.info("export: stopped")
+    return 0
+
+
+def selection_of(settings: ExportSettings) -> Selection:
+    """What the settings select."""
+    dimensions = tuple(dict.fromkeys(settings.by.split(",")))
+    return Selection(dimensions, settings.top, settings.stale_minutes * 60, settings.window_minutes * 60)
+
+
+def _export(settings: ExportSettings, stop: threading.Event) -> None:
+    with contextlib.ExitStack() as stack:
+        counting = stack.enter_context(contextlib.closing(_counting(settings)))
+        fleet = Fleet(settings.lake, counting, settings.top)
+        health = JobHealth(max(STALE_AFTER_S, 5 * settings.refresh_seconds))
+        _refresh(fleet, health)
+        try:
+            server = stack.enter_context(MetricsServer(settings.host, settings.port, RenderedOnce(fleet), health))
+        except OSError as error:
+            raise UsageError(f"port: can't listen on {settings.host}:{settings.port}: {error.strerror}") from error
+        log.info("export: figures and health at http://%s:%d/metrics and /health", settings.host, server.port)
+        after = _sending(settings, fleet, stack)
+        after()
+        while not stop.wait(settings.refresh_seconds):
+            if _refresh(fleet, health):
+                after()
+
+
+def _counting(settings: ExportSettings) -> Counting:
+    return Counting(settings.lake, settings.name, selection_of(settings))
+
+
+def _refresh(fleet: Fleet, health: JobHealth) -> bool:
+    is_read = fleet.refresh()
+    if is_read:
+        health.reported(FIGURES)
+    return is_read
+
+
+def _sending(settings: ExportSettings, fleet: Fleet, stack: contextlib.ExitStack) -> Callable[[], None]:
+    """Start what sends; returns what is to be called after each refresh."""
+    if settings.remote_write is None and settings.otlp is None:
+        return lambda: None
+    # What sends needs the extra `notify`, serving doesn't.
+    from kafka_telemetry_lake.pipelines.runtime.trust import (  # noqa: PLC0415  # it needs the extra
+        trust_what_the_machine_trusts,
+    )
+
+    trust_what_the_machine_trusts()
+    if settings.otlp is not None:
+        _send_otlp(settings, settings.otlp, fleet, stack)
+    if settings.remote_write is None:
+        return lambda: None
+    from kafka_telemetry_lake.pipelines.export.remote_write import RemoteWrite  # noqa: PLC0415  # the same
+
+    remote = RemoteWrite(settings.remote_write, settings.remote_write_headers, settings.remote_write_labels)
+    fleet.also(remote.families)
+    stack.enter_context(beside("remote-write", remote.run, SEND_PATIENCE_S))
+    return lambda: remote.take(fleet.families, time.time())
+
+
+def _send_otlp(settings: ExportSettings, url: SecretStr, fleet: Fleet, stack: contextlib.ExitStack) -> None:
+    from kafka_telemetry_lake.pipelines.export.otlp import SIGNALS, Otlp  # noqa: PLC0415  # the same
+
+    clients = KnownClients(settings.lake)
+    for signal in dict.fromkeys(settings.otlp_signals.split(",")):
+        sender = Otlp(
+            settings.lake, settings.name, SIGNALS[signal], clients, url, settings.otlp_headers,
+            is_cumulative=settings.otlp_temporality == "cumulative", from_start=settings.otlp_since == "start",
+        )  # fmt: skip
+        fleet.also(sender.families)
+        stack.enter_context(beside(f"otlp-{signal}", sender.run, SEND_PATIENCE_S))
+
+
+if __name__ == "__main__":
+    sys.exit(run_command("export"))

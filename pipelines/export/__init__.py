@@ -1,0 +1,1 @@
+"""Fleet figures for Prometheus, and points and events for OTLP."""

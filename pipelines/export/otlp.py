@@ -1,0 +1,257 @@
+"""Sends new points and events of a lake to an OTLP/HTTP endpoint, each at least once.
+
+A note in the lake has the version of the table up to which all is sent; it is written after the endpoint has
+acknowledged a commit. A process that ends in between sends that commit again, in the same requests. A receiver knows a
+point that comes again by its resource's `service.instance.id`, its metric, attributes, start and time: the lake has one
+counted point of each. It knows an event by `log.record.uid`.
+
+https://opentelemetry.io/docs/specs/otlp/#otlphttp says what is sent again: what fails with 429, 502, 503 or 504, after
+`Retry-After` if the endpoint names it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import duckdb
+import prometheus_client
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+from pydantic import SecretStr
+
+from kafka_telemetry_lake.pipelines.export import otlp_logs, otlp_points
+from kafka_telemetry_lake.pipelines.export.cumulative import Totals
+from kafka_telemetry_lake.pipelines.export.following import PositionNote, next_step
+from kafka_telemetry_lake.pipelines.export.known_clients import KnownClients
+from kafka_telemetry_lake.pipelines.export.measures import PREFIX
+from kafka_telemetry_lake.pipelines.lake.dropped_rows import record_dropped
+from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
+from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
+from kafka_telemetry_lake.pipelines.lake.stored_files import files_since, rows_in
+from kafka_telemetry_lake.pipelines.notify.http import RefusedError, SinkDownError, pause_after, post
+from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, METRIC_POINTS
+from kafka_telemetry_lake.pipelines.tables.table import Table
+from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
+from kafka_telemetry_lake.udfs.rows import TIMESTAMP
+
+log = logging.getLogger(__name__)
+
+PAUSE_S = 1.0  # between looks at the tables
+FAILED_PAUSE_S = 30.0  # after one that failed
+NOTE_S = 30.0  # totals are written to the note no more often
+HEADERS = {"Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"}
+# The same data would be refused again. 401, 403 and 404 say that a setting is wrong: data waits until it is right.
+REFUSED = (400, 405, 411, 413, 414, 415, 422, 431)
+FIELDS = ("version", "landed_at", "totals")
+LONGEST_WHY = 200  # characters of an endpoint's text
+READ_ERRORS = (TelemetryLakeError, DeltaError, duckdb.Error, OSError, pa.ArrowException)
+
+
+class _EndedError(Exception):
+    """Sending is to end; what isn't acknowledged is sent by the next start."""
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A kind of rows, and how it is sent.
+
+    Attributes:
+        path: below the endpoint's URL.
+        columns: of the table that are read.
+        make: requests, and the number of rows in each, from rows, clients and totals.
+        rejected: number of rejected rows and why, from an answer.
+    """
+
+    name: str
+    table: Table
+    path: str
+    columns: tuple[str, ...]
+    make: Callable[[pa.Table, pa.Table, Totals | None], Iterator[tuple[Any, int]]]
+    rejected: Callable[[bytes], tuple[int, str]]
+
+
+def _rejected_points(answer: bytes) -> tuple[int, str]:
+    partial = ExportMetricsServiceResponse.FromString(answer).partial_success
+    return partial.rejected_data_points, partial.error_message
+
+
+def _rejected_logs(answer: bytes) -> tuple[int, str]:
+    partial = ExportLogsServiceResponse.FromString(answer).partial_success
+    return partial.rejected_log_records, partial.error_message
+
+
+SIGNALS = {
+    each.name: each
+    for each in (
+        Signal("metrics", METRIC_POINTS, "/v1/metrics", otlp_points.COLUMNS, otlp_points.requests, _rejected_points),
+        Signal(
+            "logs", CLIENT_EVENTS, "/v1/logs", tuple(CLIENT_EVENTS.schema.names),
+            lambda rows, clients, _: otlp_logs.requests(rows, clients), _rejected_logs,
+        ),
+    )
+}  # fmt: skip
+
+
+class Otlp:
+    """What an endpoint is to get of one signal.
+
+    Args:
+        name: of the exporter; the note has it and the signal's.
+        url: without the signal's path.
+        headers: of each request, for tokens.
+        is_cumulative: sums are sent as totals.
+        from_start: the first start sends all that the lake has; otherwise what comes from now on.
+
+    Raises:
+        StateError: the note is damaged.
+    """
+
+    def __init__(
+        self, lake: str, name: str, signal: Signal, clients: KnownClients, url: SecretStr,
+        headers: Mapping[str, SecretStr], *, is_cumulative: bool, from_start: bool,
+        clock: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        self._lake, self._name, self._signal, self._clients, self._clock = lake, name, signal, clients, clock
+        self._url = url.get_secret_value().rstrip("/") + signal.path
+        self._headers: dict[str, SecretStr | str] = {**headers, **HEADERS}
+        self._totals = Totals() if is_cumulative and signal.table is METRIC_POINTS else None
+        self._schema = pa.schema([signal.table.schema.field(name) for name in signal.columns])
+        table = signal.table.create(lake)
+        self._followed = FollowedTable(table.table_uri)
+        lost = f"{signal.name} are sent from then on, or all of them with --otlp-since start"
+        self._note = PositionNote(lake, f"{name}-otlp-{signal.name}", FIELDS, lost)
+        self._version, self._landed_at, self._noted_at = -1, 0.0, clock()
+        self._ended = threading.Event()
+        self.sent = self.rejected = self.retries = 0
+        if not self._restore():
+            if not from_start:
+                self._version, self._landed_at = table.version(), clock()
+            self._store()
+
+    def run(self, ended: threading.Event) -> None:
+        """Send until `ended` is set."""
+        self._ended = ended
+        while not ended.is_set():
+            pause = PAUSE_S
+            try:
+                while self.step():
+                    pass
+            except _EndedError:
+                return
+            except READ_ERRORS as error:
+                log.warning("export: otlp: %s; next time again", " ".join(str(error).split()))
+                pause = FAILED_PAUSE_S
+            ended.wait(pause)
+        self._store()
+
+    def step(self) -> bool:
+        """Send the next commit; returns whether there was one."""
+        try:
+            # One commit at a time: the same requests again after a crash, whatever was committed meanwhile.
+            step = next_step(self._followed, self._version, self._schema, 0)
+        except (LogGapError, FileNotFoundError) as error:
+            self._send_files(error)
+            return True
+        if step is None or not self._clients.may_go_on(step.rows["client_instance_id"], self._signal.name):
+            return False
+        self._send_rows(step.rows)
+        self._version = step.last
+        if self._totals is None or self._clock() - self._noted_at >= NOTE_S:
+            self._store()
+        return True
+
+    def _send_files(self, error: Exception) -> None:
+        """Send the rows that landed since the newest that was sent: the log has forgotten which ones are new."""
+        name, since = self._signal.table.name, datetime.fromtimestamp(self._landed_at, UTC)
+        log.info("export: otlp: sends rows of the files of %s, not of its commits: %s", name, error)
+        record_dropped(self._lake, f"export:{self._name}:{self._signal.name}", self._signal.table, self._version, since)
+        table = DeltaTable(self._signal.table.uri(self._lake))
+        self._clients.read()
+        rows = rows_in(table.table_uri, self._schema, files_since(table, since))
+        for batch in rows.to_batches(filter=pc.field("landed_at") > pa.scalar(since, TIMESTAMP)):
+            self._send_rows(pa.Table.from_batches([batch]))
+        self._version = table.version()
+        self._store()
+
+    def _send_rows(self, rows: pa.Table) -> None:
+        for request, number in self._signal.make(rows, self._clients.rows, self._totals):
+            self._send(gzip.compress(request.SerializeToString(), 1), number)
+        newest = pc.max(rows["landed_at"]).as_py()
+        if newest is not None:
+            self._landed_at = max(self._landed_at, newest.timestamp())
+
+    def _send(self, data: bytes, number: int) -> None:
+        """Send a request until it is taken or refused."""
+        failures = 0
+        while not self._ended.is_set():
+            try:
+                answer = post(self._url, self._headers, data, REFUSED)
+            except SinkDownError as error:
+                failures += 1
+                self.retries += 1
+                pause = pause_after(failures, error)
+                log.warning("export: otlp: %s: %s; tried again in %.0f s", self._signal.name, error, pause)
+                self._ended.wait(pause)
+            except RefusedError as error:
+                self.rejected += number
+                log.error("export: otlp: %s: %s: %d rows are dropped", self._signal.name, error, number)
+                return
+            else:
+                self._taken(answer, number)
+                return
+        raise _EndedError
+
+    def _taken(self, answer: bytes, number: int) -> None:
+        try:
+            rejected, why = self._signal.rejected(answer)
+        except DecodeError:  # an endpoint that answers with a text, although with success
+            rejected, why = 0, ""
+        self.sent += number - rejected
+        self.rejected += rejected
+        if rejected or why:
+            text = " ".join(why.split())[:LONGEST_WHY]
+            log.warning("export: otlp: %s: it rejects %d rows: %s", self._signal.name, rejected, text)
+
+    def _store(self) -> None:
+        totals = None if self._totals is None else self._totals.stored()
+        self._note.write(self._version, self._landed_at, totals)
+        self._noted_at = self._clock()
+
+    def _restore(self) -> bool:
+        content = self._note.read()
+        if content is None:
+            return False
+        try:
+            self._version, self._landed_at = int(content["version"]), float(content["landed_at"])
+            if self._totals is not None and content["totals"] is not None:
+                self._totals.restore(content["totals"])
+        except (TypeError, ValueError) as error:
+            raise self._note.damaged(error) from None
+        return True
+
+    def families(self) -> Iterator[prometheus_client.Metric]:
+        """How the sending goes."""
+        for name, meaning, value in (
+            ("sent", "that the endpoint took", self.sent),
+            ("rejected", "that the endpoint refused", self.rejected),
+        ):
+            yield _counter(f"{self._signal.name}_{name}", f"Rows {meaning}", value)
+        yield _counter(f"{self._signal.name}_retries", "Requests that were sent again", self.retries)
+
+
+def _counter(name: str, meaning: str, value: int) -> prometheus_client.Metric:
+    family = prometheus_client.Metric(f"{PREFIX}_export_otlp_{name}", meaning, "counter")
+    family.add_sample(f"{family.name}_total", {}, value)
+    return family

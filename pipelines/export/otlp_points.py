@@ -1,0 +1,204 @@
+"""Rows of `metric_points` as OTLP metrics: a resource is a client instance, a data point is a row.
+
+Names are those of OpenTelemetry's conventions (https://opentelemetry.io/docs/specs/semconv/): `service.name`,
+`service.instance.id`, `messaging.*`. What has no convention begins with `kafka.`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, NumberDataPoint
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+
+from kafka_telemetry_lake.pipelines.export.cumulative import Totals
+from kafka_telemetry_lake.pipelines.export.known_clients import KNOWN
+
+SCOPE = "kafka-telemetry-lake"
+UNNAMED = "unknown_service:kafka-client"  # as SDKs name a service without a name
+POINTS = 5000  # of a request
+UNSENT = ("duplicate", "conflict", "too_late")
+COLUMNS = (
+    "cluster_id", "client_instance_id", "client_id", "series_id", "metric", "attributes", "kind", "is_monotonic",
+    "time", "value", "value_int", "delta_start", "delta", "delta_int", "delta_status", "count", "sum", "min", "max",
+    "explicit_bounds", "scale", "zero_threshold", "positive_offset", "negative_offset", "quantiles", "count_delta",
+    "sum_delta", "bucket_counts_delta", "positive_counts_delta", "negative_counts_delta", "zero_count_delta",
+    "landed_at",
+)  # fmt: skip
+NEEDED = ~pc.field("delta_status").isin(UNSENT)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DELTA = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
+_CUMULATIVE = AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
+
+Row = Mapping[str, Any]
+
+
+def nanoseconds(at: datetime | None) -> int:
+    """Unix time in ns; 0: not known."""
+    return 0 if at is None else (at - _EPOCH) // timedelta(microseconds=1) * 1000
+
+
+def attribute(key: str, value: str) -> KeyValue:
+    """An attribute with a text."""
+    result = KeyValue(key=key)
+    result.value.string_value = value
+    return result
+
+
+class Resources:
+    """The resource of each client instance.
+
+    Args:
+        clients: rows with the columns of `KNOWN`.
+    """
+
+    def __init__(self, clients: pa.Table, instances: pa.ChunkedArray) -> None:
+        named = clients.filter(pc.is_in(clients["client_instance_id"], pc.unique(instances)))
+        self._clients = {row["client_instance_id"]: row for row in named.to_pylist()}
+
+    def of(self, row: Row) -> Resource:
+        """The resource of the client of a row."""
+        known = self._clients.get(row["client_instance_id"], dict.fromkeys(KNOWN.names))
+        texts = {
+            "service.name": known["application"] or row["client_id"] or UNNAMED,
+            "service.instance.id": row["client_instance_id"],
+            "messaging.system": "kafka",
+            "messaging.client.id": row["client_id"],
+            "messaging.consumer.group.name": known["group_id"],
+            "kafka.cluster.id": row["cluster_id"],
+            "kafka.client.software.name": known["client_software_name"],
+            "kafka.client.software.version": known["client_software_version"],
+        }
+        return Resource(attributes=[attribute(key, text) for key, text in texts.items() if text])
+
+
+def requests(
+    rows: pa.Table, clients: pa.Table, totals: Totals | None
+) -> Iterator[tuple[ExportMetricsServiceRequest, int]]:
+    """Requests of at most `POINTS` points each, and the number of their points.
+
+    Args:
+        rows: columns `COLUMNS` of metric_points.
+        totals: makes sums cumulative; None: they are sent as increments.
+    """
+    order = [(name, "ascending") for name in ("client_instance_id", "metric", "time", "series_id")]
+    sent = rows.filter(NEEDED).sort_by(order)
+    for first in range(0, sent.num_rows, POINTS):
+        part = sent.slice(first, POINTS)
+        request, number = _request(part, Resources(clients, part["client_instance_id"]), totals)
+        if number:
+            yield request, number
+
+
+def _request(part: pa.Table, resources: Resources, totals: Totals | None) -> tuple[ExportMetricsServiceRequest, int]:
+    request, number = ExportMetricsServiceRequest(), 0
+    client: tuple[Any, ...] | None = None
+    metric: Metric | None = None
+    of: tuple[Any, ...] | None = None
+    scope: Any = None
+    for row in part.to_pylist():
+        if row["kind"] not in _ADD or not _is_measured(row):
+            continue
+        if client != (client := (row["cluster_id"], row["client_instance_id"], row["client_id"])):
+            resource = request.resource_metrics.add(resource=resources.of(row))
+            scope, of = resource.scope_metrics.add(), None
+            scope.scope.name = SCOPE
+        if of != (of := (row["metric"], row["kind"], row["is_monotonic"])):
+            metric = scope.metrics.add(name=row["metric"])
+        assert metric is not None
+        _ADD[row["kind"]](metric, row, totals)
+        number += 1
+    return request, number
+
+
+def _is_measured(row: Row) -> bool:
+    """Whether a row has something to send: an increment, or a state."""
+    if row["kind"] == "gauge":
+        return row["value"] is not None
+    if row["kind"] == "summary":
+        return row["count"] is not None
+    return (row["delta"] if row["kind"] == "sum" else row["count_delta"]) is not None
+
+
+def _common(point: Any, row: Row, start: int) -> None:
+    point.time_unix_nano = nanoseconds(row["time"])
+    point.start_time_unix_nano = start
+    point.attributes.extend(attribute(key, text or "") for key, text in row["attributes"] or ())
+
+
+def _number(point: NumberDataPoint, whole: int | None, number: float) -> None:
+    if whole is None:
+        point.as_double = number
+    else:
+        point.as_int = whole
+
+
+def _add_gauge(metric: Metric, row: Row, _: Totals | None) -> None:
+    point = metric.gauge.data_points.add()
+    _common(point, row, 0)
+    _number(point, row["value_int"], row["value"])
+
+
+def _add_sum(metric: Metric, row: Row, totals: Totals | None) -> None:
+    metric.sum.is_monotonic = bool(row["is_monotonic"])
+    point = metric.sum.data_points.add()
+    start, time = nanoseconds(row["delta_start"]), nanoseconds(row["time"])
+    if totals is None:
+        metric.sum.aggregation_temporality = _DELTA
+        _common(point, row, start)
+        _number(point, row["delta_int"], row["delta"])
+        return
+    metric.sum.aggregation_temporality = _CUMULATIVE
+    total = totals.add(row["series_id"], start, time, row["delta"], row["delta_int"])
+    _common(point, row, total.start)
+    point.time_unix_nano = total.time
+    _number(point, total.whole, total.number)
+
+
+def _add_histogram(metric: Metric, row: Row, _: Totals | None) -> None:
+    metric.histogram.aggregation_temporality = _DELTA
+    point = metric.histogram.data_points.add()
+    _common(point, row, nanoseconds(row["delta_start"]))
+    point.count = max(row["count_delta"], 0)
+    if row["sum_delta"] is not None:
+        point.sum = row["sum_delta"]
+    if row["bucket_counts_delta"]:
+        point.explicit_bounds.extend(row["explicit_bounds"] or ())
+        point.bucket_counts.extend(row["bucket_counts_delta"])
+
+
+def _add_exponential(metric: Metric, row: Row, _: Totals | None) -> None:
+    metric.exponential_histogram.aggregation_temporality = _DELTA
+    point = metric.exponential_histogram.data_points.add()
+    _common(point, row, nanoseconds(row["delta_start"]))
+    point.count = max(row["count_delta"], 0)
+    point.scale, point.zero_count = row["scale"] or 0, row["zero_count_delta"] or 0
+    point.zero_threshold = row["zero_threshold"] or 0.0
+    if row["sum_delta"] is not None:
+        point.sum = row["sum_delta"]
+    for buckets, which in ((point.positive, "positive"), (point.negative, "negative")):
+        buckets.offset = row[f"{which}_offset"] or 0
+        buckets.bucket_counts.extend(row[f"{which}_counts_delta"] or ())
+
+
+def _add_summary(metric: Metric, row: Row, _: Totals | None) -> None:
+    point = metric.summary.data_points.add()
+    _common(point, row, 0)
+    point.count, point.sum = row["count"], row["sum"] or 0.0
+    for quantile, value in row["quantiles"] or ():
+        point.quantile_values.add(quantile=quantile, value=value)
+
+
+_ADD: dict[str, Callable[[Metric, Row, Totals | None], None]] = {
+    "gauge": _add_gauge,
+    "sum": _add_sum,
+    "histogram": _add_histogram,
+    "exponential_histogram": _add_exponential,
+    "summary": _add_summary,
+}

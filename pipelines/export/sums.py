@@ -1,0 +1,209 @@
+"""Adds up rows of `metric_points` that were committed together: increments and values by label set.
+
+DuckDB groups the rows. What it returns is bounded, however many clients there are: for each counter and gauge the label
+sets that have a series already, the greatest of the others, and the rest in one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from kafka_telemetry_lake.pipelines.export.families import Labels
+from kafka_telemetry_lake.pipelines.export.known_clients import KNOWN
+from kafka_telemetry_lake.pipelines.export.measures import (
+    DIMENSIONS,
+    LEVELS,
+    LONGEST_LABEL,
+    Dimension,
+    counted_rows,
+    level_rows,
+    read_metrics,
+)
+from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
+from kafka_telemetry_lake.udfs.rows import METRIC_POINTS
+
+UNCOUNTED = ("duplicate", "conflict", "too_late")  # as in view counted_points
+# Columns of metric_points that are read.
+READ = pa.schema(
+    [
+        METRIC_POINTS.field(name)
+        for name in (
+            "cluster_id", "client_instance_id", "client_id", "metric", "attributes", "value", "delta", "delta_status",
+            "landed_at",
+        )
+    ]
+)  # fmt: skip
+_COUNTED = pa.schema(
+    [("metric", pa.string()), ("measure", pa.string()), ("level", pa.string()), ("with_topic", pa.bool_())]
+)
+_LEVELS = pa.schema([("metric", pa.string()), ("measure", pa.string()), ("above_zero", pa.bool_())])
+
+_POINTS = """
+SELECT
+  coalesce(p.cluster_id, '') AS cluster_id, p.client_instance_id, p.client_id, p.metric,
+  list_extract(map_extract(p.attributes, 'topic'), 1) AS topic,
+  p.value, p.delta, epoch_us(p.landed_at) / 1e6 AS seen,
+  k.application, k.client_software_name, k.client_software_version
+FROM {points} AS p
+LEFT JOIN known AS k ON k.cluster_id IS NOT DISTINCT FROM p.cluster_id AND k.client_instance_id = p.client_instance_id
+WHERE p.metric IN {metrics} AND p.delta_status NOT IN {uncounted}
+"""
+# A consumer pushes a topic with a dot twice, with the dot and as _ (KIP-1109): the name with the dot counts.
+_TOLD_ONCE = """
+SELECT p.*
+FROM points AS p
+LEFT JOIN (
+  SELECT DISTINCT cluster_id, client_instance_id, metric, replace(topic, '.', '_') AS topic
+  FROM points WHERE topic LIKE '%.%' AND metric LIKE '%consumer.%'
+) AS d USING (cluster_id, client_instance_id, metric, topic)
+WHERE d.topic IS NULL
+"""
+_SUMS = """
+WITH sums AS (
+  SELECT p.cluster_id, {labels}, c.measure, sum(p.delta) AS increase, max(p.seen) AS seen
+  FROM told_once AS p
+  JOIN counted AS c ON c.metric = p.metric AND (c.with_topic IS NULL OR c.with_topic = (p.topic IS NOT NULL))
+  WHERE c.level = '{level}' AND p.delta IS NOT NULL
+  GROUP BY ALL
+),
+placed AS (
+  SELECT s.*, o.measure IS NOT NULL AS is_own,
+    row_number() OVER (
+      PARTITION BY s.measure, o.measure IS NULL ORDER BY s.increase DESC, s.cluster_id, {names}
+    ) AS place
+  FROM sums AS s LEFT JOIN own AS o USING (measure, cluster_id, {names})
+)
+SELECT measure, is_own OR place <= {top} AS is_told, cluster_id, {names}, increase, seen
+FROM placed WHERE is_own OR place <= {top}
+UNION ALL
+SELECT measure, false, '', {nothing}, sum(increase), max(seen)
+FROM placed WHERE NOT is_own AND place > {top} GROUP BY measure
+ORDER BY measure, is_told DESC, increase DESC
+"""
+_VALUES = """
+WITH of_labels AS (
+  SELECT p.cluster_id, {labels}, c.measure, sum(p.value) AS total, count(*) AS number, max(p.value) AS most
+  FROM points AS p JOIN levels AS c ON c.metric = p.metric AND (NOT c.above_zero OR p.value > 0)
+  WHERE p.value IS NOT NULL AND p.topic IS NULL
+  GROUP BY ALL
+),
+placed AS (
+  SELECT *, row_number() OVER (
+    PARTITION BY measure
+    ORDER BY CASE WHEN measure IN {means} THEN total / number ELSE most END DESC, cluster_id, {names}
+  ) AS place
+  FROM of_labels
+)
+SELECT measure, true AS is_told, cluster_id, {names}, total, number, most FROM placed WHERE place <= {top}
+UNION ALL
+SELECT measure, false, '', {nothing}, sum(total), sum(number), max(most)
+FROM placed WHERE place > {top} GROUP BY measure
+"""
+
+Increment = tuple[Labels, float, float]
+Increments = tuple[list[Increment], tuple[float, float] | None]
+Value = tuple[float, int, float]  # sum of the values, their number, the greatest
+
+
+class Sums:
+    """Sums of the rows of some commits.
+
+    Args:
+        connection: with the lake's files, if the rows are those of a view.
+    """
+
+    def __init__(
+        self, dimensions: Sequence[str], top: int, connection: duckdb.DuckDBPyConnection | None = None
+    ) -> None:
+        self._dimensions = [DIMENSIONS[name] for name in dimensions]
+        self._top = top
+        self._connection = connect(memory="1GB", threads="1") if connection is None else connection
+        for name, rows, schema in (("counted", counted_rows(), _COUNTED), ("levels", level_rows(), _LEVELS)):
+            self._keep(name, pa.Table.from_pylist(rows, schema))
+        self.know(KNOWN.empty_table())
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+
+    def know(self, instances: pa.Table) -> None:
+        """Take the clients' applications and software, columns of `KNOWN`."""
+        self._keep("known", instances)
+
+    def take(self, rows: pa.Table | str, also: str = "true") -> None:
+        """Take the rows that are added up next.
+
+        Args:
+            rows: a table with the columns of `READ`, or the name of a view of the connection.
+            also: condition that rows of the view must meet.
+        """
+        points = rows if isinstance(rows, str) else "taken"
+        if not isinstance(rows, str):
+            self._connection.register("taken", rows)
+        select = _POINTS.format(points=points, uncounted=UNCOUNTED, metrics=tuple(read_metrics()))
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE points AS {select} AND {also}")
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE told_once AS {_TOLD_ONCE}")
+        if not isinstance(rows, str):
+            self._connection.unregister("taken")
+
+    def newest(self) -> float:
+        """Landing of the newest row that was taken, Unix seconds; 0: there is none."""
+        found = self._connection.execute("SELECT max(seen) FROM points").fetchone()
+        return float(found[0] or 0) if found else 0.0
+
+    def increments(self, own: Mapping[tuple[str, str], Iterable[Labels]]) -> dict[tuple[str, str], Increments]:
+        """Increments by dimension and measure, in the unit of their metrics.
+
+        Args:
+            own: by the same, label sets that have a series.
+        """
+        result: dict[tuple[str, str], Increments] = {}
+        for dimension in self._dimensions:
+            self._connection.register("own", _own_table(dimension, own))
+            level = "topic" if dimension.name == "topic" else "client"
+            for measure, is_told, *labels, increase, seen in self._ask(_SUMS, dimension, level=level):
+                told, rest = result.get((dimension.name, measure), ([], None))
+                if is_told:
+                    told.append((tuple(labels), increase, seen))
+                else:
+                    rest = (increase, seen)
+                result[dimension.name, measure] = (told, rest)
+            self._connection.unregister("own")
+        return result
+
+    def values(self) -> dict[tuple[str, str], dict[Labels | None, Value]]:
+        """Values by dimension, measure and label set, in the unit of their metrics; None: all but the first N."""
+        result: dict[tuple[str, str], dict[Labels | None, Value]] = {}
+        means = tuple(each.measure for each in LEVELS if each.is_mean)
+        for dimension in self._dimensions:
+            if dimension.name == "topic":
+                continue
+            for measure, is_told, *labels, total, number, most in self._ask(_VALUES, dimension, means=means):
+                found = result.setdefault((dimension.name, measure), {})
+                found[tuple(labels) if is_told else None] = (total, int(number), most)
+        return result
+
+    def _ask(self, sql: str, dimension: Dimension, **values: Any) -> list[tuple[Any, ...]]:
+        names = dimension.labels[1:]
+        labels = ", ".join(
+            f"left(coalesce(p.{column}, ''), {LONGEST_LABEL}) AS {label}" for column, label in dimension.columns.items()
+        )
+        nothing = ", ".join("''" for _ in names)
+        text = sql.format(labels=labels, names=", ".join(names), nothing=nothing, top=self._top, **values)
+        return self._connection.execute(text).fetchall()
+
+    def _keep(self, name: str, rows: pa.Table) -> None:
+        self._connection.register("kept", rows)
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS FROM kept")
+        self._connection.unregister("kept")
+
+
+def _own_table(dimension: Dimension, own: Mapping[tuple[str, str], Iterable[Labels]]) -> pa.Table:
+    rows = [(measure, *labels) for (name, measure), every in own.items() if name == dimension.name for labels in every]
+    names = ("measure", *dimension.labels)
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    return pa.table({name: pa.array(column, pa.string()) for name, column in zip(names, columns, strict=True)})

@@ -1,91 +1,117 @@
-"""The streaming query: landing records, judged by shard against Spark's state, appended to the lake's tables."""
+"""The streaming query of the Spark engine: landing records, judged by shard against Spark's state, to the tables.
+
+    records --pack--> blobs by shard --shuffle--> transformWithStateInPandas --foreachBatch--> Spark's Delta writer
+
+What is judged, and how, is the fast engine's (`operator_task.Judging`). What differs is who keeps state (Spark's state
+store: one value a shard, committed with the batch) and who writes (Spark; no task writes a file). A batch that is cut
+off runs again from the same records and the same state, so it has the same rows, and a table that has its number
+(Delta's ``txn``) skips it.
+"""
 
 from __future__ import annotations
 
-import json
-import logging
-import time
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
-
-from pyspark.sql import DataFrame, Row, SparkSession
+import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kafka_telemetry_lake.pipelines.ingest.checkpoint import begun_batch, query_id
+from kafka_telemetry_lake.pipelines.ingest.checkpoint import SPARK_ENGINE, begun_batch, query_id
 from kafka_telemetry_lake.pipelines.ingest.landing_rows import landing_rows
+from kafka_telemetry_lake.pipelines.ingest.operator import Report
 from kafka_telemetry_lake.pipelines.ingest.sources import Source
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger, start_batches
+from kafka_telemetry_lake.pipelines.lake.errors import ShardCountError, StateMissingError
+from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
-from kafka_telemetry_lake.pipelines.spark_engine.delta_rows import append, rows_of
+from kafka_telemetry_lake.pipelines.spark_engine.output import BatchWriter
 from kafka_telemetry_lake.pipelines.spark_engine.packing import PACKED, PackTask
-from kafka_telemetry_lake.pipelines.spark_engine.shard_processor import FACTS, OUTPUT, ShardProcessor
-from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES, QUOTA_SAMPLES, RECEIVER_HEALTH
+from kafka_telemetry_lake.pipelines.spark_engine.shard_processor import OUTPUT, ShardProcessor
+from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES
+from kafka_telemetry_lake.pipelines.tables.table import Opened
 from kafka_telemetry_lake.udfs.limits import Limits
 
-log = logging.getLogger(__name__)
-
-CHECKPOINT = "spark"
-STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+NOTE = "spark-engine.json"  # in the folder of checkpoints: the number of shards
 SETTINGS = {
-    "spark.sql.streaming.stateStore.providerClass": STATE_STORE,
+    # The only state store with what `transformWithStateInPandas` needs.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # Spark's default, INT96, has nanoseconds, no statistics and twelve bytes.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Spark describes each plan, and looks for secrets in the text: with this many columns, a CPU second a batch.
+    "spark.sql.maxPlanStringLength": "1000",
+    "parquet.size.statistics.enabled": "false",
+    # Numbers and times rarely repeat: Parquet would build a dictionary and then discard it.
+    **{
+        f"parquet.enable.dictionary#{field.name}": "false"
+        for table in (PUSHES, *OPERATOR_TABLES)
+        for field in table.schema
+        if pa.types.is_primitive(field.type)
+    },
 }
-WRITTEN = (PUSHES, RECEIVER_HEALTH, QUOTA_SAMPLES, *(t for t in OPERATOR_TABLES if t is not PUSH_OUTCOMES), PUSH_OUTCOMES)
 
 
 def start_spark_engine(
-    spark: SparkSession, lake: Lake, source: Source, trigger: Trigger, limits: Limits, shards: int
+    spark: SparkSession, lake: Lake, source: Source, trigger: Trigger, limits: Limits, shards: int, report: Report
 ) -> StreamingQuery:
-    for name, value in SETTINGS.items():
+    """Start the query.
+
+    Args:
+        shards: as `shards_of` returned it.
+        report: called after each batch.
+    """
+    for name, value in {**SETTINGS, "spark.sql.shuffle.partitions": str(shards)}.items():
         spark.conf.set(name, value)
-    spark.conf.set("spark.sql.shuffle.partitions", shards)
-    checkpoint = lake.checkpoint(CHECKPOINT)
-    rows = landing_rows(spark, source, lake.cluster_id, lake.privacy, {})
+    checkpoint = lake.checkpoint(SPARK_ENGINE)
+    records = landing_rows(spark, source, lake.cluster_id, lake.privacy, {})
     if source.may_repeat:
-        rows = rows.dropDuplicates(list(IDENTITY))
-    packed = rows.mapInArrow(PackTask(keys_of(spark, shards)), PACKED)
+        records = records.dropDuplicates(list(IDENTITY))
+    packed = records.mapInArrow(PackTask(keys_of(spark, shards)), PACKED)
     processor = ShardProcessor(limits, shards, begun_batch(checkpoint))
-    output = packed.groupBy("key").transformWithStateInPandas(processor, OUTPUT, "append", "None")
-
-    def run(batch: DataFrame, batch_id: int) -> None:
-        filesystem, root = filesystem_of(checkpoint)
-        app_id = f"kafka-telemetry-lake:{CHECKPOINT}:{query_id(filesystem, root)}"
-        batch.persist()
-        try:
-            write(batch, lake, app_id, batch_id)
-        finally:
-            batch.unpersist()
-
-    return start_batches(output, PUSHES.name, lake, trigger and source.poll_s(trigger), run, CHECKPOINT)
+    judged = packed.groupBy("key").transformWithStateInPandas(processor, OUTPUT, "append", "None")
+    writer = BatchWriter(lake.path, lambda: _app_id(checkpoint), report, lake.fence)
+    return start_batches(judged, PUSHES.name, lake, trigger and source.poll_s(trigger), writer.write, SPARK_ENGINE)
 
 
-def write(batch: DataFrame, lake: Lake, app_id: str, batch_id: int) -> None:
-    began = time.monotonic()
-    found = batch.select("name", "count", "columns").collect()
-    t1 = time.monotonic()
-    cores = batch.sparkSession.sparkContext.defaultParallelism
-    for table in WRITTEN:
-        own = [row for row in found if row["name"] == table.name]
-        if own:
-            names = {name for row in own for name in row["columns"].split(",")}
-            count = sum(row["count"] for row in own)
-            t0 = time.monotonic()
-            append(rows_of(batch, table, names, count, cores), table.uri(lake.path), app_id, batch_id)
-            log.info("  %s %d %.2f", table.name, count, time.monotonic() - t0)
-    counts: Counter[str] = Counter()
-    for row in found:
-        if row["name"] == FACTS:
-            counts.update(json.loads(row["columns"])["counts"])
-    log.info("spark: batch %d: %d points, %.1f s judge, %.1f s", batch_id, counts["metric_points"], t1 - began, time.monotonic() - began)
+def shards_of(lake: Lake, opened: Opened, asked: int | None, cores: int) -> int:
+    """The number of shards of the lake's state; that of a new lake is noted.
+
+    Args:
+        opened: tables of the lake.
+        asked: the number that it must be; None: as it is, else `cores`.
+
+    Raises:
+        ShardCountError: it is another one.
+        StateMissingError: the lake has pushes, but there is no state.
+    """
+    filesystem, root = filesystem_of(lake.checkpoints)
+    note = read_json(filesystem, f"{root}/{NOTE}")
+    if note is None:
+        if opened[PUSHES.name].count():
+            raise StateMissingError(
+                f"{lake.path} has pushes, and the Spark engine's state of them is not below {lake.checkpoints}: name "
+                "the folder of the lake's checkpoints with --checkpoints, or write to a new lake"
+            )
+        filesystem.create_dir(root, recursive=True)
+        note = {"shards": asked or cores}
+        write_json(filesystem, f"{root}/{NOTE}", note)
+    if asked is not None and asked != note["shards"]:
+        raise ShardCountError(
+            f"the state of {lake.path} is in {note['shards']} shards, not {asked}, and the Spark engine can't change "
+            "that: leave out --shards, or write to a new lake"
+        )
+    return int(note["shards"])
 
 
 def keys_of(spark: SparkSession, shards: int) -> tuple[int, ...]:
-    """For each shard a key that Spark's shuffle takes to the partition of that number."""
-    ids = spark.range(0, 64 * shards).select(F.col("id").cast("int").alias("key"))
-    placed = ids.select("key", F.pmod(F.hash("key"), F.lit(shards)).alias("place"))
-    first = placed.groupBy("place").agg(F.min("key").alias("key")).collect()
-    keys = {row["place"]: row["key"] for row in first}
+    """For each shard a key that Spark's shuffle takes to the partition of that number, so that none has two shards."""
+    ids = spark.range(0, 64 * shards, 1, 1).select(F.col("id").cast("int").alias("key"))
+    rows = ids.select("key", F.pmod(F.hash("key"), F.lit(shards)).alias("place")).collect()
+    keys = {row["place"]: row["key"] for row in reversed(rows)}
     return tuple(keys[shard] for shard in range(shards))
+
+
+def _app_id(checkpoint: str) -> str:
+    """The application of the commits: every checkpoint numbers its batches from 0."""
+    return f"kafka-telemetry-lake:{SPARK_ENGINE}:{query_id(*filesystem_of(checkpoint))}"

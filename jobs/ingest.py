@@ -38,7 +38,7 @@ from kafka_telemetry_lake.pipelines.ingest.topic_ids import check_topic_ids
 from kafka_telemetry_lake.pipelines.ingest.torn_entries import drop_torn_entries
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
 from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
-from kafka_telemetry_lake.pipelines.lake.engine import claim_engine
+from kafka_telemetry_lake.pipelines.lake.engine import check_engine, claim_engine
 from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_root
 from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
 from kafka_telemetry_lake.pipelines.lifecycle import live_source
@@ -84,6 +84,7 @@ def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
     lake = make_lake(settings)
     source = make_source(settings)
     source.check()
+    check_engine(lake.path, settings.engine)
     overrides = read_overrides(settings.rules)
     busy = f"another job is writing this lake ({lake.path} is locked): run one job at a time"
     with only_job(lake.path, "ingest", busy, take_over=settings.take_over, lost=_end_at_once) as fence:

@@ -22,18 +22,31 @@ def engine_of(pushes: DeltaTable) -> Engine:
     return "spark" if pushes.metadata().configuration.get(PROPERTY) == "spark" else "fast"
 
 
+def check_engine(lake: str, engine: Engine) -> None:
+    """Raise ``OtherEngineError`` if a lake, should it exist, belongs to another engine. Changes nothing."""
+    if DeltaTable.is_deltatable(PUSHES.uri(lake)):
+        _must_claim(lake, engine, DeltaTable(PUSHES.uri(lake)))
+
+
 def claim_engine(lake: str, engine: Engine, pushes: DeltaTable) -> None:
     """Let a lake without pushes belong to an engine.
+
+    Args:
+        pushes: its table, open.
 
     Raises:
         OtherEngineError: it belongs to another one.
     """
+    if _must_claim(lake, engine, pushes):
+        pushes.alter.set_table_properties({PROPERTY: engine}, raise_if_not_exists=False)
+
+
+def _must_claim(lake: str, engine: Engine, pushes: DeltaTable) -> bool:
     own = engine_of(pushes)
     if own == engine:
-        return
+        return False
     if engine == "spark" and pushes.count() == 0:
-        pushes.alter.set_table_properties({PROPERTY: engine}, raise_if_not_exists=False)
-        return
+        return True
     raise OtherEngineError(
         f"{lake} is a lake of {NAMES[own]}, which keeps other state: go on with --engine {own}, or write to a new lake"
     )

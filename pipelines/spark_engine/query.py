@@ -10,6 +10,9 @@ off runs again from the same records and the same state, so it has the same rows
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -61,8 +64,6 @@ def start_spark_engine(
         shards: as `shards_of` returned it.
         report: called after each batch.
     """
-    for name, value in {**SETTINGS, "spark.sql.shuffle.partitions": str(shards)}.items():
-        spark.conf.set(name, value)
     checkpoint = lake.checkpoint(SPARK_ENGINE)
     records = landing_rows(spark, source, lake.cluster_id, lake.privacy, {})
     if source.may_repeat:
@@ -71,7 +72,24 @@ def start_spark_engine(
     processor = ShardProcessor(limits, shards, begun_batch(checkpoint))
     judged = packed.groupBy("key").transformWithStateInPandas(processor, OUTPUT, "append", "None")
     writer = BatchWriter(lake.path, lambda: _app_id(checkpoint), report, lake.fence)
-    return start_batches(judged, PUSHES.name, lake, trigger and source.poll_s(trigger), writer.write, SPARK_ENGINE)
+    with _settings(spark, {**SETTINGS, "spark.sql.shuffle.partitions": str(shards)}):  # the query takes a copy
+        return start_batches(judged, PUSHES.name, lake, trigger and source.poll_s(trigger), writer.write, SPARK_ENGINE)
+
+
+@contextmanager
+def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of a session for a while."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
 
 
 def shards_of(lake: Lake, opened: Opened, asked: int | None, cores: int) -> int:

@@ -9,15 +9,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.jobs.running import StreamFailedError
-from kafka_telemetry_lake.pipelines.lake.errors import OtherEngineError, ShardCountError, StateMissingError
 from kafka_telemetry_lake.pipelines.spark_engine import output
 from kafka_telemetry_lake.pipelines.spark_engine.output import WRITTEN
 from tests.conftest import Ingest
-from tests.support.landing_records import captured
-from tests.support.two_engines import Record, compare, land, made_up, rounds
+from tests.support.two_engines import Record, compare, land, made_up, rounds, stored
 
 SPARK = ("--engine", "spark", "--shards", "3")
 FAST = ("--shards", "3")
@@ -39,12 +36,8 @@ def report(seed: int, rows: dict[str, int]) -> None:
     print(f"seed {seed}: {sum(rows.values()):,} rows of both engines are the same: {rows}")
 
 
-@pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 5))]
-)
-def test_whole_tables_are_the_same(
-    ingest: Ingest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 5))])
+def test_whole_tables_are_the_same(ingest: Ingest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Three rounds of pushes, shuffled and redelivered. The second one is cut off after some of its commits."""
     random = Random(seed)
     parts = rounds(random, made_up(random, int(os.environ.get("ENGINE_SCENARIOS", "12"))), 3)
@@ -52,19 +45,19 @@ def test_whole_tables_are_the_same(
 
     def cut_off(batch: Any, table: Any, found: Any) -> Any:
         if WRITTEN.index(table) >= place:
-            raise CutOffError
+            raise CutOffError("cut off here")
         return rows_of(batch, table, found)
 
     def spark_engine(number: int) -> None:
         if number == 1:
             with monkeypatch.context() as patch:
                 patch.setattr(output, "rows_of", cut_off)
-                with pytest.raises(StreamFailedError, match="CutOffError"):
+                with pytest.raises(StreamFailedError, match="cut off here"):
                     ingest(tmp_path / "source", tmp_path / "spark", *SPARK)
         ingest(tmp_path / "source", tmp_path / "spark", *SPARK)
 
     run_both(ingest, tmp_path, parts, spark_engine)
-    compared = compare(tmp_path / "fast", tmp_path / "spark")
+    compared = compare(stored(tmp_path / "fast"), stored(tmp_path / "spark"))
     report(seed, compared.rows)
     assert compared.differences == {}
     assert compared.rows["metric_points"] > 100

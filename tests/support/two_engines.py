@@ -14,9 +14,9 @@ from random import Random
 from typing import Any
 
 import lz4.frame
+import pyarrow as pa
 import snappy
 import zstandard
-from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_SAMPLES, TABLES
 from kafka_telemetry_lake.udfs.rows import METRIC_ROLLUPS
@@ -27,6 +27,7 @@ from tests.support.lake_tables import table
 from tests.support.landing_records import record, write
 
 Record = dict[str, Any]
+Rows = dict[str, pa.Table]  # by table
 CODECS = {
     "none": bytes,
     "gzip": lambda payload: gzip.compress(payload, mtime=0),
@@ -75,11 +76,12 @@ def rounds(random: Random, records: Sequence[Record], number: int) -> list[list[
     ordered = sorted(records, key=lambda each: (each["timestamp"], each["topic"], each["partition"], each["offset"]))
     cuts = sorted(random.sample(range(1, len(ordered)), number - 1))
     parts = [ordered[first:last] for first, last in zip([0, *cuts], [*cuts, len(ordered)], strict=True)]
-    for place, part in enumerate(parts):
-        seen = [each for earlier in parts[: place + 1] for each in earlier]
-        part += random.sample(seen, len(seen) // 4)
-        random.shuffle(part)
-    return parts
+    result, seen = [], list[Record]()
+    for part in parts:
+        seen += part
+        result.append([*part, *random.sample(seen, len(seen) // 4)])
+        random.shuffle(result[-1])
+    return result
 
 
 def land(folder: Path, number: int, records: Sequence[Record]) -> None:
@@ -97,27 +99,31 @@ class Compared:
     differences: dict[str, list[str]]
 
 
-def compare(one: Path, other: Path) -> Compared:
-    """Compare all rows and columns of all tables that an engine writes, in whatever order and files they are."""
+def stored(lake: Path) -> Rows:
+    """All rows of all tables that an engine writes."""
+    there = [each.name for each in (*TABLES, QUOTA_SAMPLES) if (lake / each.name).exists()]
+    return {name: table(lake, name) for name in there}
+
+
+def compare(one: Rows, other: Rows) -> Compared:
+    """Compare all rows and columns of tables, in whatever order and files they are."""
     rows, differences = {}, {}
-    for each in (*TABLES, QUOTA_SAMPLES):
-        if not (one / each.name).exists() and not (other / each.name).exists():
-            continue
-        bags = [_bag(lake, each.name) for lake in (one, other)]
-        rows[each.name] = bags[0].total()
+    for name in one.keys() | other.keys():
+        bags = [_bag(rows_of[name], name) if name in rows_of else Counter[str]() for rows_of in (one, other)]
+        rows[name] = bags[0].total()
         if bags[0] != bags[1]:
-            only = [f"only {lake.name}: {row}" for lake, bag, rest in
-                    ((one, *bags), (other, *reversed(bags))) for row in bag - rest]  # fmt: skip
-            differences[each.name] = only[:10]
-    return Compared(rows, differences)
+            only = [f"{side}: {row}" for side, bag, rest in (("first", *bags), ("second", *reversed(bags)))
+                    for row in bag - rest]  # fmt: skip
+            differences[name] = only[:10]
+    return Compared(dict(sorted(rows.items())), differences)
 
 
-def _bag(lake: Path, name: str) -> Counter[str]:
-    names = sorted(DeltaTable(lake / name).schema().to_arrow().names)
-    stored = table(lake, name).select(names).to_pylist()
+def _bag(stored_rows: pa.Table, name: str) -> Counter[str]:
+    names = sorted(stored_rows.column_names)
+    rows = stored_rows.to_pylist()
     if name.startswith("metric_rollups"):
-        stored = _summed(stored)
-    return Counter(repr([_plain(row[each]) for each in names]) for row in stored)
+        rows = _summed(rows)
+    return Counter(repr([_plain(row[each]) for each in names]) for row in rows)
 
 
 def _summed(rows: Sequence[Record]) -> list[Record]:

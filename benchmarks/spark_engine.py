@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,7 @@ def spark(folder: Path) -> dict[str, Any]:
     """The same by the Spark engine."""
     rounds = Rounds()
     session, lake, source = _begin(folder, "spark")
-    start_spark_engine(session, lake, source, None, Limits(), SHARDS, rounds.add).awaitTermination()
+    start_spark_engine(session, lake, source, None, Limits(), SHARDS, rounds.add, nullcontext()).awaitTermination()
     return rounds.result()
 
 

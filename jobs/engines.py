@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -27,11 +28,23 @@ class RunningEngine(NamedTuple):
     Attributes:
         start: starts the query from its checkpoint.
         judged: returns the version of table `pushes` up to which no batch needs the table's files as they are.
+        turn: held while the engine commits. Whoever else commits to its tables holds it too, if Spark does: in a folder
+            Spark looks whether a commit exists, then renames its own to that name, and would replace one made between.
     """
 
     shards: int
     start: Callable[[Trigger], StreamingQuery]
     judged: Callable[[], int | None]
+    turn: AbstractContextManager[object]
+
+    def in_turn(self, work: Callable[[], None]) -> Callable[[], None]:
+        """The work, done while no batch commits."""
+
+        def done() -> None:
+            with self.turn:
+                work()
+
+        return done
 
 
 def fast_engine(
@@ -47,6 +60,7 @@ def fast_engine(
         operator.shards,
         lambda trigger: start_landing(spark, lake, source, trigger, operator),
         lambda: operator.position,
+        nullcontext(),
     )
 
 
@@ -56,9 +70,10 @@ def spark_engine(
 ) -> RunningEngine:  # fmt: skip
     """State in Spark's state store; Spark's Delta writer. Pushes are judged before they are stored."""
     shards = shards_of(lake, opened, settings.shards, spark.sparkContext.defaultParallelism)
-    limits, pushes = limits_of(settings), LogFiles(PUSHES.uri(lake.path))
+    limits, pushes, turn = limits_of(settings), LogFiles(PUSHES.uri(lake.path)), threading.Lock()
     return RunningEngine(
         shards,
-        lambda trigger: start_spark_engine(spark, lake, source, trigger, limits, shards, report),
+        lambda trigger: start_spark_engine(spark, lake, source, trigger, limits, shards, report, turn),
         pushes.latest,
+        turn,
     )

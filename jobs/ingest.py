@@ -144,7 +144,7 @@ def _run_streams(
         lambda: engine.start(trigger),
         (topics.telemetry, topics.status, topics.quotas),
     )
-    upkeep = Upkeep(lake.path, engine.judged, lake.fence)
+    upkeep = Upkeep(lake.path, engine.judged, lake.fence, engine.turn)
     running: list[Stream] = [landing]
     if settings.once:  # what follows the tables comes last
         work_off(running, stop)
@@ -158,7 +158,7 @@ def _run_streams(
     else:
         step = live_source.step(lifecycle, lambda: live_source.read_until(landing.status, settings.trigger_seconds))
         pause_s = max(settings.trigger_seconds, live_source.LEAST_PAUSE_S)
-        running.append(FollowerThread("lifecycle", lifecycle.catch_up, pause_s, step))
+        running.append(FollowerThread("lifecycle", engine.in_turn(lifecycle.catch_up), pause_s, engine.in_turn(step)))
         running.append(FollowerThread("quota_usage", usage.catch_up, broker_usage.PAUSE_S))
         if reports is not None:
             pause_s = max(settings.trigger_seconds, report_follower.PAUSE_S)

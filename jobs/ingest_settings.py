@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,6 +12,7 @@ from kafka_telemetry_lake.jobs.kafka_settings import KafkaOptions
 from kafka_telemetry_lake.jobs.limit_settings import LimitSettings
 from kafka_telemetry_lake.jobs.settings import UsageError, secret_text
 from kafka_telemetry_lake.pipelines.lake.engine import Engine
+from kafka_telemetry_lake.pipelines.lake.object_store import in_s3
 
 
 def _source(value: str) -> str:
@@ -128,6 +130,10 @@ class IngestSettings(LimitSettings):
         if self.take_over:
             raise UsageError(
                 "take_over: Spark's commits can't be fenced, so the Spark engine can't take over: end the other job"
+            )
+        if in_s3(self.lake) and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
+            raise UsageError(
+                "engine: in S3 open-source Spark's commits can replace those of others: use --engine fast, or a folder"
             )
         for name, asked in (("no-fail-on-data-loss", not self.fail_on_data_loss), ("new-topic", self.new_topic)):
             if asked:

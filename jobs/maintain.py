@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import logging
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from kafka_telemetry_lake.jobs.locks import only_upkeep
+from kafka_telemetry_lake.jobs.locks import only_job, only_upkeep
 from kafka_telemetry_lake.jobs.maintain_settings import MaintainSettings
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of
 from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
+from kafka_telemetry_lake.pipelines.lake.engine import engine_of
 from kafka_telemetry_lake.pipelines.maintain import BY_DAY, Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.replay.swap_note import is_swapping
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.udfs.nearest import did_you_mean
 
 log = logging.getLogger("telemetry-lake")
+BUSY = "another maintain or a replay is running on {lake}"
 
 
 def run_job(settings: MaintainSettings) -> int:
@@ -32,7 +37,7 @@ def run_job(settings: MaintainSettings) -> int:
     checkpoints = checkpoints_of(settings.lake, settings.checkpoints)
     job = Maintenance(settings.lake, checkpoints, chosen, datetime.now(UTC).date())
     try:
-        with only_upkeep(settings.lake, f"another maintain or a replay is running on {settings.lake}"):
+        with _alone(settings.lake), only_upkeep(settings.lake, BUSY.format(lake=settings.lake)):
             if is_swapping(checkpoints):  # its files count for nobody yet
                 raise UsageError("a replay was interrupted in its swap: finish it with `ingest` or `replay` first")
             if (problem := clock_problem(settings.lake, datetime.now(UTC))) is not None:
@@ -54,6 +59,13 @@ def run_job(settings: MaintainSettings) -> int:
     if problems:
         raise JobFailedError("\n".join(problems))
     return 0
+
+
+def _alone(lake: str) -> AbstractContextManager[object]:
+    """Nothing; for a lake of the Spark engine, whose commits may replace others of the same moment, the job's lock."""
+    if engine_of(DeltaTable(PUSHES.uri(lake))) == "fast":
+        return nullcontext()
+    return only_job(lake, "maintain", f"a job of the Spark engine is running on {lake}: stop it before maintain")
 
 
 def check_retention(days: dict[str, int], allowed: tuple[str, ...]) -> None:

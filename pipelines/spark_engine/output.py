@@ -8,6 +8,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -67,11 +68,15 @@ class BatchWriter:
 
     Args:
         app_id: returns the application of the commits; there is none before the first batch.
+        turn: held while a table is written.
         fence: the claim under which the job runs. Spark's commits don't carry it: it is looked at before each.
     """
 
-    def __init__(self, lake: str, app_id: Callable[[], str], report: Report, fence: Fence | None = None) -> None:
-        self._lake, self._app_id, self._report, self._fence = lake, app_id, report, fence
+    def __init__(
+        self, lake: str, app_id: Callable[[], str], report: Report, turn: AbstractContextManager[object],
+        fence: Fence | None = None,
+    ) -> None:  # fmt: skip
+        self._lake, self._app_id, self._report, self._turn, self._fence = lake, app_id, report, turn, fence
         self._run_id = uuid.uuid4().hex
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
@@ -88,9 +93,9 @@ class BatchWriter:
                 if own := [row for row in found if row["name"] == table.name]:
                     if self._fence is not None:
                         self._fence.check()
-                    rows = rows_of(batch, table, own)
-                    writer = rows.write.format("delta").mode("append")
-                    writer.option("txnAppId", app_id).option("txnVersion", batch_id).save(table.uri(self._lake))
+                    rows = rows_of(batch, table, own).write.format("delta").mode("append")
+                    with self._turn:
+                        rows.option("txnAppId", app_id).option("txnVersion", batch_id).save(table.uri(self._lake))
         finally:
             batch.unpersist()
         self._tell(batch_id, [json.loads(row["columns"]) for row in found if row["name"] == FACTS], began)

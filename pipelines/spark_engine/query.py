@@ -11,7 +11,7 @@ off runs again from the same records and the same state, so it has the same rows
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -56,13 +56,15 @@ SETTINGS = {
 
 
 def start_spark_engine(
-    spark: SparkSession, lake: Lake, source: Source, trigger: Trigger, limits: Limits, shards: int, report: Report
-) -> StreamingQuery:
+    spark: SparkSession, lake: Lake, source: Source, trigger: Trigger, limits: Limits, shards: int, report: Report,
+    turn: AbstractContextManager[object],
+) -> StreamingQuery:  # fmt: skip
     """Start the query.
 
     Args:
         shards: as `shards_of` returned it.
         report: called after each batch.
+        turn: held while a table is written.
     """
     checkpoint = lake.checkpoint(SPARK_ENGINE)
     records = landing_rows(spark, source, lake.cluster_id, lake.privacy, {})
@@ -71,7 +73,7 @@ def start_spark_engine(
     packed = records.mapInArrow(PackTask(keys_of(spark, shards)), PACKED)
     processor = ShardProcessor(limits, shards, begun_batch(checkpoint))
     judged = packed.groupBy("key").transformWithStateInPandas(processor, OUTPUT, "append", "None")
-    writer = BatchWriter(lake.path, lambda: _app_id(checkpoint), report, lake.fence)
+    writer = BatchWriter(lake.path, lambda: _app_id(checkpoint), report, turn, lake.fence)
     with _settings(spark, {**SETTINGS, "spark.sql.shuffle.partitions": str(shards)}):  # the query takes a copy
         return start_batches(judged, PUSHES.name, lake, trigger and source.poll_s(trigger), writer.write, SPARK_ENGINE)
 

@@ -44,6 +44,7 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     ("ingest --lake new --source files:x --engine slow", 2, "engine: Input should be 'fast' or 'spark'", 1),
     ("ingest --lake new --source files:x --engine spark --take-over", 2, "the Spark engine can't take over", 1),
     ("ingest --lake new --source files:x --engine spark --new-topic", 2, "leave out --new-topic and write to a", 1),
+    ("ingest --lake s3://a/b --source files:x --engine spark", 2, "in S3 open-source Spark's commits can replace", 1),
     ("ingest --lake {lake} --source files:. --engine spark", 2, "is a lake of the fast engine, which keeps other", 6),
     ("ingest --lake {spark} --source files:.", 2, "is a lake of the Spark engine, which keeps other state: go on", 6),
     ("replay --lake {spark} --from earliest", 2, "`replay` can't change the state in Spark's checkpoint", 6),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from kafka_telemetry_lake.pipelines.spark_engine import packing
@@ -12,7 +14,7 @@ from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
 IDS = [*(f"client-{number:015}" for number in range(40)), None]
 
 
-def rows(payloads: list[bytes | None]) -> pa.RecordBatch:
+def rows(payloads: Sequence[bytes | None]) -> pa.RecordBatch:
     ids = [IDS[number % len(IDS)] for number in range(len(payloads))]
     return pa.record_batch({"client_instance_id": ids, "payload": pa.array(payloads, pa.binary())})
 
@@ -33,7 +35,7 @@ def test_each_record_is_in_one_blob_of_its_shard_in_order() -> None:
 
 
 def test_a_blob_has_about_so_many_bytes_and_any_payload_fits() -> None:
-    payloads: list[bytes | None] = [bytes(BLOB_BYTES // 3)] * 7 + [None, b"", bytes(2 * BLOB_BYTES), b"x"]
+    payloads = [*[bytes(BLOB_BYTES // 3)] * 7, None, b"", bytes(2 * BLOB_BYTES), b"x"]
     found = packed((0,), rows(payloads))
     assert [part.num_rows for _, part in found] == [3, 3, 3, 1, 1]
     assert [each for _, part in found for each in part["payload"].to_pylist()] == payloads

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,6 +11,8 @@ from pydantic import AfterValidator, Field, PositiveInt, SecretStr
 from kafka_telemetry_lake.jobs.kafka_settings import KafkaOptions
 from kafka_telemetry_lake.jobs.limit_settings import LimitSettings
 from kafka_telemetry_lake.jobs.settings import UsageError, secret_text
+from kafka_telemetry_lake.pipelines.lake.engine import Engine
+from kafka_telemetry_lake.pipelines.lake.object_store import in_s3
 
 
 def _source(value: str) -> str:
@@ -36,6 +39,8 @@ class IngestSettings(LimitSettings):
     """kafka, or files:<folder> with Parquet files that have the columns of Spark's Kafka source"""
     lake: str
     """folder or URI of the lake; created if missing"""
+    engine: Engine = "fast"
+    """fast: the job's tasks write state and tables; spark: Spark's own state store and Delta writer, several times the CPU; a lake stays with its first"""  # noqa: E501  # the help of the flag, in one line
     take_over: bool = False
     """start in the place of a job that still has this lake but was cut off or doesn't answer; it can change nothing any more"""  # noqa: E501  # the help of the flag, in one line
     once: bool = False
@@ -102,6 +107,7 @@ class IngestSettings(LimitSettings):
     """log lines as text, or as one JSON object per line"""
 
     def check_together(self) -> None:
+        self._check_engine()
         if self.personal_data == "hash" and not secret_text(self.personal_data_key):
             raise UsageError(
                 "personal_data_key: required if personal_data is hash; set TELEMETRY_LAKE_PERSONAL_DATA_KEY"
@@ -120,3 +126,22 @@ class IngestSettings(LimitSettings):
             raise UsageError("events_topic: works only with --source kafka; with files read table client_events")
         if self.sync_seconds is not None:
             raise UsageError("sync_seconds: works only with --source kafka; with files run `telemetry-lake sync`")
+
+    def _check_engine(self) -> None:
+        """What the Spark engine can't do."""
+        if self.engine != "spark":
+            return
+        if self.take_over:
+            raise UsageError(
+                "take_over: Spark's commits can't be fenced, so the Spark engine can't take over: end the other job"
+            )
+        if in_s3(self.lake) and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
+            raise UsageError(
+                "engine: in S3 open-source Spark's commits can replace those of others: use --engine fast, or a folder"
+            )
+        for name, asked in (("no-fail-on-data-loss", not self.fail_on_data_loss), ("new-topic", self.new_topic)):
+            if asked:
+                raise UsageError(
+                    f"engine: the Spark engine has no record of what a topic has lost: leave out --{name} and write to "
+                    "a new lake, or use --engine fast"
+                )

@@ -8,24 +8,28 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from kafka_telemetry_lake.jobs.locks import only_upkeep
+from kafka_telemetry_lake.jobs.locks import only_job, only_upkeep
 from kafka_telemetry_lake.jobs.maintain_settings import MaintainSettings
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of
 from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
+from kafka_telemetry_lake.pipelines.lake.engine import engine_of
 from kafka_telemetry_lake.pipelines.maintain import BY_DAY, Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.replay.swap_note import is_swapping
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.pipelines.upkeep.compaction import InThisProcess, UpkeepEngine
 from kafka_telemetry_lake.udfs.nearest import did_you_mean
 
 log = logging.getLogger("telemetry-lake")
+BUSY = "another maintain or a replay is running on {lake}"
 
 
 def run_job(settings: MaintainSettings) -> int:
@@ -39,7 +43,8 @@ def run_job(settings: MaintainSettings) -> int:
     checkpoints = checkpoints_of(settings.lake, settings.checkpoints)
     try:
         with (
-            only_upkeep(settings.lake, f"another maintain or a replay is running on {settings.lake}"),
+            _alone(settings.lake),
+            only_upkeep(settings.lake, BUSY.format(lake=settings.lake)),
             _engine(settings) as engine,
         ):
             job = Maintenance(settings.lake, checkpoints, chosen, datetime.now(UTC).date(), engine)
@@ -64,6 +69,13 @@ def run_job(settings: MaintainSettings) -> int:
     if problems:
         raise JobFailedError("\n".join(problems))
     return 0
+
+
+def _alone(lake: str) -> AbstractContextManager[object]:
+    """Nothing; for a lake of the Spark engine, whose commits may replace others of the same moment, the job's lock."""
+    if engine_of(DeltaTable(PUSHES.uri(lake))) == "fast":
+        return nullcontext()
+    return only_job(lake, "maintain", f"a job of the Spark engine is running on {lake}: stop it before maintain")
 
 
 @contextmanager

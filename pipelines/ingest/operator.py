@@ -263,9 +263,9 @@ class Operator:
         for line in describe(broken):
             log.error("points: batch %d breaks quality rule %s", number, line)
         if self._report is not None:
-            facts = _facts(counts, files, self._state.size(), broken)
-            self._report(_progress(self._run_id, number, now, seconds, counts["push_outcomes"]), facts)
-        _log_batch(number, counts, seconds)
+            facts = facts_of(counts, _latest(files), self._state.size(), broken)
+            self._report(progress_of(self._run_id, number, now, seconds, counts["push_outcomes"]), facts)
+        log_batch(number, counts, seconds)
 
     def _next_number(self) -> int:
         done = self._logs[PUSH_OUTCOMES.name].transaction_version(self.app_id)
@@ -295,7 +295,7 @@ def _is_of(task: ShardTask, number: int, cut: Cut) -> bool:
     return task.batch_id == number and set(task.paths) == set(cut.paths)
 
 
-def _progress(run_id: str, number: int, ended_at: datetime, seconds: float, pushes: int) -> dict[str, Any]:
+def progress_of(run_id: str, number: int, ended_at: datetime, seconds: float, pushes: int) -> dict[str, Any]:
     """As Spark reports a micro-batch of a query."""
     return {
         "name": POINTS,
@@ -308,16 +308,22 @@ def _progress(run_id: str, number: int, ended_at: datetime, seconds: float, push
     }
 
 
-def _facts(counts: Counter[str], files: list[DataFile], state_bytes: int, broken: Mapping[str, int]) -> BatchFacts:
+def _latest(files: list[DataFile]) -> datetime | None:
+    """When the last of the batch's pushes landed."""
     landed = [json.loads(file.stats)["maxValues"]["landed_at"] for file in files if file.table == PUSH_OUTCOMES.name]
+    return datetime.fromisoformat(max(landed).replace("Z", "+00:00")) if landed else None
+
+
+def facts_of(counts: Counter[str], latest: datetime | None, state_bytes: int, broken: Mapping[str, int]) -> BatchFacts:
+    """What Spark's progress doesn't say of a batch, by what its tasks have counted."""
     statuses = {name.removeprefix("status:"): n for name, n in counts.items() if name.startswith("status:")}
-    latest = datetime.fromisoformat(max(landed).replace("Z", "+00:00")) if landed else None
     return BatchFacts(
         counts["metric_points"], counts["quarantine"], statuses, latest, state_bytes, broken, counts["set_aside"]
     )
 
 
-def _log_batch(number: int, counts: Counter[str], seconds: float) -> None:
+def log_batch(number: int, counts: Counter[str], seconds: float) -> None:
+    """Log what a batch has judged, in one line."""
     pushes, points = counts["push_outcomes"], counts["metric_points"]
     statuses = ", ".join(
         f"{count:,} {name.removeprefix('status:')}"

@@ -9,17 +9,16 @@ from __future__ import annotations
 import ctypes
 import gc
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_telemetry_lake.pipelines.ingest.poison_pushes import (
-    Failure,
     Isolation,
     PushesFailedError,
     blaming,
@@ -36,7 +35,6 @@ from kafka_telemetry_lake.pipelines.lake.stored_offsets import StoredOffsets
 from kafka_telemetry_lake.pipelines.quality.batch import BatchChecks
 from kafka_telemetry_lake.pipelines.runtime.python_worker import forget_archives
 from kafka_telemetry_lake.pipelines.state.chain import ShardFiles
-from kafka_telemetry_lake.pipelines.state.parts import StateParts
 from kafka_telemetry_lake.pipelines.tables.operator import (
     METRIC_POINTS,
     METRIC_ROLLUPS_1H,
@@ -45,13 +43,15 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
     ROWS_OF_PUSHES,
 )
 from kafka_telemetry_lake.udfs.conversion.rollups import HOUR_US, MINUTE_US, RollUp
-from kafka_telemetry_lake.udfs.conversion.shard import ShardRows, process_parts
+from kafka_telemetry_lake.udfs.conversion.shard import ShardRows, States, process_parts
 from kafka_telemetry_lake.udfs.conversion.state import ShardState
 from kafka_telemetry_lake.udfs.kernels import numba_cache
+from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
 from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
 from kafka_telemetry_lake.udfs.limits import Limits
 from kafka_telemetry_lake.udfs.rows import PUSHES_IN
 
+Result = TypeVar("Result")
 _MALLOC_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it
 # Limit on the rollup groups in a task's memory. A client that invents metric names adds a group for each.
 MOST_GROUPS = 500_000
@@ -104,67 +104,113 @@ class ShardTask:
             forget_archives()
 
     def _run(self, shards: Sequence[int]) -> pa.RecordBatch:
-        _compile()
-        guarded = self.guarded or was_tried_before()
-        try:
-            return self._attempt(shards, guarded)
-        except PushesFailedError:
-            if guarded:
-                raise
-        finally:
-            processor_limit(0)
-        return self._attempt(shards, guarded=True)
+        return attempted(lambda guarded: self._attempt(shards, guarded), guarded=self.guarded)
 
     def _attempt(self, shards: Sequence[int], guarded: bool) -> pa.RecordBatch:
-        results = TaskResults(self.lake)
+        writers = {table.name: TableFiles(table, self.lake) for table in OPERATOR_TABLES}
+        results = TaskResults(writers)
         rows = [self._judge(shard, results, guarded) for shard in shards]
         if rows:
-            rows[-1] |= {"files": results.close(), "counts": list(results.counts.items())}
+            results.close()
+            files = [file.to_json() for writer in writers.values() for file in writer.close()]
+            rows[-1] |= {"files": files, "counts": list(results.counts.items())}
         return pa.RecordBatch.from_pylist(rows, schema=_RESULT)
 
     def _judge(self, shard: int, results: TaskResults, guarded: bool) -> dict[str, Any]:
         state_files = ShardFiles(self.state_folder, shard)
         chain = state_files.read(self.states.get(shard, ()))
-        state, changed = chain.state, [np.zeros(0, np.int64)]
         files = PushFiles(self.lake, self.paths, shard, self.shards, self.held)
         results.counts["in_files"] += files.rows
+        judging = Judging(chain.state, results, self.limits, self.shards)
+        judging.run(files.slices(), self.stored_before, guarded=guarded)
+        names = state_files.write(chain, judging.state.changes(judging.changed), self.batch_id).names
+        return {"shard": shard, "state": list(names), "files": [], "counts": [], "set_aside": judging.isolation.lines}
 
-        def trial(pushes: pa.Table) -> Failure | None:
-            return in_child(lambda: self._rehearse(pushes, state, results), self.limits)
 
-        isolation = Isolation(trial)
-        limit_s = 0.0 if guarded else task_limit(self.limits)
-        for pushes in files.slices():
-            results.checks.read(pushes)
-            for part in isolation.sound_parts(pushes) if guarded else [pushes]:
-                stored = None if self.stored_before is None else self.stored_before.within(part)
+def attempted(attempt: Callable[[bool], Result], *, guarded: bool = False) -> Result:
+    """Let a task attempt its work: guarded if asked for, or if Spark has tried it before, or if it fails otherwise.
+
+    Args:
+        attempt: does the work from its beginning; its argument says whether it is to be guarded.
+    """
+    _compile()
+    guarded = guarded or was_tried_before()
+    try:
+        return attempt(guarded)
+    except PushesFailedError:
+        if guarded:
+            raise
+    finally:
+        processor_limit(0)
+    return attempt(True)
+
+
+class Judging(Generic[States]):
+    """Judges pushes of one shard, slice by slice.
+
+    Attributes:
+        state: of the shard, after the pushes so far.
+        isolation: which pushes were set aside.
+    """
+
+    def __init__(self, state: States, results: TaskResults, limits: Limits, shards: int) -> None:
+        self.state, self._results, self._limits, self._shards = state, results, limits, shards
+        self._changed: list[Int64s] = [np.zeros(0, np.int64)]
+        self.isolation = Isolation(lambda pushes: in_child(lambda: self._rehearse(pushes), limits))
+
+    @property
+    def changed(self) -> Int64s:
+        """The clients whose state has changed; some more than once."""
+        return np.concatenate(self._changed)
+
+    def run(self, slices: Iterable[pa.Table], stored_before: StoredOffsets | None = None, *, guarded: bool) -> None:
+        """Judge pushes, in the order of partition and offset.
+
+        Args:
+            slices: schema `PUSHES_IN`.
+            stored_before: as `ShardTask` has it.
+            guarded: as `ShardTask` has it.
+        """
+        limit_s = 0.0 if guarded else task_limit(self._limits)
+        for pushes in slices:
+            self._results.checks.read(pushes)
+            for part in self.isolation.sound_parts(pushes) if guarded else [pushes]:
+                stored = None if stored_before is None else stored_before.within(part)
                 with blaming(part):
                     processor_limit(limit_s)
-                    for rows, changes, after in process_parts(part, state, self.limits.of_shard(self.shards)):
-                        state = after
-                        changed.append(changes.client_columns().client)
-                        results.add(rows, stored)
+                    for rows, changes, after in process_parts(part, self.state, self._limits.of_shard(self._shards)):
+                        self.state = after
+                        self._changed.append(changes.client_columns().client)
+                        self._results.add(rows, stored)
                         processor_limit(limit_s)
             processor_limit(0)
-        results.counts["set_aside"] += isolation.pushes
-        names = state_files.write(chain, state.changes(np.concatenate(changed)), self.batch_id).names
-        return {"shard": shard, "state": list(names), "files": [], "counts": [], "set_aside": isolation.lines}
+        self._results.counts["set_aside"] += self.isolation.pushes
 
-    def _rehearse(self, pushes: pa.Table, state: StateParts, results: TaskResults) -> None:
-        """Process pushes as an attempt would, but write the files to memory. Runs in a child process."""
-        limit_by_size(pushes, self.limits)
-        rehearsed = TaskResults(self.lake, in_memory=True, minutes=results.minutes)
-        for rows, changes, _ in process_parts(pushes, state, self.limits.of_shard(self.shards)):
+    def _rehearse(self, pushes: pa.Table) -> None:
+        """Process pushes as an attempt would, but write files in memory. Runs in a child process."""
+        limit_by_size(pushes, self._limits)
+        writers = {table.name: TableFiles(table, "", in_memory=True) for table in OPERATOR_TABLES}
+        rehearsed = TaskResults(writers, self._results.minutes)
+        for rows, changes, _ in process_parts(pushes, self.state, self._limits.of_shard(self._shards)):
             rehearsed.add(rows, None)
             changes.to_bytes()
         rehearsed.close()
+        for writer in writers.values():
+            writer.close()
+
+
+class TableWriter(Protocol):
+    """Takes rows of one table."""
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows with the table's columns, without the partition; text may be dictionary-encoded."""
 
 
 class TaskResults:
-    """A task's results so far: files that are being written, rollups and counts."""
+    """A task's results so far: rows on their way to the writers of `OPERATOR_TABLES`, rollups and counts."""
 
-    def __init__(self, lake: str, *, in_memory: bool = False, minutes: RollUp | None = None) -> None:
-        self._writers = {table.name: TableFiles(table, lake, in_memory=in_memory) for table in OPERATOR_TABLES}
+    def __init__(self, writers: Mapping[str, TableWriter], minutes: RollUp | None = None) -> None:
+        self._writers = writers
         self.counts: Counter[str] = Counter()
         self.checks = BatchChecks()
         self.minutes = RollUp(MINUTE_US) if minutes is None else minutes
@@ -185,11 +231,10 @@ class TaskResults:
         if self.minutes.size > MOST_GROUPS or self.minutes.is_large:  # readers add up several rows of one key
             self._write_rollups()
 
-    def close(self) -> list[str]:
-        """Close the files and return each as the JSON of a `DataFile`."""
+    def close(self) -> None:
+        """Write what is left, and count what the checks have found."""
         self._write_rollups()
         self.counts.update(self.checks.counts())
-        return [file.to_json() for writer in self._writers.values() for file in writer.close()]
 
     def _write_rollups(self) -> None:
         self._writers[METRIC_ROLLUPS_1M.name].write(self.minutes.table())

@@ -161,7 +161,7 @@ def _merged(chosen: Sequence[tuple[_Group, Bools]], schema: pa.Schema) -> Iterat
             parts += cursor.rows(np.sort(place[first:last][group[first:last] == number]))
             if sum(each.nbytes for each in cursors.values()) > SLICE_BYTES:
                 cursors = {}  # to free memory; a row group that is needed again is read from its beginning
-        yield from _sorted(pa.concat_tables(parts))
+        yield from sorted_slices(pa.concat_tables(parts))
         first = last
 
 
@@ -193,7 +193,7 @@ class _Cursor:
             self._first, self._last = self._last, self._last + self._batch.num_rows
 
 
-def _sorted(pushes: pa.Table) -> Iterator[pa.Table]:
+def sorted_slices(pushes: pa.Table) -> Iterator[pa.Table]:
     """Sort rows by partition and offset and slice them by actual size: some may be much larger than the mean."""
     order = pc.sort_indices(pushes, [("partition", "ascending"), ("offset", "ascending")])
     size = np.cumsum(pc.fill_null(pc.binary_length(pushes["payload"]), 0).take(order).to_numpy().astype(np.int64))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow.dataset as pads
 from py4j.protocol import Py4JJavaError
@@ -59,7 +59,7 @@ def run_tasks(spark: SparkSession, task: ShardTask, processes: int | None = None
         raise
 
 
-def log_set_aside(batch: str, rows: Sequence[Row]) -> None:
+def log_set_aside(batch: str, rows: Sequence[Row | dict[str, Any]]) -> None:
     """Log a line for each push that was set aside, up to `MOST_LINES` per task."""
     for row in rows:
         for line in row["set_aside"]:

@@ -75,13 +75,13 @@ class StoreTask:
 
         def pushes() -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                rows = _other_rows(batch)
+                rows = other_rows(batch)
                 for table, each in rows.items():
                     others[table].append(each)
                     if _is_full(others[table]):
                         files[table].write(pa.concat_tables(others[table]))
                         others[table].clear()
-                yield _pushes(batch) if rows else batch.select(PUSHES.schema.names)
+                yield push_rows(batch) if rows else batch.select(PUSHES.schema.names)
 
         for rows in _row_groups(pushes()):
             files[PUSHES.name].write(rows)
@@ -165,11 +165,12 @@ def _is_full(parts: Sequence[pa.Table]) -> bool:
     return size >= SLICE_BYTES or sum(part.num_rows for part in parts) >= ROWS_PER_GROUP
 
 
-def _pushes(batch: pa.RecordBatch) -> pa.RecordBatch:
+def push_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows that are pushes, with their columns."""
     return batch.filter(pc.and_(batch[STATUS].is_null(), batch[SAMPLE].is_null())).select(PUSHES.schema.names)
 
 
-def _other_rows(batch: pa.RecordBatch) -> dict[str, pa.Table]:
+def other_rows(batch: pa.RecordBatch) -> dict[str, pa.Table]:
     """The rows of other tables than `pushes`, by table; empty if a batch has only pushes."""
     rows = {}
     if batch[STATUS].null_count < len(batch):

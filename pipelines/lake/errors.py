@@ -57,3 +57,7 @@ class DamagedClaimError(CannotRunError):
 
 class UnfitStoreError(CannotRunError):
     """The store of a lake lacks what its writers need; the message says what, and what to do."""
+
+
+class OtherEngineError(CannotRunError):
+    """The lake is written by another engine than the one that was asked for, or than the command can work with."""

@@ -43,6 +43,9 @@ TUNING: Settings = {
     },
     # HotSpot doesn't compile methods of more than 8,000 bytes, so Spark must split longer generated loops.
     "spark.sql.codegen.hugeMethodLimit": "8000",
+    # The loops that Spark generates, of all plans of a batch. With its 100, those of a batch of the Spark engine (eight
+    # tables) push each other out, and are generated, and compiled by HotSpot, again in each batch.
+    "spark.sql.codegen.cache.maxEntries": "1000",
     # The job's own queries read small tables.
     "spark.sql.shuffle.partitions": "4",
 }
@@ -81,6 +84,9 @@ JAVA_OPTIONS = (
     "-XX:Tier4MinInvocationThreshold=2400",
     "-XX:Tier4CompileThreshold=60000",
     "-XX:Tier4BackEdgeThreshold=160000",
+    # Arrow's vectors: bounds and reference counts aren't checked at each value that is read.
+    "-Darrow.enable_unsafe_memory_access=true",
+    "-Darrow.enable_null_check_for_get=false",
 )
 # HotSpot would print that it can't use the archive.
 QUIET_ARCHIVE = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.commands import COMMANDS, job_of
+from kafka_telemetry_lake.pipelines.lake.engine import claim_engine
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, TABLES
 from tests.support.listeners import listening
 
@@ -40,6 +41,15 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     ("ingest --lake new --source s3:x", 2, "allowed: files:<folder> or kafka, got 's3:x'", 1),
     ("ingest --lake new --source files:x --shards 0", 2, "shards: Input should be greater than 0", 1),
     ("ingest --lake new --source files:x --shards many", 2, "shards: Input should be a valid integer", 1),
+    ("ingest --lake new --source files:x --engine slow", 2, "engine: Input should be 'fast' or 'spark'", 1),
+    ("ingest --lake new --source files:x --engine spark --take-over", 2, "the Spark engine can't take over", 1),
+    ("ingest --lake new --source files:x --engine spark --new-topic", 2, "leave out --new-topic and write to a", 1),
+    ("ingest --lake s3://a/b --source files:x --engine spark", 2, "in S3 open-source Spark's commits can replace", 1),
+    ("ingest --lake {lake} --source files:. --engine spark", 2, "is a lake of the fast engine, which keeps other", 6),
+    ("ingest --lake {spark} --source files:.", 2, "is a lake of the Spark engine, which keeps other state: go on", 6),
+    ("replay --lake {spark} --from earliest", 2, "`replay` can't change the state in Spark's checkpoint", 6),
+    ("reshard --lake {spark} --shards 8", 2, "`reshard` can't change the state in Spark's checkpoint", 6),
+    ("forget --lake {spark} --principal User:a", 2, "`forget` can't change the state in Spark's checkpoint", 6),
     ("ingest --lake new --source kafka", 2, "bootstrap_servers: required with --source kafka", 1),
     ("ingest --lake new --source files:/no/such", 2, "source folder /no/such does not exist", 6),
     ("maintain --lake {lake} --retention-days metric_points", 2, "retention_days: allowed: NAME=VALUE", 1),
@@ -172,12 +182,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         table.create(str(folder / "lake"))
     one = pa.Table.from_pylist([{"client_id": "orders"}], PUSHES.stored)
     write_deltalake(PUSHES.uri(str(folder / "lake")), one, mode="append")
+    for table in TABLES:
+        table.create(str(folder / "spark"))
+    claim_engine(str(folder / "spark"), "spark", DeltaTable(folder / "spark" / "pushes"))
     for command in COMMANDS:  # Python's imports are not what is measured
         job_of(command)
     with listening(lambda _: None) as silent, listening(http) as web, listening(socket.socket.close) as closing:
         places = {key: str(folder / name) for key, (name, _) in contents.items()}
         ports = {"silent": str(silent), "http": str(web), "closing": str(closing)}
-        yield places | ports | {"lake": str(folder / "lake")}
+        yield places | ports | {"lake": str(folder / "lake"), "spark": str(folder / "spark")}
 
 
 def words(line: str, place: dict[str, str]) -> list[str]:

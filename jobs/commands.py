@@ -26,6 +26,7 @@ COMMANDS = {
     "findings": "evaluate findings and print those that are open, say who looks after one, or list the rules",
     "notify": "send changes of findings to Alertmanager, webhooks, topics, chats and mail",
     "dashboard": "serve dashboard pages over a lake",
+    "mcp": "answer agents' questions about a lake, by the Model Context Protocol",
     "views": "create the SQL views in Spark, or list them with the questions they answer",
     "completion": "print a script that lets bash, zsh or fish complete commands, flags and values",
 }

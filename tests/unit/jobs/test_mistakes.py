@@ -124,6 +124,11 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     (f"findings --lake {{lake}} --unmute {ID} --by a --mute {ID}", 2, "unmute: not together with --mute", 1),
     ("findings --lake {lake} --by a", 2, "by: works only with --acknowledge, --mute or --unmute", 1),
     ("findings --lake {lake} --until 2999-01-01", 2, "until: works only with --mute", 1),
+    # agents
+    ("mcp", 2, "lake: required; set --lake or TELEMETRY_LAKE_LAKE", 1),
+    ("mcp --lake new", 2, "no lake at new: create one with `telemetry-lake ingest", 6),
+    ("mcp --lake {lake} --max-rows 0", 2, "max_rows: Input should be greater than or equal to 1", 1),
+    ("mcp --lake {lake} --max-seconds soon", 2, "max_seconds: Input should be a valid number", 1),
     # SQL
     ("query --lake {lake} SELEC|1", 1, 'syntax error at or near "SELEC"', 2),
     ("query --lake {lake} SELECT|*|FROM|fidings", 1, "no table or view is called fidings; did you mean findings or", 4),

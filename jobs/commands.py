@@ -1,7 +1,7 @@
 """The commands of ``telemetry-lake``, and where each one's settings and code are.
 
-Command `x` has its settings in ``jobs/x_settings.py``, class `XSettings`, which imports quickly, and its code in
-``jobs/x.py``, function `run_job(settings)`, which returns the exit code and may have slow imports.
+Command `x-y` has its settings in ``jobs/x_y_settings.py``, class `XYSettings`, which imports quickly, and its code in
+``jobs/x_y.py``, function `run_job(settings)`, which returns the exit code and may have slow imports.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ COMMANDS = {
     "reshard": "distribute the state to another number of shards, for other cores; the job must be stopped",
     "forget": "erase a client or a principal from every table and file; the job must be stopped",
     "sync": "record the history of subscriptions, quotas, consumer groups and client aliases",
+    "check-landing": "say what is wrong with the landing records of another receiver",
     "quality": "check the lake's data quality rules on rows added since the last check",
     "findings": "evaluate findings and print those that are open, say who looks after one, or list the rules",
     "notify": "send changes of findings to Alertmanager, webhooks, topics, chats and mail",
     "export": "serve fleet figures to Prometheus, and send them by remote write, or points and events by OTLP",
     "dashboard": "serve dashboard pages over a lake",
+    "mcp": "answer agents' questions about a lake, by the Model Context Protocol",
     "views": "create the SQL views in Spark, or list them with the questions they answer",
     "completion": "print a script that lets bash, zsh or fish complete commands, flags and values",
 }
@@ -35,12 +37,17 @@ _JOBS = "kafka_telemetry_lake.jobs"
 
 def settings_of(command: str) -> type[JobSettings]:
     """The settings class of a command."""
-    module = import_module(f"{_JOBS}.{command}_settings")
-    settings: type[JobSettings] = getattr(module, f"{command.capitalize()}Settings")
+    module = import_module(f"{_JOBS}.{_module(command)}_settings")
+    words = "".join(word.capitalize() for word in command.split("-"))
+    settings: type[JobSettings] = getattr(module, f"{words}Settings")
     return settings
 
 
 def job_of(command: str) -> Callable[[JobSettings], int]:
     """The function that runs a command. The import may take seconds, or raise ``ModuleNotFoundError``."""
-    run_job: Callable[[JobSettings], int] = import_module(f"{_JOBS}.{command}").run_job
+    run_job: Callable[[JobSettings], int] = import_module(f"{_JOBS}.{_module(command)}").run_job
     return run_job
+
+
+def _module(command: str) -> str:
+    return command.replace("-", "_")

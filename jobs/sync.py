@@ -36,7 +36,7 @@ from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, KafkaUnav
 from kafka_telemetry_lake.pipelines.runtime.kafka_reach import check_brokers
 from kafka_telemetry_lake.pipelines.runtime.session import spark_session
 from kafka_telemetry_lake.pipelines.subscriptions.client_matches import update_client_matches
-from kafka_telemetry_lake.pipelines.subscriptions.configured import read_subscriptions
+from kafka_telemetry_lake.pipelines.subscriptions.configured import ConfiguredSubscriptions, read_subscriptions
 from kafka_telemetry_lake.pipelines.subscriptions.file import read_subscriptions_file
 from kafka_telemetry_lake.pipelines.tables.costs import BROKERS, PRICES
 from kafka_telemetry_lake.pipelines.tables.groups import GROUP_MEMBERS, GROUP_STATES
@@ -145,13 +145,13 @@ def _polls(settings: SyncSettings, spark: SparkSession | None) -> tuple[list[Pol
             Poll(APPLICATION_RULES, settings.cluster_id, listed.rules),
         ]
     if settings.subscriptions_file is not None:
-        asked = read_subscriptions_file(settings.subscriptions_file, settings.cluster_id)
+        asked = _meant(settings, read_subscriptions_file(settings.subscriptions_file, settings.cluster_id))
         return [Poll(SUBSCRIPTIONS, asked.cluster_id, asked.rows(), asked.problems), *aliases, *prices], None
     if settings.bootstrap_servers is None:
         return [*aliases, *prices], None
     check_brokers(settings.bootstrap_servers, settings.kafka_options)
     with java_machine(spark) as java:
-        asked = read_subscriptions(java, settings.bootstrap_servers, settings.kafka_options)
+        asked = _meant(settings, read_subscriptions(java, settings.bootstrap_servers, settings.kafka_options))
         limits = read_quotas(java, settings.bootstrap_servers, settings.kafka_options)
         brokers = read_brokers(java, settings.bootstrap_servers, settings.kafka_options)
         groups = _groups(settings, settings.bootstrap_servers, java) if settings.consumer_groups else None
@@ -171,6 +171,11 @@ def _polls(settings: SyncSettings, spark: SparkSession | None) -> tuple[list[Pol
             Poll(GROUP_MEMBERS, groups.cluster_id, groups.members, counts_only=True),
         ]
     return polls, groups
+
+
+def _meant(settings: SyncSettings, asked: ConfiguredSubscriptions) -> ConfiguredSubscriptions:
+    """The subscriptions as the brokers read them."""
+    return asked.all_for_none() if settings.empty_metrics == "all" else asked
 
 
 def _groups(settings: SyncSettings, bootstrap_servers: str, java: HasJvm) -> ConsumerGroups | None:

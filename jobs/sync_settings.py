@@ -22,6 +22,8 @@ class SyncSettings(JobSettings):
     """Kafka client options with prefix kafka. (SASL, SSL), as for ingest; never logged"""
     subscriptions_file: Path | None = None
     """YAML file of subscriptions, instead of polling the cluster"""
+    empty_metrics: Literal["none", "all"] = "none"
+    """what a subscription with an empty list of metrics asks for: none as in Apache Kafka, or all as in WarpStream"""
     aliases_file: Path | None = None
     """YAML or CSV file of aliases: application and owner by client_id or client_instance_id; YAML may have rules"""
     aliases_topic: str | None = None

@@ -12,7 +12,7 @@ from kafka_telemetry_lake.pipelines.runtime.kafka_admin import (
     HasJvm,
     KafkaUnavailableError,
     existing_topics,
-    text_consumer,
+    topic_consumer,
 )
 
 POLL_MS = 1000
@@ -70,7 +70,7 @@ def read_aliases_topic(java: HasJvm, bootstrap_servers: str, options: Mapping[st
     """
     if topic not in existing_topics(java, bootstrap_servers, options):
         raise KafkaUnavailableError(f"topic {topic} of --aliases-topic does not exist: create it, compacted")
-    with text_consumer(java, bootstrap_servers, options, topic) as (consumer, partitions):
+    with topic_consumer(java, bootstrap_servers, options, topic) as (consumer, partitions):
         return aliases_of(_records(java._jvm, consumer, partitions, topic))
 
 

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import (
     HasJvm,
     admin_client,
-    text_consumer,
+    topic_consumer,
 )
 from kafka_telemetry_lake.pipelines.runtime.kafka_classes import kafka_package
 from kafka_telemetry_lake.pipelines.runtime.kafka_reach import Advertised, advertised
@@ -111,7 +111,7 @@ def read_statuses(
     java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topic: str
 ) -> dict[int, ReceiverStatus]:
     """The last status of each broker's receiver, by broker id. Raises ``KafkaUnavailableError``."""
-    with text_consumer(java, bootstrap_servers, options, topic) as (consumer, partitions):
+    with topic_consumer(java, bootstrap_servers, options, topic) as (consumer, partitions):
         begins, ends = dict(consumer.beginningOffsets(partitions)), dict(consumer.endOffsets(partitions))
         for partition, end in ends.items():
             consumer.seek(partition, max(begins[partition], end - STATUSES))

@@ -7,20 +7,23 @@ from pyspark.sql import functions as F
 
 from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
+from kafka_telemetry_lake.udfs.landing.contract import (
+    INSTANCE_ID,
+    LATEST_MS,
+    MAX_BYTES,
+    MAX_HEADER,
+    MAX_INTERVAL_MS,
+    MAX_PORT,
+    VERSION,
+    ZERO_UUID,
+)
 
 # The columns of Spark's Kafka source with includeHeaders. A files source has the same columns.
 RECORD = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
     "headers array<struct<key: string, value: binary>>"
 )
-INSTANCE_ID = r"^[A-Za-z0-9_-]{22}$"  # Kafka's Uuid.toString: URL-safe base64 of 16 bytes, no padding
-ZERO_UUID = "AAAAAAAAAAAAAAAAAAAAAA"
 MAX_QUOTED = 100  # characters of untrusted text quoted in a reject detail
-MAX_HEADER = 1024  # characters of a header that are stored; Kafka only limits the size of the record
-LATEST_MS = 4_102_444_800_000  # year 2100: later times come from no real clock, and readers fail beyond year 9999
-MAX_INTERVAL_MS = 86_400_000  # a day; brokers allow an hour
-MAX_BYTES = 2**31 - 1  # of a value: Kafka's own limit
-MAX_PORT = 65_535
 
 
 def to_pushes(
@@ -151,7 +154,7 @@ def _reject() -> Column:
                     quoted(instance_id)),
         )
         .when(
-            version.isNotNull() & (version != "1"),
+            version.isNotNull() & (version != VERSION),
             problem("INVALID_RECORD", F.lit("landing record of unknown version "), quoted(version)),
         )
         .when(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from kafka_telemetry_lake.pipelines.ingest.landing import MAX_HEADER, MAX_QUOTED, landed, time_of
+from kafka_telemetry_lake.pipelines.ingest.landing import MAX_QUOTED, landed, time_of
+from kafka_telemetry_lake.udfs.landing.contract import MAX_HEADER
 
 SAMPLE = (
     "version int, cluster_id string, broker_id int, time_ms bigint, quota_type string, user string, client_id string, "

@@ -7,8 +7,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from kafka_telemetry_lake.pipelines.ingest.landing import MAX_HEADER, landed, time_of
+from kafka_telemetry_lake.pipelines.ingest.landing import landed, time_of
 from kafka_telemetry_lake.pipelines.tables.operator import RECEIVER_HEALTH
+from kafka_telemetry_lake.udfs.landing.contract import MAX_HEADER
 
 STATUS = (
     "version int, cluster_id string, broker_id int, time_ms bigint, started_ms bigint, received bigint, "

@@ -22,7 +22,7 @@ DIGITS = 6  # significant digits of a float in the formats for people
 def write_jsonl(rows: pa.RecordBatchReader, out: TextIO) -> int:
     """Write one JSON object per line: NaN as null, exact bigints, timestamps as ISO 8601 in UTC, maps as objects."""
     count = 0
-    for row in _rows(rows):
+    for row in plain_rows(rows):
         count += 1
         out.write(printable_json(dict(zip(rows.schema.names, row, strict=True)), separators=(",", ":")) + "\n")
     return count
@@ -34,7 +34,7 @@ def write_csv(rows: pa.RecordBatchReader, out: TextIO) -> int:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(rows.schema.names)
     count = 0
-    for row in _rows(rows):
+    for row in plain_rows(rows):
         count += 1
         writer.writerow([shown(_cell(value)) for value in row])
     return count
@@ -43,7 +43,7 @@ def write_csv(rows: pa.RecordBatchReader, out: TextIO) -> int:
 def write_table(rows: pa.RecordBatchReader, out: TextIO) -> int:
     """Write aligned columns for people: long values are cut and floats rounded. Programs should read another format."""
     names = [printable(name) for name in rows.schema.names]
-    lines = [[_short(_cell(rounded(value))) for value in row] for row in _rows(rows)]
+    lines = [[_short(_cell(rounded(value))) for value in row] for row in plain_rows(rows)]
     number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
     numeric = [any(is_it(field.type) for is_it in number) for field in rows.schema]
     widths = [max(len(line[i]) for line in [names, *lines]) for i in range(len(names))]
@@ -66,7 +66,7 @@ def write_vertical(rows: pa.RecordBatchReader, out: TextIO) -> int:
     names = [printable(name) for name in rows.schema.names]
     width = max(map(len, names), default=0)
     count = 0
-    for count, row in enumerate(_rows(rows), 1):
+    for count, row in enumerate(plain_rows(rows), 1):
         out.write(f"--- row {count} ---\n")
         for name, value in zip(names, row, strict=True):
             out.write(f"{name.ljust(width)}  {_one_line_of(_cell(rounded(value)))}".rstrip() + "\n")
@@ -149,7 +149,8 @@ def _write(rows: pa.RecordBatchReader, writer: Any) -> int:
     return count
 
 
-def _rows(rows: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
+def plain_rows(rows: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
+    """Yield each row's values as JSON has them: see `write_jsonl`. Raises ``QueryError``, while it is read."""
     types = [field.type for field in rows.schema]
     for batch in _batches(rows):
         for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):

@@ -41,11 +41,13 @@ from kafka_telemetry_lake.udfs.subscriptions.view_names import PREFIX
 
 UNQUOTED_AT = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\bat\b(?!\s+time\s+zone\b)""", re.IGNORECASE)
 SHOW_TABLES = re.compile(r"\s*show\s+(?:all\s+)?(?:tables|views)\s*;?\s*", re.IGNORECASE)
+Check = Callable[[duckdb.DuckDBPyConnection, str], None]
 
 
 def run_query(
     lake: str, sql: str, allow_files: bool = False, memory: str = MEMORY, spill: str = SPILL,
     overrides: Overrides = (), warn: Callable[[str], None] | None = None, moment: int | None = None,
+    check: Check | None = None,
 ) -> pa.RecordBatchReader:  # fmt: skip
     """Run a query on the lake's tables and the views of `sql/`. Columns of the result have distinct names.
 
@@ -59,6 +61,7 @@ def run_query(
         overrides: other bounds of the findings for some client ids.
         warn: is called with the sentence of `summed_levels` about the query, if there is one; None: don't look.
         moment: an earlier one that the log still has; None: the newest.
+        check: is called with the connection and the query before it runs, and may raise ``NotAQueryError``.
 
     Raises:
         QueryError: there is no such lake or table, the text isn't a query, or DuckDB reports an error.
@@ -78,7 +81,7 @@ def run_query(
                 raise QueryError(missing)
             connection.register("relations", relations(lake))
             sql = "FROM relations"
-        answer = _ask(connection, sql, not allow_files)
+        answer = _ask(connection, sql, not allow_files, check)
         if answer is None:
             return pa.Table.from_pylist([]).to_reader()
         if warn is not None and (sentence := summed_levels(connection, sql)):
@@ -211,10 +214,14 @@ def _tables(lake: str) -> list[str]:
     return sorted(name for name in names if not name.startswith(("_", ".")))
 
 
-def _ask(connection: duckdb.DuckDBPyConnection, sql: str, closed: bool) -> duckdb.DuckDBPyRelation | None:
+def _ask(
+    connection: duckdb.DuckDBPyConnection, sql: str, closed: bool, check: Check | None
+) -> duckdb.DuckDBPyRelation | None:
     """Run a statement; returns None if it has no result."""
 
     def answer(text: str) -> duckdb.DuckDBPyRelation | None:
+        if check is not None:
+            check(connection, text)
         if closed:
             check_reads(connection, text)
         return connection.sql(text)

@@ -66,18 +66,21 @@ def client_properties(java: HasJvm, bootstrap_servers: str, options: Mapping[str
 
 
 @contextmanager
-def text_consumer(
-    java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topic: str
+def topic_consumer(
+    java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topic: str, binary: bool = False
 ) -> Iterator[tuple[Any, Any]]:
-    """Open a consumer of records as text, without a group, and assign it all partitions of a topic; yields both.
+    """Open a consumer without a group, and assign it all partitions of a topic; yields both.
+
+    Args:
+        binary: give keys and values as bytes, not as text.
 
     Raises:
         KafkaUnavailableError: the cluster didn't answer, or refused, a request in the block.
     """
     jvm = java._jvm
     properties = client_properties(java, bootstrap_servers, options)
-    text = "org.apache.kafka.common.serialization.StringDeserializer"
-    for key, value in for_jvm(jvm, {"key.deserializer": text, "value.deserializer": text}).items():
+    kind = f"org.apache.kafka.common.serialization.{'ByteArray' if binary else 'String'}Deserializer"
+    for key, value in for_jvm(jvm, {"key.deserializer": kind, "value.deserializer": kind}).items():
         properties.put(key, value)
     for key, value in {
         "enable.auto.commit": "false",

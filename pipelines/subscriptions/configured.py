@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, KafkaUnavailableError, admin_client
 from kafka_telemetry_lake.pipelines.runtime.kafka_classes import kafka_package
-from kafka_telemetry_lake.udfs.subscriptions.matching import INTERVAL_MS, METRICS, Subscription, from_config
+from kafka_telemetry_lake.udfs.subscriptions.matching import (
+    ALL_METRICS,
+    INTERVAL_MS,
+    METRICS,
+    Subscription,
+    from_config,
+)
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,11 @@ class ConfiguredSubscriptions:
     def problems(self) -> list[str]:
         """Subscriptions whose matching clients can't be determined, each with the reason."""
         return [each.problem for each in self.subscriptions if each.problem is not None]
+
+    def all_for_none(self) -> ConfiguredSubscriptions:
+        """The same, of brokers that read a subscription without metrics as one to all metrics, as WarpStream's do."""
+        own = (each if each.metrics else replace(each, metrics=(ALL_METRICS,)) for each in self.subscriptions)
+        return ConfiguredSubscriptions(self.cluster_id, tuple(own))
 
     def rows(self) -> list[dict[str, Any]]:
         """Keys and values of `SUBSCRIPTIONS`."""

@@ -21,7 +21,7 @@ from kafka_telemetry_lake.pipelines.runtime.kafka_admin import (
     create_topic,
     earliest_offsets,
     existing_topics,
-    text_consumer,
+    topic_consumer,
     topic_ids,
 )
 from kafka_telemetry_lake.pipelines.runtime.kafka_classes import for_jvm, kafka_package
@@ -81,7 +81,7 @@ def test_every_request_has_the_same_answer(cluster: LocalCluster, both: tuple[Ha
         create_topic(java, servers, ALICE, topic, 2, 1, {"retention.ms": "1000000"})
         with producing(java, servers, ALICE, topic) as send:
             send([("k", "first"), ("k", "second")])
-        with text_consumer(java, servers, ALICE, topic) as (consumer, partitions):
+        with topic_consumer(java, servers, ALICE, topic) as (consumer, partitions):
             consumer.seekToBeginning(partitions)
             read: list[str] = []
             while len(read) < 2:

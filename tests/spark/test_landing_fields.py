@@ -20,8 +20,10 @@ from pyspark.sql import functions as F
 from kafka_telemetry_lake.pipelines.ingest.landing import to_pushes
 from kafka_telemetry_lake.pipelines.ingest.quota_sample import with_quota_sample
 from kafka_telemetry_lake.pipelines.ingest.receiver_status import with_receiver_health
+from kafka_telemetry_lake.udfs.landing.contract import HEADERS
 from tests.support.landing_records import GOOD_ID, LANDED_AT, SCHEMA, record
 from tests.support.quick_session import quick_session
+from tests.unit.landing.test_landing_problems import MISTAKES, made
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST_MS, MAX_COUNT = 4_102_444_800_000, 10**15
@@ -363,3 +365,18 @@ def test_whole_batches_by_the_contract(
         assert (offset in good) == (stored is not None), bad.get(offset)
         if stored is not None:
             assert {key: good[offset][key] for key in stored} == stored
+
+
+def test_the_job_rejects_what_check_landing_calls_an_error(session: SparkSession) -> None:
+    """Of all that is decided before a value is read."""
+    cases = [(changes, severity, field) for changes, severity, field, _ in MISTAKES if changes.get("time", 0) == 0]
+    records = []
+    for changes, _, _ in cases:
+        own = made(**changes)
+        headers = [{"key": name, "value": value} for name, value in own.headers]
+        records.append(record(0, own.value) | {"key": own.key, "headers": headers})
+    rejecting = {name for name, header in HEADERS.items() if header.rejects} - {"compression_type"}
+    rows = answers(session, records, lambda rows: to_pushes(rows, "files"))
+    for row, (changes, severity, field) in zip(rows, cases, strict=True):
+        is_rejected = severity == "error" and (field in rejecting or (field == "value" and changes["value"] is None))
+        assert (row["reject_reason"] is not None) == is_rejected, changes

@@ -51,6 +51,14 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"telemetry-lake \w+ .*s3a:", "tests/spark/test_storage_s3.py::test_the_whole_job_and_its_upkeep"),
     (r"export AWS_", "tests/spark/test_storage_s3.py::test_the_whole_job_and_its_upkeep"),
     (r"telemetry-lake query ", HERE),
+    (r"telemetry-lake check-landing .*--bootstrap-servers", "tests/kafka/test_check_landing.py"),
+    (r"telemetry-lake check-landing ", "tests/unit/landing/test_check_landing_command.py"),
+    (
+        r"telemetry-lake sync .*--empty-metrics",
+        "tests/unit/subscriptions/test_subscriptions_file.py::"
+        "test_an_empty_list_of_metrics_is_none_or_all_as_the_brokers_read_it",
+    ),
+    (r"telemetry-lake mcp ", "tests/unit/agents/test_mcp_server.py"),
     (r"telemetry-lake quality ", HERE),
     (r"telemetry-lake maintain ", HERE),
     (r"telemetry-lake forget ", HERE),
@@ -113,7 +121,10 @@ TRIED: tuple[tuple[str, str], ...] = (
     ),
     (r"make ", "tests/unit/project/test_docs.py looks that it is there"),
     (r"mvn ", "CI builds the plugin by the same lines: make test-receiver"),
-    (r"pip install --upgrade", "not on an index yet; tests/unit/project/test_bundle_wheel.py installs the wheel"),
+    (
+        r"pip install ('kafka-telemetry-lake\[|--upgrade)",
+        "not on an index yet; tests/unit/project/test_bundle_wheel.py installs the wheel",
+    ),
     (
         r"telemetry-lake findings --list",
         "tests/unit/query/test_finding_rules.py::test_the_list_for_people_and_for_scripts",

@@ -148,6 +148,18 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     (f"findings --lake {{lake}} --unmute {ID} --by a --mute {ID}", 2, "unmute: not together with --mute", 1),
     ("findings --lake {lake} --by a", 2, "by: works only with --acknowledge, --mute or --unmute", 1),
     ("findings --lake {lake} --until 2999-01-01", 2, "until: works only with --mute", 1),
+    # landing records of others
+    ("check-landing", 2, "the following arguments are required: TARGET", 1),
+    ("check-landing /no/such", 2, "/no/such does not exist; to check a topic, add --bootstrap-servers", 6),
+    ("check-landing t --bootstrap-servers 127.0.0.1:1", 2, "127.0.0.1:1: connection refused", 6),
+    ("check-landing t --kafka-options kafka.a=b", 2, "kafka_options: works only with --bootstrap-servers", 1),
+    ("check-landing t --max-records 0", 2, "max_records: Input should be greater than or equal to 1", 1),
+    ("sync --lake new --subscriptions-file x --empty-metrics some", 2, "empty_metrics: Input should be 'none' or", 1),
+    # agents
+    ("mcp", 2, "lake: required; set --lake or TELEMETRY_LAKE_LAKE", 1),
+    ("mcp --lake new", 2, "no lake at new: create one with `telemetry-lake ingest", 6),
+    ("mcp --lake {lake} --max-rows 0", 2, "max_rows: Input should be greater than or equal to 1", 1),
+    ("mcp --lake {lake} --max-seconds soon", 2, "max_seconds: Input should be a valid number", 1),
     # SQL
     ("query --lake {lake} SELEC|1", 1, 'syntax error at or near "SELEC"', 2),
     ("query --lake {lake} SELECT|*|FROM|fidings", 1, "no table or view is called fidings; did you mean findings or", 4),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -13,7 +14,7 @@ from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.jobs.sync import run
 from kafka_telemetry_lake.jobs.sync_settings import SyncSettings
 from kafka_telemetry_lake.pipelines.subscriptions.file import read_subscriptions_file
-from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription, SubscriptionError
+from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription, SubscriptionError, asked
 from tests.support.lake_tables import table
 
 GOOD = """
@@ -178,3 +179,23 @@ def test_again_and_again_a_failed_look_is_reported_and_the_next_one_tried(
     assert error.endswith("; the history is unchanged")
     intervals = [row["interval_ms"] for row in table(lake, "subscriptions").to_pylist() if row["name"] == "everything"]
     assert sorted(intervals) == [1000, 2000]
+
+
+def test_an_empty_list_of_metrics_is_none_or_all_as_the_brokers_read_it(tmp_path: Path) -> None:
+    """WarpStream reads ``metrics=`` as all metrics, Apache Kafka as none."""
+    lake, file = tmp_path / "lake", tmp_path / "subscriptions.yml"
+    file.write_text("cluster_id: c\nsubscriptions: [{name: a, metrics: []}, {name: b, metrics: [org.]}]")
+    words = ["--lake", str(lake), "--subscriptions-file", str(file)]
+    for meaning, stored in ((None, []), ("all", ["*"]), ("none", [])):
+        assert run_command("sync", words if meaning is None else [*words, "--empty-metrics", meaning]) == 0
+        now = {
+            row["name"]: row["metrics"] for row in table(lake, "subscriptions").to_pylist() if row["valid_to"] is None
+        }
+        assert now == {"a": stored, "b": ["org."]}
+    metrics = pa.array(["org.apache.kafka.producer.record.send.total", "mine"])
+    (apache,) = (each for each in read_subscriptions_file(file, None).subscriptions if each.name == "a")
+    (warpstream,) = (
+        each for each in read_subscriptions_file(file, None).all_for_none().subscriptions if each.name == "a"
+    )
+    assert asked(metrics, apache).to_pylist() == [False, False]
+    assert asked(metrics, warpstream).to_pylist() == [True, True]

@@ -1,0 +1,1 @@
+"""What agents may ask of a lake: answers with limits, and nothing but queries."""

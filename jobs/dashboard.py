@@ -31,6 +31,7 @@ def run_job(settings: DashboardSettings) -> int:
         "server.headless": not settings.browser,
         "server.fileWatcherType": "none",
         "browser.gatherUsageStats": False,
+        "theme.primaryColor": "#0072B2",
         "client.toolbarMode": "minimal",
         "client.showErrorDetails": "none",
         "logger.level": "error",

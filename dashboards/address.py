@@ -41,7 +41,7 @@ def with_query(page: str, query: Mapping[str, object]) -> str:
 
 def of_value(column: str, value: object, selection: Selection) -> str | None:
     """The address of the page about a value of a column; None: there is no page about it."""
-    if column not in PAGES or not isinstance(value, str | int) or value == "" or value == "<default>":
+    if column not in PAGES or not isinstance(value, str | int) or value in ("", "<default>"):
         return None
     text = str(value)
     if column in ("application", "owner") and MANY in text:

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import streamlit as st
 
 from kafka_telemetry_lake.dashboards.controls import controls, range_control, read_address
+from kafka_telemetry_lake.dashboards.elements import page_style
 from kafka_telemetry_lake.dashboards.header import clusters, header, lake_name
 from kafka_telemetry_lake.dashboards.lake import LakeError
 from kafka_telemetry_lake.dashboards.navigation import TITLES, navigation
 from kafka_telemetry_lake.dashboards.scene import Scene, open_scene
 from kafka_telemetry_lake.dashboards.screens import PAGES
 from kafka_telemetry_lake.dashboards.show import plain
-from kafka_telemetry_lake.dashboards.style import STYLE
 from kafka_telemetry_lake.dashboards.subjects import ABOUT, subject
 
 Page = Callable[[Scene], None]
@@ -23,7 +23,7 @@ Page = Callable[[Scene], None]
 def main() -> None:
     uri = os.environ.get("TELEMETRY_LAKE_LAKE", "")
     st.set_page_config(page_title=f"Kafka clients · {lake_name(uri)}", page_icon="📈", layout="wide")
-    st.html(f"<style>{STYLE}</style>")
+    st.html(f"<style>{page_style()}</style>")
     chosen = st.navigation(
         [
             st.Page(_shown(path, title, uri), title=title, url_path=path or "problems", default=not path)
@@ -79,9 +79,7 @@ def _body(path: str, uri: str, query: dict[str, list[str]]) -> None:
             return
         header(scene, path, query)
         if scene.chosen.num_rows == 0:
-            st.info(
-                "No client that matches the filters pushed in this time range. Widen the range or remove a filter."
-            )
+            st.info("No client that matches the filters pushed in this time range. Widen the range or remove a filter.")
         st.session_state["marks"] = scene.marks()
         PAGES[path](scene)
     except LakeError as problem:

@@ -1,6 +1,6 @@
 """The dashboard's own elements in the browser: tables whose names are links, navigation, headers, findings.
 
-Each is a Streamlit component of the files in `browser/`: plain JavaScript that sets texts, never HTML, and asks no host.
+Each is a Streamlit component of the files in `browser/`: plain JavaScript that sets texts, never HTML.
 """
 
 from __future__ import annotations
@@ -25,4 +25,12 @@ def element(kind: str, data: Mapping[str, Any], key: str | None = None) -> None:
 def _component(kind: str) -> Any:
     parts = ("common", "rows", kind) if kind in ROWS else ("common", kind)
     script = "\n".join((FOLDER / f"{name}.js").read_text("utf-8") for name in parts)
-    return st.components.v2.component(f"telemetry_lake_{kind}", js=script, css=(FOLDER / "style.css").read_text("utf-8"))
+    return st.components.v2.component(
+        f"telemetry_lake_{kind}", js=script, css=(FOLDER / "style.css").read_text("utf-8")
+    )
+
+
+@cache
+def page_style() -> str:
+    """CSS for what Streamlit itself draws."""
+    return (FOLDER / "page.css").read_text("utf-8")

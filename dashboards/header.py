@@ -94,5 +94,3 @@ def _chips(selection: Selection, page: str, query: dict[str, list[str]]) -> list
             where = with_query(page, {name: each for name, each in left.items() if each})
             chips.append({"name": LABELS[key].lower(), "value": value, "address": where})
     return chips
-
-

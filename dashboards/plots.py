@@ -110,7 +110,7 @@ def _line_spec(
     if len(named) == 1:
         line["mark"]["color"] = dots["mark"]["color"] = PALETTE[0]
     else:
-        columns = 3 if len(named) <= 3 else 2  # noqa: PLR2004  # as many as fit
+        columns = 3 if len(named) <= 3 else 2  # as many as fit
         height += 18 * (-(-len(named) // columns) - 1)
         # Colours and dashes share a legend, so that dashes identify a line too.
         legend = {

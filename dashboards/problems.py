@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pandas as pd
@@ -25,6 +26,7 @@ SCOPES = {
     "broker": ("broker", "broker"),
 }
 TOPIC_SETTINGS = ("retention.ms", "message.timestamp.type")
+SETTING = re.compile(r"\b[a-z]+(?:\.[a-z]+)+=\w+")
 BROKER_SETTINGS = ("telemetry.max.bytes",)
 EVALUATED = "`telemetry-lake findings`, or `ingest --findings-minutes`, evaluates them"
 SHORT_COLUMNS = {
@@ -138,19 +140,21 @@ def card(row: Any, selection: Selection) -> None:
                 "title": rule.title if rule else name,
                 "evidence": f"{row['evidence']}.",
                 "advice": row["advice"],
-                "setting": _setting(rule) if rule else None,
+                "setting": setting(row["advice"], rule) if rule else None,
                 "facts": facts,
                 "why": _why(rule) if rule else "",
             },
         )
 
 
-def _setting(rule: Rule) -> dict[str, str] | None:
-    if rule.config is None:
+def setting(advice: str, rule: Rule) -> dict[str, str] | None:
+    """What to set, to be copied: the values that the advice computed, or those of the rule; None: no setting helps."""
+    text = "\n".join(found[0] for found in SETTING.finditer(advice)) or rule.config
+    if text is None:
         return None
-    name = rule.config.split("=")[0]
+    name = text.split("=")[0]
     of = "topic" if name in TOPIC_SETTINGS else "brokers" if name in BROKER_SETTINGS else "client"
-    return {"of": f"Setting of the {of}:", "text": rule.config}
+    return {"of": f"Setting of the {of}:", "text": text}
 
 
 def _why(rule: Rule) -> str:

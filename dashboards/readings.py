@@ -32,10 +32,22 @@ def readings(scene: Scene) -> list[dict[str, Any]]:
     to = lambda page: address(page, scene.selection)  # noqa: E731  # a short name
     found = scene.open_findings()["window_start"].max() if is_evaluated(scene) else None
     return [
-        _light("Freshness", level, f"{age_text(age_s)} old", "Age of the newest push: green up to two push intervals.", to("pipeline")),
+        _light(
+            "Freshness",
+            level,
+            f"{age_text(age_s)} old",
+            "Age of the newest push: green up to two push intervals.",
+            to("pipeline"),
+        ),
         _light(
             "Coverage",
-            "unknown" if covered is None else "good" if covered >= GOOD_COVERAGE else "fair" if covered >= FAIR_COVERAGE else "bad",
+            "unknown"
+            if covered is None
+            else "good"
+            if covered >= GOOD_COVERAGE
+            else "fair"
+            if covered >= FAIR_COVERAGE
+            else "bad",
             "unknown" if covered is None else f"{covered:.1%}",
             "Pushes that landed of those that were due: green from 99 %.",
             to("lifecycle"),
@@ -47,7 +59,13 @@ def readings(scene: Scene) -> list[dict[str, Any]]:
             "Pushes that weren't quarantined: green if all, red below 99.9 %.",
             to("pipeline"),
         ),
-        _light("Receivers", "bad" if dropped else "good", f"{dropped:,} dropped", "Pushes whose payload a broker's receiver dropped: green if none.", to("pipeline")),
+        _light(
+            "Receivers",
+            "bad" if dropped else "good",
+            f"{dropped:,} dropped",
+            "Pushes whose payload a broker's receiver dropped: green if none.",
+            to("pipeline"),
+        ),
         _light(
             "Findings",
             "unknown" if found is None else "good",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import pandas as pd
 import streamlit as st
 
 from kafka_telemetry_lake.dashboards.address import of_value
@@ -39,7 +40,7 @@ def facts(title: str, values: Mapping[str, tuple[str, Iterable[object]]], select
     """Show what is known, given as name to the column whose pages the values have, and values."""
     shown = []
     for name, (column, several) in values.items():
-        known = list(dict.fromkeys(str(value) for value in several if value is not None and value == value))
+        known = list(dict.fromkeys(str(value) for value in several if not pd.isna(value)))
         if known:
             texts = [{"text": text, "address": of_value(column, text, selection)} for text in known[:MOST_NAMES]]
             if len(known) > MOST_NAMES:

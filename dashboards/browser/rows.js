@@ -27,7 +27,7 @@ function cell(column, row) {
   const address = column.links?.[row];
   const exact = NUMERIC.has(column.kind) && value !== null ? { title: String(value) } : {};
   const inside = address ? link(text, address) : column.kind === "severity" ? make("span", { class: `severity ${value}` }, text) : text;
-  return [inside, { class: NUMERIC.has(column.kind) ? "number" : column.wide ? "wide" : null, ...exact }];
+  return [inside, { "data-label": column.label, class: NUMERIC.has(column.kind) ? "number" : column.wide ? "wide" : null, ...exact }];
 }
 SHOWN.severity = String;
 

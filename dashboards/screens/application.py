@@ -70,4 +70,6 @@ def _one(scene: Scene) -> None:
     applications = scene.selection.chosen("application")
     if len(applications) == 1 and on_demand("What it costs", "This reads every data point of the time range."):
         costs = scene.rows("application_cost", "window_start", application=applications[0])
-        every_column(costs, "Cost by hour", none="No prices are known: `telemetry-lake sync --prices-file` stores them.")
+        every_column(
+            costs, "Cost by hour", none="No prices are known: `telemetry-lake sync --prices-file` stores them."
+        )

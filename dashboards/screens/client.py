@@ -33,7 +33,8 @@ class Row:
 
 
 ROWS = (
-    Row("Throughput, records", "records per second", "per_second", {producers.SENT: "sent", consumers.RECORDS: "consumed"}),
+    Row("Throughput, records", "records per second", "per_second",
+        {producers.SENT: "sent", consumers.RECORDS: "consumed"}),
     Row("Throughput, bytes", "bytes per second", "per_second", {producers.BYTES: "sent", consumers.BYTES: "consumed"}),
     Row("Latency", "ms", "mean", {producers.LATENCY: "produce requests", consumers.FETCH: "fetch requests"}),
     Row("Errors", "per second", "per_second", {producers.FAILED: "failed records", producers.RETRIED: "retried records",
@@ -41,7 +42,8 @@ ROWS = (
     Row("Queue", "ms", "mean", {producers.QUEUE: "time in the producer's queue"}),
     Row("Lag", "records", "most", {consumers.LAG: "partition furthest behind"}),
     Row("Polling", "ratio", "mean", {consumers.IDLE: "share of the time that poll() waits"}),
-    Row("Connections opened", "per second", "per_second", {f"{kind}.connection.creation.total": kind for kind in KINDS}),
+    Row("Connections opened", "per second", "per_second",
+        {f"{kind}.connection.creation.total": kind for kind in KINDS}),
     Row("Delays by quotas", "ms", "most", {producers.THROTTLE: "producer",
         "consumer.fetch.manager.fetch.throttle.time.max": "consumer"}),
     Row("Rebalances", "per second", "per_second", {consumers.REBALANCES: "rebalances", consumers.FAILED: "failed"}),

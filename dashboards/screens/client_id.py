@@ -183,7 +183,7 @@ def over_time(scene: Scene) -> None:
 
 def _heat(scene: Scene, client: str) -> None:
     """Instances by time, for a client id of many: the one that is different shows."""
-    if scene.chosen.num_rows < 2:  # noqa: PLR2004  # nothing to compare
+    if scene.chosen.num_rows < 2:  # nothing to compare
         return
     software = set(scene.ask("metric_by_client", metrics=[PREFIX + name for name in HEAT], top=1)["metric"])
     metric = next((PREFIX + name for name in HEAT if PREFIX + name in software), None)

@@ -87,5 +87,3 @@ def found_in_range(scene: Scene, top: int = 200) -> None:
     rows = scene.ask("findings", top=top)
     note = "Results of the rules in docs/findings.md for the hours of the time range."
     table(linked(rows, scene.selection), FINDING_COLUMNS, "Findings", note)
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import streamlit as st
 
 from kafka_telemetry_lake.dashboards.metrics import ask_over_time, largest, on_demand, spread, total
@@ -58,12 +59,15 @@ def page(scene: Scene) -> None:
     seconds = lag["time_lag_s"].max()
     numbers(
         {
-            "Lag": (lag["lag_records"].sum() if len(lag) else None, "Records that are not read yet, of all partitions."),
+            "Lag": (
+                lag["lag_records"].sum() if len(lag) else None,
+                "Records that are not read yet, of all partitions.",
+            ),
             "Members": (len(members) if len(members) else None, "As of the last poll of `telemetry-lake sync`."),
             "Instances that push": (scene.chosen.num_rows, "In the time range."),
         }
     )
-    if len(lag) and seconds == seconds:
+    if pd.notna(seconds):
         st.caption(f"Its oldest unread record is {readable(seconds, 's')} old.")
     over_time = scene.ask("lag_over_time", group=group, topic="")
     lines(over_time, "lag_records", "records", "Lag by topic", "topic", scene.step_s, "As `sync` polled it.", rest=True)

@@ -8,7 +8,8 @@ import streamlit as st
 from kafka_telemetry_lake.dashboards.address import address
 from kafka_telemetry_lake.dashboards.problems import current, current_table
 from kafka_telemetry_lake.dashboards.readings import lights
-from kafka_telemetry_lake.dashboards.scene import Scene
+from kafka_telemetry_lake.dashboards.scene import PREFIX, Scene
+from kafka_telemetry_lake.dashboards.screens import quotas
 from kafka_telemetry_lake.dashboards.screens.fleet import clients_over_time, points_over_time
 from kafka_telemetry_lake.dashboards.show import numbers, table
 
@@ -62,7 +63,9 @@ def _by_owner(rows: pd.DataFrame, scene: Scene) -> None:
     """Open findings by the owner of their clients."""
     if "owner" not in rows.columns:
         return  # a finding has an owner once it is evaluated
-    owners = rows.assign(owner=rows["owner"].fillna("")).groupby("owner")["severity"].value_counts().unstack(fill_value=0)
+    owners = (
+        rows.assign(owner=rows["owner"].fillna("")).groupby("owner")["severity"].value_counts().unstack(fill_value=0)
+    )
     owners = owners.reindex(columns=["error", "warning", "info"], fill_value=0).reset_index()
     owners = owners.sort_values(["error", "warning", "info"], ascending=False)
     owners["owner link"] = [
@@ -80,8 +83,7 @@ def _by_owner(rows: pd.DataFrame, scene: Scene) -> None:
 
 def _changes(scene: Scene) -> None:
     """What happened in the hour before the newest push."""
-    rows = scene.ask("changes", metrics=["org.apache.kafka.producer.produce.throttle.time.max",
-                                         "org.apache.kafka.consumer.fetch.manager.fetch.throttle.time.max"])  # fmt: skip
+    rows = scene.ask("changes", metrics=[PREFIX + metric for metric in (quotas.PRODUCE, quotas.FETCH)])
     order = {event: place for place, event in enumerate(EVENTS)}
     rows = rows.sort_values("event", key=lambda names: names.map(order).fillna(len(order)), kind="stable")
     where = {"throttled": "quotas", "rebootstrap": "connections", "data_path_dead": "connections"}
@@ -92,7 +94,13 @@ def _changes(scene: Scene) -> None:
     shown.attrs = rows.attrs
     table(
         shown,
-        {"what": "clients that ...", "client_ids": "client ids", "instances": "instances", "client_id": "such as", "latest": "latest (UTC)"},
+        {
+            "what": "clients that ...",
+            "client_ids": "client ids",
+            "instances": "instances",
+            "client_id": "such as",
+            "latest": "latest (UTC)",
+        },
         "What changed in the last hour",
         none="Nothing: no client is new, gone, silent, restarted or throttled.",
     )

@@ -57,7 +57,12 @@ def search(scene: Scene, wanted: str) -> pd.DataFrame:
             add("finding", rule.id, address("findings", scene.selection, finding=rule.id), rule.title)
     for _, row in scene.open_findings().iterrows():
         if wanted.lower() in str(row["subject"]).lower():
-            add("open finding", f"{row['finding']} of {row['client_id']}", subject_address(row, scene.selection), row["evidence"])
+            add(
+                "open finding",
+                f"{row['finding']} of {row['client_id']}",
+                subject_address(row, scene.selection),
+                row["evidence"],
+            )
     return pd.DataFrame(rows, columns=["kind", "name", "name link", "more"])
 
 

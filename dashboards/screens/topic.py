@@ -39,10 +39,17 @@ def page(scene: Scene) -> None:
             clients.attrs = rows.attrs
             total = clients["records"].sum()
             clients["share"] = 100 * clients["records"] / total if total else float("nan")
-            columns = {"client_id": "client id", "records": "records", "bytes": "bytes (bytes)", "share": "of the records (%)"}
+            columns = {
+                "client_id": "client id",
+                "records": "records",
+                "bytes": "bytes (bytes)",
+                "share": "of the records (%)",
+            }
             table(clients, columns, title[0].upper() + title[1:], NOTE, "Nobody that tells.")
     lag = scene.ask("lag_over_time", topic=topic, group="")
-    lines(lag, "lag_records", "records", "Lag of its groups", "group_id", scene.step_s, "As `sync` polled it.", rest=True)
+    lines(
+        lag, "lag_records", "records", "Lag of its groups", "group_id", scene.step_s, "As `sync` polled it.", rest=True
+    )
     now = scene.rows("group_lag", topic=topic, latest=True)
     table(_by_time(now), LAG_COLUMNS, "Lag by partition now", none="`telemetry-lake sync` has polled no group of it.")
     if on_demand("Everybody who is known", "This reads the points of all hours of the lake."):

@@ -16,6 +16,7 @@ from kafka_telemetry_lake.dashboards.scene import Scene, open_scene
 from kafka_telemetry_lake.dashboards.screens import PAGES
 from kafka_telemetry_lake.dashboards.show import plain
 from kafka_telemetry_lake.dashboards.subjects import ABOUT, subject
+from kafka_telemetry_lake.dashboards.users import login_required, user
 
 Page = Callable[[Scene], None]
 
@@ -31,6 +32,9 @@ def main() -> None:
         ],
         position="hidden",
     )
+    if login_required() and user() is None:
+        st.error("Please log in: this dashboard is to be opened through its proxy.")
+        return
     chosen.run()
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow.compute as pc
 import streamlit as st
@@ -47,7 +49,7 @@ def controls(selection: Selection, scene: Scene | None) -> None:
     with st.expander("Filters", expanded=bool(selection.filters)):
         for key in FILTERS:
             _filter(key, selection, scene)
-    _choice("compare", "Compare with", list(COMPARISONS), selection.compare, COMPARISONS.get)
+    _choice("compare", "Compare with", list(COMPARISONS), selection.compare, COMPARISONS.__getitem__)
     _choice("refresh", "Follow new data", list(REFRESH_SECONDS), selection.refresh, _every)
 
 
@@ -125,7 +127,7 @@ def _options(scene: Scene, key: str) -> list[str]:
     return sorted(counted.field("values").take(order[:MOST_OPTIONS]).to_pylist())
 
 
-def _choice(key: str, label: str, options: list, now: object, shown: object) -> None:  # type: ignore[type-arg]
+def _choice(key: str, label: str, options: list[Any], now: object, shown: Callable[[Any], str]) -> None:
     state = f"control {key}"
     st.session_state[state] = now
     selection, _ = read_address()
@@ -134,7 +136,7 @@ def _choice(key: str, label: str, options: list, now: object, shown: object) -> 
         options,
         key=state,
         on_change=lambda: write(replace(selection, **{key: st.session_state[state]})),
-        format_func=shown,  # type: ignore[arg-type]
+        format_func=shown,
     )
 
 

@@ -199,7 +199,7 @@ def heat(rows: pd.DataFrame, y: str, amount: str, unit: str, title: str, step_s:
             nothing()
             return
         count = rows[y].nunique()
-        most = rows.loc[rows[amount].idxmax()] if rows[amount].notna().any() else None
+        most = rows.iloc[int(rows[amount].argmax())] if rows[amount].notna().any() else None
         words = f"{count:,} rows." + ("" if most is None else f" Most: {most[y]}, {readable(most[amount])} {unit}.")
         spec: Spec = {
             "description": f"{title}. {words}",
@@ -239,7 +239,7 @@ def in_words(rows: pd.DataFrame, y: str, name: str, unit: str) -> str:
     """What a plot shows, for who can't see it: of each line the last, the least and the greatest value."""
     said = []
     for each, own in list(rows.groupby(name, sort=False))[:3]:
-        last, most = own.loc[own["at_ms"].idxmax()], own.loc[own[y].idxmax()]
+        last, most = own.iloc[int(own["at_ms"].argmax())], own.iloc[int(own[y].argmax())]
         at = datetime.fromtimestamp(most["at_ms"] / 1000, UTC)
         said.append(
             f"{each}: last {readable(last[y], unit)}, least {readable(own[y].min(), unit)}, "

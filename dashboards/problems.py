@@ -114,8 +114,8 @@ def card(row: Any, selection: Selection) -> None:
     rule = rules().get(row["finding"])
     facts: list[dict[str, Any]] = []
 
-    def fact(name: str, value: object, where: str | None = None) -> None:
-        if value is not None and not (pd.api.types.is_scalar(value) and pd.isna(value)) and value != "":
+    def fact(name: str, value: Any, where: str | None = None) -> None:
+        if not pd.isna(value) and value != "":
             facts.append({"name": name, "text": str(value), "address": where})
 
     if "opened_at" in row:

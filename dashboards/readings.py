@@ -29,7 +29,10 @@ def readings(scene: Scene) -> list[dict[str, Any]]:
     rejected = int(counted.get("quarantined", 0)) / pushes if pushes else 0.0
     covered = coverage(scene)
     dropped = int(counted.get("dropped", 0))
-    to = lambda page: address(page, scene.selection)  # noqa: E731  # a short name
+
+    def to(page: str) -> str:
+        return address(page, scene.selection)
+
     found = scene.open_findings()["window_start"].max() if is_evaluated(scene) else None
     return [
         _light(

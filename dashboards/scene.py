@@ -104,9 +104,8 @@ class Scene:
     def owned(self) -> pd.DataFrame:
         """Client id, application and owner of those of the chosen instances that have an owner or application."""
         owners = _owners_of((self.lake.uri, self.versions), self.lake).to_pandas()
-        return (
-            self.chosen.select(["client_instance_id", "client_id"]).to_pandas().merge(owners, on="client_instance_id")
-        )
+        chosen: pd.DataFrame = self.chosen.select(["client_instance_id", "client_id"]).to_pandas()
+        return chosen.merge(owners, on="client_instance_id")
 
     @property
     def earlier_by(self) -> timedelta | None:

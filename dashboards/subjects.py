@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -36,7 +37,7 @@ def subject(page: str, query: Mapping[str, list[str]]) -> str | None:
     return named[-1] if len(named) == 1 else None
 
 
-def facts(title: str, values: Mapping[str, tuple[str, Iterable[object]]], selection: Selection) -> None:
+def facts(title: str, values: Mapping[str, tuple[str, Iterable[Any]]], selection: Selection) -> None:
     """Show what is known, given as name to the column whose pages the values have, and values."""
     shown = []
     for name, (column, several) in values.items():

@@ -98,7 +98,7 @@ function save(name, type, text) {
 
 /** The element that a component draws into; what it had is replaced at once. */
 function root(parent) {
-  let own = parent.querySelector(":scope > .root");
+  let own = [...parent.children].find((child) => child.classList.contains("root")); // a shadow root has no :scope
   if (!own) {
     own = make("div", { class: "root" });
     parent.append(own);

@@ -59,7 +59,7 @@ def page(scene: Scene) -> None:
     if wanted and wanted not in known:
         st.warning(plain(f"Client instance {wanted} didn't push in this time range, or the filters exclude it."))
     busiest = clients.loc[clients["pushes"].idxmax(), "client_instance_id"]
-    instance = wanted if wanted in known else busiest
+    instance = str(wanted if wanted in known else busiest)
     _choose(clients, instance)
     client = clients[clients["client_instance_id"] == instance].iloc[0]
     found = scene.ask("instance_findings", instance=instance)
@@ -191,7 +191,7 @@ def _metrics(scene: Scene, instance: str) -> None:
     offered = list(metrics["metric"])
     wanted = page_value("metric")
     first = next((name for end in PREFERRED for name in offered if name.endswith(end)), offered[0])
-    metric = wanted if wanted in offered else first
+    metric = str(wanted if wanted in offered else first)
     st.session_state["chosen metric"] = metric
 
     def changed() -> None:

@@ -139,11 +139,12 @@ def measured(hours: pd.DataFrame, rule: Rule) -> pd.DataFrame | None:
     try:
         with duckdb.connect() as database:
             database.register("hours", hours)
-            return database.sql(
+            rows: pd.DataFrame = database.sql(
                 f"SELECT client_instance_id, CAST({measure} AS DOUBLE) AS measure FROM (SELECT *, {aliases} FROM hours)"
             ).df()
-    except duckdb.BinderException:
+    except duckdb.BinderException:  # a column that only the rule's own SELECT has
         return None
+    return rows
 
 
 def over_time(scene: Scene) -> None:

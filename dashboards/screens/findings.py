@@ -16,6 +16,7 @@ from kafka_telemetry_lake.dashboards.remarks import RemarkError, changes_allowed
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.selection import FINDING_FILTERS, OWNED, Selection
 from kafka_telemetry_lake.dashboards.show import numbers, plain, table
+from kafka_telemetry_lake.dashboards.users import user
 from kafka_telemetry_lake.udfs.findings.remarks import ACKNOWLEDGED, MUTED, UNMUTED, time_text
 
 COLUMNS = {
@@ -128,7 +129,10 @@ def _form(scene: Scene, row: pd.Series) -> None:
     form = f"remark {said} {row['finding_id']}"
     with st.form(form, enter_to_submit=False):
         by, why, until = st.columns([2, 4, 2])
-        by.text_input("By", st.session_state.get("remarks by", ""), key=f"{form} by")
+        known = user()
+        by.text_input(
+            "By", known or st.session_state.get("remarks by", ""), key=f"{form} by", disabled=known is not None
+        )
         why.text_input("Why", key=f"{form} why")
         until.text_input("Mute until (UTC)", _tomorrow(), key=f"{form} until")
         with st.container(horizontal=True):
@@ -144,6 +148,7 @@ def _say(lake: str, finding_id: str, change: str, form: str, said: int) -> None:
     if said != st.session_state["remarks"]:  # the second click of two; the first has written it
         return
     texts = {name: st.session_state[f"{form} {name}"] for name in ("by", "why", "until")}
+    texts["by"] = user() or texts["by"]  # whom a proxy names can't be somebody else
     try:
         line = say(lake, finding_id, change, texts, time.time_ns() // 1000)
     except RemarkError as error:

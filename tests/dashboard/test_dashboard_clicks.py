@@ -87,6 +87,8 @@ def test_back_and_forward_lead_through_pages_and_states(open_page: Open) -> None
     page.wait_for_url("**range=7d*", timeout=PATIENCE_MS)
     settled(page)
     expect(box).to_have_value("latest 7 days")
+    expect(page.get_by_role("navigation")).to_have_count(1)  # drawn anew in its place
+    expect(page.get_by_role("article")).to_have_count(1)
     keep(page, "client-id")
 
 

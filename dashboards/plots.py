@@ -78,7 +78,7 @@ def lines(
         rows = rows.sort_values(name, key=lambda names: names.map(named.index), kind="stable")
         words = in_words(shown, y, name, unit)
         spec, height = _line_spec(rows, y, unit, name, named, height, domain)
-        _draw(rows, spec | {"description": f"{title}. {words}"}, height, title)
+        _draw(rows, spec, height, title)
         _foot(shown[["at_ms", name, y]], y, unit, title, words, sql)
 
 
@@ -175,7 +175,6 @@ def bars(rows: pd.DataFrame, x: str, y: str, unit: str, title: str, note: str = 
             axis |= {"tickMinStep": 1, "format": ",d"}
         words = f"Most: {rows[y].iloc[0]}, {readable(rows[x].iloc[0])} {unit}."
         spec: Spec = {
-            "description": f"{title}. {words}",
             "mark": {"type": "bar", "color": PALETTE[0], "height": {"band": 0.6}},
             "encoding": {
                 "x": {"field": x, "type": "quantitative", "axis": axis},
@@ -202,7 +201,6 @@ def heat(rows: pd.DataFrame, y: str, amount: str, unit: str, title: str, step_s:
         most = rows.iloc[int(rows[amount].argmax())] if rows[amount].notna().any() else None
         words = f"{count:,} rows." + ("" if most is None else f" Most: {most[y]}, {readable(most[amount])} {unit}.")
         spec: Spec = {
-            "description": f"{title}. {words}",
             "mark": {"type": "rect"},
             "encoding": {
                 "x": {"field": "at_ms", "type": "temporal", "scale": {"type": "utc"},

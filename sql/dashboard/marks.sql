@@ -30,7 +30,7 @@ WITH changes AS (
 )
 
 SELECT CAST(unix_millis(min(at)) AS BIGINT) AS at_ms, count(*) AS changes,
-  CASE WHEN count(*) > 3 THEN concat(min(what), ' and ', CAST(count(*) - 1 AS STRING), ' more') ELSE concat_ws('; ', collect_set(what)) END AS what
+  CASE WHEN count(*) > 3 THEN concat(min(what), ' and ', CAST(count(*) - 1 AS STRING), ' more') ELSE array_join(sort_array(collect_set(what)), '; ') END AS what
 FROM changes
 GROUP BY floor(unix_millis(at) / :step_ms)
 ORDER BY changes DESC, at_ms

@@ -69,7 +69,6 @@ def test_every_axis_has_its_unit_and_lines_differ_in_colour_and_dashes(monkeypat
     assert encoding["x"]["axis"]["title"] == "time (UTC)"
     assert encoding["y"]["axis"]["title"] == "time"  # its labels have the units
     assert bar["encoding"]["x"]["axis"]["title"] == "client instances"
-    assert line["description"].startswith("Latency. b: last 1 ms")
     color, dash = encoding["color"]["scale"], encoding["strokeDash"]["scale"]
     assert color["domain"] == dash["domain"] == ["a", "b"]
     assert len({*color["range"]}) == len({*map(tuple, dash["range"])}) == 2

@@ -24,6 +24,7 @@ from benchmarks.dashboard_spark import ask_in_spark
 from benchmarks.figures import print_figures, store_runs
 from benchmarks.fleet_lake import build
 from kafka_telemetry_lake.dashboards.lake import Lake
+from kafka_telemetry_lake.dashboards.navigation import TITLES
 from kafka_telemetry_lake.dashboards.questions import names, question
 from kafka_telemetry_lake.dashboards.scene import PREFIX
 from kafka_telemetry_lake.dashboards.screens import consumers, producers
@@ -83,7 +84,7 @@ def main() -> None:
     if args.pages:
         runs["pages_s"] = pages = _open_pages(args.lake)
         figures["dashboard_first_visit_s"] = pages.pop(FIRST_VISIT)
-        figures["dashboard_fleet_page_s"] = pages["fleet"]
+        figures["dashboard_first_page_s"] = pages["problems"]
         figures["dashboard_slowest_page_s"] = max(pages.values())
     print_figures(figures)
     store_runs("dashboard", runs)
@@ -150,7 +151,7 @@ def _open_pages(lake: Path) -> dict[str, float]:
     from playwright.sync_api import sync_playwright  # noqa: PLC0415  # only where pages are opened
 
     from tests.dashboard.conftest import CHROMIUM, free_port, settled, wait_until_served  # noqa: PLC0415  # the same
-    from tests.dashboard.test_dashboard_pages import PAGES, keep  # noqa: PLC0415  # the same
+    from tests.dashboard.test_dashboard_pages import keep  # noqa: PLC0415  # the same
 
     port = free_port()
     argv = [sys.executable, "-m", "kafka_telemetry_lake", "dashboard", "--lake", str(lake), "--port", str(port)]
@@ -159,7 +160,7 @@ def _open_pages(lake: Path) -> dict[str, float]:
         try:
             wait_until_served(server, f"http://127.0.0.1:{port}")
             page = tools.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"]).new_page()
-            for name, path in {FIRST_VISIT: "subscriptions", **{path or "fleet": path for path in PAGES}}.items():
+            for name, path in {FIRST_VISIT: "subscriptions", **{path or "problems": path for path in TITLES}}.items():
                 began = time.perf_counter()
                 page.goto(f"http://127.0.0.1:{port}/{path}?range=1h")
                 settled(page)

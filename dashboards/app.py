@@ -7,98 +7,92 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.controls import controls, link_problems, write_link
+from kafka_telemetry_lake.dashboards.controls import controls, range_control, read_address
+from kafka_telemetry_lake.dashboards.elements import page_style
+from kafka_telemetry_lake.dashboards.header import clusters, header, lake_name
 from kafka_telemetry_lake.dashboards.lake import LakeError
-from kafka_telemetry_lake.dashboards.questions import MOST_INSTANCES
+from kafka_telemetry_lake.dashboards.navigation import TITLES, navigation
 from kafka_telemetry_lake.dashboards.scene import Scene, open_scene
-from kafka_telemetry_lake.dashboards.screens import (
-    client,
-    connections,
-    consumers,
-    findings,
-    fleet,
-    health,
-    lifecycle,
-    producers,
-    quotas,
-    subscriptions,
-)
+from kafka_telemetry_lake.dashboards.screens import PAGES
 from kafka_telemetry_lake.dashboards.show import plain
+from kafka_telemetry_lake.dashboards.subjects import ABOUT, subject
+from kafka_telemetry_lake.dashboards.users import login_required, user
 
 Page = Callable[[Scene], None]
-PAGES: tuple[tuple[str, str, str, Page], ...] = (
-    ("Fleet", "fleet", ":material/groups:", fleet.page),
-    ("Open findings", "findings", ":material/assignment_late:", findings.page),
-    ("Producers", "producers", ":material/upload:", producers.page),
-    ("Consumers and groups", "consumers", ":material/download:", consumers.page),
-    ("Connections and rebootstraps", "connections", ":material/cable:", connections.page),
-    ("Quotas", "quotas", ":material/speed:", quotas.page),
-    ("Lifecycle", "lifecycle", ":material/timeline:", lifecycle.page),
-    ("Subscriptions", "subscriptions", ":material/rule:", subscriptions.page),
-    ("Pipeline health", "pipeline", ":material/monitor_heart:", health.page),
-    ("One client", "client", ":material/person_search:", client.page),
-)
 
 
 def main() -> None:
-    st.set_page_config(page_title="Kafka clients", page_icon="📈", layout="wide")
     uri = os.environ.get("TELEMETRY_LAKE_LAKE", "")
+    st.set_page_config(page_title=f"Kafka clients · {lake_name(uri)}", page_icon="📈", layout="wide")
+    st.html(f"<style>{page_style()}</style>")
     chosen = st.navigation(
         [
-            st.Page(_shown(title, page, uri), title=title, url_path=path, icon=icon, default=index == 0)
-            for index, (title, path, icon, page) in enumerate(PAGES)
-        ]
+            st.Page(_shown(path, title, uri), title=title, url_path=path or "problems", default=not path)
+            for path, title in TITLES.items()
+        ],
+        position="hidden",
     )
+    if login_required() and user() is None:
+        st.error("Please log in: this dashboard is to be opened through its proxy.")
+        return
     chosen.run()
 
 
-def _shown(title: str, page: Page, uri: str) -> Callable[[], None]:
+def _shown(path: str, title: str, uri: str) -> Callable[[], None]:
     """A page with its title and the sidebar; its body reruns at the refresh interval of the selection."""
 
     def show() -> None:
-        st.title(title)
-        for problem in link_problems():
-            st.warning(plain(problem))
+        selection, problems = read_address()
+        heading = title
+        st.session_state["selection"] = selection
+        query = {key: st.query_params.get_all(key) for key in st.query_params}
+        if about := subject(path, query):
+            heading = f"{ABOUT[path][1]} {about}"
         try:
-            selection = controls(uri)
+            scene = open_scene(uri, selection)
+            errors = _errors(scene) if scene else 0
         except LakeError as problem:
+            st.title(plain(heading))
             st.error(plain(problem))
             return
-        write_link(selection)
-
-        def body() -> None:
-            try:
-                scene = open_scene(uri, selection)
-                if scene is None:
-                    st.info(
-                        "This lake has no pushes yet. They appear here after `telemetry-lake ingest` has stored them. "
-                        "Clients push only if a client metrics subscription requests it."
-                    )
-                    return
-                st.caption(_summary(scene))
-                if scene.chosen.num_rows == 0:
-                    st.info(
-                        "No client that matches the filters pushed in this time range. "
-                        "Widen the range or remove a filter."
-                    )
-                page(scene)
-            except LakeError as problem:
-                st.error(plain(problem))
-
-        st.fragment(body, run_every=selection.refresh or None)()
+        cluster = f" · {', '.join(clusters(scene)[:3])}" if scene and clusters(scene) else ""
+        st.set_page_config(page_title=f"{heading} · {lake_name(uri)}{cluster}")
+        with st.sidebar:
+            range_control(selection, scene)
+            navigation(path, selection, query, errors)
+            controls(selection, scene)
+        st.title(plain(heading), anchor=False)
+        for said in problems:
+            st.warning(plain(said))
+        st.fragment(lambda: _body(path, uri, query), run_every=selection.refresh or None)()
 
     return show
 
 
-def _summary(scene: Scene) -> str:
-    shown, known = scene.chosen.num_rows, scene.instances.num_rows
-    clients = f"{shown:,} client instances" if shown == known else f"{shown:,} of {known:,} client instances"
-    if known == MOST_INSTANCES:
-        clients += " (only the latest; there may be more)"
-    return plain(
-        f"{clients}, {scene.start:%Y-%m-%d %H:%M:%S} to {scene.stop:%Y-%m-%d %H:%M:%S} UTC. "
-        f"Newest push of the lake: {scene.last:%Y-%m-%d %H:%M:%S} UTC. Windows of {scene.step_s:,} s."
-    )
+def _body(path: str, uri: str, query: dict[str, list[str]]) -> None:
+    try:
+        selection, _ = read_address()
+        if selection != st.session_state["selection"]:  # a plot was zoomed: the sidebar must know too
+            st.rerun()
+        scene = open_scene(uri, selection)
+        if scene is None:
+            st.info(
+                "This lake has no pushes yet. They appear here after `telemetry-lake ingest` has stored them. "
+                "Clients push only if a client metrics subscription requests it."
+            )
+            return
+        header(scene, path, query)
+        if scene.chosen.num_rows == 0:
+            st.info("No client that matches the filters pushed in this time range. Widen the range or remove a filter.")
+        st.session_state["marks"] = scene.marks()
+        PAGES[path](scene)
+    except LakeError as problem:
+        st.error(plain(problem))
+
+
+def _errors(scene: Scene) -> int:
+    rows = scene.open_findings()
+    return int(((rows["severity"] == "error") & (rows["state"] == "open")).sum())
 
 
 main()

@@ -1,19 +1,23 @@
-"""The controls in the sidebar, and the link that reproduces their selection."""
+"""The controls in the sidebar. The page's address is the state: controls show what it says, and a change writes it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import cast
+from typing import Any
 
 import pyarrow.compute as pc
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.scene import Scene, open_scene
+from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.selection import (
+    COMPARISONS,
     FILTERS,
-    FINDING_FILTERS,
+    LABELS,
     RANGE_NAMES,
     REFRESH_SECONDS,
+    SUBJECTS,
     Selection,
     parse,
 )
@@ -21,102 +25,120 @@ from kafka_telemetry_lake.dashboards.show import plain
 
 FIXED = "fixed"
 MOST_OPTIONS = 2000
-LABELS = {"client": "Client id", "principal": "Principal", "group": "Consumer group", "version": "Software version"}
-LINKED = ("instance", "metric", "finding_id")  # parameters that only the pages of clients and findings add to the link
 
 
-def link_problems() -> list[str]:
-    """Problems in the link that opened this session; none after the selection changes."""
-    if "selection" not in st.session_state:
-        query = {key: st.query_params.get_all(key) for key in st.query_params}
-        selection, problems = parse(query)
-        st.session_state["selection"], st.session_state["problems"] = selection, problems
-        linked = {key: query[key] for key in FINDING_FILTERS if query.get(key)}
-        st.session_state["linked"] = linked | {key: query[key][-1] for key in LINKED if query.get(key)}
-    return cast(list[str], st.session_state["problems"])
+def read_address() -> tuple[Selection, list[str]]:
+    """The selection of the page's address, and a sentence for each part that is invalid."""
+    return parse({key: st.query_params.get_all(key) for key in st.query_params})
 
 
-def controls(uri: str) -> Selection:
-    """Show the controls and return their selection.
-
-    Raises:
-        LakeError: the lake can't be read.
-    """
-    before: Selection = st.session_state["selection"]
-    scene = open_scene(uri, before)
-    with st.sidebar:
-        selection = _range(before, scene)
-        selection = Selection(
-            selection.span, selection.start, selection.stop, _filters(before, scene), _refresh(before)
-        )
-    if selection != before:
-        st.session_state["selection"], st.session_state["problems"] = selection, []
-        st.rerun()
-    return selection
+def page_value(key: str) -> str | None:
+    """What the page's address says about one of `SUBJECTS`."""
+    assert key in SUBJECTS
+    return st.query_params.get(key)
 
 
-def write_link(selection: Selection) -> None:
-    """Write the selection into the page's address."""
-    st.query_params.from_dict({**selection.query(), **st.session_state.get("linked", {})})
+def write(selection: Selection) -> None:
+    """Change the page's address to this selection; what it says about the page's subject stays."""
+    kept = {key: st.query_params.get_all(key) for key in st.query_params if key in SUBJECTS}
+    st.query_params.from_dict({**selection.query(), **kept})
 
 
-def _range(before: Selection, scene: Scene | None) -> Selection:
-    options = [*RANGE_NAMES, FIXED]
-    now = FIXED if before.start else before.span
-    span = st.selectbox(
+def controls(selection: Selection, scene: Scene | None) -> None:
+    """Show the filters; each change of a control becomes an address, so the browser's Back undoes it."""
+    with st.expander("Filters", expanded=bool(selection.filters)):
+        for key in FILTERS:
+            _filter(key, selection, scene)
+    _choice("compare", "Compare with", list(COMPARISONS), selection.compare, COMPARISONS.__getitem__)
+    _choice("refresh", "Follow new data", list(REFRESH_SECONDS), selection.refresh, _every)
+
+
+def range_control(selection: Selection, scene: Scene | None) -> None:
+    """Show the control of the time range."""
+    key = "control range"
+    st.session_state[key] = FIXED if selection.start else selection.span
+
+    def changed() -> None:
+        span = st.session_state[key]
+        if span != FIXED:
+            write(replace(selection, span=span, start=None, stop=None))
+        else:
+            stop = scene.stop if scene else datetime.now(UTC)
+            write(selection.fixed(scene.start if scene else stop - timedelta(hours=1), stop))
+
+    st.selectbox(
         "Time range",
-        options,
-        index=options.index(now),
-        format_func=lambda key: RANGE_NAMES.get(key, "from ... to ... (UTC)"),
-        help="The latest ranges end at the lake's newest push. A link with a fixed range shows the same data tomorrow.",
+        [*RANGE_NAMES, FIXED],
+        key=key,
+        on_change=changed,
+        format_func=lambda name: RANGE_NAMES.get(name, "from ... to ... (UTC)"),
+        help="The latest ranges end at the lake's newest push. A link with a fixed range shows the same data tomorrow. "
+        "Dragging over a plot zooms into it.",
     )
-    if span != FIXED:
-        return Selection(span)
-    start = before.start or (scene.start if scene else datetime.now(UTC) - timedelta(hours=1))
-    stop = before.stop or (scene.stop if scene else datetime.now(UTC))
-    begin = _moment("From (UTC)", start)
-    end = _moment("To (UTC)", stop)
+    if selection.start and selection.stop:
+        _moments(selection, selection.start, selection.stop)
+
+
+def _moments(selection: Selection, start: datetime, stop: datetime) -> None:
+    """Two fields for the ends of a fixed range; a wrong one is named, and changes nothing."""
+    read: dict[str, datetime] = {}
+    for label, at in (("From (UTC)", start), ("To (UTC)", stop)):
+        text = st.text_input(label, at.replace(tzinfo=None).isoformat(sep=" "), key=f"{label} {at}")
+        try:
+            time = datetime.fromisoformat(text)
+            read[label] = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+        except (ValueError, OverflowError):
+            st.warning(plain(f"{text} is not a time such as 2026-11-21 12:00:00. The time is unchanged."))
+            read[label] = at
+    begin, end = read.values()
     if begin >= end:
         st.warning("From must be earlier than To. The range is unchanged.")
-        begin, end = start, stop
-    return Selection(before.span).fixed(begin, end)
+    elif (begin, end) != (start, stop):
+        write(selection.fixed(begin, end))
+        st.rerun()
 
 
-def _moment(label: str, at: datetime) -> datetime:
-    text = st.text_input(label, at.replace(tzinfo=None).isoformat(sep=" "))
-    try:
-        read = datetime.fromisoformat(text)
-        return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
-    except (ValueError, OverflowError):
-        st.warning(plain(f"{text} is not a time such as 2026-11-21 12:00:00. The time is unchanged."))
-        return at
+def _filter(key: str, selection: Selection, scene: Scene | None) -> None:
+    chosen = list(selection.chosen(key))
+    state = f"control {key}"
+    st.session_state[state] = chosen
 
+    def changed() -> None:
+        filters = dict(selection.without(key).filters)
+        if st.session_state[state]:
+            filters[key] = tuple(st.session_state[state])
+        write(replace(selection, filters=tuple((name, filters[name]) for name in FILTERS if name in filters)))
 
-def _filters(before: Selection, scene: Scene | None) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    filters = []
-    for key, column in FILTERS.items():
-        chosen = list(before.chosen(key))
-        options: list[str] = []
-        if scene is not None:
-            counted = pc.value_counts(scene.instances[column].drop_null().combine_chunks())
-            order = pc.sort_indices(counted.field("counts"), sort_keys=[("", "descending")])
-            options = sorted(counted.field("values").take(order[:MOST_OPTIONS]).to_pylist())
-        picked = st.multiselect(
-            LABELS[key],
-            [*options, *(value for value in chosen if value not in set(options))],
-            default=chosen,
-            placeholder="all",
-            accept_new_options=True,
-        )
-        if picked:
-            filters.append((key, tuple(picked)))
-    return tuple(filters)
-
-
-def _refresh(before: Selection) -> int:
-    return st.selectbox(
-        "Follow new data",
-        REFRESH_SECONDS,
-        index=REFRESH_SECONDS.index(before.refresh),
-        format_func=lambda seconds: f"every {seconds} s" if seconds else "off",
+    options = [] if scene is None else _options(scene, key)
+    st.multiselect(
+        LABELS[key],
+        [*options, *(value for value in chosen if value not in set(options))],
+        key=state,
+        on_change=changed,
+        placeholder="all",
+        accept_new_options=True,
     )
+
+
+def _options(scene: Scene, key: str) -> list[str]:
+    """The most frequent values of a filter, in the order of the alphabet."""
+    counted = pc.value_counts(scene.labels(key).drop_null().combine_chunks())
+    order = pc.sort_indices(counted.field("counts"), sort_keys=[("", "descending")])
+    return sorted(counted.field("values").take(order[:MOST_OPTIONS]).to_pylist())
+
+
+def _choice(key: str, label: str, options: list[Any], now: object, shown: Callable[[Any], str]) -> None:
+    state = f"control {key}"
+    st.session_state[state] = now
+    selection, _ = read_address()
+    st.selectbox(
+        label,
+        options,
+        key=state,
+        on_change=lambda: write(replace(selection, **{key: st.session_state[state]})),
+        format_func=shown,
+    )
+
+
+def _every(seconds: int) -> str:
+    return f"every {seconds} s" if seconds else "off"

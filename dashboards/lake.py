@@ -90,13 +90,21 @@ class Lake:
         """Whether this installation has a table or view of this name; it may be empty."""
         return name in CATALOG or name in views()
 
-    def rows(self, name: str, between: tuple[str, datetime, datetime] | None = None, top: int = 10_000) -> pa.Table:
-        """The first rows of a table or view. `between`: a column, its earliest time, and the time that it is before."""
-        if between is None:
-            return self._run(name, f'FROM "{name}" LIMIT {top}', frozenset({name}), {}, None)
-        column, start, stop = between
-        sql = f'FROM "{name}" WHERE "{column}" >= $start AND "{column}" < $stop ORDER BY "{column}" DESC LIMIT {top}'
-        return self._run(name, sql, frozenset({name}), {"start": start, "stop": stop}, None)
+    def rows(
+        self,
+        name: str,
+        between: tuple[str, datetime, datetime] | None = None,
+        top: int = 10_000,
+        where: Mapping[str, Parameter] | None = None,
+    ) -> pa.Table:
+        """The first rows of a table or view.
+
+        Args:
+            between: a column, its earliest time, and the time that it is before; the latest rows come first.
+            where: values that columns must have; of a list, one of its values.
+        """
+        sql, values = view_sql(name, between, where or {})
+        return self._run(name, f"{sql} LIMIT {top}", frozenset({name}), values, None)
 
     def sizes(self) -> list[dict[str, str | int]]:
         """Version, live files, bytes and rows of each existing table."""
@@ -162,6 +170,29 @@ class Lake:
             if table is not None:
                 self._foreign.add(name)
         self._database.execute(f'CREATE OR REPLACE VIEW "{name}" AS {select}')
+
+
+def view_sql(
+    name: str, between: tuple[str, datetime, datetime] | None, where: Mapping[str, Parameter]
+) -> tuple[str, dict[str, Parameter]]:
+    """The SELECT of `Lake.rows` without its limit, and the values of its parameters."""
+    conditions, values = [], dict[str, Parameter]()
+    for number, (column, value) in enumerate(where.items()):
+        test = f"list_contains($w{number}, {_quoted(column)})" if isinstance(value, list) else None
+        conditions.append(test or f"{_quoted(column)} = $w{number}")
+        values[f"w{number}"] = value
+    order = ""
+    if between is not None:
+        column = _quoted(between[0])
+        conditions.append(f"{column} >= $start AND {column} < $stop")
+        values |= {"start": between[1], "stop": between[2]}
+        order = f" ORDER BY {column} DESC"
+    condition = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return f"SELECT * FROM {_quoted(name)}{condition}{order}", values
+
+
+def _quoted(name: str) -> str:
+    return '"{}"'.format(name.replace('"', '""'))
 
 
 def _without_decimals(rows: pa.Table) -> pa.Table:

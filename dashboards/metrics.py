@@ -15,8 +15,19 @@ SPREAD = {"typical": "median", "high": "95th percentile", "most": "largest"}
 
 
 def ask_over_time(scene: Scene, metrics: Sequence[str]) -> pd.DataFrame:
-    """Answer question `metric_over_time` for all these metrics in one query."""
-    return _ask(scene, "metric_over_time", metrics)
+    """Answer question `metric_over_time` for all these metrics in one query; with what it is compared with, if any.
+
+    Rows of the time before have a true column `before`, and the times that they are compared with.
+    """
+    rows = _ask(scene, "metric_over_time", metrics)
+    if (by := scene.earlier_by) is None:
+        return rows
+    sql = rows.attrs.get("sql", "")
+    earlier = _ask(scene.earlier(by), "metric_over_time", metrics)
+    earlier["at_ms"] += int(by.total_seconds() * 1000)
+    both = pd.concat([rows.assign(before=False), earlier.assign(before=True)], ignore_index=True)
+    both.attrs["sql"] = sql
+    return both
 
 
 def total(rows: pd.DataFrame, scene: Scene, names: Mapping[str, str], unit: str, title: str, note: str = "") -> None:
@@ -31,7 +42,9 @@ def spread(
     """Plot a gauge: the median and the 95th percentile of the client ids' means, and, if `most`, the largest value."""
     chosen = rows[rows["metric"] == PREFIX + metric]
     columns = [name for name in SPREAD if most or name != "most"]
-    long = chosen.melt("at_ms", columns, "name", "value").replace({"name": SPREAD})
+    kept = ["at_ms", "before"] if "before" in chosen.columns else ["at_ms"]
+    long = chosen.melt(kept, columns, "name", "value").replace({"name": SPREAD})
+    long.attrs = rows.attrs
     lines(long, "value", unit, title, "name", scene.step_s, note, [SPREAD[name] for name in columns])
 
 
@@ -62,6 +75,7 @@ def by_client(
         for metric, what in columns
     ]
     wide = pd.concat(parts, axis=1).dropna(how="all").reset_index()
+    wide.attrs = rows.attrs
     if above is not None:
         wide = wide[(wide.drop(columns="client_id") > above).any(axis=1)]
     if len(wide):
@@ -71,15 +85,18 @@ def by_client(
 
 
 def by_minute(scene: Scene, views: Mapping[str, str]) -> None:
-    """Show views of data points by instance and minute, given as view to title.
+    """Show views of data points by instance and minute, given as view to title, on demand."""
+    if on_demand("By instance and minute", "This reads every data point of the time range and may take a while."):
+        for view, title in views.items():
+            every_column(scene.rows(view, "minute"), title)
 
-    A toggle switches them on, because they read every point.
-    """
+
+def on_demand(title: str, note: str) -> bool:
+    """Whether the reader wants to see what takes longer than a page should."""
     with st.container(border=True):
-        heading("By instance and minute", "This reads every data point of the time range and may take a while.")
-        if st.toggle("Show", key="by-minute"):
-            for view, title in views.items():
-                every_column(scene.rows(view, "minute"), title)
+        heading(title, note)
+        st.caption(note)
+        return st.toggle("Show", key=f"show {title}")
 
 
 def _ask(scene: Scene, name: str, metrics: Sequence[str], top: int = 0) -> pd.DataFrame:
@@ -89,4 +106,6 @@ def _ask(scene: Scene, name: str, metrics: Sequence[str], top: int = 0) -> pd.Da
 def _named(rows: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
     full = {PREFIX + metric: name for metric, name in names.items()}
     chosen = rows[rows["metric"].isin(list(full))]
-    return chosen.assign(name=chosen["metric"].map(full))
+    named = chosen.assign(name=chosen["metric"].map(full))
+    named.attrs = rows.attrs
+    return named

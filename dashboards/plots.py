@@ -1,33 +1,35 @@
-"""Plots with units on their axes, as Vega-Lite JSON: Altair's validation took longer than the queries."""
+"""Plots with units on their axes, as Vega-Lite JSON: Altair's validation took longer than the queries.
+
+Below each plot stand what it shows in words, and its rows as a table. Dragging over a plot makes what is dragged over
+the page's time range. Lines upon it mark changes: see `scene.Scene.marks`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.show import heading, nothing
+from kafka_telemetry_lake.dashboards.elements import element
+from kafka_telemetry_lake.dashboards.plot_style import (
+    HEIGHT,
+    LONGEST_LABEL_PX,
+    NUMBER,
+    PALETTE,
+    TIME_FORMAT,
+    axis_labels,
+    config,
+    styles,
+)
+from kafka_telemetry_lake.dashboards.show import current_selection, heading, nothing, readable, table_data
 
-# The Okabe-Ito palette for colour-blind readers, without its two colours that are invisible on white or on black.
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
-DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 4], [1, 3])
-HEIGHT = 260
 MOST_BARS = 15
-LONGEST_LABEL_PX = 260
-# Vega's default is a 12-hour clock without AM or PM.
-TIME_FORMAT = {
-    "seconds": "%H:%M:%S",
-    "minutes": "%H:%M",
-    "hours": "%H:%M",
-    "day": "%b %d",
-    "date": "%b %d",
-    "week": "%b %d",
-    "month": "%b %Y",
-    "year": "%Y",
-}
-NUMBER = ",.4~g"
+MOST_SERIES = 11
+OTHER, BEFORE = "all others", "before"
+SHORTEST_ZOOM_MS = 1000
 
 Spec = dict[str, Any]
 
@@ -41,59 +43,123 @@ def lines(
     step_s: int = 0,
     note: str = "",
     order: Sequence[str] = (),
+    *,
+    height: int = HEIGHT,
+    domain: tuple[datetime, datetime] | None = None,
+    rest: bool = False,
 ) -> None:
     """Plot a line per value of column `by` over `at_ms`; a window without data is a gap in its line.
 
+    Rows with a true column `before` are those of an earlier time, drawn thin and grey behind the others.
+
     Args:
         order: values of `by` that come first in the legend; others follow in row order.
+        domain: ends of the time axis, for plots that stand below each other.
+        rest: whether the smallest series may be added up to one, if there are many.
     """
     with st.container(border=True):
         heading(title, note)
+        sql = rows.attrs.get("sql", "")
         rows = rows.dropna(subset=[y]) if len(rows) else rows
         if rows.empty:
             nothing()
             return
         name = by or "series"
-        if by is None:
-            rows = rows.assign(series=title)
-        named = list(dict.fromkeys([*order, *rows[name]]))
+        rows = rows.assign(series=title) if by is None else rows
+        rows = _few(rows, y, name) if rest else rows
+        if "before" in rows.columns:
+            rows[name] = rows[name].astype(str) + rows["before"].map({True: f" ({BEFORE})", False: ""})
+        shown = rows
+        present = set(rows[name])
+        named = list(dict.fromkeys([*(each for each in order if each in present), *rows[name]]))
         if step_s:
             rows = with_gaps(rows, y, name, step_s)
         # Dashed lines are drawn over solid ones, so that both are visible if their values are equal.
         rows = rows.sort_values(name, key=lambda names: names.map(named.index), kind="stable")
-        # If all values were 0, the axis would have no length. Whole numbers need no fractional ticks.
-        scale = {"domain": [0, 1]} if not rows[y].fillna(0).any() else {}
-        whole = {"tickMinStep": 1} if (rows[y].dropna() % 1 == 0).all() else {}
-        encoding: Spec = {
-            "x": {
-                "field": "at_ms", "type": "temporal", "scale": {"type": "utc"},
-                "axis": {"format": TIME_FORMAT, "title": "time (UTC)", "titlePadding": 4, "labelFlush": False},
-            },
-            "y": {"field": y, "type": "quantitative", "scale": scale, "axis": {"title": unit, "tickCount": 5} | whole},
-            "tooltip": [
-                {"field": "at_ms", "type": "temporal", "title": "time (UTC)", "format": "%Y-%m-%d %H:%M:%S",
-                 "formatType": "utc"},
-                {"field": name, "type": "nominal", "title": " "},
-                {"field": y, "type": "quantitative", "title": unit, "format": NUMBER},
-            ],
+        words = in_words(shown, y, name, unit)
+        spec, height = _line_spec(rows, y, unit, name, named, height, domain)
+        _draw(rows, spec, height, title)
+        _foot(shown[["at_ms", name, y]], y, unit, title, words, sql)
+
+
+def _line_spec(
+    rows: pd.DataFrame, y: str, unit: str, name: str, named: list[str], height: int, domain: Any
+) -> tuple[Spec, int]:
+    # If all values were 0, the axis would have no length. Whole numbers need no fractional ticks.
+    scale = {"domain": [0, 1]} if not rows[y].fillna(0).any() else {}
+    whole = {"tickMinStep": 1} if (rows[y].dropna() % 1 == 0).all() else {}
+    labels, unit_title = axis_labels(unit)
+    time_scale: Spec = {"type": "utc"} | ({"domain": [_date(end) for end in domain]} if domain else {})
+    y_axis = {"title": unit_title, "tickCount": 5, "minExtent": 60 if domain else 0} | labels | whole
+    encoding: Spec = {
+        "x": {
+            "field": "at_ms", "type": "temporal", "scale": time_scale,
+            "axis": {"format": TIME_FORMAT, "title": "time (UTC)", "titlePadding": 4, "labelFlush": False},
+        },
+        "y": {"field": y, "type": "quantitative", "scale": scale, "axis": y_axis},
+        "tooltip": [
+            {"field": "at_ms", "type": "temporal", "title": "time (UTC)", "format": "%Y-%m-%d %H:%M:%S",
+             "formatType": "utc"},
+            {"field": name, "type": "nominal", "title": " "},
+            {"field": y, "type": "quantitative", "title": unit, "format": NUMBER},
+        ],
+    }  # fmt: skip
+    line: Spec = {"mark": {"type": "line", "strokeWidth": 2, "invalid": "break-paths-show-domains"}}
+    dots: Spec = {"mark": {"type": "circle", "size": 18, "opacity": 1}}
+    line["params"] = [{"name": "zoom", "select": {"type": "interval", "encodings": ["x"]}}]
+    if len(named) == 1:
+        line["mark"]["color"] = dots["mark"]["color"] = PALETTE[0]
+    else:
+        columns = 3 if len(named) <= 3 else 2  # as many as fit
+        height += 18 * (-(-len(named) // columns) - 1)
+        # Colours and dashes share a legend, so that dashes identify a line too.
+        legend = {
+            "orient": "top", "title": None, "labelLimit": LONGEST_LABEL_PX, "symbolType": "stroke",
+            "symbolSize": 400, "columns": columns, "offset": 4, "padding": 0,
         }  # fmt: skip
-        line: Spec = {"mark": {"type": "line", "strokeWidth": 2, "invalid": "break-paths-show-domains"}}
-        dots: Spec = {"mark": {"type": "circle", "size": 18, "opacity": 1}}
-        height = HEIGHT
-        if by is None:
-            line["mark"]["color"] = dots["mark"]["color"] = PALETTE[0]
-        else:
-            columns = 3 if len(named) <= 3 else 2
-            height += 18 * (-(-len(named) // columns) - 1)
-            # Colours and dashes share a legend, so that dashes identify a line too.
-            legend = {
-                "orient": "top", "title": None, "labelLimit": LONGEST_LABEL_PX, "symbolType": "stroke",
-                "symbolSize": 400, "columns": columns, "offset": 4, "padding": 0,
-            }  # fmt: skip
-            channel = {"field": name, "type": "nominal", "legend": legend}
-            encoding["color"] = channel | {"scale": {"domain": named, "range": _repeat(PALETTE, named)}}
-            line["encoding"] = {"strokeDash": channel | {"scale": {"domain": named, "range": _repeat(DASHES, named)}}}
-        _draw(rows, {"layer": [line, dots], "encoding": encoding}, height)
+        colors, dashes = styles(named, f" ({BEFORE})")
+        channel = {"field": name, "type": "nominal", "legend": legend}
+        encoding["color"] = channel | {"scale": {"domain": named, "range": colors}}
+        line["encoding"] = {"strokeDash": channel | {"scale": {"domain": named, "range": dashes}}}
+    layers = [line, dots, *_marks(rows, domain)]
+    for layer in layers[:2]:  # marks have their own
+        layer["encoding"] = encoding | layer.get("encoding", {})
+    return {"layer": layers}, height
+
+
+def _marks(rows: pd.DataFrame, domain: Any) -> list[Spec]:
+    """A layer of vertical lines where something changed, and what it was when pointed at."""
+    marks: pd.DataFrame | None = st.session_state.get("marks")
+    if marks is None or marks.empty:
+        return []
+    first, last = [_ms(end) for end in domain] if domain else [rows["at_ms"].min(), rows["at_ms"].max()]
+    inside = marks[(marks["mark_ms"] >= first) & (marks["mark_ms"] <= last)]
+    if inside.empty:
+        return []
+    return [
+        {
+            "data": {"values": inside.to_dict("records")},
+            "mark": {"type": "rule", "strokeDash": [4, 3], "strokeWidth": 1.5, "color": "#CC79A7"},
+            "encoding": {
+                "x": {"field": "mark_ms", "type": "temporal"},
+                "tooltip": [
+                    {"field": "mark_ms", "type": "temporal", "title": "time (UTC)", "format": "%Y-%m-%d %H:%M:%S",
+                     "formatType": "utc"},
+                    {"field": "what", "type": "nominal", "title": "change"},
+                ],
+            },
+        }
+    ]  # fmt: skip
+
+
+def _few(rows: pd.DataFrame, y: str, name: str) -> pd.DataFrame:
+    """The largest series, and all others added up."""
+    sizes = rows.groupby(name)[y].sum().sort_values(ascending=False)
+    if len(sizes) <= MOST_SERIES:
+        return rows
+    large = set(sizes.index[: MOST_SERIES - 1])
+    others = rows[~rows[name].isin(large)].groupby("at_ms")[y].sum().reset_index().assign(**{name: OTHER})
+    return pd.concat([rows[rows[name].isin(large)], others])
 
 
 def bars(rows: pd.DataFrame, x: str, y: str, unit: str, title: str, note: str = "") -> None:
@@ -107,6 +173,7 @@ def bars(rows: pd.DataFrame, x: str, y: str, unit: str, title: str, note: str = 
         axis: Spec = {"title": unit, "titlePadding": 4, "tickCount": 5}
         if (rows[x] % 1 == 0).all():
             axis |= {"tickMinStep": 1, "format": ",d"}
+        words = f"Most: {rows[y].iloc[0]}, {readable(rows[x].iloc[0])} {unit}."
         spec: Spec = {
             "mark": {"type": "bar", "color": PALETTE[0], "height": {"band": 0.6}},
             "encoding": {
@@ -120,6 +187,40 @@ def bars(rows: pd.DataFrame, x: str, y: str, unit: str, title: str, note: str = 
             },
         }  # fmt: skip
         _draw(rows, spec, max(HEIGHT, 22 * len(rows) + 60))
+        _table_foot(rows[[y, x]], {y: y.replace("_", " "), x: unit}, title, words, rows.attrs.get("sql", ""))
+
+
+def heat(rows: pd.DataFrame, y: str, amount: str, unit: str, title: str, step_s: int, note: str = "") -> None:
+    """Plot a cell for each value of column `y` and window: what differs from its neighbours shows among many."""
+    with st.container(border=True):
+        heading(title, note)
+        if rows.empty:
+            nothing()
+            return
+        count = rows[y].nunique()
+        most = rows.iloc[int(rows[amount].argmax())] if rows[amount].notna().any() else None
+        words = f"{count:,} rows." + ("" if most is None else f" Most: {most[y]}, {readable(most[amount])} {unit}.")
+        spec: Spec = {
+            "mark": {"type": "rect"},
+            "encoding": {
+                "x": {"field": "at_ms", "type": "temporal", "scale": {"type": "utc"},
+                      "axis": {"format": TIME_FORMAT, "title": "time (UTC)", "labelFlush": False}},
+                "x2": {"field": "until_ms"},
+                "y": {"field": y, "type": "nominal", "sort": None,
+                      "axis": {"title": None, "labelLimit": 180, "labelOverlap": "greedy"}},
+                "color": {"field": amount, "type": "quantitative", "scale": {"scheme": "viridis"},
+                          "legend": {"title": unit, "orient": "top", "gradientLength": 180}},
+                "tooltip": [
+                    {"field": "at_ms", "type": "temporal", "title": "time (UTC)", "format": "%Y-%m-%d %H:%M:%S",
+                     "formatType": "utc"},
+                    {"field": y, "type": "nominal", "title": " "},
+                    {"field": amount, "type": "quantitative", "title": unit, "format": NUMBER},
+                ],
+            },
+        }  # fmt: skip
+        drawn = rows.assign(until_ms=rows["at_ms"] + step_s * 1000)
+        _draw(drawn, spec, max(160, 14 * count + 90))
+        _foot(rows[["at_ms", y, amount]], amount, unit, title, words, rows.attrs.get("sql", ""))
 
 
 def with_gaps(rows: pd.DataFrame, y: str, name: str, step_s: int) -> pd.DataFrame:
@@ -132,10 +233,53 @@ def with_gaps(rows: pd.DataFrame, y: str, name: str, step_s: int) -> pd.DataFram
     return pd.concat([rows, holes]).sort_values([name, "at_ms"], kind="stable")
 
 
-def _draw(rows: pd.DataFrame, spec: Spec, height: int) -> None:
+def in_words(rows: pd.DataFrame, y: str, name: str, unit: str) -> str:
+    """What a plot shows, for who can't see it: of each line the last, the least and the greatest value."""
+    said = []
+    for each, own in list(rows.groupby(name, sort=False))[:3]:
+        last, most = own.iloc[int(own["at_ms"].argmax())], own.iloc[int(own[y].argmax())]
+        at = datetime.fromtimestamp(most["at_ms"] / 1000, UTC)
+        said.append(
+            f"{each}: last {readable(last[y], unit)}, least {readable(own[y].min(), unit)}, "
+            f"most {readable(most[y], unit)} at {at:%Y-%m-%d %H:%M} UTC"
+        )
+    more = rows[name].nunique() - len(said)
+    return "; ".join(said) + (f"; and {more} more lines." if more > 0 else ".")
+
+
+def _foot(rows: pd.DataFrame, y: str, unit: str, title: str, words: str, sql: str) -> None:
+    at = pd.to_datetime(rows["at_ms"], unit="ms", utc=True)
+    name = next(column for column in rows.columns if column not in ("at_ms", y))
+    told = rows.assign(at=at).sort_values("at_ms", ascending=False)
+    _table_foot(told, {"at": "from (UTC)", name: name.replace("_", " "), y: unit}, title, words, sql)
+
+
+def _table_foot(rows: pd.DataFrame, columns: dict[str, str], title: str, words: str, sql: str) -> None:
+    rows.attrs["sql"] = sql
+    element("foot", {"words": words, "table": table_data(rows, columns, title) | {"unheaded": True}})
+
+
+def _draw(rows: pd.DataFrame, spec: Spec, height: int, zoom: str | None = None) -> None:
+    """Draw a plot; `zoom` names one of which dragging sets the page's time range."""
     drawn = [field for field in _fields(spec) if field in rows.columns]
-    whole = spec | {"height": height, "padding": {"left": 0, "right": 8, "top": 2, "bottom": 2}}
-    st.vega_lite_chart(rows[drawn], whole, width="stretch", height=height)
+    whole = spec | {"height": height, "padding": {"left": 0, "right": 8, "top": 2, "bottom": 2}, "config": config()}
+    if zoom is None:
+        st.vega_lite_chart(rows[drawn], whole, width="stretch", height=height)
+        return
+    key = f"plot {zoom} {hash(current_selection())}"
+    st.vega_lite_chart(
+        rows[drawn], whole, width="stretch", height=height, key=key, on_select=lambda: _zoom(key), selection_mode="zoom"
+    )
+
+
+def _zoom(key: str) -> None:
+    """Make what was dragged over the page's time range."""
+    ends = st.session_state[key].selection.get("zoom", {}).get("at_ms")
+    if not ends or abs(ends[1] - ends[0]) < SHORTEST_ZOOM_MS:
+        return
+    start, stop = (datetime.fromtimestamp(end / 1000, UTC).replace(microsecond=0) for end in sorted(ends))
+    query = {name: st.query_params.get_all(name) for name in st.query_params if name not in ("range", "refresh")}
+    st.query_params.from_dict({**query, **current_selection().fixed(start, stop).query()})
 
 
 def _fields(spec: Any) -> list[str]:
@@ -148,5 +292,14 @@ def _fields(spec: Any) -> list[str]:
     return list(dict.fromkeys([*own, *_fields(list(spec.values()))]))
 
 
-def _repeat(values: tuple[Any, ...], named: list[str]) -> list[Any]:
-    return [values[index % len(values)] for index in range(len(named))]
+def _ms(time: datetime) -> int:
+    return int(time.timestamp() * 1000)
+
+
+def _date(time: datetime) -> dict[str, int | bool]:
+    """A moment as Vega-Lite's scales take it."""
+    at = time.astimezone(UTC)
+    return {
+        "year": at.year, "month": at.month, "date": at.day, "hours": at.hour, "minutes": at.minute,
+        "seconds": at.second, "utc": True,
+    }  # fmt: skip

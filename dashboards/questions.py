@@ -28,12 +28,14 @@ class Question:
     """A question: its SELECT in DuckDB's dialect, and the tables, views and parameters that it refers to.
 
     Attributes:
+        pretty: the SELECT as text for people, without the limit of `most`.
         most: rows to show; the SELECT returns one row more if there are more rows. None: parameter ``top`` is the
             limit.
     """
 
     name: str
     duckdb: str
+    pretty: str
     reads: frozenset[str]
     parameters: frozenset[str]
     most: int | None
@@ -53,6 +55,7 @@ def question(name: str, grain: Grain = "minutes") -> Question:
         added = exp.CTE(this=_select(f"_rollups_{grain}"), alias=exp.TableAlias(this=exp.to_identifier(ROLLUPS)))
         before = tree.ctes
         tree.set("with_", exp.With(expressions=[added, *before]))
+    pretty = tree.sql("duckdb", pretty=True, comments=False)
     most = None if tree.args.get("limit") else MOST_INSTANCES if name == "instances" else MOST_ROWS
     if most is not None:
         tree = tree.limit(most + 1)
@@ -60,6 +63,7 @@ def question(name: str, grain: Grain = "minutes") -> Question:
     return Question(
         name,
         tree.sql("duckdb", identify=True, comments=False),
+        pretty,
         frozenset(table.name for table in tree.find_all(exp.Table)) - inner,
         frozenset(marker.name for marker in tree.find_all(exp.Placeholder)),
         most,

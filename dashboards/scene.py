@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -13,13 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.lake import Lake, Parameter, Versions
+from kafka_telemetry_lake.dashboards.lake import Lake, Parameter, Versions, view_sql
 from kafka_telemetry_lake.dashboards.questions import MOST_INSTANCES, MOST_ROWS, Grain, question
-from kafka_telemetry_lake.dashboards.selection import FILTERS, Selection, step_seconds
+from kafka_telemetry_lake.dashboards.selection import FILTERS, OWNED, Selection, step_seconds
+from kafka_telemetry_lake.dashboards.statements import filled, of_question
 from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
 
 MINUTE_S, HOUR_S = 60, 3600
 PREFIX = "org.apache.kafka."
+MOST_MARKS = 30
 NOT_OF_ONE_CLIENT = ("", "<default>")  # client ids of quota entities
 
 
@@ -73,15 +76,55 @@ class Scene:
         return covered.assign(**{column: covered[column].astype(float) / seconds})
 
     def ask(self, name: str, **parameters: Parameter) -> pd.DataFrame:
-        """The answer to a question about the chosen clients in the time range."""
+        """The answer to a question about the chosen clients in the time range; `attrs["sql"]` is its statement."""
         asked, most = self._asked(name, parameters)
         key = (self.lake.uri, self.versions, self.selection.filters)
-        return first(_answer(key, name, asked, self.grain, self.lake, self.chosen), most)
+        return self._told(name, asked, first(_answer(key, name, asked, self.grain, self.lake, self.chosen), most))
 
     def ask_now(self, name: str, **parameters: Parameter) -> pd.DataFrame:
         """The same without the cache: for an answer that changes with the time of day."""
         asked, most = self._asked(name, parameters)
-        return first(self.lake.ask(name, asked, self.chosen, self.grain).to_pandas(), most)
+        answer = self.lake.ask(name, asked, self.chosen, self.grain).to_pandas()
+        return self._told(name, asked, first(answer, most))
+
+    def open_findings(self) -> pd.DataFrame:
+        """What is wrong now with the chosen clients, and with no single client; the worst and oldest first."""
+        return self.ask_now("open_findings")
+
+    def _told(self, name: str, asked: Mapping[str, Parameter], rows: pd.DataFrame) -> pd.DataFrame:
+        rows.attrs["sql"] = of_question(name, self.grain, asked, self.selection)
+        return rows
+
+    def labels(self, key: str) -> pa.ChunkedArray:
+        """The values that the clients of the time range have of one of `FILTERS`."""
+        if key not in OWNED:
+            return self.instances[FILTERS[key]]
+        return _owners_of((self.lake.uri, self.versions), self.lake)[key]
+
+    def owned(self) -> pd.DataFrame:
+        """Client id, application and owner of those of the chosen instances that have an owner or application."""
+        owners = _owners_of((self.lake.uri, self.versions), self.lake).to_pandas()
+        chosen: pd.DataFrame = self.chosen.select(["client_instance_id", "client_id"]).to_pandas()
+        return chosen.merge(owners, on="client_instance_id")
+
+    @property
+    def earlier_by(self) -> timedelta | None:
+        """How much earlier is what the plots are to be compared with; whole windows, so that these fit."""
+        compare = self.selection.compare
+        if not compare:
+            return None
+        length = timedelta(days=7) if compare == "week" else self.stop - max(self.start, self.first)
+        windows = max(1, -(-length // timedelta(seconds=self.step_s)))
+        return windows * timedelta(seconds=self.step_s)
+
+    def marks(self) -> pd.DataFrame:
+        """Changes that plots mark: `mark_ms`, and `what` changed, at most one a window."""
+        rows = self.ask("marks", top=MOST_MARKS)
+        return rows.rename(columns={"at_ms": "mark_ms"})
+
+    def earlier(self, by: timedelta) -> Scene:
+        """The same clients and windows, a while earlier."""
+        return replace(self, start=self.start - by, stop=self.stop - by)
 
     def _asked(self, name: str, parameters: Mapping[str, Parameter]) -> tuple[dict[str, Parameter], int]:
         """A question's parameters, and how many rows to show."""
@@ -99,19 +142,22 @@ class Scene:
             asked["top"] = most + 1
         return asked, most
 
-    def rows(self, view: str, time: str | None = None) -> pd.DataFrame | None:
+    def rows(self, view: str, time: str | None = None, **where: Parameter) -> pd.DataFrame | None:
         """Rows of a table or view; None if this installation doesn't have it.
 
         If there are filters, only rows about the chosen clients and rows that aren't about a single client.
 
         Args:
             time: column that must lie in the time range; None: rows of all times.
+            where: values that columns must have; the filters don't count then.
         """
         if not self.lake.knows(view):
             return None
         between = None if time is None else (time, self.start, self.stop)
-        rows = first(_rows((self.lake.uri, self.versions), view, between, self.lake), MOST_ROWS)
-        if not self.selection.filters or not {"client_instance_id", "client_id"} & set(rows.columns):
+        sql, values = view_sql(view, between, where)
+        rows = first(_rows((self.lake.uri, self.versions), view, between, where, self.lake), MOST_ROWS)
+        rows.attrs["sql"] = filled(sql, values)
+        if where or not self.selection.filters or not {"client_instance_id", "client_id"} & set(rows.columns):
             return rows
         name = "client_instance_id" if "client_instance_id" in rows.columns else "client_id"
         known = [*self.chosen[name].to_pylist(), *NOT_OF_ONE_CLIENT]
@@ -139,13 +185,23 @@ def open_scene(uri: str, selection: Selection) -> Scene | None:
     first, last = (extent[name].to_pydatetime() for name in ("first", "last"))
     start, stop = selection.bounds(first, last)
     instances = _instances((uri, versions), start, stop, lake)
-    chosen = instances
-    for key, column in FILTERS.items():
-        if selection.chosen(key):
-            chosen = chosen.filter(pc.is_in(chosen[column], pa.array(selection.chosen(key), pa.string())))
+    chosen = _passing(instances, selection, partial(_owners_of, (uri, versions), lake))
     interval = pc.quantile(chosen["push_interval_ms"].cast("double"), 0.5)[0].as_py() or 0
     step_s = step_seconds(max(start, first), min(stop, last), interval)
     return Scene(lake, versions, selection, first, last, start, stop, instances, chosen, step_s)
+
+
+def _passing(instances: pa.Table, selection: Selection, owners: Callable[[], pa.Table]) -> pa.Table:
+    """The instances that have one of the values of each filter."""
+    for key, column in FILTERS.items():
+        wanted = pa.array(selection.chosen(key), pa.string())
+        if len(wanted) and key in OWNED:
+            known = owners()
+            ids = known.filter(pc.is_in(known[key], wanted))["client_instance_id"]
+            instances = instances.filter(pc.is_in(instances["client_instance_id"], ids))
+        elif len(wanted):
+            instances = instances.filter(pc.is_in(instances[column], wanted))
+    return instances
 
 
 @st.cache_resource(show_spinner=False)
@@ -174,9 +230,10 @@ def _rows(
     key: object,  # noqa: ARG001  # the lake's versions
     view: str,
     between: tuple[str, datetime, datetime] | None,
+    where: Mapping[str, Parameter],
     _lake: Lake,
 ) -> pd.DataFrame:
-    rows: pd.DataFrame = _lake.rows(view, between, MOST_ROWS + 1).to_pandas()
+    rows: pd.DataFrame = _lake.rows(view, between, MOST_ROWS + 1, where).to_pandas()
     return rows
 
 
@@ -185,3 +242,15 @@ def _instances(key: object, start: datetime, stop: datetime, _lake: Lake) -> pa.
     rows = _lake.ask("instances", {"start": start, "stop": stop}).slice(0, MOST_INSTANCES)
     name, version = (pc.fill_null(rows[f"client_software_{part}"], "unknown") for part in ("name", "version"))
     return rows.append_column("software", pc.binary_join_element_wise(name, version, " "))
+
+
+def _owners_of(key: tuple[str, Versions], lake: Lake) -> pa.Table:
+    """Application and owner of each instance that has one; without a list of applications nobody is asked."""
+    if {"client_aliases", "application_rules"}.isdisjoint(dict(key[1])):
+        return pa.table({name: pa.array([], pa.string()) for name in ("client_instance_id", *OWNED)})
+    return _owners(key, lake)
+
+
+@st.cache_resource(max_entries=5, ttl=3600, show_spinner="Looking up the owners ...")
+def _owners(key: object, _lake: Lake) -> pa.Table:  # noqa: ARG001  # the same
+    return _lake.ask("owners", {"top": MOST_INSTANCES})

@@ -26,11 +26,30 @@ RANGE_NAMES = {
 }
 DEFAULT_RANGE = "24h"
 REFRESH_SECONDS = (0, 10, 30, 60, 300)
-# Key in the link's query: column of question `instances`.
-FILTERS = {"client": "client_id", "principal": "principal", "group": "group_id", "version": "software"}
+COMPARISONS = {"": "nothing", "previous": "the period before", "week": "the week before"}
+# Key in the link's query: column of question `instances`, and of view `clients` for the two that are about owners.
+FILTERS = {
+    "client": "client_id",
+    "principal": "principal",
+    "group": "group_id",
+    "version": "software",
+    "application": "application",
+    "owner": "owner",
+}
+LABELS = {
+    "client": "Client id",
+    "principal": "Principal",
+    "group": "Consumer group",
+    "version": "Software version",
+    "application": "Application",
+    "owner": "Owner",
+}
+OWNED = ("application", "owner")
 # Those of the page of open findings: column of question `open_findings`, and label.
-FINDING_FILTERS = {"severity": "Severity", "state": "State", "finding": "Finding", "owner": "Owner"}
-KEYS = ("range", "from", "to", *FILTERS, "refresh", "instance", "metric", *FINDING_FILTERS, "finding_id")
+FINDING_FILTERS = {"severity": "Severity", "state": "State", "finding": "Finding"}
+# What a page is about, and what it shows of it.
+SUBJECTS = ("instance", "metric", "topic", "broker", "finding_id", "q")
+KEYS = ("range", "from", "to", *FILTERS, "refresh", "compare", *FINDING_FILTERS, *SUBJECTS)
 
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 604_800)
 MOST_WINDOWS = 120
@@ -45,6 +64,7 @@ class Selection:
     stop: datetime | None = None
     filters: tuple[tuple[str, tuple[str, ...]], ...] = ()
     refresh: int = 0
+    compare: str = ""
 
     def chosen(self, key: str) -> tuple[str, ...]:
         """Values of a filter; if empty, everything passes."""
@@ -71,7 +91,13 @@ class Selection:
         query |= {key: list(values) for key, values in self.filters if values}
         if self.refresh:
             query["refresh"] = str(self.refresh)
+        if self.compare:
+            query["compare"] = self.compare
         return query
+
+    def without(self, key: str) -> Selection:
+        """The same without a filter."""
+        return replace(self, filters=tuple(each for each in self.filters if each[0] != key))
 
 
 def parse(query: Mapping[str, Sequence[str]]) -> tuple[Selection, list[str]]:
@@ -97,9 +123,15 @@ def parse(query: Mapping[str, Sequence[str]]) -> tuple[Selection, list[str]]:
         allowed = ", ".join(map(str, REFRESH_SECONDS))
         problems.append(f"The link's refresh={refresh} is not one of {allowed} seconds; not refreshing.")
         refresh = "0"
+    compare = _one(query, "compare") or ""
+    if compare not in COMPARISONS:
+        allowed = ", ".join(filter(None, COMPARISONS))
+        problems.append(f"The link's compare={compare} is unknown; known: {allowed}. Comparing with nothing.")
+        compare = ""
     filters = tuple((key, tuple(dict.fromkeys(query[key]))) for key in FILTERS if query.get(key))
     both = bool(start and stop)
-    return Selection(span, start if both else None, stop if both else None, filters, int(refresh)), problems
+    times = (start, stop) if both else (None, None)
+    return Selection(span, *times, filters, int(refresh), compare), problems
 
 
 def step_seconds(start: datetime, stop: datetime, push_interval_ms: float) -> int:

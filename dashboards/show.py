@@ -10,9 +10,26 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from kafka_telemetry_lake.dashboards.address import of_column
+from kafka_telemetry_lake.dashboards.elements import element
+from kafka_telemetry_lake.dashboards.selection import Selection
 from kafka_telemetry_lake.pipelines.query.printable import printable
 
-PINNED = ("client id", "consumer group")
+MOST_SHOWN = 1000  # rows of a table
+WIDE = ("evidence", "advice", "detail", "why", "reason", "bugs", "meaning", "missing", "match", "metrics")
+NAMES = ("broker_id",)  # numbers that are names
+# Unit in a heading: how the element `table` shows it, and what the number is multiplied with.
+KINDS = {"ms": ("ms", 1), "s": ("ms", 1000), "bytes": ("bytes", 1), "%": ("percent", 1)}
+UNIT = re.compile(r" \((ms|s|bytes|%)\)$")
+_TIMES = ((3_600_000, "h"), (60_000, "min"), (1000, "s"), (1e-9, "ms"))
+_BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+_STEPS: dict[str, tuple[float, tuple[tuple[float, str], ...]]] = {
+    "ms": (1, _TIMES),
+    "s": (1000, _TIMES),
+    "bytes": (1, _BYTES),
+    "bytes per second": (1, tuple((size, f"{name}/s") for size, name in _BYTES)),
+    "ratio": (100, ((1e-9, "%"),)),
+}
 MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&@/])")
 
 
@@ -33,34 +50,36 @@ def table(
     title: str,
     note: str = "",
     none: str = "",
-    **options: Any,
-) -> Any:
-    """Show these columns under their headings; `rows` is None if this installation lacks the table or view."""
+    key: str | None = None,
+) -> None:
+    """Show these columns under their headings; `rows` is None if this installation lacks the table or view.
+
+    Names that have a page are links to it. A heading's unit in parentheses says how its numbers are shown: (ms), (s),
+    (bytes), (%) and (UTC). A column `<name> link` of the rows has other addresses for those of column `<name>`.
+    """
     with st.container(border=True):
-        heading(title, note)
-        if rows is None or rows.empty:
-            nothing(none)
-            return None
-        shown = [name for name in columns if name in rows.columns]
-        texts: dict[str, Any] = {name: rows[name].map(_as_text) for name in shown if rows[name].map(_is_nested).any()}
-        rows = rows.assign(**texts)
-        config: dict[str, Any] = {name: _column(rows[name], columns[name]) for name in shown}
-        if columns[shown[0]] in PINNED:  # stays visible while the others scroll
-            config[shown[0]] = st.column_config.TextColumn(columns[shown[0]], pinned=True)
-        return st.dataframe(
-            rows[shown],
-            column_config=config,
-            hide_index=True,
-            width="stretch",
-            height=min(420, 38 + 35 * len(rows)),
-            placeholder="–",
-            **options,
-        )
+        element("table", table_data(rows, columns, title, note, none), key)
+
+
+def table_data(
+    rows: pd.DataFrame | None, columns: Mapping[str, str], title: str, note: str = "", none: str = ""
+) -> dict[str, Any]:
+    """What the element `table` draws; the arguments are those of `table`."""
+    shown = [] if rows is None else [name for name in columns if name in rows.columns]
+    return {
+        "title": title,
+        "note": note.replace("`", ""),
+        "none": none.replace("`", "") or "No rows in this time range for these filters.",
+        "columns": [] if rows is None else [_column(rows.head(MOST_SHOWN), name, columns[name]) for name in shown],
+        "sql": "" if rows is None else rows.attrs.get("sql", ""),
+        "file": re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-"),
+        "more": "" if rows is None or len(rows) <= MOST_SHOWN else f"The first {MOST_SHOWN:,} of {len(rows):,} rows.",
+    }
 
 
 def every_column(rows: pd.DataFrame | None, title: str, note: str = "", none: str = "") -> None:
     """Show a table of all columns under their own names; `none` is the text if there are no rows."""
-    names = {} if rows is None else {name: name.replace("_", " ") for name in rows.columns}
+    names = {} if rows is None else {name: _heading(name) for name in rows.columns}
     if rows is not None and "cluster_id" in names and rows["cluster_id"].nunique() <= 1:
         del names["cluster_id"]  # a lake of one cluster
     if "client_id" in names:
@@ -85,26 +104,67 @@ def short(value: Any) -> str:
     return f"{number:,.0f}" if number == int(number) or abs(number) >= 100 else f"{number:,.3g}"
 
 
+def readable(value: Any, unit: str = "") -> str:
+    """A number with its unit, as the axes of plots have it: 3.2 s, 1.5 MB, 12 %, 56,789 records."""
+    if value is None or pd.isna(value):
+        return "–"
+    factor, steps = _STEPS.get(unit, (1, ()))
+    number = float(value) * factor
+    for size, name in steps:
+        if abs(number) >= size:
+            return f"{number / (size if size >= 1 else 1):,.3g} {name}"
+    return f"{short(value)} {unit}".strip()
+
+
 def heading(title: str, note: str = "") -> None:
-    st.markdown(f"**{plain(title)}**", help=note or None)
+    st.header(plain(title), help=note or None, anchor=False)
 
 
 def nothing(none: str = "") -> None:
     st.caption(none or "No rows in this time range for these filters.")
 
 
-def _column(values: pd.Series, label: str) -> Any:
-    if label.endswith("open"):
-        return st.column_config.LinkColumn(label, display_text="open", width="small")
-    if isinstance(values.dtype, pd.DatetimeTZDtype):
-        return st.column_config.DatetimeColumn(label, format="YYYY-MM-DD HH:mm:ss", timezone="UTC")
-    if pd.api.types.is_bool_dtype(values):
-        return st.column_config.CheckboxColumn(label)
-    if pd.api.types.is_numeric_dtype(values):
-        whole = pd.api.types.is_integer_dtype(values) or bool((values.dropna() % 1 == 0).all())
-        large = bool((values.abs() >= 10_000).any())
-        return st.column_config.NumberColumn(label, format="localized" if whole or large else "%.4g")
-    return st.column_config.TextColumn(label)
+def _heading(name: str) -> str:
+    """A column's name with its unit in parentheses: `commit_latency_max_ms` is *commit latency max (ms)*."""
+    words = name.split("_")
+    unit = {"ms": "ms", "s": "s", "bytes": "bytes", "percent": "%"}.get(words[-1])
+    return f"{' '.join(words[:-1])} ({unit})" if unit and len(words) > 1 else " ".join(words)
+
+
+def _column(rows: pd.DataFrame, name: str, heading: str) -> dict[str, Any]:
+    """A column as the element `table` wants it: JSON values, how they are shown, and where they lead."""
+    values = rows[name]
+    unit = UNIT.search(heading)
+    kind, factor = "text", 1
+    if name == "severity":
+        kind = "severity"
+    elif isinstance(values.dtype, pd.DatetimeTZDtype):
+        kind = "time"
+        millis = values.dt.as_unit("ms").astype("int64").astype(object)
+        values = millis.where(values.notna(), None)
+    elif pd.api.types.is_bool_dtype(values):
+        kind = "yes"
+    elif pd.api.types.is_numeric_dtype(values) and name not in NAMES:
+        kind, factor = KINDS.get(unit[1] if unit else "", ("number", 1))
+        values = (values * factor).replace([np.inf, -np.inf], np.nan)
+    else:
+        values = values.map(_as_text)
+    if kind in ("ms", "bytes", "percent"):
+        heading = UNIT.sub("", heading)
+    return {
+        "name": name,
+        "label": heading,
+        "kind": kind,
+        "wide": name in WIDE,
+        "values": values.astype(object).where(values.notna(), None).tolist(),
+        "links": of_column(rows, name, current_selection()),
+    }
+
+
+def current_selection() -> Selection:
+    """What the address of this page selects."""
+    found: Selection = st.session_state.get("selection", Selection())
+    return found
 
 
 def _is_nested(value: object) -> bool:
@@ -113,7 +173,7 @@ def _is_nested(value: object) -> bool:
 
 def _as_text(value: Any) -> str | None:
     """A map as `key=value, ...`, a list as its values."""
-    if value is None or not _is_nested(value):
-        return None if value is None else str(value)
+    if not _is_nested(value):
+        return None if value is None or pd.isna(value) else str(value)
     pairs = value.items() if isinstance(value, dict) else value
     return ", ".join("=".join(map(str, pair)) if isinstance(pair, tuple) else str(pair) for pair in pairs)

@@ -23,6 +23,7 @@ def run_job(settings: DashboardSettings) -> int:
     os.environ[f"{ENVIRONMENT_PREFIX}LAKE"] = settings.lake
     os.environ[f"{ENVIRONMENT_PREFIX}RULES"] = str(settings.rules or "")
     os.environ[f"{ENVIRONMENT_PREFIX}ALLOW_CHANGES"] = str(int(settings.allow_changes))
+    os.environ[f"{ENVIRONMENT_PREFIX}USER_HEADER"] = settings.user_header or ""
     changes = "; who opens it may acknowledge and mute findings" if settings.allow_changes else ""
     print(f"telemetry-lake: http://{_shown(settings.host)}:{settings.port} serves {settings.lake}{changes}", flush=True)
     flags = {
@@ -31,6 +32,8 @@ def run_job(settings: DashboardSettings) -> int:
         "server.headless": not settings.browser,
         "server.fileWatcherType": "none",
         "browser.gatherUsageStats": False,
+        "theme.light.primaryColor": "#0072B2",
+        "theme.dark.primaryColor": "#56B4E9",
         "client.toolbarMode": "minimal",
         "client.showErrorDetails": "none",
         "logger.level": "error",

@@ -16,12 +16,14 @@ class DashboardSettings(JobSettings):
     lake: str
     """folder or URI of the lake"""
     host: str = "127.0.0.1"
-    """address to listen on; the pages have no login: use another address only behind a proxy that authenticates"""
+    """address to listen on; use another address only behind a proxy that authenticates"""
     port: Annotated[int, Field(ge=1, le=65_535)] = 8501
     """port to listen on"""
     rules: Path | None = None
     """YAML file of other bounds of the findings' rules for some client ids, such as conf/findings.yml"""
     allow_changes: bool = False
     """let everybody who can open the pages acknowledge, mute and unmute findings; without it the pages only read"""
+    user_header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,100}$")] | None = None
+    """header in which a proxy names the user that it has authenticated, such as X-Forwarded-User: nothing without it"""
     browser: bool = False
     """open the page in this machine's browser"""

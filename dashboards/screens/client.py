@@ -1,55 +1,209 @@
-"""The page about one client instance: its details, its pushes, and each metric's points with their deltas."""
+"""The page about one client instance: what is wrong with it, and all that it did on one time axis."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 import streamlit as st
 
+from kafka_telemetry_lake.dashboards.controls import page_value
 from kafka_telemetry_lake.dashboards.plots import lines
+from kafka_telemetry_lake.dashboards.problems import in_full
 from kafka_telemetry_lake.dashboards.scene import PREFIX, Scene
-from kafka_telemetry_lake.dashboards.screens.fleet import CLIENT_COLUMNS, show_finding
+from kafka_telemetry_lake.dashboards.screens import consumers, producers
 from kafka_telemetry_lake.dashboards.show import numbers, plain, table
+from kafka_telemetry_lake.dashboards.subjects import facts
 
 PREFERRED = ("record.send.total", "records.consumed.total", "request.latency.avg", "connection.creation.total")
 MOST_POINTS = 20_000
+MOST_OPTIONS = 5000
+ROW_HEIGHT = 150
+KINDS = ("producer", "consumer", "admin.client")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A plot of the time axis: metrics to names, which column of `instance_over_time`, and the unit."""
+
+    title: str
+    unit: str
+    what: str
+    metrics: dict[str, str]
+
+
+ROWS = (
+    Row("Throughput, records", "records per second", "per_second",
+        {producers.SENT: "sent", consumers.RECORDS: "consumed"}),
+    Row("Throughput, bytes", "bytes per second", "per_second", {producers.BYTES: "sent", consumers.BYTES: "consumed"}),
+    Row("Latency", "ms", "mean", {producers.LATENCY: "produce requests", consumers.FETCH: "fetch requests"}),
+    Row("Errors", "per second", "per_second", {producers.FAILED: "failed records", producers.RETRIED: "retried records",
+        **{f"{kind}.failed.authentication.total": f"failed authentications ({kind})" for kind in KINDS}}),
+    Row("Queue", "ms", "mean", {producers.QUEUE: "time in the producer's queue"}),
+    Row("Lag", "records", "most", {consumers.LAG: "partition furthest behind"}),
+    Row("Polling", "ratio", "mean", {consumers.IDLE: "share of the time that poll() waits"}),
+    Row("Connections opened", "per second", "per_second",
+        {f"{kind}.connection.creation.total": kind for kind in KINDS}),
+    Row("Delays by quotas", "ms", "most", {producers.THROTTLE: "producer",
+        "consumer.fetch.manager.fetch.throttle.time.max": "consumer"}),
+    Row("Rebalances", "per second", "per_second", {consumers.REBALANCES: "rebalances", consumers.FAILED: "failed"}),
+)  # fmt: skip
 
 
 def page(scene: Scene) -> None:
-    linked: dict[str, str] = st.session_state.setdefault("linked", {})
-    clients = scene.chosen.to_pandas().sort_values(["client_id", "client_instance_id"]).head(5000)
+    clients = scene.chosen.to_pandas().sort_values(["client_id", "client_instance_id"])
     if clients.empty:
         return
-    busiest = clients.loc[clients["pushes"].idxmax(), "client_instance_id"]
-    names = dict(zip(clients["client_instance_id"], clients["client_id"], strict=True))
-    options = list(names)
-    wanted = linked.get("instance")
-    if wanted and wanted not in names:
+    wanted = page_value("instance")
+    known = set(clients["client_instance_id"])
+    if wanted and wanted not in known:
         st.warning(plain(f"Client instance {wanted} didn't push in this time range, or the filters exclude it."))
-    instance = st.selectbox(
+    busiest = clients.loc[clients["pushes"].idxmax(), "client_instance_id"]
+    instance = str(wanted if wanted in known else busiest)
+    _choose(clients, instance)
+    client = clients[clients["client_instance_id"] == instance].iloc[0]
+    found = scene.ask("instance_findings", instance=instance)
+    found = found.assign(scope="client_id", subject=client["client_id"], client_id=client["client_id"])
+    first = st.query_params.get("finding")
+    found = found.sort_values("finding", key=lambda names: names != first, kind="stable")
+    in_full(found, scene.selection, "All that is wrong with this instance")
+    _about(client, scene)
+    _time_axis(scene, instance)
+    table(
+        scene.ask("instance_events", instance=instance, top=1000),
+        {"at": "at (UTC)", "event": "event", "detail": "detail"},
+        "Events",
+        none="None in this time range.",
+    )
+    _quotas(scene, instance)
+    _pushes(scene, instance)
+    _metrics(scene, instance)
+
+
+def _choose(clients: pd.DataFrame, instance: str) -> None:
+    """A list of the instances, of those of this client id first."""
+    names = dict(zip(clients["client_instance_id"], clients["client_id"], strict=True))
+    options = [key for key in names if names[key] == names[instance]]
+    options = [*options, *(key for key in names if names[key] != names[instance])][:MOST_OPTIONS]
+    st.session_state["chosen instance"] = instance
+
+    def changed() -> None:
+        st.query_params["instance"] = st.session_state["chosen instance"]
+
+    st.selectbox(
         "Client instance",
         options,
-        index=options.index(wanted if wanted in names else busiest),
+        key="chosen instance",
+        on_change=changed,
         format_func=lambda key: f"{names[key]}  ({key})",
     )
-    _set_link(linked, "instance", instance)
-    _about(clients[clients["client_instance_id"] == instance], scene)
+
+
+def _about(client: pd.Series, scene: Scene) -> None:
+    numbers(
+        {
+            "Pushes": (client["pushes"], "In the time range."),
+            "Push interval (s)": (client["push_interval_ms"] / 1000, "As requested by its subscriptions."),
+            "Silent for (s)": (
+                (scene.last - client["last_push"]).total_seconds(),
+                "From its last push to the lake's newest push.",
+            ),
+        }
+    )
+    owned = scene.owned()
+    owned = owned[owned["client_instance_id"] == client["client_instance_id"]]
+    facts(
+        "Details",
+        {
+            "client id": ("client_id", [client["client_id"]]),
+            "application": ("application", owned["application"]),
+            "owner": ("owner", owned["owner"]),
+            "principal": ("principal", [client["principal"]]),
+            "consumer group": ("group_id", [client["group_id"]]),
+            "software": ("software", [client["software"]]),
+            "address": ("", [client["client_address"]]),
+            "client instance id": ("", [client["client_instance_id"]]),
+            "first push": ("", [f"{client['first_push']:%Y-%m-%d %H:%M:%S} UTC"]),
+            "last push": ("", [f"{client['last_push']:%Y-%m-%d %H:%M:%S} UTC"]),
+            "terminated": ("", ["yes" if client["terminated"] else "no"]),
+        },
+        scene.selection,
+    )
+
+
+def _time_axis(scene: Scene, instance: str) -> None:
+    """Throughput, latency, errors, queue or lag, connections, quota and pushes below each other."""
+    names = list(dict.fromkeys(PREFIX + metric for row in ROWS for metric in row.metrics))
+    rows = scene.ask("instance_over_time", instance=instance, metrics=names)
+    rows["metric"] = rows["metric"].str.removeprefix(PREFIX)
+    ends = scene.start, scene.stop
+    for row in ROWS:
+        own = rows[rows["metric"].isin(list(row.metrics))].dropna(subset=[row.what])
+        if own.empty or (row.title in ("Errors", "Delays by quotas", "Rebalances") and not own[row.what].any()):
+            continue
+        own = own.assign(what=own["metric"].map(row.metrics))
+        own.attrs = rows.attrs
+        named = list(dict.fromkeys(own["what"]))
+        lines(own, row.what, row.unit, row.title, "what", scene.step_s, order=named, height=ROW_HEIGHT, domain=ends)
+    pushes = scene.ask("client_pushes", instance=instance, top=5000)
+    if len(pushes):
+        at = pushes["landed_at"].dt.as_unit("ms").astype("int64") // (scene.step_s * 1000) * (scene.step_s * 1000)
+        counted = pushes.assign(at_ms=at).groupby(["at_ms", "outcome"]).size().rename("pushes").reset_index()
+        lines(counted, "pushes", "pushes per window", "Pushes", "outcome", scene.step_s, height=ROW_HEIGHT, domain=ends)
+
+
+def _quotas(scene: Scene, instance: str) -> None:
+    limits = scene.rows("client_quotas", client_instance_id=instance)
+    if limits is not None and len(limits):
+        table(
+            limits,
+            {"quota_type": "quota", "quota_limit": "limit (per second)", "quota_user": "of the user",
+             "quota_client_id": "of the client id", "valid_from": "since (UTC)"},
+            "Quotas that limit it",
+        )  # fmt: skip
+
+
+def _pushes(scene: Scene, instance: str) -> None:
+    table(
+        scene.ask("client_pushes", instance=instance, top=1000),
+        {
+            "landed_at": "landed (UTC)",
+            "outcome": "outcome",
+            "points": "points",
+            "temporality": "temporality",
+            "terminating": "terminating",
+            "compression_type": "compression",
+            "payload_bytes": "size (bytes)",
+            "broker_id": "broker",
+            "lost_start": "lost from (UTC)",
+            "lost_end": "lost to (UTC)",
+        },
+        "Pushes",
+    )
+
+
+def _metrics(scene: Scene, instance: str) -> None:
+    """Every metric of the instance, and the points of one."""
     metrics = scene.ask("client_metrics", instance=instance)
     if metrics.empty:
         st.info("Its pushes contain no data points in this time range.")
         return
     offered = list(metrics["metric"])
-    wanted = linked.get("metric")
+    wanted = page_value("metric")
     first = next((name for end in PREFERRED for name in offered if name.endswith(end)), offered[0])
-    metric = st.selectbox(
+    metric = str(wanted if wanted in offered else first)
+    st.session_state["chosen metric"] = metric
+
+    def changed() -> None:
+        st.query_params["metric"] = st.session_state["chosen metric"]
+
+    st.selectbox(
         "Metric",
         offered,
-        index=offered.index(wanted if wanted in offered else first),
+        key="chosen metric",
+        on_change=changed,
         format_func=lambda name: name.removeprefix(PREFIX),
     )
-    _set_link(linked, "metric", metric)
     _points(scene, instance, metric, str(metrics.set_index("metric")["kind"][metric]))
     metrics["metric"] = metrics["metric"].str.removeprefix(PREFIX)
     table(
@@ -65,62 +219,11 @@ def page(scene: Scene) -> None:
         },
         "All its metrics",
     )
-    table(
-        scene.ask("client_pushes", instance=instance, top=1000),
-        {
-            "landed_at": "landed (UTC)",
-            "outcome": "outcome",
-            "points": "points",
-            "temporality": "temporality",
-            "terminating": "terminating",
-            "compression_type": "compression",
-            "payload_bytes": "bytes",
-            "broker_id": "broker",
-            "lost_start": "lost from (UTC)",
-            "lost_end": "lost to (UTC)",
-        },
-        "Pushes",
-    )
-    events = scene.ask("events", top=1000)
-    table(
-        events[events["client_instance_id"] == instance],
-        {"at": "at (UTC)", "event": "event", "detail": "detail"},
-        "Events",
-    )
-
-
-def _about(client: pd.DataFrame, scene: Scene) -> None:
-    row = client.iloc[0]
-    numbers(
-        {
-            "Pushes": (row["pushes"], "In the time range."),
-            "Push interval (s)": (row["push_interval_ms"] / 1000, "As requested by its subscriptions."),
-            "Silent for (s)": (
-                (scene.last - row["last_push"]).total_seconds(),
-                "From its last push to the lake's newest push.",
-            ),
-        }
-    )
-    shown = {name: heading for name, heading in CLIENT_COLUMNS.items() if name not in ("open", "pushes")}
-    known = client.rename(columns={**shown, "client_address": "address"})[[*shown.values(), "address"]]
-    details = known.T.set_axis(["value"], axis=1).rename_axis("name").reset_index()
-    details["value"] = details["value"].map(_as_text)
-    table(details, {"name": "name", "value": "value"}, "Details")
-    for _, finding in scene.ask("instance_findings", instance=row["client_instance_id"]).iterrows():
-        show_finding(finding)
-
-
-def _as_text(value: Any) -> str | None:
-    if isinstance(value, bool | np.bool_):
-        return "yes" if value else "no"
-    if isinstance(value, pd.Timestamp):
-        return f"{value:%Y-%m-%d %H:%M:%S}"
-    return None if pd.isna(value) else str(value)
 
 
 def _points(scene: Scene, instance: str, metric: str, kind: str) -> None:
     points = scene.ask("client_points", instance=instance, metric=metric, top=MOST_POINTS)
-    points["at_ms"] = points["time"].astype("int64") // 1000
+    points["at_ms"] = points["time"].dt.as_unit("ms").astype("int64")
     attributes = points["attributes"].fillna("")
     points["series"] = attributes.map(lambda text: text.strip("{}").replace('"', "") or "the client")
     busiest = points["series"].value_counts().head(12).index
@@ -139,8 +242,3 @@ def _points(scene: Scene, instance: str, metric: str, kind: str) -> None:
     }
     with st.expander(f"{len(points):,} points"):
         table(points, columns, "Points")
-
-
-def _set_link(linked: dict[str, str], key: str, value: Any) -> None:
-    linked[key] = value
-    st.query_params[key] = value

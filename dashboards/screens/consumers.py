@@ -13,25 +13,22 @@ REBALANCES, FAILED = (f"consumer.coordinator.{what}rebalance.total" for what in 
 COMMIT = "consumer.coordinator.commit.latency.avg"
 OVER_TIME = (RECORDS, BYTES, LAG, FETCH, IDLE, REBALANCES, FAILED, COMMIT)
 GROUP_METRICS = (LAG, REBALANCES, FAILED, COMMIT, IDLE, BETWEEN_POLLS)
+GROUP_NAMES = [PREFIX + metric for metric in GROUP_METRICS]
+GROUP_COLUMNS = {
+    "group_id": "consumer group",
+    "instances": "instances",
+    "client_ids": "client ids",
+    "lag_max": "lag, largest (records)",
+    "rebalances": "rebalances",
+    "failed_rebalances": "failed rebalances",
+    "commit_latency_ms": "commit latency, mean (ms)",
+    "poll_idle_ratio": "idle in poll (ratio)",
+    "between_polls_max_ms": "longest between polls (ms)",
+}
 
 
 def page(scene: Scene) -> None:
-    table(
-        scene.ask("groups", metrics=[PREFIX + metric for metric in GROUP_METRICS]),
-        {
-            "group_id": "consumer group",
-            "instances": "instances",
-            "client_ids": "client ids",
-            "lag_max": "lag, largest (records)",
-            "rebalances": "rebalances",
-            "failed_rebalances": "failed rebalances",
-            "commit_latency_ms": "commit latency, mean (ms)",
-            "poll_idle_ratio": "idle in poll (ratio)",
-            "between_polls_max_ms": "longest between polls (ms)",
-        },
-        "Consumer groups",
-        "Lag and rebalances are pushed by Java consumers only. A client id that is in two groups counts in both.",
-    )
+    groups(scene)
     rows = ask_over_time(scene, OVER_TIME)
     place = halves()
     with next(place):
@@ -64,3 +61,13 @@ def page(scene: Scene) -> None:
         note="Rates are per instance, over the time that its pushes cover.",
     )
     by_minute(scene, {"consumer_groups": "Group membership", "consumer_progress": "Progress"})
+
+
+def groups(scene: Scene) -> None:
+    """A table of the groups of the chosen clients."""
+    table(
+        scene.ask("groups", metrics=GROUP_NAMES),
+        GROUP_COLUMNS,
+        "Consumer groups",
+        "Lag and rebalances are pushed by Java consumers only. A client id that is in two groups counts in both.",
+    )

@@ -3,44 +3,37 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.links import client_links
+from kafka_telemetry_lake.dashboards.address import with_query
+from kafka_telemetry_lake.dashboards.controls import page_value
+from kafka_telemetry_lake.dashboards.problems import EVALUATED, SHORT_COLUMNS, card, is_evaluated, linked
 from kafka_telemetry_lake.dashboards.remarks import RemarkError, changes_allowed, commands, say
 from kafka_telemetry_lake.dashboards.scene import Scene
-from kafka_telemetry_lake.dashboards.screens.fleet import show_finding
-from kafka_telemetry_lake.dashboards.selection import FINDING_FILTERS
+from kafka_telemetry_lake.dashboards.selection import FINDING_FILTERS, OWNED, Selection
 from kafka_telemetry_lake.dashboards.show import numbers, plain, table
+from kafka_telemetry_lake.dashboards.users import user
 from kafka_telemetry_lake.udfs.findings.remarks import ACKNOWLEDGED, MUTED, UNMUTED, time_text
 
 COLUMNS = {
-    "client_id": "about",
-    "severity": "severity",
-    "finding": "finding",
-    "state": "state",
-    "opened_at": "since (UTC)",
-    "evidence": "evidence",
+    **{name: label for name, label in SHORT_COLUMNS.items() if name != "state"},
     "advice": "advice",
+    "state": "state",
+    "handle": "who looks after it",
     "by": "by",
     "why": "why",
     "until": "muted until (UTC)",
-    "application": "application",
-    "owner": "owner",
-    "open": "open",
     "cluster_id": "cluster",
 }
 BUTTONS = {ACKNOWLEDGED: "Acknowledge", MUTED: "Mute", UNMUTED: "Unmute"}
-EVALUATED = "`telemetry-lake findings`, or `ingest --findings-minutes`, evaluates them"
 
 
 def page(scene: Scene) -> None:
-    linked: dict[str, Any] = st.session_state.setdefault("linked", {})
-    rows = scene.ask_now("open_findings")
+    rows = _of_owners(scene)
     unheeded = rows[rows["state"] == "open"]["severity"].value_counts()
     states = rows["state"].value_counts()
     numbers(
@@ -52,61 +45,63 @@ def page(scene: Scene) -> None:
             "Muted": (int(states.get(MUTED, 0)), "Quiet until a time."),
         }
     )
-    shown = _filtered(rows, linked)
-    links = client_links(shown.rename(columns={"worst_instance": "client_instance_id"}), scene)
-    links["open"] = links["open"].where(links["client_instance_id"].notna(), None)
+    _chosen(scene, rows, page_value("finding_id"))
+    shown = linked(_filtered(rows), scene.selection)
+    shown["handle"] = shown["state"].map({"open": "nobody yet"}).fillna("see")
+    shown["handle link"] = [_here(finding_id=finding_id) for finding_id in shown["finding_id"]]
     columns = dict(COLUMNS)
     if rows["cluster_id"].nunique() <= 1:
         del columns["cluster_id"]
-    none = "No finding is open." if "finding_changes" in dict(scene.versions) else f"Not evaluated yet: {EVALUATED}."
-    # A selection is the number of a row: of other rows it is another table's.
-    key = f"open findings {hash(tuple(shown['finding_id']))}"
+    none = "No finding is open." if is_evaluated(scene) else f"Not evaluated yet: {EVALUATED}."
     table(
-        links,
+        shown,
         columns,
         "Open findings",
-        f"Now, regardless of the time range: {EVALUATED}.",
-        none if rows.empty else "No open finding matches.",
-        on_select=partial(_choose, key, list(shown["finding_id"]), linked),
-        selection_mode="single-row",
-        key=key,
+        f"Now, regardless of the time range: {EVALUATED}. Follow the link in *who looks after it* to acknowledge or "
+        "mute a finding.".replace("`", "").replace("*", ""),
+        none.replace("`", "") if rows.empty else "No open finding matches.",
+        key="open findings",
     )
-    _chosen(scene, rows, linked.get("finding_id"))
-    _write_link(linked)
 
 
-def _filtered(rows: pd.DataFrame, linked: dict[str, Any]) -> pd.DataFrame:
-    """The rows that match each of the page's filters."""
+def _of_owners(scene: Scene) -> pd.DataFrame:
+    """The open findings of the filters; of an owner's or application's by what the finding says, as it names both."""
+    selection = scene.selection
+    wanted = {key: selection.chosen(key) for key in OWNED if selection.chosen(key)}
+    others: Selection = selection
+    for key in wanted:
+        others = others.without(key)
+    if wanted and not others.filters:
+        scene = replace(scene, selection=others)
+    rows = scene.open_findings()
+    for key, names in wanted.items():
+        rows = rows[rows[key].isin(names)]
+    return rows
+
+
+def _here(**changes: str) -> str:
+    """The address of this page with other parameters."""
+    kept = {key: st.query_params.get_all(key) for key in st.query_params if key not in changes}
+    return with_query("findings", {**kept, **changes})
+
+
+def _filtered(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that match each of the page's filters, which are in its address."""
     shown = rows
     for column, (key, label) in zip(st.columns(len(FINDING_FILTERS)), FINDING_FILTERS.items(), strict=True):
-        before = linked.get(key, [])
+        before = st.query_params.get_all(key)
+        state = f"open findings by {key}"
+        st.session_state[state] = before
+
+        def changed(key: str = key, state: str = state) -> None:
+            st.query_params[key] = st.session_state[state]
+
         picked = column.multiselect(
-            label,
-            sorted({*rows[key].dropna(), *before}),
-            default=before,
-            placeholder="all",
-            key=f"open findings by {key}",
+            label, sorted({*rows[key].dropna(), *before}), placeholder="all", key=state, on_change=changed
         )
-        linked[key] = picked
         if picked:
             shown = shown[shown[key].isin(picked)]
     return shown
-
-
-def _choose(key: str, finding_ids: list[str], linked: dict[str, Any]) -> None:
-    """Remember which of the findings the table's selected row is."""
-    st.session_state.pop("remark", None)
-    rows = st.session_state[key].selection.rows
-    linked["finding_id"] = finding_ids[rows[0]] if rows else None
-
-
-def _write_link(linked: dict[str, Any]) -> None:
-    for key in (*FINDING_FILTERS, "finding_id"):
-        if linked.get(key):
-            st.query_params[key] = linked[key]
-        else:
-            linked.pop(key, None)
-            st.query_params.pop(key, None)
 
 
 def _chosen(scene: Scene, rows: pd.DataFrame, finding_id: str | None) -> None:
@@ -117,7 +112,7 @@ def _chosen(scene: Scene, rows: pd.DataFrame, finding_id: str | None) -> None:
     found = rows[rows["finding_id"] == finding_id]
     if not found.empty:
         row = found.iloc[0]
-        show_finding(row, with_client=True)
+        card(row, scene.selection)
         if row["state"] != "open":
             until = f" until {time_text(row['until'])}" if row["state"] == MUTED else ""
             st.caption(plain(f"{row['state']}{until}, by {row['by']}: {row['why']}"))
@@ -127,8 +122,6 @@ def _chosen(scene: Scene, rows: pd.DataFrame, finding_id: str | None) -> None:
             _commands(scene, row)
     elif finding_id:
         st.info(plain(f"Finding {finding_id} isn't open, or the filters in the sidebar exclude it."))
-    elif len(rows):
-        st.caption("Select a row to read its evidence and advice in full, and to acknowledge or mute it.")
 
 
 def _form(scene: Scene, row: pd.Series) -> None:
@@ -136,7 +129,10 @@ def _form(scene: Scene, row: pd.Series) -> None:
     form = f"remark {said} {row['finding_id']}"
     with st.form(form, enter_to_submit=False):
         by, why, until = st.columns([2, 4, 2])
-        by.text_input("By", st.session_state.get("remarks by", ""), key=f"{form} by")
+        known = user()
+        by.text_input(
+            "By", known or st.session_state.get("remarks by", ""), key=f"{form} by", disabled=known is not None
+        )
         why.text_input("Why", key=f"{form} why")
         until.text_input("Mute until (UTC)", _tomorrow(), key=f"{form} until")
         with st.container(horizontal=True):
@@ -152,6 +148,7 @@ def _say(lake: str, finding_id: str, change: str, form: str, said: int) -> None:
     if said != st.session_state["remarks"]:  # the second click of two; the first has written it
         return
     texts = {name: st.session_state[f"{form} {name}"] for name in ("by", "why", "until")}
+    texts["by"] = user() or texts["by"]  # whom a proxy names can't be somebody else
     try:
         line = say(lake, finding_id, change, texts, time.time_ns() // 1000)
     except RemarkError as error:

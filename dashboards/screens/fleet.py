@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.links import client_links
 from kafka_telemetry_lake.dashboards.plots import bars, lines
+from kafka_telemetry_lake.dashboards.problems import linked
 from kafka_telemetry_lake.dashboards.scene import Scene
-from kafka_telemetry_lake.dashboards.show import numbers, plain, table
+from kafka_telemetry_lake.dashboards.show import numbers, table
 
 CLIENT_COLUMNS = {
     "client_id": "client id",
-    "open": "open",
     "client_instance_id": "client instance",
     "software": "software",
     "principal": "principal",
@@ -21,6 +19,14 @@ CLIENT_COLUMNS = {
     "first_push": "first push (UTC)",
     "last_push": "last push (UTC)",
     "terminated": "terminated",
+}
+FINDING_COLUMNS = {
+    "severity": "severity",
+    "client_id": "about",
+    "finding": "finding",
+    "evidence": "evidence of the last such hour",
+    "hours": "hours seen",
+    "last_window": "last seen in the hour from (UTC)",
 }
 MOST_ROWS = 1000
 
@@ -41,63 +47,43 @@ def page(scene: Scene) -> None:
     )
     left, right = st.columns(2)
     with left:
-        lines(
-            scene.whole(scene.ask("clients_over_time").fillna({"client_software_name": "unknown"}), 0.95),
-            "clients",
-            "client instances",
-            "Client instances that pushed",
-            "client_software_name",
-            scene.step_s,
-        )
+        clients_over_time(scene)
     with right:
         by_version = clients.groupby("software").size().sort_values(ascending=False).rename("instances").reset_index()
         bars(by_version, "instances", "software", "client instances", "Software versions")
     left, right = st.columns(2)
     with left:
-        lines(
-            scene.per_second(read, "points"),
-            "points",
-            "data points per second",
-            "Data points",
-            None,
-            scene.step_s,
-        )
+        points_over_time(scene)
     with right:
-        lines(
-            scene.per_second(read, "bytes"),
-            "bytes",
-            "bytes per second",
-            "Telemetry, decompressed",
-            None,
-            scene.step_s,
-        )
-    findings(scene)
+        rows = scene.per_second(read, "bytes")
+        lines(rows, "bytes", "bytes per second", "Telemetry, decompressed", None, scene.step_s)
+    found_in_range(scene)
     newest = clients.sort_values("last_push", ascending=False).head(MOST_ROWS)
-    table(client_links(newest, scene), CLIENT_COLUMNS, f"Clients: the {len(newest):,} with the latest pushes")
+    table(newest, CLIENT_COLUMNS, f"Clients: the {len(newest):,} with the latest pushes")
 
 
-def findings(scene: Scene, top: int = 200) -> None:
-    """Show the findings, and the selected one's evidence and advice in full."""
+def clients_over_time(scene: Scene) -> None:
+    """Plot how many client instances pushed, by software."""
+    rows = scene.ask("clients_over_time").fillna({"client_software_name": "unknown"})
+    lines(
+        scene.whole(rows, 0.95),
+        "clients",
+        "client instances",
+        "Client instances that pushed",
+        "client_software_name",
+        scene.step_s,
+    )
+
+
+def points_over_time(scene: Scene) -> None:
+    """Plot the data points that were read."""
+    activity = scene.ask("activity")
+    read = scene.per_second(activity[activity["outcome"] == "points"], "points")
+    lines(read, "points", "data points per second", "Data points", None, scene.step_s)
+
+
+def found_in_range(scene: Scene, top: int = 200) -> None:
+    """Show the findings of the hours of the time range."""
     rows = scene.ask("findings", top=top)
-    columns = {
-        "client_id": "about",
-        "severity": "severity",
-        "finding": "finding",
-        "evidence": "evidence of the last such hour",
-        "hours": "hours seen",
-        "advice": "advice",
-        "last_window": "last seen in the hour from (UTC)",
-    }
     note = "Results of the rules in docs/findings.md for the hours of the time range."
-    chosen = table(rows, columns, "Findings", note, on_select="rerun", selection_mode="single-row", key="findings")
-    if chosen is not None and chosen.selection.rows:
-        show_finding(rows.iloc[chosen.selection.rows[0]], with_client=True)
-    elif len(rows):
-        st.caption("Select a row to read its evidence and advice in full.")
-
-
-def show_finding(row: pd.Series, with_client: bool = False) -> None:
-    """Show a finding's evidence and advice, in the colour of its severity."""
-    box = {"error": st.error, "warning": st.warning}.get(row["severity"], st.info)
-    client = f"{row['client_id']}, " if with_client else ""
-    box(plain(f"{client}{row['finding']}: {row['evidence']}. {row['advice']}"))
+    table(linked(rows, scene.selection), FINDING_COLUMNS, "Findings", note)

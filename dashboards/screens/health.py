@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from kafka_telemetry_lake.dashboards.plots import lines
+from kafka_telemetry_lake.dashboards.readings import lights
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.show import every_column, numbers, table
 
@@ -24,6 +25,7 @@ def page(scene: Scene) -> None:
             "Dropped": (int(counted.get("dropped", 0)), "The receiver landed headers only."),
         }
     )
+    lights(scene)
     left, right = st.columns(2)
     with left:
         lines(
@@ -51,9 +53,22 @@ def page(scene: Scene) -> None:
         },
         "Quarantine",
     )
-    receivers = scene.ask("receivers", top=100)
+    receivers(scene)
+    health = scene.rows("pipeline_health")
+    if health is not None:
+        every_column(health, "The job's micro-batches")
     table(
-        receivers,
+        pd.DataFrame(scene.lake.sizes()),
+        {"table": "table", "version": "version", "files": "files", "bytes": "size (bytes)", "rows": "rows"},
+        "Tables of the lake",
+    )
+
+
+def receivers(scene: Scene, broker: int | None = None) -> None:
+    """A table of the receivers' latest statuses, of all brokers or one."""
+    rows = scene.ask("receivers", top=100)
+    table(
+        rows if broker is None else rows[rows["broker_id"] == broker],
         {
             "broker_id": "broker",
             "started_at": "started (UTC)",
@@ -64,12 +79,5 @@ def page(scene: Scene) -> None:
             "waiting": "waiting",
         },
         "Receivers: received = landed + dropped + waiting",
-    )
-    health = scene.rows("pipeline_health")
-    if health is not None:
-        every_column(health, "The job's micro-batches")
-    table(
-        pd.DataFrame(scene.lake.sizes()),
-        {"table": "table", "version": "version", "files": "files", "bytes": "bytes", "rows": "rows"},
-        "Tables of the lake",
+        none="No receiver has reported: docs/receiver.md.",
     )

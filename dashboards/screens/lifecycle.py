@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.links import client_links
 from kafka_telemetry_lake.dashboards.plots import bars, lines
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.screens.fleet import CLIENT_COLUMNS
@@ -39,11 +37,12 @@ def page(scene: Scene) -> None:
         }
     )
     events = scene.ask("events_over_time")
+    rarest = list(events.groupby("event")["events"].sum().sort_values().index)  # they matter more than the usual ones
     left, right = st.columns(2)
     with left:
-        lines(events, "events", "events per window", "Events", "event", scene.step_s)
+        lines(events, "events", "events per window", "Events", "event", scene.step_s, order=rarest)
     with right:
-        counted = events.groupby("event")["events"].sum().sort_values(ascending=False).reset_index()
+        counted = events.groupby("event")["events"].sum().sort_values().reset_index()
         bars(counted, "events", "event", "events", "Events by kind")
     table(
         scene.ask("events", top=500),
@@ -52,7 +51,7 @@ def page(scene: Scene) -> None:
     )
     gone = clients[silent].assign(silent_s=gap[silent]).sort_values("silent_s", ascending=False).head(500)
     shown = {**CLIENT_COLUMNS, "silent_s": "silent for (s)"}
-    table(client_links(gone, scene) if len(gone) else pd.DataFrame(), shown, "Silent clients")
+    table(gone, shown, "Silent clients", none="No client is silent.")
     for view, title in (
         ("client_liveness", "Liveness of all clients"),
         ("coverage", "Coverage: missing data of each client"),

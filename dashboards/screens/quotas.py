@@ -12,6 +12,36 @@ from kafka_telemetry_lake.dashboards.show import every_column
 PRODUCE, FETCH = "producer.produce.throttle.time.max", "consumer.fetch.manager.fetch.throttle.time.max"
 
 USAGE_WINDOW_S = 10  # of table quota_usage
+HEADROOM_COLUMNS = {
+    "principal": "user",
+    "client_id": "client id",
+    "quota_type": "quota",
+    "broker_id": "broker",
+    "used_percent": "used (%)",
+    "observed_rate": "rate (per second)",
+    "quota_limit": "limit (per second)",
+    "headroom": "headroom (per second)",
+    "throttled": "throttled",
+    "delay_s": "delay (s)",
+    "application": "application",
+    "owner": "owner",
+    "window_start": "measured from (UTC)",
+    "source": "source",
+}
+THROTTLED_COLUMNS = {
+    "client_id": "client id",
+    "user": "user",
+    "quota_type": "quota",
+    "since": "since (UTC)",
+    "until": "until (UTC)",
+    "ongoing": "ongoing",
+    "throttled_s": "throttled for (s)",
+    "max_delay_s": "longest delay (s)",
+    "max_usage_ratio": "most used (ratio)",
+    "brokers": "brokers",
+    "application": "application",
+    "owner": "owner",
+}
 NO_SAMPLES = "No samples of brokers' quota sensors. docs/quotas.md explains how brokers send them."
 
 

@@ -1,7 +1,8 @@
 -- Which findings are open now, since when, and who looks after them? The worst and oldest first.
 -- With :filters above 0 those of the selected clients, and those of no single client of the same clusters.
 SELECT f.finding_id, f.cluster_id, coalesce(f.client_id, concat(f.scope, ' ', f.subject)) AS client_id, f.severity,
-  f.finding, f.opened_at, f.state, f.evidence, f.advice, f.by, f.why, f.until, f.application, f.owner, f.worst_instance
+  f.finding, f.opened_at, f.state, f.evidence, f.advice, f.by, f.why, f.until, f.application, f.owner, f.worst_instance,
+  f.scope, f.subject, f.window_start, f.measure, f.instances, f.instances_affected
 FROM open_findings AS f
 WHERE :filters = 0
   OR (coalesce(f.cluster_id, ''), coalesce(f.client_id, '')) IN (SELECT coalesce(cluster_id, ''), client_id FROM chosen)

@@ -17,6 +17,8 @@ from kafka_telemetry_lake.pipelines.lake.moments import READ
 from kafka_telemetry_lake.pipelines.query.spark_catalog import create_views, register_tables
 from kafka_telemetry_lake.pipelines.query.views import views
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
+from kafka_telemetry_lake.pipelines.tables.groups import GROUP_LAG_SAMPLES
+from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES, CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import (
     CLIENT_EVENTS,
     METRIC_POINTS,
@@ -38,7 +40,7 @@ PRODUCER = "TYWe5VpYQeqX8DY0p6zLDQ"
 ASKED: dict[str, Any] = {
     "start": START, "stop": START + timedelta(hours=1), "first_window": START, "step_ms": 60_000, "top": 10_000,
     "metrics": [SENT, LAG, IDLE], "instance": PRODUCER, "metric": SENT,
-    "filters": 1,
+    "filters": 1, "client": "java-none-producer_stop", "hour": START, "topic": "orders", "group": "g", "instances": 40,
 }  # fmt: skip
 GRAINS: tuple[Grain, ...] = ("points", "minutes", "hours")
 
@@ -75,7 +77,30 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for n, (at, client) in enumerate(zip(times, clients, strict=False))
     ])  # fmt: skip
     _append_a_late_consumer(lake)
+    _append_what_the_job_and_sync_know(lake)
     return lake
+
+
+def _append_what_the_job_and_sync_know(lake: Path) -> None:
+    """Changes to be marked, the lag of a group as polled, and an owner."""
+    key = {"cluster_id": "c", "topic": "orders", "partition": 0}
+    events = [("mass_restart", None), ("data_path_dead", PRODUCER), ("software_changed", PRODUCER)]
+    _append(lake, CLIENT_EVENTS, [
+        key | {"offset": 100 + n, "landed_at": START + timedelta(minutes=n), "landed_date": START.date(), "event": event,
+               "at": START + timedelta(minutes=n), "client_instance_id": instance, "client_id": instance and "orders"}
+        for n, (event, instance) in enumerate(events)
+    ])  # fmt: skip
+    _append(lake, GROUP_LAG_SAMPLES, [
+        key | {"group_id": "g", "sampled_at": START + timedelta(seconds=20 * n), "committed_offset": 7 * n,
+               "end_offset": 9 * n, "landed_date": START.date()}
+        for n in range(9)
+    ])  # fmt: skip
+    _append(lake, CLIENT_CHANGES, [
+        key | {"client_instance_id": PRODUCER, "client_id": "orders", "step": 1, "state": "active", "pushes": 1,
+               "landed_at": START, "landed_date": START.date(), "offset": 1}
+    ])  # fmt: skip
+    _append(lake, CLIENT_ALIASES, [{"cluster_id": "c", "client_id": "orders", "application": "shop", "owner": "a",
+                                    "valid_from": START}])  # fmt: skip
 
 
 def _append_a_late_consumer(lake: Path) -> None:

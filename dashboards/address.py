@@ -1,0 +1,60 @@
+"""Where links lead: every name that a page shows has a page of its own, and every state of a page is an address."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
+import pandas as pd
+
+from kafka_telemetry_lake.dashboards.selection import Selection
+
+# Column of an answer: the page about its value, and the parameter that names it.
+PAGES = {
+    "client_id": ("client-id", "client"),
+    "client_instance_id": ("client", "instance"),
+    "worst_instance": ("client", "instance"),
+    "group_id": ("group", "group"),
+    "reader_groups": ("group", "group"),
+    "topic": ("topic", "topic"),
+    "principal": ("principal", "principal"),
+    "application": ("application", "application"),
+    "owner": ("application", "owner"),
+    "software": ("version", "version"),
+    "broker_id": ("broker", "broker"),
+    "finding": ("findings", "finding"),
+}
+TIMES = ("range", "from", "to", "refresh", "compare")
+MANY = ", "  # how views list several names in a text
+
+
+def address(page: str, selection: Selection, /, **query: str | None) -> str:
+    """The address of a page in the same time range, without the filters; parameters that are None are left out."""
+    kept = {key: value for key, value in selection.query().items() if key in TIMES}
+    return with_query(page, kept | {key: value for key, value in query.items() if value is not None})
+
+
+def with_query(page: str, query: Mapping[str, object]) -> str:
+    """A page with a query."""
+    return f"{page or '.'}?{urlencode(query, doseq=True)}" if query else page or "."
+
+
+def of_value(column: str, value: object, selection: Selection) -> str | None:
+    """The address of the page about a value of a column; None: there is no page about it."""
+    if column not in PAGES or not isinstance(value, str | int) or value in ("", "<default>"):
+        return None
+    text = str(value)
+    if column in ("application", "owner") and MANY in text:
+        return None  # of several: the row's other links lead there
+    page, key = PAGES[column]
+    return address(page, selection, **{key: text})
+
+
+def of_column(rows: pd.DataFrame, column: str, selection: Selection) -> list[str | None] | None:
+    """The addresses of a column's values; None: its values have no pages."""
+    if f"{column} link" in rows.columns:  # the caller knows better, as for a finding's subject
+        return [None if pd.isna(value) else str(value) for value in rows[f"{column} link"]]
+    if column not in PAGES:
+        return None
+    return [of_value(column, None if pd.api.types.is_scalar(value) and pd.isna(value) else value, selection)
+            for value in rows[column]]  # fmt: skip

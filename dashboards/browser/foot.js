@@ -1,0 +1,15 @@
+// What stands below a plot: in words what it shows, and its rows as a table, CSV and SQL.
+// data: {words, table: as element `table`}
+
+export default function ({ parentElement, data }) {
+  const own = root(parentElement);
+  const open = own.querySelector("details.rows")?.open ?? false;
+  const details = make("details", { class: "rows" }, make("summary", { class: "action" }, "Table, CSV, SQL"));
+  const inside = make("div", {});
+  details.append(inside);
+  const fill = () => { if (details.open && !inside.hasChildNodes()) drawTable(inside, data.table); };
+  details.addEventListener("toggle", fill);
+  details.open = open;
+  own.replaceChildren(make("p", { class: "unseen" }, data.words), details);
+  fill();
+}

@@ -1,0 +1,5 @@
+// A table: see rows.js.
+
+export default function ({ parentElement, data }) {
+  drawTable(root(parentElement), data);
+}

@@ -1,0 +1,166 @@
+"""Findings on the pages: where each leads, and its card with evidence, advice and the setting to copy."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from kafka_telemetry_lake.dashboards.address import address, of_value
+from kafka_telemetry_lake.dashboards.elements import element
+from kafka_telemetry_lake.dashboards.scene import Scene
+from kafka_telemetry_lake.dashboards.selection import Selection
+from kafka_telemetry_lake.dashboards.show import table
+from kafka_telemetry_lake.pipelines.query.finding_rules import LIBRARIES, Rule, rules
+
+RANK = {"error": 0, "warning": 1, "info": 2}
+# What a finding may be about, and the parameter of that thing's page.
+SCOPES = {
+    "client_id": ("client-id", "client"),
+    "instance": ("client-id", "client"),
+    "principal": ("principal", "principal"),
+    "group": ("group", "group"),
+    "topic": ("topic", "topic"),
+    "broker": ("broker", "broker"),
+}
+TOPIC_SETTINGS = ("retention.ms", "message.timestamp.type")
+SETTING = re.compile(r"\b[a-z]+(?:\.[a-z]+)+=\w+")
+BROKER_SETTINGS = ("telemetry.max.bytes",)
+EVALUATED = "`telemetry-lake findings`, or `ingest --findings-minutes`, evaluates them"
+SHORT_COLUMNS = {
+    "severity": "severity",
+    "client_id": "about",
+    "finding": "finding",
+    "evidence": "evidence",
+    "affected": "instances",
+    "opened_at": "since (UTC)",
+    "owner": "owner",
+    "application": "application",
+    "state": "state",
+}
+
+
+def subject_address(row: Any, selection: Selection) -> str:
+    """Where a finding leads: to the page about what has it, which shows the finding too."""
+    page, key = SCOPES.get(row["scope"], ("quotas", None))
+    about = {key: str(row["subject"])} if key else {}
+    return address(page, selection, **about, finding=row["finding"])
+
+
+def linked(rows: pd.DataFrame, selection: Selection) -> pd.DataFrame:
+    """Open findings with the addresses of their subjects, and how many instances have them."""
+    attrs = rows.attrs
+    addresses = [subject_address(row, selection) for _, row in rows.iterrows()]
+    rows = rows.assign(**{"client_id link": addresses, "finding link": addresses})
+    if "instances" in rows.columns:
+        rows["affected"] = [_of(row["instances_affected"], row["instances"]) for _, row in rows.iterrows()]
+    rows.attrs = attrs
+    return rows
+
+
+def _of(affected: float, instances: float) -> str:
+    return "" if pd.isna(affected) or pd.isna(instances) else f"{int(affected):,} of {int(instances):,}"
+
+
+def current_table(rows: pd.DataFrame, scene: Scene, title: str) -> None:
+    """A table of rows of `current`, the worst first."""
+    evaluated = is_evaluated(scene)
+    note = "" if evaluated else f"Of the hours of the time range; {EVALUATED} and keeps who looks after them."
+    none = "Nothing is wrong." if evaluated else "Nothing was wrong in the hours of the time range."
+    table(linked(rows, scene.selection), SHORT_COLUMNS, title, note, none)
+
+
+def of_subject(scene: Scene, scopes: tuple[str, ...], subject: str) -> pd.DataFrame:
+    """The open findings about this, that of the page's address first; before any evaluation those of the time range."""
+    rows = current(scene)
+    rows = rows[rows["scope"].isin(scopes) & (rows["subject"] == subject)]
+    first = st.query_params.get("finding")
+    return rows.sort_values("finding", key=lambda names: names != first, kind="stable")
+
+
+def is_evaluated(scene: Scene) -> bool:
+    """Whether anybody has ever looked for open findings."""
+    return "finding_changes" in dict(scene.versions)
+
+
+def cards(scene: Scene, scopes: tuple[str, ...], subject: str) -> pd.DataFrame:
+    """Show what is wrong with a page's subject; returns the findings."""
+    rows = of_subject(scene, scopes, subject)
+    in_full(rows, scene.selection, "All that is wrong with it")
+    return rows
+
+
+def in_full(rows: pd.DataFrame, selection: Selection, title: str) -> None:
+    """Show the first of some findings in full, and if there are more, all as a table."""
+    if not rows.empty:
+        card(rows.iloc[0], selection)
+    if len(rows) > 1:
+        table(linked(rows, selection), {**SHORT_COLUMNS, "hours": "hours"}, title)
+
+
+def current(scene: Scene) -> pd.DataFrame:
+    """What is wrong now: the open findings; before any evaluation those of the hours of the time range, all as open."""
+    return scene.open_findings() if is_evaluated(scene) else scene.ask("findings", top=500).assign(state="open")
+
+
+def card(row: Any, selection: Selection) -> None:
+    """Show a finding: cause, evidence, advice and setting.
+
+    Args:
+        row: a finding with its severity, evidence and advice; of open findings also since when and who has it.
+    """
+    rule = rules().get(row["finding"])
+    facts: list[dict[str, Any]] = []
+
+    def fact(name: str, value: Any, where: str | None = None) -> None:
+        if not pd.isna(value) and value != "":
+            facts.append({"name": name, "text": str(value), "address": where})
+
+    if "opened_at" in row:
+        fact("about", row["client_id"], subject_address(row, selection))
+        fact("since", f"{row['opened_at']:%Y-%m-%d %H:%M} UTC")
+        fact("measured in the hour from", f"{row['window_start']:%Y-%m-%d %H:%M} UTC")
+        fact("instances", _of(row["instances_affected"], row["instances"]))
+        fact("worst instance", row["worst_instance"], of_value("worst_instance", row["worst_instance"], selection))
+        fact("application", row["application"], of_value("application", row["application"], selection))
+        fact("owner", row["owner"], of_value("owner", row["owner"], selection))
+        fact("state", row["state"])
+    elif "last_window" in row:
+        fact("last seen in the hour from", f"{row['last_window']:%Y-%m-%d %H:%M} UTC")
+        fact("hours", row["hours"])
+    name = row["finding"]
+    fact("rule", name, address("findings", selection, finding=name))
+    with st.container(border=True):
+        element(
+            "finding",
+            {
+                "severity": row["severity"],
+                "title": rule.title if rule else name,
+                "evidence": f"{row['evidence']}.",
+                "advice": row["advice"],
+                "setting": setting(row["advice"], rule) if rule else None,
+                "facts": facts,
+                "why": _why(rule) if rule else "",
+            },
+        )
+
+
+def setting(advice: str, rule: Rule) -> dict[str, str] | None:
+    """What to set, to be copied: the values that the advice computed, or those of the rule; None: no setting helps."""
+    text = "\n".join(found[0] for found in SETTING.finditer(advice)) or rule.config
+    if text is None:
+        return None
+    name = text.split("=")[0]
+    of = "topic" if name in TOPIC_SETTINGS else "brokers" if name in BROKER_SETTINGS else "client"
+    return {"of": f"Setting of the {of}:", "text": text}
+
+
+def _why(rule: Rule) -> str:
+    """What the rule compares, and whom it can't judge."""
+    bounds = "; ".join(f"{name} {bound.value} {bound.unit}: {bound.reason}" for name, bound in rule.bounds.items())
+    blind = [f"{name}: {getattr(rule.libraries, key)}" for key, name in LIBRARIES.items()
+             if isinstance(getattr(rule.libraries, key), str)]  # fmt: skip
+    text = f"Found if {rule.sql(rule.condition)}" + (f" ({bounds})" if bounds else "") + "."
+    return text + (f" Not judged: {'; '.join(blind)}." if blind else "")

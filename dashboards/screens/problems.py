@@ -1,0 +1,106 @@
+"""The first page: what is wrong, whose it is, what changed in the last hour, and whether the pages can be believed."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from kafka_telemetry_lake.dashboards.address import address
+from kafka_telemetry_lake.dashboards.problems import current, current_table
+from kafka_telemetry_lake.dashboards.readings import lights
+from kafka_telemetry_lake.dashboards.scene import PREFIX, Scene
+from kafka_telemetry_lake.dashboards.screens import quotas
+from kafka_telemetry_lake.dashboards.screens.fleet import clients_over_time, points_over_time
+from kafka_telemetry_lake.dashboards.show import numbers, table
+
+# How to read the events, those first that somebody should look at.
+EVENTS = {
+    "mass_silence": "many clients fell silent at once",
+    "mass_restart": "many clients restarted at once",
+    "data_path_dead": "lost their way to all brokers",
+    "rebootstrap": "went back to their bootstrap servers",
+    "throttled": "were throttled",
+    "went_silent": "fell silent",
+    "software_changed": "changed their version",
+    "duplicate_instance": "share an instance id",
+    "offset_rewound": "had offsets put back",
+    "restarted": "restarted",
+    "first_seen": "are new",
+    "terminated": "ended",
+    "resumed": "came back",
+    "data_path_restored": "found their brokers again",
+}
+
+
+def page(scene: Scene) -> None:
+    rows = current(scene)
+    unheeded = rows[rows["state"] == "open"]["severity"].value_counts()
+    numbers(
+        {
+            "Errors": (int(unheeded.get("error", 0)), "Open findings that nobody looks after."),
+            "Warnings": (int(unheeded.get("warning", 0)), "Open findings that nobody looks after."),
+            "Info": (int(unheeded.get("info", 0)), "Open findings that nobody looks after."),
+            "Acknowledged": (int((rows["state"] == "acknowledged").sum()), "Somebody looks after them."),
+            "Client instances": (scene.chosen.num_rows, "That pushed in the time range."),
+        }
+    )
+    active = rows[rows["state"] != "muted"]
+    current_table(active, scene, "What is wrong now")
+    left, right = st.columns(2)
+    with left:
+        _changes(scene)
+    with right:
+        _by_owner(active, scene)
+    lights(scene)
+    left, right = st.columns(2)
+    with left:
+        clients_over_time(scene)
+    with right:
+        points_over_time(scene)
+
+
+def _by_owner(rows: pd.DataFrame, scene: Scene) -> None:
+    """Open findings by the owner of their clients."""
+    if "owner" not in rows.columns:
+        return  # a finding has an owner once it is evaluated
+    owners = (
+        rows.assign(owner=rows["owner"].fillna("")).groupby("owner")["severity"].value_counts().unstack(fill_value=0)
+    )
+    owners = owners.reindex(columns=["error", "warning", "info"], fill_value=0).reset_index()
+    owners = owners.sort_values(["error", "warning", "info"], ascending=False)
+    owners["owner link"] = [
+        address("findings", scene.selection, owner=name) if name else address("application", scene.selection)
+        for name in owners["owner"]
+    ]
+    owners["owner"] = owners["owner"].replace("", "nobody's")
+    table(
+        owners,
+        {"owner": "owner", "error": "errors", "warning": "warnings", "info": "info"},
+        "Whose",
+        none="No finding is open.",
+    )
+
+
+def _changes(scene: Scene) -> None:
+    """What happened in the hour before the newest push."""
+    rows = scene.ask("changes", metrics=[PREFIX + metric for metric in (quotas.PRODUCE, quotas.FETCH)])
+    order = {event: place for place, event in enumerate(EVENTS)}
+    rows = rows.sort_values("event", key=lambda names: names.map(order).fillna(len(order)), kind="stable")
+    where = {"throttled": "quotas", "rebootstrap": "connections", "data_path_dead": "connections"}
+    shown = rows.assign(
+        what=[EVENTS.get(event, event.replace("_", " ")) for event in rows["event"]],
+        **{"what link": [address(where.get(event, "lifecycle"), scene.selection) for event in rows["event"]]},
+    )
+    shown.attrs = rows.attrs
+    table(
+        shown,
+        {
+            "what": "clients that ...",
+            "client_ids": "client ids",
+            "instances": "instances",
+            "client_id": "such as",
+            "latest": "latest (UTC)",
+        },
+        "What changed in the last hour",
+        none="Nothing: no client is new, gone, silent, restarted or throttled.",
+    )

@@ -1,0 +1,82 @@
+"""The page about topics: who writes and reads each, how much, and how far its readers are behind."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from kafka_telemetry_lake.dashboards.controls import page_value
+from kafka_telemetry_lake.dashboards.metrics import on_demand
+from kafka_telemetry_lake.dashboards.plots import lines
+from kafka_telemetry_lake.dashboards.problems import cards
+from kafka_telemetry_lake.dashboards.scene import Scene
+from kafka_telemetry_lake.dashboards.screens.group import LAG_COLUMNS
+from kafka_telemetry_lake.dashboards.show import every_column, halves, table
+
+NOTE = "Only Java clients push per topic; of others, the groups that `sync` sees are known."
+ROLES = {"written": "who writes it", "read": "who reads it"}
+
+
+def page(scene: Scene) -> None:
+    topic = page_value("topic")
+    if topic is None:
+        _all(scene)
+        return
+    cards(scene, ("topic",), topic)
+    rows = scene.ask("topic_traffic", topic=topic)
+    place = halves()
+    for what, unit in (("bytes", "bytes per second"), ("records", "records per second")):
+        with next(place):
+            summed = rows.groupby(["role", "at_ms"])[what].sum(min_count=1).reset_index() if len(rows) else rows
+            summed.attrs = rows.attrs
+            shown = scene.per_second(summed, what) if len(summed) else summed
+            lines(shown, what, unit, what.capitalize(), "role", scene.step_s, NOTE, list(ROLES))
+    for role, title in ROLES.items():
+        with next(place):
+            own = rows[rows["role"] == role]
+            clients = own.groupby("client_id")[["records", "bytes"]].sum(min_count=1).reset_index()
+            clients = clients.sort_values(["bytes", "records"], ascending=False, na_position="last")
+            clients.attrs = rows.attrs
+            total = clients["records"].sum()
+            clients["share"] = 100 * clients["records"] / total if total else float("nan")
+            columns = {
+                "client_id": "client id",
+                "records": "records",
+                "bytes": "bytes (bytes)",
+                "share": "of the records (%)",
+            }
+            table(clients, columns, title[0].upper() + title[1:], NOTE, "Nobody that tells.")
+    lag = scene.ask("lag_over_time", topic=topic, group="")
+    lines(
+        lag, "lag_records", "records", "Lag of its groups", "group_id", scene.step_s, "As `sync` polled it.", rest=True
+    )
+    now = scene.rows("group_lag", topic=topic, latest=True)
+    table(_by_time(now), LAG_COLUMNS, "Lag by partition now", none="`telemetry-lake sync` has polled no group of it.")
+    if on_demand("Everybody who is known", "This reads the points of all hours of the lake."):
+        every_column(scene.rows("topic_clients", topic=topic), "Writers and readers by hour")
+
+
+def _by_time(rows: pd.DataFrame | None) -> pd.DataFrame | None:
+    return None if rows is None else rows.sort_values(["time_lag_s", "lag_records"], ascending=False)
+
+
+def _all(scene: Scene) -> None:
+    rows = scene.ask("topics")
+    if rows.empty:
+        st.info("No client told of a topic in this time range, and `telemetry-lake sync` has seen no group.")
+    table(
+        rows,
+        {
+            "topic": "topic",
+            "writers": "client ids that write",
+            "records_written": "records written",
+            "bytes_written": "bytes written (bytes)",
+            "readers": "client ids that read",
+            "records_read": "records read",
+            "groups": "groups",
+        },
+        "Topics",
+        NOTE,
+    )
+    if on_demand("Who writes what others read?", "This reads the points of all hours of the lake."):
+        every_column(scene.rows("topic_flows"), "From writer to reader")

@@ -1,0 +1,34 @@
+-- What changed in the hour before the newest push? One row per kind: clients that are new, gone, silent, restarted or
+-- throttled, and other events. client_id: the one of the latest of them. restarted: client ids of which an instance ended
+-- or fell silent and another one began.
+WITH recent AS (
+  SELECT e.event, e.client_id, e.client_instance_id, e.at
+  FROM client_events AS e
+  WHERE e.landed_at >= CAST(:stop AS TIMESTAMP) - INTERVAL 1 HOUR AND e.landed_at < :stop
+    AND (e.client_instance_id IS NULL OR :filters = 0 OR e.client_instance_id IN (SELECT client_instance_id FROM chosen))
+),
+
+restarts AS (
+  SELECT client_id, max(CASE WHEN event = 'first_seen' THEN at END) AS at,
+    count(DISTINCT CASE WHEN event = 'first_seen' THEN client_instance_id END) AS instances
+  FROM recent
+  WHERE client_id IS NOT NULL AND event IN ('first_seen', 'terminated', 'went_silent')
+  GROUP BY client_id
+  HAVING count(DISTINCT CASE WHEN event = 'first_seen' THEN 1 ELSE 2 END) = 2
+),
+
+throttled AS (
+  SELECT client_id, max(at) AS at
+  FROM rollups
+  WHERE array_contains(:metrics, metric) AND value_max > 0 AND at >= CAST(:stop AS TIMESTAMP) - INTERVAL 1 HOUR
+  GROUP BY client_id
+)
+
+SELECT event, count(DISTINCT client_id) AS client_ids, count(DISTINCT client_instance_id) AS instances,
+  max_by(client_id, at) AS client_id, max(at) AS latest
+FROM recent
+GROUP BY event
+UNION ALL
+SELECT 'restarted', count(*), sum(instances), max_by(client_id, at), max(at) FROM restarts HAVING count(*) > 0
+UNION ALL
+SELECT 'throttled', count(*), NULL, max_by(client_id, at), max(at) FROM throttled HAVING count(*) > 0

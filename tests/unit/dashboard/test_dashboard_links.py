@@ -1,0 +1,152 @@
+"""Where names lead, what a table gives to the browser, and what a finding says to set."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from kafka_telemetry_lake.dashboards.address import address, of_value, with_query
+from kafka_telemetry_lake.dashboards.header import age_text
+from kafka_telemetry_lake.dashboards.plot_style import axis_labels, styles
+from kafka_telemetry_lake.dashboards.plots import _few, in_words
+from kafka_telemetry_lake.dashboards.problems import linked, setting, subject_address
+from kafka_telemetry_lake.dashboards.selection import Selection
+from kafka_telemetry_lake.dashboards.show import readable, table_data
+from kafka_telemetry_lake.dashboards.subjects import subject
+from kafka_telemetry_lake.pipelines.query.finding_rules import rules
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+HOUR = Selection("1h", filters=(("group", ("g",)),), compare="week")
+
+
+def test_a_name_leads_to_its_page_in_the_same_time_and_without_other_filters() -> None:
+    assert of_value("client_id", "a&b=ü", HOUR) == "client-id?range=1h&compare=week&client=a%26b%3D%C3%BC"
+    assert of_value("worst_instance", "i", Selection()) == "client?instance=i"
+    assert of_value("broker_id", 3, Selection()) == "broker?broker=3"
+    assert of_value("owner", "team-a", Selection()) == "application?owner=team-a"
+    assert address("", Selection()) == "."
+    assert with_query("fleet", {"group": ["a", "b"]}) == "fleet?group=a&group=b"
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("client_id", ""), ("client_id", "<default>"), ("client_id", None), ("owner", "a, b"), ("pushes", 7)],
+)
+def test_what_has_no_page_has_no_link(column: str, value: object) -> None:
+    assert of_value(column, value, Selection()) is None
+
+
+def test_a_page_is_about_one_thing_only() -> None:
+    assert subject("client-id", {"client": ["orders"]}) == "orders"
+    assert subject("client-id", {"client": ["orders", "bills"]}) is None
+    assert subject("fleet", {"client": ["orders"]}) is None
+
+
+def test_a_finding_leads_to_what_has_it() -> None:
+    finding = {"finding": "time_lag", "scope": "group", "subject": "g", "instances": 5, "instances_affected": 2}
+    assert subject_address(finding, Selection()) == "group?group=g&finding=time_lag"
+    assert subject_address(finding | {"scope": "quota"}, Selection()) == "quotas?finding=time_lag"
+    rows = linked(pd.DataFrame([finding | {"client_id": "group g"}]), Selection())
+    assert rows["affected"].tolist() == ["2 of 5"]
+    assert rows["client_id link"].tolist() == rows["finding link"].tolist() == ["group?group=g&finding=time_lag"]
+
+
+def test_a_setting_is_that_of_the_advice_before_that_of_the_rule() -> None:
+    rule = rules()["one_record_per_request"]
+    assert setting("try linger.ms=100 and batch.size=16384, about 1", rule) == {
+        "of": "Setting of the client:", "text": "linger.ms=100\nbatch.size=16384",
+    }  # fmt: skip
+    assert setting("no value", rule) == {"of": "Setting of the client:", "text": rule.config}
+    topic = setting("", rules()["about_to_lose_data"])
+    assert topic is not None
+    assert topic["of"] == "Setting of the topic:"
+    assert setting("look at the disk", rules()["near_request_timeout"]) is None
+
+
+def test_a_table_is_json_with_units_and_links() -> None:
+    rows = pd.DataFrame(
+        {
+            "client_id": ["a", None],
+            "lag_s": [1.5, float("nan")],
+            "landed_at": pd.to_datetime([NOON, None], utc=True),
+            "labels": [{"k": "v"}, None],
+            "ok": [True, False],
+            "severity": ["error", "info"],
+            "rate": [float("inf"), 2.0],
+        }
+    )
+    rows.attrs["sql"] = "SELECT 1"
+    headings = {"client_id": "client id", "lag_s": "lag (s)", "landed_at": "landed (UTC)", "labels": "labels",
+                "ok": "ok", "severity": "severity", "rate": "rate", "missing": "missing"}  # fmt: skip
+    data = table_data(rows, headings, "A `title`", "see `x`")
+    columns: dict[str, dict[str, Any]] = {column["name"]: column for column in data["columns"]}
+    assert (data["sql"], data["note"], data["file"]) == ("SELECT 1", "see x", "a-title")
+    assert columns["client_id"]["links"] == ["client-id?client=a", None]
+    assert (columns["lag_s"]["label"], columns["lag_s"]["kind"], columns["lag_s"]["values"]) == (
+        "lag",
+        "ms",
+        [1500, None],
+    )
+    assert columns["landed_at"]["values"] == [int(NOON.timestamp() * 1000), None]
+    assert columns["labels"]["values"] == ["k=v", None]
+    assert (columns["ok"]["kind"], columns["severity"]["kind"]) == ("yes", "severity")
+    assert columns["rate"]["values"] == [None, 2.0]
+    assert "missing" not in columns
+    assert table_data(None, headings, "none")["columns"] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (3200, "ms", "3.2 s"),
+        (90, "s", "1.5 min"),
+        (7_200, "s", "2 h"),
+        (0, "ms", "0 ms"),
+        (1_500_000, "bytes", "1.5 MB"),
+        (2000, "bytes per second", "2 kB/s"),
+        (0.25, "ratio", "25 %"),
+        (56_789, "records", "56,789 records"),
+        (None, "ms", "–"),
+    ],
+)
+def test_numbers_have_the_units_that_people_use(value: float | None, unit: str, text: str) -> None:
+    assert readable(value, unit) == text
+
+
+def test_axes_are_in_those_units_too() -> None:
+    labels, title = axis_labels("ms")
+    assert title == "time"
+    assert "' min'" in labels["labelExpr"]
+    assert axis_labels("records per second")[1] == "records per second"
+
+
+def test_no_two_of_36_lines_look_alike_and_an_earlier_one_is_grey() -> None:
+    colours, dashes = styles([str(number) for number in range(36)], " (before)")
+    assert len({(colour, tuple(dash)) for colour, dash in zip(colours, dashes, strict=True)}) == 36
+    colours, dashes = styles(["sent", "sent (before)"], " (before)")
+    assert colours[1] not in (colours[0], "")
+    assert dashes[0] == dashes[1]
+
+
+def test_many_lines_become_the_largest_and_the_others() -> None:
+    rows = pd.DataFrame({"at_ms": 0, "n": range(20), "by": [f"s{number}" for number in range(20)]})
+    few = _few(rows, "n", "by")
+    assert few["by"].nunique() == 11
+    assert few.set_index("by")["n"]["all others"] == sum(range(10))
+    assert few["n"].sum() == rows["n"].sum()
+
+
+def test_a_plot_in_words() -> None:
+    at = int(NOON.timestamp() * 1000)
+    rows = pd.DataFrame({"at_ms": [at, at + 60_000], "ms": [4000.0, 20.0], "by": "latency"})
+    assert in_words(rows, "ms", "by", "ms") == "latency: last 20 ms, least 20 ms, most 4 s at 2026-11-21 12:00 UTC."
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-3, "0 s"), (59, "59 s"), (60, "1 minute"), (7300, "2 hours"), (90_000, "1 day")]
+)
+def test_ages(seconds: float, text: str) -> None:
+    assert age_text(seconds) == text

@@ -56,7 +56,9 @@ class LocalSparkEngine:
             for row in batch.to_pylist():
                 packed[row["key"]].append(row["records"])
         for key, blobs in sorted(packed.items(), reverse=True):
-            output = [frame.iloc[0] for frame in self._processed(key, blobs, guarded)]
+            output = [
+                OutputRow(*frame.iloc[0][list(OutputRow._fields)]) for frame in self._processed(key, blobs, guarded)
+            ]
             if counts:
                 self._take(output)
         if not counts:
@@ -76,11 +78,11 @@ class LocalSparkEngine:
 
     def _take(self, output: list[OutputRow]) -> None:
         for table in TABLES:
-            blobs = [row["rows"] for row in output if row["name"] == table.name]
+            blobs = [row.rows for row in output if row.name == table.name]
             for batch in UnpackTask(table, table.stored)([pa.record_batch({"rows": pa.array(blobs, pa.binary())})]):
                 self._parts[table.name].append(pa.Table.from_batches([batch]))
         for row in output:
-            if row["name"] == FACTS:
-                facts = json.loads(row["columns"])
+            if row.name == FACTS:
+                facts = json.loads(row.columns)
                 self.counts.update(facts["counts"])
                 self.set_aside += facts["set_aside"]

@@ -107,13 +107,13 @@ def stored(lake: Path) -> Rows:
 
 def compare(one: Rows, other: Rows) -> Compared:
     """Compare all rows and columns of tables, in whatever order and files they are."""
-    rows, differences = {}, {}
+    rows, differences = dict[str, int](), dict[str, list[str]]()
     for name in one.keys() | other.keys():
         bags = [_bag(rows_of[name], name) if name in rows_of else Counter[str]() for rows_of in (one, other)]
         rows[name] = bags[0].total()
         if bags[0] != bags[1]:
-            only = [f"{side}: {row}" for side, bag, rest in (("first", *bags), ("second", *reversed(bags)))
-                    for row in bag - rest]  # fmt: skip
+            first, second = bags
+            only = [*(f"first: {row}" for row in first - second), *(f"second: {row}" for row in second - first)]
             differences[name] = only[:10]
     return Compared(dict(sorted(rows.items())), differences)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from confluent_kafka import Producer
 
@@ -14,11 +16,12 @@ Capture = pytest.CaptureFixture[str]
 
 def test_the_newest_records_of_a_topic(cluster: LocalCluster, topic: str, capsys: Capture) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.metrics.push": False})
-    for value, changes in [
+    records: list[tuple[bytes, dict[str, Any]]] = [
         (b"never read: two records of this partition are newer", {}),
         (OTLP, {}),
         (OTLP, {"compression_type": "gzip", "client_id": "é\n"}),
-    ]:
+    ]
+    for value, changes in records:
         own = made(value, **changes)
         producer.produce(topic, value, own.key, 0, headers=list(own.headers), timestamp=own.timestamp_ms or 0)
     producer.produce(topic, None, None, 1, headers=[("client_id", None)])

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from kafka_telemetry_lake.pipelines.ingest.landing import to_pushes
 from kafka_telemetry_lake.pipelines.ingest.quota_sample import with_quota_sample
 from kafka_telemetry_lake.pipelines.ingest.receiver_status import with_receiver_health
-from kafka_telemetry_lake.udfs.landing.contract import HEADERS
+from kafka_telemetry_lake.udfs.landing import contract
 from tests.support.landing_records import GOOD_ID, LANDED_AT, SCHEMA, record
 from tests.support.quick_session import quick_session
 from tests.unit.landing.test_landing_problems import MISTAKES, made
@@ -375,7 +375,7 @@ def test_the_job_rejects_what_check_landing_calls_an_error(session: SparkSession
         own = made(**changes)
         headers = [{"key": name, "value": value} for name, value in own.headers]
         records.append(record(0, own.value) | {"key": own.key, "headers": headers})
-    rejecting = {name for name, header in HEADERS.items() if header.rejects} - {"compression_type"}
+    rejecting = {name for name, header in contract.HEADERS.items() if header.rejects} - {"compression_type"}
     rows = answers(session, records, lambda rows: to_pushes(rows, "files"))
     for row, (changes, severity, field) in zip(rows, cases, strict=True):
         is_rejected = severity == "error" and (field in rejecting or (field == "value" and changes["value"] is None))

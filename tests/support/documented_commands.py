@@ -146,6 +146,7 @@ TRIED: tuple[tuple[str, str], ...] = (
         r"python -m kafka_telemetry_lake.pipelines.schema_docs",
         "tests/unit/project/test_docs.py::test_the_schema_is_that_of_the_tables",
     ),
+    (r"python -m tests.unit.readers.asked ", "tests/unit/readers/test_readers.py; chdb and DuckDB's extension by hand"),
     (r"python -m ", "takes long: part of make bench"),
 )
 

@@ -129,7 +129,7 @@ def test_the_extras_fit_together(built: Built, tmp_path: Path) -> None:
     with zipfile.ZipFile(built.wheel) as wheel:
         (name,) = [each for each in wheel.namelist() if each.endswith(".dist-info/METADATA")]
         extras = email.message_from_bytes(wheel.read(name)).get_all("Provides-Extra")
-    assert extras == ["dashboard", "dev", "docs", "mcp", "notify", "quality", "spark"]
+    assert extras == ["dashboard", "dev", "docs", "mcp", "notify", "quality", "readers", "spark"]
     all_of_them = f"{built.wheel}[{','.join(extras)}]"
     pip = (sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-")
     code, _, error = run(*pip, "-c", built.constraints, all_of_them, cwd=tmp_path)

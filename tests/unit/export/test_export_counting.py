@@ -9,10 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyarrow.fs import LocalFileSystem
 
 from kafka_telemetry_lake.pipelines.export import counting as module
 from kafka_telemetry_lake.pipelines.export import known_clients
 from kafka_telemetry_lake.pipelines.export.measures import COUNTERS, DIMENSIONS, LEVELS
+from kafka_telemetry_lake.pipelines.forget.others import OtherFiles
+from kafka_telemetry_lake.pipelines.forget.subject import Subject
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.tables.lifecycle import APPLICATION_RULES, CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.lost_records import LOST_RECORDS
@@ -244,6 +247,16 @@ def test_an_empty_lake_has_no_series(tmp_path: Path) -> None:
     assert all(not dict(family.exported()) for family in found.families.values())
     shutil.rmtree(Path(lake) / "client_changes")
     assert json.loads(note_of(lake).read_text())["version"] >= 0
+
+
+def test_an_erased_client_is_in_no_note(tmp_path: Path) -> None:
+    lake = make_lake(tmp_path, point("a", SENT, delta=10), point("b", SENT, delta=1))
+    counting(lake, by=["client", "instance"]).close()
+    subject = Subject(instances=frozenset({"a"}), client_ids=frozenset({"a"}))
+    assert OtherFiles(LocalFileSystem(), subject).forget(str(note_of(lake)), write=True)
+    again = counting(lake, by=["client", "instance"])
+    assert shown(again, "client", "records_sent") == {("c", "b"): 1}
+    assert shown(again, "instance", "records_sent") == {("c", "b", "b"): 1}
 
 
 @pytest.mark.slow

@@ -86,7 +86,8 @@ def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
     lake = make_lake(settings)
     source = make_source(settings)
     source.check()
-    check_engine(lake.path, settings.engine)
+    if settings.engine == "spark":  # before Spark starts; opening the table takes a second where its log is long
+        check_engine(lake.path, settings.engine)
     overrides = read_overrides(settings.rules)
     busy = f"another job is writing this lake ({lake.path} is locked): run one job at a time"
     with only_job(lake.path, "ingest", busy, take_over=settings.take_over, lost=_end_at_once) as fence:

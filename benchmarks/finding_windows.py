@@ -21,7 +21,7 @@ from kafka_telemetry_lake.pipelines.findings.lake_hours import LakeHours
 from kafka_telemetry_lake.pipelines.query.finding_rules import rules
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES, PUSHES, QUARANTINE
 from kafka_telemetry_lake.udfs.findings.states import HOUR_US
-from tests.dashboard.captured_lake import push_row, write_lake
+from tests.support.captured_lake import push_row, write_lake
 
 READ = (PUSHES, PUSH_OUTCOMES, METRIC_POINTS, QUARANTINE)
 FIRST_HOUR = 490_896  # 2026-01-01

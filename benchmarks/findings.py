@@ -30,7 +30,7 @@ from benchmarks.finding_windows import Windows, windows
 from kafka_telemetry_lake.pipelines.query.finding_rules import Rule, rules
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
-from tests.dashboard.captured_lake import push_row, write_lake
+from tests.support.captured_lake import push_row, write_lake
 
 CUT_S, CUT_OF_HOUR_S = 10, 60
 OF = {"java": "Java", "librdkafka": "librdkafka", "franz_go": "franz-go", RAW: "bytes"}

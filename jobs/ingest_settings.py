@@ -11,7 +11,6 @@ from pydantic import AfterValidator, Field, PositiveInt, SecretStr
 from kafka_telemetry_lake.jobs.kafka_settings import KafkaOptions
 from kafka_telemetry_lake.jobs.limit_settings import LimitSettings
 from kafka_telemetry_lake.jobs.settings import UsageError, secret_text
-from kafka_telemetry_lake.pipelines.lake.engine import Engine
 from kafka_telemetry_lake.pipelines.lake.object_store import in_s3
 
 
@@ -39,7 +38,7 @@ class IngestSettings(LimitSettings):
     """kafka, or files:<folder> with Parquet files that have the columns of Spark's Kafka source"""
     lake: str
     """folder or URI of the lake; created if missing"""
-    engine: Engine = "fast"
+    engine: Literal["fast", "spark"] = "fast"
     """fast: the job's tasks write state and tables; spark: Spark's own state store and Delta writer, several times the CPU; a lake stays with its first"""  # noqa: E501  # the help of the flag, in one line
     take_over: bool = False
     """start in the place of a job that still has this lake but was cut off or doesn't answer; it can change nothing any more"""  # noqa: E501  # the help of the flag, in one line

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.screens.client_id import client_ids
 from kafka_telemetry_lake.dashboards.show import every_column, table
@@ -50,13 +52,13 @@ def page(scene: Scene) -> None:
     every_column(scene.rows("rebootstrap_readiness"), "Ready for a change of the brokers' addresses (KIP-1102)?", WHOLE)
 
 
-def _advice(row: object) -> str:
+def _advice(row: Any) -> str:
     """What to do about a version, in a sentence."""
-    bugs, fixed, latest, supported = (row[name] for name in ("bugs", "fixed_in", "latest", "supported"))  # type: ignore[index]
+    bugs, fixed, latest, supported = (row[name] for name in ("bugs", "fixed_in", "latest", "supported"))
     if bugs is not None and len(bugs):
         return f"Update to {fixed or latest or 'a later version'}: it has known bugs."
     if supported is not None and not supported:
         return f"Update to {latest}: this version gets no fixes any more." if latest else "This version gets no fixes."
-    if row["software_name"] is None:  # type: ignore[index]
+    if row["software_name"] is None:
         return "Members that push nothing: look at the brokers' DeprecatedRequestsPerSec before an upgrade."
     return ""

@@ -59,7 +59,7 @@ LONGEST_WHY = 200  # characters of an endpoint's text
 READ_ERRORS = (TelemetryLakeError, DeltaError, duckdb.Error, OSError, pa.ArrowException)
 
 
-class _EndedError(Exception):
+class _EndedError(TelemetryLakeError):
     """Sending is to end; what isn't acknowledged is sent by the next start."""
 
 

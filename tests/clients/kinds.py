@@ -25,7 +25,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.sandbox.clients import LocalClients
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
-from tests.dashboard.captured_lake import push_row, write_lake
+from tests.support.captured_lake import push_row, write_lake
 from tests.support.landing_records import SCHEMA
 
 DATA = Path(__file__).parents[1] / "data"

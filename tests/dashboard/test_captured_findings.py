@@ -14,7 +14,7 @@ import pytest
 from kafka_telemetry_lake.pipelines.query.finding_rules import PREFIX, rules
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
-from tests.dashboard.captured_lake import HOSTILE, push_row, write_lake
+from tests.support.captured_lake import HOSTILE, push_row, write_lake
 from tests.support.landing_records import CAPTURED, captured
 
 

@@ -22,7 +22,7 @@ from kafka_telemetry_lake.jobs.new_rows import MOST_CLIENTS, NewRows
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.udfs.conversion.compression import decompress
-from tests.dashboard.captured_lake import RENAMED, captured_lake
+from tests.support.captured_lake import RENAMED, captured_lake
 from tests.support.landing_records import captured
 
 README = Path(__file__).parents[2] / "README.md"

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
-from tests.dashboard.captured_lake import write_lake
+from tests.support.captured_lake import write_lake
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:

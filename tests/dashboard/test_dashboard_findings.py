@@ -13,9 +13,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
-from tests.dashboard.captured_lake import HOSTILE, write_lake
 from tests.dashboard.conftest import PATIENCE_MS, Open, Serve, number, settled
 from tests.dashboard.test_dashboard_pages import keep
+from tests.support.captured_lake import HOSTILE, write_lake
 from tests.support.lake_tables import table
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

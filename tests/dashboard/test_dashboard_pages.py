@@ -13,8 +13,8 @@ from playwright.sync_api import Page, expect
 
 from kafka_telemetry_lake.dashboards.navigation import TITLES
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
-from tests.dashboard.captured_lake import HOSTILE, write_lake
 from tests.dashboard.conftest import PATIENCE_MS, Open, Serve, number, settled
+from tests.support.captured_lake import HOSTILE, write_lake
 
 PLOTS = {
     "": 2,

@@ -29,7 +29,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
     RECEIVER_HEALTH,
 )
 from kafka_telemetry_lake.pipelines.tables.table import Table
-from tests.dashboard.captured_lake import captured_lake
+from tests.support.captured_lake import captured_lake
 from tests.support.quick_session import quick_session
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -14,7 +14,7 @@ from kafka_telemetry_lake.pipelines.agents.docs_pages import pages
 from kafka_telemetry_lake.pipelines.query.finding_rules import rules
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES
-from tests.dashboard.captured_lake import captured_lake
+from tests.support.captured_lake import captured_lake
 
 LIMITS = Limits(rows=5, characters=5_000, seconds=30)
 

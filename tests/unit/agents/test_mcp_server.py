@@ -23,7 +23,7 @@ from mcp.shared.exceptions import MCPError
 from kafka_telemetry_lake.pipelines.agents.docs_pages import pages
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
-from tests.dashboard.captured_lake import HOSTILE, captured_lake
+from tests.support.captured_lake import HOSTILE, captured_lake
 
 FINDING = "0123456789abcdef" * 2
 TOOLS = ["ask_sql", "describe_view", "explain_finding", "list_views"]

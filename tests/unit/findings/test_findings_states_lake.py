@@ -30,7 +30,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
 )
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.udfs.findings.states import HOUR_US, finding_id
-from tests.dashboard.captured_lake import push_row, write_lake
+from tests.support.captured_lake import push_row, write_lake
 from tests.support.lake_tables import table
 from tests.support.landing_records import captured
 from tests.unit.findings.test_findings_states_evaluator import changes

@@ -12,7 +12,7 @@ import pytest
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.tables.pipeline_metrics import PIPELINE_METRICS
 from kafka_telemetry_lake.pipelines.tables.quality import QUALITY_RESULTS
-from tests.dashboard.captured_lake import captured_lake
+from tests.support.captured_lake import captured_lake
 from tests.support.documented_commands import HERE, PAGE, ROOT, TRIED, Command, commands, page, tried
 from tests.support.lake_tables import table
 

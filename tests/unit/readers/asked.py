@@ -77,7 +77,7 @@ def _plain(value: Any) -> Any:
 def make_lake(lake: Path) -> Path:
     """The lake of the captured pushes, and two points with lists, which those don't have."""
     from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS  # noqa: PLC0415  # see the module's text
-    from tests.dashboard.captured_lake import captured_lake  # noqa: PLC0415  # the same
+    from tests.support.captured_lake import captured_lake  # noqa: PLC0415  # the same
 
     captured_lake(lake)
     at = datetime.fromisoformat(f"{TIME}+00:00")

@@ -99,7 +99,8 @@ def _parameters(lake: Path) -> dict[str, Any]:
     return {
         "start": start, "stop": stop, "first_window": start.replace(second=0, microsecond=0), "step_ms": 300_000,
         "top": 200, "instance": client["client_instance_id"], "metric": f"{PREFIX}{producers.SENT}",
-        "filters": 0,
+        "filters": 0, "client": client["client_id"], "group": "", "topic": "",
+        "hour": stop.replace(minute=0, second=0, microsecond=0), "instances": 40,
     }  # fmt: skip
 
 

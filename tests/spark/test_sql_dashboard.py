@@ -87,12 +87,8 @@ def _append_what_the_job_and_sync_know(lake: Path) -> None:
     events = [("mass_restart", None), ("data_path_dead", PRODUCER), ("software_changed", PRODUCER)]
     _append(lake, CLIENT_EVENTS, [
         key | {"offset": 100 + n, "landed_at": START + timedelta(minutes=n), "landed_date": START.date(),
-<<<<<<< ours
                "event": event, "at": START + timedelta(minutes=n), "client_instance_id": instance,
                "client_id": instance and "orders"}
-=======
-               "event": event, "at": START + timedelta(minutes=n), "client_instance_id": instance, "client_id": instance and "orders"}
->>>>>>> theirs
         for n, (event, instance) in enumerate(events)
     ])  # fmt: skip
     _append(lake, GROUP_LAG_SAMPLES, [

@@ -99,7 +99,8 @@ def _parameters(lake: Path) -> dict[str, Any]:
     return {
         "start": start, "stop": stop, "first_window": start.replace(second=0, microsecond=0), "step_ms": 300_000,
         "top": 200, "instance": client["client_instance_id"], "metric": f"{PREFIX}{producers.SENT}",
-        "filters": 0,
+        "filters": 0, "client": client["client_id"], "group": "", "topic": "",
+        "hour": stop.replace(minute=0, second=0, microsecond=0), "instances": 40,
     }  # fmt: skip
 
 
@@ -124,7 +125,9 @@ def _ask(lake: Path, name: str, parameters: dict[str, Any]) -> tuple[float, floa
 def _query(lake: Path, sql: str) -> tuple[float, float]:
     """Seconds of a query as `telemetry-lake query` runs it, and with every table read through delta-rs' datasets."""
 
-    def through_delta_rs(connection: Any, name: str, table: DeltaTable, columns: pa.Schema | None = None) -> None:
+    def through_delta_rs(
+        connection: Any, name: str, table: DeltaTable, columns: pa.Schema | None = None, **_: Any
+    ) -> None:
         connection.register(name, dataset(table, columns))
 
     def seconds(runs: int) -> float:

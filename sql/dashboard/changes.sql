@@ -1,5 +1,5 @@
 -- What changed in the hour before the newest push? One row per kind: clients that are new, gone, silent, restarted or
--- throttled, and other events. client_id: the one of the latest of them. restarted: client ids of which an instance ended
+-- throttled, and other events. client_id: the one of the latest of them, of several the last by name. restarted: client ids of which an instance ended
 -- or fell silent and another one began.
 WITH recent AS (
   SELECT e.event, e.client_id, e.client_instance_id, e.at
@@ -25,10 +25,10 @@ throttled AS (
 )
 
 SELECT event, count(DISTINCT client_id) AS client_ids, count(DISTINCT client_instance_id) AS instances,
-  max_by(client_id, at) AS client_id, max(at) AS latest
+  max_by(client_id, concat(CAST(unix_micros(at) AS STRING), coalesce(client_id, ''))) AS client_id, max(at) AS latest
 FROM recent
 GROUP BY event
 UNION ALL
-SELECT 'restarted', count(*), sum(instances), max_by(client_id, at), max(at) FROM restarts HAVING count(*) > 0
+SELECT 'restarted', count(*), sum(instances), max_by(client_id, concat(CAST(unix_micros(at) AS STRING), coalesce(client_id, ''))), max(at) FROM restarts HAVING count(*) > 0
 UNION ALL
-SELECT 'throttled', count(*), NULL, max_by(client_id, at), max(at) FROM throttled HAVING count(*) > 0
+SELECT 'throttled', count(*), NULL, max_by(client_id, concat(CAST(unix_micros(at) AS STRING), coalesce(client_id, ''))), max(at) FROM throttled HAVING count(*) > 0

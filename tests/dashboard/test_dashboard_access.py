@@ -18,7 +18,7 @@ AXE = Path(__file__).parents[2] / ".tools" / "node_modules" / "axe-core" / "axe.
 STREAMLITS = "[data-testid=stMultiSelect], [data-testid=stSelectbox], [data-testid=stHeader], [data-testid=stToolbar]"
 BACKGROUNDS = {"light": "#ffffff", "dark": "#191919"}
 FINDING = "failed_records"
-LOOKS = (
+LOOKS: tuple[tuple[str, dict[str, str], str], ...] = (
     ("", {}, "light"),
     ("client-id", {"client": client_id(FINDING)}, "light"),
     ("client", {"instance": bad_instance(FINDING)}, "dark"),

@@ -86,8 +86,9 @@ def _append_what_the_job_and_sync_know(lake: Path) -> None:
     key = {"cluster_id": "c", "topic": "orders", "partition": 0}
     events = [("mass_restart", None), ("data_path_dead", PRODUCER), ("software_changed", PRODUCER)]
     _append(lake, CLIENT_EVENTS, [
-        key | {"offset": 100 + n, "landed_at": START + timedelta(minutes=n), "landed_date": START.date(), "event": event,
-               "at": START + timedelta(minutes=n), "client_instance_id": instance, "client_id": instance and "orders"}
+        key | {"offset": 100 + n, "landed_at": START + timedelta(minutes=n), "landed_date": START.date(),
+               "event": event, "at": START + timedelta(minutes=n), "client_instance_id": instance,
+               "client_id": instance and "orders"}
         for n, (event, instance) in enumerate(events)
     ])  # fmt: skip
     _append(lake, GROUP_LAG_SAMPLES, [

@@ -80,6 +80,7 @@ TRIED: tuple[tuple[str, str], ...] = (
         "tests/kafka/test_doctor.py::test_connect_makes_what_is_missing_only_with_consent",
     ),
     (r"telemetry-lake doctor ", "tests/kafka/test_doctor.py::test_a_cluster_whose_clients_push"),
+    (r"telemetry-lake dashboard .*--user-header", "tests/dashboard/test_dashboard_login.py"),
     (r"telemetry-lake dashboard .*--allow-changes", "tests/dashboard/test_dashboard_findings.py"),
     (r"telemetry-lake dashboard ", "tests/dashboard/test_dashboard_command.py"),
     (r"spark-submit --master spark://", f"{KAFKA}::test_spark_submit_on_a_standalone_cluster"),

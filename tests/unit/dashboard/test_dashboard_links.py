@@ -71,7 +71,7 @@ def test_a_table_is_json_with_units_and_links() -> None:
         {
             "client_id": ["a", None],
             "lag_s": [1.5, float("nan")],
-            "landed_at": pd.to_datetime([NOON, None], utc=True),
+            "landed_at": pd.Series([NOON, pd.NaT], dtype="datetime64[us, UTC]"),
             "labels": [{"k": "v"}, None],
             "ok": [True, False],
             "severity": ["error", "info"],

@@ -125,7 +125,9 @@ def _ask(lake: Path, name: str, parameters: dict[str, Any]) -> tuple[float, floa
 def _query(lake: Path, sql: str) -> tuple[float, float]:
     """Seconds of a query as `telemetry-lake query` runs it, and with every table read through delta-rs' datasets."""
 
-    def through_delta_rs(connection: Any, name: str, table: DeltaTable, columns: pa.Schema | None = None) -> None:
+    def through_delta_rs(
+        connection: Any, name: str, table: DeltaTable, columns: pa.Schema | None = None, **_: Any
+    ) -> None:
         connection.register(name, dataset(table, columns))
 
     def seconds(runs: int) -> float:

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pandas as pd
+import pyarrow.compute as pc
 import streamlit as st
 
 from kafka_telemetry_lake.dashboards.address import address, of_value
@@ -25,6 +26,11 @@ SCOPES = {
     "topic": ("topic", "topic"),
     "broker": ("broker", "broker"),
 }
+FOUND = ("client_id", "scope", "subject", "finding", "severity", "hours", "evidence", "advice", "last_window",
+         "worst_instance")  # fmt: skip
+MOST_FOUND = 500
+MOST_JUDGED = 20_000  # pushes: the rules take 5 CPU-s for 100,000
+LOOKED_FOR = "judge all rules"
 TOPIC_SETTINGS = ("retention.ms", "message.timestamp.type")
 SETTING = re.compile(r"\b[a-z]+(?:\.[a-z]+)+=\w+")
 BROKER_SETTINGS = ("telemetry.max.bytes",)
@@ -69,6 +75,8 @@ def current_table(rows: pd.DataFrame, scene: Scene, title: str) -> None:
     evaluated = is_evaluated(scene)
     note = "" if evaluated else f"Of the hours of the time range; {EVALUATED} and keeps who looks after them."
     none = "Nothing is wrong." if evaluated else "Nothing was wrong in the hours of the time range."
+    if not evaluated and not is_looked_for(scene):
+        none = f"Not looked for yet: {EVALUATED}."
     table(linked(rows, scene.selection), SHORT_COLUMNS, title, note, none)
 
 
@@ -102,7 +110,24 @@ def in_full(rows: pd.DataFrame, selection: Selection, title: str) -> None:
 
 def current(scene: Scene) -> pd.DataFrame:
     """What is wrong now: the open findings; before any evaluation those of the hours of the time range, all as open."""
-    return scene.open_findings() if is_evaluated(scene) else scene.ask("findings", top=500).assign(state="open")
+    return scene.open_findings() if is_evaluated(scene) else in_range(scene).assign(state="open")
+
+
+def in_range(scene: Scene) -> pd.DataFrame:
+    """Findings of the hours of the time range; none while they aren't looked for."""
+    rows = scene.ask("findings", top=MOST_FOUND) if is_looked_for(scene) else None
+    return pd.DataFrame({name: pd.Series(dtype=object) for name in FOUND}) if rows is None else rows
+
+
+def is_looked_for(scene: Scene) -> bool:
+    """Whether all rules are judged now: of many pushes that takes longer than a page should, so only if asked for."""
+    return bool(int(pc.sum(scene.chosen["pushes"]).as_py() or 0) <= MOST_JUDGED or st.session_state.get(LOOKED_FOR))
+
+
+def offer_to_look(scene: Scene) -> None:
+    """A switch that has all rules judged for the time range, if that isn't done anyway."""
+    if int(pc.sum(scene.chosen["pushes"]).as_py() or 0) > MOST_JUDGED:
+        st.toggle("Judge all rules for this time range, which may take a while", key=LOOKED_FOR)
 
 
 def card(row: Any, selection: Selection) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from kafka_telemetry_lake.dashboards.plots import bars, lines
-from kafka_telemetry_lake.dashboards.problems import linked
+from kafka_telemetry_lake.dashboards.problems import in_range, is_looked_for, linked, offer_to_look
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.show import numbers, table
 
@@ -82,8 +82,9 @@ def points_over_time(scene: Scene) -> None:
     lines(read, "points", "data points per second", "Data points", None, scene.step_s)
 
 
-def found_in_range(scene: Scene, top: int = 200) -> None:
+def found_in_range(scene: Scene) -> None:
     """Show the findings of the hours of the time range."""
-    rows = scene.ask("findings", top=top)
+    offer_to_look(scene)
     note = "Results of the rules in docs/findings.md for the hours of the time range."
-    table(linked(rows, scene.selection), FINDING_COLUMNS, "Findings", note)
+    none = "None in this time range." if is_looked_for(scene) else "Not looked for yet."
+    table(linked(in_range(scene), scene.selection), FINDING_COLUMNS, "Findings", note, none)

@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from kafka_telemetry_lake.dashboards.address import address
-from kafka_telemetry_lake.dashboards.problems import current, current_table
+from kafka_telemetry_lake.dashboards.problems import current, current_table, is_evaluated, is_looked_for, offer_to_look
 from kafka_telemetry_lake.dashboards.readings import lights
 from kafka_telemetry_lake.dashboards.scene import PREFIX, Scene
 from kafka_telemetry_lake.dashboards.screens import quotas
@@ -33,13 +33,20 @@ EVENTS = {
 
 
 def page(scene: Scene) -> None:
+    if not is_evaluated(scene):
+        offer_to_look(scene)
     rows = current(scene)
     unheeded = rows[rows["state"] == "open"]["severity"].value_counts()
+    known = is_evaluated(scene) or is_looked_for(scene)
+
+    def count(severity: str) -> int | None:
+        return int(unheeded.get(severity, 0)) if known else None
+
     numbers(
         {
-            "Errors": (int(unheeded.get("error", 0)), "Open findings that nobody looks after."),
-            "Warnings": (int(unheeded.get("warning", 0)), "Open findings that nobody looks after."),
-            "Info": (int(unheeded.get("info", 0)), "Open findings that nobody looks after."),
+            "Errors": (count("error"), "Open findings that nobody looks after."),
+            "Warnings": (count("warning"), "Open findings that nobody looks after."),
+            "Info": (count("info"), "Open findings that nobody looks after."),
             "Acknowledged": (int((rows["state"] == "acknowledged").sum()), "Somebody looks after them."),
             "Client instances": (scene.chosen.num_rows, "That pushed in the time range."),
         }

@@ -105,6 +105,7 @@ bench: install ## run all benchmarks beside their peers; results in benchmarks/r
 	$(BIN)/python -m benchmarks.durable
 	$(BIN)/python -m benchmarks.end_to_end
 	$(BIN)/python -m benchmarks.comparison
+	$(BIN)/python -m benchmarks.spark_engine
 	$(BIN)/python -m benchmarks.small_collector
 	$(BIN)/python -m benchmarks.bad_loads
 	$(BIN)/python -m benchmarks.lifecycle

@@ -64,8 +64,8 @@ class EachOnce(FilesSource):
 def main() -> None:
     """Measure all sides, and print and store the figures; or, in a process of its own, measure one side."""
     parser = argparse.ArgumentParser(description="CPU of a point, by engine.")
-    parser.add_argument("--points", type=int, default=2_000_000, help="of a round")
-    parser.add_argument("--warm", type=int, default=6, help="rounds before the one that is measured")
+    parser.add_argument("--points", type=int, default=3_000_000, help="of a round")
+    parser.add_argument("--warm", type=int, default=3, help="rounds before the one that is measured")
     parser.add_argument("--side", choices=list(SIDES), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -112,8 +112,8 @@ def compare(one: Rows, other: Rows) -> Compared:
         bags = [_bag(rows_of[name], name) if name in rows_of else Counter[str]() for rows_of in (one, other)]
         rows[name] = bags[0].total()
         if bags[0] != bags[1]:
-            only = [f"{side}: {row}" for side, bag, rest in (("first", *bags), ("second", *reversed(bags)))
-                    for row in bag - rest]  # fmt: skip
+            first, second = bags
+            only = [f"first: {row}" for row in first - second] + [f"second: {row}" for row in second - first]
             differences[name] = only[:10]
     return Compared(dict(sorted(rows.items())), differences)
 

@@ -45,8 +45,12 @@ def test_others_wait_until_a_table_is_written(tmp_path: Path) -> None:
         table.create(str(tmp_path))
     engine = RunningEngine(1, lambda _: pytest.fail("not started"), lambda: 0, turn)
     upkeep = Upkeep(str(tmp_path), engine.judged, turn=turn)
-    ended = threading.Event()
-    for work in (engine.in_turn(done.set), lambda: (upkeep.look(ended), done.set())):
+
+    def look() -> None:
+        upkeep.look(threading.Event())
+        done.set()
+
+    for work in (engine.in_turn(done.set), look):
         done.clear()
         thread = threading.Thread(target=work)
         with turn:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from kafka_telemetry_lake.pipelines.ingest.landing_rows import SAMPLE, STATUS
 from kafka_telemetry_lake.pipelines.spark_engine.output import UnpackTask
 from kafka_telemetry_lake.pipelines.spark_engine.packing import PackTask
-from kafka_telemetry_lake.pipelines.spark_engine.shard_processor import FACTS, ShardProcessor
+from kafka_telemetry_lake.pipelines.spark_engine.shard_processor import FACTS, OutputRow, ShardProcessor
 from kafka_telemetry_lake.pipelines.tables.operator import QUARANTINE, QUOTA_SAMPLES, RECEIVER_HEALTH, TABLES
 from kafka_telemetry_lake.udfs.limits import Limits
 from tests.support.local_stream import SHARDS, push_rows
@@ -76,7 +76,7 @@ class LocalSparkEngine:
         frames = iter([pd.DataFrame({"key": key, "records": blobs})])
         return processor.handleInputRows(key, frames, None)
 
-    def _take(self, output: list[pd.Series[Any]]) -> None:
+    def _take(self, output: list[OutputRow]) -> None:
         for table in TABLES:
             blobs = [row.rows for row in output if row.name == table.name]
             for batch in UnpackTask(table, table.stored)([pa.record_batch({"rows": pa.array(blobs, pa.binary())})]):

@@ -66,5 +66,4 @@ def config() -> dict[str, Any]:
     """Colours of the axes that are readable on the page's background."""
     text, line, grid = AXIS["dark" if st.context.theme.type == "dark" else "light"]
     axis = {"labelColor": text, "titleColor": text, "domainColor": line, "tickColor": line, "gridColor": grid}
-    # What a plot shows is said below it in words: its thousand marks would only be in the way of who listens.
-    return {"aria": False, "axis": axis, "legend": {"labelColor": text, "titleColor": text}}
+    return {"axis": axis, "legend": {"labelColor": text, "titleColor": text}}

@@ -12,4 +12,13 @@ export default function ({ parentElement, data }) {
   details.open = open;
   own.replaceChildren(make("p", { class: "unseen" }, data.words), details);
   fill();
+  // The words stand for the plot, whenever it is drawn: its hundreds of marks would only be in the way of who listens.
+  const block = parentElement.host.closest("[data-testid=stVerticalBlock]");
+  const hide = () => {
+    for (const plot of block.querySelectorAll("[data-testid=stVegaLiteChart]:not([aria-hidden])")) plot.setAttribute("aria-hidden", "true");
+  };
+  hide();
+  const observer = new MutationObserver(hide);
+  observer.observe(block, { childList: true, subtree: true });
+  return () => observer.disconnect();
 }

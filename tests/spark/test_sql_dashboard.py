@@ -187,5 +187,5 @@ def _plain(value: Any) -> Any:
         return sorted(map(str, value))
     try:
         return f"{float(value):.9g}"
-    except ValueError:
+    except (TypeError, ValueError):  # a text, or a date
         return str(value)

@@ -38,21 +38,10 @@ from kafka_telemetry_lake.pipelines.runtime.session import spark_session
 from kafka_telemetry_lake.pipelines.spark_engine.query import start_spark_engine
 from kafka_telemetry_lake.udfs.kernels.sharding import places_of, shards_at
 from kafka_telemetry_lake.udfs.limits import Limits
+from tests.support.landing_records import SCHEMA
 
 PARTITIONS, SHARDS = 4, 2
 MAX_BYTES = 1 << 30  # a batch of the fast engine takes all that a round stores
-RECORDS = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("timestampType", pa.int32()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
 
 
 class EachOnce(FilesSource):
@@ -107,7 +96,7 @@ def write_rounds(folder: Path, pushes: int, rounds: int) -> int:
             )  # fmt: skip
             offsets[place] += 1
         for place, own in enumerate(rows):
-            pq.write_table(pa.Table.from_pylist(own, RECORDS), folder / f"{number:03}-{place}.parquet")
+            pq.write_table(pa.Table.from_pylist(own, SCHEMA), folder / f"{number:03}-{place}.parquet")
     return points
 
 

@@ -30,6 +30,8 @@ MOST_BARS = 15
 MOST_SERIES = 11
 OTHER, BEFORE = "all others", "before"
 SHORTEST_ZOOM_MS = 1000
+# How what is pointed at says its time.
+MOMENT = {"type": "temporal", "title": "time (UTC)", "format": "%Y-%m-%d %H:%M:%S", "formatType": "utc"}
 
 Spec = dict[str, Any]
 
@@ -98,8 +100,7 @@ def _line_spec(
         },
         "y": {"field": y, "type": "quantitative", "scale": scale, "axis": y_axis},
         "tooltip": [
-            {"field": "at_ms", "type": "temporal", "title": "time (UTC)", "format": "%Y-%m-%d %H:%M:%S",
-             "formatType": "utc"},
+            {"field": "at_ms"} | MOMENT,
             {"field": name, "type": "nominal", "title": " "},
             {"field": y, "type": "quantitative", "title": unit, "format": NUMBER},
         ],
@@ -143,8 +144,7 @@ def _marks(rows: pd.DataFrame, domain: Any) -> list[Spec]:
             "encoding": {
                 "x": {"field": "mark_ms", "type": "temporal"},
                 "tooltip": [
-                    {"field": "mark_ms", "type": "temporal", "title": "time (UTC)", "format": "%Y-%m-%d %H:%M:%S",
-                     "formatType": "utc"},
+                    {"field": "mark_ms"} | MOMENT,
                     {"field": "what", "type": "nominal", "title": "change"},
                 ],
             },
@@ -211,8 +211,7 @@ def heat(rows: pd.DataFrame, y: str, amount: str, unit: str, title: str, step_s:
                 "color": {"field": amount, "type": "quantitative", "scale": {"scheme": "viridis"},
                           "legend": {"title": unit, "orient": "top", "gradientLength": 180}},
                 "tooltip": [
-                    {"field": "at_ms", "type": "temporal", "title": "time (UTC)", "format": "%Y-%m-%d %H:%M:%S",
-                     "formatType": "utc"},
+                    {"field": "at_ms"} | MOMENT,
                     {"field": y, "type": "nominal", "title": " "},
                     {"field": amount, "type": "quantitative", "title": unit, "format": NUMBER},
                 ],
@@ -250,8 +249,8 @@ def in_words(rows: pd.DataFrame, y: str, name: str, unit: str) -> str:
 def _foot(rows: pd.DataFrame, y: str, unit: str, title: str, words: str, sql: str) -> None:
     at = pd.to_datetime(rows["at_ms"], unit="ms", utc=True)
     name = next(column for column in rows.columns if column not in ("at_ms", y))
-    told = rows.assign(at=at).sort_values("at_ms", ascending=False)
-    _table_foot(told, {"at": "from (UTC)", name: name.replace("_", " "), y: unit}, title, words, sql)
+    latest_first = rows.assign(at=at).sort_values("at_ms", ascending=False)
+    _table_foot(latest_first, {"at": "from (UTC)", name: name.replace("_", " "), y: unit}, title, words, sql)
 
 
 def _table_foot(rows: pd.DataFrame, columns: dict[str, str], title: str, words: str, sql: str) -> None:

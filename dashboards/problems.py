@@ -26,8 +26,8 @@ SCOPES = {
     "topic": ("topic", "topic"),
     "broker": ("broker", "broker"),
 }
-FOUND = ("client_id", "scope", "subject", "finding", "severity", "hours", "evidence", "advice", "last_window",
-         "worst_instance")  # fmt: skip
+COLUMNS = ("client_id", "scope", "subject", "finding", "severity", "hours", "evidence", "advice", "last_window",
+           "worst_instance")  # fmt: skip
 MOST_FOUND = 500
 MOST_JUDGED = 20_000  # pushes: the rules take 5 CPU-s for 100,000
 LOOKED_FOR = "judge all rules"
@@ -84,8 +84,13 @@ def of_subject(scene: Scene, scopes: tuple[str, ...], subject: str) -> pd.DataFr
     """The open findings about this, that of the page's address first; before any evaluation those of the time range."""
     rows = current(scene)
     rows = rows[rows["scope"].isin(scopes) & (rows["subject"] == subject)]
+    return asked_first(rows)
+
+
+def asked_first(findings: pd.DataFrame) -> pd.DataFrame:
+    """Findings, that of the page's address first."""
     first = st.query_params.get("finding")
-    return rows.sort_values("finding", key=lambda names: names != first, kind="stable")
+    return findings.sort_values("finding", key=lambda names: names != first, kind="stable")
 
 
 def is_evaluated(scene: Scene) -> bool:
@@ -116,18 +121,22 @@ def current(scene: Scene) -> pd.DataFrame:
 def in_range(scene: Scene) -> pd.DataFrame:
     """Findings of the hours of the time range; none while they aren't looked for."""
     rows = scene.ask("findings", top=MOST_FOUND) if is_looked_for(scene) else None
-    return pd.DataFrame({name: pd.Series(dtype=object) for name in FOUND}) if rows is None else rows
+    return pd.DataFrame({name: pd.Series(dtype=object) for name in COLUMNS}) if rows is None else rows
 
 
 def is_looked_for(scene: Scene) -> bool:
     """Whether all rules are judged now: of many pushes that takes longer than a page should, so only if asked for."""
-    return bool(int(pc.sum(scene.chosen["pushes"]).as_py() or 0) <= MOST_JUDGED or st.session_state.get(LOOKED_FOR))
+    return not _is_long(scene) or bool(st.session_state.get(LOOKED_FOR))
 
 
 def offer_to_look(scene: Scene) -> None:
     """A switch that has all rules judged for the time range, if that isn't done anyway."""
-    if int(pc.sum(scene.chosen["pushes"]).as_py() or 0) > MOST_JUDGED:
+    if _is_long(scene):
         st.toggle("Judge all rules for this time range, which may take a while", key=LOOKED_FOR)
+
+
+def _is_long(scene: Scene) -> bool:
+    return int(pc.sum(scene.chosen["pushes"]).as_py() or 0) > MOST_JUDGED
 
 
 def card(row: Any, selection: Selection) -> None:
@@ -174,7 +183,7 @@ def card(row: Any, selection: Selection) -> None:
 
 def setting(advice: str, rule: Rule) -> dict[str, str] | None:
     """What to set, to be copied: the values that the advice computed, or those of the rule; None: no setting helps."""
-    text = "\n".join(found[0] for found in SETTING.finditer(advice)) or rule.config
+    text = "\n".join(match[0] for match in SETTING.finditer(advice)) or rule.config
     if text is None:
         return None
     name = text.split("=")[0]
@@ -187,5 +196,5 @@ def _why(rule: Rule) -> str:
     bounds = "; ".join(f"{name} {bound.value} {bound.unit}: {bound.reason}" for name, bound in rule.bounds.items())
     blind = [f"{name}: {getattr(rule.libraries, key)}" for key, name in LIBRARIES.items()
              if isinstance(getattr(rule.libraries, key), str)]  # fmt: skip
-    text = f"Found if {rule.sql(rule.condition)}" + (f" ({bounds})" if bounds else "") + "."
+    text = f"It holds if {rule.sql(rule.condition)}" + (f" ({bounds})" if bounds else "") + "."
     return text + (f" Not judged: {'; '.join(blind)}." if blind else "")

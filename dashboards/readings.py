@@ -33,7 +33,7 @@ def readings(scene: Scene) -> list[dict[str, Any]]:
     def to(page: str) -> str:
         return address(page, scene.selection)
 
-    found = scene.open_findings()["window_start"].max() if is_evaluated(scene) else None
+    evaluated = is_evaluated(scene)
     return [
         _light(
             "Freshness",
@@ -71,8 +71,8 @@ def readings(scene: Scene) -> list[dict[str, Any]]:
         ),
         _light(
             "Findings",
-            "unknown" if found is None else "good",
-            "never evaluated" if found is None else "evaluated",
+            "good" if evaluated else "unknown",
+            "evaluated" if evaluated else "never evaluated",
             "telemetry-lake findings, or ingest --findings-minutes, looks for them.",
             to("findings"),
         ),

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import pandas as pd
@@ -79,19 +79,25 @@ class Scene:
         """The answer to a question about the chosen clients in the time range; `attrs["sql"]` is its statement."""
         asked, most = self._asked(name, parameters)
         key = (self.lake.uri, self.versions, self.selection.filters)
-        return self._told(name, asked, first(_answer(key, name, asked, self.grain, self.lake, self.chosen), most))
+        return self._with_statement(
+            name, asked, first(_answer(key, name, asked, self.grain, self.lake, self.chosen), most)
+        )
 
     def ask_now(self, name: str, **parameters: Parameter) -> pd.DataFrame:
         """The same without the cache: for an answer that changes with the time of day."""
         asked, most = self._asked(name, parameters)
         answer = self.lake.ask(name, asked, self.chosen, self.grain).to_pandas()
-        return self._told(name, asked, first(answer, most))
+        return self._with_statement(name, asked, first(answer, most))
 
     def open_findings(self) -> pd.DataFrame:
         """What is wrong now with the chosen clients, and with no single client; the worst and oldest first."""
-        return self.ask_now("open_findings")
+        return self._open_findings.copy()
 
-    def _told(self, name: str, asked: Mapping[str, Parameter], rows: pd.DataFrame) -> pd.DataFrame:
+    @cached_property
+    def _open_findings(self) -> pd.DataFrame:
+        return self.ask_now("open_findings")  # several parts of a page show them
+
+    def _with_statement(self, name: str, asked: Mapping[str, Parameter], rows: pd.DataFrame) -> pd.DataFrame:
         rows.attrs["sql"] = of_question(name, self.grain, asked, self.selection)
         return rows
 

@@ -163,8 +163,8 @@ def _column(rows: pd.DataFrame, name: str, heading: str) -> dict[str, Any]:
 
 def current_selection() -> Selection:
     """What the address of this page selects."""
-    found: Selection = st.session_state.get("selection", Selection())
-    return found
+    selection: Selection = st.session_state.get("selection", Selection())
+    return selection
 
 
 def _is_nested(value: object) -> bool:

@@ -26,7 +26,7 @@ def of_question(name: str, grain: Grain, values: Mapping[str, Parameter], select
 
 def filled(sql: str, values: Mapping[str, Parameter]) -> str:
     """A statement with its parameters' values in place of them."""
-    return _PARAMETER.sub(lambda found: literal(values[found[1]]) if found[1] in values else found[0], sql)
+    return _PARAMETER.sub(lambda match: literal(values[match[1]]) if match[1] in values else match[0], sql)
 
 
 def literal(value: Parameter) -> str:

@@ -12,7 +12,8 @@ from prometheus_client import CollectorRegistry
 
 from kafka_telemetry_lake.jobs.locks import LakeBusyError, only_exporter
 from kafka_telemetry_lake.pipelines.export.counting import Counting, Selection
-from kafka_telemetry_lake.pipelines.export.fleet import READ_ERRORS, Fleet
+from kafka_telemetry_lake.pipelines.export.fleet import Fleet
+from kafka_telemetry_lake.pipelines.export.following import READ_ERRORS
 from kafka_telemetry_lake.pipelines.export.measures import DEFAULT_DIMENSIONS
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.runtime.beside import beside

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, SecretStr
 
 from kafka_telemetry_lake.jobs.settings import JobSettings, UsageError
-
-DIMENSIONS = ("client", "application", "topic", "software", "instance")  # those of pipelines.export.measures
+from kafka_telemetry_lake.pipelines.export.measures import DEFAULT_DIMENSIONS, DIMENSIONS
 
 
 def _url(value: SecretStr) -> SecretStr:
@@ -43,8 +42,8 @@ class ExportSettings(JobSettings):
     """port for /metrics (Prometheus) and /health; 0: any free port"""
     host: str = "127.0.0.1"
     """address to listen on; there is no login, so expose it only to those who may read it"""
-    by: Annotated[str, AfterValidator(_dimensions)] = "client,application,topic,software"
-    """what series are told apart by, with commas in between: client (id), application, topic, software, instance"""
+    by: Annotated[str, AfterValidator(_dimensions)] = ",".join(DEFAULT_DIMENSIONS)
+    """by what series differ, with commas in between: client (id), application, topic, software, instance"""
     top: Annotated[int, Field(ge=1, le=10_000)] = 100
     """most series of each metric; all others are one series with the label rest"""
     stale_minutes: Annotated[float, Field(gt=0, le=525_600)] = 60

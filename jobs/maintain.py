@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from kafka_telemetry_lake.jobs.locks import only_job, only_upkeep
@@ -20,11 +19,10 @@ from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of
 from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
-from kafka_telemetry_lake.pipelines.lake.engine import engine_of
+from kafka_telemetry_lake.pipelines.lake.engine import engine_of_lake
 from kafka_telemetry_lake.pipelines.maintain import BY_DAY, Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.replay.swap_note import is_swapping
-from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.pipelines.upkeep.compaction import InThisProcess, UpkeepEngine
 from kafka_telemetry_lake.udfs.nearest import did_you_mean
 
@@ -73,7 +71,7 @@ def run_job(settings: MaintainSettings) -> int:
 
 def _alone(lake: str) -> AbstractContextManager[object]:
     """Nothing; for a lake of the Spark engine, whose commits may replace others of the same moment, the job's lock."""
-    if engine_of(DeltaTable(PUSHES.uri(lake))) == "fast":
+    if engine_of_lake(lake) == "fast":
         return nullcontext()
     return only_job(lake, "maintain", f"a job of the Spark engine is running on {lake}: stop it before maintain")
 

@@ -46,7 +46,7 @@ def server(settings: McpSettings) -> MCPServer[Any]:
     )  # fmt: skip
     one_at_a_time = threading.Lock()  # so that the memory of all queries together is bounded
 
-    async def told(ask: Callable[[], Any]) -> str:
+    async def answered(ask: Callable[[], Any]) -> str:
         def alone() -> str:
             try:
                 with one_at_a_time:
@@ -63,22 +63,22 @@ def server(settings: McpSettings) -> MCPServer[Any]:
     @made.tool("list_views", annotations=READ_ONLY, structured_output=False)
     async def _list_views() -> str:
         """List the tables and views of the lake: name, kind and meaning."""
-        return await told(lambda: list_views(lake))
+        return await answered(lambda: list_views(lake))
 
     @made.tool("describe_view", annotations=READ_ONLY, structured_output=False)
     async def _describe_view(name: str) -> str:
         """Describe a table or view: the question that it answers, its columns, their types and meaning."""
-        return await told(lambda: describe_view(lake, name, limits, overrides))
+        return await answered(lambda: describe_view(lake, name, limits, overrides))
 
     @made.tool("ask_sql", annotations=READ_ONLY, structured_output=False)
     async def _ask_sql(sql: str) -> str:
         """Run one SELECT (DuckDB's dialect) over tables and views. `truncated` says if the answer is not whole."""
-        return await told(lambda: answer(lake, sql, limits, overrides))
+        return await answered(lambda: answer(lake, sql, limits, overrides))
 
     @made.tool("explain_finding", annotations=READ_ONLY, structured_output=False)
     async def _explain_finding(finding: str) -> str:
         """Explain a finding, by its rule's id or its finding_id: condition, bounds, sources, advice, what is open."""
-        return await told(lambda: explain_finding(lake, finding, limits, overrides))
+        return await answered(lambda: explain_finding(lake, finding, limits, overrides))
 
     for page in pages().values():
         made.add_resource(

@@ -9,7 +9,7 @@ import streamlit as st
 
 from kafka_telemetry_lake.dashboards.controls import page_value
 from kafka_telemetry_lake.dashboards.plots import lines
-from kafka_telemetry_lake.dashboards.problems import in_full
+from kafka_telemetry_lake.dashboards.problems import asked_first, in_full
 from kafka_telemetry_lake.dashboards.scene import PREFIX, Scene
 from kafka_telemetry_lake.dashboards.screens import consumers, producers
 from kafka_telemetry_lake.dashboards.show import numbers, plain, table
@@ -17,6 +17,7 @@ from kafka_telemetry_lake.dashboards.subjects import facts
 
 PREFERRED = ("record.send.total", "records.consumed.total", "request.latency.avg", "connection.creation.total")
 MOST_POINTS = 20_000
+MOST_PUSHES = 5000
 MOST_OPTIONS = 5000
 ROW_HEIGHT = 150
 KINDS = ("producer", "consumer", "admin.client")
@@ -62,13 +63,12 @@ def page(scene: Scene) -> None:
     instance = str(wanted if wanted in known else busiest)
     _choose(clients, instance)
     client = clients[clients["client_instance_id"] == instance].iloc[0]
-    found = scene.ask("instance_findings", instance=instance)
-    found = found.assign(scope="client_id", subject=client["client_id"], client_id=client["client_id"])
-    first = st.query_params.get("finding")
-    found = found.sort_values("finding", key=lambda names: names != first, kind="stable")
-    in_full(found, scene.selection, "All that is wrong with this instance")
+    findings = scene.ask("instance_findings", instance=instance)
+    findings = findings.assign(scope="client_id", subject=client["client_id"], client_id=client["client_id"])
+    in_full(asked_first(findings), scene.selection, "All that is wrong with this instance")
     _about(client, scene)
-    _time_axis(scene, instance)
+    pushes = scene.ask("client_pushes", instance=instance, top=MOST_PUSHES)
+    _time_axis(scene, instance, pushes)
     table(
         scene.ask("instance_events", instance=instance, top=1000),
         {"at": "at (UTC)", "event": "event", "detail": "detail"},
@@ -76,7 +76,7 @@ def page(scene: Scene) -> None:
         none="None in this time range.",
     )
     _quotas(scene, instance)
-    _pushes(scene, instance)
+    _pushes(pushes)
     _metrics(scene, instance)
 
 
@@ -131,7 +131,7 @@ def _about(client: pd.Series, scene: Scene) -> None:
     )
 
 
-def _time_axis(scene: Scene, instance: str) -> None:
+def _time_axis(scene: Scene, instance: str, pushes: pd.DataFrame) -> None:
     """Throughput, latency, errors, queue or lag, connections, quota and pushes below each other."""
     names = list(dict.fromkeys(PREFIX + metric for row in ROWS for metric in row.metrics))
     rows = scene.ask("instance_over_time", instance=instance, metrics=names)
@@ -145,7 +145,6 @@ def _time_axis(scene: Scene, instance: str) -> None:
         own.attrs = rows.attrs
         named = list(dict.fromkeys(own["what"]))
         lines(own, row.what, row.unit, row.title, "what", scene.step_s, order=named, height=ROW_HEIGHT, domain=ends)
-    pushes = scene.ask("client_pushes", instance=instance, top=5000)
     if len(pushes):
         at = pushes["landed_at"].dt.as_unit("ms").astype("int64") // (scene.step_s * 1000) * (scene.step_s * 1000)
         counted = pushes.assign(at_ms=at).groupby(["at_ms", "outcome"]).size().rename("pushes").reset_index()
@@ -163,9 +162,9 @@ def _quotas(scene: Scene, instance: str) -> None:
         )  # fmt: skip
 
 
-def _pushes(scene: Scene, instance: str) -> None:
+def _pushes(pushes: pd.DataFrame) -> None:
     table(
-        scene.ask("client_pushes", instance=instance, top=1000),
+        pushes,
         {
             "landed_at": "landed (UTC)",
             "outcome": "outcome",

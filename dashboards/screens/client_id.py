@@ -27,10 +27,10 @@ def page(scene: Scene) -> None:
         client_ids(scene)
         return
     client = named[0]
-    found = cards(scene, ("client_id",), client)
+    findings = cards(scene, ("client_id",), client)
     if scene.chosen.num_rows == 0:
         return
-    ranked(scene, client, found)
+    ranked(scene, client, findings)
     left, right = st.columns([1, 1])
     with left:
         about_clients(scene)
@@ -76,9 +76,9 @@ def client_ids(scene: Scene) -> None:
     )  # fmt: skip
 
 
-def ranked(scene: Scene, client: str, found: pd.DataFrame) -> None:
+def ranked(scene: Scene, client: str, findings: pd.DataFrame) -> None:
     """The instances, ranked by what the finding measures; without a finding by their pushes."""
-    first = None if found.empty else found.iloc[0]
+    first = None if findings.empty else findings.iloc[0]
     clients = scene.chosen.to_pandas()
     if first is None:
         rows = clients.sort_values("pushes", ascending=False)

@@ -23,11 +23,11 @@ def page(scene: Scene) -> None:
     if not wanted:
         st.info("Write a part of a name into the search field: of a client, group, topic, principal, application, ...")
         return
-    found = search(scene, wanted)
-    if found.empty:
+    matches = search(scene, wanted)
+    if matches.empty:
         st.info(plain(f"Nothing in this time range is called {wanted}."))
         return
-    table(found, {"name": "name", "kind": "what it is", "more": "more"}, f"Names that contain {wanted}")
+    table(matches, {"name": "name", "kind": "what it is", "more": "more"}, f"Names that contain {wanted}")
 
 
 def search(scene: Scene, wanted: str) -> pd.DataFrame:

@@ -45,7 +45,7 @@ def page(scene: Scene) -> None:
                 "bytes": "bytes (bytes)",
                 "share": "of the records (%)",
             }
-            table(clients, columns, title[0].upper() + title[1:], NOTE, "Nobody that tells.")
+            table(clients, columns, title[0].upper() + title[1:], NOTE, "Nobody who pushes such metrics.")
     lag = scene.ask("lag_over_time", topic=topic, group="")
     lines(
         lag, "lag_records", "records", "Lag of its groups", "group_id", scene.step_s, "As `sync` polled it.", rest=True
@@ -63,7 +63,7 @@ def _by_time(rows: pd.DataFrame | None) -> pd.DataFrame | None:
 def _all(scene: Scene) -> None:
     rows = scene.ask("topics")
     if rows.empty:
-        st.info("No client told of a topic in this time range, and `telemetry-lake sync` has seen no group.")
+        st.info("No client pushed metrics of a topic in this time range, and `telemetry-lake sync` has seen no group.")
     table(
         rows,
         {

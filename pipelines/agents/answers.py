@@ -66,10 +66,10 @@ def answer(lake: str, sql: str, limits: Limits, overrides: Overrides = ()) -> di
             if clock.is_over:
                 raise QueryError(f"stopped after {limits.seconds:g} s: read fewer days or rows") from error
             raise
-    found: dict[str, Any] = {"columns": columns, "rows": taken, "truncated": truncated}
+    result: dict[str, Any] = {"columns": columns, "rows": taken, "truncated": truncated}
     if not taken and truncated is None and (reason := why_empty(lake, sql)):
         notes.append(reason)
-    return found | ({"note": "; ".join(notes)} if notes else {})
+    return result | ({"note": "; ".join(notes)} if notes else {})
 
 
 def _check_text(sql: str) -> None:

@@ -33,11 +33,12 @@ def describe_view(lake: str, name: str, limits: Limits, overrides: Overrides = (
     if name not in known:
         raise QueryError(f"no table or view is called {name[:100]}{did_you_mean(name, known)}")
     quoted = name.replace('"', '""')
-    found = answer(lake, f'SELECT column_name, column_type FROM (DESCRIBE "{quoted}")', _all_rows(limits), overrides)
+    sql = f'SELECT column_name, column_type FROM (DESCRIBE "{quoted}")'
+    rows = answer(lake, sql, _all_rows(limits), overrides)["rows"]
     meanings = _meanings(name)
     columns = [
         {"name": column, "type": kind} | ({"meaning": meanings[column]} if meanings.get(column) else {})
-        for column, kind in found["rows"]
+        for column, kind in rows
     ]
     described = {**known[name], "columns": columns}
     view = views(overrides).get(name)

@@ -19,6 +19,6 @@ class Page:
 @functools.cache
 def pages() -> dict[str, Page]:
     """All pages by name."""
-    found = sorted((files("kafka_telemetry_lake") / "docs").iterdir(), key=lambda file: file.name)
-    texts = {file.name.removesuffix(".md"): file.read_text("utf-8") for file in found if file.name.endswith(".md")}
+    markdown = sorted((files("kafka_telemetry_lake") / "docs").iterdir(), key=lambda file: file.name)
+    texts = {file.name.removesuffix(".md"): file.read_text("utf-8") for file in markdown if file.name.endswith(".md")}
     return {name: Page(name, text.partition("\n")[0].removeprefix("# "), text) for name, text in texts.items()}

@@ -141,8 +141,8 @@ class Counting:
             first: with which they begin; None: they are too old for gauges, or some of them are.
         """
         own = {key: family.own for key, family in self.families.items()}
-        for key, (told, rest) in sums.increments(own).items():
-            self.families[key].add(told, rest)
+        for key, (series, rest) in sums.increments(own).items():
+            self.families[key].add(series, rest)
         position, newest = self._position, sums.newest()
         if first is not None:
             position.window.add(first, newest, sums.values())

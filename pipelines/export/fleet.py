@@ -5,25 +5,21 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
-import duckdb
-import pyarrow as pa
-from deltalake.exceptions import DeltaError
 from prometheus_client import Metric
 from prometheus_client.registry import Collector
 
 from kafka_telemetry_lake.pipelines.export.counting import Counting
 from kafka_telemetry_lake.pipelines.export.families import Labels
+from kafka_telemetry_lake.pipelines.export.following import READ_ERRORS
 from kafka_telemetry_lake.pipelines.export.measures import COUNTERS, DIMENSIONS, LEVELS, OTHER, PREFIX, REST
+from kafka_telemetry_lake.pipelines.export.metrics import counter, gauge
 from kafka_telemetry_lake.pipelines.export.states import states
-from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 log = logging.getLogger(__name__)
 
 STATES_COST = 10  # views are asked again after this many times the seconds that they took
-READ_ERRORS = (TelemetryLakeError, DeltaError, duckdb.Error, OSError, pa.ArrowException)
 
 _COUNTERS = {each.measure: each for each in COUNTERS}
 _LEVELS = {each.measure: each for each in LEVELS}
@@ -69,14 +65,14 @@ class Fleet(Collector):
         try:
             self._counting.read()
             if begun >= self._states_due:
-                self._states = [_gauge(*each) for each in states(self._lake, self._top)]
+                self._states = [gauge(*each) for each in states(self._lake, self._top)]
                 self._states_due = time.monotonic() + STATES_COST * (time.monotonic() - begun)
         except READ_ERRORS as error:
             self._errors += 1
             log.warning("export: the lake can't be read, figures stay as they are: %s", " ".join(str(error).split()))
             with self._lock:
-                kept = [each for each in self._families if each.name != _ERRORS]
-                self._families = [*kept, _counter(_ERRORS, _ERRORS_MEANING, [({}, self._errors)])]
+                others = [each for each in self._families if each.name != _ERRORS]
+                self._families = [*others, counter(_ERRORS, _ERRORS_MEANING, [({}, self._errors)])]
                 self.refreshes += 1
             return False
         families = [*self._counters(), *self._values(), *self._states, *self._own(time.monotonic() - begun)]
@@ -92,30 +88,28 @@ class Fleet(Collector):
             samples = [(_labels(dimension, labels), shown / counted.divisor) for labels, shown in family.exported()]
             if samples:
                 meaning = f"{counted.meaning}, {DIMENSIONS[dimension].whose}"
-                yield _counter(f"{PREFIX}_{dimension}_{counted.name}", meaning, samples)
+                yield counter(f"{PREFIX}_{dimension}_{counted.name}", meaning, samples)
 
     def _values(self) -> Iterator[Metric]:
         for (dimension, measure), rows in self._counting.values():
             level = _LEVELS[measure]
             samples = [(_labels(dimension, labels), value / level.divisor) for labels, value in rows.items()]
-            yield _gauge(
+            yield gauge(
                 f"{PREFIX}_{dimension}_{level.name}", f"{level.meaning}, {DIMENSIONS[dimension].whose}", samples
             )
 
     def _own(self, seconds: float) -> Iterator[Metric]:
-        yield _gauge(
-            f"{PREFIX}_export_refreshed_timestamp_seconds", "When the figures were read", [({}, self._clock())]
-        )
-        yield _gauge(f"{PREFIX}_export_refresh_seconds", "Duration of the last look at the lake", [({}, seconds)])
-        yield _gauge(
+        yield gauge(f"{PREFIX}_export_refreshed_timestamp_seconds", "When the figures were read", [({}, self._clock())])
+        yield gauge(f"{PREFIX}_export_refresh_seconds", "Duration of the last look at the lake", [({}, seconds)])
+        yield gauge(
             f"{PREFIX}_export_landed_timestamp_seconds", "Landing of the newest point that is counted",
             [({}, self._counting.landed_at)],
         )  # fmt: skip
-        yield _gauge(
+        yield gauge(
             f"{PREFIX}_export_points_version", "Version of metric_points up to which points are counted",
             [({}, self._counting.version)],
         )  # fmt: skip
-        yield _counter(_ERRORS, _ERRORS_MEANING, [({}, self._errors)])
+        yield counter(_ERRORS, _ERRORS_MEANING, [({}, self._errors)])
 
 
 _ERRORS, _ERRORS_MEANING = f"{PREFIX}_export_refresh_errors", "Looks at the lake that failed"
@@ -127,20 +121,3 @@ def _labels(dimension: str, labels: Labels | None) -> dict[str, str]:
     if labels is None:
         return dict.fromkeys(names[1:], OTHER) | {REST: "true"}
     return {name: label for name, label in zip(names, labels, strict=True) if label}
-
-
-def _gauge(name: str, meaning: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> Metric:
-    return _family(name, meaning, "gauge", "", samples)
-
-
-def _counter(name: str, meaning: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> Metric:
-    return _family(name, meaning, "counter", "_total", samples)
-
-
-def _family(
-    name: str, meaning: str, kind: str, suffix: str, samples: Iterable[tuple[Mapping[str, Any], float]]
-) -> Metric:
-    family = Metric(name, meaning, kind)
-    for labels, value in samples:
-        family.add_sample(f"{name}{suffix}", dict(labels), value)
-    return family

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
+from deltalake.exceptions import DeltaError
 
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.lake.followed_table import Commit, FollowedTable
@@ -15,8 +17,10 @@ from kafka_telemetry_lake.pipelines.lake.json_files import write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.state.notes import DamagedNoteError, read_note, sealed
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS
+from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 FOLDER = "_export"  # in that of table metric_points
+READ_ERRORS = (TelemetryLakeError, DeltaError, duckdb.Error, OSError, pa.ArrowException)  # of a look at the lake
 
 
 class Step(NamedTuple):

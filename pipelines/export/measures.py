@@ -8,23 +8,18 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
-
 PREFIX = "telemetry_lake"
 KAFKA = "org.apache.kafka."
 CLIENTS = ("producer.", "consumer.", "admin.client.")
 FETCHES = ("consumer.fetch.manager.", "consumer.share.fetch.manager.")
 OTHER, REST = "other", "rest"  # the value of labels of all series beyond the first N, and the label that only they have
 LONGEST_LABEL = 256  # characters
-
-
-class ExportError(TelemetryLakeError):
-    """What was to be exported can't be; the message is one line."""
+UNCOUNTED = ("duplicate", "conflict", "too_late")  # statuses of points that view counted_points leaves out
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """What series are told apart by, beside the cluster.
+    """By what series differ, beside the cluster.
 
     Attributes:
         columns: column of the counted rows to its label.

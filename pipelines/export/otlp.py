@@ -20,22 +20,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import duckdb
-import prometheus_client
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+from prometheus_client import Metric
 from pydantic import SecretStr
 
 from kafka_telemetry_lake.pipelines.export import otlp_logs, otlp_points
 from kafka_telemetry_lake.pipelines.export.cumulative import Totals
-from kafka_telemetry_lake.pipelines.export.following import PositionNote, next_step
+from kafka_telemetry_lake.pipelines.export.following import READ_ERRORS, PositionNote, next_step
 from kafka_telemetry_lake.pipelines.export.known_clients import KnownClients
 from kafka_telemetry_lake.pipelines.export.measures import PREFIX
+from kafka_telemetry_lake.pipelines.export.metrics import counter
 from kafka_telemetry_lake.pipelines.lake.dropped_rows import record_dropped
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
@@ -56,7 +55,6 @@ HEADERS = {"Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"}
 REFUSED = (400, 405, 411, 413, 414, 415, 422, 431)
 FIELDS = ("version", "landed_at", "totals")
 LONGEST_WHY = 200  # characters of an endpoint's text
-READ_ERRORS = (TelemetryLakeError, DeltaError, duckdb.Error, OSError, pa.ArrowException)
 
 
 class _EndedError(TelemetryLakeError):
@@ -241,17 +239,14 @@ class Otlp:
             raise self._note.damaged(error) from None
         return True
 
-    def families(self) -> Iterator[prometheus_client.Metric]:
+    def families(self) -> Iterator[Metric]:
         """How the sending goes."""
         for name, meaning, value in (
             ("sent", "that the endpoint took", self.sent),
             ("rejected", "that the endpoint refused", self.rejected),
         ):
-            yield _counter(f"{self._signal.name}_{name}", f"Rows {meaning}", value)
-        yield _counter(f"{self._signal.name}_retries", "Requests that were sent again", self.retries)
+            yield self._counter(name, f"Rows {meaning}", value)
+        yield self._counter("retries", "Requests that were sent again", self.retries)
 
-
-def _counter(name: str, meaning: str, value: int) -> prometheus_client.Metric:
-    family = prometheus_client.Metric(f"{PREFIX}_export_otlp_{name}", meaning, "counter")
-    family.add_sample(f"{family.name}_total", {}, value)
-    return family
+    def _counter(self, name: str, meaning: str, value: int) -> Metric:
+        return counter(f"{PREFIX}_export_otlp_{self._signal.name}_{name}", meaning, [({}, value)])

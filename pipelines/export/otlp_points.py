@@ -19,11 +19,11 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from kafka_telemetry_lake.pipelines.export.cumulative import Totals
 from kafka_telemetry_lake.pipelines.export.known_clients import KNOWN
+from kafka_telemetry_lake.pipelines.export.measures import UNCOUNTED
 
 SCOPE = "kafka-telemetry-lake"
 UNNAMED = "unknown_service:kafka-client"  # as SDKs name a service without a name
 POINTS = 5000  # of a request
-UNSENT = ("duplicate", "conflict", "too_late")
 COLUMNS = (
     "cluster_id", "client_instance_id", "client_id", "series_id", "metric", "attributes", "kind", "is_monotonic",
     "time", "value", "value_int", "delta_start", "delta", "delta_int", "delta_status", "count", "sum", "min", "max",
@@ -31,7 +31,7 @@ COLUMNS = (
     "sum_delta", "bucket_counts_delta", "positive_counts_delta", "negative_counts_delta", "zero_count_delta",
     "landed_at",
 )  # fmt: skip
-NEEDED = ~pc.field("delta_status").isin(UNSENT)
+NEEDED = ~pc.field("delta_status").isin(UNCOUNTED)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DELTA = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
 _CUMULATIVE = AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE

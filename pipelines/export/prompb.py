@@ -48,8 +48,8 @@ def _write_request() -> type[Message]:
                 added.type = cast(Any, kind)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    found = message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.WriteRequest"))
-    return cast(type[Message], found)
+    request = message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.WriteRequest"))
+    return cast(type[Message], request)
 
 
 WriteRequest = _write_request()

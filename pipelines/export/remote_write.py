@@ -16,6 +16,7 @@ from prometheus_client import Metric
 from pydantic import SecretStr
 
 from kafka_telemetry_lake.pipelines.export.measures import PREFIX
+from kafka_telemetry_lake.pipelines.export.metrics import counter, gauge
 from kafka_telemetry_lake.pipelines.export.prompb import STALE, write_request
 from kafka_telemetry_lake.pipelines.notify.http import RefusedError, SinkDownError, pause_after, post
 
@@ -46,8 +47,7 @@ class RemoteWrite:
         self._url, self._extra = url.get_secret_value(), dict(extra)
         self._headers: dict[str, SecretStr | str] = {**headers, **HEADERS}
         self._refused = [status for status in REFUSED if status != TOO_MANY_REQUESTS]
-        self._waiting: deque[bytes] = deque()  # compressed requests
-        self._sizes: deque[int] = deque()  # their samples
+        self._waiting: deque[tuple[bytes, int]] = deque()  # compressed requests, and their numbers of samples
         self._last: set[Key] = set()
         self._lock, self._ready = threading.Lock(), threading.Event()
         self._failures = 0
@@ -67,12 +67,9 @@ class RemoteWrite:
         made = [(snappy.compress(write_request(part, round(time_s * 1000))), len(part)) for part in requests]
         dropped = 0
         with self._lock:
-            for data, size in made:
-                self._waiting.append(data)
-                self._sizes.append(size)
+            self._waiting += made
             while len(self._waiting) > max(WAITING, len(made)):
-                self._waiting.popleft()
-                dropped += self._sizes.popleft()
+                dropped += self._waiting.popleft()[1]
             self.dropped += dropped
         if dropped:
             log.warning("export: the endpoint of remote write is down for long: %d samples are dropped", dropped)
@@ -84,7 +81,7 @@ class RemoteWrite:
             if not self._waiting:
                 self._ready.clear()
                 return None
-            data, size = self._waiting[0], self._sizes[0]
+            request = data, size = self._waiting[0]
         try:
             post(self._url, self._headers, data, self._refused)
         except SinkDownError as error:
@@ -100,9 +97,8 @@ class RemoteWrite:
             self.sent += size
         self._failures = 0
         with self._lock:
-            if self._waiting and self._waiting[0] is data:  # else it was dropped meanwhile
+            if self._waiting and self._waiting[0] is request:  # else it was dropped meanwhile
                 self._waiting.popleft()
-                self._sizes.popleft()
         return 0.0
 
     def run(self, ended: threading.Event) -> None:
@@ -123,9 +119,5 @@ class RemoteWrite:
             ("dropped_samples", "Samples that it refused, or that waited too long", self.dropped),
             ("retries", "Requests that it did not take, and that were sent again", self.retries),
         ):
-            family = Metric(f"{PREFIX}_export_remote_write_{name}", meaning, "counter")
-            family.add_sample(f"{family.name}_total", {}, value)
-            yield family
-        family = Metric(f"{PREFIX}_export_remote_write_waiting_requests", "Requests that wait", "gauge")
-        family.add_sample(family.name, {}, len(self._waiting))
-        yield family
+            yield counter(f"{PREFIX}_export_remote_write_{name}", meaning, [({}, value)])
+        yield gauge(f"{PREFIX}_export_remote_write_waiting_requests", "Requests that wait", [({}, len(self._waiting))])

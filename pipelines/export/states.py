@@ -101,11 +101,11 @@ def _first(state: State, names: Sequence[str], rows: Iterable[tuple[Any, ...]], 
         else:
             merged[key] = float(value)
     sign = -1 if state.first == "greatest" else 1
-    told = heapq.nsmallest(top, merged.items(), key=lambda item: (sign * item[1], item[0]))
-    samples = [({name: label for name, label in zip(names, key, strict=True) if label}, value) for key, value in told]
+    own = heapq.nsmallest(top, merged.items(), key=lambda item: (sign * item[1], item[0]))
+    samples = [({name: label for name, label in zip(names, key, strict=True) if label}, value) for key, value in own]
     rest: dict[tuple[str, ...], float] = {}
     if state.rest != "none":
-        shown = {key for key, _ in told}
+        shown = {key for key, _ in own}
         for key, value in merged.items():
             if key not in shown:
                 kept = tuple(label for name, label in zip(names, key, strict=True) if name in state.kept)

@@ -18,6 +18,7 @@ from kafka_telemetry_lake.pipelines.export.measures import (
     DIMENSIONS,
     LEVELS,
     LONGEST_LABEL,
+    UNCOUNTED,
     Dimension,
     counted_rows,
     level_rows,
@@ -26,7 +27,6 @@ from kafka_telemetry_lake.pipelines.export.measures import (
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
 from kafka_telemetry_lake.udfs.rows import METRIC_POINTS
 
-UNCOUNTED = ("duplicate", "conflict", "too_late")  # as in view counted_points
 # Columns of metric_points that are read.
 READ = pa.schema(
     [
@@ -53,7 +53,7 @@ LEFT JOIN known AS k ON k.cluster_id IS NOT DISTINCT FROM p.cluster_id AND k.cli
 WHERE p.metric IN {metrics} AND p.delta_status NOT IN {uncounted}
 """
 # A consumer pushes a topic with a dot twice, with the dot and as _ (KIP-1109): the name with the dot counts.
-_TOLD_ONCE = """
+_COUNTED_ONCE = """
 SELECT p.*
 FROM points AS p
 LEFT JOIN (
@@ -65,7 +65,7 @@ WHERE d.topic IS NULL
 _SUMS = """
 WITH sums AS (
   SELECT p.cluster_id, {labels}, c.measure, sum(p.delta) AS increase, max(p.seen) AS seen
-  FROM told_once AS p
+  FROM counted_once AS p
   JOIN counted AS c ON c.metric = p.metric AND (c.with_topic IS NULL OR c.with_topic = (p.topic IS NOT NULL))
   WHERE c.level = '{level}' AND p.delta IS NOT NULL
   GROUP BY ALL
@@ -77,12 +77,12 @@ placed AS (
     ) AS place
   FROM sums AS s LEFT JOIN own AS o USING (measure, cluster_id, {names})
 )
-SELECT measure, is_own OR place <= {top} AS is_told, cluster_id, {names}, increase, seen
+SELECT measure, is_own OR place <= {top} AS has_series, cluster_id, {names}, increase, seen
 FROM placed WHERE is_own OR place <= {top}
 UNION ALL
 SELECT measure, false, '', {nothing}, sum(increase), max(seen)
 FROM placed WHERE NOT is_own AND place > {top} GROUP BY measure
-ORDER BY measure, is_told DESC, increase DESC
+ORDER BY measure, has_series DESC, increase DESC
 """
 _VALUES = """
 WITH of_labels AS (
@@ -98,7 +98,7 @@ placed AS (
   ) AS place
   FROM of_labels
 )
-SELECT measure, true AS is_told, cluster_id, {names}, total, number, most FROM placed WHERE place <= {top}
+SELECT measure, true AS has_series, cluster_id, {names}, total, number, most FROM placed WHERE place <= {top}
 UNION ALL
 SELECT measure, false, '', {nothing}, sum(total), sum(number), max(most)
 FROM placed WHERE place > {top} GROUP BY measure
@@ -146,14 +146,14 @@ class Sums:
             self._connection.register("taken", rows)
         select = _POINTS.format(points=points, uncounted=UNCOUNTED, metrics=tuple(read_metrics()))
         self._connection.execute(f"CREATE OR REPLACE TEMP TABLE points AS {select} AND {also}")
-        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE told_once AS {_TOLD_ONCE}")
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE counted_once AS {_COUNTED_ONCE}")
         if not isinstance(rows, str):
             self._connection.unregister("taken")
 
     def newest(self) -> float:
         """Landing of the newest row that was taken, Unix seconds; 0: there is none."""
-        found = self._connection.execute("SELECT max(seen) FROM points").fetchone()
-        return float(found[0] or 0) if found else 0.0
+        newest = self._connection.execute("SELECT max(seen) FROM points").fetchone()
+        return float(newest[0] or 0) if newest else 0.0
 
     def increments(self, own: Mapping[tuple[str, str], Iterable[Labels]]) -> dict[tuple[str, str], Increments]:
         """Increments by dimension and measure, in the unit of their metrics.
@@ -165,13 +165,13 @@ class Sums:
         for dimension in self._dimensions:
             self._connection.register("own", _own_table(dimension, own))
             level = "topic" if dimension.name == "topic" else "client"
-            for measure, is_told, *labels, increase, seen in self._ask(_SUMS, dimension, level=level):
-                told, rest = result.get((dimension.name, measure), ([], None))
-                if is_told:
-                    told.append((tuple(labels), increase, seen))
+            for measure, has_series, *labels, increase, seen in self._ask(_SUMS, dimension, level=level):
+                series, rest = result.get((dimension.name, measure), ([], None))
+                if has_series:
+                    series.append((tuple(labels), increase, seen))
                 else:
                     rest = (increase, seen)
-                result[dimension.name, measure] = (told, rest)
+                result[dimension.name, measure] = (series, rest)
             self._connection.unregister("own")
         return result
 
@@ -182,9 +182,9 @@ class Sums:
         for dimension in self._dimensions:
             if dimension.name == "topic":
                 continue
-            for measure, is_told, *labels, total, number, most in self._ask(_VALUES, dimension, means=means):
-                found = result.setdefault((dimension.name, measure), {})
-                found[tuple(labels) if is_told else None] = (total, int(number), most)
+            for measure, has_series, *labels, total, number, most in self._ask(_VALUES, dimension, means=means):
+                values = result.setdefault((dimension.name, measure), {})
+                values[tuple(labels) if has_series else None] = (total, int(number), most)
         return result
 
     def _ask(self, sql: str, dimension: Dimension, **values: Any) -> list[tuple[Any, ...]]:

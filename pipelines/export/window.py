@@ -51,15 +51,15 @@ class Window:
         merged: dict[tuple[str, str], dict[Labels | None, Value]] = {}
         for part in self._parts:
             for key, rows in part.values.items():
-                found = merged.setdefault(key, {})
+                known = merged.setdefault(key, {})
                 for labels, value in rows.items():
-                    found[labels] = _both(found[labels], value) if labels in found else value
+                    known[labels] = _both(known[labels], value) if labels in known else value
         for (dimension, measure), rows in merged.items():
             number = _mean if _IS_MEAN[measure] else _most
-            told = sorted((labels for labels in rows if labels is not None), key=lambda each: -number(rows[each]))
-            result: dict[Labels | None, float] = {labels: number(rows[labels]) for labels in told[:top]}
+            greatest = sorted((labels for labels in rows if labels is not None), key=lambda each: -number(rows[each]))
+            result: dict[Labels | None, float] = {labels: number(rows[labels]) for labels in greatest[:top]}
             rest = rows.get(None)
-            for labels in told[top:]:
+            for labels in greatest[top:]:
                 rest = rows[labels] if rest is None else _both(rest, rows[labels])
             if rest is not None:
                 result[None] = number(rest)

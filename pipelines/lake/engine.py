@@ -22,6 +22,12 @@ def engine_of(pushes: DeltaTable) -> Engine:
     return "spark" if pushes.metadata().configuration.get(PROPERTY) == "spark" else "fast"
 
 
+def engine_of_lake(lake: str) -> Engine:
+    """The same, of a lake that may lack the table."""
+    uri = PUSHES.uri(lake)
+    return engine_of(DeltaTable(uri)) if DeltaTable.is_deltatable(uri) else "fast"
+
+
 def check_engine(lake: str, engine: Engine) -> None:
     """Raise ``OtherEngineError`` if a lake, should it exist, belongs to another engine. Changes nothing."""
     if DeltaTable.is_deltatable(PUSHES.uri(lake)):
@@ -54,8 +60,7 @@ def _must_claim(lake: str, engine: Engine, pushes: DeltaTable) -> bool:
 
 def require_fast(lake: str, command: str) -> None:
     """Raise ``OtherEngineError`` if a command that changes the fast engine's state is used on another lake."""
-    uri = PUSHES.uri(lake)
-    if DeltaTable.is_deltatable(uri) and engine_of(DeltaTable(uri)) != "fast":
+    if engine_of_lake(lake) != "fast":
         raise OtherEngineError(
             f"{lake} is a lake of the Spark engine: `{command}` can't change the state in Spark's checkpoint, so it "
             "works on lakes of the fast engine only"

@@ -31,11 +31,11 @@ class Checked:
     with_header: Counter[str] = field(default_factory=Counter)
     with_errors: int = 0
 
-    def note(self, found: list[Problem]) -> None:
+    def note(self, own: list[Problem]) -> None:
         """Count a record with its problems."""
         self.records += 1
-        self.by_kind.update({(each.severity, each.field, each.kind) for each in found})
-        self.with_errors += any(each.severity == "error" for each in found)
+        self.by_kind.update({(each.severity, each.field, each.kind) for each in own})
+        self.with_errors += any(each.severity == "error" for each in own)
 
 
 def check(
@@ -52,14 +52,14 @@ def check(
         contents = iter(_contents(readable, limits))
         for placed in some:
             if placed.record is None:
-                found = [Problem("error", "record", "not a record", placed.broken or "")]
+                own = [Problem("error", "record", "not a record", placed.broken or "")]
             else:
                 content = next(contents)
                 checked.points += content.points
                 checked.with_header.update(texts_of(placed.record).keys() & HEADERS.keys())
-                found = problems(placed.record, content)
-            checked.note(found)
-            yield from ((placed.place, problem) for problem in found)
+                own = problems(placed.record, content)
+            checked.note(own)
+            yield from ((placed.place, problem) for problem in own)
 
 
 def _pushes(records: Iterable[Placed], other_topics: frozenset[str], checked: Checked) -> Iterator[Placed]:

@@ -84,9 +84,6 @@ JAVA_OPTIONS = (
     "-XX:Tier4MinInvocationThreshold=2400",
     "-XX:Tier4CompileThreshold=60000",
     "-XX:Tier4BackEdgeThreshold=160000",
-    # Arrow's vectors: bounds and reference counts aren't checked at each value that is read.
-    "-Darrow.enable_unsafe_memory_access=true",
-    "-Darrow.enable_null_check_for_get=false",
 )
 # HotSpot would print that it can't use the archive.
 QUIET_ARCHIVE = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")

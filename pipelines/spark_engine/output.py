@@ -88,9 +88,9 @@ class BatchWriter:
         began, app_id = time.monotonic(), self._app_id()
         batch.persist()  # it is judged once, however many tables there are
         try:
-            found = batch.select("name", "number", "columns").collect()
+            parts = batch.select("name", "number", "columns").collect()
             for table in WRITTEN:
-                if own := [row for row in found if row["name"] == table.name]:
+                if own := [row for row in parts if row["name"] == table.name]:
                     if self._fence is not None:
                         self._fence.check()
                     rows = rows_of(batch, table, own).write.format("delta").mode("append")
@@ -98,7 +98,7 @@ class BatchWriter:
                         rows.option("txnAppId", app_id).option("txnVersion", batch_id).save(table.uri(self._lake))
         finally:
             batch.unpersist()
-        self._tell(batch_id, [json.loads(row["columns"]) for row in found if row["name"] == FACTS], began)
+        self._tell(batch_id, [json.loads(row["columns"]) for row in parts if row["name"] == FACTS], began)
 
     def _tell(self, batch_id: int, facts: Sequence[dict[str, Any]], began: float) -> None:
         counts: Counter[str] = Counter()
@@ -117,17 +117,17 @@ class BatchWriter:
             log_batch(batch_id, counts, seconds)
 
 
-def rows_of(batch: DataFrame, table: Table, found: Sequence[Row]) -> DataFrame:
+def rows_of(batch: DataFrame, table: Table, parts: Sequence[Row]) -> DataFrame:
     """The rows of a table.
 
     Args:
         batch: rows of ``shard_processor.OUTPUT``, persisted.
-        found: those of this table, without their blobs. Columns that none of them names have no value, and stay out of
+        parts: those of this table, without their blobs. Columns that none of them names have no value, and stay out of
             the files: readers of Delta tables read them as NULL.
     """
-    names = {name for row in found for name in row["columns"].split(",")} | {LANDED_DATE.name}
+    names = {name for row in parts for name in row["columns"].split(",")} | {LANDED_DATE.name}
     schema = pa.schema([field for field in table.stored if field.name in names])
     cores = batch.sparkSession.sparkContext.defaultParallelism
-    files = min(cores, 1 + sum(row["number"] for row in found) // ROWS_PER_FILE)
+    files = min(cores, 1 + sum(row["number"] for row in parts) // ROWS_PER_FILE)
     blobs = batch.where(F.col("name") == table.name).select("rows").coalesce(files)
     return blobs.mapInArrow(UnpackTask(table, schema), from_arrow_schema(schema))

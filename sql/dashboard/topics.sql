@@ -1,6 +1,6 @@
 -- Which topics do the selected clients write and read, and how much? Those that Java clients push of, and those that
 -- groups commit offsets of.
-WITH told AS (
+WITH traffic AS (
   SELECT
     element_at(attributes, 'topic') AS topic,
     sum(CASE WHEN metric LIKE '%.record.send.total' THEN delta END) AS records_written,
@@ -27,7 +27,7 @@ committed AS (
 
 SELECT coalesce(t.topic, c.topic) AS topic, t.writers, t.records_written, t.bytes_written, t.readers, t.records_read,
   c.groups
-FROM told AS t
+FROM traffic AS t
 FULL JOIN committed AS c
   ON c.topic = t.topic
 ORDER BY t.bytes_written DESC NULLS LAST, t.records_read DESC NULLS LAST, topic

@@ -45,7 +45,6 @@ def violations(page: Page) -> list[str]:
     return [f"{rule['id']}: {node['html'][:120]}" for rule in found["violations"] for node in rule["nodes"]]
 
 
-@pytest.mark.xfail(reason="not reached yet: single marks of plots have no text alternative", strict=False)
 @pytest.mark.slow
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm install --prefix .tools axe-core@4")
 @pytest.mark.parametrize(("path", "query", "scheme"), LOOKS)
@@ -78,9 +77,6 @@ def test_three_clicks_by_keyboard_alone(open_page: Open) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(
-    reason="not reached yet: the page of an instance without a range shows one moment of this lake", strict=False
-)
 def test_plots_say_in_words_what_they_show_and_headings_are_headings(open_page: Open) -> None:
     page = open_page("client", instance=bad_instance(FINDING))
     main = page.get_by_test_id("stMain")

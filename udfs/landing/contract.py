@@ -36,7 +36,6 @@ class Header:
     allowed: tuple[str, ...] = ()
     pattern: str | None = None
     rejects: bool = False
-    required: bool = False
 
 
 HEADERS = {

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -94,57 +90,6 @@ def counting(
 def shown(counted: Counting, dimension: str, measure: str) -> dict[tuple[str, ...] | None, float]:
     """The series of a counter; None: all others together."""
     return dict(counted.families[dimension, measure].exported())
-
-
-@dataclass
-class Post:
-    """A request that an endpoint got."""
-
-    path: str
-    headers: dict[str, str]
-    body: bytes
-
-
-@dataclass
-class Endpoint:
-    """Takes POSTs. `answer` gives the status, headers and body of each."""
-
-    url: str = ""
-    posts: list[Post] = field(default_factory=list)
-    answer: Callable[[Post], tuple[int, dict[str, str], bytes]] = lambda _: (200, {}, b"")
-
-
-@contextmanager
-def endpoint() -> Iterator[Endpoint]:
-    """An endpoint on a free port."""
-    found = Endpoint()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            post = Post(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
-            found.posts.append(post)
-            status, headers, answer = found.answer(post)
-            self.send_response(status)
-            for name, value in (headers | {"Content-Length": str(len(answer))}).items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    found.url = f"http://127.0.0.1:{server.server_port}"
-    try:
-        yield found
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def note_of(lake: str, name: str = "prometheus") -> Path:

@@ -27,14 +27,12 @@ from kafka_telemetry_lake.pipelines.export.otlp import SIGNALS, Otlp
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, METRIC_POINTS
+from tests.support.http_endpoint import Endpoint, Post, endpoint
 from tests.unit.export.made_lake import (
     LATENCY,
     NOW,
     SENT,
-    Endpoint,
-    Post,
     client,
-    endpoint,
     make_lake,
     note_of,
     point,

@@ -17,7 +17,8 @@ from pydantic import SecretStr
 from kafka_telemetry_lake.pipelines.export import remote_write as module
 from kafka_telemetry_lake.pipelines.export.prompb import WriteRequest
 from kafka_telemetry_lake.pipelines.export.remote_write import RemoteWrite
-from tests.unit.export.made_lake import HOSTILE, Post, endpoint
+from tests.support.http_endpoint import Post, endpoint
+from tests.unit.export.made_lake import HOSTILE
 from tests.unit.notify.changed_findings import wait_until
 
 Answers = Iterator[tuple[int, dict[str, str], bytes]]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from deltalake import write_deltalake
 from kafka_telemetry_lake.pipelines.notify.file import NotifyFile
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
+from tests.support.http_endpoint import Post, endpoint
 
 START = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 
@@ -96,35 +95,15 @@ class HttpSink:
 def http_sink() -> Iterator[HttpSink]:
     sink = HttpSink()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            request = Request(self.path, dict(self.headers), body)
-            sink.requests.append(request)
-            status = sink.answer(request)
-            try:
-                self.send_response(status)
-                for name, value in sink.answer_headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-            except OSError:  # the sender gave up or was killed
-                pass
+    def answer(post: Post) -> tuple[int, dict[str, str], bytes]:
+        request = Request(post.path, post.headers, json.loads(post.body))
+        sink.requests.append(request)
+        return sink.answer(request), sink.answer_headers, b""
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    sink.url = f"http://127.0.0.1:{server.server_port}/hook"
-    try:
+    with endpoint() as taker:
+        taker.answer = answer
+        sink.url = f"{taker.url}/hook"
         yield sink
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:

@@ -82,9 +82,9 @@ def test_a_webhook_gets_the_changes_and_a_key_that_names_the_message(lake: str, 
     (one,) = deliveries(lake, notify_file(sink.url, headers={"Authorization": "Bearer xyz"}))
     settle(one)
     (request,) = sink.requests
-    assert (request.path, request.headers["Authorization"]) == ("/hook", "Bearer xyz")
-    assert request.headers["Content-Type"] == "application/json"
-    assert request.headers["Idempotency-Key"] == request.body["id"]
+    assert (request.path, request.headers["authorization"]) == ("/hook", "Bearer xyz")
+    assert request.headers["content-type"] == "application/json"
+    assert request.headers["idempotency-key"] == request.body["id"]
     assert request.body.keys() == {"id", "changes"}
     assert "measure" not in request.body["changes"][0]  # JSON has no infinity
     assert sink.changes() == OPENED
@@ -295,7 +295,7 @@ def test_kill_9_between_sending_and_recording(lake: str, sink: HttpSink, tmp_pat
     assert cli.main(["notify", *argv[3:]]) == 0
     assert sink.changes() == OPENED * 2
     assert sink.requests[0].body == sink.requests[1].body
-    assert sink.requests[0].headers["Idempotency-Key"] == sink.requests[1].headers["Idempotency-Key"]
+    assert sink.requests[0].headers["idempotency-key"] == sink.requests[1].headers["idempotency-key"]
 
 
 @pytest.mark.exhaustive

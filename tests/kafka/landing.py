@@ -16,6 +16,8 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
 Series = tuple[str, frozenset[tuple[str, str]]]
 
+PATIENCE_S = 120.0  # a client whose JVM starts on a busy machine pushes late
+
 
 @dataclass(frozen=True)
 class Push:
@@ -73,14 +75,14 @@ class Landing:
             self._pushes += map(_push, messages)
         return [push for push in self._pushes if push.client_id == client_id]
 
-    def wait(self, client_id: str, enough: Callable[[list[Push]], bool], limit: float = 30.0) -> list[Push]:
+    def wait(self, client_id: str, enough: Callable[[list[Push]], bool], limit: float = PATIENCE_S) -> list[Push]:
         deadline = time.monotonic() + limit
         while not enough(pushes := self.pushes(client_id)):
             problem = f"{client_id}: {len(pushes)} pushes in {limit:.0f} s are not enough"
             assert time.monotonic() < deadline, problem
         return pushes
 
-    def wait_for_more(self, client_id: str, more: int, limit: float = 30.0) -> list[Push]:
+    def wait_for_more(self, client_id: str, more: int, limit: float = PATIENCE_S) -> list[Push]:
         """All pushes, as soon as there are ``more`` than now."""
         before = len(self.pushes(client_id))
         return self.wait(client_id, lambda pushes: len(pushes) >= before + more, limit)

@@ -67,10 +67,10 @@ def make_lake(folder: Path, *points: Row, clients: Sequence[Row] | None = None) 
     lake = str(folder / "lake")
     for table in (PUSHES, METRIC_POINTS, CLIENT_CHANGES, CLIENT_EVENTS):
         table.create(lake)
-    if points:
-        put(lake, METRIC_POINTS, points)
     known = [client(name) for name in dict.fromkeys(row["client_instance_id"] for row in points)]
     put(lake, CLIENT_CHANGES, known if clients is None else clients)
+    if points:  # after the clients: an exporter that starts in between counts what is there, and waits for nobody
+        put(lake, METRIC_POINTS, points)
     return lake
 
 

@@ -44,6 +44,12 @@ def write(selection: Selection) -> None:
     st.query_params.from_dict({**selection.query(), **kept})
 
 
+def preset(key: str, value: object) -> None:
+    """Let a control show what the address says. If it does already, to set it again could undo a click meanwhile."""
+    if st.session_state.get(key) != value or key not in st.session_state:
+        st.session_state[key] = value
+
+
 def controls(selection: Selection, scene: Scene | None) -> None:
     """Show the filters; each change of a control becomes an address, so the browser's Back undoes it."""
     with st.expander("Filters", expanded=bool(selection.filters)):
@@ -56,7 +62,7 @@ def controls(selection: Selection, scene: Scene | None) -> None:
 def range_control(selection: Selection, scene: Scene | None) -> None:
     """Show the control of the time range."""
     key = "control range"
-    st.session_state[key] = FIXED if selection.start else selection.span
+    preset(key, FIXED if selection.start else selection.span)
 
     def changed() -> None:
         span = st.session_state[key]
@@ -101,7 +107,7 @@ def _moments(selection: Selection, start: datetime, stop: datetime) -> None:
 def _filter(key: str, selection: Selection, scene: Scene | None) -> None:
     chosen = list(selection.chosen(key))
     state = f"control {key}"
-    st.session_state[state] = chosen
+    preset(state, chosen)
 
     def changed() -> None:
         filters = dict(selection.without(key).filters)
@@ -129,7 +135,7 @@ def _options(scene: Scene, key: str) -> list[str]:
 
 def _choice(key: str, label: str, options: list[Any], now: object, shown: Callable[[Any], str]) -> None:
     state = f"control {key}"
-    st.session_state[state] = now
+    preset(state, now)
     selection, _ = read_address()
     st.selectbox(
         label,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.controls import page_value
+from kafka_telemetry_lake.dashboards.controls import page_value, preset
 from kafka_telemetry_lake.dashboards.plots import lines
 from kafka_telemetry_lake.dashboards.problems import asked_first, in_full
 from kafka_telemetry_lake.dashboards.scene import PREFIX, Scene
@@ -85,7 +85,7 @@ def _choose(clients: pd.DataFrame, instance: str) -> None:
     names = dict(zip(clients["client_instance_id"], clients["client_id"], strict=True))
     options = [key for key in names if names[key] == names[instance]]
     options = [*options, *(key for key in names if names[key] != names[instance])][:MOST_OPTIONS]
-    st.session_state["chosen instance"] = instance
+    preset("chosen instance", instance)
 
     def changed() -> None:
         st.query_params["instance"] = st.session_state["chosen instance"]
@@ -191,7 +191,7 @@ def _metrics(scene: Scene, instance: str) -> None:
     wanted = page_value("metric")
     first = next((name for end in PREFERRED for name in offered if name.endswith(end)), offered[0])
     metric = str(wanted if wanted in offered else first)
-    st.session_state["chosen metric"] = metric
+    preset("chosen metric", metric)
 
     def changed() -> None:
         st.query_params["metric"] = st.session_state["chosen metric"]

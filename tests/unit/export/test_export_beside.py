@@ -18,6 +18,7 @@ from tests.unit.export.made_lake import SENT, make_lake, point, put
 from tests.unit.notify.changed_findings import wait_until
 
 NAME = "telemetry_lake_software_records_sent_total"
+PATIENCE_S = 120  # views are planned at each look, on a machine that may be busy
 LABELS = {"cluster_id": "c", "software_name": "apache-kafka-java", "software_version": "4.3.0"}
 
 
@@ -33,9 +34,9 @@ def test_the_registry_has_the_figures_while_the_block_runs(tmp_path: Path) -> No
     registry, lake = CollectorRegistry(), str(tmp_path / "lake")
     with exporting(lake, registry, wanted=True):
         make_lake(tmp_path, point("a", SENT, delta=10))
-        wait_until(lambda: registry.get_sample_value(NAME, LABELS) == 10)
+        wait_until(lambda: registry.get_sample_value(NAME, LABELS) == 10, PATIENCE_S)
         put(lake, METRIC_POINTS, [point("a", SENT, delta=5, second=9)])
-        wait_until(lambda: registry.get_sample_value(NAME, LABELS) == 15)
+        wait_until(lambda: registry.get_sample_value(NAME, LABELS) == 15, PATIENCE_S)
     assert registry.get_sample_value(NAME, LABELS) is None
     with exporting(lake, registry, wanted=False):
         assert list(registry.collect()) == []

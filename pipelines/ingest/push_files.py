@@ -30,6 +30,7 @@ SLICE_ROWS = 8192
 READ_BYTES = 1 << 20  # read buffer per column: without one, Arrow reads all payloads of a row group at once
 CURSOR_BYTES = 4 << 20  # read at a time from a row group that is merged with others
 CLIENT = "client_instance_id"
+KEYS = pa.schema([PUSHES_IN.field(name) for name in (CLIENT, "partition", "offset")])
 
 
 def table_paths(uris: Sequence[str], table: Table = PUSHES) -> list[str]:
@@ -210,7 +211,7 @@ def sorted_slices(pushes: pa.Table) -> Iterator[pa.Table]:
 def _groups(stream: pa.NativeFile, wanted: Sequence[int] | None) -> Iterator[_Group]:
     file = pq.ParquetFile(stream, buffer_size=READ_BYTES)
     for number in range(file.metadata.num_row_groups) if wanted is None else wanted:
-        keys = file.read_row_group(number, [CLIENT, "partition", "offset"])
+        keys = _with_columns(file.read_row_group(number, KEYS.names), KEYS)
         if keys.num_rows:
             partition, offset = (keys[name].to_numpy().astype(np.int64) for name in ("partition", "offset"))
             yield _Group(file, number, keys[CLIENT].combine_chunks(), partition, offset)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pyarrow.dataset as pads
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -21,6 +22,10 @@ log = logging.getLogger(__name__)
 
 # Texts in Spark's errors when a task's process died, as opposed to raising an error.
 DEATHS = ("Python worker exited unexpectedly", "ExecutorLostFailure")
+
+
+# Columns of `pushes` that name a push; a file lacks one whose values are all NULL.
+NAMED = pa.schema([PUSHES.schema.field(name) for name in ("client_instance_id", "topic", "partition", "offset")])
 
 
 class Judged(NamedTuple):
@@ -69,8 +74,8 @@ def log_set_aside(batch: str, rows: Sequence[Row | dict[str, Any]]) -> None:
 def pushes_of(task: ShardTask) -> str:
     """The name of a batch's first push, and how many more there are."""
     filesystem, root = filesystem_of(PUSHES.uri(task.lake))
-    files = pads.dataset([f"{root}/{path}" for path in task.paths], filesystem=filesystem, format="parquet")
-    keys = files.to_table(["client_instance_id", "topic", "partition", "offset"])
+    paths = [f"{root}/{path}" for path in task.paths]
+    keys = pads.dataset(paths, schema=NAMED, filesystem=filesystem, format="parquet").to_table()
     return name_of(keys.sort_by([("partition", "ascending"), ("offset", "ascending")]))
 
 

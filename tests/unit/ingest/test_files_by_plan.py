@@ -20,16 +20,18 @@ from kafka_telemetry_lake.pipelines.ingest.landing_rows import SAMPLE, STATUS
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles
 from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask
-from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog, files_of
+from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableFiles, TableLog, files_of
 from kafka_telemetry_lake.pipelines.lake.followed_table import Commit, FollowedTable
 from kafka_telemetry_lake.pipelines.lake.held_shards import MOST, HeldShards, held_shards
 from kafka_telemetry_lake.pipelines.quality.batch import broken_rules
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.pipelines.upkeep.merging import merged
 from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
+from tests.support.lake_tables import table
+from tests.support.landing_records import GOOD_ID, record
 from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
-from tests.support.local_stream import LocalStream, push_rows, run_tasks
+from tests.support.local_stream import SHARDS, LocalStream, push_rows, run_tasks
 from tests.unit.test_reshard import rows_of, stream_in, to
 
 TABLES_WITH_ROWS = ("metric_points", "quarantine", "push_outcomes", "metric_rollups_1m", "metric_rollups_1h")
@@ -83,8 +85,8 @@ def test_each_row_group_has_its_note_in_the_commit(tmp_path: Path) -> None:
     """Also where midnight ends a file in the middle of a partition."""
     stream, fleet = LocalStream(tmp_path), Fleet(clients=12)
     records = fleet.round()
-    for record in records[::2]:
-        record["timestamp"] += timedelta(days=1)
+    for late in records[::2]:
+        late["timestamp"] += timedelta(days=1)
     commit = landed(stream, records, 5)
     assert len(commit.files) == 2 == len(commit.held)
     for path in commit.files:
@@ -175,3 +177,19 @@ def test_the_files_of_a_task_do_not_grow_with_its_shards(tmp_path: Path) -> None
         assert all(row["state"] for row in rows)
         files = Counter(DataFile.from_json(text).table for row in rows for text in row["files"])
         assert files == dict.fromkeys(TABLES_WITH_ROWS, 1)
+
+
+@pytest.mark.parametrize("keys", [[None, None, None], [None, GOOD_ID, None]])
+def test_a_file_whose_pushes_name_no_client_is_judged(tmp_path: Path, keys: list[str | None]) -> None:
+    """A file has no column whose values are all NULL."""
+    stream = LocalStream(tmp_path)
+    files, log = TableFiles(PUSHES, str(stream.lake), shards=SHARDS), TableLog(PUSHES, str(stream.lake))
+    files.write(push_rows([record(offset, b"", key=key) for offset, key in enumerate(keys)]))
+    written = files.close()
+    log.commit(written, "test", 0)
+    notes = {file.path: HeldShards.from_json(file.held) for file in written if file.held is not None}
+    stream.judge([file.path for file in written], held=notes)
+    outcomes = table(stream.lake, "push_outcomes").sort_by("offset").to_pylist()
+    assert [(row["client_instance_id"], row["outcome"]) for row in outcomes] == [
+        (key, "quarantined" if key is None else "heartbeat") for key in keys
+    ]

@@ -5,9 +5,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LAKE ?= demo-lake
+# Parts of slow tests that take as long as others, so that all cores are busy to the end.
+SPARK_TESTS_2 := $(wildcard tests/spark/test_[s-z]*.py)
+RECEIVER_TESTS := $(wildcard tests/kafka/test_receiver*.py tests/kafka/test_hostile*.py tests/kafka/test_ingest*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install archive demo demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-kafka test-slow-spark test-slow-unit lint docs dist bench soak lock clean
+.PHONY: help install archive demo demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-kafka test-slow-spark test-slow-spark-2 test-slow-unit test-slow-receiver test-matrix lint docs dist bench soak lock clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -35,9 +38,9 @@ demo: install ## run a broker with the plugin, real clients and the job; print a
 demo-files: install ## the same without a broker, from captured pushes of real clients
 	$(BIN)/telemetry-lake demo --lake $(LAKE)-files --files
 
-check: install ## lint, types and every fast test in under two minutes; run it before each commit
+check: install ## lint, types and every fast test; run it before each commit
 	$(MAKE) lint
-	$(BIN)/pytest tests/unit -m "not slow and not exhaustive" -n 2
+	$(MAKE) test-unit
 
 fmt: install ## format the code and apply ruff's fixes
 	$(BIN)/ruff check --fix-only --quiet .
@@ -66,17 +69,26 @@ test-receiver: install ## JUnit tests of the plugin
 	$$($(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars --maven) -q -B -f receiver/pom.xml verify
 
 test-slow: install ## slow tests, several targets at a time: those with brokers mostly wait
-	$(MAKE) --output-sync=target -j3 test-slow-kafka test-slow-spark test-slow-unit
+	$(MAKE) --output-sync=target -j3 test-slow-spark test-slow-spark-2 test-slow-kafka test-slow-unit test-slow-receiver
 
 test-slow-kafka: archive
-	$(BIN)/pytest tests/kafka -m "slow and not soak"
+	$(BIN)/pytest tests/kafka -m "slow and not soak" $(addprefix --ignore=,$(RECEIVER_TESTS))
+
+test-slow-receiver: archive
+	$(BIN)/pytest $(RECEIVER_TESTS) -m "slow and not soak"
 
 test-slow-spark: archive
-	$(BIN)/pytest tests/spark -m "slow and not soak"
+	$(BIN)/pytest tests/spark -m "slow and not soak" $(addprefix --ignore=,$(SPARK_TESTS_2))
+
+test-slow-spark-2: archive
+	$(BIN)/pytest $(SPARK_TESTS_2) -m "slow and not soak"
 
 test-slow-unit: install
-	PROPERTY_EXAMPLES=150 $(BIN)/pytest tests/unit/conversion/test_property_engine.py
+	PROPERTY_EXAMPLES=60 $(BIN)/pytest tests/unit/conversion/test_property_engine.py -m "not soak"
 	$(BIN)/pytest tests/unit tests/dashboard -m "slow and not soak" --ignore tests/unit/conversion/test_property_engine.py
+
+test-matrix: install ## tests of the job with Spark 4.0, 4.1 and 4.2 and each Python 3.11 to 3.13 found; before a release (docs/versions.md)
+	$(BIN)/python -m tools.matrix $(ENVIRONMENTS)
 
 lint: install ## ruff and mypy --strict, tests and benchmarks included
 	$(BIN)/ruff check .
@@ -86,11 +98,12 @@ lint: install ## ruff and mypy --strict, tests and benchmarks included
 docs: install ## build the docs as a site in site/, to be opened from the disk
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-dist: install ## build what a release has into dist/: wheel, sdist, the plugin's jars, SBOMs, checksums (RELEASING.md)
+dist: install ## build what a release has into dist/: wheel, sdist, the plugin's jars, a template for Databricks, SBOMs, checksums (RELEASING.md)
 	rm -rf dist receiver/target
 	$(BIN)/python -m build --no-isolation --outdir dist .
 	$$($(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars --maven) -q -B -DskipTests -Prelease -f receiver/pom.xml package
 	cp receiver/target/*.jar receiver/target/*-sbom.json dist
+	$(BIN)/python tools/databricks_template.py dist/*.whl dist
 	$(BIN)/uvx --quiet --from 'cyclonedx-bom==7.5.0' cyclonedx-py requirements --output-reproducible \
 	  -o dist/$$(basename dist/*.tar.gz .tar.gz)-sbom.json requirements.lock
 	cd dist && sha256sum -- * > SHA256SUMS && cat SHA256SUMS
@@ -113,6 +126,7 @@ bench: install ## run all benchmarks beside their peers; results in benchmarks/r
 	$(BIN)/python -m benchmarks.week
 	$(BIN)/python -m benchmarks.ninety_days
 	$(BIN)/python -m benchmarks.merging
+	$(BIN)/python -m benchmarks.iceberg
 	$(BIN)/python -m benchmarks.rebootstrap
 	$(BIN)/python -m benchmarks.fates
 	$(BIN)/python -m benchmarks.quotas
@@ -130,15 +144,16 @@ bench: install ## run all benchmarks beside their peers; results in benchmarks/r
 	$(BIN)/python -m benchmarks.dashboard --lake benchmarks/.build/dashboard-lake --pages --spark
 
 soak: archive ## run the longest tests, inject every fault, at least 52 kills, run hostile clients; results in benchmarks/soak.json
+	PROPERTY_EXAMPLES=300 $(BIN)/pytest tests/unit/conversion/test_property_engine.py
 	$(BIN)/pytest tests -m soak
 	$(BIN)/python -m benchmarks.soak
 
 lock: install ## rewrite requirements.lock, .ci/go.lock and the jars' checksums (pipelines/runtime/jars.sha256)
-	$(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes --extra spark --extra dashboard --extra quality --extra notify --extra mcp --extra docs --extra dev \
+	$(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes --extra spark --extra dashboard --extra quality --extra notify --extra mcp --extra iceberg --extra docs --extra dev \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file requirements.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file .ci/go.lock .ci/go.in
 	$(BIN)/python tools/lock_jars.py
 
 clean: ## remove everything that was installed or built
-	rm -rf $(VENV) .jars benchmarks/.build .mypy_cache .pytest_cache .ruff_cache receiver/target site demo-lake
+	rm -rf $(VENV) .jars .matrix benchmarks/.build .mypy_cache .pytest_cache .ruff_cache receiver/target site demo-lake

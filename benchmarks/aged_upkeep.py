@@ -26,7 +26,8 @@ from deltalake import DeltaTable
 
 from benchmarks.aged import Job
 from benchmarks.figures import print_figures
-from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableFiles, TableLog
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
+from kafka_telemetry_lake.pipelines.lake.table_files import DataFile, TableFiles
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, OPERATOR_TABLES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import Table
 

@@ -100,7 +100,7 @@ def _parameters(lake: Path) -> dict[str, Any]:
         "start": start, "stop": stop, "first_window": start.replace(second=0, microsecond=0), "step_ms": 300_000,
         "top": 200, "instance": client["client_instance_id"], "metric": f"{PREFIX}{producers.SENT}",
         "filters": 0, "client": client["client_id"], "group": "", "topic": "",
-        "hour": stop.replace(minute=0, second=0, microsecond=0), "instances": 40,
+        "hour": stop.replace(minute=0, second=0, microsecond=0), "instances": 40, "entities": 40,
     }  # fmt: skip
 
 

@@ -3,17 +3,14 @@
 The tasks do nothing: each shard gets one more state file, and its chain has 25, half of the most that it may have. So
 a batch is the driver's own Python: it pickles the task as Spark does, writes the manifest, sweeps the folder of states
 and sums up its bytes, and commits to `push_outcomes`. Spark's scheduler isn't in it; it has no more tasks with more
-shards. Of clients the driver remembers the lifecycle's columns. What these take is by how much a process grows from a
-fleet to a larger one.
+shards. What the driver remembers of clients is by how much it grows from a fleet to a larger one whose clients
+the lifecycle judges in tasks.
 
     python -m benchmarks.driver     prints each figure and stores it in benchmarks/results.json
 """
 
 from __future__ import annotations
 
-import gc
-import multiprocessing
-import os
 import tempfile
 import time
 from pathlib import Path
@@ -23,23 +20,18 @@ import numpy as np
 from pyspark import cloudpickle
 
 from benchmarks.figures import print_figures
-from benchmarks.lifecycle import Fleet
+from benchmarks.lifecycle import measure
 from kafka_telemetry_lake.pipelines.ingest import operator
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator, OperatorSettings
-from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask, _release_memory
+from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import TABLES
-from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
-from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
-from kafka_telemetry_lake.udfs.lifecycle.labels import label
-from kafka_telemetry_lake.udfs.lifecycle.push_sequences import Clocks
-from kafka_telemetry_lake.udfs.lifecycle.transitions import advance
 from kafka_telemetry_lake.udfs.limits import Limits
 
 SHARDS = (10, 100, 1000)
 CHAIN, BATCHES = 25, 5
-FLEETS = (100_000, 300_000)
+FLEETS = (100_000, 1_000_000)
 
 
 def main() -> None:
@@ -50,8 +42,8 @@ def main() -> None:
     expected = spent[few] + each * (some - few)
     figures["driver_model_error_percent"] = 100 * abs(expected / spent[some] - 1)
     print_figures(figures | {"driver_ms_per_shard": each})
-    small, large = (in_process(fleet) for fleet in FLEETS)
-    print_figures({"driver_mb_per_million_clients": (large - small) / (FLEETS[1] - FLEETS[0])})
+    small, large = (measure(fleet, in_tasks=True)["driver_mb"] for fleet in FLEETS)
+    print_figures({"driver_mb_per_million_clients": 1e6 * (large - small) / (FLEETS[1] - FLEETS[0])})
 
 
 def batch_ms(shards: int) -> float:
@@ -79,7 +71,7 @@ class EmptyTasks:
 
     cpu_s = 0.0
 
-    def __call__(self, _: object, task: ShardTask, __: object = None) -> list[dict[str, Any]]:
+    def __call__(self, _: object, task: ShardTask, *__: object) -> list[dict[str, Any]]:
         assert cloudpickle.dumps(task)  # type: ignore[no-untyped-call]  # Spark's copy has no types
         began = time.process_time()
         rows = []
@@ -94,32 +86,6 @@ class EmptyTasks:
             rows.append({"shard": shard, "state": [*known, *new], "files": [], "counts": {}, "set_aside": []})
         self.cpu_s += time.process_time() - began
         return rows
-
-
-def in_process(clients: int) -> float:
-    """Bytes of a process of its own that remembers so many clients."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(remembered, (clients,))
-
-
-def remembered(size: int) -> float:
-    """Bytes of memory of this process after the lifecycle has seen a fleet."""
-    fleet, clients, clocks = Fleet(size), Clients(), Clocks()
-    versions, chunk = SUBSCRIPTIONS.schema.empty_table(), 50_000
-    before = resident_after_release()
-    for first in range(0, size, chunk):
-        pushes, outcomes = fleet.pushes(first, min(chunk, size - first), 1_790_000_000_000_000)
-        advance(clients, clocks, pushes, versions, 1)
-        label(clients, outcomes, 1)
-    del pushes, outcomes
-    return resident_after_release() - before
-
-
-def resident_after_release() -> float:
-    gc.collect()
-    _release_memory()
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return float(pages * os.sysconf("SC_PAGE_SIZE"))
 
 
 if __name__ == "__main__":

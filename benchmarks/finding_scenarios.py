@@ -11,8 +11,8 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -373,9 +373,30 @@ def short() -> list[Scenario]:
 
 def run_all(seconds: int = SECONDS) -> list[Run]:
     """Run all scenarios whose libraries are installed; those with a slow broker by themselves."""
-    wait_for_an_hour_that_holds(seconds + 150)
     libraries = [each for each in LIBRARIES if each != "franz_go" or installed("go", "franz-go's scenarios")]
     scenarios = [*java(), *librdkafka(), *(franz_go() if "franz_go" in libraries else ())]
+    return _runs(scenarios, libraries, seconds)
+
+
+def run_again(scenarios: Iterable[Scenario], seconds: int = SECONDS) -> list[Run]:
+    """Run these scenarios with no others beside them: what a starved machine did to their clients isn't found again."""
+    again = set(scenarios)
+    slow = [library for library in LIBRARIES if again & set(with_a_slow_broker(library))]
+    others = [one for one in (*java(), *librdkafka(), *franz_go()) if one in again]
+    return _runs(others, slow, seconds)
+
+
+def _runs(scenarios: Sequence[Scenario], with_slow_broker: Iterable[str], seconds: int) -> list[Run]:
+    """Runs of the scenarios side by side, and of those with a slow broker, a run for each of these libraries."""
+    wait_for_an_hour_that_holds(seconds + 150)
+    with _cluster() as cluster:
+        delays = {cluster.brokers[SLOW_BROKER - 1].port: SLOW_BROKER_S}
+        runs = [_run(cluster, scenarios, seconds)] if scenarios else []
+        return [*runs, *(_run(cluster, list(with_a_slow_broker(each)), 30, delays) for each in with_slow_broker)]
+
+
+@contextmanager
+def _cluster() -> Iterator[LocalCluster]:
     properties = {"auto.create.topics.enable": "false", "log.retention.check.interval.ms": 1000}
     users = {user: secret(user) for user in USERS}
     with LocalCluster(brokers=3, plugin=receiver_jar(), sasl_users=users, properties=properties) as cluster:
@@ -387,9 +408,7 @@ def run_all(seconds: int = SECONDS) -> list[Run]:
         cluster.set_quota(client_id="telemetry-java-throttled_consumer", consumer_byte_rate=10_000)
         cluster.set_quota(client_id="telemetry-librdkafka-throttled", producer_byte_rate=30_000)
         cluster.set_quota(client_id="telemetry-franz_go-throttled", producer_byte_rate=4000)  # it compresses
-        delays = {cluster.brokers[SLOW_BROKER - 1].port: SLOW_BROKER_S}
-        slow = [(list(with_a_slow_broker(library)), 30, delays) for library in libraries]
-        return [_run(cluster, scenarios, seconds), *(_run(cluster, *each) for each in slow)]
+        yield cluster
 
 
 def installed(program: str, left_out: str) -> bool:

@@ -14,11 +14,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from benchmarks.fleet import Fleet, Landing
+from benchmarks.fleet import INSTANCES, Fleet, Landing
 from kafka_telemetry_lake.pipelines.ingest.landing_rows import SAMPLE, STATUS
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.push_files import table_paths
-from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
+from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES, TABLES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
 from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
@@ -28,13 +29,19 @@ TEXTS = [field.name for field in PUSHES.schema if pa.types.is_string(field.type)
 NUMBERS = ("push_interval_ms", "broker_id", "record_version", "payload_bytes")
 
 
-def build(lake: Path, clients: int, pushes: int, batch: int = 2000, interval_s: float = 300) -> int:
-    """Write pushes of a fleet up to now, in micro-batches as the job would; returns the number of points."""
+def build(
+    lake: Path, clients: int, pushes: int, batch: int = 2000, interval_s: float = 300, instances: int = INSTANCES
+) -> int:
+    """Write pushes of a fleet up to now, in micro-batches as the job would; returns the number of points.
+
+    Args:
+        instances: of an application.
+    """
     for table in TABLES:
         table.create(str(lake))
     logs = {table.name: TableLog(table, str(lake)) for table in OPERATOR_TABLES}
     first_ms = int(time.time() * 1000) - int(pushes / clients * interval_s * 1000)
-    fleet = Fleet(clients, first_ms, interval_s)
+    fleet = Fleet(clients, first_ms, interval_s, instances=instances)
     states: dict[int, tuple[str, ...]] = {}
     points = 0
     (lake / "_state").mkdir(parents=True, exist_ok=True)

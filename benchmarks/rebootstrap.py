@@ -23,9 +23,8 @@ import pyarrow as pa
 
 from benchmarks.figures import print_figures
 from benchmarks.rebootstrap_scenes import Run, play
-from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
-from kafka_telemetry_lake.pipelines.lifecycle.follower import OUTCOMES_IN
+from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from kafka_telemetry_lake.udfs import rows
 from kafka_telemetry_lake.udfs.conversion import push_rows, push_signals
@@ -36,6 +35,7 @@ from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
 from kafka_telemetry_lake.udfs.lifecycle.events import event_rows
 from kafka_telemetry_lake.udfs.lifecycle.labels import LABELS_IN
 from kafka_telemetry_lake.udfs.lifecycle.rebootstrap import judge
+from kafka_telemetry_lake.udfs.lifecycle.shard import OUTCOMES_IN
 from tests.support.landing_records import captured
 
 # Clients with strategy none can reach their brokers until the first scene that changes addresses.

@@ -11,6 +11,7 @@ import argparse
 import json
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -237,14 +238,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     parts = args.only or [part for part in PARTS if getattr(args, part, 1)]
-    rows = _stored_rows() if args.only else {}
+    rows, build = _stored_rows() if args.only else {}, _build()
     for part_rows in soak(args.kills, args.seed, args.hostile, args.search, parts, args.interleavings):
-        rows |= part_rows
+        rows |= {part: [row | {"build": build} for row in each] for part, each in part_rows.items()}
         RESULTS.write_text(json.dumps(summary(rows, args.seed), indent=2) + "\n", encoding="utf-8")
     result = summary(rows, args.seed)
     print(json.dumps(result, indent=2))
     costly = (result["search"] or {}).get("problems", 0)
     return int(bool(result["lost"] or result["doubled"] or result["problems"] or costly))
+
+
+def _build() -> str:
+    """The commit of the code that runs, with `-dirty` if files were changed since."""
+    git = ("git", "-C", str(RESULTS.parent), "describe", "--always", "--dirty", "--abbrev=10", "--match=")
+    return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _stored_rows() -> dict[str, list[Row]]:

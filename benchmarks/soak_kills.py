@@ -22,22 +22,20 @@ from tests.support.ledger_check import Verdict, check
 ROOT = Path(__file__).parent.parent
 LONGEST_WAIT_S = 90.0
 PATIENCE_S = 40.0  # a driver without its JVM must exit within this time
-# Files that appear in a lake during its two batches; the fault occurs up to half a second after one of them.
+# Files that appear in a lake during a batch; the fault occurs up to half a second after one of them.
 MOMENTS = (
     "_checkpoints/landing/offsets/*",
     "pushes/landed_date=*/*",
     "pushes/_delta_log/*.json",
     "_checkpoints/landing/commits/*",
-    "_checkpoints/points/offsets/*",
     "metric_points/landed_date=*/*",
     "_checkpoints/points-state/*.state",
     "_checkpoints/points-state/manifest*",
     "metric_points/_delta_log/*.json",
     "push_outcomes/_delta_log/*.json",
     "metric_rollups_1h/_delta_log/*.json",
-    "_checkpoints/points/commits/*",
 )
-TASK_MOMENTS = ("_checkpoints/points/offsets/*", "metric_points/landed_date=*/*")
+TASK_MOMENTS = ("_checkpoints/landing/offsets/*", "pushes/landed_date=*/*", "metric_points/landed_date=*/*")
 WORKER = "Python worker killed"
 Job = subprocess.Popen[bytes]
 
@@ -104,6 +102,10 @@ class Trial:
         self._judged = 0
         self._files = 0
 
+    @property
+    def moments(self) -> tuple[str, ...]:
+        return TASK_MOMENTS if self.fault == WORKER else MOMENTS
+
     def land(self) -> None:
         write(self.folder / "in", f"{self._files:05d}.parquet", self.fleet.round())
         self._files += 1
@@ -111,7 +113,7 @@ class Trial:
     def strike(self) -> None:
         """With a job running, wait for one of the moments, cause the fault, and observe the job."""
         self.land()
-        moment = self.chance.choice(TASK_MOMENTS if self.fault == WORKER else MOMENTS)
+        moment = self.chance.choice(self.moments)
         before = self._seen(moment)
         job = self._job = self._job or self._start("--trigger-seconds", "0.5")
         # One time in five, the fault occurs during start or recovery.
@@ -132,7 +134,7 @@ class Trial:
             self._expect_recovery()
             self._await_recovery(job)
         else:
-            self._end(job)
+            self._end(job, struck=struck)
             self._job = None
 
     def judge(self) -> Verdict:
@@ -146,6 +148,7 @@ class Trial:
         verdict = check(self.lake, self.fleet.ledger)
         if job.returncode:
             verdict.problems.append(f"the last run ended with exit code {job.returncode}")
+        verdict.problems += [f"there was never a file {each}" for each in self.moments if not self._seen(each)]
         if self.ended:
             verdict.problems.append(f"{self.ended} times the job exited instead of recovering")
         if self.hung:
@@ -191,12 +194,16 @@ class Trial:
         with (self.folder / "job.log").open("ab") as output:
             return subprocess.Popen(argv, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
 
-    def _end(self, job: Job) -> None:
-        """Kill all processes of a job before the next one starts, except the JVM of a killed driver."""
+    def _end(self, job: Job, *, struck: bool = False) -> None:
+        """Kill all processes of a job before the next one starts, except the JVM of a killed driver.
+
+        Args:
+            struck: the fault has occurred; a job that is still starting may have had no JVM to kill.
+        """
         if self.fault == "driver killed":
             job.wait()
             return
-        if self.fault == "JVM killed" and self._ends_within(job, PATIENCE_S) is False:
+        if struck and self.fault == "JVM killed" and self._ends_within(job, PATIENCE_S) is False:
             self.hung += 1
         with contextlib.suppress(ProcessLookupError):
             os.killpg(job.pid, signal.SIGKILL)

@@ -36,6 +36,7 @@ from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, start_landing
 from kafka_telemetry_lake.pipelines.runtime.session import spark_session
 from kafka_telemetry_lake.pipelines.spark_engine.query import start_spark_engine
+from kafka_telemetry_lake.pipelines.spark_engine.tables import TablesByPath
 from kafka_telemetry_lake.udfs.kernels.sharding import places_of, shards_at
 from kafka_telemetry_lake.udfs.limits import Limits
 from tests.support.landing_records import SCHEMA
@@ -113,7 +114,9 @@ def spark(folder: Path) -> dict[str, Any]:
     """The same by the Spark engine."""
     rounds = Rounds()
     session, lake, source = _begin(folder, "spark")
-    start_spark_engine(session, lake, source, None, Limits(), SHARDS, rounds.add, nullcontext()).awaitTermination()
+    tables = TablesByPath(lake.path)
+    query = start_spark_engine(session, lake, tables, source, None, Limits(), SHARDS, rounds.add, nullcontext())
+    query.awaitTermination()
     return rounds.result()
 
 

@@ -26,7 +26,8 @@ from benchmarks.figures import print_figures, store_runs
 from benchmarks.fleet import Fleet
 from benchmarks.job import Job, commits, stored_bytes
 from benchmarks.load import land
-from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, TableLog
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
+from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, METRIC_ROLLUPS_1H, METRIC_ROLLUPS_1M
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 

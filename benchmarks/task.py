@@ -27,7 +27,7 @@ from benchmarks.fleet import COMPRESS, Fleet, Landing, histogram_templates
 from benchmarks.fleet_lake import landing_rows, pushes_rows
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask
-from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile
+from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 
 ROUNDS = 5
 SMALLEST_ROUND = 40_000  # points: the clock of CPU time is coarse
@@ -51,9 +51,9 @@ STAGES = {
     ),
     "rollups": (("rollups.py", "add"), ("rollups.py", "coarser"), ("rollups.py", "table")),
     "checks": (("batch.py", "write"), ("batch.py", "read"), ("batch.py", "counts")),
-    "write files": (("delta_log.py", "write"), ("delta_log.py", "close")),
+    "write files": (("table_files.py", "write"), ("table_files.py", "close")),
     "state": (("chain.py", "read"), ("chain.py", "write"), ("eviction.py", "evicted_clients"), ("state.py", "merge")),
-    "release memory": (("operator_task.py", "_release_memory"),),
+    "release memory": (("python_worker.py", "release_memory"),),
 }  # fmt: skip
 
 

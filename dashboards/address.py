@@ -56,5 +56,14 @@ def of_column(rows: pd.DataFrame, column: str, selection: Selection) -> list[str
         return [None if pd.isna(value) else str(value) for value in rows[f"{column} link"]]
     if column not in PAGES:
         return None
-    return [of_value(column, None if pd.api.types.is_scalar(value) and pd.isna(value) else value, selection)
-            for value in rows[column]]  # fmt: skip
+    known = dict[object, str | None]()
+    return [_known(known, column, value, selection) for value in rows[column]]
+
+
+def _known(known: dict[object, str | None], column: str, value: object, selection: Selection) -> str | None:
+    """The address of a value, made once: thousands of rows have a few principals, groups and versions."""
+    if not isinstance(value, str | int):  # a missing value, or a list
+        return None
+    if value not in known:
+        known[value] = of_value(column, value, selection)
+    return known[value]

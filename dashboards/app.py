@@ -16,14 +16,17 @@ from kafka_telemetry_lake.dashboards.scene import Scene, open_scene
 from kafka_telemetry_lake.dashboards.screens import PAGES
 from kafka_telemetry_lake.dashboards.show import plain
 from kafka_telemetry_lake.dashboards.subjects import ABOUT, subject
-from kafka_telemetry_lake.dashboards.users import login_required, user
+from kafka_telemetry_lake.dashboards.users import ask_to_log_in, login_required, offer_to_log_out, user
+from kafka_telemetry_lake.dashboards.waiting import CancelledError, cancel_button, show_cancelled
 
 Page = Callable[[Scene], None]
 
 
 def main() -> None:
     uri = os.environ.get("TELEMETRY_LAKE_LAKE", "")
-    st.set_page_config(page_title=f"Kafka clients · {lake_name(uri)}", page_icon="📈", layout="wide")
+    unknown = login_required() and user() is None
+    title = "Kafka clients" if unknown else f"Kafka clients · {lake_name(uri)}"
+    st.set_page_config(page_title=title, page_icon="📈", layout="wide")
     st.html(f"<style>{page_style()}</style>")
     chosen = st.navigation(
         [
@@ -32,8 +35,8 @@ def main() -> None:
         ],
         position="hidden",
     )
-    if login_required() and user() is None:
-        st.error("Please log in: this dashboard is to be opened through its proxy.")
+    if unknown:
+        ask_to_log_in()
         return
     chosen.run()
 
@@ -42,26 +45,31 @@ def _shown(path: str, title: str, uri: str) -> Callable[[], None]:
     """A page with its title and the sidebar; its body reruns at the refresh interval of the selection."""
 
     def show() -> None:
+        cancel_button()
         selection, problems = read_address()
         heading = title
         st.session_state["selection"] = selection
         query = {key: st.query_params.get_all(key) for key in st.query_params}
         if about := subject(path, query):
             heading = f"{ABOUT[path][1]} {about}"
+        with st.sidebar:
+            range_control(selection)  # also while the page waits for the list of the clients, or can't have it
+        scene, errors, failed = None, 0, None
         try:
             scene = open_scene(uri, selection)
             errors = _errors(scene) if scene else 0
         except LakeError as problem:
-            st.title(plain(heading))
-            st.error(plain(problem))
-            return
+            failed = problem
         cluster = f" · {', '.join(clusters(scene)[:3])}" if scene and clusters(scene) else ""
         st.set_page_config(page_title=f"{heading} · {lake_name(uri)}{cluster}")
         with st.sidebar:
-            range_control(selection, scene)
             navigation(path, selection, query, errors)
             controls(selection, scene)
+            offer_to_log_out()
         st.title(plain(heading), anchor=False)
+        if failed:
+            _say(failed)
+            return
         for said in problems:
             st.warning(plain(said))
         st.fragment(lambda: _body(path, uri, query), run_every=selection.refresh or None)()
@@ -81,12 +89,20 @@ def _body(path: str, uri: str, query: dict[str, list[str]]) -> None:
                 "Clients push only if a client metrics subscription requests it."
             )
             return
+        st.session_state["shown"] = scene.start, scene.stop
         header(scene, path, query)
         if scene.chosen.num_rows == 0:
             st.info("No client that matches the filters pushed in this time range. Widen the range or remove a filter.")
         st.session_state["marks"] = scene.marks()
         PAGES[path](scene)
     except LakeError as problem:
+        _say(problem)
+
+
+def _say(problem: LakeError) -> None:
+    if isinstance(problem, CancelledError):
+        show_cancelled(problem)
+    else:
         st.error(plain(problem))
 
 

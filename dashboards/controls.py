@@ -59,8 +59,8 @@ def controls(selection: Selection, scene: Scene | None) -> None:
     _choice("refresh", "Follow new data", list(REFRESH_SECONDS), selection.refresh, _every)
 
 
-def range_control(selection: Selection, scene: Scene | None) -> None:
-    """Show the control of the time range."""
+def range_control(selection: Selection) -> None:
+    """Show the control of the time range. A range that is to be fixed begins as what the page has shown last."""
     key = "control range"
     preset(key, FIXED if selection.start else selection.span)
 
@@ -69,8 +69,8 @@ def range_control(selection: Selection, scene: Scene | None) -> None:
         if span != FIXED:
             write(replace(selection, span=span, start=None, stop=None))
         else:
-            stop = scene.stop if scene else datetime.now(UTC)
-            write(selection.fixed(scene.start if scene else stop - timedelta(hours=1), stop))
+            now = datetime.now(UTC)
+            write(selection.fixed(*st.session_state.get("shown", (now - timedelta(hours=1), now))))
 
     st.selectbox(
         "Time range",

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from datetime import datetime
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import datetime, timedelta
 
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from kafka_telemetry_lake.dashboards.questions import CHOSEN, Grain, question
+from kafka_telemetry_lake.dashboards.answers import Asked
+from kafka_telemetry_lake.dashboards.kept_windows import TABLES, KeptWindows
+from kafka_telemetry_lake.dashboards.questions import CHOSEN, CHOSEN_IDS, ROLLUPS, Grain, question
 from kafka_telemetry_lake.pipelines.lake.moments import Moment
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
-from kafka_telemetry_lake.pipelines.query.duckdb_tables import dataset, native_select
+from kafka_telemetry_lake.pipelines.query.duckdb_tables import dataset, native_select, select_nothing
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake, is_of_newer_version
 from kafka_telemetry_lake.pipelines.query.views import needed, views
@@ -24,6 +28,12 @@ from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 Parameter = datetime | str | int | list[str]
 Versions = tuple[tuple[str, int], ...]
+
+
+BATCH_ROWS = 2048
+# Views that many views or pages read, and that take seconds of a million clients: stored, once for each version of the
+# tables below them. Each after those that it reads.
+SHARED = ("clients", "entity_owners", "applications")
 
 
 class LakeError(TelemetryLakeError):
@@ -42,12 +52,20 @@ class Lake:
         self._tables: dict[str, DeltaTable] = {}
         self._viewed: dict[str, int] = {}
         self._database = connect(self.uri)
-        self._database.execute("CREATE SCHEMA empty")
+        self._database.execute("CREATE SCHEMA shared")
         self._made: set[str] = set()
+        self._versions: Versions = ()
+        self._looked = float("-inf")
+        self.look_every_s = 0.0
+        self._shared: dict[str, Versions] = {}  # of the tables below them, when they were stored
+        self._sharing = threading.Lock()
+        self._windows, self._keeping = KeptWindows(), threading.Lock()
         self._foreign: set[str] = set()  # tables that only delta-rs can read
 
     def versions(self) -> Versions:
         """Look up the newest moment, and the version of each existing table; cached answers are valid for these.
+
+        If the last look is no longer ago than `look_every_s`, it gives that one's.
 
         Raises:
             LakeError: there is no lake, or it can't be read.
@@ -58,12 +76,21 @@ class Lake:
                 f"`telemetry-lake ingest --lake {self.uri} ...`, then reload this page."
             )
         with self._lock:
+            if time.monotonic() < self._looked + self.look_every_s:
+                return self._versions
             self._refresh(PUSH_OUTCOMES.name)
             moment = Moment.of(self.uri, self._tables.get(PUSH_OUTCOMES.name))
             for name in CATALOG:
                 if name != PUSH_OUTCOMES.name:
                     self._refresh(name, moment)
-            return tuple((name, table.version()) for name, table in sorted(self._tables.items()))
+            self._versions = tuple((name, table.version()) for name, table in sorted(self._tables.items()))
+            self._looked = time.monotonic()
+            return self._versions
+
+    def look_again(self) -> None:
+        """Let the next look find what was written just now."""
+        with self._lock:
+            self._looked = float("-inf")
 
     def ask(
         self,
@@ -71,6 +98,9 @@ class Lake:
         parameters: Mapping[str, Parameter],
         chosen: pa.Table | None = None,
         grain: Grain = "minutes",
+        asked: Asked | None = None,
+        rollups: pa.Table | None = None,
+        everybody: bool = False,
     ) -> pa.Table:
         """Answer a question of `sql/dashboard/`.
 
@@ -78,13 +108,64 @@ class Lake:
             parameters: values by name; names that the question doesn't have are ignored.
             chosen: the client instances that pass the filters, rows of question `instances`.
             grain: the rollups to read, if the question reads rollups.
+            asked: whoever can end the question.
+            rollups: the answer to question `client_windows`, if the grain is "windows".
+            everybody: all pass, so that none need be looked for in `chosen`.
 
         Raises:
             LakeError: a table or a view can't be read.
         """
-        asked = question(name, grain)
-        values = {key: value for key, value in parameters.items() if key in asked.parameters}
-        return self._run(name, asked.duckdb, asked.reads - {CHOSEN}, values, chosen)
+        of = question(name, grain, everybody)
+        values = {key: value for key, value in parameters.items() if key in of.parameters}
+        supplied: dict[str, pa.Table] = {}
+        if chosen is not None and CHOSEN in of.reads:
+            supplied[CHOSEN] = chosen
+        if chosen is not None and CHOSEN_IDS in of.reads:
+            supplied[CHOSEN_IDS] = _ids(chosen)
+        if rollups is not None:
+            supplied[ROLLUPS] = rollups
+        return self._run(name, of.duckdb, of.reads - {CHOSEN, CHOSEN_IDS, ROLLUPS}, values, supplied, asked)
+
+    def windows(
+        self,
+        parameters: Mapping[str, Parameter],
+        chosen: pa.Table,
+        grain: Grain,
+        asked: Asked | None = None,
+        everybody: bool = False,
+    ) -> pa.Table:
+        """The answer to question `client_windows`, of sums that are kept: the same, but a new range costs little.
+
+        Args:
+            parameters, chosen, grain, asked, everybody: as of `ask`; `metrics` should always be the same ones.
+
+        Raises:
+            LakeError: a table or a view can't be read.
+        """
+        name = TABLES.get(grain, "")
+        step, metrics, start, stop = (parameters[key] for key in ("step_ms", "metrics", "first_window", "stop"))
+        assert isinstance(step, int)
+        assert isinstance(metrics, list)
+        assert isinstance(start, datetime)
+        assert isinstance(stop, datetime)
+        with self._lock:
+            self._prepare(frozenset({name} - {""}))
+            table = None if name in self._foreign else self._tables.get(name)
+        if table is None:
+            return self.ask("client_windows", parameters, chosen, grain, asked, everybody=everybody)
+
+        @contextmanager
+        def see(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+            with self._keeping:
+                self._windows.rollups(
+                    cursor, table, grain, timedelta(milliseconds=step), metrics, start, stop, everybody
+                )
+                yield
+
+        of = question("client_windows", "windows")
+        values = {key: value for key, value in parameters.items() if key in of.parameters}
+        supplied = {} if everybody else {CHOSEN_IDS: _ids(chosen)}
+        return self._run(of.name, of.duckdb, frozenset(), values, supplied, asked, see=see)
 
     def knows(self, name: str) -> bool:
         """Whether this installation has a table or view of this name; it may be empty."""
@@ -96,15 +177,19 @@ class Lake:
         between: tuple[str, datetime, datetime] | None = None,
         top: int = 10_000,
         where: Mapping[str, Parameter] | None = None,
+        asked: Asked | None = None,
     ) -> pa.Table:
         """The first rows of a table or view.
 
         Args:
             between: a column, its earliest time, and the time that it is before; the latest rows come first.
             where: values that columns must have; of a list, one of its values.
+            asked: whoever can end the question.
         """
         sql, values = view_sql(name, between, where or {})
-        return self._run(name, f"{sql} LIMIT {top}", frozenset({name}), values, None)
+        # Of one instance little is read. To store what is shared would take seconds.
+        store = "client_instance_id" not in (where or {})
+        return self._run(name, f"{sql} LIMIT {top}", frozenset({name}), values, {}, asked, top, store=store)
 
     def sizes(self) -> list[dict[str, str | int]]:
         """Version, live files, bytes and rows of each existing table."""
@@ -115,17 +200,24 @@ class Lake:
             ]
 
     def _run(
-        self, name: str, sql: str, reads: frozenset[str], values: Mapping[str, Parameter], chosen: pa.Table | None
-    ) -> pa.Table:
+        self, name: str, sql: str, reads: frozenset[str], values: Mapping[str, Parameter],
+        supplied: Mapping[str, pa.Table], asked: Asked | None = None, top: int | None = None,
+        see: Callable[[duckdb.DuckDBPyConnection], AbstractContextManager[None]] | None = None, store: bool = True,
+    ) -> pa.Table:  # fmt: skip
         try:
             with self._lock:
                 self._prepare(reads)
                 cursor = self._database.cursor()
+            if asked is not None:
+                asked.runs_on(cursor)
             for table in self._foreign & set(needed(reads)[1]):
                 cursor.register(table, dataset(self._tables[table], CATALOG[table]))
-            if chosen is not None:
-                cursor.register(CHOSEN, chosen)
-            answer = _without_decimals(cursor.sql(sql, params=dict(values)).to_arrow_table())
+            self._share(reads, cursor, store)
+            for given, rows in supplied.items():
+                cursor.register(given, rows)
+            with see(cursor) if see else nullcontext():
+                relation = cursor.sql(sql, params=dict(values))
+                answer = _without_decimals(relation.to_arrow_table() if top is None else _first(relation, top))
         except (duckdb.Error, DeltaError) as error:
             raise LakeError(_advice(name, error)) from error
         return answer
@@ -158,15 +250,30 @@ class Lake:
                 self._database.execute(f'CREATE OR REPLACE VIEW "{view.name}" AS {view.duckdb}')
                 self._made.add(view.name)
 
+    def _share(self, reads: frozenset[str], cursor: duckdb.DuckDBPyConnection, store: bool) -> None:
+        """Let a question's cursor read `SHARED` views from stored rows, which are those of the tables' versions.
+
+        Args:
+            store: whether to store rows of views that have none yet.
+        """
+        views = {view.name: view for view in needed(reads, self._overrides)[0] if view.name in SHARED}
+        for name in filter(views.__contains__, SHARED):
+            below = tuple((table, self._viewed[table]) for table in sorted(needed([name], self._overrides)[1]))
+            with self._sharing:
+                if self._shared.get(name) != below:
+                    if not store:
+                        continue
+                    cursor.execute(f'CREATE OR REPLACE TABLE shared."{name}" AS {views[name].duckdb}')
+                    self._shared[name] = below
+            # A cursor's own views come before those of the database.
+            cursor.execute(f'CREATE TEMP VIEW "{name}" AS FROM shared."{name}"')
+
     def _view(self, name: str) -> None:
         table = self._tables.get(name)
         select = None if table is None else native_select(self._database, table, CATALOG[name])
         self._foreign.discard(name)
         if select is None:
-            self._database.register("_empty", CATALOG[name].empty_table())
-            self._database.execute(f'CREATE OR REPLACE TABLE empty."{name}" AS FROM _empty')
-            self._database.unregister("_empty")
-            select = f'FROM empty."{name}"'
+            select = select_nothing(self._database, CATALOG[name])
             if table is not None:
                 self._foreign.add(name)
         self._database.execute(f'CREATE OR REPLACE VIEW "{name}" AS {select}')
@@ -191,8 +298,25 @@ def view_sql(
     return f"SELECT * FROM {_quoted(name)}{condition}{order}", values
 
 
+def _ids(chosen: pa.Table) -> pa.Table:
+    return chosen.group_by(["cluster_id", "client_id"]).aggregate([])
+
+
 def _quoted(name: str) -> str:
     return '"{}"'.format(name.replace('"', '""'))
+
+
+def _first(relation: duckdb.DuckDBPyRelation, top: int) -> pa.Table:
+    """The first rows, and no others are computed: DuckDB 2.0.0 may leave out a LIMIT over an outer join with its own
+    tables, such as those of `SHARED` views (`select_nothing`)."""
+    reader = relation.to_arrow_reader(BATCH_ROWS)
+    batches, count = list[pa.RecordBatch](), 0
+    for batch in reader:
+        batches.append(batch)
+        count += batch.num_rows
+        if count >= top:
+            break
+    return pa.Table.from_batches(batches, reader.schema).slice(0, top)
 
 
 def _without_decimals(rows: pa.Table) -> pa.Table:

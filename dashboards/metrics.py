@@ -61,12 +61,14 @@ def by_client(
     top: int = 200,
     note: str = "",
     above: float | None = None,
+    none: str = "",
 ) -> None:
     """Show a table of metric values with a row per client id, in descending order of the first column.
 
     Args:
         columns: metric and aggregate (increase, rate, mean, most) of each column, to its heading.
         above: omit client ids that have no value above this.
+        none: the reason if there are no rows.
     """
     metrics = list(dict.fromkeys(metric for metric, _ in columns))
     rows = _ask(scene, "metric_by_client", metrics, top)
@@ -81,7 +83,7 @@ def by_client(
     if len(wide):
         wide = wide.sort_values(str(parts[0].name), ascending=False, na_position="last").head(top)
     headings = {f"{metric} {what}": heading for (metric, what), heading in columns.items()}
-    table(wide, {"client_id": "client id", **headings}, title, note)
+    table(wide, {"client_id": "client id", **headings}, title, note, none)
 
 
 def by_minute(scene: Scene, views: Mapping[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import streamlit as st
@@ -12,6 +13,9 @@ DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 4], [1, 3])
 GREY = "#8A8F99"  # 3:1 on white and on Streamlit's dark background
 HEIGHT = 260
 LONGEST_LABEL_PX = 260
+PADDING_PX = 8  # right of a plot
+# Of a legend, as Streamlit draws it: a line with the gaps beside it, the gap of the next column, a character of a name.
+_SYMBOL_PX, _GAP_PX, _CHARACTER_PX = 46, 20, 6.3
 # Text and lines of the axes: at least 4.5:1 and 3:1 on the background.
 AXIS = {"light": ("#404654", "#808495", "#e6e9ef"), "dark": ("#d5d9e2", "#8d93a3", "#31343f")}
 # Vega's default is a 12-hour clock without AM or PM.
@@ -31,13 +35,16 @@ _MS = (
     "abs(datum.value) >= 60000 ? format(datum.value / 60000, ',.3~g') + ' min' : "
     "abs(datum.value) >= 1000 ? format(datum.value / 1000, ',.3~g') + ' s' : format(datum.value, ',.3~g') + ' ms'"
 )
+_SPACED = "replace(format(datum.value, '.3~s'), regexp('([a-zA-Zµ]?)$'), ' $1')"  # 300 k
 _LABELS = {
     "ms": (_MS, "time"),
     "s": (_MS.replace("datum.value", "(1000 * datum.value)"), "time"),
-    "bytes": ("datum.value == 0 ? '0' : format(datum.value, '.3~s') + 'B'", "bytes"),
-    "bytes per second": ("datum.value == 0 ? '0' : format(datum.value, '.3~s') + 'B/s'", "bytes per second"),
+    "bytes": (f"datum.value == 0 ? '0' : {_SPACED} + 'B'", "bytes"),
+    "bytes per second": (f"datum.value == 0 ? '0' : {_SPACED} + 'B/s'", "bytes per second"),
     "ratio": ("format(datum.value, '.3~%')", "share"),
 }
+_IN_MS = {"ms": 1, "s": 1000}
+_LONG_STEPS_MS = [minutes * 60_000 for minutes in (0.25, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 240, 360, 720, 1440)]
 _PLAIN = "abs(datum.value) >= 10000 ? format(datum.value, '.3~s') : format(datum.value, ',.4~g')"
 
 
@@ -45,6 +52,26 @@ def axis_labels(unit: str) -> tuple[dict[str, Any], str]:
     """How the labels of an axis in this unit are written, and the axis' title: 3 s rather than 3000 ms."""
     labels, title = _LABELS.get(unit, (_PLAIN, unit))
     return {"labelExpr": labels}, title
+
+
+def time_ticks(most: float, unit: str) -> dict[str, Any]:
+    """Where an axis of durations up to `most` has ticks, from a minute on: at 2 min rather than at 1.67 min."""
+    most_ms = most * _IN_MS.get(unit, 0)
+    if most_ms < 60_000:
+        return {}
+    day = _LONG_STEPS_MS[-1]
+    step = next((step for step in _LONG_STEPS_MS if 5 * step >= most_ms), day * math.ceil(most_ms / (5 * day)))
+    return {"values": [count * step / _IN_MS[unit] for count in range(int(most_ms // step) + 2)]}
+
+
+def legend_columns(named: list[str], most: int) -> str:
+    """How many columns of a legend fit into a plot, at most so many: an expression of Vega, which knows its width."""
+    fits = ""
+    for count in range(most, 1, -1):
+        longest = [max(map(len, named[column::count]), default=0) for column in range(count)]
+        need = sum(_SYMBOL_PX + min(LONGEST_LABEL_PX, _CHARACTER_PX * length) for length in longest) - _GAP_PX
+        fits += f"width + {PADDING_PX} >= {need:.0f} ? {count} : "
+    return f"{fits}1"
 
 
 def styles(named: list[str], before: str) -> tuple[list[str], list[list[int]]]:

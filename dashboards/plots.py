@@ -18,11 +18,14 @@ from kafka_telemetry_lake.dashboards.plot_style import (
     HEIGHT,
     LONGEST_LABEL_PX,
     NUMBER,
+    PADDING_PX,
     PALETTE,
     TIME_FORMAT,
     axis_labels,
     config,
+    legend_columns,
     styles,
+    time_ticks,
 )
 from kafka_telemetry_lake.dashboards.show import current_selection, heading, nothing, readable, table_data
 
@@ -30,6 +33,7 @@ MOST_BARS = 15
 MOST_SERIES = 11
 OTHER, BEFORE = "all others", "before"
 SHORTEST_ZOOM_MS = 1000
+SECONDS = {"tickMinStep": 1000}  # of an axis of time: parts of a second have no label
 # How what is pointed at says its time.
 MOMENT = {"type": "temporal", "title": "time (UTC)", "format": "%Y-%m-%d %H:%M:%S", "formatType": "utc"}
 
@@ -49,6 +53,7 @@ def lines(
     height: int = HEIGHT,
     domain: tuple[datetime, datetime] | None = None,
     rest: bool = False,
+    none: str = "",
 ) -> None:
     """Plot a line per value of column `by` over `at_ms`; a window without data is a gap in its line.
 
@@ -58,13 +63,14 @@ def lines(
         order: values of `by` that come first in the legend; others follow in row order.
         domain: ends of the time axis, for plots that stand below each other.
         rest: whether the smallest series may be added up to one, if there are many.
+        none: the reason if there are no rows.
     """
     with st.container(border=True):
         heading(title, note)
         sql = rows.attrs.get("sql", "")
         rows = rows.dropna(subset=[y]) if len(rows) else rows
         if rows.empty:
-            nothing()
+            nothing(none)
             return
         name = by or "series"
         rows = rows.assign(series=title) if by is None else rows
@@ -79,13 +85,14 @@ def lines(
         # Dashed lines are drawn over solid ones, so that both are visible if their values are equal.
         rows = rows.sort_values(name, key=lambda names: names.map(named.index), kind="stable")
         words = in_words(shown, y, name, unit)
-        spec, height = _line_spec(rows, y, unit, name, named, height, domain)
+        marks = _marks(rows, domain, step_s)
+        spec, height = _line_spec(rows, y, unit, name, named, height, domain, marks)
         _draw(rows, spec, height, title)
         _foot(shown[["at_ms", name, y]], y, unit, title, words, sql)
 
 
 def _line_spec(
-    rows: pd.DataFrame, y: str, unit: str, name: str, named: list[str], height: int, domain: Any
+    rows: pd.DataFrame, y: str, unit: str, name: str, named: list[str], height: int, domain: Any, marks: list[Spec]
 ) -> tuple[Spec, int]:
     # If all values were 0, the axis would have no length. Whole numbers need no fractional ticks.
     scale = {"domain": [0, 1]} if not rows[y].fillna(0).any() else {}
@@ -93,10 +100,11 @@ def _line_spec(
     labels, unit_title = axis_labels(unit)
     time_scale: Spec = {"type": "utc"} | ({"domain": [_date(end) for end in domain]} if domain else {})
     y_axis = {"title": unit_title, "tickCount": 5, "minExtent": 60 if domain else 0} | labels | whole
+    y_axis |= time_ticks(rows[y].max(), unit)
     encoding: Spec = {
         "x": {
             "field": "at_ms", "type": "temporal", "scale": time_scale,
-            "axis": {"format": TIME_FORMAT, "title": "time (UTC)", "titlePadding": 4, "labelFlush": False},
+            "axis": {"format": TIME_FORMAT, "title": "time (UTC)", "titlePadding": 4, "labelFlush": False} | SECONDS,
         },
         "y": {"field": y, "type": "quantitative", "scale": scale, "axis": y_axis},
         "tooltip": [
@@ -116,25 +124,29 @@ def _line_spec(
         # Colours and dashes share a legend, so that dashes identify a line too.
         legend = {
             "orient": "top", "title": None, "labelLimit": LONGEST_LABEL_PX, "symbolType": "stroke",
-            "symbolSize": 400, "columns": columns, "offset": 4, "padding": 0,
+            "symbolSize": 400, "columns": {"expr": legend_columns(named, columns)}, "offset": 4, "padding": 0,
         }  # fmt: skip
         colors, dashes = styles(named, f" ({BEFORE})")
         channel = {"field": name, "type": "nominal", "legend": legend}
         encoding["color"] = channel | {"scale": {"domain": named, "range": colors}}
         line["encoding"] = {"strokeDash": channel | {"scale": {"domain": named, "range": dashes}}}
-    layers = [line, dots, *_marks(rows, domain)]
-    for layer in layers[:2]:  # marks have their own
+    for layer in (line, dots):
         layer["encoding"] = encoding | layer.get("encoding", {})
-    return {"layer": layers}, height
+    return {"layer": [line, dots, *marks]}, height
 
 
-def _marks(rows: pd.DataFrame, domain: Any) -> list[Spec]:
-    """A layer of vertical lines where something changed, and what it was when pointed at."""
+def _marks(rows: pd.DataFrame, domain: Any, step_s: int) -> list[Spec]:
+    """A layer of vertical lines where something changed, and what it was when pointed at.
+
+    If `domain` is None, those of the windows that are drawn, and of one more at each end: the newest isn't drawn while
+    it is less than half over, but what has just changed is what one looks for.
+    """
     marks: pd.DataFrame | None = st.session_state.get("marks")
     if marks is None or marks.empty:
         return []
-    first, last = [_ms(end) for end in domain] if domain else [rows["at_ms"].min(), rows["at_ms"].max()]
-    inside = marks[(marks["mark_ms"] >= first) & (marks["mark_ms"] <= last)]
+    step = step_s * 1000
+    ends = [_ms(end) for end in domain] if domain else [rows["at_ms"].min() - step, rows["at_ms"].max() + 2 * step]
+    inside = marks[(marks["mark_ms"] >= ends[0]) & (marks["mark_ms"] < ends[1])]
     if inside.empty:
         return []
     return [
@@ -190,12 +202,14 @@ def bars(rows: pd.DataFrame, x: str, y: str, unit: str, title: str, note: str = 
         _table_foot(rows[[y, x]], {y: y.replace("_", " "), x: unit}, title, words, rows.attrs.get("sql", ""))
 
 
-def heat(rows: pd.DataFrame, y: str, amount: str, unit: str, title: str, step_s: int, note: str = "") -> None:
+def heat(
+    rows: pd.DataFrame, y: str, amount: str, unit: str, title: str, step_s: int, note: str = "", none: str = ""
+) -> None:
     """Plot a cell for each value of column `y` and window: what differs from its neighbours shows among many."""
     with st.container(border=True):
         heading(title, note)
         if rows.empty:
-            nothing()
+            nothing(none)
             return
         count = rows[y].nunique()
         most = rows.iloc[int(rows[amount].argmax())] if rows[amount].notna().any() else None
@@ -204,10 +218,10 @@ def heat(rows: pd.DataFrame, y: str, amount: str, unit: str, title: str, step_s:
             "mark": {"type": "rect"},
             "encoding": {
                 "x": {"field": "at_ms", "type": "temporal", "scale": {"type": "utc"},
-                      "axis": {"format": TIME_FORMAT, "title": "time (UTC)", "labelFlush": False}},
+                      "axis": {"format": TIME_FORMAT, "title": "time (UTC)", "labelFlush": False} | SECONDS},
                 "x2": {"field": "until_ms"},
                 "y": {"field": y, "type": "nominal", "sort": None,
-                      "axis": {"title": None, "labelLimit": 180, "labelOverlap": "greedy"}},
+                      "axis": {"title": None, "labelLimit": LONGEST_LABEL_PX, "labelOverlap": False}},
                 "color": {"field": amount, "type": "quantitative", "scale": {"scheme": "viridis"},
                           "legend": {"title": unit, "orient": "top", "gradientLength": 180}},
                 "tooltip": [
@@ -218,7 +232,7 @@ def heat(rows: pd.DataFrame, y: str, amount: str, unit: str, title: str, step_s:
             },
         }  # fmt: skip
         drawn = rows.assign(until_ms=rows["at_ms"] + step_s * 1000)
-        _draw(drawn, spec, max(160, 14 * count + 90))
+        _draw(drawn, spec, 16 * count + 160)  # a line of text a row; the legend and the axis of time take the rest
         _foot(rows[["at_ms", y, amount]], amount, unit, title, words, rows.attrs.get("sql", ""))
 
 
@@ -261,7 +275,11 @@ def _table_foot(rows: pd.DataFrame, columns: dict[str, str], title: str, words: 
 def _draw(rows: pd.DataFrame, spec: Spec, height: int, zoom: str | None = None) -> None:
     """Draw a plot; `zoom` names one of which dragging sets the page's time range."""
     drawn = [field for field in _fields(spec) if field in rows.columns]
-    whole = spec | {"height": height, "padding": {"left": 0, "right": 8, "top": 2, "bottom": 2}, "config": config()}
+    whole = spec | {
+        "height": height,
+        "padding": {"left": 0, "right": PADDING_PX, "top": 2, "bottom": 2},
+        "config": config(),
+    }
     if zoom is None:
         st.vega_lite_chart(rows[drawn], whole, width="stretch", height=height)
         return

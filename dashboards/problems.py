@@ -136,7 +136,8 @@ def offer_to_look(scene: Scene) -> None:
 
 
 def _is_long(scene: Scene) -> bool:
-    return int(pc.sum(scene.chosen["pushes"]).as_py() or 0) > MOST_JUDGED
+    # Of whichever clients: the rules are judged for all of them before the filters count.
+    return int(pc.sum(scene.instances["pushes"]).as_py() or 0) > MOST_JUDGED
 
 
 def card(row: Any, selection: Selection) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
@@ -14,15 +15,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
+from kafka_telemetry_lake.dashboards.answers import Asked
 from kafka_telemetry_lake.dashboards.lake import Lake, Parameter, Versions, view_sql
-from kafka_telemetry_lake.dashboards.questions import MOST_INSTANCES, MOST_ROWS, Grain, question
+from kafka_telemetry_lake.dashboards.questions import (
+    MOST_INSTANCES,
+    MOST_ROWS,
+    OF_WINDOWS,
+    Grain,
+    first_sentence,
+    in_words,
+    question,
+)
 from kafka_telemetry_lake.dashboards.selection import FILTERS, OWNED, Selection, step_seconds
 from kafka_telemetry_lake.dashboards.statements import filled, of_question
+from kafka_telemetry_lake.dashboards.waiting import answer
 from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
+from kafka_telemetry_lake.pipelines.query.views import views
+from kafka_telemetry_lake.udfs.findings.remarks import MUTED
 
 MINUTE_S, HOUR_S = 60, 3600
 PREFIX = "org.apache.kafka."
 MOST_MARKS = 30
+LOOK_SHARE, MOST_LOOK_S = 10, 60  # times what the list of the clients takes; at most
+MOST_CLIENT_WINDOWS = 100_000  # client ids times windows of a plot; each has ten metrics, of 90 bytes
+ROLLED_UP: set[str] = set()  # metrics that pages plot, with `PREFIX`: summed up together
 NOT_OF_ONE_CLIENT = ("", "<default>")  # client ids of quota entities
 
 
@@ -40,6 +56,7 @@ class Scene:
     instances: pa.Table
     chosen: pa.Table
     step_s: int
+    earlier_s: float = 0  # how much earlier than the time range whose clients are `chosen`
 
     @property
     def grain(self) -> Grain:
@@ -51,6 +68,11 @@ class Scene:
         """Start of the rollups' window that contains the start of the time range."""
         window = timedelta(seconds={"minutes": MINUTE_S, "hours": HOUR_S}.get(self.grain, 1))
         return self.start - (self.start - datetime.min.replace(tzinfo=self.start.tzinfo)) % window
+
+    @property
+    def is_of_everybody(self) -> bool:
+        """Whether no client of the time range is left out; what is earlier is of the same clients."""
+        return not self.selection.filters and not self.earlier_s
 
     def covered_s(self, at_ms: pd.Series) -> pd.Series:
         """Seconds of each plot window, by its start, that lie in the time range; less for the first and the last."""
@@ -78,28 +100,44 @@ class Scene:
     def ask(self, name: str, **parameters: Parameter) -> pd.DataFrame:
         """The answer to a question about the chosen clients in the time range; `attrs["sql"]` is its statement."""
         asked, most = self._asked(name, parameters)
-        key = (self.lake.uri, self.versions, self.selection.filters)
-        return self._with_statement(
-            name, asked, first(_answer(key, name, asked, self.grain, self.lake, self.chosen), most)
-        )
-
-    def ask_now(self, name: str, **parameters: Parameter) -> pd.DataFrame:
-        """The same without the cache: for an answer that changes with the time of day."""
-        asked, most = self._asked(name, parameters)
-        answer = self.lake.ask(name, asked, self.chosen, self.grain).to_pandas()
-        return self._with_statement(name, asked, first(answer, most))
+        return self._answer(name, asked, most)
 
     def open_findings(self) -> pd.DataFrame:
         """What is wrong now with the chosen clients, and with no single client; the worst and oldest first."""
-        return self._open_findings.copy()
+        asked, most = self._asked("open_findings", {})
+        rows = self._answer("open_findings", asked, most)
+        ended = rows["until"][(rows["state"] == MUTED) & (rows["until"] <= pd.Timestamp.now("UTC"))]
+        # A mute has ended since this was answered: the time of day alone changes the answer.
+        return self._answer("open_findings", asked, most, ended.max().timestamp()) if len(ended) else rows
 
-    @cached_property
-    def _open_findings(self) -> pd.DataFrame:
-        return self.ask_now("open_findings")  # several parts of a page show them
-
-    def _with_statement(self, name: str, asked: Mapping[str, Parameter], rows: pd.DataFrame) -> pd.DataFrame:
+    def _answer(self, name: str, asked: Mapping[str, Parameter], most: int, moment: float = 0) -> pd.DataFrame:
+        key = (self.lake.uri, self.versions, self.selection.filters, self.earlier_s, moment)
+        if name in OF_WINDOWS and self._fits_windows:
+            metrics = asked["metrics"]
+            assert isinstance(metrics, list)
+            summed = {**asked, "metrics": sorted({*ROLLED_UP, *metrics}), "top": 0}
+            windows = _windows(key, summed, self)
+            answered = _answer(key, name, asked, "windows", self, windows)
+        else:
+            answered = _answer(key, name, asked, self.grain, self)
+        rows = first(answered.to_pandas(), most)
         rows.attrs["sql"] = of_question(name, self.grain, asked, self.selection)
         return rows
+
+    @cached_property
+    def _fits_windows(self) -> bool:
+        """Whether the chosen clients' sums by window may be kept, for all panels that show some of them."""
+        return self._client_windows(self.chosen) <= MOST_CLIENT_WINDOWS
+
+    @cached_property
+    def keeps_windows(self) -> bool:
+        """Whether the sums of all clients may be kept, for other ranges and filters too."""
+        return self.grain != "points" and self._client_windows(self.instances) <= MOST_CLIENT_WINDOWS
+
+    def _client_windows(self, clients: pa.Table) -> float:
+        begin, end = max(self.start, self.first), min(self.stop, self.last)
+        windows = (end - begin).total_seconds() / self.step_s
+        return len(pc.unique(clients["client_id"])) * windows
 
     def labels(self, key: str) -> pa.ChunkedArray:
         """The values that the clients of the time range have of one of `FILTERS`."""
@@ -109,9 +147,11 @@ class Scene:
 
     def owned(self) -> pd.DataFrame:
         """Client id, application and owner of those of the chosen instances that have an owner or application."""
-        owners = _owners_of((self.lake.uri, self.versions), self.lake).to_pandas()
-        chosen: pd.DataFrame = self.chosen.select(["client_instance_id", "client_id"]).to_pandas()
-        return chosen.merge(owners, on="client_instance_id")
+        owners = _owners_of((self.lake.uri, self.versions), self.lake)
+        chosen = self.chosen.select(["client_instance_id", "client_id"])
+        named = chosen.filter(pc.is_in(chosen["client_instance_id"], owners["client_instance_id"])).to_pandas()
+        rows: pd.DataFrame = named.merge(owners.to_pandas(), on="client_instance_id")
+        return rows
 
     @property
     def earlier_by(self) -> timedelta | None:
@@ -130,7 +170,7 @@ class Scene:
 
     def earlier(self, by: timedelta) -> Scene:
         """The same clients and windows, a while earlier."""
-        return replace(self, start=self.start - by, stop=self.stop - by)
+        return replace(self, start=self.start - by, stop=self.stop - by, earlier_s=by.total_seconds())
 
     def _asked(self, name: str, parameters: Mapping[str, Parameter]) -> tuple[dict[str, Parameter], int]:
         """A question's parameters, and how many rows to show."""
@@ -185,10 +225,12 @@ def open_scene(uri: str, selection: Selection) -> Scene | None:
     """
     lake = open_lake(uri)
     versions = lake.versions()
-    extent = _answer((uri, versions), "extent", {}, "minutes", lake, None).iloc[0]
+    (extent,) = answer(
+        (uri, versions, "extent"), lambda: in_words("extent"), lambda asked: lake.ask("extent", {}, asked=asked)
+    ).to_pylist()
     if extent["pushes"] == 0:
         return None
-    first, last = (extent[name].to_pydatetime() for name in ("first", "last"))
+    first, last = extent["first"], extent["last"]
     start, stop = selection.bounds(first, last)
     instances = _instances((uri, versions), start, stop, lake)
     chosen = _passing(instances, selection, partial(_owners_of, (uri, versions), lake))
@@ -217,46 +259,71 @@ def open_lake(uri: str) -> Lake:
     return Lake(uri, read_overrides(Path(rules) if rules else None))
 
 
-# Streamlit caches an answer by those arguments that have no leading underscore.
-@st.cache_data(max_entries=500, ttl=3600, show_spinner="Querying the lake ...")
 def _answer(
-    key: object,  # noqa: ARG001  # the lake's versions and the filters
+    key: Hashable,
     name: str,
     parameters: Mapping[str, Parameter],
     grain: Grain,
-    _lake: Lake,
-    _chosen: pa.Table | None,
-) -> pd.DataFrame:
-    rows: pd.DataFrame = _lake.ask(name, parameters, _chosen, grain).to_pandas()
-    return rows
+    scene: Scene,
+    rollups: pa.Table | None = None,
+) -> pa.Table:
+    """The answer to a question, kept for these versions and filters (`key`) and parameters."""
+    return answer(
+        (key, name, grain, _hashable(parameters)),
+        lambda: in_words(name),
+        lambda asked: scene.lake.ask(name, parameters, scene.chosen, grain, asked, rollups, scene.is_of_everybody),
+    )
 
 
-@st.cache_data(max_entries=50, ttl=3600, show_spinner="Querying the lake ...")
+def _windows(key: Hashable, parameters: Mapping[str, Parameter], scene: Scene) -> pa.Table:
+    """The answer to `client_windows`; of sums that the lake keeps, if it may keep them and of all these metrics."""
+    if not scene.keeps_windows or parameters["metrics"] != sorted(ROLLED_UP):
+        return _answer(key, "client_windows", parameters, scene.grain, scene)
+    return answer(
+        (key, "client_windows", scene.grain, _hashable(parameters)),
+        lambda: in_words("client_windows"),
+        lambda asked: scene.lake.windows(parameters, scene.chosen, scene.grain, asked, scene.is_of_everybody),
+    )
+
+
 def _rows(
-    key: object,  # noqa: ARG001  # the lake's versions
+    key: Hashable,
     view: str,
     between: tuple[str, datetime, datetime] | None,
     where: Mapping[str, Parameter],
-    _lake: Lake,
+    lake: Lake,
 ) -> pd.DataFrame:
-    rows: pd.DataFrame = _lake.rows(view, between, MOST_ROWS + 1, where).to_pandas()
+    rows: pd.DataFrame = answer(
+        (key, view, between, _hashable(where)),
+        lambda: first_sentence(views()[view].question) if view in views() else f"What is in table {view}?",
+        lambda asked: lake.rows(view, between, MOST_ROWS + 1, where, asked),
+    ).to_pandas()
     return rows
 
 
-@st.cache_resource(max_entries=20, ttl=3600, show_spinner="Looking up the clients ...")
-def _instances(key: object, start: datetime, stop: datetime, _lake: Lake) -> pa.Table:  # noqa: ARG001  # the same
-    rows = _lake.ask("instances", {"start": start, "stop": stop}).slice(0, MOST_INSTANCES)
-    name, version = (pc.fill_null(rows[f"client_software_{part}"], "unknown") for part in ("name", "version"))
-    return rows.append_column("software", pc.binary_join_element_wise(name, version, " "))
+def _hashable(values: Mapping[str, Parameter]) -> Hashable:
+    return tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in sorted(values.items()))
+
+
+def _instances(key: Hashable, start: datetime, stop: datetime, lake: Lake) -> pa.Table:
+    def ask(asked: Asked) -> pa.Table:
+        began = time.monotonic()
+        rows = lake.ask("instances", {"start": start, "stop": stop}, asked=asked).slice(0, MOST_INSTANCES)
+        name, version = (pc.fill_null(rows[f"client_software_{part}"], "unknown") for part in ("name", "version"))
+        rows = rows.append_column("software", pc.binary_join_element_wise(name, version, " "))
+        # Who looks at a large lake sees one moment for a while, rather than that each page begins anew.
+        lake.look_every_s = min(MOST_LOOK_S, LOOK_SHARE * (time.monotonic() - began))
+        return rows
+
+    return answer((key, "instances", start, stop), lambda: in_words("instances"), ask)
 
 
 def _owners_of(key: tuple[str, Versions], lake: Lake) -> pa.Table:
     """Application and owner of each instance that has one; without a list of applications nobody is asked."""
     if {"client_aliases", "application_rules"}.isdisjoint(dict(key[1])):
         return pa.table({name: pa.array([], pa.string()) for name in ("client_instance_id", *OWNED)})
-    return _owners(key, lake)
-
-
-@st.cache_resource(max_entries=5, ttl=3600, show_spinner="Looking up the owners ...")
-def _owners(key: object, _lake: Lake) -> pa.Table:  # noqa: ARG001  # the same
-    return _lake.ask("owners", {"top": MOST_INSTANCES})
+    return answer(
+        (key, "owners"),
+        lambda: in_words("owners"),
+        lambda asked: lake.ask("owners", {"top": MOST_INSTANCES}, asked=asked),
+    )

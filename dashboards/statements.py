@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from functools import cache
 
 from kafka_telemetry_lake.dashboards.lake import Parameter
-from kafka_telemetry_lake.dashboards.questions import CHOSEN, Grain, question
+from kafka_telemetry_lake.dashboards.questions import CHOSEN, CHOSEN_IDS, Grain, question
 from kafka_telemetry_lake.dashboards.selection import FILTERS, OWNED, Selection
 
 _PARAMETER = re.compile(r"\$(\w+)")
@@ -17,8 +16,9 @@ _WITH = re.compile(r"^\s*WITH\s+", re.IGNORECASE)
 
 def of_question(name: str, grain: Grain, values: Mapping[str, Parameter], selection: Selection) -> str:
     """The statement of a question about the selected clients."""
-    text = filled(_pretty(name, grain), values)
-    if CHOSEN not in question(name, grain).reads:
+    of = question(name, grain, everybody=not selection.filters)
+    text = filled(of.pretty, values)
+    if of.reads.isdisjoint({CHOSEN, CHOSEN_IDS}):
         return text
     chosen = f"WITH {CHOSEN} AS (\n{_chosen(values, selection)}\n)"
     return f"{chosen},\n{_WITH.sub('', text)}" if _WITH.match(text) else f"{chosen}\n{text}"
@@ -38,15 +38,10 @@ def literal(value: Parameter) -> str:
     return str(value) if isinstance(value, int) else "'{}'".format(value.replace("'", "''"))
 
 
-@cache
-def _pretty(name: str, grain: Grain) -> str:
-    return question(name, grain).pretty
-
-
 def _chosen(values: Mapping[str, Parameter], selection: Selection) -> str:
     """The client instances that pass the filters, as `open_scene` finds them."""
     software = "concat(coalesce(client_software_name, 'unknown'), ' ', coalesce(client_software_version, 'unknown'))"
-    select = f"SELECT *, {software} AS software\nFROM (\n{filled(_pretty('instances', 'minutes'), values)}\n)"
+    select = f"SELECT *, {software} AS software\nFROM (\n{filled(question('instances').pretty, values)}\n)"
     conditions = []
     for key, column in FILTERS.items():
         if chosen := selection.chosen(key):

@@ -25,5 +25,11 @@ class DashboardSettings(JobSettings):
     """let everybody who can open the pages acknowledge, mute and unmute findings; without it the pages only read"""
     user_header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,100}$")] | None = None
     """header in which a proxy names the user that it has authenticated, such as X-Forwarded-User: nothing without it"""
+    login_file: Path | None = None
+    """TOML file with the section [auth] of Streamlit's login: nothing is shown before a login with OpenID Connect"""
     browser: bool = False
     """open the page in this machine's browser"""
+
+    def check_together(self) -> None:
+        if self.user_header and self.login_file:
+            raise ValueError("--user-header and --login-file: one of them says who looks")

@@ -19,7 +19,13 @@ from kafka_telemetry_lake.jobs.locks import job_runs
 from kafka_telemetry_lake.pipelines.doctor.check import Check, exit_code
 from kafka_telemetry_lake.pipelines.doctor.cluster_checks import check_cluster, check_statuses, check_subscriptions
 from kafka_telemetry_lake.pipelines.doctor.cluster_facts import ClusterFacts, read_cluster, read_statuses
-from kafka_telemetry_lake.pipelines.doctor.lake_checks import active_clients, check_erasures, check_lake, read_lake
+from kafka_telemetry_lake.pipelines.doctor.lake_checks import (
+    active_clients,
+    check_erasures,
+    check_iceberg,
+    check_lake,
+    read_lake,
+)
 from kafka_telemetry_lake.pipelines.doctor.machine_checks import check_machine
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.query.printable import printable
@@ -65,6 +71,7 @@ def run_checks(settings: DoctorSettings) -> Iterator[Check]:
                 settings.lake, read_lake(settings.lake), job_runs(settings.lake), newest_ms, datetime.now(UTC)
             )
             yield from check_erasures(settings.lake)
+            yield from check_iceberg(settings.lake, datetime.now(UTC))
         except QueryError as error:
             yield Check("lake", "failed", str(error), "docs/operate.md")
 

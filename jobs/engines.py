@@ -18,6 +18,7 @@ from kafka_telemetry_lake.pipelines.ingest.sources import Source
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger, start_landing
 from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles
 from kafka_telemetry_lake.pipelines.spark_engine.query import shards_of, start_spark_engine
+from kafka_telemetry_lake.pipelines.spark_engine.tables import TablesByPath
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import Opened
 
@@ -66,14 +67,15 @@ def fast_engine(
 
 def spark_engine(
     spark: SparkSession, lake: Lake, source: Source, settings: IngestSettings, _: threading.Event, report: Report,
-    opened: Opened,
+    _opened: Opened,
 ) -> RunningEngine:  # fmt: skip
     """State in Spark's state store; Spark's Delta writer. Pushes are judged before they are stored."""
-    shards = shards_of(lake, opened, settings.shards, spark.sparkContext.defaultParallelism)
+    tables = TablesByPath(lake.path)
+    shards = shards_of(lake, tables, settings.shards, spark.sparkContext.defaultParallelism)
     limits, pushes, turn = limits_of(settings), LogFiles(PUSHES.uri(lake.path)), threading.Lock()
     return RunningEngine(
         shards,
-        lambda trigger: start_spark_engine(spark, lake, source, trigger, limits, shards, report, turn),
+        lambda trigger: start_spark_engine(spark, lake, tables, source, trigger, limits, shards, report, turn),
         pushes.latest,
         turn,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -18,6 +19,7 @@ from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError, secret_text
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure, Removed
 from kafka_telemetry_lake.pipelines.forget.subject import Request, clusters_with
+from kafka_telemetry_lake.pipelines.iceberg.behind import has_iceberg_tables
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of, drop_old, own_checkpoints
 from kafka_telemetry_lake.pipelines.lake.engine import require_fast
 from kafka_telemetry_lake.pipelines.query.formats import write_table
@@ -59,6 +61,9 @@ def run_job(settings: ForgetSettings) -> int:
         except (DeltaError, duckdb.Error, pa.ArrowException, OSError) as error:
             raise JobFailedError(f"forget: {' '.join(str(error).split())}; run it again") from error
     _report(settings, request, removed, elsewhere)
+    if any(removed) and not settings.dry_run and has_iceberg_tables(settings.lake):
+        again = shlex.join(["telemetry-lake", "iceberg", "--lake", settings.lake])
+        print(f"forget: the lake's Iceberg tables name files that are gone: run `{again}`", file=sys.stderr)
     return 0
 
 

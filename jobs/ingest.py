@@ -22,11 +22,12 @@ from kafka_telemetry_lake.jobs.engines import RunningEngine, fast_engine, spark_
 from kafka_telemetry_lake.jobs.entry import fail, run_command
 from kafka_telemetry_lake.jobs.export_beside import exporting
 from kafka_telemetry_lake.jobs.findings_beside import evaluating
+from kafka_telemetry_lake.jobs.ingest_by_name import run_by_name
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.locks import TakenOverError, only_job
 from kafka_telemetry_lake.jobs.observed import Observers, observed
+from kafka_telemetry_lake.jobs.privacy import privacy_of
 from kafka_telemetry_lake.jobs.running import JobFailedError, Stream, work_off
-from kafka_telemetry_lake.jobs.settings import secret_text
 from kafka_telemetry_lake.jobs.signals import ends_soon, stop_at_signals
 from kafka_telemetry_lake.jobs.sync_beside import syncing
 from kafka_telemetry_lake.pipelines.events.feed import feeding
@@ -41,9 +42,9 @@ from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoin
 from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
 from kafka_telemetry_lake.pipelines.lake.engine import check_engine, claim_engine
 from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_root
-from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
 from kafka_telemetry_lake.pipelines.lifecycle import live_source
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
+from kafka_telemetry_lake.pipelines.lifecycle.spark_tasks import SparkTasks
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import PipelineMetrics
 from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.printable import printable
@@ -82,6 +83,9 @@ def run_job(settings: IngestSettings) -> int:
 
 
 def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
+    if settings.names is not None:
+        run_by_name(settings, settings.names, make_source(settings), stop, _end_at_once)
+        return
     messages = _notifier(settings, stop)
     lake = make_lake(settings)
     source = make_source(settings)
@@ -92,7 +96,7 @@ def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
     busy = f"another job is writing this lake ({lake.path} is locked): run one job at a time"
     with only_job(lake.path, "ingest", busy, take_over=settings.take_over, lost=_end_at_once) as fence:
         lake = replace(lake, checkpoints=own_checkpoints(lake.path, settings.checkpoints, fence), fence=fence)
-        spark = spark_session("telemetry-lake ingest", settings.master, settings.driver_memory, settings.lake)
+        spark = spark_session("telemetry-lake ingest", settings.master, settings.driver_memory, settings.folder)
         feed = feeding(spark, lake.path, settings.events_topic, settings.bootstrap_servers, settings.kafka_options)
         findings = evaluating(lake.path, settings.findings_minutes, once=settings.once, overrides=overrides)
         with feed, syncing(spark, settings), messages(spark), findings:  # with --once, messages come after findings
@@ -117,7 +121,7 @@ def _notifier(
         return lambda _spark: nullcontext()
     from kafka_telemetry_lake.jobs.notify_beside import notifier  # noqa: PLC0415  # it needs the extra `notify`
 
-    return notifier(settings.lake, settings.notify, stop, once=settings.once)
+    return notifier(settings.folder, settings.notify, stop, once=settings.once)
 
 
 def run(spark: SparkSession, lake: Lake, source: Source, settings: IngestSettings, stop: threading.Event) -> None:
@@ -192,7 +196,8 @@ def _start(
         log.warning("ingest: an erasure was begun and is not finished; stop the job and run `%s`", printable(command))
     if finish_swap(lake.path, lake.checkpoints, lake.fence):
         log.info("ingest: completed the swap of an interrupted replay")
-    lifecycle, reports = Lifecycle(lake.path, lake.fence, opened), None
+    tasks = (spark.sparkContext.defaultParallelism, SparkTasks(spark))
+    lifecycle, reports = Lifecycle(lake.path, lake.fence, opened, tasks), None
     if knows_quotas(lake.path):
         reports = ReportFollower(lake.path, lake.checkpoints, lake.fence, opened)
     engines = {"fast": fast_engine, "spark": spark_engine}
@@ -204,15 +209,14 @@ def idle_cores(settings: IngestSettings, shards: int, cores: int) -> str | None:
     if shards >= cores or settings.shards is not None or settings.engine != "fast":
         return None
     checkpoints = "" if settings.checkpoints is None else f" --checkpoints {settings.checkpoints}"
-    command = f"telemetry-lake reshard --lake {settings.lake}{checkpoints} --shards {cores}"
-    return f"{shards} shards on {cores} cores: `{command}`, with the job stopped, would use them"
+    command = f"telemetry-lake reshard --lake {settings.folder}{checkpoints} --shards {cores}"
+    return f"{shards} shards on {cores} cores: `{command}` would use them"
 
 
 def make_lake(settings: IngestSettings) -> Lake:
     """The lake that the settings name: tables, checkpoints and privacy."""
-    checkpoints = checkpoints_root(settings.lake, settings.checkpoints)
-    privacy = Privacy(settings.personal_data, secret_text(settings.personal_data_key))
-    return Lake(settings.lake, checkpoints, settings.cluster_id, privacy)
+    checkpoints = checkpoints_root(settings.folder, settings.checkpoints)
+    return Lake(settings.folder, checkpoints, settings.cluster_id, privacy_of(settings))
 
 
 def make_source(settings: IngestSettings) -> Source:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, PositiveInt, SecretStr
 
 from kafka_telemetry_lake.jobs.kafka_settings import KafkaOptions
 from kafka_telemetry_lake.jobs.limit_settings import LimitSettings
+from kafka_telemetry_lake.jobs.named_lake_settings import NamedLakeSettings, require_checkpoints
 from kafka_telemetry_lake.jobs.settings import UsageError, secret_text
 from kafka_telemetry_lake.pipelines.lake.object_store import in_s3
 
@@ -31,13 +32,11 @@ def size_in_bytes(text: str) -> int:
     return int(text[:-1]) << {"k": 10, "m": 20, "g": 30}[text[-1]]
 
 
-class IngestSettings(LimitSettings):
+class IngestSettings(NamedLakeSettings, LimitSettings):
     """Store landed pushes unchanged, decode them, convert counters to deltas, and write the lake's Delta tables."""
 
     source: Annotated[str, AfterValidator(_source)]
     """kafka, or files:<folder> with Parquet files that have the columns of Spark's Kafka source"""
-    lake: str
-    """folder or URI of the lake; created if missing"""
     engine: Literal["fast", "spark"] = "fast"
     """fast: the job's tasks write state and tables; spark: Spark's own state store and Delta writer, several times the CPU; a lake stays with its first"""  # noqa: E501  # the help of the flag, in one line
     take_over: bool = False
@@ -47,7 +46,7 @@ class IngestSettings(LimitSettings):
     trigger_seconds: Annotated[float, Field(gt=0, le=3600)] = 5.0
     """longest time that pushes wait for a micro-batch; up to 5, half as long if 50 or more wait; ignored with --once"""
     checkpoints: str | None = None
-    """folder or URI for checkpoints [<lake>/_checkpoints]"""
+    """folder or URI for checkpoints, and with --catalog for notes and locks [<lake>/_checkpoints]"""
     source_name: str | None = None
     """value of column source, part of a push's identity [kafka, or files:<folder name>]"""
     cluster_id: str | None = None
@@ -106,7 +105,10 @@ class IngestSettings(LimitSettings):
     """log lines as text, or as one JSON object per line"""
 
     def check_together(self) -> None:
+        self.check_place_of_lake()
+        require_checkpoints(self.names, self.checkpoints)
         self._check_engine()
+        self._check_names()
         if self.personal_data == "hash" and not secret_text(self.personal_data_key):
             raise UsageError(
                 "personal_data_key: required if personal_data is hash; set TELEMETRY_LAKE_PERSONAL_DATA_KEY"
@@ -126,6 +128,21 @@ class IngestSettings(LimitSettings):
         if self.sync_seconds is not None:
             raise UsageError("sync_seconds: works only with --source kafka; with files run `telemetry-lake sync`")
 
+    def _check_names(self) -> None:
+        """What a lake of tables by name can't have: what reads or writes tables by path."""
+        if self.names is None:
+            return
+        if self.engine != "spark":
+            raise UsageError("catalog: the fast engine writes tables by path: add --engine spark, or name a --lake")
+        asked = {
+            "sync_seconds": self.sync_seconds, "findings_minutes": self.findings_minutes,
+            "events_topic": self.events_topic, "metrics_fleet": self.metrics_fleet or None,
+        }  # fmt: skip
+        for name in (name for name, value in asked.items() if value is not None):
+            raise UsageError(
+                f"{name}: reads tables by path, so it doesn't work with --catalog: ask views by SQL instead"
+            )
+
     def _check_engine(self) -> None:
         """What the Spark engine can't do."""
         if self.engine != "spark":
@@ -134,7 +151,7 @@ class IngestSettings(LimitSettings):
             raise UsageError(
                 "take_over: Spark's commits can't be fenced, so the Spark engine can't take over: end the other job"
             )
-        if in_s3(self.lake) and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
+        if self.lake is not None and in_s3(self.lake) and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
             raise UsageError(
                 "engine: in S3 open-source Spark's commits can replace those of others: use --engine fast, or a folder"
             )

@@ -116,6 +116,11 @@ def only_exporter(lake: str, name: str, busy: str) -> contextlib.AbstractContext
     return _only(lake, f"export-{name}", busy)
 
 
+def only_iceberg(root: str, busy: str) -> contextlib.AbstractContextManager[None]:
+    """Lock for writing the Iceberg tables in a folder or at a URI, which may be another place than the lake."""
+    return _only(root, "iceberg", busy)
+
+
 @contextlib.contextmanager
 def _only(lake: str, role: str, busy: str) -> Iterator[None]:
     if "://" not in lake:

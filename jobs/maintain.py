@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from deltalake.exceptions import DeltaError
 
@@ -17,6 +17,7 @@ from kafka_telemetry_lake.jobs.locks import only_job, only_upkeep
 from kafka_telemetry_lake.jobs.maintain_settings import MaintainSettings
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.pipelines.iceberg.behind import behind
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of
 from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
 from kafka_telemetry_lake.pipelines.lake.engine import engine_of_lake
@@ -33,23 +34,29 @@ BUSY = "another maintain or a replay is running on {lake}"
 def run_job(settings: MaintainSettings) -> int:
     """Maintain all tables of the lake."""
     check_retention(settings.retention_days, BY_DAY)
-    if not is_lake(settings.lake):
-        raise UsageError(f"no lake at {settings.lake}")
+    if settings.names is not None:
+        from kafka_telemetry_lake.jobs.maintain_by_name import maintain_by_name  # noqa: PLC0415  # it needs Spark
+
+        maintain_by_name(settings, settings.names)
+        return 0
+    if not is_lake(settings.folder):
+        raise UsageError(f"no lake at {settings.folder}")
     chosen = MaintenanceSettings(
         settings.retention_days, settings.target_mb << 20, settings.vacuum_hours, settings.snapshot_days
     )
-    checkpoints = checkpoints_of(settings.lake, settings.checkpoints)
+    checkpoints = checkpoints_of(settings.folder, settings.checkpoints)
     try:
         with (
-            _alone(settings.lake),
-            only_upkeep(settings.lake, BUSY.format(lake=settings.lake)),
+            _alone(settings.folder),
+            only_upkeep(settings.folder, BUSY.format(lake=settings.folder)),
             _engine(settings) as engine,
         ):
-            job = Maintenance(settings.lake, checkpoints, chosen, datetime.now(UTC).date(), engine)
+            job = Maintenance(settings.folder, checkpoints, chosen, datetime.now(UTC).date(), engine)
             if is_swapping(checkpoints):  # its files count for nobody yet
                 raise UsageError("a replay was interrupted in its swap: finish it with `ingest` or `replay` first")
-            if (problem := clock_problem(settings.lake, datetime.now(UTC))) is not None:
+            if (problem := clock_problem(settings.folder, datetime.now(UTC))) is not None:
                 log.warning("maintain: %s", problem)
+            _warn_of_iceberg(settings)
             if dropped := job.drop_snapshots():
                 log.info("maintain: deleted %d old state snapshots", dropped)
             problems: list[str] = []
@@ -69,6 +76,17 @@ def run_job(settings: MaintainSettings) -> int:
     return 0
 
 
+def _warn_of_iceberg(settings: MaintainSettings) -> None:
+    """Say which Iceberg tables may name files that VACUUM deletes now, since they were removed so long ago."""
+    before = datetime.now(UTC) - timedelta(hours=settings.vacuum_hours)
+    for late in behind(settings.folder):
+        if late.since < before:
+            log.warning(
+                "maintain: Iceberg table %s lacks commits since %s: its readers may fail on files that VACUUM deletes; "
+                "run `telemetry-lake iceberg`", late.table, f"{late.since:%Y-%m-%d %H:%M}",
+            )  # fmt: skip
+
+
 def _alone(lake: str) -> AbstractContextManager[object]:
     """Nothing; for a lake of the Spark engine, whose commits may replace others of the same moment, the job's lock."""
     if engine_of_lake(lake) == "fast":
@@ -86,7 +104,7 @@ def _engine(settings: MaintainSettings) -> Iterator[UpkeepEngine]:
     from kafka_telemetry_lake.pipelines.runtime.session import spark_session  # noqa: PLC0415  # see above
     from kafka_telemetry_lake.pipelines.upkeep.spark_tasks import InSpark  # noqa: PLC0415  # see above
 
-    spark = spark_session("telemetry-lake maintain", settings.master, settings.driver_memory, settings.lake)
+    spark = spark_session("telemetry-lake maintain", settings.master, settings.driver_memory, settings.folder)
     try:
         yield InSpark(spark)
     finally:

@@ -6,16 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
 
-from kafka_telemetry_lake.jobs.settings import JobSettings
+from kafka_telemetry_lake.jobs.named_lake_settings import NamedLakeSettings, require_checkpoints
 
 
-class MaintainSettings(JobSettings):
+class MaintainSettings(NamedLakeSettings):
     """Drop rows past their retention, compact small files of past days, and delete files no table version uses."""
 
-    lake: str
-    """folder or URI of the lake"""
     checkpoints: str | None = None
-    """folder or URI for checkpoints [<lake>/_checkpoints]"""
+    """folder or URI for checkpoints, and with --catalog for notes and locks [<lake>/_checkpoints]"""
     retention_days: Annotated[dict[str, PositiveInt], Field(default_factory=dict)]
     """table=days: keep rows landed in the last so many days (UTC); tables not named keep all rows"""
     target_mb: Annotated[int, Field(ge=1, le=4096)] = 128
@@ -32,3 +30,7 @@ class MaintainSettings(JobSettings):
     """spark: memory of a local Spark driver"""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """lowest level of log lines to print"""
+
+    def check_together(self) -> None:
+        self.check_place_of_lake()
+        require_checkpoints(self.names, self.checkpoints)

@@ -30,6 +30,7 @@ from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.quotas.report_follower import ReportFollower, knows_quotas
 from kafka_telemetry_lake.pipelines.replay.rebuild import rebuild_state
 from kafka_telemetry_lake.pipelines.replay.replay import finish_swap, replay
+from kafka_telemetry_lake.pipelines.runtime.job_names import named
 from kafka_telemetry_lake.pipelines.runtime.session import spark_session
 from kafka_telemetry_lake.udfs.limits import Limits
 
@@ -82,7 +83,8 @@ def run(spark: SparkSession, lake: Lake, settings: ReplaySettings) -> None:
 def _rebuild_state(spark: SparkSession, lake: Lake, settings: ReplaySettings, limits: Limits) -> None:
     def run_shards(task: ShardTask, shards: Sequence[int]) -> Iterable[Mapping[str, Any]]:
         ids = spark.range(0, task.shards, 1, task.shards).where(f"id IN ({', '.join(map(str, shards))})")
-        return [row.asDict() for row in ids.mapInArrow(task, TASK_RESULT).collect()]
+        with named(spark, f"replay: rebuild the state of shards {', '.join(map(str, shards))}"):
+            return [row.asDict() for row in ids.mapInArrow(task, TASK_RESULT).collect()]
 
     done = rebuild_state(lake.path, lake.checkpoints, limits, settings.batch_mb << 20, run_shards)
     if not done.shards:

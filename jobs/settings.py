@@ -39,6 +39,7 @@ class JobSettings(BaseSettings):
 
     model_config = SettingsConfigDict(
         env_prefix=ENVIRONMENT_PREFIX,
+        env_prefix_target="all",  # also of fields with an alias
         extra="forbid",
         use_attribute_docstrings=True,
         cli_kebab_case=True,
@@ -152,6 +153,11 @@ def _of_command_line(message: str, argv: Sequence[str], flags: Sequence[str]) ->
         return message
     unknown = [word.partition("=")[0] for word in argv if word.startswith("-") and len(word) > 1]
     unknown = [flag for flag in unknown if flag not in flags and not flag.lstrip("-").isdigit()]
+    if "--catalog" in unknown:
+        return (
+            "catalog: this command reads and writes tables by path, in a folder or at a URI; a catalog's tables "
+            "are asked by SQL in its own engine (docs/engines.md says which commands take --catalog)"
+        )
     if unknown:
         return f"unrecognized arguments: {', '.join(unknown)}{did_you_mean(unknown[0], flags, 1)}"
     first = message.removeprefix("unrecognized arguments: ").split()[0]

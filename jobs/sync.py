@@ -15,7 +15,7 @@ from duckdb import Error as DuckDBError
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.jobs.entry import run_command
-from kafka_telemetry_lake.jobs.settings import secret_text
+from kafka_telemetry_lake.jobs.privacy import privacy_of
 from kafka_telemetry_lake.jobs.signals import stop_at_signals
 from kafka_telemetry_lake.jobs.sync_settings import SyncSettings
 from kafka_telemetry_lake.pipelines.applications.aliases import AliasError, read_aliases
@@ -27,7 +27,6 @@ from kafka_telemetry_lake.pipelines.groups.lag import record_lag
 from kafka_telemetry_lake.pipelines.groups.members import ConsumerGroups, read_groups
 from kafka_telemetry_lake.pipelines.groups.offsets import record_offsets
 from kafka_telemetry_lake.pipelines.lake.config_history import Changes, check, record
-from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
 from kafka_telemetry_lake.pipelines.query.subscription_views import update_subscription_views
 from kafka_telemetry_lake.pipelines.query.views import views
 from kafka_telemetry_lake.pipelines.quotas.configured import read_quotas
@@ -180,9 +179,8 @@ def _meant(settings: SyncSettings, asked: ConfiguredSubscriptions) -> Configured
 
 def _groups(settings: SyncSettings, bootstrap_servers: str, java: HasJvm) -> ConsumerGroups | None:
     """The cluster's consumer groups; None (with a warning) if a coordinator doesn't answer."""
-    privacy = Privacy(settings.personal_data, secret_text(settings.personal_data_key))
     try:
-        return read_groups(java, bootstrap_servers, settings.kafka_options, privacy)
+        return read_groups(java, bootstrap_servers, settings.kafka_options, privacy_of(settings))
     except KafkaUnavailableError as error:
         log.warning("consumer groups: %s; their history is unchanged", error)
         return None

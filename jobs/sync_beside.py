@@ -30,14 +30,14 @@ def syncing(spark: SparkSession, settings: IngestSettings) -> Iterator[None]:
     with nullcontext() if never else beside("sync", partial(_sync, spark, settings), END_PATIENCE_S):
         yield
     try:
-        add_subscription_events(settings.lake)  # of pushes since the last sync
+        add_subscription_events(settings.folder)  # of pushes since the last sync
     except (DeltaError, DuckDBError, OSError) as error:
         log.warning("sync: %s; the next sync will match the new clients", error)
 
 
 def _sync(spark: SparkSession, settings: IngestSettings, ended: threading.Event) -> None:
     sync_settings = SyncSettings.model_construct(
-        lake=settings.lake,
+        lake=settings.folder,
         bootstrap_servers=settings.bootstrap_servers,
         kafka_options=settings.kafka_options,
         personal_data=settings.personal_data,

@@ -12,14 +12,18 @@ from kafka_telemetry_lake.pipelines.query.views import views
 
 def run_job(settings: ViewsSettings) -> int:
     """Create the views; without a lake list them."""
-    if settings.lake is None:
+    if settings.lake is None and settings.names is None:
         width = max(map(len, views()))
         for name, view in sorted(views().items()):
             print(f"{name:<{width}}  {view.question.partition('?')[0]}?")
         return 0
-    from kafka_telemetry_lake.jobs.views_in_spark import create  # noqa: PLC0415  # listing works without Spark
+    from kafka_telemetry_lake.jobs import views_in_spark  # noqa: PLC0415  # listing works without Spark
 
-    create(settings.lake, settings.database, settings.driver_memory, read_overrides(settings.rules))
+    overrides = read_overrides(settings.rules)
+    if settings.names is not None:
+        views_in_spark.create_by_name(settings.names, settings.driver_memory, overrides)
+    else:
+        views_in_spark.create(settings.folder, settings.database, settings.driver_memory, overrides)
     return 0
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from kafka_telemetry_lake.jobs.named_lake import session_of
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
-from kafka_telemetry_lake.pipelines.query.spark_catalog import create_views, register_tables
+from kafka_telemetry_lake.pipelines.query.spark_catalog import create_named_views, create_views, register_tables
+from kafka_telemetry_lake.pipelines.runtime.causes import cause
 from kafka_telemetry_lake.pipelines.runtime.session import spark_session
+from kafka_telemetry_lake.pipelines.tables.names import Names
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 
 
 def create(lake: str, database: str, driver_memory: str, overrides: Overrides = ()) -> None:
@@ -23,3 +28,15 @@ def create(lake: str, database: str, driver_memory: str, overrides: Overrides = 
             print(f"{database}.{name}")
     except PySparkException as error:
         raise JobFailedError(" ".join(str(error).split())) from error
+
+
+def create_by_name(names: Names, driver_memory: str, overrides: Overrides = ()) -> None:
+    """Create the views of a lake in its schema, and print their names."""
+    with session_of(names, "views", "local[*]", driver_memory) as spark:
+        try:
+            if not spark.catalog.tableExists(names.of(PUSHES.name)):
+                raise UsageError(f"no lake in {names}: it has no table {PUSHES.name}")
+            for name in create_named_views(spark, names, overrides):
+                print(f"{names}.{name}")
+        except (Py4JError, PySparkException) as error:
+            raise JobFailedError(f"views: {cause(str(error))}") from error

@@ -61,37 +61,44 @@ ruled AS (
   WHERE place = 1
 ),
 
-known AS (
-  SELECT
-    c.*,
-    coalesce(i.application, n.application) AS alias_application,
-    coalesce(i.owner, n.owner) AS alias_owner,
-    coalesce(i.environment, n.environment) AS alias_environment,
-    CASE WHEN i.application IS NOT NULL THEN 'alias of the instance' ELSE 'alias of the client id' END AS alias_kind,
-    row_number() OVER (
-      PARTITION BY c.cluster_id, c.subject
-      ORDER BY i.cluster_id DESC NULLS LAST, n.cluster_id DESC NULLS LAST
-    ) AS place
-  FROM latest AS c
-  LEFT JOIN client_aliases AS i
-    ON i.client_instance_id = c.client_instance_id AND i.valid_to IS NULL
-    AND coalesce(i.cluster_id, c.cluster_id, '') = coalesce(c.cluster_id, '')
-  LEFT JOIN client_aliases AS n
-    ON n.client_instance_id IS NULL AND n.client_id = c.client_id AND n.valid_to IS NULL
-    AND coalesce(n.cluster_id, c.cluster_id, '') = coalesce(c.cluster_id, '')
+aliased AS (
+  SELECT cluster_id, subject, application, owner, environment, kind
+  FROM (
+    SELECT
+      c.cluster_id,
+      c.subject,
+      coalesce(i.application, n.application) AS application,
+      coalesce(i.owner, n.owner) AS owner,
+      coalesce(i.environment, n.environment) AS environment,
+      CASE WHEN i.application IS NOT NULL THEN 'alias of the instance' ELSE 'alias of the client id' END AS kind,
+      row_number() OVER (
+        PARTITION BY c.cluster_id, c.subject
+        ORDER BY i.cluster_id DESC NULLS LAST, n.cluster_id DESC NULLS LAST
+      ) AS place
+    FROM latest AS c
+    LEFT JOIN client_aliases AS i
+      ON i.client_instance_id = c.client_instance_id AND i.valid_to IS NULL
+      AND coalesce(i.cluster_id, c.cluster_id, '') = coalesce(c.cluster_id, '')
+    LEFT JOIN client_aliases AS n
+      ON n.client_instance_id IS NULL AND n.client_id = c.client_id AND n.valid_to IS NULL
+      AND coalesce(n.cluster_id, c.cluster_id, '') = coalesce(c.cluster_id, '')
+    WHERE coalesce(i.application, n.application) IS NOT NULL
+  ) AS placed
+  WHERE place = 1
 )
 
 SELECT
-  k.* EXCEPT (alias_application, alias_owner, alias_environment, alias_kind, address_key, place),
-  CASE WHEN k.alias_application IS NOT NULL THEN k.alias_application WHEN r.fits THEN r.application END AS application,
-  CASE WHEN k.alias_application IS NOT NULL THEN k.alias_owner WHEN r.fits THEN r.owner END AS owner,
-  CASE WHEN k.alias_application IS NOT NULL THEN k.alias_environment WHEN r.fits THEN r.environment END AS environment,
+  k.* EXCEPT (address_key),
+  CASE WHEN a.application IS NOT NULL THEN a.application WHEN r.fits THEN r.application END AS application,
+  CASE WHEN a.application IS NOT NULL THEN a.owner WHEN r.fits THEN r.owner END AS owner,
+  CASE WHEN a.application IS NOT NULL THEN a.environment WHEN r.fits THEN r.environment END AS environment,
   CASE
-    WHEN k.alias_application IS NOT NULL THEN k.alias_kind
+    WHEN a.application IS NOT NULL THEN a.kind
     WHEN r.fits THEN concat('rule ', CAST(r.position AS STRING))
     WHEN r.position IS NOT NULL THEN concat('rule ', CAST(r.position AS STRING), ': its principal or address is unknown')
   END AS owned_by
-FROM known AS k
+FROM latest AS k
+LEFT JOIN aliased AS a
+  ON coalesce(a.cluster_id, '') = coalesce(k.cluster_id, '') AND a.subject = k.subject
 LEFT JOIN ruled AS r
   ON coalesce(r.cluster_id, '') = coalesce(k.cluster_id, '') AND r.subject = k.subject
-WHERE k.place = 1

@@ -39,7 +39,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[SparkSession]:
     from kafka_telemetry_lake.pipelines.runtime.session import spark_session  # noqa: PLC0415  # most tests need no Spark
 
-    session = spark_session("tests", master="local[2]", driver_memory="1g")
+    memory = os.environ.get("TEST_DRIVER_MEMORY", "1g")
+    session = spark_session("tests", master="local[2]", driver_memory=memory)
     yield session
     session.stop()
 

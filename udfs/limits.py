@@ -89,7 +89,7 @@ class Budget:
     pushes: int = 1 << 16
     points: int = 1 << 18
     attributes: int = 1 << 19  # pairs of distinct lists
-    buckets: int = 1 << 20
+    buckets: int = 1 << 21
     row_text_bytes: int = 128 << 20  # an Arrow string column takes 2 GiB
     reference_fields: int = 400_000
 

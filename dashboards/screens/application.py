@@ -43,7 +43,8 @@ def page(scene: Scene) -> None:
         counted(scene, scope, f"{scope.capitalize()}s")
     unowned = scene.rows("unowned_clients")
     if unowned is not None:
-        every_column(unowned, "Clients without an owner, and why", "For the whole lake, regardless of the time range.")
+        note = "For the whole lake, regardless of the time range."
+        every_column(unowned, "Clients without an owner, and why", note, "None known.")
 
 
 def counted(scene: Scene, scope: str, title: str) -> None:

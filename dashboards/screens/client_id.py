@@ -18,7 +18,8 @@ from kafka_telemetry_lake.pipelines.query.finding_rules import Rule, rules
 
 OUTLIER = 3  # times the median of its siblings
 MOST_INSTANCES = 40  # rows of the heat map
-HEAT = (producers.SENT, consumers.RECORDS, "connection.creation.total")
+# The first of these that its instances push; librdkafka and franz-go push no counter of records.
+HEAT = (producers.SENT, consumers.RECORDS, *(f"{kind}.connection.creation.total" for kind in ("producer", "consumer")))
 
 
 def page(scene: Scene) -> None:
@@ -49,17 +50,18 @@ def page(scene: Scene) -> None:
 
 def client_ids(scene: Scene) -> None:
     """A table of the client ids of the chosen instances, those with findings first."""
-    clients = scene.chosen.to_pandas()
-    if clients.empty:
+    if scene.chosen.num_rows == 0:
         return
     open_now = current(scene)
     wrong = open_now[open_now["severity"].isin(["error", "warning"])]["client_id"].value_counts()
-    grouped = clients.groupby("client_id")
-    rows = grouped.agg(
-        instances=("client_instance_id", "size"), principal=("principal", "first"), group_id=("group_id", "first"),
-        software=("software", "first"), versions=("software", "nunique"), pushes=("pushes", "sum"),
-        last_push=("last_push", "max"),
-    ).reset_index()  # fmt: skip
+    firsts = [(column, "first") for column in ("principal", "group_id", "software")]
+    others = [("client_instance_id", "count"), ("software", "count_distinct"), ("pushes", "sum"), ("last_push", "max")]
+    grouped = scene.chosen.group_by("client_id", use_threads=False).aggregate([*firsts, *others])  # threads: any order
+    rows = grouped.sort_by("client_id").to_pandas()
+    rows = rows.rename(columns={
+        **{f"{column}_first": column for column, _ in firsts}, "client_instance_id_count": "instances",
+        "software_count_distinct": "versions", "pushes_sum": "pushes", "last_push_max": "last_push",
+    })  # fmt: skip
     rows["findings"] = rows["client_id"].map(wrong).fillna(0).astype(int)
     owned = scene.owned().drop_duplicates("client_id")
     rows = rows.merge(owned[["client_id", "application", "owner"]], on="client_id", how="left")
@@ -186,8 +188,8 @@ def _heat(scene: Scene, client: str) -> None:
     """Instances by time, for a client id of many: the one that is different shows."""
     if scene.chosen.num_rows < 2:  # nothing to compare
         return
-    software = set(scene.ask("metric_by_client", metrics=[PREFIX + name for name in HEAT], top=1)["metric"])
-    metric = next((PREFIX + name for name in HEAT if PREFIX + name in software), None)
+    pushed = set(scene.ask("metric_by_client", metrics=[PREFIX + name for name in HEAT], top=1)["metric"])
+    metric = next((PREFIX + name for name in HEAT if PREFIX + name in pushed), None)
     if metric is None:
         return
     rows = scene.ask("instance_heat", client=client, metric=metric, instances=MOST_INSTANCES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_telemetry_lake.dashboards.metrics import ask_over_time, by_client, largest, total
-from kafka_telemetry_lake.dashboards.scene import Scene
+from kafka_telemetry_lake.dashboards.scene import PREFIX, ROLLED_UP, Scene
 from kafka_telemetry_lake.dashboards.screens.lifecycle import EVENT_COLUMNS, NONE_YET
 from kafka_telemetry_lake.dashboards.show import every_column, halves, table
 
@@ -14,6 +14,7 @@ CREATED, CLOSED, REFUSED = (
 )
 AGE = "producer.metadata.age"
 EVENTS = ("rebootstrap", "data_path_dead", "data_path_restored", "went_silent", "mass_silence", "mass_restart")
+ROLLED_UP.update(PREFIX + metric for metric in (*CREATED, *CLOSED, *REFUSED, AGE))
 
 
 def page(scene: Scene) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_telemetry_lake.dashboards.metrics import ask_over_time, by_client, by_minute, largest, spread, total
-from kafka_telemetry_lake.dashboards.scene import PREFIX, Scene
+from kafka_telemetry_lake.dashboards.scene import PREFIX, ROLLED_UP, Scene
 from kafka_telemetry_lake.dashboards.show import halves, table
 
 RECORDS, BYTES = (f"consumer.fetch.manager.{what}.consumed.total" for what in ("records", "bytes"))
@@ -25,6 +25,7 @@ GROUP_COLUMNS = {
     "poll_idle_ratio": "idle in poll (ratio)",
     "between_polls_max_ms": "longest between polls (ms)",
 }
+ROLLED_UP.update(PREFIX + metric for metric in (*OVER_TIME, *GROUP_METRICS))
 
 
 def page(scene: Scene) -> None:

@@ -13,7 +13,7 @@ from kafka_telemetry_lake.dashboards.address import with_query
 from kafka_telemetry_lake.dashboards.controls import page_value
 from kafka_telemetry_lake.dashboards.problems import EVALUATED, SHORT_COLUMNS, card, is_evaluated, linked
 from kafka_telemetry_lake.dashboards.remarks import RemarkError, changes_allowed, commands, say
-from kafka_telemetry_lake.dashboards.scene import Scene
+from kafka_telemetry_lake.dashboards.scene import Scene, open_lake
 from kafka_telemetry_lake.dashboards.selection import FINDING_FILTERS, OWNED, Selection
 from kafka_telemetry_lake.dashboards.show import numbers, plain, table
 from kafka_telemetry_lake.dashboards.users import user
@@ -154,6 +154,7 @@ def _say(lake: str, finding_id: str, change: str, form: str, said: int) -> None:
     except RemarkError as error:
         st.session_state["remark"] = finding_id, False, f"Nothing was written: {error}"
         return
+    open_lake(lake).look_again()
     st.session_state["remark"] = finding_id, True, line
     st.session_state["remarks"] += 1  # an empty form
     st.session_state["remarks by"] = texts["by"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow.compute as pc
 import streamlit as st
 
 from kafka_telemetry_lake.dashboards.plots import bars, lines
@@ -32,24 +33,27 @@ MOST_ROWS = 1000
 
 
 def page(scene: Scene) -> None:
-    clients = scene.chosen.to_pandas()
+    clients = scene.chosen
     activity = scene.ask("activity")
     read = activity[activity["outcome"] == "points"]
     numbers(
         {
-            "Instances": (len(clients), "Client instances that pushed in the time range."),
-            "Client ids": (clients["client_id"].nunique(), "Distinct values of client.id."),
-            "Principals": (clients["principal"].nunique(), "Distinct authenticated principals."),
+            "Instances": (clients.num_rows, "Client instances that pushed in the time range."),
+            "Client ids": (pc.count_distinct(clients["client_id"]).as_py(), "Distinct values of client.id."),
+            "Principals": (pc.count_distinct(clients["principal"]).as_py(), "Distinct authenticated principals."),
             "Pushes": (activity["pushes"].sum(), "PushTelemetry requests that landed, with any outcome."),
             "Data points": (read["points"].sum(), "Data points decoded from the pushes."),
-            "Versions": (clients["software"].nunique(), "Distinct software names and versions."),
+            "Versions": (pc.count_distinct(clients["software"]).as_py(), "Distinct software names and versions."),
         }
     )
     left, right = st.columns(2)
     with left:
         clients_over_time(scene)
     with right:
-        by_version = clients.groupby("software").size().sort_values(ascending=False).rename("instances").reset_index()
+        by_version = clients.group_by("software").aggregate([([], "count_all")]).to_pandas()
+        by_version = by_version.rename(columns={"count_all": "instances"}).sort_values(
+            ["instances", "software"], ascending=[False, True]
+        )
         bars(by_version, "instances", "software", "client instances", "Software versions")
     left, right = st.columns(2)
     with left:
@@ -58,7 +62,7 @@ def page(scene: Scene) -> None:
         rows = scene.per_second(read, "bytes")
         lines(rows, "bytes", "bytes per second", "Telemetry, decompressed", None, scene.step_s)
     found_in_range(scene)
-    newest = clients.sort_values("last_push", ascending=False).head(MOST_ROWS)
+    newest = clients.slice(0, MOST_ROWS).to_pandas()  # they are in this order
     table(newest, CLIENT_COLUMNS, f"Clients: the {len(newest):,} with the latest pushes")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from kafka_telemetry_lake.dashboards.metrics import on_demand
 from kafka_telemetry_lake.dashboards.plots import bars, lines
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.screens.fleet import CLIENT_COLUMNS
@@ -11,6 +12,7 @@ from kafka_telemetry_lake.dashboards.show import every_column, numbers, table
 
 SILENT_INTERVALS = 3  # a broker evicts a client after this many push intervals, but not within a minute
 LEAST_S = 60
+MOST_INSTANCES = 100_000  # what is known of each is read on demand if there are more: 7 CPU-s of a million
 NONE_YET = "No rows yet: the job's lifecycle stage has not written any."
 EVENT_COLUMNS = {
     "at": "at (UTC)",
@@ -22,7 +24,7 @@ EVENT_COLUMNS = {
 
 
 def page(scene: Scene) -> None:
-    clients = scene.chosen.to_pandas()
+    clients = scene.chosen.select(["last_push", "push_interval_ms", "terminated"]).to_pandas()
     gap = (scene.stop - clients["last_push"]).dt.total_seconds()
     patience = (clients["push_interval_ms"].fillna(0) / 1000 * SILENT_INTERVALS).clip(lower=LEAST_S)
     silent = (gap > patience) & ~clients["terminated"]
@@ -49,9 +51,13 @@ def page(scene: Scene) -> None:
         EVENT_COLUMNS,
         "Latest events",
     )
-    gone = clients[silent].assign(silent_s=gap[silent]).sort_values("silent_s", ascending=False).head(500)
+    longest = gap[silent].sort_values(ascending=False, kind="stable").head(500)
+    gone = scene.chosen.take(longest.index.to_numpy()).to_pandas().assign(silent_s=longest.to_numpy())
     shown = {**CLIENT_COLUMNS, "silent_s": "silent for (s)"}
     table(gone, shown, "Silent clients", none="No client is silent.")
+    many = scene.instances.num_rows > MOST_INSTANCES
+    if many and not on_demand("Liveness and coverage", "This reads all clients of the lake and may take a while."):
+        return
     for view, title in (
         ("client_liveness", "Liveness of all clients"),
         ("coverage", "Coverage: missing data of each client"),

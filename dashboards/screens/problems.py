@@ -29,6 +29,10 @@ EVENTS = {
     "terminated": "ended",
     "resumed": "came back",
     "data_path_restored": "found their brokers again",
+    "temporality_flip": "changed their temporality",
+    "lost_interval": "collected telemetry that never landed",
+    "lost_interval_closed": "delivered telemetry that was missing",
+    "too_late": "pushed too late to be counted",
 }
 
 
@@ -53,11 +57,13 @@ def page(scene: Scene) -> None:
     )
     active = rows[rows["state"] != "muted"]
     current_table(active, scene, "What is wrong now")
-    left, right = st.columns(2)
-    with left:
+    # A finding has an owner once it is evaluated. Before that the table of changes has all of the width.
+    places = st.columns(2 if "owner" in active.columns else 1)
+    with places[0]:
         _changes(scene)
-    with right:
-        _by_owner(active, scene)
+    if "owner" in active.columns:
+        with places[1]:
+            _by_owner(active, scene)
     lights(scene)
     left, right = st.columns(2)
     with left:
@@ -68,8 +74,6 @@ def page(scene: Scene) -> None:
 
 def _by_owner(rows: pd.DataFrame, scene: Scene) -> None:
     """Open findings by the owner of their clients."""
-    if "owner" not in rows.columns:
-        return  # a finding has an owner once it is evaluated
     owners = (
         rows.assign(owner=rows["owner"].fillna("")).groupby("owner")["severity"].value_counts().unstack(fill_value=0)
     )
@@ -88,9 +92,14 @@ def _by_owner(rows: pd.DataFrame, scene: Scene) -> None:
     )
 
 
+def changes(scene: Scene) -> pd.DataFrame:
+    """What happened in the hour before the newest push: rows of question `changes`."""
+    return scene.ask("changes", metrics=[PREFIX + metric for metric in (quotas.PRODUCE, quotas.FETCH)])
+
+
 def _changes(scene: Scene) -> None:
     """What happened in the hour before the newest push."""
-    rows = scene.ask("changes", metrics=[PREFIX + metric for metric in (quotas.PRODUCE, quotas.FETCH)])
+    rows = changes(scene)
     order = {event: place for place, event in enumerate(EVENTS)}
     rows = rows.sort_values("event", key=lambda names: names.map(order).fillna(len(order)), kind="stable")
     where = {"throttled": "quotas", "rebootstrap": "connections", "data_path_dead": "connections"}
@@ -98,6 +107,8 @@ def _changes(scene: Scene) -> None:
         what=[EVENTS.get(event, event.replace("_", " ")) for event in rows["event"]],
         **{"what link": [address(where.get(event, "lifecycle"), scene.selection) for event in rows["event"]]},
     )
+    whole = shown["client_id"].isna()  # of the whole fleet: nobody is counted
+    shown[["client_ids", "instances"]] = shown[["client_ids", "instances"]].mask(whole)
     shown.attrs = rows.attrs
     table(
         shown,

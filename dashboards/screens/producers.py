@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_telemetry_lake.dashboards.metrics import ask_over_time, by_client, by_minute, largest, spread, total
-from kafka_telemetry_lake.dashboards.scene import Scene
+from kafka_telemetry_lake.dashboards.scene import PREFIX, ROLLED_UP, Scene
 from kafka_telemetry_lake.dashboards.show import halves
 
 SENT, RETRIED, FAILED = (f"producer.record.{what}.total" for what in ("send", "retry", "error"))
@@ -17,6 +17,7 @@ PER_REQUEST, BATCH, COMPRESSION = (
 THROTTLE = "producer.produce.throttle.time.max"
 OVER_TIME = (SENT, RETRIED, FAILED, BYTES, LATENCY, LATENCY_MAX, QUEUE, PER_REQUEST, BATCH)
 JAVA_ONLY = "Sent by Java clients only."
+ROLLED_UP.update(PREFIX + metric for metric in (*OVER_TIME, COMPRESSION, THROTTLE))
 
 
 def page(scene: Scene) -> None:

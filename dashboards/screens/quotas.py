@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import streamlit as st
 
+from kafka_telemetry_lake.dashboards.address import address
 from kafka_telemetry_lake.dashboards.metrics import ask_over_time, by_client, largest
-from kafka_telemetry_lake.dashboards.plots import lines
-from kafka_telemetry_lake.dashboards.scene import Scene
-from kafka_telemetry_lake.dashboards.show import every_column
+from kafka_telemetry_lake.dashboards.plots import MOST_SERIES, heat, lines
+from kafka_telemetry_lake.dashboards.scene import PREFIX, ROLLED_UP, Scene
+from kafka_telemetry_lake.dashboards.show import every_column, table
+from kafka_telemetry_lake.udfs.quotas.precedence import DEFAULT
 
 PRODUCE, FETCH = "producer.produce.throttle.time.max", "consumer.fetch.manager.fetch.throttle.time.max"
 
+MOST_ENTITIES = 40  # of the heat map and the table
 USAGE_WINDOW_S = 10  # of table quota_usage
 HEADROOM_COLUMNS = {
     "principal": "user",
@@ -43,6 +46,7 @@ THROTTLED_COLUMNS = {
     "owner": "owner",
 }
 NO_SAMPLES = "No samples of brokers' quota sensors. docs/quotas.md explains how brokers send them."
+ROLLED_UP.update(PREFIX + metric for metric in (PRODUCE, FETCH))
 
 
 def page(scene: Scene) -> None:
@@ -67,14 +71,17 @@ def page(scene: Scene) -> None:
             "quota_type",
             step_s,
             "From the brokers' quota sensors.",
+            none=NO_SAMPLES,
         )
     with right:
-        lines(usage, "throttled", "entities", "Entities that brokers throttled", "quota_type", step_s)
+        lines(usage, "throttled", "entities", "Entities that brokers throttled", "quota_type", step_s, none=NO_SAMPLES)
+    timeline(scene, step_s)
     by_client(
         scene,
         {(PRODUCE, "most"): "longest, producer (ms)", (FETCH, "most"): "longest, consumer (ms)"},
         "Throttling by client id",
         above=0,
+        none="No client reported that it was throttled.",
     )
     for view, title, order, none in (
         ("quota_headroom", "Nearest to their limits now", "used_percent", NO_SAMPLES),
@@ -92,3 +99,40 @@ def page(scene: Scene) -> None:
         if shown is not None:
             shown = shown.sort_values(order, ascending=order == "client_id")
             every_column(shown, title, "For the whole lake, regardless of the time range.", none)
+
+
+def timeline(scene: Scene, step_s: int) -> None:
+    """Share of the quota and throttle time of each client id and user over time; the page marks changes of quotas."""
+    rows = scene.ask("throttling", entities=MOST_ENTITIES)
+    nearest = rows[rows["place"] <= MOST_SERIES]
+    ends = scene.start, scene.stop
+    for column, unit, title, note in (
+        ("used_percent", "% of the quota", "Share of the quota, by user and client id",
+         "Of the windows of 10 s the fullest. Vertical lines mark where a quota changed."),
+        ("throttle_ms", "ms", "Throttle time, by user and client id", "Of the windows of 10 s the longest."),
+    ):  # fmt: skip
+        lines(nearest, column, unit, title, "entity", step_s, note, domain=ends, none=NO_SAMPLES)
+    none = "Nobody was throttled." if len(rows) else NO_SAMPLES
+    heat(rows[rows["throttle_ms"] > 0], "entity", "throttle_ms", "ms", "When each was throttled", step_s, none=none)
+    entities = rows.groupby(["quota_type", "user", "client_id"], sort=False)
+    summed = entities.agg(
+        used_percent=("used_percent", "max"), throttle_ms=("throttle_ms", "max"), throttled_s=("throttled_s", "sum"),
+        quota_limit=("quota_limit", "last"),
+    ).reset_index()  # fmt: skip
+    summed = summed.rename(columns={"user": "principal"})
+    summed["principal link"] = [
+        address("principal", scene.selection, principal=f"User:{user}") if user not in ("", DEFAULT) else None
+        for user in summed["principal"]
+    ]
+    summed.attrs = rows.attrs
+    table(
+        summed,
+        {
+            "quota_type": "quota", "principal": "user", "client_id": "client id", "used_percent": "most used (%)",
+            "throttle_ms": "longest throttling (ms)", "throttled_s": "throttled for (s)",
+            "quota_limit": "limit (per second)",
+        },
+        "Who was delayed, and who came near",
+        "An empty user or client id stands for all.",
+        NO_SAMPLES,
+    )  # fmt: skip

@@ -11,6 +11,7 @@ from kafka_telemetry_lake.dashboards.address import address, of_value
 from kafka_telemetry_lake.dashboards.controls import page_value
 from kafka_telemetry_lake.dashboards.problems import subject_address
 from kafka_telemetry_lake.dashboards.scene import Scene
+from kafka_telemetry_lake.dashboards.screens.topic import has_few_points
 from kafka_telemetry_lake.dashboards.selection import FILTERS, LABELS
 from kafka_telemetry_lake.dashboards.show import plain, table
 from kafka_telemetry_lake.pipelines.query.finding_rules import rules
@@ -23,6 +24,8 @@ def page(scene: Scene) -> None:
     if not wanted:
         st.info("Write a part of a name into the search field: of a client, group, topic, principal, application, ...")
         return
+    if not has_few_points(scene):
+        st.caption("Topics aren't searched in a range of so many data points: shorten it, or look at page Topics.")
     matches = search(scene, wanted)
     if matches.empty:
         st.info(plain(f"Nothing in this time range is called {wanted}."))
@@ -48,7 +51,8 @@ def search(scene: Scene, wanted: str) -> pd.DataFrame:
         for row in hits.slice(0, MOST_OF_A_KIND).to_pylist():
             where = of_value("client_instance_id", row["client_instance_id"], scene.selection)
             add(kind, row[column], where, f"client instance {row['client_instance_id']} of {row['client_id']}")
-    topics = pa.array(scene.ask("topics")["topic"], pa.string())
+    # Topics that clients push of are only in the points.
+    topics = pa.array(scene.ask("topics")["topic"] if has_few_points(scene) else (), pa.string())
     for name in _matching(topics, wanted):
         add("topic", name, of_value("topic", name, scene.selection))
     lowered = wanted.lower().replace(" ", "_")

@@ -11,9 +11,10 @@ from kafka_telemetry_lake.dashboards.plots import lines
 from kafka_telemetry_lake.dashboards.problems import cards
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.screens.group import LAG_COLUMNS
-from kafka_telemetry_lake.dashboards.show import every_column, halves, table
+from kafka_telemetry_lake.dashboards.show import every_column, halves, readable, table
 
 NOTE = "Only Java clients push per topic; of others, the groups that `sync` sees are known."
+MOST_POINTS = 20_000_000  # of the range; their attributes take 7 CPU-s for 100 million
 ROLES = {"written": "who writes it", "read": "who reads it"}
 
 
@@ -23,6 +24,39 @@ def page(scene: Scene) -> None:
         _all(scene)
         return
     cards(scene, ("topic",), topic)
+    if _may_read(scene):
+        _traffic(scene, topic)
+    lag = scene.ask("lag_over_time", topic=topic, group="")
+    lines(
+        lag, "lag_records", "records", "Lag of its groups", "group_id", scene.step_s, "As `sync` polled it.", rest=True
+    )
+    now = scene.rows("group_lag", topic=topic, latest=True)
+    table(_by_time(now), LAG_COLUMNS, "Lag by partition now", none="`telemetry-lake sync` has polled no group of it.")
+    if on_demand("Everybody who is known", "This reads the points of all hours of the lake."):
+        every_column(scene.rows("topic_clients", topic=topic), "Writers and readers by hour")
+
+
+def _may_read(scene: Scene) -> bool:
+    """Whether the points of the range are read: of very many that takes longer than a page should, so only on demand.
+
+    Rollups know no topics.
+    """
+    if has_few_points(scene):
+        return True
+    note = f"This reads the range's {readable(_points(scene))} data points and may take a while."
+    return on_demand("Traffic by topic", note)
+
+
+def has_few_points(scene: Scene) -> bool:
+    """Whether a page may read all points of the range."""
+    return _points(scene) <= MOST_POINTS
+
+
+def _points(scene: Scene) -> int:
+    return int(scene.ask("activity")["points"].sum())
+
+
+def _traffic(scene: Scene, topic: str) -> None:
     rows = scene.ask("topic_traffic", topic=topic)
     place = halves()
     for what, unit in (("bytes", "bytes per second"), ("records", "records per second")):
@@ -46,14 +80,6 @@ def page(scene: Scene) -> None:
                 "share": "of the records (%)",
             }
             table(clients, columns, title[0].upper() + title[1:], NOTE, "Nobody who pushes such metrics.")
-    lag = scene.ask("lag_over_time", topic=topic, group="")
-    lines(
-        lag, "lag_records", "records", "Lag of its groups", "group_id", scene.step_s, "As `sync` polled it.", rest=True
-    )
-    now = scene.rows("group_lag", topic=topic, latest=True)
-    table(_by_time(now), LAG_COLUMNS, "Lag by partition now", none="`telemetry-lake sync` has polled no group of it.")
-    if on_demand("Everybody who is known", "This reads the points of all hours of the lake."):
-        every_column(scene.rows("topic_clients", topic=topic), "Writers and readers by hour")
 
 
 def _by_time(rows: pd.DataFrame | None) -> pd.DataFrame | None:
@@ -61,6 +87,8 @@ def _by_time(rows: pd.DataFrame | None) -> pd.DataFrame | None:
 
 
 def _all(scene: Scene) -> None:
+    if not _may_read(scene):
+        return
     rows = scene.ask("topics")
     if rows.empty:
         st.info("No client pushed metrics of a topic in this time range, and `telemetry-lake sync` has seen no group.")

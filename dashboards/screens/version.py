@@ -49,7 +49,12 @@ def page(scene: Scene) -> None:
         libraries = sorted(set(rows["library"].dropna()))
         every_column(scene.rows("known_client_bugs", library=libraries), "Known bugs of the library", WHOLE)
         return
-    every_column(scene.rows("rebootstrap_readiness"), "Ready for a change of the brokers' addresses (KIP-1102)?", WHOLE)
+    every_column(
+        scene.rows("rebootstrap_readiness"),
+        "Ready for a change of the brokers' addresses (KIP-1102)?",
+        WHOLE,
+        "None known.",
+    )
 
 
 def _advice(row: Any) -> str:

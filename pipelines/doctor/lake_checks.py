@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,10 +11,12 @@ import pyarrow as pa
 
 from kafka_telemetry_lake.pipelines.doctor.check import Check, age_text
 from kafka_telemetry_lake.pipelines.forget.erasure import unfinished
+from kafka_telemetry_lake.pipelines.iceberg.behind import behind, has_iceberg_tables
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake, run_query
 from kafka_telemetry_lake.udfs.subscriptions.matching import CLIENTS
 
 BEHIND_S = 300.0
+ICEBERG_BEHIND_S = 3600.0
 BUSY = 0.8
 _HEALTH = """
     SELECT max(last_batch_at) AS batch_at,
@@ -81,6 +84,23 @@ def check_erasures(lake: str) -> Iterator[Check]:
             "erasure", "warning", f"the erasure of {request} was begun and is not finished",
             f"stop the job, run `{command}`, start it again",
         )  # fmt: skip
+
+
+def check_iceberg(lake: str, now: datetime) -> Iterator[Check]:
+    """Whether the Iceberg tables in the lake's folder follow its Delta tables; nothing if there are none."""
+    if not has_iceberg_tables(lake):
+        return
+    late = [each for each in behind(lake) if (now - each.since).total_seconds() > ICEBERG_BEHIND_S]
+    if not late:
+        yield Check("iceberg", "ok", "the lake's Iceberg tables follow it")
+        return
+    longest = min(late, key=lambda each: each.since)
+    yield Check(
+        "iceberg", "warning",
+        f"{len(late)} Iceberg tables lack commits of the lake; {longest.table} is {_age(now, longest.since)} behind",
+        f"run `{shlex.join(['telemetry-lake', 'iceberg', '--lake', lake])}`, or with --follow: VACUUM deletes files "
+        "that they name",
+    )  # fmt: skip
 
 
 def _freshness(facts: LakeFacts, newest_ms: int | None, now: datetime) -> Check:

@@ -6,6 +6,7 @@ before anything of it is exported, so after a kill counters go on where they wer
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,10 +15,11 @@ from datetime import UTC, datetime
 
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from duckdb import DuckDBPyConnection
 
 from kafka_telemetry_lake.pipelines.export.families import Family, Labels
 from kafka_telemetry_lake.pipelines.export.following import PositionNote, next_step
-from kafka_telemetry_lake.pipelines.export.known_clients import KnownClients
+from kafka_telemetry_lake.pipelines.export.known_clients import WAIT_S, KnownClients
 from kafka_telemetry_lake.pipelines.export.measures import COUNTERS, DIMENSIONS, read_metrics
 from kafka_telemetry_lake.pipelines.export.sums import READ, Sums
 from kafka_telemetry_lake.pipelines.export.window import Window
@@ -33,6 +35,7 @@ log = logging.getLogger(__name__)
 STEP_BYTES = 128 << 20  # of metric_points
 RECENT = 200  # commits before the first one that are looked at for gauges
 NEEDED = pc.field("metric").isin(read_metrics())
+_ALL = "true"  # condition of rows
 FIELDS = ("version", "landed_at", "window_version", "families")
 
 
@@ -88,7 +91,7 @@ class Counting:
         self._sums = Sums(selection.dimensions, selection.top)
         self._position = _Position(-1)
         if not self._restore():
-            self._from_totals()
+            self._begin()
 
     @property
     def version(self) -> int:
@@ -116,11 +119,12 @@ class Counting:
             family.age(self._clock())
 
     def _read_step(self) -> bool:
+        if self.version < 0:
+            return self._begin()
         try:
             step = next_step(self._points, self._position.version, READ, STEP_BYTES, NEEDED)
         except (LogGapError, FileNotFoundError) as error:
-            self._read_since_landed(error)
-            return True
+            return self._read_since_landed(error)
         if step is None or not self._clients.may_go_on(step.rows["client_instance_id"]):
             return False
         self._know()
@@ -150,34 +154,56 @@ class Counting:
         self._position = _Position(version, max(position.landed_at, newest), position.window)
         self._store()
 
-    def _from_totals(self) -> None:
-        """Count the rows that the table has now: counters begin at its totals."""
-        self._count_table("true")
+    def _begin(self) -> bool:
+        """Begin counters at the totals of the table. False: clients of its rows aren't there yet."""
+        with self._whole_table() as (table, version):
+            if not self._may_count(table, _ALL):
+                return False
+            self._count_table(table, version, _ALL)
         self._position.window = self._recent(max(-1, self.version - RECENT))
         self._store()
         log.info("export: counters begin at the totals of %s, version %d", METRIC_POINTS.name, self.version)
+        return True
 
-    def _read_since_landed(self, error: Exception) -> None:
+    def _read_since_landed(self, error: Exception) -> bool:
         """Count the rows that landed since the newest that is counted: the log has forgotten which ones are new."""
-        log.warning(
-            "export: counts the rows of %s that landed since the last one that it knows, not its commits: %s",
-            METRIC_POINTS.name,
-            error,
-        )
         position = self._position
-        read_at = datetime.fromtimestamp(position.landed_at, UTC)
-        record_dropped(self._lake, f"export:{self._name}", METRIC_POINTS, position.version, read_at)
-        self._clients.read()
-        self._count_table(f"epoch_us(p.landed_at) > {round(position.landed_at * 1e6)}")
+        condition = f"epoch_us(p.landed_at) > {round(position.landed_at * 1e6)}"
+        with self._whole_table() as (table, version):
+            if not self._may_count(table, condition):
+                return False
+            log.warning(
+                "export: counts the rows of %s that landed since the last one that it knows, not its commits: %s",
+                METRIC_POINTS.name,
+                error,
+            )
+            read_at = datetime.fromtimestamp(position.landed_at, UTC)
+            record_dropped(self._lake, f"export:{self._name}", METRIC_POINTS, position.version, read_at)
+            self._count_table(table, version, condition)
+        return True
 
-    def _count_table(self, condition: str) -> None:
+    @contextlib.contextmanager
+    def _whole_table(self) -> Iterator[tuple[DuckDBPyConnection, int]]:
+        """`metric_points` as it is now, in DuckDB, and its version."""
         table = DeltaTable(METRIC_POINTS.uri(self._lake))
         with connect(self._lake) as connection:
             register_table(connection, METRIC_POINTS.name, table, METRIC_POINTS.schema)
-            sums = Sums(self._selection.dimensions, self._selection.top, connection)
-            sums.know(self._clients.rows)
-            sums.take(METRIC_POINTS.name, condition)
-            self._count(sums, table.version())
+            yield connection, table.version()
+
+    def _may_count(self, table: DuckDBPyConnection, condition: str) -> bool:
+        """Whether the clients of the newest rows are known. Those of old rows may be gone: nobody waits for them."""
+        newest = table.sql(
+            f"WITH counted AS (SELECT client_instance_id, landed_at FROM {METRIC_POINTS.name} p WHERE {condition}) "
+            "SELECT DISTINCT client_instance_id FROM counted "
+            f"WHERE landed_at > (SELECT max(landed_at) FROM counted) - INTERVAL {WAIT_S} SECOND"
+        ).to_arrow_table()
+        return self._clients.may_go_on(newest["client_instance_id"])
+
+    def _count_table(self, table: DuckDBPyConnection, version: int, condition: str) -> None:
+        sums = Sums(self._selection.dimensions, self._selection.top, table)
+        sums.know(self._clients.rows)
+        sums.take(METRIC_POINTS.name, condition)
+        self._count(sums, version)
 
     def _recent(self, after: int) -> Window:
         """The gauges of the commits after a version up to the position."""

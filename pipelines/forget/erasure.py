@@ -25,6 +25,7 @@ from kafka_telemetry_lake.pipelines.forget.history import TableHistory
 from kafka_telemetry_lake.pipelines.forget.others import OtherFiles
 from kafka_telemetry_lake.pipelines.forget.states import forget_in_states
 from kafka_telemetry_lake.pipelines.forget.subject import Request, Subject, subject_of
+from kafka_telemetry_lake.pipelines.iceberg.places import FOLDER as ICEBERG
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of
 from kafka_telemetry_lake.pipelines.lake.errors import StateVersionError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
@@ -203,13 +204,14 @@ class Erasure:
 
     def _forget_in_state(self, note: Note) -> None:
         filesystem, root = filesystem_of(self._checkpoints)
-        folders = [f"{root}/points-state"]
+        state, snapshots = f"{root}/points-state", list[str]()
         for entry in filesystem.get_file_info(pafs.FileSelector(f"{root}/points-snapshots", allow_not_found=True)):
             if entry.type == pafs.FileType.Directory:
-                folders.append(entry.path)
+                snapshots.append(entry.path)
         done = note.removed.setdefault(STATE, Removed(STATE))
-        for folder in folders:
-            sizes = forget_in_states(filesystem, folder, note.subject.keys, note.erasure, self._write)
+        for folder in (state, *snapshots):
+            notes = (state, *snapshots) if folder == state else (folder,)
+            sizes = forget_in_states(filesystem, folder, notes, note.subject.keys, note.erasure, self._write)
             done.files += len(sizes)
             done.bytes_before += sum(before for before, _ in sizes)
             done.bytes_after += sum(after for _, after in sizes)
@@ -226,7 +228,7 @@ class Erasure:
             for path in paths:
                 parts = path.split("/")
                 if (
-                    parts[0] != NOTES
+                    parts[0] not in (NOTES, ICEBERG)  # its manifests name files and times, and no text of a row
                     and LOG not in parts
                     and not path.endswith(NOT_OTHERS)
                     and (other.forget(f"{root}/{path}", self._write))

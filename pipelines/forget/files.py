@@ -15,8 +15,8 @@ import xxhash
 
 from kafka_telemetry_lake.pipelines.forget.rows import Rows
 from kafka_telemetry_lake.pipelines.forget.subject import Subject
-from kafka_telemetry_lake.pipelines.lake.delta_log import FileStatistics
 from kafka_telemetry_lake.pipelines.lake.durable import sync
+from kafka_telemetry_lake.pipelines.lake.table_files import FileStatistics
 from kafka_telemetry_lake.pipelines.tables.operator import TABLES
 
 ROWS_AT_A_TIME = 65_536  # of the few columns that rules read

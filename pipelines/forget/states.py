@@ -7,6 +7,7 @@ snapshot names that one, then the old file goes. After a crash in between, the n
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow.fs as pafs
@@ -30,11 +31,14 @@ from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
 Sizes = list[tuple[int, int]]
 
 
-def forget_in_states(filesystem: pafs.FileSystem, folder: str, keys: Int64s, erasure: str, write: bool) -> Sizes:
+def forget_in_states(
+    filesystem: pafs.FileSystem, folder: str, notes: Sequence[str], keys: Int64s, erasure: str, write: bool
+) -> Sizes:
     """Remove clients and budgets from all state files of a folder.
 
     Args:
-        folder: that of the state, or of a snapshot.
+        folder: that of the state, or of a snapshot of an earlier release.
+        notes: folders of the manifests and snapshots that name its files.
         keys: of `Subject.keys`.
         erasure: makes the names of new files.
         write: False: only look.
@@ -64,7 +68,8 @@ def forget_in_states(filesystem: pafs.FileSystem, folder: str, keys: Int64s, era
                 size = _write(filesystem, f"{folder}/{new[entry.base_name]}", state.without(keys))
             sizes.append((entry.size, size))
     if write and new:
-        _rename(filesystem, folder, new)
+        for each in notes:
+            _rename(filesystem, each, new)
         for name in new:
             filesystem.delete_file(f"{folder}/{name}")
     if damaged:

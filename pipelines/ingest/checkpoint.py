@@ -55,9 +55,37 @@ def check_checkpoints(lake: str, checkpoints: str, opened: Opened = NOT_OPENED) 
         OldLakeError: the tables are older than the checkpoints.
     """
     filesystem, root = filesystem_of(checkpoints)
-    filesystem.create_dir(root, recursive=True)
     pushes = opened.get(PUSHES.name) or DeltaTable(PUSHES.uri(lake))
-    own = str(pushes.metadata().id)
+    check_lake_of(checkpoints, lake, str(pushes.metadata().id))
+    for stream, tables in STREAMS.items():
+        folder = f"{root}/{landing_name(checkpoints) if stream == LANDING else stream}"
+        query = query_id(filesystem, folder)
+        if query is None:
+            continue
+        last = _last_manifest(filesystem, root) if stream == POINTS else last_batch(filesystem, folder)
+        written = _last_written(lake, tables, (query, f"kafka-telemetry-lake:{stream}:{query}"), opened)
+        check_age(checkpoints, stream, last, written)
+    batch = read_json(filesystem, f"{root}/{POINTS}/{BATCH}")
+    if batch is not None and batch["version"] > pushes.version():
+        raise OldLakeError(
+            f"table {PUSHES.name} of {lake} ends at version {pushes.version()}, but the checkpoints below "
+            f"{checkpoints} have read up to version {batch['version']}: the tables were copied or restored from an "
+            "earlier time. Take both from one copy, made while no job ran, or name a new folder with --checkpoints "
+            "(the source is read from its beginning, nothing is stored twice)"
+        )
+
+
+def check_lake_of(checkpoints: str, lake: str, own: str) -> None:
+    """Record at the first start which lake the checkpoints belong to, and compare at later starts.
+
+    Args:
+        own: the id of its table `pushes`.
+
+    Raises:
+        ForeignCheckpointError: it is another lake.
+    """
+    filesystem, root = filesystem_of(checkpoints)
+    filesystem.create_dir(root, recursive=True)
     note = read_json(filesystem, f"{root}/{NOTE}")
     if note is None:
         write_json(filesystem, f"{root}/{NOTE}", {"pushes": own})
@@ -67,27 +95,16 @@ def check_checkpoints(lake: str, checkpoints: str, opened: Opened = NOT_OPENED) 
             "again: name the lake's own checkpoints with --checkpoints, or a new folder to read the source from its "
             "beginning (nothing is stored twice)"
         )
-    for stream, tables in STREAMS.items():
-        folder = f"{root}/{landing_name(checkpoints) if stream == LANDING else stream}"
-        query = query_id(filesystem, folder)
-        if query is None:
-            continue
-        last = _last_manifest(filesystem, root) if stream == POINTS else _last_batch(filesystem, folder)
-        written = _last_written(lake, tables, (query, f"kafka-telemetry-lake:{stream}:{query}"), opened)
-        if written > last:
-            raise OldCheckpointError(
-                f"the checkpoint of stream {stream} below {checkpoints} ends at batch {last}, but the lake already "
-                f"has batch {written}: the checkpoint was restored from an older backup than the lake. Restore both "
-                "from one backup, or name a new folder with --checkpoints (the source is read from its beginning, "
-                "nothing is stored twice)"
-            )
-    batch = read_json(filesystem, f"{root}/{POINTS}/{BATCH}")
-    if batch is not None and batch["version"] > pushes.version():
-        raise OldLakeError(
-            f"table {PUSHES.name} of {lake} ends at version {pushes.version()}, but the checkpoints below "
-            f"{checkpoints} have read up to version {batch['version']}: the tables were copied or restored from an "
-            "earlier time. Take both from one copy, made while no job ran, or name a new folder with --checkpoints "
-            "(the source is read from its beginning, nothing is stored twice)"
+
+
+def check_age(checkpoints: str, stream: str, last: int, written: int) -> None:
+    """Raise ``OldCheckpointError`` if a lake has a later batch of a stream than its checkpoint."""
+    if written > last:
+        raise OldCheckpointError(
+            f"the checkpoint of stream {stream} below {checkpoints} ends at batch {last}, but the lake already "
+            f"has batch {written}: the checkpoint was restored from an older backup than the lake. Restore both "
+            "from one backup, or name a new folder with --checkpoints (the source is read from its beginning, "
+            "nothing is stored twice)"
         )
 
 
@@ -101,7 +118,7 @@ def landing_name(checkpoints: str) -> str:
 def begun_batch(checkpoint: str) -> int | None:
     """The batch that an earlier run started but did not finish, so Spark runs it again; None if there is none."""
     filesystem, root = filesystem_of(checkpoint)
-    begun, done = _last_batch(filesystem, root), _last_batch(filesystem, root, "commits")
+    begun, done = last_batch(filesystem, root), last_batch(filesystem, root, "commits")
     return begun if begun > done else None
 
 
@@ -137,7 +154,8 @@ def batches_of(filesystem: pafs.FileSystem, root: str, log: str) -> list[int]:
     return [int(entry.base_name) for entry in entries if entry.base_name.isdigit()]
 
 
-def _last_batch(filesystem: pafs.FileSystem, root: str, log: str = "offsets") -> int:
+def last_batch(filesystem: pafs.FileSystem, root: str, log: str = "offsets") -> int:
+    """The last batch of a checkpoint that was begun; -1: none."""
     return max(batches_of(filesystem, root, log), default=-1)
 
 

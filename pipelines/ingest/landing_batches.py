@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
-from kafka_telemetry_lake.pipelines.ingest.store_task import SMALL_BYTES, STORED, Stored
-from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
+from kafka_telemetry_lake.pipelines.ingest.store_task import STORED, Stored, workers_for
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
+from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import Table
 
 # Writes a batch's records to files: by a number of workers (None: as many as there are cores), with the task that
 # judges them if they are few.
-Store = Callable[[int | None, ShardTask | None], Stored]
+Store = Callable[[int, ShardTask | None], Stored]
 # Notes what is missing between the records of an application's batch, by the files that they are in.
 NoteLost = Callable[[str, int, Sequence[DataFile]], object]
 
@@ -35,7 +36,7 @@ class LandingBatches:
         self._note_lost = note_lost
         self._logs: dict[str, TableLog] = {}
         # Of the next batch, by the size of the last one. A small fleet never needs a second worker.
-        self._processes: int | None = 1
+        self._workers = 1
 
     def run(self, app_id: str, batch_id: int, store: Store) -> None:
         """Commit a batch's records, `pushes` last, and let the operator judge all pushes that are not judged yet.
@@ -49,9 +50,9 @@ class LandingBatches:
         if batch_id != self._begun or self._log(PUSHES).transaction_version(app_id) != batch_id:
             # One that was begun may have ended the previous run: its pushes are stored first, and tried one by one.
             is_first = batch_id != self._begun
-            judge = self._operator.next_task() if self._processes == 1 and is_first else None
-            stored = store(self._processes, judge)
-            self._processes = 1 if sum(file.size for file in stored.files) < SMALL_BYTES else None
+            judge = self._operator.next_task() if self._workers == 1 and is_first else None
+            stored = store(self._workers, judge)
+            self._workers = workers_for(sum(file.size for file in stored.files))
             judged, failed = stored.judged, stored.failed or not is_first
             if self._note_lost is not None:
                 self._note_lost(app_id, batch_id, stored.files)

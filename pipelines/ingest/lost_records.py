@@ -20,10 +20,10 @@ from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.pipelines.ingest.offset_log import end_of
 from kafka_telemetry_lake.pipelines.ingest.sources import KafkaSource, Offsets
-from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetRange
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.lake.transactions import append_once
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import cluster_id, earliest_offsets
 from kafka_telemetry_lake.pipelines.tables.lost_records import EXPIRED, LOST_RECORDS, SKIPPED

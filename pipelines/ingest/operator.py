@@ -25,9 +25,10 @@ from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import BATCH, POINTS, points_app_id, read_id
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
+from kafka_telemetry_lake.pipelines.ingest.placement import Placement
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged, log_set_aside, run_tasks
-from kafka_telemetry_lake.pipelines.ingest.store_task import SMALL_BYTES
-from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
+from kafka_telemetry_lake.pipelines.ingest.store_task import workers_for
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
@@ -36,10 +37,12 @@ from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.moments import COMMIT_ORDER, MOMENT, READ, note_of
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import BatchFacts
 from kafka_telemetry_lake.pipelines.quality.batch import broken_rules, describe
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
-from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
+from kafka_telemetry_lake.pipelines.state.reshard_batch import change_if_asked
+from kafka_telemetry_lake.pipelines.state.reshard_request import ReshardRequest
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import NOT_OPENED, Opened, Table, table_uri
 from kafka_telemetry_lake.udfs.limits import Limits
@@ -103,7 +106,7 @@ class Operator:
         self._logs = {
             table.name: TableLog(table, settings.lake, settings.fence, opened.get(table.name)) for table in COMMIT_ORDER
         }
-        self._snapshots = Snapshots(settings.checkpoints)
+        self._placement, self._request = Placement(spark), ReshardRequest(settings.lake)
         self._run_id = uuid.uuid4().hex
         self.position = self._logs[PUSH_OUTCOMES.name].transaction_version(self._read_id)
         """The version of table `pushes` up to which all pushes are judged; None: `start_from` must say it first."""
@@ -159,14 +162,19 @@ class Operator:
             begun = self._begun(self._number)
             if begun is None:
                 self._state.drop_after(self._number - 1)
+        if begun is None:
+            outcomes = self._logs[PUSH_OUTCOMES.name]
+            self._number += change_if_asked(
+                self._request, self._settings.lake, self._state, self._number, outcomes, self.app_id
+            )
         while (cut := self._next(self.position, begun, until)) is not None:
             if cut.paths:
                 if judged is not None and _is_of(judged.task, self._number, cut):
                     self._finish(judged, cut.version)
                 else:
-                    processes = 1 if cut.size < SMALL_BYTES else None
+                    workers = workers_for(cut.size)
                     self.run_batch(
-                        self._number, cut.paths, cut.version, guarded=guarded, processes=processes, held=cut.held
+                        self._number, cut.paths, cut.version, guarded=guarded, workers=workers, held=cut.held
                     )
                 self._number += 1
             self.position, begun, guarded = cut.version, None, False
@@ -201,7 +209,7 @@ class Operator:
 
     def run_batch(
         self, number: int, paths: Sequence[str], version: int | None = None, *, guarded: bool = False,
-        processes: int | None = None, held: Mapping[str, HeldShards] | None = None,
+        workers: int | None = None, held: Mapping[str, HeldShards] | None = None,
     ) -> None:  # fmt: skip
         """Judge the pushes of files.
 
@@ -210,12 +218,12 @@ class Operator:
             paths: below the folder of table `pushes`.
             version: of that table, up to which all is read then; None: Spark's checkpoint notes what is read.
             guarded: try each push before it is processed.
-            processes: number of Python workers to use at once; None: as many as the session has cores.
+            workers: number of Python workers to use, at most; None: as many as the session has cores.
             held: which shards have pushes in the files, by path; others may have those of all.
         """
         began = time.monotonic()
         task = replace(self._task(number, paths, guarded=guarded), held=dict(held or {}))
-        self._finish(Judged(task, run_tasks(self._spark, task, processes), began), version)
+        self._finish(Judged(task, run_tasks(self._spark, task, workers, self._placement), began), version)
 
     def _task(self, number: int, paths: Sequence[str], *, guarded: bool = False) -> ShardTask:
         return ShardTask(
@@ -252,8 +260,8 @@ class Operator:
         if self._logs[last.name].commit(own, self.app_id, number, outcomes, note):
             self._moment += 1
         now = datetime.now(UTC)
-        if self._snapshots.due(now, SNAPSHOT_EVERY):
-            self._snapshots.take(now, self._state.before(number + 1), self._state.uri, self._settings.lake)
+        if self._state.snapshots.due(now, SNAPSHOT_EVERY):
+            self._state.snapshots.take(now, self._state.before(number + 1), self._settings.lake)
         counts: Counter[str] = Counter()
         for row in results:
             counts.update(row["counts"])
@@ -324,14 +332,14 @@ def facts_of(counts: Counter[str], latest: datetime | None, state_bytes: int, br
 
 def log_batch(number: int, counts: Counter[str], seconds: float) -> None:
     """Log what a batch has judged, in one line."""
-    pushes, points = counts["push_outcomes"], counts["metric_points"]
+    pushes, points, read = counts["push_outcomes"], counts["metric_points"], counts["state_bytes_read"]
     statuses = ", ".join(
         f"{count:,} {name.removeprefix('status:')}"
         for name, count in counts.most_common()
         if name.startswith("status:")
     )
     log.info(
-        "points: batch %d: %s pushes, %s points (%s), %s quarantined, %.1f s, %s points/s",
+        "points: batch %d: %s pushes, %s points (%s), %s quarantined, %.1f s, %s points/s%s",
         number, f"{pushes:,}", f"{points:,}", statuses or "none", f"{counts['quarantine']:,}", seconds,
-        f"{points / max(seconds, 0.001):,.0f}",
+        f"{points / max(seconds, 0.001):,.0f}", f", {read:,} bytes of state read from the store" if read else "",
     )  # fmt: skip

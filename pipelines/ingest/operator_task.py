@@ -6,12 +6,10 @@ gives the same rows. Readers see nothing that it writes until the driver commits
 
 from __future__ import annotations
 
-import ctypes
-import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -24,16 +22,18 @@ from kafka_telemetry_lake.pipelines.ingest.poison_pushes import (
     blaming,
     in_child,
     limit_by_size,
+    name_of,
     processor_limit,
     task_limit,
 )
 from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles
-from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles
 from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
 from kafka_telemetry_lake.pipelines.lake.stored_offsets import StoredOffsets
+from kafka_telemetry_lake.pipelines.lake.table_files import GatheredTableFiles
 from kafka_telemetry_lake.pipelines.quality.batch import BatchChecks
-from kafka_telemetry_lake.pipelines.runtime.python_worker import forget_archives
+from kafka_telemetry_lake.pipelines.runtime.python_worker import after_task
+from kafka_telemetry_lake.pipelines.runtime.worker_task import WorkerTask
 from kafka_telemetry_lake.pipelines.state.chain import ShardFiles
 from kafka_telemetry_lake.pipelines.tables.operator import (
     METRIC_POINTS,
@@ -52,7 +52,6 @@ from kafka_telemetry_lake.udfs.limits import Limits
 from kafka_telemetry_lake.udfs.rows import PUSHES_IN
 
 Result = TypeVar("Result")
-_MALLOC_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it
 # Limit on the rollup groups in a task's memory. A client that invents metric names adds a group for each.
 MOST_GROUPS = 500_000
 # What a task returns to the driver, a row for each shard: data files as JSON, the shard's new state files, counts, log
@@ -71,7 +70,7 @@ _RESULT = pa.schema(list(TASK_RESULT_TYPE))
 
 
 @dataclass(frozen=True)
-class ShardTask:
+class ShardTask(WorkerTask):
     """The task that processes a batch, as plain values that Spark can ship. Each row of its input is a shard number.
 
     Attributes:
@@ -99,30 +98,34 @@ class ShardTask:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield self._run(batch["id"].to_pylist())
-            _freeze_modules()
-            _release_memory()
-            forget_archives()
+            after_task()
 
     def _run(self, shards: Sequence[int]) -> pa.RecordBatch:
         return attempted(lambda guarded: self._attempt(shards, guarded), guarded=self.guarded)
 
     def _attempt(self, shards: Sequence[int], guarded: bool) -> pa.RecordBatch:
-        writers = {table.name: TableFiles(table, self.lake) for table in OPERATOR_TABLES}
+        writers = {table.name: GatheredTableFiles(table, self.lake) for table in OPERATOR_TABLES}
         results = TaskResults(writers)
-        rows = [self._judge(shard, results, guarded) for shard in shards]
+        pushes = PushFiles(self.lake, self.paths, self.shards, self.held)
+        if len(shards) > 1:
+            pushes.read_once(shards)
+        rows = [self._judge(shard, pushes, results, guarded) for shard in shards]
         if rows:
-            results.close()
-            files = [file.to_json() for writer in writers.values() for file in writer.close()]
+            # What waited is written now; a guarded attempt has tried to write the rows of each push before.
+            with blaming(lambda: f"pushes of shards {', '.join(map(str, shards))}"):
+                processor_limit(0.0 if guarded else task_limit(self.limits))
+                results.close()
+                files = [file.to_json() for writer in writers.values() for file in writer.close()]
             rows[-1] |= {"files": files, "counts": list(results.counts.items())}
         return pa.RecordBatch.from_pylist(rows, schema=_RESULT)
 
-    def _judge(self, shard: int, results: TaskResults, guarded: bool) -> dict[str, Any]:
+    def _judge(self, shard: int, pushes: PushFiles, results: TaskResults, guarded: bool) -> dict[str, Any]:
         state_files = ShardFiles(self.state_folder, shard)
         chain = state_files.read(self.states.get(shard, ()))
-        files = PushFiles(self.lake, self.paths, shard, self.shards, self.held)
-        results.counts["in_files"] += files.rows
+        results.counts["state_bytes_read"] += state_files.bytes_read
+        results.counts["in_files"] += pushes.rows(shard)
         judging = Judging(chain.state, results, self.limits, self.shards)
-        judging.run(files.slices(), self.stored_before, guarded=guarded)
+        judging.run(pushes.slices(shard), self.stored_before, guarded=guarded)
         names = state_files.write(chain, judging.state.changes(judging.changed), self.batch_id).names
         return {"shard": shard, "state": list(names), "files": [], "counts": [], "set_aside": judging.isolation.lines}
 
@@ -176,7 +179,7 @@ class Judging(Generic[States]):
             self._results.checks.read(pushes)
             for part in self.isolation.sound_parts(pushes) if guarded else [pushes]:
                 stored = None if stored_before is None else stored_before.within(part)
-                with blaming(part):
+                with blaming(partial(name_of, part)):
                     processor_limit(limit_s)
                     for rows, changes, after in process_parts(part, self.state, self._limits.of_shard(self._shards)):
                         self.state = after
@@ -189,7 +192,7 @@ class Judging(Generic[States]):
     def _rehearse(self, pushes: pa.Table) -> None:
         """Process pushes as an attempt would, but write files in memory. Runs in a child process."""
         limit_by_size(pushes, self._limits)
-        writers = {table.name: TableFiles(table, "", in_memory=True) for table in OPERATOR_TABLES}
+        writers = {table.name: GatheredTableFiles(table, "", in_memory=True) for table in OPERATOR_TABLES}
         rehearsed = TaskResults(writers, self._results.minutes)
         for rows, changes, _ in process_parts(pushes, self.state, self._limits.of_shard(self._shards)):
             rehearsed.add(rows, None)
@@ -263,20 +266,6 @@ def _call_kernels() -> None:
         shards_of(pa.array(["x"]), 1)
         for rows, _, _ in process_parts(PUSHES_IN.empty_table(), ShardState.empty()):
             RollUp(MINUTE_US).add(rows.metric_points)
-
-
-@cache
-def _freeze_modules() -> None:
-    """Exempt loaded modules from the garbage collection after each task of a Spark worker. It saves 0.09 CPU-s."""
-    gc.collect()
-    gc.freeze()
-
-
-def _release_memory() -> None:
-    """Return free memory to the system: workers live on, and this batch may have been the largest."""
-    pa.default_memory_pool().release_unused()
-    if _MALLOC_TRIM is not None:
-        _MALLOC_TRIM(0)  # the memory of NumPy's arrays
 
 
 def without(rows: pa.Table, stored: pa.Table) -> pa.Table:

@@ -122,14 +122,14 @@ def name_of(pushes: pa.Table) -> str:
 
 
 @contextlib.contextmanager
-def blaming(pushes: pa.Table) -> Iterator[None]:
-    """Re-raise an error as ``PushesFailedError`` that names these pushes. System errors pass unchanged."""
+def blaming(name: Callable[[], str]) -> Iterator[None]:
+    """Re-raise an error as ``PushesFailedError`` that names the pushes. System errors pass unchanged."""
     try:
         yield
     except Exception as error:
         if system_error(error) is not None:
             raise
-        raise PushesFailedError(f"{name_of(pushes)}: {short(error)}") from error
+        raise PushesFailedError(f"{name()}: {short(error)}") from error
 
 
 def processor_limit(seconds: float) -> None:

@@ -8,7 +8,8 @@ reads the ids first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from urllib.parse import unquote
 
 import numpy as np
@@ -28,6 +29,8 @@ from kafka_telemetry_lake.udfs.rows import PUSHES_IN
 SLICE_BYTES = 32 << 20
 SLICE_ROWS = 8192
 READ_BYTES = 1 << 20  # read buffer per column: without one, Arrow reads all payloads of a row group at once
+MEMORY_BYTES = 4 * SLICE_BYTES  # of the pushes that a task with several shards keeps in memory
+SORTED_BYTES = 4 << 20  # sorted by shard at a time, which has fixed costs; parts are joined by another copy before it
 CURSOR_BYTES = 4 << 20  # read at a time from a row group that is merged with others
 CLIENT = "client_instance_id"
 KEYS = pa.schema([PUSHES_IN.field(name) for name in (CLIENT, "partition", "offset")])
@@ -39,58 +42,116 @@ def table_paths(uris: Sequence[str], table: Table = PUSHES) -> list[str]:
 
 
 class PushFiles:
-    """The files of one batch, as a shard reads them.
+    """The files of one batch, as a task reads them for its shards: it opens each file once.
 
     Args:
         lake: folder or URI of the lake.
         paths: relative to the folder of table `pushes`.
-        shard: number of the shard.
         shards: number of shards.
         held: which shards have pushes in a file, by path; files that it lacks may have those of all.
         schema: the columns to read; a column that a file lacks is NULL.
-
-    Attributes:
-        rows: pushes of all shards in the row groups that this shard counts; every row group is counted by one shard.
     """
 
     def __init__(
-        self, lake: str, paths: Sequence[str], shard: int = 0, shards: int = 1,
-        held: Mapping[str, HeldShards] | None = None, schema: pa.Schema = PUSHES_IN,
+        self, lake: str, paths: Sequence[str], shards: int = 1, held: Mapping[str, HeldShards] | None = None,
+        schema: pa.Schema = PUSHES_IN,
     ) -> None:  # fmt: skip
-        filesystem, root = filesystem_of(PUSHES.uri(lake))
-        groups, self.rows = list[_Group](), 0
-        for path in paths:
-            note = None if held is None else held.get(path)
-            wanted = None if note is None else note.of(shard, shards)
-            if wanted != []:
-                own = list(_groups(filesystem.open_input_file(f"{root}/{path}"), wanted))
-                groups += own
-                counted = None if note is None else note.counted_by(shard, shards)
-                is_counted = [shard == 0 if counted is None else group.number in counted for group in own]
-                self.rows += sum(len(group.ids) for group, yes in zip(own, is_counted, strict=True) if yes)
-        self._groups = sorted(groups, key=lambda group: (group.partition[0], group.offset[0]))
-        self._shard, self._shards, self._schema = shard, shards, schema
+        self._filesystem, self._root = filesystem_of(PUSHES.uri(lake))
+        self._paths, self._shards, self._schema = paths, shards, schema
+        self._held = {path: note.for_number(shards) for path, note in ({} if held is None else held).items()}
+        self._files: dict[str, _File] = {}
+        self._found: dict[int, list[tuple[int, list[_Group]]]] = {}
+        self._in_memory: dict[int, list[pa.Table]] = {}
 
-    def slices(self, *, sorted_by_partition: bool = False) -> Iterator[pa.Table]:
-        """Yield the shard's pushes. A partition's offsets increase from slice to slice.
+    def rows(self, shard: int = 0) -> int:
+        """Pushes of all shards in the row groups that a shard counts; every row group is counted by one shard."""
+        rows = 0
+        for place, groups in self._groups(shard):
+            note = self._held.get(self._paths[place])
+            counted = None if note is None else note.counted_by(shard)
+            rows += sum(group.rows for group in groups if (shard == 0 if counted is None else group.number in counted))
+        return rows
+
+    def read_once(self, shards: Sequence[int]) -> None:
+        """Read the pushes of several shards into memory, unless they are many: reading a row group has fixed costs."""
+        places = (each for shard in shards for each in self._groups(shard))
+        groups = {(place, group.number): group for place, own in places for group in own}.values()
+        if not groups or sum(group.row_bytes * group.rows for group in groups) > MEMORY_BYTES:
+            return
+        parts, size = {shard: list[pa.Table]() for shard in shards}, 0
+        chosen = [(group, np.isin(group.shard, shards)) for group in groups]
+        for part in joined(_in_order(chosen, self._schema), SLICE_ROWS, SORTED_BYTES):
+            size += part.nbytes
+            if size > MEMORY_BYTES:  # texts that repeat are smaller in the files
+                return
+            for shard, rows in self._by_shard(part.combine_chunks()):
+                parts[shard].append(rows)
+        self._in_memory = parts
+
+    def slices(self, shard: int = 0, *, sorted_by_partition: bool = False) -> Iterator[pa.Table]:
+        """Yield a shard's pushes. A partition's offsets increase from slice to slice.
 
         Args:
             sorted_by_partition: also yield all pushes of a partition before those of the next.
         """
-        chosen = [(group, shards_of(group.ids, self._shards) == self._shard) for group in self._groups]
-        if _in_order(chosen, sorted_by_partition):
-            parts = (part for group, mine in chosen for part in group.slices(mine, self._schema))
-            yield from joined(parts, SLICE_ROWS)
-        else:  # the files were compacted or come from another writer
-            yield from _merged(chosen, self._schema)
+        if shard in self._in_memory:
+            yield from joined(self._in_memory[shard], SLICE_ROWS)
+            return
+        groups = [group for _, own in self._groups(shard) for group in own]
+        chosen = [(group, group.shard == shard) for group in groups]
+        yield from joined(_in_order(chosen, self._schema, sorted_by_partition), SLICE_ROWS)
+
+    def _by_shard(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        """The rows of each shard, in their order. They are copied once, however many shards there are.
+
+        Args:
+            rows: columns of one chunk each.
+        """
+        shard = shards_of(rows[CLIENT].combine_chunks(), self._shards)
+        if (shard == shard[0]).all():
+            yield int(shard[0]), rows
+            return
+        order = np.argsort(shard, kind="stable")
+        sorted_rows, sorted_shard = rows.take(pa.array(order)), shard[order]
+        bounds = [0, *(np.flatnonzero(np.diff(sorted_shard)) + 1).tolist(), len(order)]
+        for first, last in pairwise(bounds):
+            yield int(sorted_shard[first]), sorted_rows.slice(first, last - first)
+
+    def _groups(self, shard: int) -> list[tuple[int, list[_Group]]]:
+        """The row groups that may have pushes of a shard, by the place of their file among the paths."""
+        if shard not in self._found:
+            self._found[shard] = list(self._find(shard))
+        return self._found[shard]
+
+    def _find(self, shard: int) -> Iterator[tuple[int, list[_Group]]]:
+        for place, path in enumerate(self._paths):
+            note = self._held.get(path)
+            wanted = None if note is None else note.of(shard)
+            if wanted is None or wanted:
+                if path not in self._files:
+                    self._files[path] = _File(self._filesystem.open_input_file(f"{self._root}/{path}"), self._shards)
+                yield place, list(self._files[path].groups(wanted))
 
 
-def joined(parts: Iterable[pa.Table], most: int) -> Iterator[pa.Table]:
-    """Join parts up to `most` rows or `SLICE_BYTES` bytes; a larger part is one by itself."""
+def _in_order(
+    chosen: Sequence[tuple[_Group, Bools]], schema: pa.Schema, sorted_by_partition: bool = False
+) -> Iterator[pa.Table]:
+    """The rows of row groups that are chosen, in the order of `PushFiles.slices`, in parts of any size."""
+    chosen = sorted(chosen, key=lambda each: (each[0].partition[0], each[0].offset[0]))
+    if _is_in_order(chosen, sorted_by_partition):
+        for group, mine in chosen:
+            yield from group.slices(mine, schema)
+    else:  # the files were compacted or come from another writer
+        yield from _merged(chosen, schema)
+
+
+def joined(parts: Iterable[pa.Table], most: int, most_bytes: int | None = None) -> Iterator[pa.Table]:
+    """Join parts up to `most` rows or `most_bytes` bytes (None: `SLICE_BYTES`); a larger part is one by itself."""
+    most_bytes = SLICE_BYTES if most_bytes is None else most_bytes
     waiting: list[pa.Table] = []
     rows = size = 0
     for part in parts:
-        if waiting and (rows + part.num_rows > most or size + part.nbytes > SLICE_BYTES):
+        if waiting and (rows + part.num_rows > most or size + part.nbytes > most_bytes):
             yield pa.concat_tables(waiting)
             waiting, rows, size = [], 0, 0
         waiting.append(part)
@@ -99,15 +160,31 @@ def joined(parts: Iterable[pa.Table], most: int) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
-@dataclass(frozen=True)
-class _Group:
-    """A row group, with the ids, partitions and offsets of its pushes."""
+class _File:
+    """A file of pushes, whose row groups are known once they were asked for."""
 
-    file: pq.ParquetFile
-    number: int
-    ids: pa.Array
-    partition: Int64s
-    offset: Int64s
+    def __init__(self, stream: pa.NativeFile, shards: int) -> None:
+        self._file, self._shards = pq.ParquetFile(stream, buffer_size=READ_BYTES), shards
+        self._groups: dict[int, _Group] = {}
+
+    def groups(self, wanted: Sequence[int] | None) -> Iterator[_Group]:
+        """The row groups of these numbers, or all; without those that have no rows."""
+        for number in range(self._file.metadata.num_row_groups) if wanted is None else wanted:
+            if number not in self._groups:
+                self._groups[number] = _Group(self._file, number, self._shards)
+            if self._groups[number].rows:
+                yield self._groups[number]
+
+
+class _Group:
+    """A row group, with the shards, partitions and offsets of its pushes."""
+
+    def __init__(self, file: pq.ParquetFile, number: int, shards: int) -> None:
+        keys = _with_columns(file.read_row_group(number, KEYS.names), KEYS)
+        self.number, self.rows = number, int(keys.num_rows)
+        self.shard = shards_of(keys[CLIENT].combine_chunks(), shards)
+        self.partition, self.offset = (keys[name].to_numpy().astype(np.int64) for name in ("partition", "offset"))
+        self._file = file
 
     def slices(self, mine: Bools, schema: pa.Schema) -> Iterator[pa.Table]:
         """The rows that are `mine`."""
@@ -123,14 +200,15 @@ class _Group:
     def batches(self, schema: pa.Schema, size: int) -> Iterator[pa.Table]:
         """All rows, in batches of about `size` bytes, estimated from the mean row size."""
         rows = max(1, min(SLICE_ROWS, int(size / max(1, self.row_bytes))))
-        names = [name for name in schema.names if name in self.file.schema_arrow.names]
-        for batch in self.file.iter_batches(rows, [self.number], names):
+        own = set(self._file.schema_arrow.names)
+        names = [name for name in schema.names if name in own]
+        for batch in self._file.iter_batches(rows, [self.number], names):
             yield _with_columns(pa.Table.from_batches([batch]), schema)
 
-    @property
+    @cached_property
     def row_bytes(self) -> float:
         """Mean size of a row in bytes, most of it payload."""
-        group = self.file.metadata.row_group(self.number)
+        group = self._file.metadata.row_group(self.number)
         size = sum(int(group.column(i).total_uncompressed_size) for i in range(group.num_columns))
         return size / int(group.num_rows)
 
@@ -208,16 +286,7 @@ def sorted_slices(pushes: pa.Table) -> Iterator[pa.Table]:
         first = last
 
 
-def _groups(stream: pa.NativeFile, wanted: Sequence[int] | None) -> Iterator[_Group]:
-    file = pq.ParquetFile(stream, buffer_size=READ_BYTES)
-    for number in range(file.metadata.num_row_groups) if wanted is None else wanted:
-        keys = _with_columns(file.read_row_group(number, KEYS.names), KEYS)
-        if keys.num_rows:
-            partition, offset = (keys[name].to_numpy().astype(np.int64) for name in ("partition", "offset"))
-            yield _Group(file, number, keys[CLIENT].combine_chunks(), partition, offset)
-
-
-def _in_order(chosen: Sequence[tuple[_Group, Bools]], sorted_by_partition: bool) -> bool:
+def _is_in_order(chosen: Sequence[tuple[_Group, Bools]], sorted_by_partition: bool) -> bool:
     """Whether the offsets of each partition increase, and the partitions too if `sorted_by_partition`."""
     none = [np.zeros(0, np.int64)]
     partition = np.concatenate(none + [group.partition[mine] for group, mine in chosen])

@@ -14,8 +14,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
 from kafka_telemetry_lake.pipelines.ingest.operator_task import TASK_RESULT, ShardTask
+from kafka_telemetry_lake.pipelines.ingest.placement import Placement
 from kafka_telemetry_lake.pipelines.ingest.poison_pushes import PushesFailedError, name_of
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.runtime.job_names import named
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 
 log = logging.getLogger(__name__)
@@ -36,11 +38,14 @@ class Judged(NamedTuple):
     began: float
 
 
-def run_tasks(spark: SparkSession, task: ShardTask, processes: int | None = None) -> list[Row]:
+def run_tasks(
+    spark: SparkSession, task: ShardTask, workers: int | None = None, placement: Placement | None = None
+) -> list[Row]:
     """Run the task for each shard; returns rows of `TASK_RESULT`.
 
     Args:
-        processes: number of Python workers to use at once; None: as many as the session has cores.
+        placement: where the shards were processed last; None: tasks run anywhere.
+        workers: number of Python workers to use, at most; None: as many as the session has cores.
 
     Spark's own attempts after the first are guarded. If Spark makes only one attempt (``local[2]``), or all attempts
     died, the tasks run again, guarded from the start.
@@ -48,14 +53,15 @@ def run_tasks(spark: SparkSession, task: ShardTask, processes: int | None = None
     Raises:
         PushesFailedError: a guarded task died too.
     """
+    placement = placement or Placement(spark)
     try:
-        return _collect(spark, task, processes)
+        return _collect(spark, task, workers, placement)
     except (Py4JJavaError, PySparkException) as error:
         if task.guarded or not is_death(error):
             raise
         log.warning("points: a task's process died, isolating the push that caused it: %s", pushes_of(task))
     try:
-        return _collect(spark, replace(task, guarded=True), processes)
+        return _collect(spark, replace(task, guarded=True), workers, placement)
     except (Py4JJavaError, PySparkException) as error:
         if is_death(error):
             raise PushesFailedError(
@@ -79,11 +85,29 @@ def pushes_of(task: ShardTask) -> str:
     return name_of(keys.sort_by([("partition", "ascending"), ("offset", "ascending")]))
 
 
-def _collect(spark: SparkSession, task: ShardTask, processes: int | None) -> list[Row]:
-    # Each task writes files: no more of them than can run at once.
-    tasks = min(task.shards, processes or spark.sparkContext.defaultParallelism)
-    shards = spark.range(0, task.shards, 1, tasks)
-    return shards.mapInArrow(task, TASK_RESULT).collect()
+def _collect(spark: SparkSession, task: ShardTask, workers: int | None, placement: Placement) -> list[Row]:
+    cores = spark.sparkContext.defaultParallelism
+    tasks = tasks_for(task.shards, cores, workers)
+    how = ", each tried first" if task.guarded else ""
+    with named(spark, f"points: batch {task.batch_id}: judge {len(task.paths)} files, {task.shards} shards{how}"):
+        results = placement.shards(task.shards, tasks).mapInArrow(task, TASK_RESULT)
+        return placement.collect(results, are_apart=tasks == tasks_for(task.shards, cores))
+
+
+def tasks_for(shards: int, cores: int, workers: int | None = None) -> int:
+    """How many tasks judge the shards. Each writes files: there are no more of them than can run at once.
+
+    A task has the shards of one remainder, and so have the landing partitions, which are files: by a divisor of the
+    shards, a file is read by fewer tasks.
+
+    Args:
+        workers: what the batch is worth, by `store_task.workers_for`; None: a worker for each core.
+    """
+    most = min(shards, cores)
+    if workers is None or workers >= most:
+        return most
+    divisor = max(number for number in range(1, workers + 1) if shards % number == 0)
+    return divisor if 2 * divisor > workers else workers
 
 
 def is_death(error: Exception) -> bool:

@@ -33,15 +33,16 @@ from kafka_telemetry_lake.pipelines.ingest.operator_task import (
 )
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged, is_death
-from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableFiles
 from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
+from kafka_telemetry_lake.pipelines.lake.table_files import DataFile, TableFiles
 from kafka_telemetry_lake.pipelines.runtime.python_worker import forget_archives
+from kafka_telemetry_lake.pipelines.runtime.worker_task import WorkerTask
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, QUOTA_SAMPLES, RECEIVER_HEALTH
 
 OTHERS = (RECEIVER_HEALTH, QUOTA_SAMPLES, QUARANTINE)
 STORED = (*OTHERS, PUSHES)  # in the order of their commits; the last one says that the pushes of a batch are stored
 ROWS_PER_GROUP = 1 << 16  # of statuses or samples
-SMALL_BYTES = 1 << 20  # of push files: one Python worker takes all of such a batch, since each has fixed costs
+WORKER_BYTES = 2 << 20  # of push files: fewer are not worth a Python worker of their own, since each has fixed costs
 # A row has a `DataFile` as JSON, or what the operator's task made of a shard.
 RESULT = f"file string, judged struct<{TASK_RESULT}>"
 _RESULT = pa.schema([("file", pa.string()), ("judged", TASK_RESULT_TYPE)])
@@ -55,7 +56,7 @@ REPEATED = (
 
 
 @dataclass(frozen=True)
-class StoreTask:
+class StoreTask(WorkerTask):
     """Writes its part of a micro-batch; the files count once the driver has committed them.
 
     Attributes:
@@ -112,21 +113,18 @@ class Stored:
     failed: bool
 
 
-def store(
-    rows: DataFrame, lake: str, processes: int | None = None, judge: ShardTask | None = None, shards: int = 1
-) -> Stored:
+def store(rows: DataFrame, lake: str, workers: int, judge: ShardTask | None = None, shards: int = 1) -> Stored:
     """Write landing records to files of the tables `STORED`.
 
     Args:
         rows: columns of ``landing_rows.COLUMNS``, in the order of the source.
-        processes: number of Python workers to use at once; None: as many as the session has cores.
+        workers: number of Python workers to use, if the session has as many cores.
         judge: judges the pushes if they are few; needs one worker.
         shards: of the operator.
     """
     began = time.monotonic()
     # A task has fixed costs: no more of them than can run at once.
-    parallelism = processes or rows.sparkSession.sparkContext.defaultParallelism
-    chosen = rows.coalesce(parallelism)
+    chosen = rows.coalesce(min(workers, rows.sparkSession.sparkContext.defaultParallelism))
     try:
         results = chosen.mapInArrow(StoreTask(lake, judge, shards), RESULT).collect()
     except (Py4JJavaError, PySparkException) as error:
@@ -141,10 +139,15 @@ def store(
     return Stored(files, judged, failed=task is not None and judged is None)
 
 
+def workers_for(size: int) -> int:
+    """How many Python workers so many bytes of push files are worth."""
+    return 1 + size // WORKER_BYTES
+
+
 def judging(task: ShardTask, files: Iterable[DataFile]) -> ShardTask | None:
     """The task with the paths of these files of `pushes`; None: there are none, or they are too large."""
     own = [file for file in files if file.table == PUSHES.name]
-    if not own or sum(file.size for file in own) >= SMALL_BYTES:
+    if not own or workers_for(sum(file.size for file in own)) > 1:
         return None
     held = {file.path: HeldShards.from_json(file.held) for file in own if file.held is not None}
     return replace(task, paths=tuple(file.path for file in own), held=held)

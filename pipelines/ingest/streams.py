@@ -27,6 +27,8 @@ from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard, unstored
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
+from kafka_telemetry_lake.pipelines.runtime.job_names import named
+from kafka_telemetry_lake.pipelines.runtime.worker_task import OtherReleaseError
 from kafka_telemetry_lake.pipelines.tables.lost_records import LOST_RECORDS
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, RECEIVER_HEALTH, TABLES
 from kafka_telemetry_lake.pipelines.tables.table import Table, table_uri
@@ -83,9 +85,10 @@ def start_landing(
     batches = LandingBatches(lake.path, lake.fence, operator, begun, None if lost is None else lost.note)
 
     def run(batch: DataFrame, batch_id: int) -> None:
-        def written(processes: int | None, judge: ShardTask | None) -> Stored:
-            with _read_once(batch, source.may_repeat):
-                return store(unstored(batch, guards, source.may_repeat), lake.path, processes, judge, operator.shards)
+        def written(workers: int, judge: ShardTask | None) -> Stored:
+            judges = "" if judge is None else ", judge its pushes if they are few"
+            with named(spark, f"pushes: batch {batch_id}: store{judges}"), _read_once(batch, source.may_repeat):
+                return store(unstored(batch, guards, source.may_repeat), lake.path, workers, judge, operator.shards)
 
         batches.run(app_id_of(batch, LANDING), batch_id, written)
 
@@ -135,8 +138,10 @@ def start_batches(
         sync(filesystem, entries(root, batch_id))
         try:
             run(batch, batch_id)
-        except (FencedError, OSError):  # their messages say it all
-            logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it would log where this was raised
+        except Exception as error:
+            if isinstance(error, FencedError | OSError) or OtherReleaseError.__name__ in str(error):
+                # Their messages say it all; py4j would log where this was raised.
+                logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
             raise
 
     writer = rows.writeStream.queryName(stream).option("checkpointLocation", lake.checkpoint(checkpoint or stream))

@@ -61,3 +61,11 @@ class UnfitStoreError(CannotRunError):
 
 class OtherEngineError(CannotRunError):
     """The lake is written by another engine than the one that was asked for, or than the command can work with."""
+
+
+class CatalogError(CannotRunError):
+    """A catalog of Spark doesn't have, or refuses, what a lake of tables by name needs; the message says what."""
+
+
+class OtherTableError(CannotRunError):
+    """A table of a lake's name is another one."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +20,27 @@ from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
 
 TAG = "kafka-telemetry-lake.shards"  # among the tags of Delta's `add`
 MOST = 1000  # shards in a note, of all row groups together: each commit has the notes of its files
+
+
+@dataclass(frozen=True)
+class ShardGroups:
+    """The row groups of a file that each shard opens, by its remainder; one of them counts the pushes of a row group.
+
+    Attributes:
+        divisor: of which the remainders are.
+    """
+
+    divisor: int
+    groups: Mapping[int, Sequence[int]]
+    counted: Mapping[int, Sequence[int]]
+
+    def of(self, shard: int) -> Sequence[int]:
+        """The row groups that may have pushes of a shard."""
+        return self.groups.get(shard % self.divisor, ())
+
+    def counted_by(self, shard: int) -> Sequence[int]:
+        """Those of them whose pushes this shard counts."""
+        return self.counted.get(shard, ())
 
 
 @dataclass(frozen=True)
@@ -31,15 +54,16 @@ class HeldShards:
     shards: int
     groups: tuple[tuple[int, ...], ...]
 
-    def of(self, shard: int, shards: int) -> list[int]:
-        """The row groups that may have pushes of a shard, of so many."""
+    def for_number(self, shards: int) -> ShardGroups:
+        """What the note says of so many shards."""
         both = math.gcd(self.shards, shards)
-        return [number for number, held in enumerate(self.groups) if any((each - shard) % both == 0 for each in held)]
-
-    def counted_by(self, shard: int, shards: int) -> list[int]:
-        """Those of them whose pushes this shard counts; each row group has one shard that does."""
-        both = math.gcd(self.shards, shards)
-        return [number for number, held in enumerate(self.groups) if min(each % both for each in held) == shard]
+        groups, counted = defaultdict[int, list[int]](list), defaultdict[int, list[int]](list)
+        for number, held in enumerate(self.groups):
+            remainders = {each % both for each in held}
+            for each in remainders:
+                groups[each].append(number)
+            counted[min(remainders)].append(number)
+        return ShardGroups(both, dict(groups), dict(counted))
 
     def to_json(self) -> str | None:
         """The note; None: it would be too long."""

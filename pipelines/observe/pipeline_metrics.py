@@ -76,11 +76,15 @@ class PipelineMetrics:
             return
         table = pa.Table.from_pylist(rows, PIPELINE_METRICS.schema)
         try:
-            write_deltalake(PIPELINE_METRICS.create(self._lake), PIPELINE_METRICS.with_partition(table), mode="append")
+            self.append(PIPELINE_METRICS.with_partition(table))
         except (DeltaError, OSError) as error:
             log.warning("pipeline_metrics: write failed, will be retried: %s", " ".join(str(error).split())[:300])
             with self._lock:
                 self._rows = rows + self._rows
+
+    def append(self, rows: pa.Table) -> None:
+        """Append rows with the columns as stored. Raises ``DeltaError`` or ``OSError`` if that fails."""
+        write_deltalake(PIPELINE_METRICS.create(self._lake), rows, mode="append")
 
 
 def behind(source: dict[str, Any]) -> int:

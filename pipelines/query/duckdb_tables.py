@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -84,12 +84,14 @@ def native_select(
     columns: pa.Schema | None = None,
     times: Times | None = None,
     days: Collection[str] | None = None,
+    only: Collection[str] | None = None,
 ) -> str | None:
     """A SELECT that reads the table's files with DuckDB. It has the columns and types of `dataset`.
 
     Args:
         times: files that have none of these rows are left out; others may have further rows.
         days: files of other landed dates are left out; None: none.
+        only: files whose path isn't one of these are left out; None: none. Paths as in `file_bounds`.
 
     Returns:
         None if only delta-rs can read the table: it isn't local, needs a reader version above 1, or has files outside
@@ -98,16 +100,16 @@ def native_select(
     root = local_folder(table.table_uri)
     if root is None or table.protocol().min_reader_version > 1:
         return None
-    empty = connection.from_arrow(table_columns(table, columns).empty_table())
-    types = {column: str(kind) for column, kind in zip(empty.columns, empty.types, strict=True)}
+    types = _types(connection, table_columns(table, columns))
     partitions = table.metadata().partition_columns
     files = _files(table, times, days)
+    if only is not None:
+        files = files.filter(pc.is_in(files["path"], pa.array(sorted(only), pa.string())))
     paths = files["path"].to_pylist()
     if any("%" in path for path in paths):
         paths = [unquote(path) for path in paths]
     if not paths:
-        nothing = (f"CAST(NULL AS {kind}) AS {_quoted(column)}" for column, kind in types.items())
-        return f"SELECT {', '.join(nothing)} WHERE FALSE"
+        return _no_rows(types)
     if partitions and not _are_in_partitions(paths, files["partition"]):
         return None
     selected = [
@@ -129,6 +131,26 @@ def native_select(
     return f"SELECT {', '.join(selected)} FROM read_parquet([{listed}], {options})"
 
 
+def select_nothing(connection: duckdb.DuckDBPyConnection, columns: pa.Schema) -> str:
+    """A SELECT of these columns that has no rows.
+
+    An empty table of DuckDB's own is no substitute: if a condition of an outer join can't hold by the statistics of
+    such a table, DuckDB 2.0.0 takes it that the join has no rows at all, and leaves out a LIMIT over it.
+    """
+    return _no_rows(_types(connection, columns))
+
+
+def _types(connection: duckdb.DuckDBPyConnection, columns: pa.Schema) -> dict[str, str]:
+    """DuckDB's type of each column."""
+    empty = connection.from_arrow(columns.empty_table())
+    return {column: str(kind) for column, kind in zip(empty.columns, empty.types, strict=True)}
+
+
+def _no_rows(types: Mapping[str, str]) -> str:
+    nothing = (f"CAST(NULL AS {kind}) AS {_quoted(column)}" for column, kind in types.items())
+    return f"SELECT {', '.join(nothing)} WHERE FALSE"
+
+
 def _files(table: DeltaTable, times: Times | None, days: Collection[str] | None) -> pa.Table:
     files = files_table(table)
     if days is not None:
@@ -137,6 +159,13 @@ def _files(table: DeltaTable, times: Times | None, days: Collection[str] | None)
         return files
     extremes = [_statistic(files, which, times.column) for which in ("min", "max")]
     return files.filter(pa.array([times.may_be_in(*each) for each in zip(*extremes, strict=True)], pa.bool_()))
+
+
+def file_bounds(table: DeltaTable, column: str) -> dict[str, tuple[datetime | None, datetime | None]]:
+    """Path of each file, and the least and greatest time of a column by its statistics; None: not known."""
+    files = files_table(table)
+    bounds = (_statistic(files, which, column) for which in ("min", "max"))
+    return dict(zip(files["path"].to_pylist(), zip(*bounds, strict=True), strict=True))
 
 
 def _statistic(files: pa.Table, which: str, column: str) -> list[datetime | None]:

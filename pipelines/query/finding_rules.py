@@ -18,6 +18,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from kafka_telemetry_lake.pipelines.query.client_versions import bug_columns
+from kafka_telemetry_lake.pipelines.query.literals import quoted
 from kafka_telemetry_lake.pipelines.runtime.field_problems import field_problems
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 from kafka_telemetry_lake.udfs.findings.states import DEFAULT, Hysteresis
@@ -257,11 +258,6 @@ _FORMATS = {
     "%": "coalesce(CAST(TRY_CAST(round(100 * {}, 1) AS DECIMAL(38, 1)) AS STRING), 'unknown')",
     "text": "coalesce({}, 'unknown')",
 }
-
-
-def quoted(text: str) -> str:
-    """A text as a literal of Spark's dialect."""
-    return exp.Literal.string(text).sql("spark")
 
 
 def columns_of(sql: str) -> set[str]:

@@ -12,7 +12,8 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from kafka_telemetry_lake.pipelines.query.finding_rules import LIBRARIES, PREFIX, quoted
+from kafka_telemetry_lake.pipelines.query.finding_rules import LIBRARIES, PREFIX
+from kafka_telemetry_lake.pipelines.query.literals import quoted
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times as fast
 _CLIENT = "{client}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -9,11 +10,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from kafka_telemetry_lake.pipelines.lake.moments import MOMENTS, OF_MOMENTS, newest_moment
 from kafka_telemetry_lake.pipelines.lake.paths import absolute_uri
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
+from kafka_telemetry_lake.pipelines.query.literals import quoted
 from kafka_telemetry_lake.pipelines.query.subscription_views import update_subscription_views
 from kafka_telemetry_lake.pipelines.query.views import views
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
+from kafka_telemetry_lake.pipelines.tables.names import Names
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
+
+NO_LINES = "(SELECT '' AS value, named_struct('file_name', '') AS _metadata WHERE FALSE)"
 
 
 def register_tables(spark: SparkSession, lake: str, database: str) -> None:
@@ -28,12 +33,26 @@ def register_tables(spark: SparkSession, lake: str, database: str) -> None:
         if DeltaTable.is_deltatable(uri):
             if spark.catalog.tableExists(name) and spark.catalog.getTable(name).tableType == "VIEW":
                 spark.sql(f"DROP VIEW `{name}`")
-            spark.sql(f"CREATE TABLE IF NOT EXISTS `{name}` USING DELTA LOCATION '{_quoted(uri)}'")
+            spark.sql(f"CREATE TABLE IF NOT EXISTS `{name}` USING DELTA LOCATION {quoted(uri)}")
         elif not spark.catalog.tableExists(name):
-            fields = from_arrow_schema(schema)
-            nulls = (f"CAST(NULL AS {field.dataType.simpleString()}) AS `{field.name}`" for field in fields)
-            spark.sql(f"CREATE VIEW `{name}` AS SELECT {', '.join(nulls)} WHERE FALSE")
+            spark.sql(f"CREATE VIEW `{name}` AS {_empty(schema)}")
     spark.sql(f"CREATE OR REPLACE VIEW `{MOMENTS}` AS {_moments(lake)}")
+
+
+def create_named_views(spark: SparkSession, names: Names, overrides: Overrides = ()) -> list[str]:
+    """Create all views in the schema of a lake of tables by name, and make it the current one; returns their names.
+
+    A table that the lake lacks, `moments` among them, becomes an empty view.
+    """
+    spark.catalog.setCurrentCatalog(names.catalog)
+    spark.catalog.setCurrentDatabase(names.schema)
+    for name, schema in CATALOG.items():
+        if not spark.catalog.tableExists(names.of(name)):
+            spark.sql(f"CREATE VIEW {names.of(name)} AS {_empty(schema)}")
+    spark.sql(f"CREATE OR REPLACE VIEW {names.of(MOMENTS)} AS {_moments_in(NO_LINES)}")
+    for view in views(overrides).values():
+        spark.sql(f"CREATE OR REPLACE VIEW {names.of(view.name)} AS {view.select}")
+    return list(views())
 
 
 def create_views(spark: SparkSession, lake: str, database: str | None = None, overrides: Overrides = ()) -> list[str]:
@@ -68,12 +87,22 @@ def view_tables(spark: SparkSession, lake: str) -> None:
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW `{MOMENTS}` AS {_moments(lake)}")
 
 
+def _empty(schema: pa.Schema) -> str:
+    """A SELECT of no rows with these columns."""
+    fields = from_arrow_schema(schema)
+    nulls = (f"CAST(NULL AS {field.dataType.simpleString()}) AS `{field.name}`" for field in fields)
+    return f"SELECT {', '.join(nulls)} WHERE FALSE"
+
+
 def _moments(lake: str) -> str:
     """A SELECT of the moments that readers may ask for, with the version of each table (`moments_table`)."""
     uri = table_uri(absolute_uri(lake), PUSH_OUTCOMES.name)
     lines = f"text.`{uri.replace('`', '``')}/_delta_log/*.json`"
-    if not DeltaTable.is_deltatable(uri):
-        lines = "(SELECT '' AS value, named_struct('file_name', '') AS _metadata WHERE FALSE)"
+    return _moments_in(lines if DeltaTable.is_deltatable(uri) else NO_LINES)
+
+
+def _moments_in(lines: str) -> str:
+    """The same, from the lines of a log."""
     columns = ("version" if table is PUSH_OUTCOMES else f"note.versions['{table.name}']" for table in OF_MOMENTS)
     named = (f"{column} AS {table.name}" for column, table in zip(columns, OF_MOMENTS, strict=True))
     return f"""
@@ -88,7 +117,3 @@ def _moments(lake: str) -> str:
         WHERE startswith(value, '{{"commitInfo"')
       ) AS entries
       WHERE note.moment IS NOT NULL"""
-
-
-def _quoted(uri: str) -> str:
-    return uri.replace("\\", "\\\\").replace("'", "\\'")

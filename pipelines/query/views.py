@@ -36,12 +36,15 @@ TEMPLATES = {
             "whose": "each client instance",
             "more": "Rows of client_changes, the latest of each instance.",
             "subjects": """
-      SELECT *, client_instance_id AS subject, element_at(labels, 'group_id') AS group_id
-      FROM (
-        SELECT c.*, row_number() OVER (PARTITION BY cluster_id, client_instance_id ORDER BY step DESC) AS age
-        FROM client_changes AS c
-      ) AS aged
-      WHERE age = 1""",
+      SELECT c.*, c.client_instance_id AS subject, element_at(c.labels, 'group_id') AS group_id
+      FROM client_changes AS c
+      JOIN (
+        SELECT cluster_id, client_instance_id, max(step) AS step
+        FROM client_changes
+        GROUP BY cluster_id, client_instance_id
+      ) AS newest
+        ON newest.cluster_id <=> c.cluster_id AND newest.client_instance_id = c.client_instance_id
+        AND newest.step = c.step""",
         },
         "group_member_ownership": {
             "whose": "each member of a consumer group, even if it pushes nothing",

@@ -11,10 +11,10 @@ import pyarrow.dataset as pads
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.ingest.operator_task import without
-from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableFiles
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
+from kafka_telemetry_lake.pipelines.lake.table_files import DataFile, TableFiles
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.quotas.client_reports import minutes_of, read_reports, replace_estimates
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES

@@ -154,7 +154,7 @@ def _usable_snapshot(lake: str, checkpoints: str, target: Manifest) -> Snapshot 
         try:
             snapshot.dataset(lake, PUSH_OUTCOMES)
             for shard, names in snapshot.states.items():
-                ShardFiles(snapshot.uri, shard).check(names)
+                ShardFiles(snapshot.states_uri, shard).check(names)
         except (DeltaError, KeyError, StateError):
             continue
         return snapshot

@@ -17,6 +17,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,34 @@ MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 AT_ONCE = 8  # a file is small: most of its time is the way to the repository and back
 TRIES, TIMEOUT_S = 3, 60
 
-SPARK_PACKAGES = (
-    "io.delta:delta-spark_4.0_2.13:4.4.0",
-    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
-)
+DELTA = "4.4.0"
+
+
+@dataclass(frozen=True)
+class SparkLine:
+    """What goes with a line of Spark (docs/versions.md): a release of each."""
+
+    pyspark: str  # the one that is tested
+    connector: str  # to Kafka: not every release of Spark has one in Maven Central with all that it depends on
+    hadoop: str  # what pyspark ships
+    aws_sdk: str  # what that Hadoop is built with, or newer
+    pool: str  # commons-pool2, which the connector depends on
+    with_hadoop_aws: tuple[str, ...] = ()  # what else its classes can't be loaded without
+
+
+DEFAULT_LINE = "4.0"  # that of Databricks' long-term runtime
+SPARK_LINES = {
+    "4.0": SparkLine("4.0.5", connector="4.0.0", hadoop="3.4.1", aws_sdk="2.29.52", pool="2.12.0"),
+    "4.1": SparkLine("4.1.4", connector="4.1.1", hadoop="3.4.2", aws_sdk="2.29.52", pool="2.12.1"),
+    "4.2": SparkLine(
+        "4.2.1",
+        connector="4.2.0",
+        hadoop="3.5.0",
+        aws_sdk="2.35.4",
+        pool="2.13.1",
+        with_hadoop_aws=("software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",),
+    ),
+}
 
 AWS_PARTS = (
     "annotations", "apache-client", "arns", "auth", "aws-core", "aws-query-protocol", "aws-xml-protocol", "checksums",
@@ -54,33 +79,42 @@ class Bundle:
     kind: str = "jar"
 
 
+def _spark_bundles(line: str) -> dict[str, Bundle]:
+    spark, name = SPARK_LINES[line], "spark" if line == DEFAULT_LINE else f"spark-{line}"
+    return {
+        # Only what pyspark doesn't ship: a second Scala or Hadoop on the class path would shadow Spark's own.
+        name: Bundle(
+            (
+                f"io.delta:delta-spark_{line}_2.13:{DELTA}",
+                f"io.delta:delta-storage:{DELTA}",
+                f"io.delta:delta-kernel-api:{DELTA}",
+                f"io.delta:delta-kernel-defaults:{DELTA}",
+                f"io.delta:delta-kernel-unitycatalog:{DELTA}",
+                "io.unitycatalog:unitycatalog-client:0.6.0",
+                "io.unitycatalog:unitycatalog-hadoop:0.6.0",
+                f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.connector}",
+                f"org.apache.spark:spark-token-provider-kafka-0-10_2.13:{spark.connector}",
+                "org.apache.kafka:kafka-clients:3.9.2",  # Spark 4.0 depends on 3.9.0; see docs/security.md
+                f"org.apache.commons:commons-pool2:{spark.pool}",
+            ),
+            transitive=False,
+        ),
+        # For a lake in S3. Hadoop depends on a single jar of the SDK with half a gigabyte; S3A needs only these parts.
+        f"{name}-s3": Bundle(
+            (
+                f"org.apache.hadoop:hadoop-aws:{spark.hadoop}",
+                *spark.with_hadoop_aws,
+                "software.amazon.eventstream:eventstream:1.0.1",
+                "org.reactivestreams:reactive-streams:1.0.4",
+                *(f"software.amazon.awssdk:{part}:{spark.aws_sdk}" for part in AWS_PARTS),
+            ),
+            transitive=False,
+        ),
+    }
+
+
 BUNDLES = {
-    # Only what pyspark doesn't ship: a second Scala or Hadoop on the class path would shadow Spark's own.
-    "spark": Bundle(
-        (
-            *SPARK_PACKAGES,
-            "io.delta:delta-storage:4.4.0",
-            "io.delta:delta-kernel-api:4.4.0",
-            "io.delta:delta-kernel-defaults:4.4.0",
-            "io.delta:delta-kernel-unitycatalog:4.4.0",
-            "io.unitycatalog:unitycatalog-client:0.6.0",
-            "io.unitycatalog:unitycatalog-hadoop:0.6.0",
-            "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-            "org.apache.kafka:kafka-clients:3.9.2",  # Spark 4.0 depends on 3.9.0; see docs/security.md
-            "org.apache.commons:commons-pool2:2.12.0",
-        ),
-        transitive=False,
-    ),
-    # For a lake in S3. Hadoop depends on a single jar of the SDK with half a gigabyte; S3A needs only these parts.
-    "spark-s3": Bundle(
-        (
-            "org.apache.hadoop:hadoop-aws:3.4.1",
-            "software.amazon.eventstream:eventstream:1.0.1",
-            "org.reactivestreams:reactive-streams:1.0.4",
-            *(f"software.amazon.awssdk:{part}:2.29.52" for part in AWS_PARTS),
-        ),
-        transitive=False,
-    ),
+    **{name: bundle for line in SPARK_LINES for name, bundle in _spark_bundles(line).items()},
     "kafka-4.3.1": Bundle(("org.apache.kafka:kafka_2.13:4.3.1", "org.apache.kafka:kafka-tools:4.3.1"), transitive=True),
     "kafka-4.4.0": Bundle(("org.apache.kafka:kafka_2.13:4.4.0",), transitive=True),  # its kafka-tools isn't published
     "kafka-3.9.1": Bundle(("org.apache.kafka:kafka_2.13:3.9.1", "org.apache.kafka:kafka-tools:3.9.1"), transitive=True),
@@ -110,8 +144,31 @@ def jars_home() -> Path:
     return platformdirs.user_cache_path("kafka-telemetry-lake") / "jars"
 
 
+def bundle_of_installed_spark(bundle: str) -> str:
+    """For ``spark`` and ``spark-s3``, the bundle of the installed pyspark's line; any other is returned as it is.
+
+    Raises:
+        JarsUnavailableError: no jars are locked for this line.
+    """
+    if bundle not in ("spark", "spark-s3"):
+        return bundle
+    try:
+        installed = version("pyspark")
+    except PackageNotFoundError:  # the jars are fetched for another environment
+        return bundle
+    line = ".".join(installed.split(".")[:2])
+    if line not in SPARK_LINES:
+        raise JarsUnavailableError(
+            f"pyspark {installed} is installed, but there are jars for Spark {', '.join(SPARK_LINES)} only: "
+            f"pip install 'pyspark=={SPARK_LINES[DEFAULT_LINE].pyspark}'"
+        )
+    return bundle if line == DEFAULT_LINE else bundle.replace("spark", f"spark-{line}", 1)
+
+
 def jars(bundle: str) -> list[Path]:
-    """A bundle's files. Fetches those that are missing if ``jars.sha256`` changed or the folder is new.
+    """A bundle's files; ``spark`` and ``spark-s3`` are those for the installed pyspark.
+
+    Fetches those that are missing if ``jars.sha256`` changed or the folder is new.
 
     ``TELEMETRY_LAKE_MAVEN`` is the URL of a mirror of Maven Central; proxies are those of ``HTTPS_PROXY``,
     and certificates are trusted as the system trusts them.
@@ -119,21 +176,22 @@ def jars(bundle: str) -> list[Path]:
     Raises:
         JarsUnavailableError: the files could not be fetched or have wrong checksums.
     """
+    bundle = bundle_of_installed_spark(bundle)
     folder = jars_home() / bundle
     complete = folder / ".complete"
     expected = checksums(CHECKSUMS.read_text(encoding="utf-8"), bundle)
-    version = hashlib.sha256(repr(sorted(expected.items())).encode()).hexdigest()
-    if not _is_complete(complete, version):
+    state = hashlib.sha256(repr(sorted(expected.items())).encode()).hexdigest()
+    if not _is_complete(complete, state):
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
-            if not _is_complete(complete, version):
+            if not _is_complete(complete, state):
                 _install(bundle, expected, folder)
-                complete.write_text(version, encoding="utf-8")
+                complete.write_text(state, encoding="utf-8")
     return _files(bundle, folder)
 
 
-def _is_complete(marker: Path, version: str) -> bool:
-    return marker.exists() and marker.read_text(encoding="utf-8") == version
+def _is_complete(marker: Path, state: str) -> bool:
+    return marker.exists() and marker.read_text(encoding="utf-8") == state
 
 
 def _files(bundle: str, folder: Path) -> list[Path]:
@@ -232,7 +290,7 @@ def main(argv: list[str]) -> int:
         if argv == ["--maven"]:
             print(maven())
         else:
-            for bundle in argv:
+            for bundle in map(bundle_of_installed_spark, argv):
                 print(f"{bundle}: {len(jars(bundle))} files in {jars_home() / bundle}")
     except JarsUnavailableError as error:
         print(error, file=sys.stderr)

@@ -205,6 +205,8 @@ def _of_tls(connection: socket.socket, host: str) -> str | None:
     try:
         with _maybe_tls(connection, host, True):
             return None
+    except ssl.SSLZeroReturnError:  # what Python 3.11.2 makes of a connection that ends in the handshake
+        return "it does not speak TLS"
     except ssl.SSLError as error:  # any other alert is of a listener with TLS, such as one that wants a certificate
         return "it does not speak TLS" if error.reason in NOT_TLS else None
 

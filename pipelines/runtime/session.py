@@ -19,7 +19,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.pipelines.lake.object_store import in_s3, s3a_settings
-from kafka_telemetry_lake.pipelines.runtime.jars import jars, jars_home
+from kafka_telemetry_lake.pipelines.runtime.jars import bundle_of_installed_spark, jars, jars_home
 from kafka_telemetry_lake.pipelines.runtime.spark_settings import (
     JAVA_OPTIONS,
     LOCAL,
@@ -107,7 +107,7 @@ def class_archive() -> Path:
     With it a local session takes 7 CPU-s less to start, write and read a table. HotSpot ignores an archive of other
     jars or of another Java.
     """
-    return jars_home() / "spark.jsa"
+    return jars_home() / f"{bundle_of_installed_spark('spark')}.jsa"
 
 
 def _archive_options() -> tuple[str, ...]:

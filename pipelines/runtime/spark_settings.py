@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pyspark import __version__ as pyspark_version
+
 Settings = dict[str, bool | float | int | str | None]
 
 # Needed for correct results in any session.
@@ -30,7 +32,9 @@ TUNING: Settings = {
     # In local folders, Spark's default starts three processes (`chmod`, `readlink`) to rename a file of the checkpoint,
     # which takes 0.4 to 0.7 s of each batch on two busy cores.
     "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+        "org.apache.spark.sql.execution.streaming."
+        + ("" if pyspark_version.startswith("4.0.") else "checkpointing.")  # where Spark 4.1 has moved it
+        + "FileSystemBasedCheckpointFileManager"
     ),
     # Avoids sorting a batch by landed date, which would copy its payloads.
     "spark.sql.maxConcurrentOutputFileWriters": "16",

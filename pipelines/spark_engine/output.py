@@ -24,11 +24,17 @@ from kafka_telemetry_lake.pipelines.ingest.run_tasks import log_set_aside
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.moments import COMMIT_ORDER
 from kafka_telemetry_lake.pipelines.quality.batch import broken_rules, describe
+from kafka_telemetry_lake.pipelines.runtime.job_names import named
 from kafka_telemetry_lake.pipelines.runtime.python_worker import forget_archives
+from kafka_telemetry_lake.pipelines.runtime.worker_task import WorkerTask
 from kafka_telemetry_lake.pipelines.spark_engine.blobs import from_blob
+from kafka_telemetry_lake.pipelines.spark_engine.lifecycle import BatchLifecycle
 from kafka_telemetry_lake.pipelines.spark_engine.shard_processor import FACTS
-from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUOTA_SAMPLES, RECEIVER_HEALTH
+from kafka_telemetry_lake.pipelines.spark_engine.tables import Tables
+from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES, QUOTA_SAMPLES, RECEIVER_HEALTH
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
+from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN
+from kafka_telemetry_lake.udfs.lifecycle.shard import OUTCOMES_IN
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +43,7 @@ ROWS_PER_FILE = 500_000  # at least, where a table gets several files
 
 
 @dataclass(frozen=True)
-class UnpackTask:
+class UnpackTask(WorkerTask):
     """Rows of `shard_processor.OUTPUT` to rows of a table, in a task of Spark.
 
     Attributes:
@@ -70,13 +76,15 @@ class BatchWriter:
         app_id: returns the application of the commits; there is none before the first batch.
         turn: held while a table is written.
         fence: the claim under which the job runs. Spark's commits don't carry it: it is looked at before each.
+        lifecycle: judges the clients of each batch, once its rows are written.
     """
 
     def __init__(
-        self, lake: str, app_id: Callable[[], str], report: Report, turn: AbstractContextManager[object],
-        fence: Fence | None = None,
+        self, tables: Tables, app_id: Callable[[], str], report: Report, turn: AbstractContextManager[object],
+        fence: Fence | None = None, lifecycle: BatchLifecycle | None = None,
     ) -> None:  # fmt: skip
-        self._lake, self._app_id, self._report, self._turn, self._fence = lake, app_id, report, turn, fence
+        self._tables, self._app_id, self._report, self._turn, self._fence = tables, app_id, report, turn, fence
+        self._lifecycle = lifecycle
         self._run_id = uuid.uuid4().hex
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
@@ -88,14 +96,21 @@ class BatchWriter:
         began, app_id = time.monotonic(), self._app_id()
         batch.persist()  # it is judged once, however many tables there are
         try:
-            parts = batch.select("name", "number", "columns").collect()
+            with named(batch.sparkSession, f"points: batch {batch_id}: read and judge pushes"):
+                parts = batch.select("name", "number", "columns").collect()
             for table in WRITTEN:
                 if own := [row for row in parts if row["name"] == table.name]:
                     if self._fence is not None:
                         self._fence.check()
-                    rows = rows_of(batch, table, own).write.format("delta").mode("append")
-                    with self._turn:
-                        rows.option("txnAppId", app_id).option("txnVersion", batch_id).save(table.uri(self._lake))
+                    rows = rows_of(batch, table, own)
+                    with self._turn, named(batch.sparkSession, f"{table.name}: batch {batch_id}: write rows"):
+                        self._tables.append(table, rows, app_id, batch_id)
+            if self._lifecycle is not None and any(row["name"] == PUSHES.name for row in parts):
+                pushes, outcomes = (
+                    columns_of(batch, PUSHES, LIFECYCLE_IN),
+                    columns_of(batch, PUSH_OUTCOMES, OUTCOMES_IN),
+                )
+                self._lifecycle.step(app_id, batch_id, pushes, outcomes)
         finally:
             batch.unpersist()
         self._tell(batch_id, [json.loads(row["columns"]) for row in parts if row["name"] == FACTS], began)
@@ -115,6 +130,12 @@ class BatchWriter:
             progress = progress_of(self._run_id, batch_id, datetime.now(UTC), seconds, counts["push_outcomes"])
             self._report(progress, facts_of(counts, latest, sum(each["state_bytes"] for each in facts), broken))
             log_batch(batch_id, counts, seconds)
+
+
+def columns_of(batch: DataFrame, table: Table, columns: pa.Schema) -> pa.Table:
+    """Some columns of a table's rows in a batch, in this process."""
+    blobs = batch.where(F.col("name") == table.name).select("rows")
+    return blobs.mapInArrow(UnpackTask(table, columns), from_arrow_schema(columns)).toArrow().cast(columns)
 
 
 def rows_of(batch: DataFrame, table: Table, parts: Sequence[Row]) -> DataFrame:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_telemetry_lake.pipelines.runtime.python_worker import forget_archives
+from kafka_telemetry_lake.pipelines.runtime.worker_task import WorkerTask
 from kafka_telemetry_lake.pipelines.spark_engine.blobs import PLAIN, to_blob
 from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
 
@@ -20,7 +21,7 @@ BLOB_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
-class PackTask:
+class PackTask(WorkerTask):
     """Rows of ``landing_rows`` to rows of `PACKED`: a shard's key, and records of it.
 
     Attributes:

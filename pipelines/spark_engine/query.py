@@ -27,11 +27,12 @@ from kafka_telemetry_lake.pipelines.lake.errors import ShardCountError, StateMis
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
+from kafka_telemetry_lake.pipelines.spark_engine.lifecycle import BatchLifecycle
 from kafka_telemetry_lake.pipelines.spark_engine.output import BatchWriter
 from kafka_telemetry_lake.pipelines.spark_engine.packing import PACKED, PackTask
 from kafka_telemetry_lake.pipelines.spark_engine.shard_processor import OUTPUT, ShardProcessor
+from kafka_telemetry_lake.pipelines.spark_engine.tables import Tables
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES
-from kafka_telemetry_lake.pipelines.tables.table import Opened
 from kafka_telemetry_lake.udfs.limits import Limits
 
 NOTE = "spark-engine.json"  # in the folder of checkpoints: the number of shards
@@ -56,15 +57,17 @@ SETTINGS = {
 
 
 def start_spark_engine(
-    spark: SparkSession, lake: Lake, source: Source, trigger: Trigger, limits: Limits, shards: int, report: Report,
-    turn: AbstractContextManager[object],
+    spark: SparkSession, lake: Lake, tables: Tables, source: Source, trigger: Trigger, limits: Limits, shards: int,
+    report: Report, turn: AbstractContextManager[object], lifecycle: BatchLifecycle | None = None,
 ) -> StreamingQuery:  # fmt: skip
     """Start the query.
 
     Args:
+        tables: those of the lake.
         shards: as `shards_of` returned it.
         report: called after each batch.
         turn: held while a table is written.
+        lifecycle: what judges the clients of each batch; None: something else follows the tables.
     """
     checkpoint = lake.checkpoint(SPARK_ENGINE)
     records = landing_rows(spark, source, lake.cluster_id, lake.privacy, {})
@@ -73,7 +76,7 @@ def start_spark_engine(
     packed = records.mapInArrow(PackTask(keys_of(spark, shards)), PACKED)
     processor = ShardProcessor(limits, shards, begun_batch(checkpoint))
     judged = packed.groupBy("key").transformWithStateInPandas(processor, OUTPUT, "append", "None")
-    writer = BatchWriter(lake.path, lambda: _app_id(checkpoint), report, turn, lake.fence)
+    writer = BatchWriter(tables, lambda: app_id_of(checkpoint), report, turn, lake.fence, lifecycle)
     with _settings(spark, {**SETTINGS, "spark.sql.shuffle.partitions": str(shards)}):  # the query takes a copy
         return start_batches(judged, PUSHES.name, lake, trigger and source.poll_s(trigger), writer.write, SPARK_ENGINE)
 
@@ -94,11 +97,11 @@ def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None
                 spark.conf.set(name, old)
 
 
-def shards_of(lake: Lake, opened: Opened, asked: int | None, cores: int) -> int:
+def shards_of(lake: Lake, tables: Tables, asked: int | None, cores: int) -> int:
     """The number of shards of the lake's state; that of a new lake is noted.
 
     Args:
-        opened: tables of the lake.
+        tables: those of the lake.
         asked: the number that it must be; None: as it is, else `cores`.
 
     Raises:
@@ -108,9 +111,9 @@ def shards_of(lake: Lake, opened: Opened, asked: int | None, cores: int) -> int:
     filesystem, root = filesystem_of(lake.checkpoints)
     note = read_json(filesystem, f"{root}/{NOTE}")
     if note is None:
-        if opened[PUSHES.name].count():
+        if tables.has_pushes():
             raise StateMissingError(
-                f"{lake.path} has pushes, and the Spark engine's state of them is not below {lake.checkpoints}: name "
+                f"{tables.lake} has pushes, and the Spark engine's state of them is not below {lake.checkpoints}: name "
                 "the folder of the lake's checkpoints with --checkpoints, or write to a new lake"
             )
         filesystem.create_dir(root, recursive=True)
@@ -118,7 +121,7 @@ def shards_of(lake: Lake, opened: Opened, asked: int | None, cores: int) -> int:
         write_json(filesystem, f"{root}/{NOTE}", note)
     if asked is not None and asked != note["shards"]:
         raise ShardCountError(
-            f"the state of {lake.path} is in {note['shards']} shards, not {asked}, and the Spark engine can't change "
+            f"the state of {tables.lake} is in {note['shards']} shards, not {asked}, and the Spark engine can't change "
             "that: leave out --shards, or write to a new lake"
         )
     return int(note["shards"])
@@ -132,6 +135,6 @@ def keys_of(spark: SparkSession, shards: int) -> tuple[int, ...]:
     return tuple(keys[shard] for shard in range(shards))
 
 
-def _app_id(checkpoint: str) -> str:
+def app_id_of(checkpoint: str) -> str:
     """The application of the commits: every checkpoint numbers its batches from 0."""
     return f"kafka-telemetry-lake:{SPARK_ENGINE}:{query_id(*filesystem_of(checkpoint))}"

@@ -16,6 +16,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from kafka_telemetry_lake.pipelines.ingest.operator_task import Judging, TaskResults, attempted
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_ROWS, joined, sorted_slices
 from kafka_telemetry_lake.pipelines.ingest.store_task import OTHERS, other_rows, push_rows
+from kafka_telemetry_lake.pipelines.runtime.worker_task import WorkerTask
 from kafka_telemetry_lake.pipelines.spark_engine.blobs import from_blob, to_blob
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES
 from kafka_telemetry_lake.udfs.conversion.state import ShardState
@@ -61,7 +62,7 @@ class TableBlobs:
             self.rows.append(OutputRow(self._name, part.num_rows, ",".join(names), to_blob(part.select(names))))
 
 
-class ShardProcessor(StatefulProcessor):
+class ShardProcessor(WorkerTask, StatefulProcessor):
     """Processes the records of a shard in a micro-batch.
 
     Args:

@@ -3,7 +3,8 @@
 When the changes are larger than the base, a new base replaces the chain. So each changed byte causes about one byte of
 state to be rewritten, and a batch's cost depends on the clients in the batch, not on all clients of the shard.
 
-In a local folder, workers map the files into memory and share their pages.
+Workers map the files into memory and share their pages: those of a local folder, and the machine's copies of those of
+an object store (`node_files`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -20,6 +23,7 @@ from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.errors import StateError, StateVersionError
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.state.manifest import REBUILD, UPGRADE
+from kafka_telemetry_lake.pipelines.state.node_files import CachedFile, NodeFiles
 from kafka_telemetry_lake.pipelines.state.parts import StateParts
 from kafka_telemetry_lake.udfs.conversion.state import (
     DamagedStateError,
@@ -29,7 +33,7 @@ from kafka_telemetry_lake.udfs.conversion.state import (
 )
 
 LONGEST_CHAIN = 50  # a worker reads the whole chain when it starts
-CACHED_BYTES = 128 << 20  # per worker process, of files that aren't mapped; one shard is cached whatever its size
+CACHED_BYTES = 128 << 20  # per worker process, of files that aren't mapped; the latest shard is cached in any case
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,12 @@ class Chain:
     Attributes:
         names: the files, oldest first; a file is never overwritten.
         sizes: of the files, in bytes.
+        unmapped: bytes of them in this worker's own memory.
     """
 
     names: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
+    unmapped: int = 0
     state: StateParts = field(default_factory=lambda: StateParts.of([]))
 
 
@@ -61,10 +67,14 @@ class ShardFiles:
 
     def __init__(self, uri: str, shard: int) -> None:
         self._key = (uri, shard)
+        self.bytes_read = 0
+        """Bytes that were read from an object store."""
         self._filesystem, self._root = filesystem_of(uri)
-        self._maps = isinstance(self._filesystem, pafs.LocalFileSystem)
-        if self._maps:
+        self._node: NodeFiles | None = None
+        if isinstance(self._filesystem, pafs.LocalFileSystem):
             self._filesystem = pafs.LocalFileSystem(use_mmap=True)
+        else:
+            self._node = NodeFiles(uri, shard)
 
     def read(self, names: Sequence[str]) -> Chain:
         """Read the state from these files. A file's checksum is verified when the worker first reads it.
@@ -78,6 +88,8 @@ class ShardFiles:
             chain = Chain()
         for name in names[len(chain.names) :]:
             chain = self._longer(chain, name)
+        if self._node is not None:
+            self._node.retain(names)
         return self._cache(chain)
 
     def load(self, names: Sequence[str]) -> Chain:
@@ -96,21 +108,26 @@ class ShardFiles:
         """Write the changes, or a new base that includes them, to a file. It is in use when a manifest names it."""
         if changes.clients.num_rows == 0:
             return chain
-        name = self._new_name(batch_id)
-        data = changes.to_bytes(name)
-        if len(chain.names) == LONGEST_CHAIN or sum(chain.sizes[1:]) + len(data) > sum(chain.sizes[:1]):
+        if len(chain.names) == LONGEST_CHAIN or sum(chain.sizes[1:]) + changes.file_bytes > sum(chain.sizes[:1]):
             name = self.write_tables(chain.state.merge(changes).whole(), batch_id)
             return self._cache(self._longer(Chain(), name))
+        name = self._new_name(batch_id)
+        data = changes.to_bytes(name)
         with self._filesystem.open_output_stream(f"{self._root}/{name}") as stream:
             stream.write(data)
         sync(self._filesystem, [f"{self._root}/{name}"])
-        return self._cache(self._longer(chain, name, None if self._maps else pa.py_buffer(data)))
+        if self._node is None:
+            return self._cache(self._longer(chain, name))
+        self._node.add(name, pa.py_buffer(data))
+        return self._cache(self._longer(chain, name, pa.py_buffer(data)))
 
     def write_tables(self, tables: Iterable[tuple[str, pa.Table]], batch_id: int) -> str:
         """Write a base, a table at a time, and return the file's name."""
         name = self._new_name(batch_id)
-        with self._filesystem.open_output_stream(f"{self._root}/{name}") as stream:
-            write_tables(stream, tables, name)
+        with ExitStack() as stack:
+            stream = stack.enter_context(self._filesystem.open_output_stream(f"{self._root}/{name}"))
+            copy = None if self._node is None else stack.enter_context(self._node.writing(name))
+            write_tables(_Both(stream, copy), tables, name)
         sync(self._filesystem, [f"{self._root}/{name}"])
         return name
 
@@ -125,10 +142,8 @@ class ShardFiles:
     def _longer(self, chain: Chain, name: str, data: pa.Buffer | None = None) -> Chain:
         """The chain with one more file; `data` is the file's content if it is known already."""
         try:
-            if data is None:
-                with self._filesystem.open_input_file(f"{self._root}/{name}") as stream:
-                    data = stream.read_buffer()
-            state = chain.state.merge(ShardState.from_bytes(data, name))
+            changes, size, is_mapped = self._open(name, data)
+            state = chain.state.merge(changes)
         except (DamagedStateError, FileNotFoundError) as error:
             problem = "missing" if isinstance(error, FileNotFoundError) else f"damaged ({error})"
             raise StateError(
@@ -140,11 +155,48 @@ class ShardFiles:
                 f"state file {name} below {self._key[0]}: {error}. {UPGRADE}, or, if no later release wrote it, run "
                 f"`{REBUILD}`"
             ) from error
-        return Chain((*chain.names, name), (*chain.sizes, len(data)), state)
+        unmapped = chain.unmapped + (0 if is_mapped else size)
+        return Chain((*chain.names, name), (*chain.sizes, size), unmapped, state)
+
+    def _open(self, name: str, data: pa.Buffer | None) -> tuple[ShardState, int, bool]:
+        """The content of a file, its bytes, and whether they are mapped into memory."""
+        if (copy := self._copied(name)) is not None:
+            return copy
+        if data is None:
+            with self._filesystem.open_input_file(f"{self._root}/{name}") as stream:
+                data = stream.read_buffer()
+            if self._node is not None:
+                self.bytes_read += len(data)
+                self._node.add(name, data)
+                if (copy := self._copied(name)) is not None:
+                    return copy
+        return ShardState.from_bytes(data, name), len(data), self._node is None
+
+    def _copied(self, name: str) -> tuple[ShardState, int, bool] | None:
+        """The same of this machine's copy; None: it has none that is whole."""
+        if self._node is None or (data := self._node.read(name)) is None:
+            return None
+        try:
+            return ShardState.from_bytes(data, name), len(data), True
+        except DamagedStateError:
+            self._node.drop(name)
+            return None
 
     def _cache(self, chain: Chain) -> Chain:
         _cached[self._key] = chain
         _cached.move_to_end(self._key)
-        while not self._maps and len(_cached) > 1 and sum(sum(each.sizes) for each in _cached.values()) > CACHED_BYTES:
+        while len(_cached) > 1 and sum(each.unmapped for each in _cached.values()) > CACHED_BYTES:
             _cached.popitem(last=False)
         return chain
+
+
+class _Both:
+    """Writes to a stream, and to the machine's copy if there is one."""
+
+    def __init__(self, stream: pa.NativeFile, copy: CachedFile | None) -> None:
+        self._stream, self._copy = stream, copy
+
+    def write(self, data: Any) -> int:
+        if self._copy is not None:
+            self._copy.write(data)
+        return int(self._stream.write(data))

@@ -7,7 +7,7 @@ previous batch, so its state and rows don't depend on the number of attempts.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow.fs as pafs
@@ -15,13 +15,20 @@ import pyarrow.fs as pafs
 from kafka_telemetry_lake.pipelines.lake.errors import ShardCountError, StateError, StateMissingError, StateVersionError
 from kafka_telemetry_lake.pipelines.lake.json_files import write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.state.notes import DamagedNoteError, chains, number, read_note, sealed
+from kafka_telemetry_lake.pipelines.state.notes import (
+    MOST_SHARDS,
+    DamagedNoteError,
+    chains,
+    number,
+    read_note,
+    sealed,
+)
+from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 # Version 1 named one file per shard with the whole state, which is a chain of length one. Version 2 had no checksum.
 VERSION = 3
 RETAINED_MANIFESTS = 3  # Spark repeats only the last batch
-MOST_SHARDS = 1 << 20
 REBUILD = "telemetry-lake replay --rebuild-state"
 UPGRADE = "Upgrade kafka-telemetry-lake to the release that wrote it, or restore lake and checkpoints from one backup"
 
@@ -52,6 +59,8 @@ class StateFolder:
 
     def __init__(self, uri: str, shards: int | None, default_shards: int) -> None:
         self.uri = uri
+        self.snapshots = Snapshots(uri.rpartition("/")[0])
+        self._size = 0
         self._filesystem, self._root = filesystem_of(uri)
         self._filesystem.create_dir(self._root, recursive=True)
         self.shards = self._stored_shards() or default_shards
@@ -79,8 +88,11 @@ class StateFolder:
 
     def readable(self) -> list[Manifest]:
         """The undamaged manifests, oldest first."""
+        return self._readable(self._manifests())
+
+    def _readable(self, paths: Iterable[str]) -> list[Manifest]:
         result = []
-        for path in self._manifests():
+        for path in paths:
             with contextlib.suppress(StateError):
                 result.append(self._read(path))
         return result
@@ -98,9 +110,8 @@ class StateFolder:
             self.shards = self._stored_shards() or self.shards
 
     def size(self) -> int:
-        """Bytes of all state files."""
-        entries = self._filesystem.get_file_info(pafs.FileSelector(self._root))
-        return sum(entry.size for entry in entries if entry.extension == "state")
+        """Bytes of the state files that the retained manifests named when the last one was written."""
+        return self._size
 
     def before(self, batch_id: int) -> Manifest:
         """The manifest that a batch starts from. Raises ``StateMissingError`` if it doesn't exist."""
@@ -115,7 +126,7 @@ class StateFolder:
             ) from error
 
     def write(self, manifest: Manifest) -> None:
-        """Write the manifest, then delete old manifests and all state files that no retained manifest names."""
+        """Write the manifest, then delete old manifests and all state files that nothing names any more."""
         content = {"version": VERSION, "shards": manifest.shards, "states": manifest.states}
         path = self._manifest_path(manifest.batch_id)
         write_json(self._filesystem, path, sealed(content))
@@ -142,18 +153,24 @@ class StateFolder:
     def _manifest_path(self, batch_id: int) -> str:
         return f"{self._root}/manifest-{batch_id:010d}.json"
 
-    def _manifests(self) -> list[str]:
-        entries = self._filesystem.get_file_info(pafs.FileSelector(self._root))
+    def _manifests(self, entries: Sequence[pafs.FileInfo] | None = None) -> list[str]:
+        if entries is None:
+            entries = self._filesystem.get_file_info(pafs.FileSelector(self._root))
         return sorted(entry.path for entry in entries if entry.extension == "json")
 
     def _sweep(self) -> None:
-        retained = self.readable()[-RETAINED_MANIFESTS:]
-        for path in self._manifests():
+        entries = self._filesystem.get_file_info(pafs.FileSelector(self._root))
+        paths = self._manifests(entries)
+        retained = self._readable(paths)[-RETAINED_MANIFESTS:]
+        for path in paths:
             if path not in {self._manifest_path(manifest.batch_id) for manifest in retained}:
                 self._filesystem.delete_file(path)
         named = {name for manifest in retained for names in manifest.states.values() for name in names}
-        for entry in self._filesystem.get_file_info(pafs.FileSelector(self._root)):
-            if entry.extension == "state" and entry.base_name not in named:
+        others = {name for snapshot in self.snapshots.all() for names in snapshot.states.values() for name in names}
+        self._size = sum(entry.size for entry in entries if entry.base_name in named)
+        used = named | others
+        for entry in entries:
+            if entry.extension == "state" and entry.base_name not in used:
                 self._filesystem.delete_file(entry.path)
 
 

@@ -10,6 +10,7 @@ import xxhash
 
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
+MOST_SHARDS = 1 << 20
 CHECKSUM = "xxh3"  # the field: xxh3-64 in hex of the other fields as canonical JSON
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, ClientColumns, ShardState, column, sorted_table, taken
+from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, ClientColumns, ShardState, column, joined
 from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -69,7 +69,7 @@ class StateParts:
         part, row = self.index.part[place], self.index.row[place]
         chosen = [(self.parts[number], row[part == number]) for number in np.unique(part)]
         for name in SCHEMAS:
-            yield name, sorted_table(name, [each.cut(name, rows) for each, rows in chosen])
+            yield name, joined(name, [(getattr(each.state, name), each.cut(name, rows)) for each, rows in chosen])
 
 
 class _Index(NamedTuple):
@@ -115,15 +115,15 @@ class _Part:
             begins[name] = np.append(np.searchsorted(owners, clients), len(owners))
         return _Part(state, begins)
 
-    def cut(self, name: str, clients: Int64s) -> pa.Table:
-        """The rows of some clients in a table. Clients are given as increasing row numbers in the table of clients."""
-        table: pa.Table = getattr(self.state, name)
+    def cut(self, name: str, clients: Int64s) -> Int64s | None:
+        """The rows of some clients in a table, None: all. Clients are increasing rows of the table of clients."""
         if len(clients) == self.state.clients.num_rows:
-            return table
+            return None
         begins = self.begins[name]
         first, size = begins[clients], begins[clients + 1] - begins[clients]
         rank = np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size, size)
-        return taken(table, np.repeat(first, size) + rank)
+        rows: Int64s = np.repeat(first, size) + rank
+        return rows
 
 
 def _find(keys: Int64s, wanted: Int64s) -> Int64s:

@@ -1,8 +1,10 @@
 """Snapshots of the operator: its state after a batch, and the files that its tables had then.
 
 A replay of recent pushes starts from a snapshot instead of the first push (docs/operate.md). A snapshot is a folder
-next to the checkpoint, `points-snapshots/<time>-<batch>/`, with the state files, a list of files for each table, and
-`snapshot.json`, written last. The lists make it independent of the tables' logs, which forget their old versions.
+next to the checkpoint, `points-snapshots/<time>-<batch>/`, with a list of files for each table, and `snapshot.json`,
+written last, which names the state files. These stay in the folder of the state as long as a snapshot names them
+(`manifest`). The lists make it independent of the tables' logs, which forget their old versions. Snapshots of earlier
+releases have copies of the state files.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -23,12 +25,23 @@ from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.lake.json_files import write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_table, rows_in
-from kafka_telemetry_lake.pipelines.state.manifest import MOST_SHARDS, Manifest
-from kafka_telemetry_lake.pipelines.state.notes import DamagedNoteError, chains, number, read_note, sealed
+from kafka_telemetry_lake.pipelines.state.notes import (
+    MOST_SHARDS,
+    DamagedNoteError,
+    chains,
+    number,
+    read_note,
+    sealed,
+)
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES
 from kafka_telemetry_lake.pipelines.tables.table import Table, table_uri
 
+if TYPE_CHECKING:
+    from kafka_telemetry_lake.pipelines.state.manifest import Manifest  # which needs this module
+
+FOLDER, STATES = "points-snapshots", "points-state"  # below the checkpoints
 NAME = "snapshot.json"
+FIELDS = ("batch_id", "shards", "states", "versions")
 TIME = "%Y%m%dT%H%M%SZ"
 
 
@@ -39,7 +52,8 @@ class Snapshot:
     Attributes:
         uri: folder of the snapshot.
         taken_at: UTC.
-        states: state files of each shard, oldest first; the folder contains copies of them.
+        states: state files of each shard, oldest first.
+        states_uri: folder of these files.
         versions: versions of the operator's tables, by name. `maintain` keeps their files as long as the snapshot.
     """
 
@@ -49,6 +63,7 @@ class Snapshot:
     shards: int
     states: dict[int, tuple[str, ...]]
     versions: dict[str, int]
+    states_uri: str
 
     @property
     def name(self) -> str:
@@ -56,8 +71,9 @@ class Snapshot:
         return self.uri.rpartition("/")[2]
 
     def restore(self, state_uri: str) -> None:
-        """Copy the snapshot's state files to a state folder."""
-        _copy(self.uri, state_uri, [name for names in self.states.values() for name in names])
+        """Let a state folder have the snapshot's state files."""
+        if self.states_uri == self.uri:
+            _copy(self.uri, state_uri, [name for names in self.states.values() for name in names])
 
     def files_table(self, lake: str, table: Table) -> pa.Table:
         """The files that an operator's table had, as `stored_files.files_table` returns them.
@@ -85,34 +101,36 @@ class Snapshots:
     """The snapshots of one checkpoint."""
 
     def __init__(self, checkpoints: str) -> None:
-        self._uri = table_uri(checkpoints, "points-snapshots")
+        self._uri, self._states_uri = table_uri(checkpoints, FOLDER), table_uri(checkpoints, STATES)
         self._filesystem, self._root = filesystem_of(self._uri)
+        self._known: dict[str, Snapshot] = {}
 
     def all(self) -> list[Snapshot]:
         """All complete snapshots, oldest first."""
         entries = self._filesystem.get_file_info(pafs.FileSelector(self._root, allow_not_found=True))
         names = sorted(entry.base_name for entry in entries if entry.type == pafs.FileType.Directory)
-        snapshots = [self._read(name) for name in names]
-        return [snapshot for snapshot in snapshots if snapshot is not None]
+        for name in names:
+            if name not in self._known and (snapshot := self._read(name)) is not None:
+                self._known[name] = snapshot
+        return [self._known[name] for name in names if name in self._known]
 
     def due(self, now: datetime, every: timedelta) -> bool:
         """Whether there is no snapshot younger than `every`."""
         taken = [snapshot.taken_at for snapshot in self.all()]
         return not taken or now - taken[-1] >= every
 
-    def take(self, now: datetime, manifest: Manifest, state_uri: str, lake: str) -> None:
+    def take(self, now: datetime, manifest: Manifest, lake: str) -> None:
         """Store the state after the batch that was just committed, and which files the tables have now."""
         name = f"{now.astimezone(UTC):{TIME}}-{manifest.batch_id:010d}"
         folder = f"{self._root}/{name}"
         self._filesystem.create_dir(folder, recursive=True)
-        _copy(state_uri, f"{self._uri}/{name}", [file for files in manifest.states.values() for file in files])
         versions = {}
         for table in OPERATOR_TABLES:
             delta = DeltaTable(table.uri(lake))
             versions[table.name] = delta.version()
             pq.write_table(files_table(delta), f"{folder}/{table.name}.parquet", filesystem=self._filesystem)
         content = {"batch_id": manifest.batch_id, "shards": manifest.shards, "states": manifest.states,
-                   "versions": versions}  # fmt: skip
+                   "versions": versions, "states_in": STATES}  # fmt: skip
         write_json(self._filesystem, f"{folder}/{NAME}", sealed(content))
 
     def drop_older(self, than: datetime) -> list[Snapshot]:
@@ -124,6 +142,7 @@ class Snapshots:
 
     def drop(self, snapshot: Snapshot) -> None:
         folder = f"{self._root}/{snapshot.name}"
+        self._known.pop(snapshot.name, None)
         self._filesystem.delete_file(f"{folder}/{NAME}")  # first: a folder without this file isn't read as a snapshot
         self._filesystem.delete_dir(folder)
 
@@ -134,7 +153,7 @@ class Snapshots:
         except FileNotFoundError:
             return None
         try:
-            return _snapshot(f"{self._uri}/{name}", name, data)
+            return _snapshot(f"{self._uri}/{name}", self._states_uri, data)
         except DamagedNoteError as error:
             raise StateError(
                 f"{self._uri}/{name}/{NAME} is damaged ({error}): no replay can start from it. Delete its folder; a "
@@ -142,13 +161,22 @@ class Snapshots:
             ) from error
 
 
-def _snapshot(uri: str, name: str, data: bytes) -> Snapshot:
-    content, _ = read_note(data, ("batch_id", "shards", "states", "versions"))
+def _snapshot(uri: str, states_uri: str, data: bytes) -> Snapshot:
+    try:
+        content, _ = read_note(data, (*FIELDS, "states_in"))
+        if content["states_in"] != STATES:
+            raise DamagedNoteError("its states are in an unknown folder")
+    except DamagedNoteError as error:
+        try:
+            content, _ = read_note(data, FIELDS)  # of an earlier release
+        except DamagedNoteError:
+            raise error from None
+        states_uri = uri
     shards, versions = number(content["shards"], 1, MOST_SHARDS), content["versions"]
     if not isinstance(versions, dict):
         raise DamagedNoteError("its versions aren't an object")
     try:
-        taken_at = datetime.strptime(name.partition("-")[0], TIME).replace(tzinfo=UTC)
+        taken_at = datetime.strptime(uri.rpartition("/")[2].partition("-")[0], TIME).replace(tzinfo=UTC)
     except ValueError as error:
         raise DamagedNoteError("its folder's name isn't a time") from error
     return Snapshot(
@@ -158,6 +186,7 @@ def _snapshot(uri: str, name: str, data: bytes) -> Snapshot:
         shards,
         chains(content["states"], shards),
         {table: number(version) for table, version in versions.items()},
+        states_uri,
     )
 
 

@@ -19,6 +19,7 @@ LANDED_DATE = pa.field("landed_date", pa.date32(), metadata={"comment": "UTC dat
 Row = Mapping[str, Any]
 Opened = Mapping[str, DeltaTable]  # tables of a lake that are open already, by name
 NOT_OPENED: Opened = MappingProxyType({})
+DELETION_VECTORS = "delta.enableDeletionVectors"
 # A log has a commit every few seconds, and whoever opens the table lists it. Nothing needs its old entries.
 LOG_SETTINGS = {
     "delta.logRetentionDuration": "interval 1 days",
@@ -76,7 +77,7 @@ class Table:
                 name=self.name,
                 description=self.meaning,
                 partition_by=[LANDED_DATE.name] if self.by_day else None,
-                configuration=self._configuration(),
+                configuration={**self.configuration()},  # its type is that of a dict with NULLs
             )
         settings = table.metadata().configuration
         if any(settings.get(name) != value for name, value in LOG_SETTINGS.items()):  # of an earlier release
@@ -87,14 +88,15 @@ class Table:
             table.alter.add_columns(new)
         return table
 
-    def _configuration(self) -> dict[str, str | None]:
+    def configuration(self) -> dict[str, str]:
+        """The table's properties."""
         if not self.statistics:
             return {**LOG_SETTINGS}
         return {
             **LOG_SETTINGS,
             "delta.dataSkippingStatsColumns": ",".join(self.statistics),
             # Deletion vectors and column mapping would make delta-rs' readers refuse or misread the table.
-            "delta.enableDeletionVectors": "false",
+            DELETION_VECTORS: "false",
         }
 
 

@@ -14,9 +14,9 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles, joined
-from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, FileStatistics, OpenFile
 from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.table_files import DataFile, FileStatistics, OpenFile
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table

@@ -11,8 +11,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile
+from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.runtime.causes import cause
+from kafka_telemetry_lake.pipelines.runtime.job_names import named
+from kafka_telemetry_lake.pipelines.runtime.worker_task import WorkerTask
 from kafka_telemetry_lake.pipelines.upkeep.compaction import FileGroup, delete_files
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
@@ -28,7 +30,7 @@ class UpkeepFailedError(TelemetryLakeError):
 
 
 @dataclass(frozen=True)
-class CompactionTask:
+class CompactionTask(WorkerTask):
     """Compacts groups. Each row of its input is a number of a group."""
 
     lake: str
@@ -45,7 +47,7 @@ class CompactionTask:
 
 
 @dataclass(frozen=True)
-class DeletionTask:
+class DeletionTask(WorkerTask):
     """Deletes files. Each row of its input is a number of a chunk."""
 
     uri: str
@@ -79,13 +81,11 @@ class InSpark:
             self._run(f"delete {len(paths)} files of {uri}", DeletionTask(uri, chunks), len(chunks))
 
     def _run(self, name: str, task: CompactionTask | DeletionTask, tasks: int) -> list[Any]:
-        self._spark.sparkContext.setJobDescription(f"maintain: {name}")  # as Spark's pages show it
         try:
-            return self._spark.range(0, tasks, 1, tasks).mapInArrow(task, RESULT).collect()
+            with named(self._spark, f"maintain: {name}"):
+                return self._spark.range(0, tasks, 1, tasks).mapInArrow(task, RESULT).collect()
         except (Py4JJavaError, PySparkException) as error:
             raise UpkeepFailedError(cause(str(error)).rpartition("UpkeepFailedError: ")[2]) from error
-        finally:
-            self._spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]  # None ends it
 
 
 def _parts(whole: Sequence[Part], length: int) -> Iterator[Sequence[Part]]:

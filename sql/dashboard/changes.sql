@@ -8,19 +8,25 @@ WITH recent AS (
     AND (e.client_instance_id IS NULL OR :filters = 0 OR e.client_instance_id IN (SELECT client_instance_id FROM chosen))
 ),
 
-restarts AS (
-  SELECT client_id, max(CASE WHEN event = 'first_seen' THEN at END) AS at,
-    count(DISTINCT CASE WHEN event = 'first_seen' THEN client_instance_id END) AS instances
+restarting AS (
+  SELECT client_id
   FROM recent
   WHERE client_id IS NOT NULL AND event IN ('first_seen', 'terminated', 'went_silent')
   GROUP BY client_id
-  HAVING count(DISTINCT CASE WHEN event = 'first_seen' THEN 1 ELSE 2 END) = 2
+  HAVING max(CASE WHEN event = 'first_seen' THEN 1 ELSE 0 END) = 1 AND min(CASE WHEN event = 'first_seen' THEN 1 ELSE 0 END) = 0
+),
+
+restarts AS (
+  SELECT client_id, max(at) AS at, count(DISTINCT client_instance_id) AS instances
+  FROM recent
+  WHERE event = 'first_seen' AND client_id IN (SELECT client_id FROM restarting)
+  GROUP BY client_id
 ),
 
 throttled AS (
-  SELECT client_id, max(at) AS at
+  SELECT client_id, max(above_0_at) AS at
   FROM rollups
-  WHERE array_contains(:metrics, metric) AND value_max > 0 AND at >= CAST(:stop AS TIMESTAMP) - INTERVAL 1 HOUR
+  WHERE array_contains(:metrics, metric) AND above_0_at >= CAST(:stop AS TIMESTAMP) - INTERVAL 1 HOUR
   GROUP BY client_id
 )
 

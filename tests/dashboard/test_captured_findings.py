@@ -41,7 +41,7 @@ SOFTWARE = {"java": "apache-kafka-java", "librdkafka": "confluent-kafka-python",
 
 def test_captured_clients(lake: Path) -> None:
     """Of 129 client ids; `producer_stop` lost its cluster for seven minutes."""
-    lost = ("info", f"1 intervals were collected by the client but never landed{HOUR}")
+    lost = ("info", f"intervals that the client collected but that never landed: 1{HOUR}")
     seen = found(lake)
     assert seen["aborted_transactions", ABORTING[0]] == ("warning", f"aborts took 209 ms, commits 1238 ms{HOUR}")
     assert seen["frequent_commits", COMMITTING[0]] == ("info", f"399 commits, 36.2 a second{HOUR}")

@@ -17,10 +17,13 @@ import pyarrow as pa
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, MetricsData, NumberDataPoint
 
+from kafka_telemetry_lake.dashboards.lake import Lake
+from kafka_telemetry_lake.dashboards.questions import CHOSEN, CHOSEN_IDS, names, question
 from kafka_telemetry_lake.jobs.demo_report import QUESTIONS
 from kafka_telemetry_lake.jobs.new_rows import MOST_CLIENTS, NewRows
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.pipelines.query.views import view_names
 from kafka_telemetry_lake.udfs.conversion.compression import decompress
 from tests.support.captured_lake import RENAMED, captured_lake
 from tests.support.landing_records import captured
@@ -111,12 +114,58 @@ def test_the_slowest_requests_are_those_that_were_pushed(lake: Path) -> None:
     assert {client_id.split("-")[0] for client_id, _ in answer} >= {"java", "librdkafka"}
 
 
+@pytest.mark.slow
+def test_a_limit_holds_over_every_view(followed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By `telemetry-lake query` and in a page's database; many tables below the views are empty here.
+
+    A page also counts the rows that it reads. It doesn't here, to see whether DuckDB keeps to the LIMIT.
+    """
+    monkeypatch.setattr("kafka_telemetry_lake.dashboards.lake._first", lambda relation, _: relation.to_arrow_table())
+    shown = Lake(str(followed))
+    shown.versions()
+    counts = {}
+    for name in sorted(view_names()):
+        rows = run_query(str(followed), f'SELECT * FROM "{name}" LIMIT 1').read_all()
+        counts[name] = (rows.num_rows, shown.rows(name, top=1).num_rows)
+    assert set(counts.values()) == {(0, 0), (1, 1)}, counts
+    assert {"client_quotas", "unlimited_clients"} <= {name for name, count in counts.items() if count == (1, 1)}
+
+
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The lake of captured pushes, and the lifecycle of its clients."""
     lake = captured_lake(tmp_path_factory.mktemp("questions") / "lake")
     Lifecycle(str(lake)).catch_up()
     return lake
+
+
+def test_without_filters_nobody_is_looked_for_and_the_answers_are_the_same(followed: Path) -> None:
+    shown = Lake(str(followed))
+    shown.versions()
+    (extent,) = shown.ask("extent", {}).to_pylist()
+    first, stop = extent["first"], extent["last"] + timedelta(milliseconds=1)
+    asked: dict[str, Any] = {
+        "start": first,
+        "first_window": first.replace(second=0, microsecond=0),
+        "stop": stop,
+        "step_ms": 60_000,
+        "top": 500,
+        "metrics": [SENT],
+        "filters": 0,
+        "entities": 10,
+    }
+    chosen = shown.ask("instances", asked)
+    of_chosen = [name for name in names() if question(name).reads & {CHOSEN, CHOSEN_IDS}]
+    assert len(of_chosen) > 10
+    counts = {}
+    for name in of_chosen:
+        answers = [shown.ask(name, asked, chosen, everybody=everybody) for everybody in (False, True)]
+        assert sorted(map(str, answers[0].to_pylist())) == sorted(map(str, answers[1].to_pylist())), name
+        counts[name] = answers[0].num_rows
+    assert {name for name, count in counts.items() if not count} == {
+        "open_findings",
+        "throttling",
+    }  # nobody evaluated them
 
 
 def test_who_is_silent_is_who_stopped_without_a_word(followed: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from kafka_telemetry_lake.dashboards.plot_style import AXIS, GREY
-from tests.dashboard.conftest import PATIENCE_MS, Open, Serve, settled
+from tests.dashboard.conftest import Open, Serve, settled
 from tests.dashboard.planted_faults import bad_instance, client_id, planted_lake
 
 # .ci/run installs it: npm install --prefix .tools axe-core@4
@@ -72,7 +72,7 @@ def test_three_clicks_by_keyboard_alone(open_page: Open) -> None:
         else:
             pytest.fail(f"no Tab leads to {name}")
         page.keyboard.press("Enter")
-        expect(page.locator("[data-testid=stMain] h1")).to_have_text(heading, timeout=PATIENCE_MS)
+        expect(page.locator("[data-testid=stMain] h1")).to_have_text(heading)
         settled(page)
 
 

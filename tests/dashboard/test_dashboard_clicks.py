@@ -27,7 +27,7 @@ def address(serve: Serve, lake: Path, browser: Browser) -> str:
 
 def on(page: Page, heading: str) -> None:
     """Until the page of this heading stands."""
-    expect(page.locator("[data-testid=stMain] h1")).to_have_text(heading, timeout=PATIENCE_MS)
+    expect(page.locator("[data-testid=stMain] h1")).to_have_text(heading)
     settled(page)
 
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
-from tests.dashboard.conftest import PATIENCE_MS, Open, Serve, number, settled
+from tests.dashboard.conftest import Open, Serve, number, settled
 from tests.dashboard.test_dashboard_pages import keep
 from tests.support.captured_lake import HOSTILE, write_lake
 from tests.support.lake_tables import table
@@ -55,7 +55,7 @@ def press(page: Page, button: str, said: str, **texts: str) -> None:
         field.fill(text)
         field.press("Enter")  # presses no button
     page.get_by_test_id("stFormSubmitButton").get_by_text(button, exact=True).dblclick()
-    expect(page.get_by_test_id("stAlert").filter(has_text=said)).to_have_count(1, timeout=PATIENCE_MS)
+    expect(page.get_by_test_id("stAlert").filter(has_text=said)).to_have_count(1)
     settled(page)
 
 
@@ -85,7 +85,7 @@ def test_a_finding_is_acknowledged_muted_and_unmuted_and_the_page_shows_it_at_on
     page = open_page("findings", severity="error")
     grid = page.get_by_role("region", name="Open findings")
     grid.get_by_role("link", name="nobody yet").click()
-    expect(page.get_by_test_id("stForm")).to_have_count(1, timeout=PATIENCE_MS)
+    expect(page.get_by_test_id("stForm")).to_have_count(1)
     settled(page)
     expect(grid).to_contain_text("orders")
     expect(grid).not_to_contain_text("warning")

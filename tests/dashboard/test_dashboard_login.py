@@ -40,6 +40,6 @@ def test_who_comes_through_the_proxy_is_known_by_its_name_only(open_page: Open, 
     assert {row["by"] for row in table(lake, "finding_changes").to_pylist()} == {None, "ann@example.org"}
     # Past the proxy nothing is shown: neither a page nor what the sidebar knows.
     page.goto(f"{address}/findings")
-    expect(page.get_by_test_id("stAlert")).to_contain_text("Please log in", timeout=PATIENCE_MS)
+    expect(page.get_by_test_id("stAlert")).to_contain_text("Please log in")
     expect(page.get_by_test_id("stApp")).not_to_contain_text("shop-")
     expect(page.get_by_role("navigation")).to_have_count(0)

@@ -31,27 +31,39 @@ def printed(word: str) -> str:
     return str(found)
 
 
-def run(command: str, lake: Path) -> str:
+@pytest.fixture(scope="module")
+def home_of_java(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Settings of a JVM without what Maven and Ivy have stored for its user: packages come from the registry."""
+    return {"SPARK_SUBMIT_OPTS": f"-Duser.home={tmp_path_factory.mktemp('home')}"}
+
+
+def run(command: str, lake: Path, settings: dict[str, str]) -> str:
     assert "--lake my-lake" in command
     command = command.replace("--lake my-lake", f"--lake {lake}")
-    done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False, timeout=500)
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, check=False,
+        timeout=500,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 
 
 @pytest.mark.slow
-def test_spark_submit_from_files(tmp_path: Path) -> None:
-    assert "ingest: done" in run(printed("--source files:"), tmp_path / "lake")
+@pytest.mark.soak  # test_readme.py runs it too
+def test_spark_submit_from_files(home_of_java: dict[str, str], tmp_path: Path) -> None:
+    assert "ingest: done" in run(printed("--source files:"), tmp_path / "lake", home_of_java)
     assert table(tmp_path / "lake", "metric_points").num_rows == 157_260
 
 
 @pytest.mark.slow
-def test_spark_submit_from_kafka(cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
+def test_spark_submit_from_kafka(
+    cluster: LocalCluster, topic: str, home_of_java: dict[str, str], tmp_path: Path
+) -> None:
     produce(cluster, topic, good_pushes(0, 4))
     command = printed("--source kafka")
     assert "127.0.0.1:9092" in command
     command = command.replace("127.0.0.1:9092", f"{cluster.bootstrap_servers} --topic {topic}")
-    run(command, tmp_path / "lake")
+    run(command, tmp_path / "lake", home_of_java)
     assert table(tmp_path / "lake", "metric_points").num_rows == 60
 
 
@@ -130,7 +142,7 @@ def started(command: str, log: Path, **environment: str) -> Iterator[Callable[[s
 
 
 @pytest.mark.slow
-def test_spark_submit_on_a_standalone_cluster(tmp_path: Path) -> None:
+def test_spark_submit_on_a_standalone_cluster(home_of_java: dict[str, str], tmp_path: Path) -> None:
     """docs/spark-submit.md: a master and two workers."""
     ports = ReservedPorts(1)
     port = str(ports.numbers[0])
@@ -149,7 +161,7 @@ def test_spark_submit_on_a_standalone_cluster(tmp_path: Path) -> None:
             assert "/shared/my-lake" in job
             done = subprocess.run(
                 ["sh", "-c", job.replace("/shared/my-lake", str(tmp_path / "lake"))], cwd=ROOT, capture_output=True,
-                text=True, check=False, timeout=900, env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+                text=True, check=False, timeout=900, env={**os.environ, **home_of_java, "SPARK_LOCAL_IP": "127.0.0.1"},
             )  # fmt: skip
             assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
             first("Asked to launch executor")

@@ -138,7 +138,8 @@ def test_every_command_runs(lake: AgedLake, capsys: pytest.CaptureFixture[str]) 
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("cut_at", ["stored", pytest.param("committed in part", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("cut_at", ["committed in part", pytest.param("stored", marks=pytest.mark.soak)])
 def test_pushes_whose_commits_were_forgotten_before_they_were_judged(
     lake: AgedLake, monkeypatch: pytest.MonkeyPatch, cut_at: str
 ) -> None:

@@ -78,6 +78,7 @@ def test_points_kinds_nans_and_terminating_flags_are_those_of_the_index(one_run:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_five_runs_over_a_growing_folder_give_the_rows_of_one_run(
     one_run: Path, ingest: Ingest, tmp_path: Path
 ) -> None:
@@ -103,6 +104,7 @@ def test_rollups_sum_to_the_points(one_run: Path, name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_new_checkpoint_changes_nothing(one_run: Path, ingest: Ingest, tmp_path: Path) -> None:
     write(tmp_path / "in", "a.parquet", captured().slice(0, 300))
     ingest(tmp_path / "in", tmp_path / "lake")
@@ -119,6 +121,7 @@ def test_a_new_checkpoint_changes_nothing(one_run: Path, ingest: Ingest, tmp_pat
         assert _rows(tmp_path / "lake", name) == expected, name
 
 
+@pytest.mark.slow
 def test_the_same_offsets_in_another_file_are_stored_once(ingest: Ingest, tmp_path: Path) -> None:
     write(tmp_path / "in", "a.parquet", captured().slice(0, 50))
     write(tmp_path / "in", "b.parquet", captured().slice(25, 50))

@@ -335,6 +335,7 @@ HEADERS = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.large_base_example,
                                                   HealthCheck.data_too_large, HealthCheck.too_slow])  # fmt: skip
 @given(

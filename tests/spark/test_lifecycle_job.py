@@ -17,11 +17,11 @@ from kafka_telemetry_lake.jobs.judging import caught_up_operator
 from kafka_telemetry_lake.jobs.limits import limits_of
 from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.pipelines.ingest.streams import start_landing
-from kafka_telemetry_lake.pipelines.lifecycle import live_source
+from kafka_telemetry_lake.pipelines.lifecycle import follower, live_source
 from kafka_telemetry_lake.pipelines.lifecycle.live_source import is_caught_up
 from tests.conftest import Ingest
 from tests.support.lake_tables import table
-from tests.support.landing_records import GOOD_ID, captured, record, write
+from tests.support.landing_records import CAPTURED, GOOD_ID, captured, record, write
 from tests.support.live_job import live_job
 
 LIMIT_S = 120
@@ -75,3 +75,19 @@ def test_one_run_ends_at_the_last_landing_of_each_partition(ingest: Ingest, tmp_
     records = [record(0, b""), record(0, b"", "B" * 22) | {"partition": 1}]
     ingest(write(tmp_path / "landed", "1.parquet", records).parent, tmp_path / "lake")
     assert [event for _, event in events(tmp_path / "lake")] == ["first_seen", "first_seen"]
+
+
+@pytest.mark.slow
+def test_many_clients_are_judged_in_tasks_of_spark_with_the_same_rows(
+    ingest: Ingest, job_names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few, many = tmp_path / "few", tmp_path / "many"
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "machine"))
+    ingest(CAPTURED, few)
+    monkeypatch.setattr(follower, "MOST_IN_PROCESS", -1)
+    ingest(CAPTURED, many)
+    assert [name for name in job_names if name.startswith("lifecycle")] == ["lifecycle: step 1"]
+    for name in ("client_changes", "client_events"):
+        first, second = (sorted(table(lake, name).to_pylist(), key=str) for lake in (few, many))
+        assert first == second
+        assert first

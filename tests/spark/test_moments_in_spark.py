@@ -14,7 +14,7 @@ from tests.support.operator_alone import Job, without_spark
 from tests.support.quick_session import quick_session
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_moments_in_spark(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_spark(monkeypatch)
     job = Job(tmp_path)

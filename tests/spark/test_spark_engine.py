@@ -45,7 +45,9 @@ def report(seed: int, rows: dict[str, int]) -> None:
     print(f"seed {seed}: {sum(rows.values()):,} rows of both engines are the same: {rows}")
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 5))])
+@pytest.mark.slow
+@pytest.mark.soak  # tests/unit/spark_engine/test_both_engines.py compares them for more seeds without Spark
+@pytest.mark.parametrize("seed", range(1, 5))
 def test_whole_tables_are_the_same(ingest: Ingest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Three rounds of pushes, shuffled and redelivered. The second one is cut off after some of its commits."""
     random = Random(seed)

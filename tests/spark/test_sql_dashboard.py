@@ -41,6 +41,7 @@ ASKED: dict[str, Any] = {
     "start": START, "stop": START + timedelta(hours=1), "first_window": START, "step_ms": 60_000, "top": 10_000,
     "metrics": [SENT, LAG, IDLE], "instance": PRODUCER, "metric": SENT,
     "filters": 1, "client": "java-none-producer_stop", "hour": START, "topic": "orders", "group": "g", "instances": 40,
+    "entities": 10,
 }  # fmt: skip
 GRAINS: tuple[Grain, ...] = ("points", "minutes", "hours")
 
@@ -66,7 +67,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for n, at in enumerate(times)
     ])  # fmt: skip
     _append(lake, QUOTA_USAGE, [
-        at | {"cluster_id": "c", "client_id": f"c{n % 3}", "broker_id": n % 2, "window_start": at["landed_at"],
+        at | {"cluster_id": "c", "client_id": ("", "c1", "c2")[n % 3], "user": ("ANONYMOUS", "", "")[n % 3],
+              "broker_id": n % 2, "window_start": at["landed_at"], "window_seconds": 10, "source": "broker",
               "quota_type": ("produce", "fetch")[n % 2], "used_percent": 13.0 * n, "throttled": n % 3 == 0}
         for n, at in enumerate(times)
     ])  # fmt: skip
@@ -153,6 +155,7 @@ def test_spark_and_duckdb_answer_every_question_alike(spark: SparkSession, lake:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_views_outlive_the_session(spark: SparkSession, lake: Path) -> None:
     session = quick_session(spark)
     register_tables(session, str(lake), "views_test")

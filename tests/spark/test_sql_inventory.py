@@ -82,6 +82,7 @@ def comparable(rows: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_spark_answers_as_duckdb_does(spark: SparkSession, tmp_path: Path) -> None:
     lake = str(tmp_path)
     PUSHES.create(lake)

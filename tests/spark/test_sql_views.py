@@ -16,6 +16,7 @@ from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from tests.support.quick_session import quick_session
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)  # half a minute where nothing else runs
 def test_spark_and_duckdb_take_every_view(spark: SparkSession, tmp_path: Path) -> None:
     session = quick_session(spark)
@@ -41,6 +42,7 @@ def test_spark_and_duckdb_take_every_view(spark: SparkSession, tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_spark_plans_every_view(spark: SparkSession, tmp_path: Path) -> None:
     """Over empty tables a job would show no more. A view that another one reads is planned as a part of that one."""
     session = quick_session(spark)

@@ -41,7 +41,7 @@ def sigterm_to_all(process: subprocess.Popen[str]) -> None:
 @pytest.mark.parametrize("moment", [
     pytest.param("session", marks=pytest.mark.slow),
     "batch",
-    pytest.param("idle", marks=pytest.mark.slow),
+    pytest.param("idle", marks=[pytest.mark.slow, pytest.mark.soak]),
 ])  # fmt: skip
 @pytest.mark.parametrize("ask", [
     ctrl_c,

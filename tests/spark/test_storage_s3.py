@@ -73,6 +73,7 @@ def test_the_whole_job_and_its_upkeep(command: Command, ingest: Ingest, tmp_path
     assert "BROKEN" not in command("quality", "--lake", LAKE, "--full")
 
 
+@pytest.mark.soak
 def test_a_client_is_erased_and_a_killed_run_is_finished(
     server: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -75,7 +75,8 @@ def test_keys_that_expire_end_the_job_with_one_line_and_new_ones_go_on(run: Stor
     run.land()
     assert job.wait(PATIENCE_S) == 1, run.said()
     line = last_line(run.log)
-    assert re.match(r"telemetry-lake: stream \w+ failed: .*(ExpiredToken|403 Forbidden)", line), line
+    # Which of its requests comes first is chance: the answer to a HEAD request has no body that names the code.
+    assert re.match(r"telemetry-lake: stream \w+ failed: .*(ExpiredToken|403 Forbidden|ACCESS_DENIED)", line), line
     store.recover()
     once(run, "--take-over")
     assert run.verdict().problems == []
@@ -122,7 +123,7 @@ def ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
-@pytest.fixture(params=["silence", "cable"])
+@pytest.fixture(params=[pytest.param("silence", marks=pytest.mark.soak), "cable"])
 def network(request: pytest.FixtureRequest, server: S3Server, store: S3Proxy) -> Iterator[Silence | Cable]:
     if request.param == "silence":
         yield Silence(store)

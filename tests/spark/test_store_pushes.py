@@ -28,7 +28,8 @@ def test_payloads_of_a_mebibyte_reach_the_tasks_in_bounded_batches(spark: SparkS
         for field in PUSHES.schema
     ]
     others = [F.lit(None).cast("struct<source: string>").alias(name) for name in (STATUS, SAMPLE)]
-    (file,) = store(spark.range(0, 100, 1, 1).select(*columns, *others), str(tmp_path)).files
+    landed = spark.range(0, 100, 1, 1).select(*columns, *others)
+    (file,) = store(landed, str(tmp_path), workers=1).files
     read = pq.ParquetFile(tmp_path / "pushes" / file.path).metadata
     rows = [read.row_group(number).num_rows for number in range(read.num_row_groups)]
     assert sum(rows) == 100

@@ -51,20 +51,23 @@ def stopped(run: Run, step: str) -> subprocess.Popen[bytes]:
     return job
 
 
+SLOW, SOAK = [pytest.mark.slow], [pytest.mark.slow, pytest.mark.soak]
+
+
 @pytest.mark.parametrize(
     "step",
     [
         "add push_outcomes/_delta_log/00000000000000000005.json",  # all other tables have the batch
         *(
-            pytest.param(step, marks=pytest.mark.slow)
-            for step in (
-                "add lake/_writers/job-000000000002.json",
-                "add metric_points/_delta_log/00000000000000000003.json",  # its epoch
-                "begun offsets/1",  # Spark has noted the batch
-                "add pushes/_delta_log/00000000000000000004.json",
-                "note points-state/manifest-0000000001.json",
-                "note client_changes/_lifecycle-e000000000002.json",
-            )
+            pytest.param(step, marks=marks)
+            for step, marks in {
+                "add lake/_writers/job-000000000002.json": SLOW,
+                "add metric_points/_delta_log/00000000000000000003.json": SOAK,  # its epoch
+                "begun offsets/1": SOAK,  # Spark has noted the batch
+                "add pushes/_delta_log/00000000000000000004.json": SOAK,
+                "note points-state/manifest-0000000001.json": SLOW,
+                "note client_changes/_lifecycle-e000000000002.json": SOAK,
+            }.items()
         ),
     ],
 )
@@ -108,7 +111,7 @@ def store_run(tmp_path: Path) -> Iterator[StoreRun]:
 @pytest.mark.parametrize(
     "step",
     [
-        "note points-state/manifest-0000000000.json",
+        pytest.param("note points-state/manifest-0000000000.json", marks=pytest.mark.soak),
         "add push_outcomes/_delta_log/00000000000000000003.json",  # all other tables have the batch
     ],
 )

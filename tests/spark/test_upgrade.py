@@ -16,7 +16,6 @@ the ledger of all of them (``tests.support.ledger``).
 from __future__ import annotations
 
 import shutil
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -36,8 +35,7 @@ EARLIER_LAKE = Path(__file__).parent.parent / "data" / "lake-v0.1.tar.gz"
 
 @pytest.mark.slow
 def test_a_lake_of_the_release_before_is_opened_and_continued(ingest: Ingest, tmp_path: Path) -> None:
-    with tarfile.open(EARLIER_LAKE) as archive:
-        archive.extractall(tmp_path, filter="data")
+    shutil.unpack_archive(EARLIER_LAKE, tmp_path)
     for file in tmp_path.rglob("*"):
         if file.is_file() and b"/FOLDER" in file.read_bytes():
             file.write_text(file.read_text().replace("/FOLDER", str(tmp_path)))

@@ -48,8 +48,10 @@ class Command:
 # The first one that fits holds: the command's beginning, then the test that runs it, or why none does.
 TRIED: tuple[tuple[str, str], ...] = (
     (r"telemetry-lake query --lake s3a:", "tests/spark/test_storage_s3.py::test_the_whole_job_and_its_upkeep"),
+    (r"telemetry-lake iceberg .*s3a:", "tests/unit/iceberg/test_iceberg_s3.py"),
     (r"telemetry-lake \w+ .*s3a:", "tests/spark/test_storage_s3.py::test_the_whole_job_and_its_upkeep"),
     (r"export AWS_", "tests/spark/test_storage_s3.py::test_the_whole_job_and_its_upkeep"),
+    (r"telemetry-lake .*--catalog ", "tests/spark/test_tables_by_name.py::test_captured_pushes_in_a_metastore"),
     (r"telemetry-lake query ", HERE),
     (r"telemetry-lake check-landing .*--bootstrap-servers", "tests/kafka/test_check_landing.py"),
     (r"telemetry-lake check-landing ", "tests/unit/landing/test_check_landing_command.py"),
@@ -71,6 +73,7 @@ TRIED: tuple[tuple[str, str], ...] = (
         "test_messages_are_sent_beside_the_streams_and_a_sink_that_hangs_holds_nothing_up",
     ),
     (r"telemetry-lake ingest .*--metrics-fleet", "tests/unit/export/test_export_beside.py"),
+    (r"telemetry-lake iceberg ", "tests/unit/iceberg/test_iceberg_command.py"),
     (r"telemetry-lake export .*--otlp", "tests/unit/export/test_export_real_collector.py"),
     (r"telemetry-lake export ", "tests/unit/export/test_export_real_prometheus.py"),
     (r"telemetry-lake notify ", "tests/unit/notify/test_findings_notify_sinks.py"),
@@ -95,6 +98,7 @@ TRIED: tuple[tuple[str, str], ...] = (
         "tests/kafka/test_doctor.py::test_connect_makes_what_is_missing_only_with_consent",
     ),
     (r"telemetry-lake doctor ", "tests/kafka/test_doctor.py::test_a_cluster_whose_clients_push"),
+    (r"telemetry-lake dashboard .*--login-file", "tests/dashboard/test_dashboard_oidc.py"),
     (r"telemetry-lake dashboard .*--user-header", "tests/dashboard/test_dashboard_login.py"),
     (r"telemetry-lake dashboard .*--allow-changes", "tests/dashboard/test_dashboard_findings.py"),
     (r"telemetry-lake dashboard ", "tests/dashboard/test_dashboard_command.py"),
@@ -103,6 +107,7 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"spark-submit .*--source files:", f"{KAFKA}::test_spark_submit_from_files"),
     (r"spark-submit .*--source kafka", f"{KAFKA}::test_spark_submit_from_kafka"),
     (r"spark-submit --master (yarn|k8s)", "no YARN or Kubernetes at hand; the page says so"),
+    (r"databricks bundle init", "no CLI at hand; tests/unit/project/test_bundle_template.py renders the template"),
     (r"databricks ", "no workspace at hand; tests/unit/project/test_bundle.py resolves what the bundle names"),
     (r"kafka-[a-z-]+\.sh ", f"{KAFKA}::test_the_steps_of_the_plugins_install"),
     (r"kafka-acls ", "tests/kafka/test_safety_kafka.py sets rights by the same tool's class"),
@@ -114,6 +119,7 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"python3? -m venv", "make install does the same"),
     (r"(pipx|uv|pip|uvx) .*\.whl", "tests/unit/project/test_bundle_wheel.py::test_pipx_and_uvx_install_it"),
     (r"make dist", "by hand before a release; test_bundle_wheel.py and test_release_jar.py build the same"),
+    (r"make test-matrix\b", "by hand before a release; test_matrix.py tests what it chooses"),
     (r"make (test|lint|test-\S+)\b", "CI runs it: .ci/run"),
     (r"make (demo|demo-files)\b", "tests/kafka/test_demo.py::test_the_story_and_its_figures; demo-files by hand"),
     (
@@ -147,7 +153,10 @@ TRIED: tuple[tuple[str, str], ...] = (
         r"python -m kafka_telemetry_lake.pipelines.schema_docs",
         "tests/unit/project/test_docs.py::test_the_schema_is_that_of_the_tables",
     ),
-    (r"python -m tests.unit.readers.asked ", "tests/unit/readers/test_readers.py; chdb and DuckDB's extension by hand"),
+    (
+        r"python -m tests.unit.readers.asked ",
+        "tests/unit/readers/test_readers.py; chdb, DuckDB's extension and Trino by hand",
+    ),
     (r"python -m ", "takes long: part of make bench"),
 )
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -40,8 +41,7 @@ class EarlierLake:
     """An unpacked archive. The source's name is ``files:in``."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        with tarfile.open(DATA / f"lake-{name}.tar.gz") as archive:
-            archive.extractall(folder, filter="data")
+        shutil.unpack_archive(DATA / f"lake-{name}.tar.gz", folder)
         for file in folder.rglob("*"):
             if file.is_file() and PLACE.encode() in file.read_bytes():
                 file.write_text(file.read_text().replace(PLACE, str(folder)))

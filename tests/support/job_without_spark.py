@@ -68,7 +68,10 @@ def _nothing(*_: object) -> None:
 
 _SESSION: Any = SimpleNamespace(
     sparkContext=SimpleNamespace(
+        master=f"local[{SHARDS}]",
         defaultParallelism=SHARDS,
+        getLocalProperty=_nothing,
+        setLocalProperty=_nothing,
         _jsc=SimpleNamespace(sc=lambda: SimpleNamespace(listenerBus=lambda: SimpleNamespace(waitUntilEmpty=_nothing))),
     ),
     streams=SimpleNamespace(addListener=_nothing, removeListener=_nothing),
@@ -142,9 +145,9 @@ class Query:
         for name, table in ((STATUS, RECEIVER_HEALTH), (SAMPLE, QUOTA_SAMPLES)):
             rows = rows.append_column(name, pa.nulls(len(rows), pa.struct(list(table.schema))))
 
-        def written(processes: int | None, judge: ShardTask | None) -> Stored:
+        def written(workers: int, judge: ShardTask | None) -> Stored:
             [batch] = rows.combine_chunks().to_batches()
-            return store(Rows(batch), self._lake.path, processes, judge, self._shards)  # type: ignore[arg-type]  # what it uses of it
+            return store(Rows(batch), self._lake.path, workers, judge, self._shards)  # type: ignore[arg-type]  # what it uses of it
 
         self._batches.run(self._app_id, number, written)
         self._add("commits", number, {})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -13,10 +15,12 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
-from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
+from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
-from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
+from kafka_telemetry_lake.pipelines.state.notes import sealed
+from kafka_telemetry_lake.pipelines.state.snapshots import FIELDS
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES, TABLES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
 
@@ -66,14 +70,17 @@ class LocalStream:
         pushes = pushes.sort_by([("partition", "ascending"), ("offset", "ascending")])
         write_deltalake(PUSHES.uri(str(self.lake)), pushes, mode="append", partition_by=[LANDED_DATE.name])
 
-    def judge(self, paths: Iterable[str], guarded: bool = False, held: Mapping[str, HeldShards] | None = None) -> None:
+    def judge(
+        self, paths: Iterable[str], guarded: bool = False, held: Mapping[str, HeldShards] | None = None,
+        cores: int = SHARDS,
+    ) -> None:  # fmt: skip
         """One batch of the operator over files of `pushes`; `held` as a commit has it."""
         manifest = self.state.before(self.batch_id)
         task = ShardTask(
             str(self.lake), self.batch_id, tuple(paths), manifest.shards, self.state.uri, manifest.states,
             guarded=guarded, held=dict(held or {}),
         )  # fmt: skip
-        results = list(run_tasks(task, SHARDS))
+        results = list(run_tasks(task, cores))
         self.counts = sum((Counter(row["counts"]) for row in results), Counter[str]())
         self.set_aside = [line for row in results for line in row["set_aside"]]
         self.state.write(manifest.after(self.batch_id, {row["shard"]: row["state"] for row in results}))
@@ -93,7 +100,15 @@ class LocalStream:
         paths: list[str] = pa.table(DeltaTable(PUSHES.uri(str(self.lake))).get_add_actions())["path"].to_pylist()
         return paths
 
-    def snapshot(self) -> None:
-        """As the job takes one, after a batch."""
+    def snapshot(self, *, copied: bool = False) -> None:
+        """As the job takes one, after a batch; or, with copies of the state files, as earlier releases did."""
         at = datetime(2026, 11, 21, tzinfo=UTC) + timedelta(hours=self.batch_id)
-        Snapshots(str(self.checkpoints)).take(at, self.state.before(self.batch_id), self.state.uri, str(self.lake))
+        manifest = self.state.before(self.batch_id)
+        self.state.snapshots.take(at, manifest, str(self.lake))
+        if copied:
+            path = max((self.checkpoints / "points-snapshots").glob("*/snapshot.json"))
+            for name in (name for names in manifest.states.values() for name in names):
+                shutil.copy(self.checkpoints / "points-state" / name, path.parent)
+            content = json.loads(path.read_bytes())
+            path.write_text(json.dumps(sealed({name: content[name] for name in FIELDS})))
+            self.state = StateFolder(self.state.uri, None, SHARDS)  # which hasn't read it yet

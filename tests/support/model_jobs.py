@@ -35,11 +35,13 @@ from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged
 from kafka_telemetry_lake.pipelines.ingest.store_task import Stored
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
 from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, commit_log, delta_log, fence
-from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableLog, files_of
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, files_of
 from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
+from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.replay import replay
+from kafka_telemetry_lake.pipelines.state import manifest, reshard_batch
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.state.redistribute import Redistributed
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES, PUSHES
@@ -215,7 +217,7 @@ class Query:
         ask("put", path, json.dumps(entry).encode())
 
 
-def judged(_: Any, task: ShardTask, __: int | None = None) -> list[dict[str, Any]]:
+def judged(_: Any, task: ShardTask, *__: Any) -> list[dict[str, Any]]:
     """What the operator's tasks make of a batch."""
     shard = task.batch_id % task.shards
     folder = path_in(task.state_folder)
@@ -317,7 +319,7 @@ def model() -> Iterator[None]:
     changes = [
         (operator, "run_tasks", judged),
         (operator, "ThreadPoolExecutor", InOrder),
-        (operator, "Snapshots", lambda _: SimpleNamespace(due=lambda *_: False)),
+        (manifest, "Snapshots", lambda _: SimpleNamespace(due=lambda *_: False, all=tuple)),
         (operator, "COMMIT_ORDER", (METRIC_POINTS, PUSH_OUTCOMES)),
         (checkpoint, "STREAMS", {LANDING: (PUSHES,), checkpoint.POINTS: (METRIC_POINTS, PUSH_OUTCOMES)}),
         (OffsetGuard, "load", staticmethod(lambda *_: guard)),
@@ -328,7 +330,7 @@ def model() -> Iterator[None]:
         (replay, "drop_copies", lambda _: None),
         (reshard_command, "is_lake", lambda _: True),
         (pipelines_reshard, "OPERATOR_TABLES", (METRIC_POINTS, PUSH_OUTCOMES)),
-        (pipelines_reshard, "redistribute", redistributed),
+        (reshard_batch, "redistribute", redistributed),
         (checkpoint_folders, "CATALOG", {table.name: table for table in TABLES}),
         (locks, "Path", _Folder),
         (locks, "FileLock", _FileLock),

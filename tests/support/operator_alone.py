@@ -24,7 +24,7 @@ from tests.support.local_stream import LocalStream, run_tasks
 
 def without_spark(patch: pytest.MonkeyPatch) -> None:
     """Let operators run their tasks in this process."""
-    patch.setattr(operator, "run_tasks", lambda _, task, __=None: list(run_tasks(task)))
+    patch.setattr(operator, "run_tasks", lambda _, task, *__: list(run_tasks(task)))
     patch.setattr(OffsetGuard, "load", staticmethod(lambda *_: OffsetGuard("", (), -1)))
 
 

@@ -7,7 +7,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -64,6 +64,7 @@ class S3Proxy:
         self.server = cast("Any", urlsplit(endpoint))
         self.strikes: list[Strike] = []
         self.answers: dict[str, tuple[int, list[tuple[str, str]], bytes]] = {}
+        self.admits: Callable[[str], bool] = lambda _: True  # a request, by its session token
         self.lock = threading.Lock()
         self.recovered = threading.Event()
         proxy = self
@@ -132,6 +133,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _pass(self) -> None:
         fault, seconds = self.owner.fault_of(self.command, self.path)
         body = self._body()
+        if not self.owner.admits(self.headers.get("x-amz-security-token", "")):
+            fault = Fault.EXPIRED
         if fault in (Fault.UNAVAILABLE, Fault.EXPIRED):
             status, code = (503, "SlowDown") if fault is Fault.UNAVAILABLE else (403, "ExpiredToken")
             self._answer(status, [("Content-Type", "application/xml")], ERROR.format(code=code).encode())

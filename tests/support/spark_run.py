@@ -1,4 +1,4 @@
-"""One run of the ingest job in a Spark session that there is."""
+"""Runs of the ingest job in a Spark session that there is."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.jobs.ingest import make_lake, make_source, run
+from kafka_telemetry_lake.jobs.ingest_by_name import run as ingest_named
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.pipelines.tables.names import Names
 
 
 def ingest_once(spark: SparkSession, folder: Path | None, lake: Path, *flags: str) -> None:
@@ -20,3 +22,12 @@ def ingest_once(spark: SparkSession, folder: Path | None, lake: Path, *flags: st
     source = make_source(asked)
     source.check()
     run(spark, make_lake(asked), source, asked, threading.Event())
+
+
+def ingest_by_name(spark: SparkSession, folder: Path, names: Names, checkpoints: Path, *flags: str) -> None:
+    """The same into a catalog that the session has."""
+    argv = ["--source", f"files:{folder}", "--engine", "spark", "--catalog", names.catalog, "--schema", names.schema,
+            "--checkpoints", str(checkpoints), "--once", "--source-name", "test", *flags]  # fmt: skip
+    asked = parse(IngestSettings, argv, "test")
+    asked.check_together()
+    ingest_named(spark, names, make_source(asked), asked, threading.Event())

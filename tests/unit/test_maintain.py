@@ -51,7 +51,7 @@ def files(stream: LocalStream, name: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_the_command_needs_no_spark(tmp_path: Path) -> None:
     stream, fleet = LocalStream(tmp_path), Fleet()
     for _ in range(6):
@@ -65,7 +65,7 @@ def test_the_command_needs_no_spark(tmp_path: Path) -> None:
     assert "maintain: pushes: no days dropped, 6 files compacted, 0 files deleted" in done.stdout
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_small_files_of_past_days_become_one_and_the_rows_stay(tmp_path: Path) -> None:
     stream, fleet = LocalStream(tmp_path), Fleet()
     for _ in range(6):
@@ -92,7 +92,7 @@ def test_small_files_of_past_days_become_one_and_the_rows_stay(tmp_path: Path) -
     assert check(stream.lake, fleet.ledger).problems == []
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_today_is_left_alone(tmp_path: Path) -> None:
     stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
     for _ in range(6):
@@ -102,7 +102,7 @@ def test_today_is_left_alone(tmp_path: Path) -> None:
     assert len(files(stream, "pushes")) == 6
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_stream_skips_compaction_since_it_changes_no_data(tmp_path: Path) -> None:
     stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
     for _ in range(6):
@@ -185,7 +185,7 @@ def test_a_snapshot_whose_later_pushes_are_dropped_goes_with_them(tmp_path: Path
     assert [snapshot.batch_id for snapshot in Snapshots(str(stream.checkpoints)).all()] == [1]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_files_that_a_snapshot_needs_survive_vacuum_until_it_is_dropped(tmp_path: Path) -> None:
     stream, fleet = LocalStream(tmp_path), Fleet()
     for _ in range(3):
@@ -286,7 +286,7 @@ def test_pushes_of_more_than_two_gib_are_compacted_in_bounded_memory(
     assert pool.max_memory() < 1 << 30
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_compacted_file_has_the_columns_of_those_before(tmp_path: Path) -> None:
     stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
     for _ in range(6):
@@ -297,7 +297,7 @@ def test_a_compacted_file_has_the_columns_of_those_before(tmp_path: Path) -> Non
     assert pq.read_schema(stream.lake / "pushes" / one["path"]).equals(before)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_table_that_fails_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,7 +25,7 @@ def upkeep(stream: LocalStream, today: date) -> None:
         assert job.maintain(name).problems == (), name
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_inputs_of_a_batch_that_was_cut_off_outlast_upkeep_without_the_job(tmp_path: Path) -> None:
     stream, fleet = LocalStream(tmp_path), Fleet()
     for _ in range(6):

@@ -69,7 +69,7 @@ def series_of(table: pa.Table, points: Points, chosen: Int64s, clients: Int64s) 
 
 
 def series_columns(series: Series, clients: Int64s, verdicts: PushVerdicts) -> dict[str, npt.NDArray[Any]]:
-    """The baselines for the new state, without those from before their client's eviction."""
+    """The baselines for the new state, sorted by client, without those from before their client's eviction."""
     base = series.base
     keep = base.present
     if verdicts.epoch.any():
@@ -77,8 +77,10 @@ def series_columns(series: Series, clients: Int64s, verdicts: PushVerdicts) -> d
         last = np.zeros(size, np.int64)
         np.maximum.at(last, index[: len(clients)], verdicts.epoch)
         keep = keep & (base.epoch == last[index[len(clients) :]])
+    chosen = np.flatnonzero(keep)
+    chosen = chosen[np.argsort(series.client[chosen], kind="stable")]
     columns = {"client": series.client, "series": series.series, "value": base.value_int, **base._asdict()}
-    return {name: values[keep] for name, values in columns.items()}
+    return {name: values[chosen] for name, values in columns.items()}
 
 
 @kernel

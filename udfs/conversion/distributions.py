@@ -33,13 +33,15 @@ class Distributions(NamedTuple):
     negative_offset: Int64s
     bounds_first: Int64s
     bounds: Doubles
-    positive_first: Int64s  # Histogram.bucket_counts, or ExponentialHistogram.positive
+    counts_first: Int64s  # Histogram.bucket_counts
+    counts: Int64s
+    positive_first: Int64s  # ExponentialHistogram.positive
     positive: Int64s
     negative_first: Int64s
     negative: Int64s
 
     def lists(self, name: str) -> Ragged:
-        """The lists `bounds`, `positive` or `negative`."""
+        """The lists `bounds`, `counts`, `positive` or `negative`."""
         return Ragged(getattr(self, f"{name}_first"), getattr(self, name))
 
 
@@ -49,6 +51,7 @@ class Increments(NamedTuple):
     observations: Int64s
     sum: Doubles  # NaN: none
     zero_count: Int64s
+    counts: Int64s
     positive: Int64s
     negative: Int64s
     buckets: Bools  # whether the buckets have increments
@@ -88,13 +91,6 @@ def read_distributions(table: pa.Table) -> Distributions:
     kind = np.full(table.num_rows, Kind.SUMMARY, np.int8)
     kind[is_histogram] = Kind.HISTOGRAM
     kind[is_exponential] = Kind.EXPONENTIAL_HISTOGRAM
-    if not is_exponential.any():
-        positive = Ragged.of(histogram)
-    elif not is_histogram.any():
-        positive = Ragged.of(exponential)
-    else:
-        rows = np.arange(table.num_rows)
-        positive = gathered((Ragged.of(histogram), rows), (Ragged.of(exponential), rows))
     total = _filled(table, "sum", math.nan)
     return _distributions(
         kind,
@@ -106,13 +102,14 @@ def read_distributions(table: pa.Table) -> Distributions:
         _filled(table, "positive_offset", 0).astype(np.int64),
         _filled(table, "negative_offset", 0).astype(np.int64),
         *Ragged.of(one_chunk(table["explicit_bounds"])),
-        *positive,
+        *Ragged.of(histogram),
+        *Ragged.of(exponential),
         *Ragged.of(one_chunk(table["negative_counts"])),
     )
 
 
 def from_state(table: pa.Table) -> Distributions:
-    """The columns of `state.DISTRIBUTIONS`."""
+    """The columns of `state.DISTRIBUTIONS`. A row's `counts` and `positive` are the same list there."""
 
     def plain(name: str, kind: type = np.int64) -> Any:
         return column(table, name).astype(kind, copy=False)
@@ -127,6 +124,7 @@ def from_state(table: pa.Table) -> Distributions:
         plain("positive_offset"),
         plain("negative_offset"),
         *Ragged.of(one_chunk(table["bounds"])),
+        *Ragged.of(one_chunk(table["positive"])),
         *Ragged.of(one_chunk(table["positive"])),
         *Ragged.of(one_chunk(table["negative"])),
     )
@@ -146,8 +144,10 @@ def state_columns(stored: Distributions, rows: Distributions, chosen: Int64s) ->
     columns = {}
     for field in DISTRIBUTIONS:
         if field.name in ("bounds", "positive", "negative"):
-            lists = gathered((stored.lists(field.name), of_stored), (rows.lists(field.name), of_rows))
-            columns[field.name] = lists.to_arrow(field.type)
+            parts = [(stored.lists(field.name), of_stored), (rows.lists(field.name), of_rows)]
+            if field.name == "positive":
+                parts.append((rows.lists("counts"), of_rows))
+            columns[field.name] = gathered(*parts).to_arrow(field.type)
         elif (name := "observations" if field.name == "count" else field.name) in Distributions._fields:
             values = np.concatenate([getattr(stored, name), getattr(rows, name)])[chosen]
             columns[field.name] = pa.array(values, from_pandas=True).cast(field.type)
@@ -155,16 +155,15 @@ def state_columns(stored: Distributions, rows: Distributions, chosen: Int64s) ->
 
 
 def no_increments(rows: Distributions) -> Increments:
-    """Increments of 0 with the shape of `rows`."""
+    """Increments of 0 with the shape of `rows`. Buckets have no values until the point's status says which."""
     size = len(rows.observations)
-    positive, negative = pooled(len(rows.positive), np.int64), pooled(len(rows.negative), np.int64)
-    positive[:] = negative[:] = 0
     return Increments(
         np.zeros(size, np.int64),
         np.full(size, math.nan),
         np.zeros(size, np.int64),
-        positive,
-        negative,
+        pooled(len(rows.counts), np.int64),
+        pooled(len(rows.positive), np.int64),
+        pooled(len(rows.negative), np.int64),
         np.ones(size, np.bool_),
     )
 
@@ -177,22 +176,23 @@ def _filled(table: pa.Table, name: str, null: float) -> Any:
 def find_flaws(rows: Distributions, flaws: Int8s) -> None:
     """P3's BAD_BUCKETS: write a `Flaw` for each distribution."""
     for i in range(len(rows.observations)):
+        counts = rows.counts[rows.counts_first[i] : rows.counts_first[i + 1]]
         positive = rows.positive[rows.positive_first[i] : rows.positive_first[i + 1]]
         negative = rows.negative[rows.negative_first[i] : rows.negative_first[i + 1]]
         bounds = rows.bounds[rows.bounds_first[i] : rows.bounds_first[i + 1]]
         total = rows.zero_count[i]
         in_range = rows.observations[i] >= 0 and total >= 0
-        for counts in (positive, negative):
-            for bucket in counts:
+        for buckets in (counts, positive, negative):
+            for bucket in buckets:
                 total += bucket
                 in_range = in_range and bucket >= 0 and total >= 0  # a sum that leaves int64 turns negative
         if not in_range:
             flaws[i] = Flaw.RANGE
-        elif rows.kind[i] == Kind.HISTOGRAM and len(positive) != len(bounds) + 1 and len(positive) + len(bounds) > 0:
+        elif rows.kind[i] == Kind.HISTOGRAM and len(counts) != len(bounds) + 1 and len(counts) + len(bounds) > 0:
             flaws[i] = Flaw.LENGTH
         elif not _is_increasing(bounds):
             flaws[i] = Flaw.BOUNDS
-        elif total != rows.observations[i] and (len(positive) > 0 or len(negative) > 0 or total > 0):
+        elif total != rows.observations[i] and (len(counts) + len(positive) + len(negative) > 0 or total > 0):
             flaws[i] = Flaw.COUNT
 
 
@@ -225,22 +225,29 @@ def difference(old: Distributions, before: int, rows: Distributions, now: int, o
 def _histogram_difference(old: Distributions, before: int, rows: Distributions, now: int, out: Increments) -> Relation:
     old_bounds = old.bounds[old.bounds_first[before] : old.bounds_first[before + 1]]
     bounds = rows.bounds[rows.bounds_first[now] : rows.bounds_first[now + 1]]
-    old_counts = old.positive[old.positive_first[before] : old.positive_first[before + 1]]
-    counts = rows.positive[rows.positive_first[now] : rows.positive_first[now + 1]]
-    increments = out.positive[rows.positive_first[now] : rows.positive_first[now + 1]]
+    old_counts = old.counts[old.counts_first[before] : old.counts_first[before + 1]]
+    counts = rows.counts[rows.counts_first[now] : rows.counts_first[now + 1]]
+    increments = out.counts[rows.counts_first[now] : rows.counts_first[now + 1]]
     if len(bounds) != len(old_bounds) or len(counts) != len(old_counts):
         return Relation.REBUCKETED
     for k in range(len(bounds)):
         if bounds[k] != old_bounds[k]:
             return Relation.REBUCKETED
-    relation = Relation.EQUAL
+    return _subtract_same(counts, old_counts, increments)
+
+
+@kernel
+def _subtract_same(counts: Int64s, old: Int64s, increments: Int64s) -> Relation:
+    """Write the increments of counts of the same buckets. Without a branch, so it is done by vector instructions."""
+    either, least = np.int64(0), np.int64(0)
     for k in range(len(counts)):
-        increments[k] = counts[k] - old_counts[k]
-        if increments[k] < 0:
-            return Relation.FELL
-        if increments[k] > 0:
-            relation = Relation.GREW
-    return relation
+        increment = counts[k] - old[k]
+        increments[k] = increment
+        either |= increment
+        least = min(least, increment)
+    if least < 0:
+        return Relation.FELL
+    return Relation.GREW if either != 0 else Relation.EQUAL
 
 
 @kernel

@@ -176,8 +176,8 @@ def _distribution_columns(batch: Batch, points: Points, counted: Bools) -> dict[
     if histogram.any():
         columns |= {
             "explicit_bounds": lists("bounds", values.bounds, histogram),
-            "bucket_counts": lists("positive", values.positive, histogram),
-            "bucket_counts_delta": lists("positive", increments.positive, histogram & buckets),
+            "bucket_counts": lists("counts", values.counts, histogram),
+            "bucket_counts_delta": lists("counts", increments.counts, histogram & buckets),
         }
     if exponential.any():
         columns |= {

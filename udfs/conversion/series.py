@@ -31,6 +31,7 @@ from kafka_telemetry_lake.udfs.conversion.state import DISTRIBUTIONS, NUMBERS, S
 from kafka_telemetry_lake.udfs.conversion.statuses import Converted, Status
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel
+from kafka_telemetry_lake.udfs.kernels.ragged import copy
 from kafka_telemetry_lake.udfs.otlp.decoded import Kind, Number, Temporality
 
 
@@ -288,17 +289,32 @@ def _count_in_full(rows: Distributions, row: int, increments: Increments) -> Non
     increments.observations[row] = rows.observations[row]
     increments.sum[row] = rows.sum[row]
     increments.zero_count[row] = rows.zero_count[row]
-    for k in range(rows.positive_first[row], rows.positive_first[row + 1]):
-        increments.positive[k] = rows.positive[k]
-    for k in range(rows.negative_first[row], rows.negative_first[row + 1]):
-        increments.negative[k] = rows.negative[k]
+    counts, positive, negative = _buckets_of(rows, row, rows.counts, rows.positive, rows.negative)
+    counts_increments, positive_increments, negative_increments = _buckets_of(
+        rows, row, increments.counts, increments.positive, increments.negative
+    )
+    copy(counts, counts_increments)
+    copy(positive, positive_increments)
+    copy(negative, negative_increments)
 
 
 @kernel
 def _count_nothing(rows: Distributions, row: int, increments: Increments) -> None:
     increments.observations[row] = increments.zero_count[row] = 0
     increments.sum[row] = 0.0 if not math.isnan(rows.sum[row]) else math.nan
-    for k in range(rows.positive_first[row], rows.positive_first[row + 1]):
-        increments.positive[k] = 0
-    for k in range(rows.negative_first[row], rows.negative_first[row + 1]):
-        increments.negative[k] = 0
+    counts, positive, negative = _buckets_of(rows, row, increments.counts, increments.positive, increments.negative)
+    for buckets in (counts, positive, negative):
+        for k in range(len(buckets)):
+            buckets[k] = 0
+
+
+@kernel
+def _buckets_of(
+    rows: Distributions, row: int, counts: Int64s, positive: Int64s, negative: Int64s
+) -> tuple[Int64s, Int64s, Int64s]:
+    """The parts of these columns that are the row's."""
+    return (
+        counts[rows.counts_first[row] : rows.counts_first[row + 1]],
+        positive[rows.positive_first[row] : rows.positive_first[row + 1]],
+        negative[rows.negative_first[row] : rows.negative_first[row + 1]],
+    )

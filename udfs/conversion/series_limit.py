@@ -34,7 +34,8 @@ def beyond_limit(points: Points, distributions: Distributions, clients: Int64s, 
     beyond = np.zeros(len(points.push), np.bool_)
     chosen = np.flatnonzero(remembered(points))
     cells = np.ones(len(chosen), np.int64)
-    buckets = np.append(np.diff(distributions.positive_first) + np.diff(distributions.negative_first), 0)
+    lists = distributions.counts_first, distributions.positive_first, distributions.negative_first
+    buckets = np.append(sum(np.diff(first) for first in lists), 0)
     cells += buckets[points.distribution[chosen]]  # -1 is none
     owner, stored_clients, stored_series, stored_cells = clients[points.push[chosen]], *_stored_series(state)
     index, distinct_clients = number(np.concatenate([stored_clients, owner]))

@@ -197,7 +197,18 @@ class ShardState:
     @staticmethod
     def joined(states: Sequence[ShardState]) -> ShardState:
         """All rows of states that share no client."""
-        return ShardState(**{name: sorted_table(name, [getattr(state, name) for state in states]) for name in SCHEMAS})
+        return ShardState(
+            **{name: joined(name, [(getattr(state, name), None) for state in states]) for name in SCHEMAS}
+        )
+
+    @property
+    def file_bytes(self) -> int:
+        """The length of `to_bytes`, without making them."""
+        counted = pa.MockOutputStream()
+        for each, schema in SCHEMAS.items():
+            with pa.ipc.new_stream(counted, schema) as stream:
+                stream.write_table(getattr(self, each))
+        return HEADER_BYTES + int(counted.size()) + CHECKSUM_BYTES
 
     def to_bytes(self, name: str = "") -> bytes:
         """The state as one blob, as `write_tables` leaves it in a file of that name."""
@@ -250,11 +261,18 @@ _BEFORE_4 = [name for name in SCHEMAS if name != "budgets"]
 _NAMES = {1: _BEFORE_4, 2: _BEFORE_4, 3: _BEFORE_4, 4: list(SCHEMAS), 5: list(SCHEMAS)}
 
 
-def write_tables(sink: pa.NativeFile, tables: Iterable[tuple[str, pa.Table]], name: str) -> None:
+class Sink(Protocol):
+    """A file, or what takes its place."""
+
+    def write(self, data: Any, /) -> int:
+        """Write bytes, and return how many."""
+
+
+def write_tables(sink: Sink, tables: Iterable[tuple[str, pa.Table]], name: str) -> None:
     """A header, each table of `SCHEMAS` as an Arrow IPC stream, a checksum; one table is in memory at a time.
 
     Args:
-        sink: a file, or what takes its place.
+        sink: gets the bytes.
         tables: in the order of `SCHEMAS`.
         name: the file's name; the file can't be read under another one.
     """
@@ -271,7 +289,7 @@ def write_tables(sink: pa.NativeFile, tables: Iterable[tuple[str, pa.Table]], na
 class _ChecksumSink(io.RawIOBase):
     """A sink that passes bytes on and computes their checksum."""
 
-    def __init__(self, sink: pa.NativeFile) -> None:
+    def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self.digest = xxhash.xxh3_64()
 
@@ -299,10 +317,37 @@ def _version(blob: pa.Buffer, name: str) -> int:
     return version
 
 
-def sorted_table(name: str, parts: Sequence[pa.Table]) -> pa.Table:
-    """The table of that name with the rows of all parts, by client."""
-    parts = [part for part in parts if part.num_rows]
-    return _sorted(parts[0] if len(parts) == 1 else pa.concat_tables(parts)) if parts else EMPTY[name]
+def joined(name: str, parts: Sequence[tuple[pa.Table, Int64s | None]]) -> pa.Table:
+    """The table of that name with these rows of each part, None: all, by client; rows are copied at most once."""
+    parts = [(part, rows) for part, rows in parts if (part.num_rows if rows is None else len(rows))]
+    if len(parts) == 1 and parts[0][1] is None:
+        return _sorted(parts[0][0])
+    if not parts:
+        return EMPTY[name]
+    rows_of = [np.arange(part.num_rows) if rows is None else rows for part, rows in parts]
+    client = np.concatenate([column(part, "client")[rows] for (part, _), rows in zip(parts, rows_of, strict=True)])
+    order = np.argsort(client, kind="stable")
+    index = pa.array(order if len(parts) > 1 else rows_of[0][order])
+    ends = np.cumsum([len(rows) for rows in rows_of])
+
+    def of_part(number: int) -> Int64s:
+        """The row of the part for each row of the result, or -1."""
+        result = np.full(len(client), -1)
+        result[ends[number] - len(rows_of[number]) : ends[number]] = rows_of[number]
+        return result[order]
+
+    places = [of_part(number) for number in range(len(parts))]
+    columns = []
+    for each in SCHEMAS[name]:
+        arrays = [one_chunk(part[each.name]) for part, _ in parts]
+        if pa.types.is_list(each.type):
+            lists = gathered(*((Ragged.of(array), rows) for array, rows in zip(arrays, places, strict=True)))
+            columns.append(lists.to_arrow(each.type))
+        else:
+            if len(parts) > 1:  # first what is wanted: a part may be the whole shard
+                arrays = [array.take(pa.array(rows)) for array, rows in zip(arrays, rows_of, strict=True)]
+            columns.append(pa.concat_arrays(arrays).take(index))
+    return pa.table(columns, SCHEMAS[name])
 
 
 def _upgraded(name: str, table: pa.Table) -> pa.Table:

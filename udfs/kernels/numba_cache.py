@@ -11,7 +11,6 @@ A process that compiles keeps 300 MB of the compiler; one that loads what anothe
 
 from __future__ import annotations
 
-import hashlib
 import multiprocessing
 import os
 import stat
@@ -24,6 +23,8 @@ from pathlib import Path
 
 from filelock import FileLock
 from platformdirs import user_cache_path
+
+from kafka_telemetry_lake.udfs.sources import digest
 
 NAME = "kafka-telemetry-lake"
 FILLED = ".filled"  # a file in the cache directory
@@ -74,10 +75,7 @@ def fill(compile_all: Callable[[], None]) -> None:
 def _candidates() -> Iterator[Path]:
     # numba looks only at the file of the function it compiles; after a change of an inlined callee in another file it
     # would run stale machine code. Hence a directory for each state of all sources of `udfs`.
-    root, sources = Path(__file__).parents[1], hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        sources.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
-    subdirectory = f"numba-{sources.hexdigest()[:16]}"
+    subdirectory = f"numba-{digest(Path(__file__).parents[1])[:16]}"
     given = os.environ.get(VARIABLE)
     if given:  # a parent process that configured itself hands on the subdirectory
         yield Path(given) if Path(given).name == subdirectory else Path(given) / subdirectory

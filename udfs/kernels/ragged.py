@@ -35,7 +35,7 @@ class Ragged(NamedTuple):
 
 
 def gathered(*parts: tuple[Ragged, Int64s]) -> Ragged:
-    """The list of each row: that of one part, or an empty one.
+    """The list of each row: that of one part, or an empty one; over the same memory if they are all those of one part.
 
     Args:
         parts: lists, and for each row of the result the row in them, or -1. No two parts have items for the same row.
@@ -44,10 +44,18 @@ def gathered(*parts: tuple[Ragged, Int64s]) -> Ragged:
     for lists, rows in parts:
         _add_sizes(_words(lists.first), _words(rows), first[1:])
     np.cumsum(first, out=first)
+    if len(parts) == 1 and _are_all(*parts[0], int(first[-1])):
+        lists = parts[0][0]
+        return Ragged(first, lists.items[lists.first[0] : lists.first[-1]])
     items = pooled(int(first[-1]), parts[0][0].items.dtype)
     for lists, rows in parts:
         _copy(_words(lists.first), _words(lists.items), _words(rows), first, items.view(np.int64))
     return Ragged(first, items)
+
+
+def _are_all(lists: Ragged, rows: Int64s, items: int) -> bool:
+    """Whether the rows, of so many items, have all items of the lists in their order."""
+    return items == lists.first[-1] - lists.first[0] and bool((np.diff(rows[rows >= 0]) > 0).all())
 
 
 def _signed(kind: np.dtype[Any]) -> np.dtype[Any]:
@@ -69,11 +77,16 @@ def _add_sizes(lists_first: Int64s, rows: Int64s, sizes: Int64s) -> None:
 
 
 @kernel
+def copy(source: Int64s, target: Int64s) -> None:
+    """Copy items to as many places."""
+    for k in range(len(source)):
+        target[k] = source[k]
+
+
+@kernel
 def _copy(lists_first: Int64s, items: Int64s, rows: Int64s, first: Int64s, out: Int64s) -> None:
     for i in range(len(rows)):
         if rows[i] >= 0:
             # Slices: an index that may be negative costs four times as much.
             source = items[lists_first[rows[i]] : lists_first[rows[i] + 1]]
-            target = out[first[i] : first[i] + len(source)]
-            for k in range(len(source)):
-                target[k] = source[k]
+            copy(source, out[first[i] : first[i] + len(source)])

@@ -13,7 +13,7 @@ from kafka_telemetry_lake.udfs.identity import client_keys
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, Objects
 from kafka_telemetry_lake.udfs.lifecycle.rows import CLIENT_CHANGES, STATES, TEXTS
 from kafka_telemetry_lake.udfs.lifecycle.silence import NEVER
-from kafka_telemetry_lake.udfs.rows import TEXT_LIST, TEXT_MAP, TIMESTAMP
+from kafka_telemetry_lake.udfs.rows import TEXT_MAP, TIMESTAMP
 
 Partition = tuple[str, str, int]
 
@@ -30,23 +30,72 @@ NUMBERS = {
     "unheard_pushes": 0, "refused_pushes": 0, "connection_state": 0,
 }  # fmt: skip
 OBJECTS = ("client_instance_id", "cluster_id", *TEXTS, "labels", "group_member_ids")
+INDEX = ("sorted_keys", "sorted_slots")  # the clients' keys, ascending, and the slot of each
 BROKER_BITS = 62  # distinct broker ids that fit into column `brokers`; further ones aren't listed
 MOST_MEMBERS = 10  # group member ids listed per client
-PAIR, ITEM = "\x1e", "\x1f"  # separators of labels as one text: between pairs, and between key and value
+# Separators of labels as one text: between pairs, and between key and value. Member ids, from labels, have none.
+PAIR, ITEM = "\x1e", "\x1f"
+
+
+class Columns:
+    """Where the columns of clients are: in the memory of this process.
+
+    Attributes:
+        numbers: the columns of `NUMBERS` and `INDEX`.
+        objects: the columns of `OBJECTS`; each takes and returns arrays of texts, or None, by arrays of slots.
+    """
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, Int64s] = {name: np.zeros(0, np.int64) for name in (*NUMBERS, *INDEX)}
+        self.objects: dict[str, Any] = {name: np.zeros(0, object) for name in OBJECTS}
+
+    @property
+    def capacity(self) -> int:
+        """Clients that there is room for."""
+        return len(self.numbers["state"])
+
+    def grow(self, capacity: int) -> None:
+        """Make room; what is new is NULL."""
+        more = capacity - self.capacity
+        for name, column in self.numbers.items():
+            self.numbers[name] = np.concatenate([column, np.full(more, NUMBERS.get(name, 0))])
+        for name, texts in self.objects.items():
+            self.objects[name] = np.concatenate([texts, np.full(more, None, object)])
+
+    def take(self, slots: Int64s) -> None:
+        """Move these slots to the front, in their order; what is behind them becomes NULL."""
+        columns = {**self.numbers, **self.objects}
+        missing = {**NUMBERS, **dict.fromkeys(OBJECTS)}
+        for name, column in columns.items():
+            column[: len(slots)] = column[slots]
+            column[len(slots) :] = missing.get(name, 0)
 
 
 class Clients:
-    """The clients of a lake. A slot is a position in every column; a client's slot never changes."""
+    """The clients of a lake, or of one shard of them. A slot is a position in every column.
 
-    def __init__(self) -> None:
-        self.size = 0
-        self.numbers = {name: np.zeros(0, np.int64) for name in NUMBERS}
-        self.objects: dict[str, Objects] = {name: np.zeros(0, object) for name in OBJECTS}
-        self.partitions: list[Partition] = []
-        self._partition_codes: dict[Partition, int] = {}
-        self._brokers: list[int] = []
-        self._sorted_keys = np.zeros(0, np.int64)
-        self._sorted_slots = np.zeros(0, np.int64)
+    Args:
+        columns: where they are.
+        size: how many of them are there already, with these partitions and brokers.
+    """
+
+    def __init__(
+        self, columns: Columns | None = None, size: int = 0, partitions: Iterable[Partition] = (),
+        brokers: Iterable[int] = (),
+    ) -> None:  # fmt: skip
+        self.columns = columns or Columns()
+        self.size = size
+        self.partitions: list[Partition] = list(partitions)
+        self._partition_codes = {place: code for code, place in enumerate(self.partitions)}
+        self.brokers: list[int] = list(brokers)
+
+    @property
+    def numbers(self) -> dict[str, Int64s]:
+        return self.columns.numbers
+
+    @property
+    def objects(self) -> dict[str, Any]:
+        return self.columns.objects
 
     def __getitem__(self, name: str) -> Int64s:
         return self.numbers[name][: self.size]
@@ -61,43 +110,55 @@ class Clients:
         """The bit of each broker id in column `brokers`; 0 for -1, unknown."""
         distinct, rows = np.unique(broker_ids, return_inverse=True)
         for broker in distinct.tolist():
-            if broker >= 0 and broker not in self._brokers:
-                self._brokers.append(broker)
-        places = [self._brokers.index(broker) if broker >= 0 else BROKER_BITS for broker in distinct.tolist()]
+            if broker >= 0 and broker not in self.brokers:
+                self.brokers.append(broker)
+        places = [self.brokers.index(broker) if broker >= 0 else BROKER_BITS for broker in distinct.tolist()]
         bits = np.array([1 << place if place < BROKER_BITS else 0 for place in places], np.int64)
         return bits[rows.reshape(-1)]
+
+    def codes(self, places: pa.Table) -> Int64s:
+        """The partition code of each row, of columns source, topic and partition in order."""
+        starts = place_starts(places)
+        first = places.take(pa.array(starts)).to_pylist()
+        codes = [self.partition_code((row["source"], row["topic"], row["partition"])) for row in first]
+        return np.repeat(np.array(codes, np.int64), np.diff(np.append(starts, places.num_rows)))
 
     def slots(self, keys: Int64s) -> Int64s:
         """The slot of each client (`identity.client_keys`); -1 for a new one."""
         if self.size == 0:
             return np.full(len(keys), -1)
-        at = np.minimum(np.searchsorted(self._sorted_keys, keys), self.size - 1)
-        return np.where(self._sorted_keys[at] == keys, self._sorted_slots[at], -1)
+        sorted_keys = self["sorted_keys"]
+        at = np.minimum(np.searchsorted(sorted_keys, keys), self.size - 1)
+        return np.where(sorted_keys[at] == keys, self["sorted_slots"][at], -1)
 
     def add(self, keys: Int64s) -> Int64s:
         """Add new clients, by distinct keys, and return their slots; all their columns are NULL."""
         slots = np.arange(self.size, self.size + len(keys))
-        self._grow(self.size + len(keys))
-        self.size += len(keys)
         order = np.argsort(keys)
-        places = np.searchsorted(self._sorted_keys, keys[order])
-        self._sorted_keys = np.insert(self._sorted_keys, places, keys[order])
-        self._sorted_slots = np.insert(self._sorted_slots, places, slots[order])
+        places = np.searchsorted(self["sorted_keys"], keys[order])
+        sorted_keys = np.insert(self["sorted_keys"], places, keys[order])
+        sorted_slots = np.insert(self["sorted_slots"], places, slots[order])
+        if self.size + len(keys) > self.columns.capacity:
+            self.columns.grow(max(self.size + len(keys), 2 * self.columns.capacity))
+        self.size += len(keys)
+        self["sorted_keys"][:] = sorted_keys
+        self["sorted_slots"][:] = sorted_slots
         return slots
 
-    def _grow(self, size: int) -> None:
-        capacity = len(self.numbers["state"])
-        if size <= capacity:
-            return
-        more = max(size, 2 * capacity) - capacity
-        for name, missing in NUMBERS.items():
-            self.numbers[name] = np.concatenate([self.numbers[name], np.full(more, missing)])
-        for name in OBJECTS:
-            self.objects[name] = np.concatenate([self.objects[name], np.full(more, None, object)])
+    def keep(self, slots: Int64s) -> None:
+        """Forget all clients but those in these slots, ascending, which become the first ones."""
+        moved = np.full(self.size, -1)
+        moved[slots] = np.arange(len(slots))
+        moved = moved[self["sorted_slots"]]
+        sorted_keys, sorted_slots = self["sorted_keys"][moved >= 0], moved[moved >= 0]
+        self.columns.take(slots)
+        self.size = len(slots)
+        self["sorted_keys"][:] = sorted_keys
+        self["sorted_slots"][:] = sorted_slots
 
     def rows(self, slots: Int64s) -> pa.Table:
         """Rows of ``CLIENT_CHANGES`` for these clients."""
-        numbers = {name: column[slots] for name, column in self.numbers.items()}
+        numbers = {name: self.numbers[name][slots] for name in NUMBERS}
         texts = {name: column[slots] for name, column in self.objects.items()}
         partitions = [self.partitions[code] for code in numbers["partition"].tolist()]
         elapsed_ms = (numbers["last_seen"] - numbers["first_seen"]) // 1000
@@ -111,7 +172,7 @@ class Clients:
             "partition": pa.array([each[2] for each in partitions], pa.int32()),
             "landed_at": pa.array(numbers["last_seen"]).cast(TIMESTAMP),
             "labels": _each(texts["labels"], label_pairs, TEXT_MAP),
-            "group_member_ids": _each(texts["group_member_ids"], list, TEXT_LIST),
+            "group_member_ids": pc.split_pattern(pa.array(texts["group_member_ids"], pa.string()), PAIR),
             "state": STATES.take(pa.array(numbers["state"])),
             "coverage": pa.array(coverage),
             "brokers": _each(numbers["brokers"].astype(object), self._broker_list, pa.list_(pa.int32())),
@@ -123,56 +184,54 @@ class Clients:
         typed = [pa.array(each).cast(field.type) for each, field in zip(arrays, CLIENT_CHANGES, strict=True)]
         return pa.table(typed, CLIENT_CHANGES)
 
-    @classmethod
-    def of_rows(cls, rows: pa.Table, partitions: Iterable[Partition] = ()) -> Clients:
-        """The clients of rows of ``CLIENT_CHANGES``, of each the newest row. `partitions` get the first codes."""
-        clients = cls()
-        for place in partitions:
-            clients.partition_code(place)
+    def put(self, rows: pa.Table) -> None:
+        """Take rows of ``CLIENT_CHANGES``, except those that are older than what is known of their clients."""
         rows = rows.select(CLIENT_CHANGES.names).cast(CLIENT_CHANGES).combine_chunks().sort_by("step")
         ids = [rows[name].combine_chunks().dictionary_encode() for name in ("cluster_id", "client_instance_id")]
         keys = client_keys(*ids)
         _, back = np.unique(keys[::-1], return_index=True)
         newest = np.sort(len(keys) - 1 - back)
-        rows = rows.take(pa.array(newest))
-        slots = clients.add(keys[newest])
+        slots = self.slots(keys[newest])
+        is_new = slots < 0
+        slots[is_new] = self.add(keys[newest[is_new]])
+        newer = is_new | (rows["step"].to_numpy()[newest] > self["step"][slots])
+        slots, rows = slots[newer], rows.take(pa.array(newest[newer]))
         for name in ("client_instance_id", "cluster_id", *TEXTS):
-            clients.objects[name][slots] = texts_of(rows[name])
-        labels = [None if pairs is None else label_text(pairs) for pairs in rows["labels"].to_pylist()]
-        clients.objects["labels"][slots] = objects_of(labels)
-        members = [None if each is None else tuple(each) for each in rows["group_member_ids"].to_pylist()]
-        clients.objects["group_member_ids"][slots] = objects_of(members)
+            self.objects[name][slots] = texts_of(rows[name])
+        self.objects["labels"][slots] = texts_of(pa.chunked_array([label_texts(rows["labels"].combine_chunks())]))
+        members = pc.binary_join(rows["group_member_ids"].combine_chunks(), PAIR)
+        self.objects["group_member_ids"][slots] = texts_of(pa.chunked_array([members]))
         for name, missing in NUMBERS.items():
             if name not in ("state", "partition", "brokers", "duplicated"):
-                clients.numbers[name][slots] = rows[name].cast(pa.int64()).fill_null(missing).to_numpy()
-        clients.numbers["state"][slots] = pc.index_in(rows["state"], STATES).to_numpy()
-        clients.numbers["duplicated"][slots] = rows["duplicated"].fill_null(False).to_numpy()
-        places = zip(*(rows[name].to_pylist() for name in ("source", "topic", "partition")), strict=True)
-        clients.numbers["partition"][slots] = [clients.partition_code(place) for place in places]
+                self.numbers[name][slots] = rows[name].cast(pa.int64()).fill_null(missing).to_numpy()
+        self.numbers["state"][slots] = pc.index_in(rows["state"], STATES).to_numpy()
+        self.numbers["duplicated"][slots] = rows["duplicated"].fill_null(False).to_numpy()
+        self.numbers["partition"][slots] = self.codes(rows.select(["source", "topic", "partition"]))
         lists = rows["brokers"].to_pylist()
         for broker in sorted({broker for each in lists for broker in each or ()}):
-            clients.broker_bits(np.array([broker]))
-        bits = {broker: 1 << place for place, broker in enumerate(clients._brokers[:BROKER_BITS])}
-        clients.numbers["brokers"][slots] = [sum(bits.get(broker, 0) for broker in each or ()) for each in lists]
-        return clients
+            self.broker_bits(np.array([broker]))
+        bits = {broker: 1 << place for place, broker in enumerate(self.brokers[:BROKER_BITS])}
+        self.numbers["brokers"][slots] = [sum(bits.get(broker, 0) for broker in each or ()) for each in lists]
 
     def _broker_list(self, bits: int) -> list[int]:
-        return sorted(broker for place, broker in enumerate(self._brokers[:BROKER_BITS]) if bits >> place & 1)
+        return sorted(broker for place, broker in enumerate(self.brokers[:BROKER_BITS]) if bits >> place & 1)
 
 
-def label_text(pairs: list[tuple[str, str]]) -> str:
-    """Labels as one text: equal labels give equal texts."""
-    return PAIR.join(f"{key}{ITEM}{value}" for key, value in pairs)
+def place_starts(places: pa.Table) -> Int64s:
+    """The rows, of columns source, topic and partition, that have another place than the row before."""
+    columns = [places[name].combine_chunks().dictionary_encode().indices.to_numpy() for name in places.column_names]
+    is_other = (np.diff(np.stack(columns), axis=1) != 0).any(axis=0)
+    return np.flatnonzero(np.append(True, is_other)[: places.num_rows])
 
 
 def label_pairs(text: str) -> list[tuple[str, str]]:
-    """The labels of a `label_text`."""
+    """The labels of a text of `label_texts`."""
     parts = [pair.partition(ITEM) for pair in text.split(PAIR)] if text else []
     return [(key, value) for key, _, value in parts]
 
 
 def label_texts(labels: pa.MapArray) -> pa.Array:
-    """`label_text` of each map of labels; NULL for NULL."""
+    """Each map of labels as one text; NULL for NULL. Equal labels give equal texts."""
     pairs = pc.binary_join_element_wise(labels.keys, pc.fill_null(labels.items, ""), ITEM)
     return pc.binary_join(pa.ListArray.from_arrays(labels.offsets, pairs, mask=labels.is_null()), PAIR)
 
@@ -196,7 +255,8 @@ def texts_of(column: pa.ChunkedArray) -> Objects:
 
 def is_set(values: Objects) -> Bools:
     """Whether each value is not None."""
-    return np.fromiter((value is not None for value in values), np.bool_, len(values))
+    filled: Bools = values != np.array(None)
+    return filled
 
 
 def objects_of(values: list[Any]) -> Objects:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, Objects
-from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
+from kafka_telemetry_lake.udfs.lifecycle.clients import Clients, Partition
 from kafka_telemetry_lake.udfs.lifecycle.rows import STATES, TERMINATED
 from kafka_telemetry_lake.udfs.lifecycle.silence import NEVER
 from kafka_telemetry_lake.udfs.rows import CLIENT_EVENTS, TIMESTAMP
@@ -21,6 +24,7 @@ MINUTE_US = 60_000_000
 # L12: rows per event, minute and partition. Mass events count all events, and view `clients` has every client's state.
 MOST_PER_MINUTE = 10_000
 COUNTED_MINUTES = 60
+_EVENT_ORDER = ("source", "topic", "partition", "offset", "at")  # then by kind
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # L7: Java pauses telemetry for 5 or 30 minutes after errors; it returns within its first interval.
 BACK_OFFS_MS = (300_000, 1_800_000)
@@ -105,38 +109,88 @@ class Events:
         return self.take(np.lexsort([self.kind, self.at, self.offset, self.partition]))
 
 
+class Minute(NamedTuple):
+    """The events of one kind and partition within a minute since 1970."""
+
+    event: str
+    partition: Partition
+    minute: int
+
+
+class LimitedEvents(NamedTuple):
+    """Rows of ``rows.CLIENT_EVENTS``, the first `MOST_PER_MINUTE` of each `Minute`, and how many there are of each."""
+
+    rows: pa.Table
+    counts: Counter[Minute]
+
+
+def limited(clients: Clients, events: Events) -> LimitedEvents:
+    """The rows of events of some clients, and their numbers."""
+    minute = events.at // MINUTE_US
+    keys, group = np.unique(np.stack([events.kind, events.partition, minute], axis=1), axis=0, return_inverse=True)
+    group = group.reshape(-1)
+    places = [Minute(Event(kind).name.lower(), clients.partitions[code], at) for kind, code, at in keys.tolist()]
+    counts = Counter(dict(zip(places, np.bincount(group, minlength=len(places)).tolist(), strict=True)))
+    is_silence = events.kind == Event.WENT_SILENT
+    place = _place(group, np.where(is_silence, events.at, events.offset), events.offset)
+    return LimitedEvents(event_rows(clients, events.take(place < MOST_PER_MINUTE)), counts)
+
+
 class EventLimit:
     """Limits single events to `MOST_PER_MINUTE` per kind, partition and minute, however the pushes come in steps (L12).
 
-    `counts`: events so far by ``kind:partition:minute``, with the partition's code and the minute since 1970.
+    Args:
+        counts: events so far, as of `content`.
+        partitions: of `content`.
     """
 
-    def __init__(self, counts: dict[str, int] | None = None) -> None:
-        self.counts = dict(counts or {})
+    def __init__(self, counts: Mapping[str, int] | None = None, partitions: Sequence[Partition] = ()) -> None:
+        self.counts: Counter[Minute] = Counter()
+        for name, count in (counts or {}).items():
+            kind, code, minute = map(int, name.split(":"))
+            self.counts[Minute(Event(kind).name.lower(), partitions[code], minute)] = count
 
-    def apply(self, events: Events) -> Events:
-        """The events within the limit; all are counted."""
-        minute = events.at // MINUTE_US
-        # Silences are decided in the order of their times, the other events in that of offsets.
-        order = np.lexsort([np.where(events.kind == Event.WENT_SILENT, events.at, events.offset), minute])
-        keys = np.stack([events.kind, events.partition, minute], axis=1)[order]
-        distinct, group, sizes = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
-        group = group.reshape(-1)
-        by_group = np.argsort(group, kind="stable")
-        place = np.empty(len(group), np.int64)
-        place[by_group] = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        names = [":".join(map(str, key)) for key in distinct.tolist()]
-        before = np.array([self.counts.get(name, 0) for name in names], np.int64)
-        for name, size in zip(names, sizes.tolist(), strict=True):
-            self.counts[name] = self.counts.get(name, 0) + size
-        return events.take(np.sort(order[place + before[group] < MOST_PER_MINUTE]) if len(order) else order)
+    def content(self, partitions: Sequence[Partition]) -> dict[str, int]:
+        """Events so far by ``kind:partition:minute``, with the numbers of kind and partition."""
+        codes = {partition: code for code, partition in enumerate(partitions)}
+        return {
+            f"{Event[key.event.upper()].value}:{codes[key.partition]}:{key.minute}": count
+            for key, count in self.counts.items()
+        }
 
-    def forget(self, clocks: Mapping[int, int]) -> None:
-        """Drop the counts of minutes that ended an hour before their partition's clock, µs by partition code."""
+    def apply(self, parts: Sequence[LimitedEvents]) -> pa.Table:
+        """The rows within the limit, in the order of partition and offset; all are counted."""
+        rows = pa.concat_tables([part.rows for part in parts]).combine_chunks()
+        kinds = pc.index_in(rows["event"], EVENT_NAMES)
+        order = rows.append_column("kind", kinds).sort_by([(name, "ascending") for name in (*_EVENT_ORDER, "kind")])
+        rows = order.drop_columns(["kind"])
+        at, offset = rows["at"].cast(pa.int64()).to_numpy(), rows["offset"].to_numpy()
+        events = rows["event"].to_pylist()
+        partitions = zip(*(rows[name].to_pylist() for name in _EVENT_ORDER[:3]), strict=True)
+        groups: dict[Minute, int] = {}
+        keys = map(Minute, events, partitions, (at // MINUTE_US).tolist())
+        group = np.fromiter((groups.setdefault(key, len(groups)) for key in keys), np.int64, len(events))
+        before = np.fromiter((self.counts[key] for key in groups), np.int64, len(groups))
+        is_silence = order["kind"].to_numpy() == Event.WENT_SILENT
+        place = _place(group, np.where(is_silence, at, offset), offset)
+        for part in parts:
+            self.counts.update(part.counts)
+        return rows.filter(pa.array(place + before[group] < MOST_PER_MINUTE))
+
+    def forget(self, clocks: Mapping[Partition, int]) -> None:
+        """Drop the counts of minutes that ended an hour before their partition's clock, µs."""
         for key in list(self.counts):
-            _, partition, minute = map(int, key.split(":"))
-            if minute < clocks.get(partition, 0) // MINUTE_US - COUNTED_MINUTES:
+            if key.minute < clocks.get(key.partition, 0) // MINUTE_US - COUNTED_MINUTES:
                 del self.counts[key]
+
+
+def _place(group: Int64s, first: Int64s, then: Int64s) -> Int64s:
+    """Each event's place within its group: silences are decided by their times, others by offsets, then by offsets."""
+    order = np.lexsort([then, first, group])
+    sizes = np.bincount(group)
+    place = np.empty(len(group), np.int64)
+    place[order] = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return place
 
 
 def event_rows(clients: Clients, events: Events) -> pa.Table:

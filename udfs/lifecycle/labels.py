@@ -8,13 +8,21 @@ import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs.identity import client_keys
 from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
-from kafka_telemetry_lake.udfs.lifecycle.clients import MOST_MEMBERS, Clients, label_pairs, label_texts, texts_of
+from kafka_telemetry_lake.udfs.lifecycle.clients import (
+    MOST_MEMBERS,
+    PAIR,
+    Clients,
+    label_pairs,
+    label_texts,
+    objects_of,
+    texts_of,
+)
 from kafka_telemetry_lake.udfs.rows import PUSH_OUTCOMES
 
 _PLACE = ("source", "topic", "partition", "offset")
 # Columns that are read from table `push_outcomes`.
 LABELS_IN = pa.schema([PUSH_OUTCOMES.field(name) for name in (*_PLACE, "cluster_id", "client_instance_id", "labels")])
-MEMBER = "group_member_id"
+MEMBER, MEMBERS = "group_member_id", "group_member_ids"
 
 
 def label(clients: Clients, outcomes: pa.Table, step: int) -> Int64s:
@@ -31,20 +39,27 @@ def label(clients: Clients, outcomes: pa.Table, step: int) -> Int64s:
     texts = label_texts(outcomes["labels"].combine_chunks())
     ids = [outcomes[name].combine_chunks().dictionary_encode() for name in ("cluster_id", "client_instance_id")]
     slots = clients.slots(client_keys(*ids))
-    new_labels, stored_labels = texts_of(pa.chunked_array([texts])), clients.objects["labels"]
+    new_labels = texts_of(pa.chunked_array([texts]))
     has_labels = (slots >= 0) & (texts.fill_null("").to_numpy(zero_copy_only=False) != "")
-    changed = np.unique(slots[has_labels & (new_labels != stored_labels[slots])])
+    changed = np.unique(slots[has_labels & (new_labels != clients.objects["labels"][slots])])
     # Labels hardly ever change, so only those clients' rows are looked at one by one.
+    labels, members = (
+        dict(zip(changed.tolist(), clients.objects[name][changed], strict=True)) for name in ("labels", MEMBERS)
+    )
     for row in np.flatnonzero(np.isin(slots, changed)).tolist():
-        if new_labels[row] and stored_labels[slots[row]] != new_labels[row]:
-            stored_labels[slots[row]] = new_labels[row]
-            _add_member(clients, int(slots[row]), new_labels[row])
+        slot = int(slots[row])
+        if new_labels[row] and labels[slot] != new_labels[row]:
+            labels[slot] = new_labels[row]
+            members[slot] = _with_member(members[slot], new_labels[row])
+    clients.objects["labels"][changed] = objects_of([*labels.values()])
+    clients.objects[MEMBERS][changed] = objects_of([*members.values()])
     clients["step"][changed] = step
     return changed
 
 
-def _add_member(clients: Clients, slot: int, text: str) -> None:
-    member = dict(label_pairs(text)).get(MEMBER)
-    members = clients.objects["group_member_ids"][slot] or ()
-    if member and member not in members[-1:]:
-        clients.objects["group_member_ids"][slot] = (*members, member)[-MOST_MEMBERS:]
+def _with_member(listed: str | None, labels: str) -> str | None:
+    """The member ids of a client, separated by `PAIR`, with that of its new labels."""
+    member, members = dict(label_pairs(labels)).get(MEMBER), listed.split(PAIR) if listed else []
+    if not member or member in members[-1:]:
+        return listed
+    return PAIR.join([*members, member][-MOST_MEMBERS:])

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kafka_telemetry_lake.udfs.identity import client_keys, column_hashes, mix
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, UInt64s
-from kafka_telemetry_lake.udfs.lifecycle.clients import Clients, texts_of
+from kafka_telemetry_lake.udfs.lifecycle.clients import Clients, Partition, place_starts, texts_of
 from kafka_telemetry_lake.udfs.lifecycle.rows import TERMINATED, TEXTS
 from kafka_telemetry_lake.udfs.rows import PUSH_KEY
 
@@ -24,7 +24,11 @@ LIFECYCLE_IN = pa.schema(
         ("terminating", pa.bool_()),
     ]
 )
-Clocks = dict[int, int]  # partition code to the greatest landing time seen in that partition, µs
+CLOCK = "clock"  # the column of `with_clocks`, µs
+Clocks = dict[Partition, int]  # the greatest landing time seen in each partition, µs
+
+
+_PLACE = ("source", "topic", "partition")
 
 
 @dataclass(frozen=True)
@@ -81,17 +85,40 @@ class PushSequences:
     gap: Int64s  # time since the client's latest landing up to `previous`
 
 
-def read_pushes(clients: Clients, clocks: Clocks, pushes: pa.Table) -> PushSequences:
+def with_clocks(pushes: pa.Table, clocks: Clocks) -> pa.Table:
+    """Pushes by partition and offset, in one chunk, with a column more: the clock of its partition at each push (L2).
+
+    Args:
+        pushes: columns of `LIFECYCLE_IN`, any order. Those without a client instance are left out (L1).
+        clocks: moved on to the last push of each partition.
+    """
+    pushes = pushes.filter(pushes["client_instance_id"].is_valid())
+    pushes = pushes.sort_by([(name, "ascending") for name in (*_PLACE, "offset")]).combine_chunks()
+    places, landed = pushes.select(_PLACE), _landed(pushes)
+    starts = place_starts(places)
+    clock = np.zeros(len(landed), np.int64)
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(landed)], strict=False):
+        source, topic, partition = (place[start].as_py() for place in places.columns)
+        clock[start:end] = np.maximum.accumulate(landed[start:end]).clip(clocks.get((source, topic, partition), 0))
+        clocks[source, topic, partition] = int(clock[end - 1])
+    return pushes.append_column(CLOCK, pa.array(clock))
+
+
+def clocks_until(clocks: Clocks, now: int | None) -> Clocks:
+    """The clocks where all pushes until a time, µs, are known to have been read; None: no such time is known."""
+    return clocks if now is None else Clocks({place: max(clock, now) for place, clock in clocks.items()})
+
+
+def read_pushes(clients: Clients, pushes: pa.Table) -> PushSequences:
     """Arrange the pushes of a step by client.
 
     Args:
         clients: new clients are added.
-        clocks: moved on to the last push of each partition.
-        pushes: columns of `LIFECYCLE_IN`, by partition and offset, one chunk; at least one row.
+        pushes: some of those of `with_clocks`, one chunk; at least one row.
     """
     layout = _layout(clients, pushes)
-    landed_at = np.maximum(pushes["landed_at"].cast(pa.int64()).to_numpy(), 0)
-    partition, clock = _advance_clocks(clients, clocks, pushes, landed_at)
+    landed_at, clock = _landed(pushes), pushes[CLOCK].to_numpy()
+    partition = clients.codes(pushes.select(_PLACE))
     broker, port = _numbers(pushes, "broker_id", -1), _numbers(pushes, "client_port", -1)
     origin = _hash(pushes, ("client_id", "client_software_name", "principal", "client_address"))
     connection = mix(mix(origin, broker.astype(np.uint64)), port.astype(np.uint64)).view(np.int64)
@@ -152,19 +179,9 @@ def _layout(clients: Clients, pushes: pa.Table) -> Layout:
     return Layout(slots, is_new, ends, order, client, slots[client], order < heads, order - heads)
 
 
-def _advance_clocks(clients: Clients, clocks: Clocks, pushes: pa.Table, landed: Int64s) -> tuple[Int64s, Int64s]:
-    """Each push's partition code, and its partition's clock after it; `clocks` gets the last of each partition."""
-    places = [pushes[name].combine_chunks().dictionary_encode() for name in ("source", "topic")]
-    named = np.stack([place.indices.to_numpy() for place in places] + [pushes["partition"].to_numpy()], axis=1)
-    starts = np.append(0, np.flatnonzero((np.diff(named, axis=0) != 0).any(axis=1)) + 1)
-    codes, clock = np.zeros(len(landed), np.int64), np.zeros(len(landed), np.int64)
-    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(landed)], strict=True):
-        source, topic, partition = (pushes[name][start].as_py() for name in ("source", "topic", "partition"))
-        code = clients.partition_code((source, topic, partition))
-        codes[start:end] = code
-        clock[start:end] = np.maximum(np.maximum.accumulate(landed[start:end]), clocks.get(code, 0))
-        clocks[code] = int(clock[end - 1])
-    return codes, clock
+def _landed(pushes: pa.Table) -> Int64s:
+    landed: Int64s = np.maximum(pushes["landed_at"].cast(pa.int64()).to_numpy(), 0)
+    return landed
 
 
 def _numbers(pushes: pa.Table, name: str, missing: int) -> Int64s:

@@ -86,17 +86,8 @@ def _read(clients: Clients, outcomes: pa.Table) -> _Pushes:
     }
     slots = clients.slots(client_keys(*ids))
     landed = outcomes["landed_at"].cast(pa.int64()).to_numpy()
-    pushes = _Pushes(slots, landed, _partitions(clients, outcomes.select(places[:3])), numbers)
+    pushes = _Pushes(slots, landed, clients.codes(outcomes.select(places[:3])), numbers)
     return pushes.take(np.flatnonzero(slots >= 0))
-
-
-def _partitions(clients: Clients, places: pa.Table) -> Int64s:
-    """Codes of the partitions, of columns source, topic and partition in order."""
-    columns = [places[name].combine_chunks().dictionary_encode().indices.to_numpy() for name in places.column_names]
-    starts = np.flatnonzero(np.append(True, (np.diff(np.stack(columns), axis=1) != 0).any(axis=0))[: places.num_rows])
-    first = places.take(pa.array(starts)).to_pylist()
-    codes = [clients.partition_code((row["source"], row["topic"], row["partition"])) for row in first]
-    return np.repeat(np.array(codes, np.int64), np.diff(np.append(starts, places.num_rows)))
 
 
 def _judge(clients: Clients, pushes: _Pushes) -> list[Events]:

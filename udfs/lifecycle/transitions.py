@@ -34,17 +34,16 @@ def advance(clients: Clients, clocks: Clocks, pushes: pa.Table, versions: pa.Tab
     """Take pushes into the clients' state, then find the clients that are silent by the partitions' clocks.
 
     Args:
-        clients, clocks: state after the previous step; changed in place.
-        pushes: columns of `LIFECYCLE_IN`, any order; each partition's offsets follow those of earlier steps.
+        clients: state after the previous step; changed in place.
+        clocks: those after the step, of all partitions.
+        pushes: the clients' own of `with_clocks`; each partition's offsets follow those of earlier steps.
         versions: rows of table `subscriptions`; may be empty.
         step: number of the step.
     """
-    pushes = pushes.filter(pushes["client_instance_id"].is_valid())  # L1
     changed, events = np.zeros(0, np.int64), Events.none()
-    pushes = pushes.sort_by([(name, "ascending") for name in ("source", "topic", "partition", "offset")])
     pushes = own_pushes(clients, pushes)
     if pushes.num_rows:
-        sequences = read_pushes(clients, clocks, pushes.combine_chunks())
+        sequences = read_pushes(clients, pushes.combine_chunks())
         judgement = judge_pushes(clients, sequences, versions)
         _store(clients, sequences, judgement, step)
         changed, events = sequences.layout.slots, judgement.events
@@ -58,9 +57,7 @@ def sweep(clients: Clients, clocks: Clocks, versions: pa.Table, step: int) -> tu
     Returns:
         The slots of the clients that changed, and the events.
     """
-    size = max(clocks, default=-1) + 1
-    by_code = np.array([clocks.get(code, 0) for code in range(size)] + [0], np.int64)
-    clock = by_code[clients["partition"]]
+    clock = clock_of_each(clients, clocks)
     state = clients["state"]
     due = np.flatnonzero((clock > clients["deadline"]) & (state != TERMINATED))
     if versions.num_rows:  # a subscription may ask unsubscribed clients again by now
@@ -88,6 +85,13 @@ def sweep(clients: Clients, clocks: Clocks, versions: pa.Table, step: int) -> tu
         Event.WENT_SILENT, silent, silent_at[is_silent], clients["last_seen"][silent], clients["partition"][silent],
         clients["offset"][silent], push_interval_ms=clients["push_interval_ms"][silent],
     )  # fmt: skip
+
+
+def clock_of_each(clients: Clients, clocks: Clocks) -> Int64s:
+    """The clock of each client's partition, µs; 0 where it has none."""
+    of_partitions = np.array([*(clocks.get(place, 0) for place in clients.partitions), 0], np.int64)
+    clock: Int64s = of_partitions[clients["partition"]]
+    return clock
 
 
 def _store(clients: Clients, sequences: PushSequences, judgement: Judgement, step: int) -> None:

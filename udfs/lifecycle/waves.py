@@ -6,15 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
-from typing import Any
-
-import pyarrow as pa
+from typing import Any, NamedTuple
 
 from kafka_telemetry_lake.udfs.kernels.arrays import Objects
-from kafka_telemetry_lake.udfs.lifecycle.clients import Clients, objects_of
+from kafka_telemetry_lake.udfs.lifecycle.clients import Clients, Partition, objects_of
 from kafka_telemetry_lake.udfs.lifecycle.events import EPOCH, MINUTE_US, NUMBERS, Event, Events
 from kafka_telemetry_lake.udfs.lifecycle.rows import UNSUBSCRIBED
-from kafka_telemetry_lake.udfs.rows import CLIENT_EVENTS
 
 WINDOW = 5  # minutes that a wave may take to reach its size
 LEAST_CLIENTS = 20
@@ -78,37 +75,26 @@ class Waves:
         passed = now // MINUTE_US - 1
         return any(minute <= passed for cluster in self._clusters.values() for minute in cluster.minutes)
 
-    def add(self, clients: Clients, events: Events) -> None:
-        """Count events of clients."""
-        if len(events.kind) == 0:
-            return
-        minutes = events.at // MINUTE_US
-        software = _software(clients, events)
-        clusters = clients.objects["cluster_id"][events.slot]
-        brokers = clients["broker_id"][events.slot].tolist()
-        states_before = events.numbers[:, NUMBERS[Event.RESUMED].index("state_before")]
-        columns = (events.kind, minutes, events.partition, states_before)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        for row, (kind, minute, partition, state_before) in enumerate(rows):
-            source, topic, _ = clients.partitions[partition]
-            cluster = self._clusters.setdefault((source, topic, clusters[row] or ""), Cluster())
-            net = _net(kind, state_before)
+    def add(self, counts: Mapping[Counted, int]) -> None:
+        """Count events of clients: those of `counted`."""
+        for (source, topic, cluster_id, kind, minute, net, software, broker), number in counts.items():
+            cluster = self._clusters.setdefault((source, topic, cluster_id), Cluster())
             if minute <= cluster.closed:  # the minute has been reported already
-                cluster.active += net
+                cluster.active += number * net
                 continue
             counted = cluster.minutes.setdefault(minute, Minute())
-            counted.net += net
-            _count(counted.counts, Event(kind).name)
+            counted.net += number * net
+            _count(counted.counts, Event(kind).name, number)
             if kind in STARTS:
-                _count(counted.software, software[row])
+                _count(counted.software, software, number)
             elif kind == Event.WENT_SILENT:
-                _count(counted.brokers, str(brokers[row]))
+                _count(counted.brokers, str(broker), number)
 
-    def close(self, clients: Clients, clocks: Mapping[int, int]) -> list[Row]:
+    def close(self, clocks: Mapping[Partition, int]) -> list[Row]:
         """Close the minutes that all partitions have passed, and return their waves: rows of ``CLIENT_EVENTS``."""
         by_topic: dict[tuple[str, str], list[int]] = {}
-        for code, clock in clocks.items():
-            by_topic.setdefault(clients.partitions[code][:2], []).append(clock)
+        for (source, topic, _), clock in clocks.items():
+            by_topic.setdefault((source, topic), []).append(clock)
         rows: list[Row] = []
         for (source, topic, cluster_id), cluster in self._clusters.items():
             times = by_topic.get((source, topic), [0])
@@ -120,8 +106,32 @@ class Waves:
         return rows
 
 
-def wave_rows(rows: list[Row]) -> pa.Table:
-    return pa.Table.from_pylist(rows, CLIENT_EVENTS)
+class Counted(NamedTuple):
+    """What events that are counted together have in common; the change is that of the number of active clients."""
+
+    source: str
+    topic: str
+    cluster_id: str
+    kind: int
+    minute: int
+    net: int
+    software: str
+    broker: int
+
+
+def counted(clients: Clients, events: Events) -> Counter[Counted]:
+    """The numbers of events, for `Waves.add`."""
+    states_before = events.numbers[:, NUMBERS[Event.RESUMED].index("state_before")]
+    brokers = clients["broker_id"][events.slot]
+    columns = (events.kind, events.at // MINUTE_US, events.partition, states_before, brokers)
+    software, clusters = _software(clients, events), clients.objects["cluster_id"][events.slot]
+    rows = zip(*(column.tolist() for column in columns), software, clusters, strict=True)
+    counts: Counter[Counted] = Counter()
+    for (kind, minute, code, state_before, broker, named, cluster_id), number in Counter(rows).items():
+        source, topic, _ = clients.partitions[code]
+        net = _net(kind, state_before)
+        counts[Counted(source, topic, cluster_id or "", kind, minute, net, named, broker)] += number
+    return counts
 
 
 def _software(clients: Clients, events: Events) -> Objects:
@@ -178,5 +188,5 @@ def _row(cluster: Cluster, minute: int, wave: str, grouped: str, count: int, bef
     return {"landed_at": at, "at": at, "event": wave, "detail": list(detail.items())}
 
 
-def _count(counts: dict[str, int], name: str) -> None:
-    counts[name] = counts.get(name, 0) + 1
+def _count(counts: dict[str, int], name: str, number: int) -> None:
+    counts[name] = counts.get(name, 0) + number

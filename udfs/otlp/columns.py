@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs.kernels.columns import pooled
-from kafka_telemetry_lake.udfs.kernels.ragged import Ragged, gathered
+from kafka_telemetry_lake.udfs.kernels.ragged import Ragged
 from kafka_telemetry_lake.udfs.limits import Limits
 from kafka_telemetry_lake.udfs.otlp import wire_attributes, wire_output, wire_points, wire_slices
 from kafka_telemetry_lake.udfs.otlp.attribute_sets import distinct_sets
@@ -42,15 +42,17 @@ def empty_points(rows: int) -> wire_output.Points:
     )
 
 
-def empty_distributions(rows: int, items: int) -> wire_points.Distributions:
-    """Room for distributions and the items of their lists."""
+def empty_distributions(rows: int, items: list[int]) -> wire_points.Distributions:
+    """Room for distributions and so many items of each of their lists."""
+    bases = np.concatenate(([0], np.cumsum(items, dtype=np.int64)))
     return wire_points.Distributions(
         words=pooled((2, rows), np.uint64),
         doubles=pooled((4, rows), np.float64),
         ints=pooled((3, rows), np.int32),
         tags=pooled((3, rows), np.int8),
-        ends=pooled((2, rows), np.int64),
-        lists=pooled((2, items), np.uint64),
+        ends=pooled((len(items), rows), np.int64),
+        bases=bases,
+        items=pooled(int(bases[-1]), np.uint64),
     )
 
 
@@ -124,30 +126,31 @@ def distributions_table(distributions: wire_points.Distributions, rows: int) -> 
     histogram, exponential, summary = (
         kind == code for code in (Kind.HISTOGRAM, Kind.EXPONENTIAL_HISTOGRAM, Kind.SUMMARY)
     )
-    offsets = np.zeros((2, rows + 1), np.int64)
-    offsets[:, 1:] = distributions.ends[:, :rows]
     total, low, high = (
         (present & 1 << column).astype(np.bool_) for column in (wire_points.TOTAL, wire_points.MIN, wire_points.MAX)
     )
 
-    def lists(which: int, of: Numpy, items: pa.DataType) -> pa.Array:
-        return _lists(distributions.lists[which], offsets[which], of, items)
+    def lists(which: int, of: Numpy, kind: pa.DataType) -> pa.Array:
+        ends = np.append(0, distributions.ends[which, :rows])
+        items = distributions.items[distributions.bases[which] : distributions.bases[which + 1]]
+        return Ragged(ends, items).to_arrow(pa.list_(kind), of)
 
-    quantiles, values = lists(0, summary, pa.float64()), lists(1, summary, pa.float64())
+    quantiles = lists(wire_points.QUANTILES, summary, pa.float64())
+    values = lists(wire_points.VALUES, summary, pa.float64())
     columns = [
         pa.array(words[wire_points.COUNT]),
         _primitive(doubles[wire_points.TOTAL], pa.float64(), total | summary),  # Summary.sum has no presence
         _primitive(doubles[wire_points.MIN], pa.float64(), low),
         _primitive(doubles[wire_points.MAX], pa.float64(), high),
-        lists(0, histogram, pa.float64()),
-        lists(1, histogram, pa.uint64()),
+        lists(wire_points.BOUNDS, histogram, pa.float64()),
+        lists(wire_points.COUNTS, histogram, pa.uint64()),
         _primitive(ints[wire_points.SCALE], pa.int32(), exponential),
         _primitive(words[wire_points.ZERO_COUNT], pa.uint64(), exponential),
         _primitive(doubles[wire_points.ZERO_THRESHOLD], pa.float64(), exponential),
         _primitive(ints[wire_points.POSITIVE_OFFSET], pa.int32(), exponential),
-        lists(0, exponential, pa.uint64()),
+        lists(wire_points.POSITIVE, exponential, pa.uint64()),
         _primitive(ints[wire_points.NEGATIVE_OFFSET], pa.int32(), exponential),
-        lists(1, exponential, pa.uint64()),
+        lists(wire_points.NEGATIVE, exponential, pa.uint64()),
         pa.Array.from_buffers(
             DISTRIBUTIONS.field("quantiles").type,
             rows,
@@ -156,14 +159,6 @@ def distributions_table(distributions: wire_points.Distributions, rows: int) -> 
         ),
     ]
     return pa.table(columns, DISTRIBUTIONS)
-
-
-def _lists(items: Numpy, first: Numpy, of: Numpy, kind: pa.DataType) -> pa.ListArray:
-    """The lists of the rows `of`, and NULL for the other rows, whose items are left out."""
-    lists = Ragged(first, items)
-    if not of.all():
-        lists = gathered((lists, np.where(of, np.arange(len(of)), -1)))
-    return lists.to_arrow(pa.list_(kind), of)
 
 
 def attribute_sets(data: Numpy, regions: Numpy) -> tuple[pa.MapArray, Numpy]:

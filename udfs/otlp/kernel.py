@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_telemetry_lake.udfs.kernels import numba_cache
-from kafka_telemetry_lake.udfs.kernels.ragged import Ragged, gathered
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS, NO_BUDGET, Budget, Limits
-from kafka_telemetry_lake.udfs.otlp import census, wire_metrics, wire_output, wire_sizes, wire_slices
+from kafka_telemetry_lake.udfs.otlp import census, wire_metrics, wire_output, wire_points, wire_sizes, wire_slices
 from kafka_telemetry_lake.udfs.otlp import columns as otlp_columns
 from kafka_telemetry_lake.udfs.otlp.decoded import Decoded, payload_bounds
 from kafka_telemetry_lake.udfs.otlp.wire_dictionaries import new_slices
@@ -50,8 +49,6 @@ def load() -> None:
         decode_slices(*empty)
         new_slices(0)  # of payloads that need more room
         census.fields(*empty, 0, 0)  # of payloads for the reference decoder
-        nothing = np.zeros(1, np.int64)
-        gathered((Ragged(nothing, nothing[1:]), nothing[1:]))  # of payloads with several kinds of distributions
 
 
 def decode_slices(
@@ -60,7 +57,7 @@ def decode_slices(
     """`decode` for the payloads ``data[start:end]`` (uint8, int64, int64; read only)."""
     outcomes = np.zeros((5, len(starts)), np.int64)
     outcomes[wire_output.RESOURCE] = -1
-    needs = np.zeros((3, len(starts)), np.int64)
+    needs = np.zeros((wire_output.NEEDS, len(starts)), np.int64)
     bounds = _packed(limits, budget)
     wire_sizes.measure(data, starts, ends, bounds, np.empty(5, np.int64), needs, outcomes)
     within = int(np.searchsorted(np.cumsum(needs[wire_output.POINTS]), budget.points, "right"))
@@ -119,10 +116,11 @@ def _packed(limits: Limits, budget: Budget) -> Numpy:
     )
 
 
-def _room(needs: Numpy, budget: Budget, limits: Limits) -> int:
-    """Items of a list that there must be room for: what the payloads need, but no more than ends a part."""
+def _room(needs: Numpy, budget: Budget, limits: Limits) -> list[int]:
+    """Items that each list must have room for: what the payloads need, but no more than ends a part."""
     last = limits.max_buckets_per_push + limits.max_buckets
-    return min(int(needs[wire_output.ITEMS].sum()), budget.buckets + last)
+    of_kinds = needs[wire_output.ITEMS :].sum(axis=1)
+    return [min(int(of_kinds[each // 2]), budget.buckets + last) for each in range(wire_points.LISTS)]  # a kind has two
 
 
 def _first(size: int, *columns: Numpy) -> tuple[Numpy, ...]:

@@ -35,14 +35,19 @@ from kafka_telemetry_lake.udfs.otlp.wire_output import (
     UNTIMED,
     State,
 )
+from kafka_telemetry_lake.udfs.otlp.wire_points import LISTS
 from kafka_telemetry_lake.udfs.otlp.wire_reader import ODD, Int64, entry, part
 from kafka_telemetry_lake.udfs.otlp.wire_slices import EXTRA
 
 
 @part
-def items_before(distribution: int, column: int, s: State) -> Int64:
-    """The number of items in a list before those of this distribution."""
-    return s.distributions.ends[column, distribution - 1] if distribution > 0 else 0
+def items_before(distribution: int, s: State) -> Int64:
+    """The number of items in all lists before those of this distribution."""
+    items: Int64 = 0
+    if distribution > 0:
+        for column in range(LISTS):
+            items += s.distributions.ends[column, distribution - 1]
+    return items
 
 
 @part
@@ -54,17 +59,14 @@ def too_much(size: int, first_point: int, first_distribution: int, s: State) -> 
             pairs += s.regions[s.points.codes[ATTRIBUTES, row], EXTRA]
         if pairs > s.bounds[MAX_ALL_ATTRIBUTES]:
             return MANY_ATTRIBUTES
-    items: Int64 = 0
-    for column in range(2):
-        items += items_before(s.used[DISTRIBUTIONS], column, s) - items_before(first_distribution, column, s)
+    items = items_before(s.used[DISTRIBUTIONS], s) - items_before(first_distribution, s)
     return MANY_BUCKETS if items > s.bounds[MAX_ALL_BUCKETS] else 0
 
 
 @entry
 def is_spent(s: State) -> bool:
     """Whether the payloads so far have used up the budget of a part."""
-    used = s.used[DISTRIBUTIONS]
-    items = items_before(used, 0, s) + items_before(used, 1, s)
+    items = items_before(s.used[DISTRIBUTIONS], s)
     return bool(s.tally[PAIRS] >= s.bounds[PAIRS_BUDGET] or items >= s.bounds[ITEMS_BUDGET])
 
 

@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 from kafka_telemetry_lake.udfs.otlp.wire_points import Distributions
 
 POINTS, DISTRIBUTIONS, ITEMS = range(3)
-"""Rows of `needs`: data points, distributions and, at most, list items of a payload."""
+"""Rows of `needs`: data points, distributions and, at most, items in either list of histograms; the rows after it are
+those of exponential histograms and of summaries."""
+NEEDS = ITEMS + 3
 
 STATUS, STORED, RESOURCE, BEYOND, UNTIMED = range(5)
 """Rows of `outcomes`: ODD, 0 or the limit exceeded; data points written; code of the resource or -1; data points

@@ -31,9 +31,15 @@ class Distributions(NamedTuple):
     doubles: Any  # float64, TOTAL to ZERO_THRESHOLD
     ints: Any  # int32, SCALE to NEGATIVE_OFFSET
     tags: Any  # int8, KIND, PRESENT and EXCESS
-    ends: Any  # int64, behind the last of its items in each of `lists`
-    lists: Any  # uint64, two rows: bounds and counts, positive and negative counts, or quantiles and values
+    ends: Any  # int64, a row per list, BOUNDS to VALUES: behind the last of its items, of those of that list
+    bases: Any  # int64, where in `items` each list begins, and where the last one ends
+    items: Any  # uint64, the items of all lists
 
+
+# Each kind has two lists: a column of Arrow's needs its items in one piece, without those of other kinds.
+BOUNDS, COUNTS, POSITIVE, NEGATIVE, QUANTILES, VALUES = range(6)
+LISTS = 6
+FIRST_LIST = (-1, -1, BOUNDS, POSITIVE, QUANTILES)  # of each kind
 
 COUNT, ZERO_COUNT = range(2)
 TOTAL, MIN, MAX, ZERO_THRESHOLD = range(4)
@@ -48,7 +54,7 @@ ITEMS, BUCKETS, WORD, DOUBLE = (
     10,
     12,
     14,
-)  # + row of `lists`, + row of `lists`, + row of `words`, + row of `doubles`
+)  # + which of the kind's two lists, the same, + row of `words`, + row of `doubles`
 
 ROLES = np.zeros((5, 128), np.uint8)
 for _kind in (HISTOGRAM, EXPONENTIAL_HISTOGRAM, SUMMARY):
@@ -129,7 +135,7 @@ def _first_item(into: int, row: int, out: Distributions) -> Int64:
 @inlined
 def _last_item(into: int, row: int, most: int, out: Distributions) -> Int64:
     """Where the row's list must end: at so many items. Only a payload with too many of them runs out of room."""
-    return min(_first_item(into, row, out) + most, out.lists.shape[1])
+    return min(_first_item(into, row, out) + most, out.bases[into + 1] - out.bases[into])
 
 
 @inlined
@@ -141,9 +147,9 @@ def _items(data: UInt8s, pos: int, end: int, into: int, row: int, most: int, out
     if used + ((end - pos) >> 3) > _last_item(into, row, most, out):
         out.tags[EXCESS, row] = 1
         return True
-    items = out.lists[into]
+    items = out.items[out.bases[into] + used :]
     for item in range(np.uint64(end - pos) >> np.uint64(3)):  # unsigned: an index that may be negative costs more
-        items[np.uint64(used) + item] = load64(data, pos + np.int64(item << np.uint64(3)))
+        items[item] = load64(data, pos + np.int64(item << np.uint64(3)))
     out.ends[into, row] = used + ((end - pos) >> 3)
     return True
 
@@ -153,22 +159,25 @@ def _buckets(data: UInt8s, pos: int, end: int, into: int, row: int, most: int, o
     """ExponentialHistogramDataPoint.Buckets: its offset, and its counts as items of a list."""
     used = out.ends[into, row]
     last = _last_item(into, row, most, out)
+    items = out.items[out.bases[into] : out.bases[into + 1]]
     while pos < end:
         field, first, pos = next_field(data, pos, end)
         if pos == ODD:
             return False
         if field == 0x08:  # offset
-            out.ints[POSITIVE_OFFSET + into, row] = zigzag(varint(data, first, pos)[0])
+            out.ints[POSITIVE_OFFSET + into - POSITIVE, row] = zigzag(varint(data, first, pos)[0])
         elif field in (0x10, 0x12):  # bucket_counts, one or packed
             while first < pos:
                 if data[first] < 0x80:
                     number, first = np.uint64(data[first]), first + 1
+                elif pos - first > 1 and data[first + 1] < 0x80:
+                    number, first = np.uint64(data[first] & 0x7F | data[first + 1] << 7), first + 2
                 else:
                     number, first = varint(data, first, pos)
                     if first == ODD:
                         return False
                 if used < last:
-                    out.lists[into, used] = number
+                    items[np.uint64(used)] = number
                     used += 1
                 else:
                     out.tags[EXCESS, row] = 1
@@ -179,8 +188,8 @@ def _buckets(data: UInt8s, pos: int, end: int, into: int, row: int, most: int, o
 @inlined
 def _quantile(data: UInt8s, pos: int, end: int, row: int, most: int, out: Distributions) -> bool:
     """SummaryDataPoint.ValueAtQuantile as an item of each list."""
-    first_used, second_used = out.ends[0, row], out.ends[1, row]
-    fits = first_used < _last_item(0, row, most, out) and second_used < _last_item(1, row, most, out)
+    used = out.ends[QUANTILES, row]  # as many as VALUES has
+    fits = used < _last_item(QUANTILES, row, most, out)
     quantile = value = np.uint64(0)
     while pos < end:
         field, first, pos = next_field(data, pos, end)
@@ -193,8 +202,8 @@ def _quantile(data: UInt8s, pos: int, end: int, row: int, most: int, out: Distri
     if not fits:
         out.tags[EXCESS, row] = 1
         return True
-    out.lists[0, first_used], out.lists[1, second_used] = quantile, value
-    out.ends[0, row], out.ends[1, row] = first_used + 1, second_used + 1
+    out.items[out.bases[QUANTILES] + used], out.items[out.bases[VALUES] + used] = quantile, value
+    out.ends[QUANTILES, row] = out.ends[VALUES, row] = used + 1
     return True
 
 
@@ -202,9 +211,10 @@ def _quantile(data: UInt8s, pos: int, end: int, row: int, most: int, out: Distri
 def _start(kind: int, row: int, out: Distributions) -> None:
     """Reset a row: a discarded data point may have used it. Its lists start where those of the row before end."""
     out.tags[KIND, row], out.tags[EXCESS, row] = kind, 0
+    for column in range(LISTS):
+        out.ends[column, row] = _first_item(column, row, out)
     for column in range(2):
         out.words[column, row] = 0
-        out.ends[column, row] = _first_item(column, row, out)
     for column in range(4):
         out.doubles[column, row] = 0.0
     for column in range(3):
@@ -215,7 +225,7 @@ def _start(kind: int, row: int, out: Distributions) -> None:
 def _drop_excess(row: int, out: Distributions) -> None:
     """Empty the lists of a row of which one was too long."""
     if out.tags[EXCESS, row]:
-        for column in range(2):
+        for column in range(LISTS):
             out.ends[column, row] = _first_item(column, row, out)
 
 
@@ -243,9 +253,10 @@ def distribution(data: UInt8s, pos: int, end: int, kind: int, row: int, most: in
         elif role >= WORD:
             out.words[role - WORD, row] = load64(data, inner)
         elif role >= BUCKETS:
-            ok = _buckets(data, inner, pos, role - BUCKETS, row, most, out)  # a second one adds to the first
+            into = FIRST_LIST[kind] + role - BUCKETS
+            ok = _buckets(data, inner, pos, into, row, most, out)  # a second one adds to the first
         elif role >= ITEMS:
-            ok = _items(data, inner, pos, role - ITEMS, row, most, out)
+            ok = _items(data, inner, pos, FIRST_LIST[kind] + role - ITEMS, row, most, out)
         elif role == ATTRIBUTE:
             ok = last in (0, field_start)
             first = field_start if last == 0 else first

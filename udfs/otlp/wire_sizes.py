@@ -12,6 +12,7 @@ from kafka_telemetry_lake.udfs.otlp.wire_output import (
     MAX_BUCKETS,
     MAX_LISTED,
     MAX_POINTS,
+    NEEDS,
     POINTS,
     STATUS,
 )
@@ -63,7 +64,8 @@ def _measure(data: UInt8s, pos: int, end: int, ends: Any, payload: int, bounds: 
                 needs[POINTS, payload] += 1
                 if kind > SUM:
                     needs[DISTRIBUTIONS, payload] += 1
-                    needs[ITEMS, payload] += min(most_items(data, first, after, kind), bounds[MAX_BUCKETS])
+                    items = min(most_items(data, first, after, kind), bounds[MAX_BUCKETS])
+                    needs[ITEMS + kind - HISTOGRAM, payload] += items
             continue
         if level == METRIC_MESSAGE:
             kind = data_kind(field)
@@ -85,8 +87,9 @@ def measure(data: UInt8s, starts: Any, ends: Any, bounds: Any, stack: Any, needs
         if _measure(data, starts[payload], ends[payload], stack, payload, bounds, needs):
             needs[POINTS, payload] = min(needs[POINTS, payload], max_points)
             needs[DISTRIBUTIONS, payload] = min(needs[DISTRIBUTIONS, payload], max_points)
-            needs[ITEMS, payload] = min(needs[ITEMS, payload], max_items)
+            for need in range(ITEMS, NEEDS):
+                needs[need, payload] = min(needs[need, payload], max_items)
         else:
-            for need in range(3):
+            for need in range(NEEDS):
                 needs[need, payload] = 0
             outcomes[STATUS, payload] = ODD

@@ -107,14 +107,14 @@ async def session(lake: Path, tmp_path: Path) -> None:
         assert [each["rows"] for each in several] == [[[n]] for n in range(4)]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_an_agent_asks_a_lake_and_can_do_nothing_else(lake: Path, tmp_path: Path) -> None:
     before = {file: file.stat().st_mtime_ns for file in lake.rglob("*")}
     asyncio.run(session(lake, tmp_path))
     assert {file: file.stat().st_mtime_ns for file in lake.rglob("*")} == before
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_stdout_has_the_protocol_only_and_closing_stdin_ends_it(lake: Path) -> None:
     """A line that isn't JSON, and an unknown method, are answered or skipped; then stdin ends."""
     hello = {

@@ -142,7 +142,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_bomb_costs_no_more_than_its_bound(bomb: str) -> None:
     """Under a limit of the address space: a codec that allocates what the bomb states would fail here."""

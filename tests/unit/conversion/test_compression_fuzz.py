@@ -66,7 +66,6 @@ def test_any_bytes_are_a_payload_or_a_reason(codec: str, data: bytes) -> None:
     assert (raw is None) == (reason is not None)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [3000, pytest.param(30_000, marks=pytest.mark.slow)])
 def test_damaged_frames_are_a_payload_or_a_reason(number: int) -> None:
     """In a child: a library that crashes, or takes what a header states, would be seen."""
@@ -179,7 +178,6 @@ ALIKE = 60  # nearly 1 GiB decompressed
 
 
 @pytest.mark.parametrize("accepted", [pytest.param(True, marks=pytest.mark.slow), False])
-@pytest.mark.exhaustive
 def test_a_slice_of_bombs_takes_the_memory_of_a_part(accepted: bool) -> None:
     """600 bytes each; a part ends after two or three. Accepted: an unknown field of 16 MiB, which no decoder reads."""
     raw = b"\x7a" + b"\xf0\xff\xff\x07" + bytes(MOST - 16) if accepted else bytes(MOST + 1)

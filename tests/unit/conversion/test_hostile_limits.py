@@ -149,7 +149,7 @@ def test_offenders_are_ranked() -> None:
     ]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_rollups_of_made_up_names_are_written_before_they_fill_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ def good() -> list[str]:
     return expected_good()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("known", KNOWN, ids=lambda known: known["name"])
 def test_known_hostile_pushes_stay_cheap(known: dict[str, Any], good: list[str]) -> None:
     found = cost(known["genome"], good)
@@ -43,6 +43,7 @@ def test_known_hostile_pushes_stay_cheap(known: dict[str, Any], good: list[str])
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_a_minute_of_search_finds_nothing_worse() -> None:
     search = Search(seed=1)
@@ -93,7 +94,7 @@ def test_numbered_texts_differ() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_no_push_is_larger_than_a_broker_takes() -> None:
     for seed in range(200):
         data, size = landed(random_genome(Random(seed)) | {"bytes": 2 << 20})
@@ -118,7 +119,7 @@ def test_chance_reaches_the_whole_schema() -> None:
     assert wanted - reached == set()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_both_decoders_give_the_same_rows_of_any_genome() -> None:
     for seed in range(400):
         payloads = pa.array([payload(random_genome(Random(seed)) | {"bytes": 4096})], pa.large_binary())

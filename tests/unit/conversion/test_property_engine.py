@@ -26,14 +26,12 @@ from tests.oracle.oracle import Oracle
 from tests.oracle.scenarios import Features, landed_of, scenario, simulate
 from tests.oracle.wire import landed, payload
 
-pytestmark = pytest.mark.exhaustive
-
 Tables = dict[str, list[dict[str, Any]]]
 TABLES = ("metric_points", "quarantine", "push_outcomes", "client_events")
 # Hypothesis' own generator shrinks; seeded ones reach rarer things.
 SEEDS = st.randoms(use_true_random=False) | st.integers(0, 2**32 - 1).map(Random)
 budget = settings(
-    max_examples=int(os.environ.get("PROPERTY_EXAMPLES", "40")),  # `make test-slow` has more
+    max_examples=int(os.environ.get("PROPERTY_EXAMPLES", "5")),  # `make test-slow` has more
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
@@ -215,6 +213,7 @@ def test_points_beyond_the_limit_are_counted_in_quarantine(random: Random) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_rows_are_the_oracles_in_many_scenarios() -> None:
     for seed in range(1000):
         random = Random(seed)

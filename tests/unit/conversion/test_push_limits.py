@@ -235,7 +235,7 @@ def measured(copies: int, *combinations: tuple[str, ...]) -> list[tuple[int, flo
 SOONEST = ("slow", "rejected", "scopes")  # of these the pairs are judged in seconds
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in SOONEST else pytest.mark.slow) for name in DIMENSIONS]
 )

@@ -99,7 +99,7 @@ def test_d2_pushes_without_points_are_never_duplicates() -> None:
     assert outcomes(rows) == ["heartbeat"] * 3
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_d2_the_memory_spans_the_window() -> None:
     shard = Shard()
     for second in range(0, HOUR, 60):

@@ -144,7 +144,7 @@ def test_a_point_without_value_and_time_counts_in_the_window_of_its_landing() ->
     assert (micros(row["window_start"]), row["points"], row["value_count"]) == (3 * MINUTE, 1, 0)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @budget
 @example(Random(2_197_175_160))  # with a point of that kind
 @given(st.integers(0, 2**32 - 1).map(Random))

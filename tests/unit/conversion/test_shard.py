@@ -202,13 +202,12 @@ def of_flipping_clients(pushes: pa.Table) -> pa.Table:
     return pushes.filter(pc.match_substring(pushes["client_id"], "flip"))
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("size", "chosen"),
     [
         (1, of_flipping_clients),
-        (7, of_one_client_per_kind),
-        pytest.param(7, lambda pushes: pushes, marks=pytest.mark.slow, id="7-all"),
+        pytest.param(7, of_one_client_per_kind, marks=pytest.mark.slow),
+        pytest.param(7, lambda pushes: pushes, marks=[pytest.mark.slow, pytest.mark.soak], id="7-all"),
         pytest.param(100, lambda pushes: pushes, marks=pytest.mark.slow, id="100-all"),
         (100, of_one_client_per_kind),
     ],
@@ -324,7 +323,7 @@ def test_captured_franz_go_star_pushes_are_heartbeats() -> None:
     assert {row["outcome"] for row in rows if row["client_instance_id"] in stars} == {"heartbeat"}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_large_batches_are_decoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = list(read_payloads(captured_pushes()))
     monkeypatch.setattr("kafka_telemetry_lake.udfs.limits.BUDGET", Budget(bytes=1 << 20, points=5000))

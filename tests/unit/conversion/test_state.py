@@ -66,6 +66,29 @@ def test_state_round_trip() -> None:
     assert_equal(ShardState.from_bytes(state.to_bytes()), state)
 
 
+def test_the_length_of_a_file_is_known_before_it_is_made() -> None:
+    state = full_state()
+    parts = ShardState.joined([state.rows_of(np.array([key(client)])) for client in (OTHER_CLIENT, CLIENT)])
+    for each in (state, ShardState.empty(), parts, state.rows_of(np.array([key(CLIENT)]))):
+        assert each.file_bytes == len(each.to_bytes("a name"))
+
+
+def test_rows_of_several_states_are_joined_with_their_lists() -> None:
+    shard = Shard()
+    for offset, client in enumerate((CLIENT, OTHER_CLIENT)):
+        shard.run(push(offset, histogram((1, 2, 0), 0, 1), client_instance_id=client))
+    before = shard.state
+    shard.run(push(2, histogram((1, 5, 1), 0, 2), exponential((7, 8), 0, 2, negative=(4,)), client_instance_id=CLIENT))
+    mine = np.array([key(CLIENT)])
+    joined = ShardState.joined([shard.state.rows_of(mine), before.without(mine)]).distributions
+    counts = {CLIENT: [[1, 5, 1], [7, 8]], OTHER_CLIENT: [[1, 2, 0]]}
+    negative: dict[str, list[list[int]]] = {CLIENT: [[], [4]], OTHER_CLIENT: [[]]}
+    clients = sorted((CLIENT, OTHER_CLIENT), key=key)
+    assert joined["client"].to_pylist() == [key(client) for client in clients for _ in counts[client]]
+    assert joined["positive"].to_pylist() == [each for client in clients for each in counts[client]]
+    assert joined["negative"].to_pylist() == [each for client in clients for each in negative[client]]
+
+
 def test_state_empty_round_trip() -> None:
     assert_equal(ShardState.from_bytes(ShardState.empty().to_bytes()), ShardState.empty())
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
-from kafka_telemetry_lake.dashboards.address import address, of_value, with_query
-from kafka_telemetry_lake.dashboards.header import age_text
+from kafka_telemetry_lake.dashboards.address import PAGES, address, of_value, with_query
+from kafka_telemetry_lake.dashboards.header import age_text, header
 from kafka_telemetry_lake.dashboards.plot_style import axis_labels, styles
 from kafka_telemetry_lake.dashboards.plots import _few, in_words
 from kafka_telemetry_lake.dashboards.problems import linked, setting, subject_address
 from kafka_telemetry_lake.dashboards.selection import Selection
 from kafka_telemetry_lake.dashboards.show import readable, table_data
-from kafka_telemetry_lake.dashboards.subjects import subject
+from kafka_telemetry_lake.dashboards.subjects import ABOUT, subject
 from kafka_telemetry_lake.pipelines.query.finding_rules import rules
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -120,6 +123,8 @@ def test_axes_are_in_those_units_too() -> None:
     labels, title = axis_labels("ms")
     assert title == "time"
     assert "' min'" in labels["labelExpr"]
+    assert "+ 'B/s'" in axis_labels("bytes per second")[0]["labelExpr"]
+    assert "' $1'" in axis_labels("bytes per second")[0]["labelExpr"]  # 300 kB/s, with a space
     assert axis_labels("records per second")[1] == "records per second"
 
 
@@ -150,3 +155,28 @@ def test_a_plot_in_words() -> None:
 )
 def test_ages(seconds: float, text: str) -> None:
     assert age_text(seconds) == text
+
+
+@pytest.mark.parametrize("column", PAGES)
+def test_a_name_leads_to_the_page_about_it(column: str) -> None:
+    where = urlsplit(of_value(column, "x", Selection()) or "")
+    query = parse_qs(where.query)
+    if where.path in ABOUT and column != "owner":  # owners share the page of applications
+        assert subject(where.path, query) == "x"
+    else:
+        assert query in ({"owner": ["x"]}, {"finding": ["x"]})
+
+
+@pytest.mark.parametrize(("pushes_ago", "old"), [(5, False), (7, True)])
+def test_a_banner_says_that_the_data_is_old(monkeypatch: pytest.MonkeyPatch, pushes_ago: int, old: bool) -> None:
+    shown: dict[str, Any] = {}
+    monkeypatch.setattr("kafka_telemetry_lake.dashboards.header.element", lambda _, data: shown.update(data))
+    last = datetime.now(UTC) - pushes_ago * timedelta(minutes=5)
+    clients = pa.table({"push_interval_ms": [300_000], "cluster_id": ["c"]})
+    scene: Any = SimpleNamespace(
+        last=last, instances=clients, chosen=clients, selection=Selection(), start=NOON, stop=NOON, step_s=60,
+        lake=SimpleNamespace(uri="lake"),
+    )  # fmt: skip
+    header(scene, "fleet", {})
+    assert (shown["old"] != "") == old
+    assert shown["level"] == ("bad" if old else "fair")

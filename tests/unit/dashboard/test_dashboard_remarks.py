@@ -90,14 +90,14 @@ def test_what_is_open_now_is_the_worst_first_and_follows_what_is_said(lake: Path
 
 
 def test_a_mute_ends_on_the_page_by_itself(lake: Path) -> None:
-    """Answers are cached until a table changes: this one isn't, as the time alone changes it."""
+    """Answers are kept until a table changes: this one isn't, as the time alone changes it."""
     read = Lake(str(lake))
     soon = datetime.now(UTC) + timedelta(seconds=1.5)
     say(str(lake), ORDERS, MUTED, TEXTS | {"until": soon.isoformat()}, NOW)
     scene = Scene(read, read.versions(), Selection(), NOON, NOON, NOON, NOON, NOBODY, NOBODY, 60)
-    assert scene.ask_now("open_findings")["state"].tolist() == ["open", "muted"]
+    assert scene.open_findings()["state"].tolist() == ["open", "muted"]
     time.sleep(max(0, (soon - datetime.now(UTC)).total_seconds()) + 0.01)
-    assert scene.ask_now("open_findings")["state"].tolist() == ["open", "open"]
+    assert scene.open_findings()["state"].tolist() == ["open", "open"]
 
 
 def test_filters_leave_the_chosen_clients_and_what_is_of_no_single_one(lake: Path) -> None:

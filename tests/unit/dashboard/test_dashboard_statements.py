@@ -16,7 +16,13 @@ from kafka_telemetry_lake.dashboards.questions import question
 from kafka_telemetry_lake.dashboards.selection import Selection
 from kafka_telemetry_lake.dashboards.statements import filled, literal, of_question
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
-from kafka_telemetry_lake.pipelines.tables.operator import METRIC_ROLLUPS_1M, PUSH_OUTCOMES, PUSHES, TABLES
+from kafka_telemetry_lake.pipelines.tables.operator import (
+    CLIENT_EVENTS,
+    METRIC_ROLLUPS_1M,
+    PUSH_OUTCOMES,
+    PUSHES,
+    TABLES,
+)
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EVIL = "o'rders'); DROP TABLE pushes; --"
@@ -46,6 +52,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (PUSHES, clients),
         (PUSH_OUTCOMES, [client | {"outcome": "points", "points": 7} for client in clients]),
         (METRIC_ROLLUPS_1M, [client | rolled for client in clients]),
+        (CLIENT_EVENTS, [at | {"client_instance_id": "gone", "client_id": "gone", "event": "went_silent", "at": NOON}]),
     ):
         names = {field.name for field in table.stored}
         known = [{name: value for name, value in row.items() if name in names} for row in rows]
@@ -66,6 +73,21 @@ def test_the_statement_of_a_panel_has_its_rows(lake: Path, name: str) -> None:
     assert run_query(str(lake), of_question(name, "minutes", values, selection)).read_all().to_pylist() == shown
     if name in ("activity", "metric_over_time"):
         assert len(shown) == 1  # of one of the two clients
+
+
+@pytest.mark.parametrize("name", ["activity", "metric_over_time", "events", "groups"])
+def test_without_filters_a_statement_names_no_clients(lake: Path, name: str) -> None:
+    """Who fell silent pushed before the range: its events are there, as on the page."""
+    opened = Lake(str(lake))
+    opened.versions()
+    nobody = opened.ask("instances", VALUES).slice(0, 0)
+    shown = opened.ask(name, VALUES, nobody, "minutes", everybody=True).to_pylist()
+    values = {key: value for key, value in VALUES.items() if key in question(name).parameters | {"start", "stop"}}
+    sql = of_question(name, "minutes", values, Selection())
+    assert ("chosen" in sql) is (name == "groups")
+    if name != "groups":
+        assert run_query(str(lake), sql).read_all().to_pylist() == shown
+    assert len(shown) == {"activity": 1, "metric_over_time": 1, "events": 1}.get(name, 0)
 
 
 def test_the_statement_of_a_view_has_its_rows(lake: Path) -> None:

@@ -122,15 +122,33 @@ def test_replaced_rows_and_dropped_days_change_no_counter(tmp_path: Path) -> Non
     assert shown(again, "client", "records_sent") == {("c", "a"): 15, ("c", "b"): 1}
 
 
+def forget_commits(lake: str) -> None:
+    table = DeltaTable(METRIC_POINTS.uri(lake))
+    table.create_checkpoint()
+    for log in sorted((Path(lake) / "metric_points" / "_delta_log").glob("*.json"))[: table.version()]:
+        log.unlink()
+
+
+def test_rows_whose_commits_are_forgotten_wait_for_their_clients_too(tmp_path: Path) -> None:
+    lake = make_lake(tmp_path, point("a", SENT, delta=10))
+    counting(lake, by=["software"]).close()
+    put(lake, METRIC_POINTS, [point("new", SENT, delta=3, second=30)])
+    put(lake, METRIC_POINTS, [])
+    forget_commits(lake)
+    again = counting(lake, by=["software"])
+    again.read()
+    assert shown(again, "software", "records_sent") == {("c", "apache-kafka-java", "4.3.0"): 10}
+    put(lake, CLIENT_CHANGES, [client("new")])
+    again.read()
+    assert shown(again, "software", "records_sent") == {("c", "apache-kafka-java", "4.3.0"): 13}
+
+
 def test_a_log_that_has_forgotten_commits_costs_no_count(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     lake = make_lake(tmp_path, point("a", SENT, delta=10))
     counting(lake).close()
     put(lake, METRIC_POINTS, [point("a", SENT, delta=3, second=30)])
     put(lake, METRIC_POINTS, [point("a", SENT, delta=4, second=60)])
-    table = DeltaTable(METRIC_POINTS.uri(lake))
-    table.create_checkpoint()
-    for version in range(table.version()):
-        (Path(lake) / "metric_points" / "_delta_log" / f"{version:020d}.json").unlink()
+    forget_commits(lake)
     again = counting(lake)
     again.read()
     assert shown(again, "client", "records_sent") == {("c", "a"): 17}
@@ -156,6 +174,20 @@ def test_rows_wait_for_their_clients_to_be_known_but_not_for_long(tmp_path: Path
     now[0] += known_clients.WAIT_S
     found.read()
     assert shown(found, "application", "records_sent") == {("c", ""): 13, ("c", "shop"): 3}
+
+
+def test_the_newest_rows_at_the_start_wait_for_their_clients_too(tmp_path: Path) -> None:
+    gone, new = point("gone", SENT, delta=2, second=-known_clients.WAIT_S), point("new", SENT, delta=3)
+    lake = make_lake(tmp_path, gone, new, clients=[])
+    now = [NOW.timestamp()]
+    found = module.Counting(lake, "x", module.Selection(("software",)), lambda: now[0])
+    OPENED.append(found)
+    found.read()
+    assert shown(found, "software", "records_sent") == {}
+    assert not note_of(lake, "x").exists()
+    put(lake, CLIENT_CHANGES, [client("new")])
+    found.read()
+    assert shown(found, "software", "records_sent") == {("c", "apache-kafka-java", "4.3.0"): 3, ("c", "", ""): 2}
 
 
 def test_the_first_ones_by_their_count_have_series_of_their_own(tmp_path: Path) -> None:
@@ -278,11 +310,15 @@ def test_a_million_client_ids_cost_bounded_series_and_memory(tmp_path: Path) -> 
     write_deltalake(METRIC_POINTS.uri(lake), METRIC_POINTS.with_partition(rows), mode="append")
     del rows
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = counting(lake, by=tuple(DIMENSIONS))
+    now = [NOW.timestamp()]
+    found = module.Counting(lake, "x", module.Selection(tuple(DIMENSIONS)), lambda: now[0])
+    OPENED.append(found)
+    now[0] += known_clients.WAIT_S  # no client is known
+    found.read()
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     after = shown(found, "client", "records_sent")
     assert len(after) == 101
     assert sum(after.values()) == number * (number - 1) / 2
     assert after["c", f"client-{number - 1:07d}"] == number - 1
     assert grown < 1_500_000  # kB
-    assert note_of(lake).stat().st_size < 1 << 20
+    assert note_of(lake, "x").stat().st_size < 1 << 20

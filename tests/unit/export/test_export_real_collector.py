@@ -35,18 +35,22 @@ pytestmark = [
 ]
 
 
+def program() -> Path:
+    """Built before an exporter starts, which waits longer after each failure: the first build takes minutes."""
+    output = BUILT / SOURCES.name
+    command = ["go", "build", "-mod=readonly", "-trimpath", "-ldflags=-s -w", "-o", str(output), "."]
+    return built(SOURCES, ["*.go", "go.*"], command, output)
+
+
 class Collector:
     """A Collector that writes what it gets into files."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._ports = folder, ReservedPorts(1)
+        self._folder, self._ports, self._program = folder, ReservedPorts(1), program()
         self.url = f"http://127.0.0.1:{self._ports.numbers[0]}"
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        output = BUILT / SOURCES.name
-        command = ["go", "build", "-mod=readonly", "-trimpath", "-ldflags=-s -w", "-o", str(output), "."]
-        program = built(SOURCES, ["*.go", "go.*"], command, output)
         files = {
             f"file/{signal_}": {"path": str(self._folder / f"{signal_}.binpb"), "format": "proto", "append": True,
                                 "flush_interval": "100ms"}
@@ -63,7 +67,7 @@ class Collector:
             },
         }
         (self._folder / "collector.yaml").write_text(yaml.safe_dump(config), "utf-8")
-        command = ["env", "GOMAXPROCS=1", str(program), "--config", str(self._folder / "collector.yaml")]
+        command = ["env", "GOMAXPROCS=1", str(self._program), "--config", str(self._folder / "collector.yaml")]
         process = Process(command, self._folder / "collector.log")
         try:
             yield

@@ -131,7 +131,7 @@ def found(*overrides: Override) -> dict[str, str]:
     return {row["client_id"]: without_hour(row["evidence"]) for row in rows}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_bounds_of_a_pattern_and_the_evidence_that_names_them() -> None:
     plain = {
         "orders": "commits take 1000 ms on average", "orders-a": "commits take 1999 ms on average",
@@ -151,7 +151,7 @@ def test_bounds_of_a_pattern_and_the_evidence_that_names_them() -> None:
     }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_off_for_a_pattern_and_for_all() -> None:
     off = Override("batch?*", "costly_commits", off=True)
     assert set(found(off)) == {"orders", "orders-a"}
@@ -188,7 +188,7 @@ def test_every_bound_of_every_rule_can_be_overridden() -> None:
         assert connection.sql("SELECT count(*) FROM findings").fetchall() == [(0,)]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_states_and_queries_are_judged_by_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = SmallLake(tmp_path / "lake").land(0, ["bills"], ["orders", "batch-1"])
     file = tmp_path / "findings.yml"

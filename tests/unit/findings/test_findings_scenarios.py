@@ -43,7 +43,7 @@ def test_a_rule_is_scored_by_what_is_true_of_a_scenario() -> None:
     }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_windows_are_judged_as_if_each_were_an_hour() -> None:
     """A captured consumer commits after each poll for seconds; findings that are not true of it do not count."""
     name = "java-consumer_gzip-delta"

@@ -323,7 +323,7 @@ evaluator.evaluate(NOW + {until})
 """
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "after", "rows_then"),
     [("write_json", False, 0), ("write_json", True, 0), ("append_once", False, 0), ("append_once", True, 2)],

@@ -90,7 +90,7 @@ def lake(tmp_path: Path) -> SmallLake:
     return SmallLake(tmp_path / "lake").land(0, ["bills"], ["orders"])
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_hour_by_hour(lake: SmallLake) -> None:
     lake.append(CLIENT_ALIASES, [
         {"client_id": "orders", "cluster_id": "c", "application": "old", "valid_from": LATER, "valid_to": LATER},
@@ -124,7 +124,7 @@ def test_hour_by_hour(lake: SmallLake) -> None:
     assert row == {"opened_at": START + timedelta(hours=4), "finding_id": ORDERS}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_principal_is_seen_by_its_pushes(tmp_path: Path) -> None:
     """`greedy_principal` has no client id."""
     lake = SmallLake(tmp_path)
@@ -167,7 +167,7 @@ OF_NO_CLIENT: dict[tuple[str, str], list[tuple[str, str, list[tuple[str, str]], 
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_findings_about_no_client_id_open_and_are_resolved(tmp_path: Path) -> None:
     """A broker, a topic, a group and a quota are seen in each hour in which their cluster is."""
     lake = SmallLake(tmp_path)
@@ -238,7 +238,7 @@ def test_what_is_read_of_an_hour_is_what_the_view_has_of_it(tmp_path: Path) -> N
     assert sorted(parts, key=key) == sorted(whole, key=key)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_rule_that_compares_with_a_week_before(lake: SmallLake) -> None:
     common = {"cluster_id": "c", "client_id": "bills", "metric": "org.apache.kafka.producer.request.latency.avg",
               "kind": "gauge", "value_count": 1, "points": 1}  # fmt: skip
@@ -294,7 +294,7 @@ def test_which_hours_landed_since(lake: SmallLake) -> None:
     assert sorted(hours.landed(version)[1], key=lambda each: each.hour) == [first, second], "all, as its files are gone"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_log_that_no_longer_reaches_back(lake: SmallLake, caplog: pytest.LogCaptureFixture) -> None:
     lake.evaluate()
     lake.land(1, [], ["bills"]).land(2, ["bills"])
@@ -308,7 +308,7 @@ def test_a_log_that_no_longer_reaches_back(lake: SmallLake, caplog: pytest.LogCa
     assert [each[:2] for each in changes(lake.path)] == [("bills", "opened"), ("orders", "opened")]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_upkeep_leaves_the_note(lake: SmallLake) -> None:
     lake.evaluate()
     changed = DeltaTable(str(lake.path / "finding_changes"))
@@ -321,7 +321,7 @@ def test_upkeep_leaves_the_note(lake: SmallLake) -> None:
     assert [each[1] for each in changes(lake.path)] == ["opened", "resolved"]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_replayed_rows_count_in_hours_that_are_not_finished(lake: SmallLake) -> None:
     """A replay replaces all rows of a table in one commit; here it finds `bills` damaged too, and `orders` not."""
     lake.land(1, ["bills", "orders"]).evaluate()
@@ -340,7 +340,7 @@ def test_replayed_rows_count_in_hours_that_are_not_finished(lake: SmallLake) -> 
     assert said == [("bills", "opened", "error", FIRST + 1), ("orders", "opened", "error", FIRST)]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_cluster_has_its_own_hours(lake: SmallLake) -> None:
     """One that is days behind, or names no cluster, is evaluated as if it were alone."""
     lake.land(50, ["bills"]).evaluate()
@@ -358,7 +358,7 @@ def run(lake: SmallLake, *argv: str) -> int:
     return cli.main(["findings", "--lake", lake.name, *argv])
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_acknowledged_until_it_is_resolved(lake: SmallLake, capsys: pytest.CaptureFixture[str]) -> None:
     lake.evaluate()
     assert run(lake, "--acknowledge", ORDERS, "--by", "ann\x1b", "--why", "a deploy") == 0
@@ -378,7 +378,7 @@ def test_acknowledged_until_it_is_resolved(lake: SmallLake, capsys: pytest.Captu
     assert lake.open() == {"orders": "open"}, "an acknowledgement is of one opening"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_muted_until_a_time_also_over_an_end(lake: SmallLake, capsys: pytest.CaptureFixture[str]) -> None:
     lake.evaluate()
     assert run(lake, "--mute", ORDERS, "--until", "2999-01-01T00:00Z", "--by", "ann", "--why", "known") == 0
@@ -410,7 +410,7 @@ def test_a_mute_ends_by_itself(lake: SmallLake) -> None:
     assert run(lake, "--unmute", ORDERS, "--by", "ann") == 2
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_the_command_evaluates_and_prints(lake: SmallLake, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(lake, "--format", "csv") == 0
     out, err = capsys.readouterr()
@@ -441,7 +441,7 @@ def test_a_busy_lake_shows_what_is_known(lake: SmallLake, capsys: pytest.Capture
     assert capsys.readouterr().err == "1 finding open\n"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_an_evaluation_opens_no_file_of_the_hours_before(lake: SmallLake) -> None:
     """A day of hours is evaluated; then their files are gone, and the next hour is evaluated all the same."""
     for hour in range(1, 25):

@@ -139,6 +139,7 @@ def test_what_others_share_with_a_client_stays(tmp_path: Path) -> None:
     assert set(table(stream.lake, "pushes")["principal"].to_pylist()) == {"User:all", None}
 
 
+@pytest.mark.slow
 def test_the_job_goes_on_and_the_others_deltas_are_those_of_a_run_without_it(tmp_path: Path) -> None:
     (stream, fleet, clients), (other, again, _) = lake_of(tmp_path), lake_of(tmp_path / "other")
     client = clients[2]
@@ -170,8 +171,10 @@ def test_a_client_that_pushes_again_is_a_new_one(tmp_path: Path) -> None:
     assert [status for _, status in totals][:2] == ["first", "converted"]
 
 
-def test_a_replay_does_not_bring_it_back_from_the_first_push_or_from_a_snapshot(tmp_path: Path) -> None:
-    stream, _, clients = lake_of(tmp_path)
+@pytest.mark.slow
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_replay_does_not_bring_it_back_from_the_first_push_or_from_a_snapshot(tmp_path: Path, copied: bool) -> None:
+    stream, _, clients = lake_of(tmp_path, copied=copied)
     client = clients[2]
     before = rows_of(stream.lake, client)
     forget(stream.lake, client_instance=client.instance)
@@ -187,6 +190,7 @@ def test_a_replay_does_not_bring_it_back_from_the_first_push_or_from_a_snapshot(
         assert traces(stream.lake, [client.instance]) == set()
 
 
+@pytest.mark.slow
 def test_what_followers_have_not_read_yet_they_read_afterwards(tmp_path: Path) -> None:
     (stream, fleet, clients), (other, again, _) = lake_of(tmp_path), lake_of(tmp_path / "other")
     client = clients[2]
@@ -224,6 +228,7 @@ def test_every_version_has_the_others_rows_and_old_files_and_statistics_are_gone
     stream.batch(named(fleet.round(), clients))
 
 
+@pytest.mark.slow
 def test_statistics_of_files_that_are_gone_already_lose_their_bounds(tmp_path: Path) -> None:
     stream, fleet, clients = lake_of(tmp_path)
     for _ in range(3):
@@ -235,6 +240,7 @@ def test_statistics_of_files_that_are_gone_already_lose_their_bounds(tmp_path: P
     assert table(stream.lake, "metric_points").num_rows == 0
 
 
+@pytest.mark.slow
 def test_a_second_erasure_finds_the_files_of_the_first(tmp_path: Path) -> None:
     stream, fleet, clients = lake_of(tmp_path)
     for client in clients[:2]:
@@ -299,7 +305,7 @@ def killed_and_finished(made: Path, lake: Path, client: Client, step: int, monke
     return died
 
 
-@pytest.mark.parametrize("step", [1, 9, 20, 75])
+@pytest.mark.parametrize("step", [1, *(pytest.param(step, marks=pytest.mark.slow) for step in (9, 20, 75))])
 def test_killed_at_some_step_the_next_run_finishes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
@@ -359,6 +365,7 @@ def _dying(do: Any, step: int) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_killed_at_every_13th_step_the_next_run_finishes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stream, fleet, clients = lake_of(tmp_path, 3)
     for _ in range(3):

@@ -126,6 +126,7 @@ def test_after_an_interrupted_replay_it_says_to_finish_it(tmp_path: Path, capsys
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_it_finishes_an_interrupted_erasure_of_another_client_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,7 +163,7 @@ def test_killed_by_the_system_and_run_again(tmp_path: Path) -> None:
     assert table(stream.lake, "metric_points").num_rows == left
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_the_command_needs_no_spark(tmp_path: Path) -> None:
     stream = LocalStream(tmp_path)
     program = (

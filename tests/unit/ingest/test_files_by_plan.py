@@ -20,9 +20,10 @@ from kafka_telemetry_lake.pipelines.ingest.landing_rows import SAMPLE, STATUS
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles
 from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask
-from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile, TableFiles, TableLog, files_of
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, files_of
 from kafka_telemetry_lake.pipelines.lake.followed_table import Commit, FollowedTable
 from kafka_telemetry_lake.pipelines.lake.held_shards import MOST, HeldShards, held_shards
+from kafka_telemetry_lake.pipelines.lake.table_files import DataFile, TableFiles
 from kafka_telemetry_lake.pipelines.quality.batch import broken_rules
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.pipelines.upkeep.merging import merged
@@ -45,22 +46,26 @@ def test_a_note_says_enough_for_any_number_of_shards(groups: list[set[int]], bef
     ids = [pa.chunked_array([IDS.take(pa.array(sorted(group)))]) for group in groups]
     written = HeldShards(before, tuple(held_shards(each, before) for each in ids)).to_json()
     assert written is not None
-    note = HeldShards.from_json(written)
+    note = HeldShards.from_json(written).for_number(after)
     for number, each in enumerate(ids):
         for shard in shards_of(each.combine_chunks(), after).tolist():
-            assert number in note.of(shard, after)
-    counted = [number for shard in range(after) for number in note.counted_by(shard, after)]
+            assert number in note.of(shard)
+    counted = [number for shard in range(after) for number in note.counted_by(shard)]
     assert sorted(counted) == list(range(len(groups)))
-    assert all(set(note.counted_by(shard, after)) <= set(note.of(shard, after)) for shard in range(after))
+    assert all(set(note.counted_by(shard)) <= set(note.of(shard)) for shard in range(after))
 
 
 def test_what_a_note_says_less_of_with_another_number() -> None:
     note = HeldShards(8, ((1, 5), (2,)))
-    assert [note.of(shard, 8) for shard in range(8)] == [[], [0], [1], [], [], [0], [], []]
-    assert [note.of(shard, 2) for shard in range(2)] == [[1], [0]]
-    assert [note.of(shard, 4) for shard in range(4)] == [[], [0], [1], []]
-    assert [note.of(shard, 3) for shard in range(3)] == [[0, 1]] * 3
-    assert [note.counted_by(shard, 3) for shard in range(3)] == [[0, 1], [], []]
+
+    def opened(shards: int) -> list[list[int]]:
+        return [list(note.for_number(shards).of(shard)) for shard in range(shards)]
+
+    assert opened(8) == [[], [0], [1], [], [], [0], [], []]
+    assert opened(2) == [[1], [0]]
+    assert opened(4) == [[], [0], [1], []]
+    assert opened(3) == [[0, 1]] * 3
+    assert [list(note.for_number(3).counted_by(shard)) for shard in range(3)] == [[0, 1], [], []]
 
 
 def test_a_note_is_short() -> None:
@@ -122,16 +127,49 @@ def test_rows_are_the_same_with_notes_of_any_number_and_without(tmp_path: Path) 
     assert check(stream.lake, fleet.ledger).problems == []
 
 
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of the row groups of files that are opened, from now on."""
-    groups, found = push_files._groups, list[int]()
+def test_a_shard_twice_as_large_as_the_others_has_the_same_rows(tmp_path: Path) -> None:
+    """With four shards and with two, by tasks that have one shard each and by one that has all."""
+    fleet, sizes = Fleet(clients=40), Counter[int]()
+    kept = set()
+    for row in push_rows(fleet.round(pushes=1)).to_pylist():
+        shard = int(shards_of(pa.array([row["client_instance_id"]]), 4)[0])
+        if shard == 0 or sizes[shard] < 4:
+            sizes[shard] += 1
+            kept.add(row["client_instance_id"])
+    assert sizes[0] >= 2 * max(sizes[shard] for shard in (1, 2, 3)) > 0
+    rounds = []
+    for _ in range(3):
+        records = fleet.round()
+        ids = push_rows(records)["client_instance_id"].to_pylist()
+        rounds.append([each for each, name in zip(records, ids, strict=True) if name in kept])
+    lakes = []
+    for shards, cores in ((2, 1), (4, 1), (4, 4)):
+        stream = stream_in(tmp_path / f"{shards}-{cores}")
+        for number, records in enumerate(rounds):
+            if number == 1 and shards != 2:
+                to(stream, shards)
+            commit = landed(stream, records, shards)
+            stream.judge(commit.files, held=commit.held, cores=cores)
+            assert stream.counts["in_files"] == stream.counts["judged"] == len(records)
+        lakes.append(rows_of(stream.lake))
+    assert lakes[0] == lakes[1] == lakes[2]
+    assert lakes[0]["metric_points"]
 
-    def counted(*arguments: Any) -> Any:
-        for group in groups(*arguments):
-            found.append(group.number)
-            yield group
 
-    monkeypatch.setattr(push_files, "_groups", counted)
+def read_groups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the row groups that are read, from now on: their keys, and all columns."""
+    found = list[int]()
+
+    class File(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no types
+        def read_row_group(self, number: int, *arguments: Any, **options: Any) -> pa.Table:
+            found.append(number)
+            return super().read_row_group(number, *arguments, **options)
+
+        def iter_batches(self, size: int, groups: list[int], *arguments: Any, **options: Any) -> Any:
+            found.extend(groups)
+            return super().iter_batches(size, groups, *arguments, **options)
+
+    monkeypatch.setattr(pq, "ParquetFile", File)
     return found
 
 
@@ -140,20 +178,53 @@ def test_a_task_reads_what_may_have_its_pushes(tmp_path: Path, monkeypatch: pyte
     commit = landed(stream, Fleet(clients=12).round(), 2)
     (path,) = commit.files
     note = commit.held[path]
-    found = opened(monkeypatch)
-    for shard in range(2):
-        slices = PushFiles(str(stream.lake), commit.files, shard, 2, {path: note}).slices()
-        pushes = sum(part.num_rows for part in slices)
-        assert pushes == sum(part.num_rows for part in PushFiles(str(stream.lake), commit.files, shard, 2).slices())
+    found = read_groups(monkeypatch)
     everything = list(range(len(note.groups)))
-    assert found == note.of(0, 2) + everything + note.of(1, 2) + everything
-    found.clear()
+    for shard in range(2):
+        few, all_ = (PushFiles(str(stream.lake), commit.files, 2, held) for held in ({path: note}, {}))
+        read = [sum(part.num_rows for part in files.slices(shard)) for files in (few, all_)]
+        assert read[0] == read[1]
+        with_pushes = list(note.for_number(2).of(shard))
+        assert found == 2 * with_pushes + everything + with_pushes
+        found.clear()
     only = {path: HeldShards(2, ((1,), *note.groups[1:]))}
-    assert PushFiles(str(stream.lake), commit.files, 0, 2, only).rows == sum(
+    assert PushFiles(str(stream.lake), commit.files, 2, only).rows(0) == sum(
         pq.read_metadata(stream.lake / "pushes" / path).row_group(number).num_rows
-        for number in only[path].counted_by(0, 2)
+        for number in only[path].for_number(2).counted_by(0)
     )
-    assert found == only[path].of(0, 2) != everything
+    assert found == only[path].for_number(2).of(0) != everything
+
+
+@pytest.mark.parametrize("fits", ["in memory", "by the sizes in the files", "neither"])
+def test_a_task_of_many_shards_reads_once_what_fits_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fits: str
+) -> None:
+    stream, fleet = LocalStream(tmp_path), Fleet(clients=40)
+    commits = [landed(stream, fleet.round(), 8) for _ in range(3)]
+    paths = [path for commit in commits for path in commit.files]
+    held = {path: note for commit in commits for path, note in commit.held.items()}
+    alone = [pa.concat_tables(PushFiles(str(stream.lake), paths, 8, held).slices(shard)) for shard in range(8)]
+    sizes = [sum(rows.nbytes for rows in alone[:7]), 0]
+    for path in paths:
+        metadata = pq.read_metadata(stream.lake / "pushes" / path)
+        sizes[1] += sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+    assert sizes[1] < 0.9 * sizes[0]
+    memory = {"in memory": sizes[0], "by the sizes in the files": 0.95 * sizes[0], "neither": 0.5 * sizes[1]}[fits]
+    monkeypatch.setattr(push_files, "MEMORY_BYTES", memory)
+    found = read_groups(monkeypatch)
+    files = PushFiles(str(stream.lake), paths, 8, held)
+    files.read_once(range(7))
+    keys, read = sum(len(note.groups) for note in held.values()), len(found)
+    for shard, expected in enumerate(alone):
+        assert pa.concat_tables(files.slices(shard)).equals(expected)
+    assert sum(map(files.rows, range(8))) == sum(rows.num_rows for rows in alone)
+    each = [sum(len(note.for_number(8).of(shard)) for note in held.values()) for shard in range(8)]
+    if fits == "in memory":
+        assert read == 2 * keys
+        assert len(found) == read + each[7]  # of that shard nothing was asked for
+    else:
+        assert read == keys if fits == "neither" else keys < read <= 2 * keys
+        assert len(found) == read + sum(each)
 
 
 def test_a_note_that_lacks_a_shard_breaks_a_rule(tmp_path: Path) -> None:

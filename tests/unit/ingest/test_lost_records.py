@@ -9,8 +9,8 @@ from typing import Any
 
 from kafka_telemetry_lake.pipelines.ingest.lost_records import LostRecords
 from kafka_telemetry_lake.pipelines.ingest.sources import Offsets
-from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetRange
+from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from tests.support.lake_tables import table
 
 from .test_store_task import push, stored

@@ -22,7 +22,7 @@ from kafka_telemetry_lake.pipelines.ingest.poison_pushes import (
     PushesFailedError,
     in_child,
 )
-from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles
+from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from kafka_telemetry_lake.udfs.conversion import payloads
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
@@ -83,7 +83,7 @@ def assert_one_row_each(stream: LocalStream, names: tuple[str, ...], sound: Loca
     return found
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", poison.FAULTS)
 def test_a_push_that_fails_costs_one_row(tmp_path: Path, sound: LocalStream, fault: str) -> None:
     stream = judged(tmp_path, poisoned(fault), guarded=fault in DEADLY)
@@ -105,13 +105,13 @@ def test_a_push_that_fails_costs_one_row(tmp_path: Path, sound: LocalStream, fau
         assert "MemoryError" in row["detail"]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_three_of_different_kinds_cost_three_rows(tmp_path: Path, sound: LocalStream) -> None:
     names = ("segv", "value_error", "exit")
     assert_one_row_each(judged(tmp_path, poisoned(*names), guarded=True), names, sound)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_when_all_fail_each_has_its_row(tmp_path: Path) -> None:
     records = [record(offset, poison.payload("value_error"), key=CLIENT) for offset in range(7)]
     stream = judged(tmp_path, records)

@@ -12,7 +12,8 @@ from pyspark.errors import PySparkRuntimeError
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import begun_batch
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.poison_pushes import PushesFailedError
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import log_set_aside, run_tasks
+from kafka_telemetry_lake.pipelines.ingest.run_tasks import log_set_aside, run_tasks, tasks_for
+from kafka_telemetry_lake.pipelines.ingest.store_task import WORKER_BYTES, workers_for
 from kafka_telemetry_lake.pipelines.runtime.causes import cause
 from tests.support.landing_records import GOOD_ID, record
 from tests.support.local_stream import SHARDS, LocalStream
@@ -25,7 +26,11 @@ class Spark:
 
     def __init__(self, dies: Any, cores: int = SHARDS) -> None:
         self.dies, self.tasks = dies, list[ShardTask]()
-        self.sparkContext = SimpleNamespace(defaultParallelism=cores)
+        self.names = list[str]()  # of jobs, before and after each
+        self.sparkContext = SimpleNamespace(
+            defaultParallelism=cores, master=f"local[{cores}]", getLocalProperty=lambda _: "as before",
+            setLocalProperty=lambda _, name: self.names.append(name),
+        )  # fmt: skip
         self.slices = list[int]()
 
     def range(self, first: int, last: int, step: int, slices: int) -> Spark:
@@ -54,12 +59,25 @@ def run(spark: Spark, task: ShardTask) -> Any:
     return run_tasks(spark, task)  # type: ignore[arg-type]  # a stand-in
 
 
-def test_a_small_batch_runs_in_one_process_and_any_other_in_as_many_as_there_are_cores(task: ShardTask) -> None:
+def test_a_batch_has_no_more_tasks_than_it_is_worth_or_there_are_cores_or_shards(task: ShardTask) -> None:
     for cores, slices in ((1, 1), (SHARDS, SHARDS), (10, SHARDS)):
         spark = Spark(lambda task: None if task.guarded else DIED, cores)
-        run_tasks(spark, task, processes=1)  # type: ignore[arg-type]  # a stand-in
+        for size in (0, WORKER_BYTES - 1, WORKER_BYTES, 100 * WORKER_BYTES):
+            run_tasks(spark, task, workers_for(size))  # type: ignore[arg-type]  # a stand-in
         run(spark, task)
-        assert spark.slices == [1, 1, slices, slices]
+        assert spark.slices == [1, 1, 1, 1, *([slices] * 6)]
+
+
+def test_a_batch_is_worth_a_worker_for_each_two_megabytes() -> None:
+    assert [workers_for(size) for size in (0, (2 << 20) - 1, 2 << 20, 10 << 20)] == [1, 1, 2, 6]
+
+
+def test_fewer_tasks_than_cores_are_a_divisor_of_the_shards() -> None:
+    assert [tasks_for(8, 8, workers) for workers in range(1, 10)] == [1, 2, 2, 4, 4, 4, 4, 8, 8]
+    assert [tasks_for(6, 6, workers) for workers in range(1, 8)] == [1, 2, 3, 3, 3, 6, 6]
+    assert [tasks_for(7, 7, workers) for workers in range(1, 8)] == [1, 2, 3, 4, 5, 6, 7]
+    assert [tasks_for(8, cores, 100) for cores in (1, 3, 100)] == [1, 3, 8]  # no core waits while there is work
+    assert [tasks_for(8, cores) for cores in (1, 3, 100)] == [1, 3, 8]
 
 
 def test_tasks_whose_process_died_run_again_guarded(task: ShardTask, caplog: pytest.LogCaptureFixture) -> None:

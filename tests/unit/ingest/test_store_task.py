@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES, PushFiles
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import DEATHS
 from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask, judging, store
-from kafka_telemetry_lake.pipelines.lake.delta_log import DataFile
+from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, QUOTA_SAMPLES, RECEIVER_HEALTH
 from kafka_telemetry_lake.udfs.rows import PUSHES_IN
 from tests.support.local_stream import SHARDS, run_tasks
@@ -185,13 +186,16 @@ def test_many_pushes_and_none_are_only_stored(
     files, judged = results(StoreTask(str(tmp_path), judge), other("receiver_health", 1))
     assert ([file.table for file in files], judged) == (["receiver_health"], [])
     one, _ = results(StoreTask(str(tmp_path)), push(0, 1))
-    monkeypatch.setattr(store_task, "SMALL_BYTES", one[0].size)
+    monkeypatch.setattr(store_task, "WORKER_BYTES", one[0].size)
     assert judging(judge, one) is None
-    monkeypatch.setattr(store_task, "SMALL_BYTES", one[0].size + 1)
+    monkeypatch.setattr(store_task, "WORKER_BYTES", one[0].size + 1)
     assert judging(judge, one) is not None
-    monkeypatch.setattr(store_task, "SMALL_BYTES", 100)
+    monkeypatch.setattr(store_task, "WORKER_BYTES", 100)
     files, judged = results(StoreTask(str(tmp_path), judge), push(0, 1))
     assert ([file.rows for file in files], judged) == ([1], [])
+
+
+CORES = 4
 
 
 class Rows:
@@ -201,6 +205,7 @@ class Rows:
         self.folder, self.error = folder, error
         self.tasks = list[StoreTask]()
         self.partitions = list[int]()
+        self.sparkSession = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=CORES))
 
     def coalesce(self, partitions: int) -> Rows:
         self.partitions.append(partitions)
@@ -209,10 +214,6 @@ class Rows:
     def mapInArrow(self, task: StoreTask, _: str) -> Rows:  # noqa: N802  # Spark's name
         self.tasks.append(task)
         return self
-
-    @property
-    def sparkSession(self) -> Any:  # noqa: N802  # Spark's name
-        raise AssertionError("the number of workers is given")
 
     def collect(self) -> list[dict[str, Any]]:
         task = self.tasks[-1]
@@ -233,3 +234,10 @@ def test_pushes_that_end_the_process_are_stored_and_judged_later(tmp_path: Path,
     assert len(rows.tasks) == 1
     stored = store(rows, str(tmp_path), 1)  # type: ignore[arg-type]  # a stand-in
     assert (len(stored.files), stored.failed) == (1, False)
+
+
+def test_landing_records_are_stored_by_as_many_tasks_as_they_are_worth(tmp_path: Path) -> None:
+    rows = Rows(tmp_path, "")
+    for workers in (1, 2, 11):
+        store(rows, str(tmp_path), workers)  # type: ignore[arg-type]  # a stand-in
+    assert rows.partitions == [1, 2, CORES]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kafka_telemetry_lake.pipelines.ingest import operator_task
+from kafka_telemetry_lake.pipelines.runtime import python_worker
 
 ROOT = Path(__file__).parents[3]
 # Prints the kernels that pushes of several kinds have loaded or compiled beyond those of a worker that starts.
@@ -48,7 +48,7 @@ for kind, records in kinds.items():
 """
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_worker_compiles_nothing_once_it_has_started(tmp_path: Path) -> None:
     """A compiler is 300 MB, and workers that compile at once must do it under the cache's lock."""
     argv = [sys.executable, "-c", PROGRAM, str(tmp_path)]
@@ -58,13 +58,13 @@ def test_a_worker_compiles_nothing_once_it_has_started(tmp_path: Path) -> None:
     assert not any(loaded.values()), loaded
 
 
-@pytest.mark.skipif(operator_task._MALLOC_TRIM is None, reason="needs glibc")
+@pytest.mark.skipif(python_worker._MALLOC_TRIM is None, reason="needs glibc")
 def test_a_tasks_freed_arrays_go_back_to_the_system() -> None:
     arrays = [np.ones(100_000, np.int8) for _ in range(3000)]  # too small for pages of their own
     last = arrays[-1]  # the heap can't shrink below it
     there = resident()
     del arrays
-    operator_task._release_memory()
+    python_worker.release_memory()
     assert there - resident() > 200_000_000
     assert last.all()
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from dataclasses import replace
+from collections.abc import Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -15,38 +13,25 @@ import pytest
 from deltalake.exceptions import CommitFailedError
 
 from kafka_telemetry_lake.jobs import locks
-from kafka_telemetry_lake.pipelines import reshard as resharding
-from kafka_telemetry_lake.pipelines.forget import history
-from kafka_telemetry_lake.pipelines.forget.history import TableHistory
 from kafka_telemetry_lake.pipelines.ingest import operator
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
-from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, delta_log, fence, followed_table, moments
+from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, delta_log, moments
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import COPY
 from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
-from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
-from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, Claims, Fence
-from kafka_telemetry_lake.pipelines.lake.followed_table import Commit
+from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, Fence
 from kafka_telemetry_lake.pipelines.lake.moments import MOMENT
 from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
-from kafka_telemetry_lake.pipelines.lake.transactions import transaction
-from kafka_telemetry_lake.pipelines.replay import replay
 from kafka_telemetry_lake.pipelines.state import manifest
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES
-from tests.support.interleavings import Explored, Explorer, Process, run_alone
-from tests.support.model_forget import ERASED, FORGET, forget, forgetting
-from tests.support.model_jobs import FOLDER, LAKE, empty_lake, follow, ingest, maintain, model, reshard, swap, unlocked
-from tests.support.model_store import MISSING, Disk, Files, ask, carry_out, path_in, process_name
-from tests.support.protocol_invariants import (
-    MAINTAIN,
-    Followed,
-    Invariants,
-    is_invisible,
-    is_invisible_beside_forget,
-    recover,
-    recover_with_shards,
-)
+from tests.support.interleavings import Explored, Explorer, run_alone
+from tests.support.model_jobs import LAKE, empty_lake, ingest, model
+from tests.support.model_store import MISSING, Disk, ask
+from tests.support.protocol_invariants import Invariants, is_invisible
+from tests.support.protocol_lakes import BEFORE, cut_off, lake, problem, three, two
+
+CHECKPOINTS = "/_checkpoints/"
 
 
 @pytest.fixture(autouse=True)
@@ -55,36 +40,8 @@ def _in_memory() -> Iterator[None]:
         yield
 
 
-def lake(*, crashed: bool) -> Disk:
-    """One record is stored and judged. The job that did it has ended, or crashed at its very end."""
-    disk, end = run_alone("p0", lambda: ingest(1, 1), empty_lake())
-    assert end == "done"
-    return disk.changed({path: None for path in disk.files if path.endswith(".released") and crashed})
-
-
-def cut_off() -> Disk:
-    """One record is stored and not judged: the job crashed before it wrote the first manifest."""
-    job, disk = Process("p0", lambda: ingest(1, 1)), empty_lake()
-    node = job.known(job.start, disk)
-    while node.step is not None and "/manifest-" not in node.step[1]:
-        answer, disk = carry_out(disk, node.step)
-        node = job.known(node.after(answer), disk)
-    assert node.step is not None
-    return disk
-
-
-def two() -> list[Process]:
-    """One takes a record, the other two and doesn't wait for the first: they note different offsets for one batch."""
-    return [Process("p1", lambda: ingest(2, 1)), Process("p2", lambda: ingest(3, 2, take_over=True))]
-
-
-def three() -> list[Process]:
-    """The same, and one more that takes over."""
-    return [*two(), Process("p3", lambda: ingest(3, 1, take_over=True))]
-
-
-CHECKPOINTS = "/_checkpoints/"
-BEFORE = {"ended": lambda: lake(crashed=False), "crashed": lambda: lake(crashed=True), "cut off": cut_off}
+# CI explores the lake of a job that has crashed; `make soak` also the others.
+ONE_NOW = ["crashed", *(pytest.param(each, marks=pytest.mark.soak) for each in BEFORE if each != "crashed")]
 
 
 def two_jobs(preemptions: int | None, before: str, *, wake: bool) -> Explored:
@@ -119,22 +76,7 @@ def test_a_lake_whose_tables_and_checkpoints_are_of_different_times_is_refused()
             assert end.startswith("OldCheckpointError: " if tables > checkpoints else "OldLakeError: ")
 
 
-LINES = ("done", "killed", "TakenOverError", "LakeBusyError")  # how a job may end
-
-
-def problem(explored: Explored, *also: str) -> str:
-    """The first line of what was found; a job that ends with another line than that of a loser counts too.
-
-    Args:
-        also: how a line may begin.
-    """
-    if explored.found is not None:
-        return explored.found.partition("\n")[0]
-    ends = (end.partition(": ")[2] for end in explored.ends)
-    return next((end for end in ends if not end.startswith((*LINES, *also))), "none")
-
-
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("before", BEFORE)
 def test_one_switch_anywhere(before: str) -> None:
     explored = two_jobs(1, before, wake=False)
@@ -152,7 +94,7 @@ def test_two_switches_anywhere(before: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("before", ONE_NOW)
 def test_whoever_wakes_after_a_recovery_changes_nothing(before: str) -> None:
     explored = two_jobs(1, before, wake=True)
     assert problem(explored) == "none", explored.found
@@ -166,259 +108,12 @@ def three_jobs(before: str) -> Explored:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "before", [pytest.param(each, marks=pytest.mark.soak) if each == "cut off" else each for each in BEFORE]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("before", BEFORE)
 def test_three_jobs_and_one_switch_anywhere(before: str) -> None:
     explored = three_jobs(before)
     assert problem(explored) == "none", explored.found
     assert explored.states > 100_000
-
-
-def beside(
-    name: str, code: Callable[[], str], invariants: Invariants | None = None, invisible: Any = is_invisible
-) -> Explored:
-    """A job, and another command beside it."""
-    processes = [Process("p1", lambda: ingest(3, 1, take_over=True)), Process(name, code)]
-    explored = Explorer(processes, invariants or Invariants(3, wake=False), invisible, 1).explore(lake(crashed=True))
-    print(f"{name}, 1 switch: {explored.states:,} states, {explored.disks:,} contents of the store")
-    return explored
-
-
-@pytest.mark.exhaustive
-def test_maintain_beside_a_job() -> None:
-    explored = beside(MAINTAIN, maintain)
-    assert problem(explored) == "none", explored.found
-    assert f"{MAINTAIN}: done" in explored.ends
-    assert explored.states > 1000
-
-
-@pytest.mark.exhaustive
-def test_a_merged_file_must_not_be_read_as_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    def all_new(version: int, actions: Any) -> Commit:
-        paths = tuple(action["add"]["path"] for action in actions if "add" in action)
-        return Commit(version, paths, len(paths), len(paths))
-
-    monkeypatch.setattr(followed_table, "_commit", all_new)
-    assert "metric_points has rows twice" in problem(beside(MAINTAIN, maintain))
-
-
-@pytest.mark.slow
-def test_a_replay_beside_a_job() -> None:
-    explored = beside("replay", swap)
-    assert problem(explored) == "none", explored.found
-    assert "replay: done" in explored.ends
-    assert explored.states > 10_000
-
-
-@pytest.mark.exhaustive
-def test_a_replay_must_swap_under_its_claim(monkeypatch: pytest.MonkeyPatch) -> None:
-    finish = replay.finish_swap
-    monkeypatch.setattr(replay, "finish_swap", lambda lake, checkpoints, _: finish(lake, checkpoints))
-    assert "replay of epoch 2 has committed after epoch 3" in problem(beside("replay", swap))
-
-
-def reshard_beside() -> Explored:
-    return beside("reshard", lambda: reshard(2), Invariants(3, wake=False, recover=recover_with_shards))
-
-
-@pytest.mark.slow
-def test_a_reshard_beside_a_job() -> None:
-    explored = reshard_beside()
-    assert problem(explored, "StateError: batch 1 of", "StateError: batch 2 of") == "none", explored.found
-    assert "reshard: done" in explored.ends
-    assert explored.states > 10_000
-
-
-def _reshard_without_its_claim(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(resharding, "TableLog", lambda table, lake, _: TableLog(table, lake))
-
-
-def _the_new_number_before_its_manifest(patch: pytest.MonkeyPatch) -> None:
-    write, commit, waiting = StateFolder.write, TableLog.commit, list[Any]()
-
-    def early(self: TableLog, *args: Any) -> bool:
-        done = commit(self, *args)
-        if waiting:
-            write(*waiting.pop())
-        return done
-
-    patch.setattr(
-        resharding, "StateFolder", type("Late", (StateFolder,), {"write": lambda *args: waiting.append(args)})
-    )
-    patch.setattr(TableLog, "commit", early)
-
-
-def _a_number_without_a_commit_counts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(StateFolder, "drop_after", lambda *_: None)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    ("mutant", "expected"),
-    [
-        (_reshard_without_its_claim, "reshard of epoch 2 has committed after epoch 3"),
-        (_the_new_number_before_its_manifest, "the manifest of batch 1, which is committed, is gone"),
-        (_a_number_without_a_commit_counts, "recovery: ShardCountError: 1 shards requested"),
-    ],
-)
-def test_no_guard_of_reshard_may_be_missing(monkeypatch: pytest.MonkeyPatch, mutant: Any, expected: str) -> None:
-    mutant(monkeypatch)
-    assert expected in problem(reshard_beside())
-
-
-def forget_beside() -> Explored:
-    with forgetting():
-        return beside(FORGET, forget, Invariants(3, wake=False, erased={ERASED}), is_invisible_beside_forget)
-
-
-@pytest.mark.slow
-def test_a_forget_beside_a_job() -> None:
-    explored = forget_beside()
-    assert problem(explored) == "none", explored.found
-    assert {"forget: done", "p1: done"} <= explored.ends.keys()
-    assert explored.states > 10_000
-
-
-def _forget_without_its_claim(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(history, "transaction", lambda app_id, version, *_: transaction(app_id, version))
-
-
-def _an_erasure_ends_unseen(patch: pytest.MonkeyPatch) -> None:
-    check = Fence.check
-    patch.setattr(Fence, "check", lambda self: None if sys._getframe(1).f_code.co_name == "forget" else check(self))
-
-
-def _old_files_go_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    commit = TableHistory.commit
-
-    def late(self: TableHistory, files: Any) -> None:
-        for file in files:
-            ask("delete", f"{path_in(self._uri)}/{file.old}")
-        commit(self, files)
-
-    patch.setattr(TableHistory, "commit", late)
-    patch.setattr(Files, "delete_file", lambda _, path: ask("delete", path))
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    ("mutant", "expected"),
-    [
-        pytest.param(
-            _forget_without_its_claim, "forget of epoch 2 has committed after epoch 3", marks=pytest.mark.slow
-        ),
-        (_an_erasure_ends_unseen, "the erasure has ended, and lake/_checkpoints/epoch-000000000003/points-state/"),
-        (_old_files_go_before_the_commit, "which is gone"),
-    ],
-)
-def test_no_guard_of_forget_may_be_missing(monkeypatch: pytest.MonkeyPatch, mutant: Any, expected: str) -> None:
-    mutant(monkeypatch)
-    assert expected in problem(forget_beside())
-
-
-def in_folder(second: str) -> Explored:
-    """Two jobs in a folder, of which each may be killed at each step: then its lock is free."""
-    processes = [
-        Process("p1", lambda: ingest(2, 1, lake=FOLDER)),
-        Process("p2", lambda: ingest(3, 2, take_over=second == "takes over", lake=FOLDER)),
-    ]
-    wakes = second == "takes over"  # after a recovery by a job that has the lock
-    invariants = Invariants(3, wake=wakes, recover=partial(recover, lake=FOLDER))
-    with pytest.MonkeyPatch.context() as patch:
-        if second == "on another machine":
-            patch.setattr(fence, "_machine", lambda: "another" if process_name() == "p2" else "a machine")
-        explored = Explorer(processes, invariants, is_invisible, 1, unlocked).explore(lake(crashed=True))
-    print(f"in a folder, the second {second}: {explored.states:,} states, {explored.disks:,} contents of the store")
-    return explored
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("second", ["waits for the lock", "takes over", "on another machine"])
-def test_in_a_folder_with_its_lock(second: str) -> None:
-    explored = in_folder(second)
-    assert problem(explored) == "none", explored.found
-    assert {"p1: killed", "p2: killed", "p2: done"} <= explored.ends.keys()
-    assert explored.states > 5000
-
-
-def _no_lock(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(locks, "_lock", lambda *_: nullcontext())
-
-
-def _each_claim_says_that_it_has_the_lock(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fence, "replace", lambda claim, **_: replace(claim, locked=True))
-
-
-def _locks_of_all_machines_are_one(patch: pytest.MonkeyPatch) -> None:
-    read = Claims.read
-    patch.setattr(Claims, "read", lambda *args: replace(read(*args), machine=fence._machine()))
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    ("mutant", "second", "expected"),
-    [
-        (_no_lock, "waits for the lock", "of the last committed batch is gone"),
-        (_each_claim_says_that_it_has_the_lock, "takes over", "the manifest of batch 1, which is committed, is gone"),
-        (_locks_of_all_machines_are_one, "on another machine", "of the last committed batch is gone"),
-    ],
-)
-def test_no_guard_of_the_lock_may_be_missing(
-    monkeypatch: pytest.MonkeyPatch, mutant: Any, second: str, expected: str
-) -> None:
-    mutant(monkeypatch)
-    assert expected in problem(in_folder(second))
-
-
-def followers() -> Explored:
-    """Both find the note of a job before them, and delete it once they have their own."""
-    processes = [Process("p1", lambda: follow(2, 1)), Process("p2", lambda: follow(3, 2, take_over=True))]
-    disk, end = run_alone("p0", lambda: follow(1, 1), empty_lake())
-    assert end == "done"
-    explored = Explorer(processes, Followed(3), is_invisible, 2).explore(disk)
-    print(f"notes, 2 switches: {explored.states:,} states, {explored.disks:,} contents of the store")
-    return explored
-
-
-@pytest.mark.exhaustive
-def test_notes_in_the_folders_of_tables() -> None:
-    explored = followers()
-    assert problem(explored) == "none", explored.found
-    assert explored.states > 500
-
-
-def _notes_without_their_epoch(patch: pytest.MonkeyPatch) -> None:
-    made = EpochNote.__init__
-    patch.setattr(EpochNote, "__init__", lambda self, uri, stem, _: made(self, uri, stem))
-
-
-def _a_note_that_went_was_never_there(patch: pytest.MonkeyPatch) -> None:
-    stored = EpochNote._stored
-    patch.setattr(EpochNote, "_stored", lambda self: [] if _looks_again() else stored(self))
-
-
-def _looks_again() -> bool:
-    reading = sys._getframe(2)
-    return reading.f_code.co_name == "read" and reading.f_locals.get("content", MISSING) is None
-
-
-def _who_deletes_second_ends(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(EpochNote, "_drop", lambda self, epoch: self._filesystem.delete_file(self._path(epoch)))
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    ("mutant", "expected"),
-    [
-        (_notes_without_their_epoch, "the rows of pushes [0, "),
-        (_a_note_that_went_was_never_there, "the rows of pushes [0, "),
-        (_who_deletes_second_ends, "FileNotFoundError"),
-    ],
-)
-def test_no_guard_of_notes_may_be_missing(monkeypatch: pytest.MonkeyPatch, mutant: Any, expected: str) -> None:
-    mutant(monkeypatch)
-    assert expected in problem(followers())
 
 
 def _no_epoch_check(patch: pytest.MonkeyPatch) -> None:

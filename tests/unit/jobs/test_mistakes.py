@@ -22,6 +22,7 @@ from tests.support.listeners import listening
 KAFKA = "ingest --source kafka --lake new --bootstrap-servers"
 SYNC = "sync --lake new --bootstrap-servers"
 NOTIFY = "ingest --source kafka --lake new --bootstrap-servers 127.0.0.1:1 --findings-minutes 5 --notify"
+NAMED = "ingest --source files:. --checkpoints new --catalog"
 ID = "0123456789abcdef" * 2
 
 # Command line, exit code, what the line says, most CPU seconds. {...} are names of `place`, | is a space in a value.
@@ -44,6 +45,27 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     ("ingest --lake new --source files:x --engine slow", 2, "engine: Input should be 'fast' or 'spark'", 1),
     ("ingest --lake new --source files:x --engine spark --take-over", 2, "the Spark engine can't take over", 1),
     ("ingest --lake new --source files:x --engine spark --new-topic", 2, "leave out --new-topic and write to a", 1),
+    # tables by name
+    ("ingest --source files:. --catalog main", 2, "catalog: needs the schema of the lake's tables; add --schema", 1),
+    ("ingest --source files:. --schema telemetry", 2, "schema: works only with --catalog", 1),
+    ("ingest --source files:.", 2, "lake: required; set --lake or TELEMETRY_LAKE_LAKE", 1),
+    ("ingest --source files:. --catalog main --schema t --lake new", 2, "catalog: not together with --lake", 1),
+    ("ingest --source files:. --catalog main --schema t", 2, "catalog: needs --checkpoints: a folder or URI for", 1),
+    (f"{NAMED} main --schema t", 2, "catalog: the fast engine writes tables by path: add --engine spark", 1),
+    (f"{NAMED} main --schema t --engine fast", 2, "catalog: the fast engine writes tables by path", 1),
+    (f"{NAMED} main.t --schema t --engine spark", 2, "catalog: Value error, allowed: letters, digits, _ and -", 1),
+    (f"{NAMED} main --schema a`b --engine spark", 2, "schema: Value error, allowed: letters, digits, _ and -", 1),
+    (f"{NAMED} main --schema a'b --engine spark", 2, "schema: Value error, allowed: letters, digits, _ and -", 1),
+    (f"{NAMED} main --schema | --engine spark", 2, "schema: Value error, allowed: letters, digits, _ and -", 1),
+    (f"{NAMED} main --schema t --engine spark --findings-minutes 5", 2, "findings_minutes: reads tables by path", 1),
+    (f"{NAMED} main --schema t --engine spark --take-over", 2, "the Spark engine can't take over", 1),
+    (f"{NAMED.replace('files:.', 'files:/no/such')} main --schema t --engine spark", 2, "/no/such does not exist", 6),
+    (f"{NAMED.replace('new', '{file}')} main --schema t --engine spark", 2, "can't write to ", 6),
+    ("maintain --catalog main --schema t", 2, "catalog: needs --checkpoints: a folder or URI for state, notes and", 1),
+    ("maintain --catalog main", 2, "catalog: needs the schema of the lake's tables; add --schema", 1),
+    ("quality --catalog main --schema t", 2, "catalog: this command reads and writes tables by path, in a folder", 1),
+    ("query --catalog main --schema t FROM|pushes", 2, "a catalog's tables are asked by SQL in its own engine", 1),
+    ("dashboard --catalog main --schema t", 2, "a catalog's tables are asked by SQL in its own engine", 1),
     ("ingest --lake {lake} --source files:. --engine spark", 2, "is a lake of the fast engine, which keeps other", 6),
     ("replay --lake {spark} --from earliest", 2, "`replay` can't change the state in Spark's checkpoint", 6),
     ("reshard --lake {spark} --shards 8", 2, "`reshard` can't change the state in Spark's checkpoint", 6),
@@ -102,6 +124,10 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     (f"{SYNC} a:1 --kafka-options sasl.jaas.config=hunter2", 2, "begin with kafka., such as kafka.sasl.jaas", 1),
     (f"{KAFKA} a:1 --kafka-options startingOffsets=latest", 2, "set --starting-offsets", 1),
     (f"{KAFKA} a:1 --kafka-options kafka.sasl.mechanism", 2, "kafka_options: allowed: NAME=VALUE", 1),
+    # iceberg
+    ("iceberg", 2, "lake: required; set --lake or TELEMETRY_LAKE_LAKE", 1),
+    ("iceberg --lake {lake} --refresh-seconds 5", 2, "refresh_seconds: needs --follow", 1),
+    ("iceberg --lake {lake} --keep-snapshots 0", 2, "keep_snapshots: Input should be greater than or equal to 1", 1),
     # export
     ("export", 2, "lake: required; set --lake or TELEMETRY_LAKE_LAKE", 1),
     ("export --lake new", 2, "no lake at new: create one with `telemetry-lake ingest", 6),
@@ -239,7 +265,7 @@ def test_there_are_forty_mistakes_of_every_command() -> None:
     ["query --lake {lake} SELEC|1", "query --lake {lake} SELECT|x|FROM|findings", "query --lake {file} FROM|pushes",
      "ingest --conf {broken}", "query --lake {lake} SELECT|CAST(client_id|AS|INT)|FROM|pushes"],
 )  # fmt: skip
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_nothing_else_is_printed_by_the_whole_process(place: dict[str, str], line: str) -> None:
     """Libraries have their say when a process ends."""
     argv = [sys.executable, "-m", "kafka_telemetry_lake", *words(line, place)]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kafka_telemetry_lake.udfs.kernels import numba_cache
+from kafka_telemetry_lake.udfs.sources import digest
 
 PROGRAM = """
 from kafka_telemetry_lake.udfs.kernels import numba_cache
@@ -101,6 +102,7 @@ def test_changed_sources_get_a_directory_of_their_own(home: Path, monkeypatch: p
     assert numba_cache.configure() == first
     for changed in sorted(package.rglob("*.py")):  # compiled code calls across the packages
         numba_cache.configure.cache_clear()
+        digest.cache_clear()
         before = changed.read_text()
         changed.write_text(before + "# changed\n")
         assert numba_cache.configure() != first, changed
@@ -112,7 +114,7 @@ def test_the_lock_can_be_taken_again_by_its_holder(home: Path) -> None:
         pass
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_workers_that_start_at_once_compile_once(tmp_path: Path) -> None:
     program = tmp_path / "worker.py"
     program.write_text(

@@ -38,6 +38,22 @@ def test_lists_of_a_slice_keep_their_items() -> None:
     assert gathered((ragged, np.array([2, 0]))).to_arrow(COUNTS).to_pylist() == [[4, 5, 6], [3]]
 
 
+def test_lists_that_are_all_chosen_in_their_order_are_not_copied() -> None:
+    ragged = Ragged.of(pa.array([[9], [1, 2], None, [3], [4, 5]], COUNTS).slice(1))
+    lists = [[1, 2], [], [3], [4, 5]]
+    for rows, is_shared in (
+        ([0, 1, 2, 3], True),
+        ([-1, 0, -1, 2, 3, -1], True),  # the one that isn't chosen has no items
+        ([0, 2, 1, 3], False),
+        ([3, 2, 1, 0], False),
+        ([0, 3], False),
+        ([0, 0, 2], False),  # as many items as all have
+    ):
+        chosen = gathered((ragged, np.array(rows)))
+        assert chosen.to_arrow(COUNTS).to_pylist() == [lists[row] if row >= 0 else [] for row in rows]
+        assert np.shares_memory(chosen.items, ragged.items) is is_shared
+
+
 def test_a_count_above_int64_is_negative() -> None:
     lists = pa.array([[(1 << 64) - 1, 1 << 63, 7]], pa.list_(pa.uint64()))
     assert Ragged.of(lists).items.tolist() == [-1, -(1 << 63), 7]

@@ -33,7 +33,7 @@ def _run(how: str) -> tuple[str, str]:
     return done.stdout, done.stderr.strip().splitlines()[-1]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_the_same_rows_without_numba() -> None:
     compiled, none_said = _run("with")
     plain, warnings = _run("without")

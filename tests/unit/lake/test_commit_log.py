@@ -12,9 +12,10 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaProtocolError
 
 from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
-from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, TableLog, files_of
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, files_of
 from kafka_telemetry_lake.pipelines.lake.errors import DamagedLogError
 from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles
+from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from tests.support.expired_logs import expire_log
 from tests.unit.lifecycle.test_lifecycle import push

@@ -11,6 +11,7 @@ from kafka_telemetry_lake.pipelines.ingest.streams import Lake
 from kafka_telemetry_lake.pipelines.lake.engine import PROPERTY, check_engine, claim_engine, engine_of, require_fast
 from kafka_telemetry_lake.pipelines.lake.errors import OtherEngineError, ShardCountError, StateMissingError
 from kafka_telemetry_lake.pipelines.spark_engine.query import shards_of
+from kafka_telemetry_lake.pipelines.spark_engine.tables import TablesByPath
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 
 
@@ -49,17 +50,19 @@ def test_a_lake_with_pushes_of_the_fast_engine_is_not_the_spark_engines(tmp_path
 
 
 def test_the_number_of_shards_is_that_of_the_first_run(tmp_path: Path) -> None:
-    lake, opened = Lake(str(tmp_path), str(tmp_path / "checkpoints")), {PUSHES.name: PUSHES.create(str(tmp_path))}
-    assert shards_of(lake, opened, None, 3) == 3
-    assert shards_of(lake, opened, None, 8) == 3
-    assert shards_of(lake, opened, 3, 8) == 3
+    PUSHES.create(str(tmp_path))
+    lake, tables = Lake(str(tmp_path), str(tmp_path / "checkpoints")), TablesByPath(str(tmp_path))
+    assert shards_of(lake, tables, None, 3) == 3
+    assert shards_of(lake, tables, None, 8) == 3
+    assert shards_of(lake, tables, 3, 8) == 3
     with pytest.raises(ShardCountError, match="in 3 shards, not 4, and the Spark engine can't change that"):
-        shards_of(lake, opened, 4, 8)
+        shards_of(lake, tables, 4, 8)
 
 
 def test_a_lake_without_its_state_is_refused(tmp_path: Path) -> None:
     PUSHES.create(str(tmp_path))
-    lake, opened = Lake(str(tmp_path), str(tmp_path / "other")), {PUSHES.name: store_a_push(tmp_path)}
+    store_a_push(tmp_path)
+    lake, tables = Lake(str(tmp_path), str(tmp_path / "other")), TablesByPath(str(tmp_path))
     with pytest.raises(StateMissingError, match=r"the Spark engine's state of them is not below .*/other: name"):
-        shards_of(lake, opened, None, 2)
+        shards_of(lake, tables, None, 2)
     assert not (tmp_path / "other").exists()

@@ -115,6 +115,7 @@ def test_a_batch_whose_commits_are_under_way_is_not_seen(
     assert dict(pages.versions())["metric_points"] == 2
 
 
+@pytest.mark.slow
 def test_the_newest_moment_is_known_whatever_upkeep_commits_and_logs_forget(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,6 +246,7 @@ def test_a_lifecycle_s_events_are_seen_at_once(job: Job) -> None:
     assert newest_moment(job.lake).at("client_events", table) is table
 
 
+@pytest.mark.slow
 def test_a_reader_beside_a_slow_writer(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """The latest versions have points without outcomes; a moment never has."""
     job.batch()

@@ -13,8 +13,8 @@ import pytest
 
 from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
 from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
-from kafka_telemetry_lake.udfs.lifecycle.events import Event, EventLimit, event_rows
-from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN, Clocks
+from kafka_telemetry_lake.udfs.lifecycle.events import Event, EventLimit, event_rows, limited
+from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN, Clocks, with_clocks
 from kafka_telemetry_lake.udfs.lifecycle.transitions import advance
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -47,15 +47,12 @@ class Lifecycle:
 
     def take(self, pushes: Iterable[Mapping[str, Any]]) -> Lifecycle:
         self.step += 1
-        table = pa.Table.from_pylist(list(pushes), LIFECYCLE_IN)
+        table = with_clocks(pa.Table.from_pylist(list(pushes), LIFECYCLE_IN), self.clocks)
         done = advance(self.clients, self.clocks, table, self.versions, self.step)
         self.rows = pa.concat_tables([self.rows, self.clients.rows(done.changed)])
         self.events += event_rows(self.clients, done.events).to_pylist()
-        partitions = self.clients.partitions
-        self.clients = Clients.of_rows(self.rows)
-        self.clocks = Clocks(
-            {self.clients.partition_code(partitions[code]): clock for code, clock in self.clocks.items()}
-        )
+        self.clients = Clients()
+        self.clients.put(self.rows)
         return self
 
     def events_of(self, client: str = "a") -> list[tuple[float, str]]:
@@ -108,7 +105,7 @@ def test_l1_a_principal_that_is_not_known_is_no_other() -> None:
     assert (lifecycle.client()["state"], lifecycle.client()["pushes"]) == ("terminated", 3)
 
 
-@pytest.mark.parametrize(("silence", "expected"), [(86_400, "active"), (86_400.001, "terminated")])
+@pytest.mark.parametrize(("silence", "expected"), [(86_400, "silent"), (86_400.001, "terminated")])
 def test_l1_a_client_is_anybodys_a_day_after_its_last_push(silence: float, expected: str) -> None:
     other = alice(silence, 2, principal="User:bob", terminating=True)
     assert Lifecycle().take([alice(0, 1)]).take([other]).client()["state"] == expected
@@ -276,13 +273,17 @@ def test_l12_single_events_are_bounded_and_view_clients_has_all(monkeypatch: pyt
     clients, clocks, event_limit = Clients(), Clocks(), EventLimit()
     counts = []
     for first in (0, 2, 4):
-        pushes = pa.Table.from_pylist([push(0, first + i, f"n{first + i}") for i in range(2)], LIFECYCLE_IN)
-        counts.append(len(event_limit.apply(advance(clients, clocks, pushes, NO_VERSIONS, 1).events).kind))
+        rows = [push(0, first + i, f"n{first + i}") for i in range(2)]
+        pushes = with_clocks(pa.Table.from_pylist(rows, LIFECYCLE_IN), clocks)
+        events = limited(clients, advance(clients, clocks, pushes, NO_VERSIONS, 1).events)
+        counts.append(event_limit.apply([events]).num_rows)
     assert (counts, clients.size) == ([2, 1, 0], 6)
-    minute = START.timestamp() // 60
-    event_limit.forget({0: int(1e6 * 60 * (minute + 60))})
+    minute, partition = START.timestamp() // 60, ("kafka", "client-telemetry", 0)
+    again = EventLimit(event_limit.content([partition]), [partition])
+    assert again.counts == event_limit.counts
+    event_limit.forget({partition: int(1e6 * 60 * (minute + 60))})
     assert list(event_limit.counts.values()) == [6]
-    event_limit.forget({0: int(1e6 * 60 * (minute + 61))})
+    event_limit.forget({partition: int(1e6 * 60 * (minute + 61))})
     assert event_limit.counts == {}
 
 

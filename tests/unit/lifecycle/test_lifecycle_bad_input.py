@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, TableLog
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
+from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN
@@ -22,7 +23,7 @@ from tests.unit.lifecycle.test_lifecycle_lake import LandedLake, many
 HOUR = 3600.0
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("clock", [[0.0] * 4, [HOUR] * 4, [-HOUR] * 4, [0.0, HOUR, -HOUR, 0.0]])
 def test_l2_a_clock_that_is_an_hour_off_changes_neither_state_nor_events(tmp_path: Path, clock: list[float]) -> None:
     shard = Shard()
@@ -49,7 +50,7 @@ def test_l2_a_clock_that_is_an_hour_off_changes_neither_state_nor_events(tmp_pat
     ]  # fmt: skip
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_l12_l13_100_000_clients_that_fall_silent_at_once_are_one_event_and_a_bounded_number(tmp_path: Path) -> None:
     count = 100_000
     PUSHES.create(str(tmp_path))

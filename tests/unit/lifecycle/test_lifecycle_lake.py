@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import shutil
 import time
@@ -14,12 +15,15 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, TableLog
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles
+from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.lifecycle import follower as lifecycle
-from kafka_telemetry_lake.pipelines.lifecycle import live_source
+from kafka_telemetry_lake.pipelines.lifecycle import live_source, shard_task
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
+from kafka_telemetry_lake.pipelines.lifecycle.shard_runs import RunTask
+from kafka_telemetry_lake.pipelines.lifecycle.shard_task import ShardsTask
 from kafka_telemetry_lake.pipelines.lifecycle.stored_rows import STEM
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.runtime.follower_thread import FollowerThread
@@ -27,8 +31,8 @@ from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
-from kafka_telemetry_lake.udfs.lifecycle.events import EventLimit
-from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN, Clocks
+from kafka_telemetry_lake.udfs.lifecycle.events import EventLimit, limited
+from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN, Clocks, with_clocks
 from kafka_telemetry_lake.udfs.lifecycle.rows import TERMINATED
 from kafka_telemetry_lake.udfs.lifecycle.transitions import advance
 from tests.support.expired_logs import expire_logs
@@ -36,11 +40,21 @@ from tests.support.lake_tables import table
 from tests.unit.lifecycle.test_lifecycle import Rows, at, others, push, random_pushes
 
 
+def run_here(task: ShardsTask) -> Rows:
+    """Runs a task for each shard in two attempts of this process, as Spark would, values shipped and all."""
+    shipped: ShardsTask = pickle.loads(pickle.dumps(task))
+    batches = [pa.RecordBatch.from_pydict({"id": shards}) for shards in (range(1), range(1, task.shards))]
+    return [row for batch in shipped(iter(batches)) for row in batch.to_pylist()]
+
+
+IN_TASKS = (3, run_here)
+
+
 class LandedLake:
     """A lake of which only `pushes` and `push_outcomes` are written, one commit a call."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, tasks: tuple[int, RunTask] | None = None) -> None:
+        self.path, self.tasks = path, tasks
         self._commits = 0
         for each in (PUSHES, PUSH_OUTCOMES):
             each.create(str(path))
@@ -61,8 +75,11 @@ class LandedLake:
         TableLog(which, str(self.path)).commit(files.close(), "test", self._commits)
 
     def judge(self) -> LandedLake:
-        Lifecycle(str(self.path)).catch_up()
+        self.lifecycle().catch_up()
         return self
+
+    def lifecycle(self) -> Lifecycle:
+        return Lifecycle(str(self.path), tasks=self.tasks)
 
     def events(self) -> Rows:
         return sorted(table(self.path, "client_events").to_pylist(), key=lambda row: str(list(row.values())))
@@ -72,9 +89,18 @@ class LandedLake:
         return {row["client_instance_id"]: row for row in rows}
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> LandedLake:
-    return LandedLake(tmp_path)
+@pytest.fixture(params=[None, IN_TASKS], ids=["in process", "in tasks"])
+def lake(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> LandedLake:
+    monkeypatch.setattr(lifecycle, "MOST_IN_PROCESS", -1)
+    return LandedLake(tmp_path, request.param)
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of this machine's copies of the clients."""
+    folder = tmp_path_factory.mktemp("machine")
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(folder))
+    return folder
 
 
 def test_a_lake_says_who_is_there(lake: LandedLake) -> None:
@@ -94,10 +120,11 @@ def test_a_lake_says_who_is_there(lake: LandedLake) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_replay_from_zero_gives_the_same_events(tmp_path: Path, seed: int) -> None:
+def test_replay_from_zero_gives_the_same_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     pushes, chance = random_pushes(seed), random.Random(seed)
     whole = LandedLake(tmp_path / "whole").land(pushes).judge()
-    cut = LandedLake(tmp_path / "cut")
+    monkeypatch.setattr(lifecycle, "MOST_IN_PROCESS", -1)
+    cut = LandedLake(tmp_path / "cut", IN_TASKS if seed % 2 else None)
     while pushes:
         size = chance.randrange(5, 40)
         cut.land(pushes[:size])
@@ -144,7 +171,7 @@ def test_merged_changes_are_the_same_clients(lake: LandedLake, monkeypatch: pyte
     for step in range(5):
         lake.land([push(10 * step, step, f"c{step % 2}", broker_id=step)], {"client_rack": "r"}).judge()
     before = lake.clients()
-    monkeypatch.setattr(lifecycle, "ROWS_AT_A_TIME", 2)
+    monkeypatch.setattr(shard_task, "ROWS_AT_A_TIME", 2)
     monkeypatch.setattr(lifecycle, "MOST_FILES", 0)
     lake.land([others(41, 5)]).judge()
     assert table(lake.path, "client_changes").num_rows == 3
@@ -170,13 +197,13 @@ def test_maintenance_may_compact_meanwhile(lake: LandedLake, monkeypatch: pytest
 
     with monkeypatch.context() as patch:
         patch.setattr(lifecycle, "MOST_FILES", 0)
-        patch.setattr(lifecycle, "write_deltalake", conflicting)
+        patch.setattr(TableLog, "overwrite", conflicting)
         lake.land([push(30, 1)]).judge()
     assert lake.land([push(60, 2)]).judge().clients()["a"]["pushes"] == 3
 
 
 def follows(lake: LandedLake, pause_s: float, until: Callable[[], int | None]) -> FollowerThread:
-    lifecycle = Lifecycle(str(lake.path))
+    lifecycle = lake.lifecycle()
     return FollowerThread("lifecycle", lifecycle.catch_up, pause_s, live_source.step(lifecycle, until))
 
 
@@ -211,7 +238,7 @@ def test_the_thread_tells_why_it_failed(lake: LandedLake, monkeypatch: pytest.Mo
 
 def test_a_live_source_without_records_silences_its_clients(lake: LandedLake) -> None:
     lake.land([push(0, 0)]).judge()
-    life = Lifecycle(str(lake.path))
+    life = lake.lifecycle()
     assert not life.step(int(at(90).timestamp() * 1e6))
     assert [row["event"] for row in lake.events()] == ["first_seen"]
     assert not life.step(int(at(91).timestamp() * 1e6))
@@ -238,7 +265,7 @@ def test_a_commit_that_comes_while_the_log_is_looked_at_is_taken(
             DeltaTable(files.uri).create_checkpoint()
         return is_past(files, version)
 
-    life = Lifecycle(str(lake.path))
+    life = lake.lifecycle()
     monkeypatch.setattr(LogFiles, "is_past", landing_meanwhile)
     life.catch_up()
     assert landed == {"pushes", "push_outcomes"}
@@ -267,7 +294,7 @@ def test_each_commit_of_the_log_is_read_once(lake: LandedLake, monkeypatch: pyte
             read.append((Path(files.uri).name, version))
         return actions
 
-    judged = Lifecycle(str(lake.path))
+    judged = lake.lifecycle()
     with monkeypatch.context() as patch:
         patch.setattr(LogFiles, "read", counted)
         judged.catch_up()
@@ -351,6 +378,16 @@ def test_commits_that_were_forgotten_before_they_were_read_are_found_in_the_tabl
     assert lake.clients()["a"]["pushes"] == 2
 
 
+def test_an_outcome_may_be_read_before_any_push_of_its_partition(lake: LandedLake) -> None:
+    """A step reads as many commits of each table as have enough rows, so outcomes may be ahead."""
+    lake.land([push(0, 0)]).judge()
+    dead = {"outcome": "points", "bootstrap_requests": 0, "broker_responses": 0, "metadata_age_s": 700.0}
+    lake._append(PUSH_OUTCOMES, [push(30, 0, partition=1) | dead])
+    lake.judge().land([push(30, 0, partition=1)]).judge()
+    assert [(row["event"], row["partition"]) for row in lake.events()] == [("first_seen", 0), ("data_path_dead", 1)]
+    assert lake.clients()["a"]["pushes"] == 2
+
+
 def test_table_without_its_note_is_refused(lake: LandedLake) -> None:
     lake.land([push(0, 0)]).judge()
     (lake.path / "client_changes" / "_lifecycle.json").unlink()
@@ -410,8 +447,10 @@ def test_100_000_clients_that_end_in_one_batch() -> None:
     count, clients, clocks, event_limit = 100_000, Clients(), Clocks(), EventLimit()
     counts = []
     for step, terminating in enumerate((False, True)):
-        pushes = many(count, step * count, 10.0 * step, terminating)
+        pushes = with_clocks(many(count, step * count, 10.0 * step, terminating), clocks)
         found = advance(clients, clocks, pushes, SUBSCRIPTIONS.schema.empty_table(), step)
-        counts.append((len(found.changed), len(found.events.kind), len(event_limit.apply(found.events).kind)))
+        counts.append(
+            (len(found.changed), len(found.events.kind), event_limit.apply([limited(clients, found.events)]).num_rows)
+        )
     assert counts == [(count, count, 10_000)] * 2
     assert (clients["state"] == TERMINATED).sum() == count

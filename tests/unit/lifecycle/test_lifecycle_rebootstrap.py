@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kafka_telemetry_lake.pipelines.lifecycle.follower import OUTCOMES_IN
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.udfs import rows
 from kafka_telemetry_lake.udfs.conversion.shard import process
@@ -22,7 +21,7 @@ from kafka_telemetry_lake.udfs.identity import client_keys
 from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
 from kafka_telemetry_lake.udfs.lifecycle.events import event_rows
 from kafka_telemetry_lake.udfs.lifecycle.rebootstrap import judge
-from kafka_telemetry_lake.udfs.lifecycle.rows import CLIENT_CHANGES
+from kafka_telemetry_lake.udfs.lifecycle.shard import OUTCOMES_IN
 from tests.support.landing_records import captured
 from tests.support.sql_views import answer
 from tests.unit.lifecycle.test_lifecycle import push
@@ -82,7 +81,9 @@ def events(steps: Iterable[Sequence[Row]], *, read_back: bool = False) -> list[R
         found += event_rows(clients, signs).to_pylist()
         assert set(clients["step"][changed].tolist()) <= {number}
         if read_back:
-            clients = Clients.of_rows(clients.rows(pa.array(range(clients.size)).to_numpy()).cast(CLIENT_CHANGES))
+            rows = clients.rows(pa.array(range(clients.size)).to_numpy())
+            clients = Clients()
+            clients.put(rows)
     return sorted(found, key=lambda row: (row["offset"], row["event"]))
 
 

@@ -130,7 +130,7 @@ def test_another_process_sends_them(lake: str, sink: HttpSink, caplog: pytest.Lo
     assert sink.requests == []
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_sink_that_hangs_delays_neither_the_block_nor_the_end_of_the_process(lake: str, sink: HttpSink) -> None:
     released = threading.Event()
     sink.answer = lambda _request: 200 if released.wait(30) else 500

@@ -201,7 +201,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("kind", ["webhook", "alertmanager"])
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_whenever_the_process_ends_nothing_is_missing_and_only_the_same_message_comes_again(
     tmp_path: Path, sink: HttpSink, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,7 +298,7 @@ def test_kill_9_between_sending_and_recording(lake: str, sink: HttpSink, tmp_pat
     assert sink.requests[0].headers["idempotency-key"] == sink.requests[1].headers["idempotency-key"]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_following_sends_new_changes_until_it_is_stopped(lake: str, sink: HttpSink, tmp_path: Path) -> None:
     config = tmp_path / "notify.yml"
     content = one_webhook(sink.url)

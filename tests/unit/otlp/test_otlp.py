@@ -151,7 +151,7 @@ with multiprocessing.get_context("fork").Pool(3) as pool:
 """
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_workers_forked_after_the_kernel_was_used() -> None:
     """In a process of its own: other tests' threads, which a fork doesn't take along, may hold locks."""
     done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=False, timeout=120)

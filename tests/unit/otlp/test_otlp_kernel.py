@@ -81,7 +81,7 @@ def test_any_message_gives_the_reference_rows(seed: int, oddity: float, max_poin
     assert_sets_distinct(decoded)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_mutated_payloads_between_guard_pages() -> None:
     outcome = run("-m", "tests.unit.otlp.otlp_guarded", "20000", "1").split()
     rejected, left_to_reference = int(outcome[2]), int(outcome[4])
@@ -96,6 +96,7 @@ def test_a_million_mutated_payloads_between_guard_pages() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_mutated_payloads_with_every_index_checked(tmp_path: Path) -> None:
     # Compiled anew, with numba's own bounds checks: an index outside of any array raises.
     run(
@@ -294,7 +295,49 @@ def test_a_data_point_beyond_the_cap_leaves_nothing_in_the_next_one() -> None:
     assert_same(decoded, otlp_reference.decode(payloads, of_points(1)))
 
 
-@pytest.mark.exhaustive
+def test_lists_of_several_kinds_in_turn_are_each_kinds_own() -> None:
+    data = pb.MetricsData()
+    metrics = data.resource_metrics.add().scope_metrics.add().metrics
+    for turn in range(3):
+        metrics.add(name="h").histogram.data_points.add(bucket_counts=[turn, 1 << 63], explicit_bounds=[0.5 + turn])
+        many = [1] * (5 if turn == 1 else 2)  # in the second turn too many
+        point = metrics.add(name="e").exponential_histogram.data_points.add()
+        point.positive.bucket_counts.extend([turn, 127, 128, 16383, 16384, 1 << 40][: 2 + turn])
+        point.negative.bucket_counts.extend(many)
+        quantile = metrics.add(name="s").summary.data_points.add().quantile_values.add()
+        quantile.quantile, quantile.value = 0.5, turn
+        metrics.add(name="g").gauge.data_points.add(as_int=turn)
+    payloads, limits = binary(data.SerializeToString()), Limits(max_buckets=4)
+    result = otlp_kernel.decode(payloads, limits)
+    assert result.odd.tolist() == []
+    lists = result.decoded.distributions
+    assert lists["bucket_counts"].to_pylist() == [
+        [0, 1 << 63],
+        None,
+        None,
+        [1, 1 << 63],
+        None,
+        None,
+        [2, 1 << 63],
+        None,
+        None,
+    ]
+    assert lists["positive_counts"].to_pylist() == [
+        None,
+        [0, 127],
+        None,
+        None,
+        [],
+        None,
+        None,
+        [2, 127, 128, 16383],
+        None,
+    ]
+    assert lists["negative_counts"].to_pylist() == [None, [1, 1], None, None, [], None, None, [1, 1], None]
+    assert_same(result.decoded, otlp_reference.decode(payloads, limits))
+
+
+@pytest.mark.slow
 def test_a_new_process_loads_the_kernel_from_the_cache() -> None:
     program = """
 from benchmarks.corpora import captured

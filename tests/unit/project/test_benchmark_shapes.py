@@ -53,7 +53,7 @@ def header(landing: Landing, name: str) -> str:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=NAMED)
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_pushes_have_about_the_points_of_the_size(shape: Shape) -> None:
     fleet, _ = shape.fleets(100_000)
     points = sum(landing.points for landing in fleet.landings(0, shape.pushes(200_000)))

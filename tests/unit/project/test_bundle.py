@@ -14,6 +14,7 @@ import yaml
 
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.commands import settings_of
+from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.settings import UsageError, parse
 from kafka_telemetry_lake.pipelines.query.views import needed, parse_view, views
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
@@ -24,7 +25,10 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf
 DASHBOARD: dict[str, Any] = json.loads((ROOT / "dashboards" / "client-telemetry.lvdash.json").read_text("utf-8"))
 REFERENCE = re.compile(r"\$\{([^}]+)\}")
 BUILT_IN = {"bundle.name", "bundle.target", "workspace.file_path"}
-TASKS = [task for job in BUNDLE["resources"]["jobs"].values() for task in job["tasks"]]
+BY_NAME: dict[str, Any] = BUNDLE["targets"]["tables_by_name"]["resources"]["jobs"]  # beside those of all targets
+NAMED_JOBS = {name: job for name, job in BY_NAME.items() if "tasks" in job}
+PATH_TASKS = [task for job in BUNDLE["resources"]["jobs"].values() for task in job["tasks"]]
+NAMED_TASKS = [task for job in NAMED_JOBS.values() for task in job["tasks"]]
 
 
 def values(target: str) -> dict[str, str]:
@@ -62,15 +66,21 @@ def test_prod_has_no_value_that_nobody_chose() -> None:
 def test_jobs_are_those_that_keep_a_lake() -> None:
     assert set(BUNDLE["resources"]["jobs"]) == {"ingest", "sync", "quality", "maintain"}
     assert "continuous" in BUNDLE["resources"]["jobs"]["ingest"]
-    for job in BUNDLE["resources"]["jobs"].values():
+    for job in (*BUNDLE["resources"]["jobs"].values(), *NAMED_JOBS.values()):
         clusters = {each["job_cluster_key"] for each in job["job_clusters"]}
         assert {task["job_cluster_key"] for task in job["tasks"]} == clusters
         tasks = {task["task_key"] for task in job["tasks"]}
         assert {before["task_key"] for task in job["tasks"] for before in task.get("depends_on", ())} <= tasks
 
 
-@pytest.mark.parametrize("target", ["dev", "prod"])
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task["task_key"])
+@pytest.mark.parametrize(
+    ("task", "target"),
+    [
+        *((task, target) for task in PATH_TASKS for target in ("dev", "prod", "tables_by_name")),
+        *((task, "tables_by_name") for task in NAMED_TASKS),
+    ],
+    ids=lambda each: each["task_key"] if isinstance(each, dict) else each,
+)
 def test_a_task_calls_an_entry_point_with_settings_that_it_takes(
     task: dict[str, Any], target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,9 +91,21 @@ def test_a_task_calls_an_entry_point_with_settings_that_it_takes(
     if command == "quality":
         assert any("great-expectations" in str(each) for each in task["libraries"])
     monkeypatch.setenv("TELEMETRY_LAKE_KAFKA_OPTIONS", '{"kafka.security.protocol": "SASL_SSL"}')
-    parse(settings_of(command), flags, command)
+    parse(settings_of(command), flags, command).check_together()
     with pytest.raises(UsageError):
         parse(settings_of(command), [*flags, "--nope"], command)
+
+
+def test_a_lake_of_tables_by_name_is_the_spark_engines_and_the_only_one_that_is_written() -> None:
+    for name, job in BUNDLE["resources"]["jobs"].items():
+        (way,) = {"continuous", "schedule"} & job.keys()
+        assert BY_NAME[name] == {way: {"pause_status": "PAUSED"}}
+    flags = [resolved(str(each), "tables_by_name") for each in NAMED_TASKS[0]["python_wheel_task"]["parameters"]]
+    settings = parse(IngestSettings, flags[1:], "ingest")
+    assert (settings.engine, str(settings.names)) == ("spark", "dev.client_telemetry")
+    assert settings.checkpoints == "/Volumes/dev/client_telemetry/telemetry_lake/checkpoints"
+    assert [task["task_key"] for task in NAMED_TASKS] == ["ingest_by_name", "maintain_by_name", "views_by_name"]
+    assert all("--lake" not in str(task) for task in NAMED_TASKS)
 
 
 def test_secrets_come_by_scope() -> None:

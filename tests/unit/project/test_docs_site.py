@@ -67,7 +67,7 @@ def test_what_is_fetched_from_elsewhere_would_be_found() -> None:
     assert not FROM_ELSEWHERE.search('<a href="https://kafka.apache.org">Kafka</a><script src="assets/x.js"></script>')
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
 def test_the_search_works_from_the_disk(site: Path) -> None:
     with sync_playwright() as playwright:

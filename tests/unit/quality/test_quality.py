@@ -202,7 +202,7 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
     return code, out, err
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_check_takes_up_where_the_last_one_ended(
     lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -257,6 +257,7 @@ def checked_with(lake: Path, note: CheckNote) -> list[Finding]:
     return [replace(each, seconds=0) for name in checked.tables for each in checked.check(name, NOW, None)]
 
 
+@pytest.mark.slow
 def test_a_killed_check_goes_on_where_it_stopped(
     lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

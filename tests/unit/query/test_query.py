@@ -274,7 +274,7 @@ def test_files_are_open_on_request(capsys: pytest.CaptureFixture[str], lake: Pat
     assert "7" in capsys.readouterr().out
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_memory_and_temporary_files_are_bounded(
     capsys: pytest.CaptureFixture[str], lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

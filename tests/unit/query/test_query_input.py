@@ -38,7 +38,7 @@ def run(lake: str, *flags: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
     return done.returncode, done.stdout, done.stderr.decode()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_file_and_stdin(lake: str, tmp_path: Path) -> None:
     file = tmp_path / "q.sql"
     file.write_text("\ufeff-- who?\nSELECT client_id\nFROM pushes;\n", encoding="utf-8")
@@ -46,7 +46,7 @@ def test_a_file_and_stdin(lake: str, tmp_path: Path) -> None:
     assert run(lake, "--format", "csv", stdin=b"SELECT count(*) AS n FROM pushes;\n") == (0, b"n\n1\n", "")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_parquet_goes_through_a_pipe(lake: str) -> None:
     code, out, err = run(lake, "--format", "parquet", "SELECT client_id FROM pushes")
     assert (code, err) == (0, "")
@@ -85,7 +85,7 @@ def terminal(lake: str) -> Iterator[Terminal]:
     os.close(one.side)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_the_prompt_answers_completes_and_survives_errors(terminal: Terminal) -> None:
     terminal.type("", "lake > ")
     terminal.type("SELECT client_id\n", "... ")
@@ -106,7 +106,7 @@ def test_binary_formats_are_not_written_to_a_terminal(lake: str) -> None:
         os.close(one.side)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_names_are_completed(lake: str) -> None:
     def completions(text: str) -> list[str | None]:
         completer = Completer(lake)

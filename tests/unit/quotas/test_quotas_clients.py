@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles
+from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.quotas import windows as quota_windows
 from kafka_telemetry_lake.pipelines.quotas.client_reports import (
     minutes_of,

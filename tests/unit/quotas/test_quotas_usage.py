@@ -194,7 +194,7 @@ _SAMPLES = st.lists(
 
 @settings(max_examples=300)
 @given(_SAMPLES, st.sampled_from([10, 60]))
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_whatever_the_samples_the_numbers_are_in_their_range(samples: list[dict[str, Any]], window: int) -> None:
     rows = usage(samples, window)
     assert sum(row["samples"] for row in rows) == len(samples)

@@ -1,4 +1,4 @@
-"""Twenty questions about a lake, asked of libraries that read Delta tables: the answers must be the same rows.
+"""Twenty questions about a lake, asked of libraries that read Delta or Iceberg: the answers must be the same rows.
 
 ``python -m tests.unit.readers.asked make LAKE`` makes the lake; ``... LAKE READER ...`` asks readers, and compares with
 DuckDB over delta-rs' Arrow datasets. The latter needs nothing of this project, so it runs in an environment of its own.
@@ -7,6 +7,7 @@ DuckDB over delta-rs' Arrow datasets. The latter needs nothing of this project, 
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Callable
 from datetime import date, datetime
@@ -76,6 +77,7 @@ def _plain(value: Any) -> Any:
 
 def make_lake(lake: Path) -> Path:
     """The lake of the captured pushes, and two points with lists, which those don't have."""
+    from kafka_telemetry_lake.jobs import cli  # noqa: PLC0415  # see the module's text
     from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS  # noqa: PLC0415  # see the module's text
     from tests.support.captured_lake import captured_lake  # noqa: PLC0415  # the same
 
@@ -88,6 +90,7 @@ def make_lake(lake: Path) -> Path:
     ]
     table = pa.Table.from_pylist(rows, METRIC_POINTS.stored)
     write_deltalake(METRIC_POINTS.uri(str(lake)), table, mode="append")
+    cli.main(["iceberg", "--lake", str(lake)])
     return lake
 
 
@@ -109,6 +112,28 @@ def duckdb_delta_reader(lake: str) -> Ask:
     connection.execute("SET TimeZone = 'UTC'")
     for name in TABLES:
         connection.execute(f"CREATE VIEW {name} AS SELECT * FROM delta_scan('{lake}/{name}')")
+    return lambda question: connection.execute(sql(question, list="len(flags)")).fetchall()
+
+
+def pyiceberg_reader(lake: str) -> Ask:
+    """DuckDB over what pyiceberg's scans of the lake's Iceberg tables give."""
+    tables: Any = import_module("pyiceberg.table").StaticTable
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    for name in TABLES:
+        connection.register(name, tables.from_metadata(f"{lake}/_iceberg/{name}").scan().to_arrow())
+    return lambda question: connection.execute(sql(question, list="len(flags)")).fetchall()
+
+
+def duckdb_iceberg_reader(lake: str) -> Ask:
+    """DuckDB's own extension `iceberg`, from the packages that carry it, on the lake's Iceberg tables."""
+    connection = duckdb.connect()
+    for extension in ("avro", "iceberg"):
+        import_module("duckdb_extensions").import_extension(extension, con=connection)
+        connection.execute(f"LOAD {extension}")
+    connection.execute("SET TimeZone = 'UTC'")
+    for name in TABLES:
+        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM iceberg_scan('{lake}/_iceberg/{name}')")
     return lambda question: connection.execute(sql(question, list="len(flags)")).fetchall()
 
 
@@ -171,6 +196,28 @@ def chdb_reader(lake: str) -> Ask:
     return ask
 
 
+def trino_reader(lake: str) -> Ask:
+    """A Trino server on 127.0.0.1:8080, with the catalog `lake` of docs/readers.md."""
+    connection = import_module("trino.dbapi").connect(host="127.0.0.1", port=8080, user="reader", catalog="lake")
+
+    def execute(text: str) -> list[Row]:
+        rows: list[list[Any]] = connection.cursor().execute(text).fetchall()
+        return [tuple(row) for row in rows]
+
+    execute("CREATE SCHEMA asked WITH (location = 'local:///unused')")
+    for name in TABLES:
+        execute(f"CALL system.register_table('asked', '{name}', 'local://{lake}/{name}')")
+    words = {"map": "element_at(attributes, 'node_id')", "bytes": "length(payload)"}
+
+    def ask(question: str) -> list[Row]:
+        text = sql(question, **words)
+        for name in TABLES:
+            text = re.sub(rf"\b(FROM|JOIN) {name}\b", rf"\1 asked.{name}", text)
+        return execute(text)
+
+    return ask
+
+
 def pandas_reader(lake: str) -> Ask:
     """pandas, by `DeltaTable.to_pyarrow_table` with Arrow's types: NumPy's would round integers beside NULL."""
     pandas: Any = import_module("pandas")
@@ -226,10 +273,13 @@ def _python(value: Any) -> Any:
 READERS: dict[str, Callable[[str], Ask]] = {
     "duckdb": duckdb_reader,
     "duckdb_delta": duckdb_delta_reader,
+    "duckdb_iceberg": duckdb_iceberg_reader,
+    "pyiceberg": pyiceberg_reader,
     "polars": polars_reader,
     "datafusion": datafusion_reader,
     "pandas": pandas_reader,
     "chdb": chdb_reader,
+    "trino": trino_reader,
 }
 
 

@@ -62,7 +62,7 @@ def wrong_decoder(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return lambda: monkeypatch.setattr(shard, "_process", right)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_after_a_wrong_decoder_a_replay_gives_the_rows_of_a_right_run_and_the_stream_goes_on(
     tmp_path: Path, wrong_decoder: Callable[[], None]
 ) -> None:
@@ -145,7 +145,7 @@ def test_cut_off_before_the_swap_nothing_has_changed(tmp_path: Path) -> None:
     assert check(stream.lake, fleet.ledger).problems == []
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_from_a_snapshot_only_the_later_pushes_are_replayed(
     tmp_path: Path, wrong_decoder: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,14 +182,15 @@ def test_from_a_snapshot_only_the_later_pushes_are_replayed(
     assert check(stream.lake, fleet.ledger).problems == []
 
 
-def test_a_snapshot_needs_no_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_snapshot_needs_no_log(tmp_path: Path, copied: bool) -> None:
     stream, fleet, right = LocalStream(tmp_path), Fleet(clients=4), LocalStream(tmp_path / "right")
     rounds = [fleet.round() for _ in range(3)]
     for number, records in enumerate(rounds):
         stream.batch(records)
         right.batch(records)
         if number == 0:
-            stream.snapshot()
+            stream.snapshot(copied=copied)
     for name in ("pushes", "push_outcomes"):
         DeltaTable(str(stream.lake / name)).optimize.compact()
     expire_logs(stream.lake)
@@ -290,7 +291,7 @@ def test_a_lake_without_state_has_nothing_to_replay(tmp_path: Path) -> None:
         run(LocalStream(tmp_path))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_state_swept_by_the_next_batch_keeps_the_replayed(tmp_path: Path) -> None:
     stream, fleet = LocalStream(tmp_path), Fleet(clients=4)
     for _ in range(5):

@@ -170,7 +170,7 @@ def rows_of(lake: Path) -> dict[str, Any]:
     return found | {name: rollup_sums(lake, name) for name in ("metric_rollups_1m", "metric_rollups_1h")}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("at", ["rows", "push_outcomes"])
 def test_a_replay_that_is_killed_is_begun_again_or_finished(tmp_path: Path, at: str) -> None:
     stream, fleet = LocalStream(tmp_path), Fleet(clients=6)

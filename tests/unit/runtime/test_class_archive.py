@@ -14,4 +14,4 @@ def test_the_archive_is_an_option_of_the_jvm_only_if_it_exists(tmp_path: Path, m
     monkeypatch.setenv("TELEMETRY_LAKE_JARS", str(tmp_path))
     assert session._archive_options() == ()
     session.class_archive().touch()
-    assert session._archive_options() == (f"-XX:SharedArchiveFile={tmp_path}/spark.jsa", *QUIET_ARCHIVE)
+    assert session._archive_options() == (f"-XX:SharedArchiveFile={session.class_archive()}", *QUIET_ARCHIVE)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from typing import cast
@@ -12,7 +14,18 @@ from typing import cast
 import pytest
 
 from kafka_telemetry_lake.pipelines.runtime import jars as module
-from kafka_telemetry_lake.pipelines.runtime.jars import BUNDLES, CHECKSUMS, JarsUnavailableError, checksums, jars, main
+from kafka_telemetry_lake.pipelines.runtime.jars import (
+    BUNDLES,
+    CHECKSUMS,
+    DEFAULT_LINE,
+    DELTA,
+    SPARK_LINES,
+    JarsUnavailableError,
+    bundle_of_installed_spark,
+    checksums,
+    jars,
+    main,
+)
 
 BUNDLE = "kafka-logging"
 RELOAD4J, BINDING = (
@@ -78,6 +91,46 @@ def test_every_bundle_has_checksums_of_its_own_files() -> None:
         assert bundle.transitive or direct == files.keys()
         assert all(len(bytes.fromhex(checksum)) == 32 for checksum in files.values())
         assert len({path.rsplit("/", 1)[1] for path in files}) == len(files)  # a folder has them side by side
+
+
+@pytest.mark.parametrize("line", SPARK_LINES)
+def test_the_installed_spark_chooses_its_jars(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "version", lambda _: f"{line}.9")
+    name, s3 = map(bundle_of_installed_spark, ("spark", "spark-s3"))
+    assert (name == "spark") == (line == DEFAULT_LINE)
+    assert s3 == f"{name}-s3"
+    assert f"io.delta:delta-spark_{line}_2.13:{DELTA}" in BUNDLES[name].coordinates
+    assert f"org.apache.hadoop:hadoop-aws:{SPARK_LINES[line].hadoop}" in BUNDLES[s3].coordinates
+    assert bundle_of_installed_spark("maven") == "maven"
+
+
+def test_a_spark_without_jars_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(module, "version", lambda _: "4.3.0")
+    assert main(["spark"]) == 1
+    line = "pyspark 4.3.0 is installed, but there are jars for Spark 4.0, 4.1, 4.2 only: pip install 'pyspark==4.0.5'\n"
+    assert capsys.readouterr().err == line
+
+
+def test_jars_may_be_fetched_for_another_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(module, "version", nothing)
+    assert bundle_of_installed_spark("spark-s3") == "spark-s3"
+
+
+def test_what_goes_with_a_spark_is_what_its_package_brings() -> None:
+    installed = find_spec("pyspark")
+    assert installed is not None
+    assert installed.origin is not None
+    of = SPARK_LINES[".".join(version("pyspark").split(".")[:2])]
+    assert version("pyspark") == of.pyspark
+    assert (Path(installed.origin).parent / "jars" / f"hadoop-client-api-{of.hadoop}.jar").is_file()
+
+
+def test_the_lock_has_the_default_line() -> None:
+    lock = (Path(__file__).parents[3] / "requirements.lock").read_text(encoding="utf-8")
+    assert f"\npyspark=={SPARK_LINES[DEFAULT_LINE].pyspark} " in lock
 
 
 def _parts(coordinate: str) -> tuple[str, str, str]:

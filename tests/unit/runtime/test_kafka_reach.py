@@ -72,6 +72,17 @@ def test_none_where_tls_is_set() -> None:
         check_brokers(f"127.0.0.1:{port}", SSL)
 
 
+def test_a_connection_that_ends_in_the_handshake_by_the_error_of_any_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian's Python 3.11.2 raises another error, without a reason, than later ones."""
+
+    def ended(*_: object, **__: object) -> None:
+        raise ssl.SSLZeroReturnError(6, "TLS/SSL connection has been closed (EOF)")
+
+    monkeypatch.setattr(ssl.SSLContext, "wrap_socket", ended)
+    with listening(broker_without_tls) as port, pytest.raises(KafkaUnavailableError, match="does not speak TLS"):
+        check_brokers(f"127.0.0.1:{port}", SSL)
+
+
 def broker_without_tls(connection: socket.socket) -> None:
     connection.recv(1000)
     connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")

@@ -241,7 +241,12 @@ ONE_BEHAVIOUR: list[tuple[str, str, Metrics, str]] = [
         {f"{PRODUCER}buffer.available.bytes": gauge(3_355_443)},
         "only 3355443 of 33554432 bytes",
     ),
-    ("split_batches", "warning", {f"{PRODUCER}batch.split.total": (1, 3600)}, "1 batches were refused as too large"),
+    (
+        "split_batches",
+        "warning",
+        {f"{PRODUCER}batch.split.total": (1, 3600)},
+        "batches refused as too large and split: 1",
+    ),
     ("large_records", "info", {f"{PRODUCER}record.size.max": gauge(838_861)}, "a record had 838861 bytes"),
     (
         "stuck_in_queue",
@@ -311,7 +316,7 @@ ONE_BEHAVIOUR: list[tuple[str, str, Metrics, str]] = [
         "no partition was assigned to it in 3 pushes",
     ),
     ("dead_stream_threads", "error", {f"{STREAM}failed.stream.threads": (1, 3600)}, "1 stream threads died"),
-    ("dropped_stream_records", "warning", {f"{STREAM}task.dropped.records.total": (1, 3600)}, "1 records were dropped"),
+    ("dropped_stream_records", "warning", {f"{STREAM}task.dropped.records.total": (1, 3600)}, "records dropped: 1"),
     (
         "buffer_filling",
         "info",
@@ -592,7 +597,7 @@ def test_what_happened_to_the_telemetry_itself() -> None:
             "pushes of up to 838861 bytes, decompressed; it went on after intervals that never landed, as clients do "
             "after TELEMETRY_TOO_LARGE",
         ),
-        "lost_telemetry": ("info", "1 intervals were collected by the client but never landed"),
+        "lost_telemetry": ("info", "intervals that the client collected but that never landed: 1"),
         "unreadable_telemetry": ("error", "1 of 3 pushes could not be read"),
     }
 
@@ -828,7 +833,7 @@ def test_what_pushes_and_events_show_of_an_instance() -> None:
         ("behind", "wrong_clock", "its clock is 300 s behind the broker's"),
         ("dead", "dead_data_path", "no broker answered its requests any more (1 times)"),
         ("dropped", "dropped_telemetry", "1 of 1 pushes landed without their payload"),
-        ("points", "rejected_points", "1 points were rejected"),
+        ("points", "rejected_points", "points rejected: 1"),
         ("twice", "duplicate_instance", "another process pushed under its instance id (1 times)"),
     ]
 

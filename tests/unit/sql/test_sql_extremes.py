@@ -83,7 +83,7 @@ def rows(schema: pa.Schema) -> list[dict[str, Any]]:
     return extreme
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_no_value_of_a_client_breaks_a_view() -> None:
     with connect() as connection:
         for name, schema in CATALOG.items():

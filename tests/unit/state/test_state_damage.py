@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from kafka_telemetry_lake.pipelines.state import chain as state_chain
 from kafka_telemetry_lake.pipelines.state.chain import ShardFiles
 from kafka_telemetry_lake.pipelines.state.manifest import Manifest, StateFolder
 from kafka_telemetry_lake.pipelines.state.parts import StateParts
-from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
+from kafka_telemetry_lake.pipelines.state.snapshots import FIELDS, Snapshot, Snapshots
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.udfs.conversion.state import (
     SCHEMAS,
@@ -125,7 +126,7 @@ def mangled(content: dict[str, Any], draw: random.Random) -> bytes:
     return json.dumps(content | {name: draw.choice(others)}).encode()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_mangled_manifests_are_one_line(tmp_path: Path) -> None:
     """With a checksum every change shows; without, as earlier releases wrote them, wrong types do."""
     folder = StateFolder(str(tmp_path), 2, 2)
@@ -159,13 +160,16 @@ def _same_json(data: bytes, content: Any) -> bool:
         return False
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_mangled_snapshots_are_one_line(tmp_path: Path) -> None:
     stream = LocalStream(tmp_path)
     stream.batch(Fleet(clients=2).round())
     stream.snapshot()
-    snapshots = Snapshots(str(stream.checkpoints))
-    (good,) = snapshots.all()
+
+    def read() -> list[Snapshot]:
+        return Snapshots(str(stream.checkpoints)).all()
+
+    (good,) = read()
     (path,) = (stream.checkpoints / "points-snapshots").glob("*/snapshot.json")
     content = json.loads(path.read_bytes())
     draw = random.Random(5)
@@ -175,10 +179,12 @@ def test_mangled_snapshots_are_one_line(tmp_path: Path) -> None:
         if _same_json(data, content) or ("xxh3" not in data.decode(errors="replace") and _is_json(data)):
             continue  # without a checksum it may be of an earlier release
         with pytest.raises(StateError, match="Delete its folder") as raised:
-            snapshots.all()
+            read()
         assert "\n" not in str(raised.value)
     path.write_text(json.dumps({name: value for name, value in content.items() if name != "xxh3"}))
-    assert snapshots.all() == [good]
+    assert read() == [good]
+    path.write_text(json.dumps({name: content[name] for name in FIELDS}))
+    assert read() == [replace(good, states_uri=good.uri)], "earlier releases had copies of the states, and no checksum"
 
 
 def _is_json(data: bytes) -> bool:
@@ -228,7 +234,7 @@ def a_state_file(stream: LocalStream, shard: int = 1) -> Path:
     return stream.checkpoints / "points-state" / stream.state.before(stream.batch_id).states[shard][0]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_after_a_rebuild_state_and_later_rows_are_those_of_an_undamaged_run(tmp_path: Path) -> None:
     stream, right, fleet = twins(tmp_path, 4)
     rows = rows_of(stream.lake)
@@ -248,7 +254,7 @@ def test_after_a_rebuild_state_and_later_rows_are_those_of_an_undamaged_run(tmp_
     assert check(stream.lake, fleet.ledger).problems == []
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_pushes_that_are_not_judged_yet_are_left_to_the_stream(tmp_path: Path) -> None:
     stream, right, fleet = twins(tmp_path, 3)
     waiting = fleet.round()
@@ -265,7 +271,7 @@ def test_pushes_that_are_not_judged_yet_are_left_to_the_stream(tmp_path: Path) -
     assert rows_of(stream.lake) == rows_of(right.lake)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_rebuild_begins_at_the_newest_whole_snapshot(tmp_path: Path) -> None:
     stream, right, fleet = twins(tmp_path, 2)
     stream.snapshot()
@@ -273,8 +279,9 @@ def test_a_rebuild_begins_at_the_newest_whole_snapshot(tmp_path: Path) -> None:
     stream.snapshot()
     both(stream, right, fleet)
     older, newer = Snapshots(str(stream.checkpoints)).all()
-    damage(Path(newer.uri.removeprefix("file://")) / newer.states[0][0])
-    damage(a_state_file(stream))
+    (damaged, *_) = set(newer.states[1]) - set(older.states[1])
+    for name in (damaged, stream.state.before(stream.batch_id).states[1][-1]):
+        damage(stream.checkpoints / "points-state" / name)
     done = rebuild(stream)
     assert done.snapshot == older
     assert state_of(stream) == state_of(right)
@@ -282,7 +289,7 @@ def test_a_rebuild_begins_at_the_newest_whole_snapshot(tmp_path: Path) -> None:
     assert rows_of(stream.lake) == rows_of(right.lake)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_batch_that_spark_has_not_marked_as_done_runs_again(tmp_path: Path) -> None:
     """Its rows and its manifest are there; the state is rebuilt as it was before it."""
     stream, right, fleet = twins(tmp_path, 3)
@@ -307,7 +314,7 @@ def test_a_batch_that_spark_has_not_marked_as_done_runs_again(tmp_path: Path) ->
     assert rows_of(stream.lake) == rows_of(right.lake)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_damaged_manifest_is_made_anew_too(tmp_path: Path) -> None:
     stream, right, fleet = twins(tmp_path, 4)
     damage(stream.checkpoints / "points-state" / "manifest-0000000003.json", -20)

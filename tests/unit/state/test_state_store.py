@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -76,7 +75,7 @@ def random_batches(seed: int, batches: int) -> list[pa.Table]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_chain_of_files_is_the_whole_state(tmp_path: Path, seed: int) -> None:
     """Row for row, whether the worker has the chain cached, partly cached, or reads it all."""
     limits = Limits(redelivery_pushes=2)
@@ -232,31 +231,6 @@ def test_shards_and_folders_do_not_share_what_is_cached(tmp_path: Path) -> None:
         for shard in (0, 1):
             state = ShardFiles(str(tmp_path / folder), shard).read(names[folder, shard]).state
             assert state.client_columns().client.tolist() == [10 * number + shard]
-
-
-def test_files_that_are_not_mapped_are_cached_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def write(shard: int, state: ShardState) -> None:
-        files = ShardFiles(str(tmp_path), shard)
-        files._maps = False  # as in an object store
-        files.write(Chain(), state, 0)
-
-    monkeypatch.setattr(state_chain, "CACHED_BYTES", 35_000)
-    for shard in range(5):
-        write(shard, clients(*range(100)))
-    assert [shard for _, shard in state_chain._cached] == [3, 4]
-    monkeypatch.setattr(state_chain, "CACHED_BYTES", 0)
-    write(9, clients(1))
-    assert [shard for _, shard in state_chain._cached] == [9]
-
-
-def test_a_change_that_is_not_mapped_is_kept_as_it_was_written(tmp_path: Path) -> None:
-    files = ShardFiles(str(tmp_path), 0)
-    files._maps = False
-    base = files.write(Chain(), clients(*range(100)), 0)
-    files._filesystem = SimpleNamespace(open_output_stream=lambda path: pa.OSFile(path, "wb"))  # which can't read
-    chain = files.write(base, clients(5, landed=7), 1)
-    assert chain.state.client_columns().landed_at.max() == 7
-    assert chain.sizes[1] == (tmp_path / chain.names[1]).stat().st_size
 
 
 def test_a_mapped_state_takes_no_memory_but_its_index(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def asked(lake: Path) -> list[tuple[Any, ...]]:
     return ask(lake, 'SELECT "offset", subscription FROM subscription_metrics ORDER BY ALL')
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_views_answer_after_new_clients_and_after_new_versions(tmp_path: Path) -> None:
     sync(tmp_path, 0, A)
     push(tmp_path, "orders-1", "bills")
@@ -214,7 +214,7 @@ def events(lake: Path) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in found.to_pylist())
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_events_of_new_pushes_are_added_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     push(tmp_path, "orders-1", "orders-1", "orders-1")  # a second apart
     assert add_subscription_events(str(tmp_path)) == 0
@@ -296,7 +296,7 @@ def test_days_of_pushes_that_retention_dropped_before_their_events_were_added_ar
     ]  # fmt: skip
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_many_small_files_become_one_and_no_row_is_lost_or_doubled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, files_of
+from kafka_telemetry_lake.pipelines.lake.delta_log import files_of
 from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles
+from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.replay.replay import replay
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES, TABLES
 from kafka_telemetry_lake.pipelines.tables.table import LOG_SETTINGS

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.pipelines.lake.delta_log import TableFiles, TableLog, files_of
+from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, files_of
+from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS
 from kafka_telemetry_lake.pipelines.upkeep import merging
 from kafka_telemetry_lake.pipelines.upkeep.merging import sorted_files

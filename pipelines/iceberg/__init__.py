@@ -1,0 +1,1 @@
+"""The lake's tables as Iceberg tables over the same Parquet files."""

@@ -1,0 +1,305 @@
+"""A lake of tables by name: the same rows as by path, and no other program's table is touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.jobs.running import StreamFailedError
+from kafka_telemetry_lake.pipelines.lake.engine import PROPERTY
+from kafka_telemetry_lake.pipelines.lake.errors import (
+    CatalogError,
+    ForeignCheckpointError,
+    OldCheckpointError,
+    OtherEngineError,
+    OtherTableError,
+)
+from kafka_telemetry_lake.pipelines.query.spark_catalog import create_named_views
+from kafka_telemetry_lake.pipelines.query.views import views
+from kafka_telemetry_lake.pipelines.spark_engine import lifecycle, output
+from kafka_telemetry_lake.pipelines.spark_engine.output import WRITTEN
+from kafka_telemetry_lake.pipelines.spark_engine.tables import TablesByName
+from kafka_telemetry_lake.pipelines.tables.names import Names
+from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES, RECEIVER_HEALTH
+from tests.conftest import Ingest
+from tests.support.documented_commands import ROOT
+from tests.support.hive_catalog import HiveCatalog
+from tests.support.lake_tables import table
+from tests.support.landing_records import CAPTURED
+from tests.support.spark_run import ingest_by_name
+from tests.support.two_engines import compare, land, made_up, rounds, stored
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SHARDS = ("--shards", "3")
+PLACE = ("--catalog", "spark_catalog", "--schema", "client_telemetry")
+
+
+@pytest.fixture
+def names(spark: SparkSession, tmp_path: Path) -> Iterator[Names]:
+    """A schema whose tables are below the test's folder, so that a test can also read them by path."""
+    names = Names("spark_catalog", "by_name")
+    spark.sql(f"CREATE SCHEMA {names.quoted} LOCATION '{tmp_path / 'managed'}'")
+    yield names
+    spark.catalog.setCurrentDatabase("default")
+    spark.sql(f"DROP SCHEMA {names.quoted} CASCADE")
+
+
+def test_tables_are_created_and_a_batch_is_appended_once(spark: SparkSession, names: Names, tmp_path: Path) -> None:
+    tables = TablesByName(spark, names)
+    tables.create([PUSHES, RECEIVER_HEALTH])
+    own = DeltaTable(tmp_path / "managed" / "pushes")
+    by_path = PUSHES.create(str(tmp_path / "path"))
+    assert (own.metadata().description, own.metadata().partition_columns) == (PUSHES.meaning, ["landed_date"])
+    configuration = own.metadata().configuration
+    assert configuration == {**by_path.metadata().configuration, PROPERTY: "spark"}
+    assert own.schema().to_arrow() == by_path.schema().to_arrow()  # comments included
+    assert tables.has_pushes() is False
+    rows = spark.createDataFrame(pa.table({"client_id": ["orders"]}, pa.schema([PUSHES.schema.field("client_id")])))
+    for batch in (0, 0, 3):
+        tables.append(PUSHES, rows, "app", batch)
+    tables.create([PUSHES, RECEIVER_HEALTH])  # as at the next start
+    assert tables.has_pushes() is True
+    assert spark.table(names.of("pushes")).count() == 2
+    assert (tables.last_batch("app"), tables.last_batch("other")) == (3, -1)
+    spark.sql(f"ALTER TABLE {names.of('pushes')} SET TBLPROPERTIES ('x' = 'y')")  # a commit of somebody
+    assert tables.last_batch("app") == 3
+
+
+def test_a_column_of_a_later_release_is_added(spark: SparkSession, names: Names) -> None:
+    kept = ", ".join(f"`{name}` STRING" for name in ("topic", "client_id"))
+    spark.sql(f"CREATE TABLE {names.of('pushes')} ({kept}, landed_date DATE) USING DELTA PARTITIONED BY (landed_date) "
+              f"TBLPROPERTIES ('{PROPERTY}' = 'spark')")  # fmt: skip
+    TablesByName(spark, names).create([PUSHES])
+    assert set(spark.table(names.of("pushes")).columns) == set(PUSHES.stored.names)
+
+
+OTHERS = {
+    "(a INT) USING DELTA": (OtherTableError, "pushes is partitioned by nothing, not by landed_date: name another"),
+    "(a INT) USING PARQUET": (OtherTableError, "pushes is a table of parquet, not of Delta"),
+    f"(offset STRING, mine INT, landed_date DATE) USING DELTA PARTITIONED BY (landed_date) TBLPROPERTIES ('{PROPERTY}' "
+    "= 'spark')": (OtherTableError, r"pushes exists with other columns: offset \(string\), mine \(int\): name another"),
+    "(topic STRING, landed_date DATE) USING DELTA PARTITIONED BY (landed_date)": (
+        OtherEngineError,
+        "pushes is not a table of the Spark engine",
+    ),
+}
+
+
+def tables_of(spark: SparkSession, names: Names) -> list[str]:
+    """Without temporary views, which belong to the session and its other tests."""
+    rows = spark.sql(f"SHOW TABLES IN {names.quoted}").collect()
+    return [row.tableName for row in rows if not row.isTemporary]
+
+
+@pytest.mark.parametrize("columns", OTHERS)
+def test_another_table_of_the_name_is_left_alone(spark: SparkSession, names: Names, columns: str) -> None:
+    spark.sql(f"CREATE TABLE {names.of('pushes')} {columns}")
+    error, said = OTHERS[columns]
+    before = spark.sql(f"DESCRIBE TABLE EXTENDED {names.of('pushes')}").collect()
+    with pytest.raises(error, match=rf"^spark_catalog\.by_name\.{said}"):
+        TablesByName(spark, names).create([PUSHES, RECEIVER_HEALTH])
+    assert tables_of(spark, names) == ["pushes"]
+    assert spark.sql(f"DESCRIBE TABLE EXTENDED {names.of('pushes')}").collect() == before
+
+
+def test_views_and_tables_without_pushes_are_others(spark: SparkSession, names: Names) -> None:
+    spark.sql(f"CREATE VIEW {names.of('receiver_health')} AS SELECT 1 AS a")
+    with pytest.raises(OtherTableError, match="receiver_health is a view, not a table: drop it"):
+        TablesByName(spark, names).create([PUSHES, RECEIVER_HEALTH])
+    spark.sql(f"DROP VIEW {names.of('receiver_health')}")
+    TablesByName(spark, names).create([PUSHES, RECEIVER_HEALTH])
+    spark.sql(f"DROP TABLE {names.of('pushes')}")
+    with pytest.raises(OtherTableError, match="receiver_health exists, but pushes doesn't"):
+        TablesByName(spark, names).create([PUSHES, RECEIVER_HEALTH])
+
+
+def test_a_catalog_that_is_not_there_is_one_line(spark: SparkSession) -> None:
+    with pytest.raises(
+        CatalogError, match=r"^schema nowhere\.lake doesn't exist and can't be created: .*nowhere"
+    ) as error:
+        TablesByName(spark, Names("nowhere", "lake")).create([PUSHES])
+    assert "\n" not in str(error.value)
+
+
+def newest(lake: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """The last row of each client, but for the number of its step."""
+    rows = sorted(table(lake, "client_changes").to_pylist(), key=lambda row: row["step"])
+    return {(row["cluster_id"], row["client_instance_id"]): {**row, "step": 0} for row in rows}
+
+
+@pytest.mark.slow
+def test_whole_tables_are_the_same(
+    spark: SparkSession, ingest: Ingest, names: Names, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second of three rounds is cut off after some of its commits, and each run is a new start."""
+    monkeypatch.setattr(lifecycle, "LEAST_CHANGES", 10)  # so that the clients' rows are merged
+    random, place = Random(2), WRITTEN.index(METRIC_POINTS)
+    parts, rows_of = rounds(random, made_up(random, 8), 3), output.rows_of
+
+    def cut_off(batch: Any, table: Any, found: Any) -> Any:
+        if WRITTEN.index(table) >= place:
+            raise RuntimeError("cut off here")
+        return rows_of(batch, table, found)
+
+    def by_name() -> None:
+        ingest_by_name(spark, tmp_path / "source", names, tmp_path / "checkpoints", *SHARDS)
+
+    for number, part in enumerate(parts):
+        land(tmp_path / "source", number, part)
+        ingest(tmp_path / "source", tmp_path / "path", "--engine", "spark", *SHARDS)
+        if number == 1:
+            with monkeypatch.context() as patch:
+                patch.setattr(output, "rows_of", cut_off)
+                with pytest.raises(StreamFailedError, match="cut off here"):
+                    by_name()
+        by_name()
+    compared = compare(stored(tmp_path / "path"), stored(tmp_path / "managed"))
+    assert compared.differences == {}
+    assert newest(tmp_path / "managed") == newest(tmp_path / "path")
+    assert compared.rows["metric_points"] > 100
+    assert min(compared.rows[name] for name in ("quarantine", "client_events", "receiver_health")) > 0
+    batches = spark.sql(f"SELECT batch_id FROM {names.of('pipeline_metrics')} WHERE stream = 'points' ORDER BY 1")
+    assert [row.batch_id for row in batches.collect()] == [0, 1, 2]
+
+
+@pytest.mark.slow
+def test_views_of_the_schema(
+    spark: SparkSession, ingest: Ingest, names: Names, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    land(tmp_path / "source", 0, made_up(Random(2), 3))
+    ingest(tmp_path / "source", tmp_path / "path", *SHARDS)
+    ingest_by_name(spark, tmp_path / "source", names, tmp_path / "checkpoints", *SHARDS)
+    assert create_named_views(spark, names) == list(views())
+    capsys.readouterr()
+    question = "SELECT client_instance_id, state, pushes, missed_pushes FROM {}clients ORDER BY 1, 2, 3"
+    assert cli.main(["query", "--lake", str(tmp_path / "path"), "--format", "jsonl", question.format("")]) == 0
+    by_path = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    found = spark.sql(question.format(f"{names.quoted}.")).collect()
+    assert [row.asDict() for row in found] == by_path
+    assert len(by_path) >= 3
+    assert spark.table(names.of("subscriptions")).isEmpty()  # a table that the lake lacks
+
+
+@pytest.mark.slow
+def test_checkpoints_of_another_lake_or_of_before_are_refused(
+    spark: SparkSession, names: Names, tmp_path: Path
+) -> None:
+    random, checkpoints = Random(5), tmp_path / "checkpoints"
+    for number, part in enumerate(rounds(random, made_up(random, 3), 2)):
+        land(tmp_path / "source", number, part)
+        ingest_by_name(spark, tmp_path / "source", names, checkpoints, *SHARDS)
+    rows = spark.table(names.of("pushes")).count()
+    for folder in ("offsets", "commits"):  # as of a backup that was made after the first batch
+        for file in (checkpoints / "spark" / folder).glob("*1*"):
+            file.unlink()
+    with pytest.raises(OldCheckpointError, match="ends at batch 0, but the lake already has batch 1"):
+        ingest_by_name(spark, tmp_path / "source", names, checkpoints, *SHARDS)
+    assert spark.table(names.of("pushes")).count() == rows
+    for name in tables_of(spark, names):
+        spark.sql(f"DROP TABLE {names.of(name)}")
+    with pytest.raises(ForeignCheckpointError, match=r"do not belong to lake spark_catalog\.by_name, or the lake was"):
+        ingest_by_name(spark, tmp_path / "source", names, checkpoints, *SHARDS)
+
+
+@pytest.fixture
+def hive(tmp_path: Path) -> HiveCatalog:
+    return HiveCatalog.make(tmp_path / "hive")
+
+
+def flags_of(tmp_path: Path, source: Path) -> list[str]:
+    return ["ingest", "--source", f"files:{source}", "--once", "--source-name", "test", *PLACE,
+            "--checkpoints", str(tmp_path / "checkpoints"), "--engine", "spark", *SHARDS]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+def test_captured_pushes_in_a_metastore(hive: HiveCatalog, ingest: Ingest, tmp_path: Path) -> None:
+    """Each command is a process of its own. What it knows of the tables is in the metastore."""
+    ingest(CAPTURED, tmp_path / "path", "--engine", "spark", *SHARDS)
+    hive.run(*flags_of(tmp_path, CAPTURED))
+    compared = compare(stored(tmp_path / "path"), stored(hive.tables("client_telemetry")))
+    print(f"{sum(compared.rows.values()):,} rows are the same by name and by path: {compared.rows}")
+    assert compared.differences == {}
+    assert compared.rows["metric_points"] == 157_260
+    assert newest(hive.tables("client_telemetry")) == newest(tmp_path / "path")
+    hive.run(*flags_of(tmp_path, CAPTURED))  # a restart: nothing is new
+    hive.run("maintain", *PLACE, "--checkpoints", str(tmp_path / "checkpoints"))
+    assert compare(stored(tmp_path / "path"), stored(hive.tables("client_telemetry"))).differences == {}
+    assert len(DeltaTable(hive.tables("client_telemetry") / "pushes").file_uris()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+def test_a_job_that_is_killed_goes_on(hive: HiveCatalog, ingest: Ingest, tmp_path: Path) -> None:
+    """At the first commit of its second batch that can be seen."""
+    random = Random(11)
+    pushes = hive.tables("client_telemetry") / "pushes"
+    for number, part in enumerate(rounds(random, made_up(random, 6), 2)):
+        land(tmp_path / "source", number, part)
+        ingest(tmp_path / "source", tmp_path / "path", *SHARDS)
+        if number == 1:
+            before = DeltaTable(pushes).version()
+            argv = hive.command(*flags_of(tmp_path, tmp_path / "source"))
+            with subprocess.Popen(argv, env=hive.environment, cwd=ROOT, start_new_session=True) as job:
+                while DeltaTable(pushes).version() == before and job.poll() is None:
+                    time.sleep(0.05)
+                os.killpg(job.pid, signal.SIGKILL)
+            assert DeltaTable(pushes).version() > before
+        hive.run(*flags_of(tmp_path, tmp_path / "source"))
+    compared = compare(stored(tmp_path / "path"), stored(hive.tables("client_telemetry")))
+    assert compared.differences == {}
+    assert compared.rows["metric_points"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+def test_it_follows_its_source_until_it_is_stopped(hive: HiveCatalog, tmp_path: Path) -> None:
+    random = Random(3)
+    parts = rounds(random, made_up(random, 3), 2)
+    pushes = hive.tables("client_telemetry") / "pushes"
+    land(tmp_path / "source", 0, parts[0])
+    flags = [flag for flag in flags_of(tmp_path, tmp_path / "source") if flag != "--once"]
+    with subprocess.Popen(hive.command(*flags, "--trigger-seconds", "1"), env=hive.environment, cwd=ROOT) as job:
+        try:
+            for number in (1, 2):
+                deadline = time.monotonic() + 300
+                while appends(pushes) < number:
+                    assert job.poll() is None
+                    assert time.monotonic() < deadline
+                    time.sleep(0.2)
+                if number == 1:
+                    land(tmp_path / "source", 1, parts[1])
+            job.send_signal(signal.SIGTERM)
+            assert job.wait(120) == 0
+        finally:
+            job.kill()
+    assert table(hive.tables("client_telemetry"), "push_outcomes").num_rows > 0
+
+
+def appends(pushes: Path) -> int:
+    """Batches that are written; the folder is there before the table is."""
+    if not DeltaTable.is_deltatable(str(pushes)):
+        return 0
+    return sum(entry.get("operation") == "WRITE" for entry in DeltaTable(pushes).history())
+
+
+@pytest.mark.slow
+def test_a_catalog_in_memory_is_refused(tmp_path: Path) -> None:
+    argv = HiveCatalog(tmp_path).command(*flags_of(tmp_path, CAPTURED))
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("telemetry-lake: catalog: spark_catalog is in this session's memory")

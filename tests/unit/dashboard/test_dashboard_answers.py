@@ -1,0 +1,113 @@
+"""Answers: asked once for all who wait, kept, and ended with the last who waits."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from kafka_telemetry_lake.dashboards.answers import Answers, Asked, EndedError
+from kafka_telemetry_lake.dashboards.lake import Lake, LakeError
+from kafka_telemetry_lake.pipelines.tables.operator import TABLES
+
+ROWS = pa.table({"a": [1, 2, 3]})
+SLOW = "SELECT count(*) AS n FROM range(10_000_000_000) AS a(x) WHERE hash(x) = 7"
+
+
+class Slow:
+    """A question that takes until it is let go, or interrupted."""
+
+    def __init__(self) -> None:
+        self.times, self.go, self.interrupted = 0, threading.Event(), threading.Event()
+
+    def interrupt(self) -> None:
+        self.interrupted.set()
+        self.go.set()
+
+    def ask(self, asked: Asked) -> pa.Table:
+        self.times += 1
+        asked.runs_on(self)
+        assert self.go.wait(30)
+        if self.interrupted.is_set():
+            raise InterruptedError
+        return ROWS
+
+
+def test_two_who_ask_the_same_share_one_question() -> None:
+    answers, slow = Answers(), Slow()
+    with answers.asked("k", slow.ask) as one, answers.asked("k", slow.ask) as other:
+        slow.go.set()
+        assert one is other
+        assert one.done.wait(30)
+        assert one.answer is ROWS
+    assert slow.times == 1
+    assert answers.kept("k") is ROWS
+
+
+def test_a_question_ends_with_the_last_who_waits_for_it() -> None:
+    answers, slow = Answers(), Slow()
+    with answers.asked("k", slow.ask) as asked:
+        with answers.asked("k", slow.ask):
+            pass  # this one leaves
+        assert not slow.interrupted.wait(0.3)
+        assert not asked.is_ended
+    assert asked.done.wait(30)
+    assert slow.interrupted.is_set()
+    assert answers.kept("k") is None
+    again = Slow()
+    again.go.set()
+    with answers.asked("k", again.ask) as asked:
+        assert asked.done.wait(30)
+    assert answers.kept("k") is ROWS
+
+
+def test_an_error_is_for_who_asked_and_is_not_kept() -> None:
+    answers = Answers()
+
+    def fail(asked: Asked) -> pa.Table:
+        raise LakeError("gone")
+
+    with answers.asked("k", fail) as asked:
+        assert asked.done.wait(30)
+    assert str(asked.error) == "gone"
+    assert answers.kept("k") is None
+
+
+def test_the_answers_asked_for_last_are_kept() -> None:
+    answers = Answers(most_bytes=2 * ROWS.nbytes)
+    for key in "abc":
+        with answers.asked(key, lambda _: ROWS) as asked:
+            assert asked.done.wait(30)
+        assert answers.kept("a" if key == "b" else key) is ROWS
+    assert [answers.kept(key) is not None for key in "abc"] == [True, False, True]
+
+
+def test_a_query_that_nobody_waits_for_stops_using_the_processor(tmp_path: Path) -> None:
+    """DuckDB stops in the middle of a query of minutes."""
+    answers = Answers()
+
+    def ask(asked: Asked) -> pa.Table:
+        cursor = duckdb.connect()
+        asked.runs_on(cursor)
+        return cursor.sql(SLOW).to_arrow_table()
+
+    with answers.asked("k", ask) as asked:
+        assert not asked.done.wait(0.5)
+    assert asked.done.wait(10)
+    assert isinstance(asked.error, duckdb.InterruptException)
+
+
+def test_a_lake_ends_a_question_that_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for table in TABLES:
+        table.create(str(tmp_path))
+    lake = Lake(str(tmp_path))
+    lake.versions()
+    monkeypatch.setattr("kafka_telemetry_lake.dashboards.lake.view_sql", lambda *_: (SLOW, {}))
+    answers = Answers()
+    with answers.asked("k", lambda asked: lake.rows("pushes", asked=asked)) as asked:
+        assert not asked.done.wait(2)
+    assert asked.done.wait(10)
+    assert isinstance(asked.error, LakeError | EndedError)

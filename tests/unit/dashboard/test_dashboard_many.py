@@ -1,0 +1,80 @@
+"""What a page doesn't do by itself where the lake has very many clients or points."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from kafka_telemetry_lake.dashboards.problems import MOST_JUDGED, is_looked_for
+from kafka_telemetry_lake.dashboards.screens import search
+from kafka_telemetry_lake.dashboards.screens.client_id import client_ids
+from kafka_telemetry_lake.dashboards.screens.topic import MOST_POINTS, has_few_points
+from kafka_telemetry_lake.dashboards.selection import Selection
+
+
+def scene(**parts: Any) -> Any:
+    return SimpleNamespace(**parts)
+
+
+@pytest.mark.parametrize(("pushes", "judged"), [(MOST_JUDGED, True), (MOST_JUDGED + 1, False)])
+def test_rules_are_judged_by_themselves_only_of_few_pushes_of_whichever_clients(pushes: int, judged: bool) -> None:
+    """The page of a client id that pushed twice judged all rules for a million clients: they know no filters."""
+    clients = {"instances": pa.table({"pushes": [pushes - 2, 2]}), "chosen": pa.table({"pushes": [2]})}
+    assert is_looked_for(scene(**clients)) is judged
+
+
+@pytest.mark.parametrize(("points", "few"), [(MOST_POINTS, True), (MOST_POINTS + 1, False)])
+def test_the_search_reads_no_more_points_than_a_page_may(points: int, few: bool) -> None:
+    asked = list[str]()
+
+    def ask(name: str, **_: object) -> pd.DataFrame:
+        asked.append(name)
+        return pd.DataFrame({"points": [points - 1, 1], "topic": ["orders", "bills"]})
+
+    nobody = pa.table(
+        {name: pa.array([], pa.string()) for name in ("client_instance_id", "client_address", "client_id")}
+    )
+    lake = scene(
+        ask=ask, instances=nobody, labels=lambda _: pa.array([], pa.string()), selection=Selection(),
+        open_findings=lambda: pd.DataFrame({"subject": []}),
+    )  # fmt: skip
+    assert has_few_points(lake) is few
+    assert ("topics" in asked) is False
+    names = list(search.search(lake, "order")["name"])
+    assert ("topics" in asked) is few
+    assert names == (["orders"] if few else [])
+
+
+def test_client_ids_are_counted_as_their_rows_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By Arrow rather than a copy of a million rows; the first known principal, and versions without repeats."""
+    rows = [
+        ("a", "b-id", None, None, "java 4.0", 3, 10), ("b", "a-id", "User:x", "g", "java 4.0", 1, 20),
+        ("c", "b-id", "User:y", None, "java 4.1", 5, 15), ("d", "b-id", "User:z", "h", "java 4.1", 1, 12),
+    ]  # fmt: skip
+    names = ["client_instance_id", "client_id", "principal", "group_id", "software", "pushes", "last_push"]
+    chosen = pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
+    shown = list[pd.DataFrame]()
+    module = "kafka_telemetry_lake.dashboards.screens.client_id"
+    monkeypatch.setattr(f"{module}.table", lambda rows, *_: shown.append(rows))
+    monkeypatch.setattr(f"{module}.current", lambda _: pd.DataFrame({"severity": ["error"], "client_id": ["a-id"]}))
+    owned = pd.DataFrame({"client_id": ["b-id"], "application": ["shop"], "owner": ["team"]})
+    client_ids(scene(chosen=chosen, owned=lambda: owned))
+    columns = [
+        "client_id",
+        "findings",
+        "instances",
+        "principal",
+        "group_id",
+        "software",
+        "versions",
+        "pushes",
+        "last_push",
+    ]
+    assert [tuple(row) for row in shown[0][columns].itertuples(index=False)] == [
+        ("a-id", 1, 1, "User:x", "g", "java 4.0", 1, 1, 20),
+        ("b-id", 0, 3, "User:y", "h", "java 4.0", 2, 9, 15),
+    ]

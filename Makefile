@@ -9,6 +9,10 @@ LAKE ?= demo-lake
 SPARK_TESTS_2 := $(wildcard tests/spark/test_[s-z]*.py)
 RECEIVER_TESTS := $(wildcard tests/kafka/test_receiver*.py tests/kafka/test_hostile*.py tests/kafka/test_ingest*.py)
 
+# Tests of functions and of the job make many small files and wait for the disk at each: they do it in memory, if there is
+# room. Brokers and browsers use the disk.
+IN_MEMORY := PYTEST_DEBUG_TEMPROOT=$(shell [ -w /dev/shm ] && df -Pm /dev/shm | awk 'END { if ($$4 > 8192) print "/dev/shm" }')
+
 .DEFAULT_GOAL := help
 .PHONY: help install archive demo demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-kafka test-slow-spark test-slow-spark-2 test-slow-unit test-slow-receiver test-matrix lint docs dist bench soak lock clean
 
@@ -40,7 +44,7 @@ demo-files: install ## the same without a broker, from captured pushes of real c
 
 check: install ## lint, types and every fast test; run it before each commit
 	$(MAKE) lint
-	$(MAKE) test-unit
+	$(IN_MEMORY) $(BIN)/pytest tests/unit -m "not slow and not lake" -n 2
 
 fmt: install ## format the code and apply ruff's fixes
 	$(BIN)/ruff check --fix-only --quiet .
@@ -51,10 +55,10 @@ test: install ## all checks and tests but the slow ones, several targets at a ti
 	$(MAKE) --output-sync=target -j4 test-unit test-kafka test-spark test-dashboard
 
 test-unit: install ## tests of functions, without Spark or a broker
-	$(BIN)/pytest tests/unit -m "not slow" -n 2
+	$(IN_MEMORY) $(BIN)/pytest tests/unit -m "not slow" -n 2
 
 test-spark: archive ## tests of the job in a local Spark session
-	$(BIN)/pytest tests/spark -m "not slow"
+	$(IN_MEMORY) $(BIN)/pytest tests/spark -m "not slow"
 
 test-kafka: archive ## tests with real brokers, the plugin, real clients and the job
 	$(BIN)/pytest tests/kafka -m "not slow"
@@ -78,14 +82,14 @@ test-slow-receiver: archive
 	$(BIN)/pytest $(RECEIVER_TESTS) -m "slow and not soak"
 
 test-slow-spark: archive
-	$(BIN)/pytest tests/spark -m "slow and not soak" $(addprefix --ignore=,$(SPARK_TESTS_2))
+	$(IN_MEMORY) $(BIN)/pytest tests/spark -m "slow and not soak" $(addprefix --ignore=,$(SPARK_TESTS_2))
 
 test-slow-spark-2: archive
-	$(BIN)/pytest $(SPARK_TESTS_2) -m "slow and not soak"
+	$(IN_MEMORY) $(BIN)/pytest $(SPARK_TESTS_2) -m "slow and not soak"
 
 test-slow-unit: install
 	PROPERTY_EXAMPLES=60 $(BIN)/pytest tests/unit/conversion/test_property_engine.py -m "not soak"
-	$(BIN)/pytest tests/unit tests/dashboard -m "slow and not soak" --ignore tests/unit/conversion/test_property_engine.py
+	$(IN_MEMORY) $(BIN)/pytest tests/unit tests/dashboard -m "slow and not soak" --ignore tests/unit/conversion/test_property_engine.py
 
 test-matrix: install ## tests of the job with Spark 4.0, 4.1 and 4.2 and each Python 3.11 to 3.13 found; before a release (docs/versions.md)
 	$(BIN)/python -m tools.matrix $(ENVIRONMENTS)

@@ -9,7 +9,7 @@ import streamlit as st
 
 from kafka_telemetry_lake.dashboards.controls import controls, range_control, read_address
 from kafka_telemetry_lake.dashboards.elements import page_style
-from kafka_telemetry_lake.dashboards.header import clusters, header, lake_name
+from kafka_telemetry_lake.dashboards.header import header, lake_name
 from kafka_telemetry_lake.dashboards.lake import LakeError
 from kafka_telemetry_lake.dashboards.navigation import TITLES, navigation
 from kafka_telemetry_lake.dashboards.scene import Scene, open_scene
@@ -60,7 +60,8 @@ def _shown(path: str, title: str, uri: str) -> Callable[[], None]:
             errors = _errors(scene) if scene else 0
         except LakeError as problem:
             failed = problem
-        cluster = f" · {', '.join(clusters(scene)[:3])}" if scene and clusters(scene) else ""
+        named = scene.clients.known.clusters[:3] if scene else ()
+        cluster = f" · {', '.join(named)}" if named else ""
         st.set_page_config(page_title=f"{heading} · {lake_name(uri)}{cluster}")
         with st.sidebar:
             navigation(path, selection, query, errors)
@@ -91,7 +92,7 @@ def _body(path: str, uri: str, query: dict[str, list[str]]) -> None:
             return
         st.session_state["shown"] = scene.start, scene.stop
         header(scene, path, query)
-        if scene.chosen.num_rows == 0:
+        if scene.totals.instances == 0:
             st.info("No client that matches the filters pushed in this time range. Widen the range or remove a filter.")
         st.session_state["marks"] = scene.marks()
         PAGES[path](scene)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.compute as pc
 import streamlit as st
 
+from kafka_telemetry_lake.dashboards.lake import LakeError
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.selection import (
     COMPARISONS,
@@ -22,6 +23,7 @@ from kafka_telemetry_lake.dashboards.selection import (
     parse,
 )
 from kafka_telemetry_lake.dashboards.show import plain
+from kafka_telemetry_lake.dashboards.waiting import CancelledError, show_cancelled
 
 FIXED = "fixed"
 MOST_OPTIONS = 2000
@@ -52,9 +54,11 @@ def preset(key: str, value: object) -> None:
 
 def controls(selection: Selection, scene: Scene | None) -> None:
     """Show the filters; each change of a control becomes an address, so the browser's Back undoes it."""
-    with st.expander("Filters", expanded=bool(selection.filters)):
-        for key in FILTERS:
-            _filter(key, selection, scene)
+    with st.expander("Filters", expanded=bool(selection.filters), key="filters", on_change="rerun") as filters:
+        if filters.open:  # what can be chosen costs a list of all clients
+            options = _options(scene)
+            for key in FILTERS:
+                _filter(key, selection, options.get(key, []))
     _choice("compare", "Compare with", list(COMPARISONS), selection.compare, COMPARISONS.__getitem__)
     _choice("refresh", "Follow new data", list(REFRESH_SECONDS), selection.refresh, _every)
 
@@ -104,7 +108,7 @@ def _moments(selection: Selection, start: datetime, stop: datetime) -> None:
         st.rerun()
 
 
-def _filter(key: str, selection: Selection, scene: Scene | None) -> None:
+def _filter(key: str, selection: Selection, options: list[str]) -> None:
     chosen = list(selection.chosen(key))
     state = f"control {key}"
     preset(state, chosen)
@@ -115,7 +119,6 @@ def _filter(key: str, selection: Selection, scene: Scene | None) -> None:
             filters[key] = tuple(st.session_state[state])
         write(replace(selection, filters=tuple((name, filters[name]) for name in FILTERS if name in filters)))
 
-    options = [] if scene is None else _options(scene, key)
     st.multiselect(
         LABELS[key],
         [*options, *(value for value in chosen if value not in set(options))],
@@ -126,7 +129,18 @@ def _filter(key: str, selection: Selection, scene: Scene | None) -> None:
     )
 
 
-def _options(scene: Scene, key: str) -> list[str]:
+def _options(scene: Scene | None) -> dict[str, list[str]]:
+    """What can be chosen for each filter; nothing if the lake can't be read, which the page says."""
+    try:
+        return {} if scene is None else {key: _most_frequent(scene, key) for key in FILTERS}
+    except CancelledError as cancelled:
+        show_cancelled(cancelled, "filters")
+    except LakeError:
+        pass
+    return {}
+
+
+def _most_frequent(scene: Scene, key: str) -> list[str]:
     """The most frequent values of a filter, in the order of the alphabet."""
     counted = pc.value_counts(scene.labels(key).drop_null().combine_chunks())
     order = pc.sort_indices(counted.field("counts"), sort_keys=[("", "descending")])

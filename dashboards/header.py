@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pyarrow.compute as pc
-
 from kafka_telemetry_lake.dashboards.address import with_query
 from kafka_telemetry_lake.dashboards.elements import element
 from kafka_telemetry_lake.dashboards.questions import MOST_INSTANCES
@@ -22,16 +20,10 @@ def lake_name(uri: str) -> str:
     return uri.rstrip("/").rsplit("/", 1)[-1] or uri
 
 
-def clusters(scene: Scene) -> list[str]:
-    """The clusters whose clients pushed in the time range."""
-    return sorted(pc.unique(scene.instances["cluster_id"]).drop_null().to_pylist())
-
-
 def freshness(scene: Scene, now: datetime | None = None) -> tuple[str, float]:
     """How current the lake is (good, fair, bad), and the age of its newest push in seconds, by this machine's clock."""
     age_s = ((now or datetime.now(UTC)) - scene.last).total_seconds()
-    interval = pc.quantile(scene.instances["push_interval_ms"].cast("double"), 0.5)[0].as_py() or 0
-    patience_s = max(LEAST_S, interval / 1000)
+    patience_s = max(LEAST_S, scene.clients.known.push_interval_ms / 1000)
     return "good" if age_s <= CURRENT * patience_s else "fair" if age_s <= OLD * patience_s else "bad", age_s
 
 
@@ -48,7 +40,7 @@ def header(scene: Scene, page: str, query: dict[str, list[str]]) -> None:
     """Show the header of a page; `query` is that of its address."""
     level, age_s = freshness(scene)
     selection = scene.selection
-    named = clusters(scene)
+    named = scene.clients.known.clusters
     fixed = selection.fixed(scene.start, scene.stop).query()
     permalink = {key: values for key, values in query.items() if key not in ("range", "refresh")} | fixed
     element(
@@ -74,11 +66,11 @@ def header(scene: Scene, page: str, query: dict[str, list[str]]) -> None:
 
 
 def _shown(scene: Scene) -> str:
-    shown, known = scene.chosen.num_rows, scene.instances.num_rows
+    shown, known = scene.totals.instances, scene.clients.known.instances
     noun = "client instance" if shown == known == 1 else "client instances"
     clients = f"{shown:,} {noun}" if shown == known else f"{shown:,} of {known:,} {noun}"
-    if known == MOST_INSTANCES:
-        clients += " (only the latest; there may be more)"
+    if known > MOST_INSTANCES:
+        clients += f" (lists have the latest {MOST_INSTANCES:,})"
     return (
         f"{clients}, {scene.start:%Y-%m-%d %H:%M:%S} to {scene.stop:%Y-%m-%d %H:%M:%S} UTC, "
         f"in windows of {age_text(scene.step_s)}"

@@ -106,7 +106,7 @@ class Lake:
 
         Args:
             parameters: values by name; names that the question doesn't have are ignored.
-            chosen: the client instances that pass the filters, rows of question `instances`.
+            chosen: the client instances that pass the filters, rows of question `instances`; None: not needed.
             grain: the rollups to read, if the question reads rollups.
             asked: whoever can end the question.
             rollups: the answer to question `client_windows`, if the grain is "windows".
@@ -129,15 +129,15 @@ class Lake:
     def windows(
         self,
         parameters: Mapping[str, Parameter],
-        chosen: pa.Table,
+        chosen: pa.Table | None,
         grain: Grain,
         asked: Asked | None = None,
-        everybody: bool = False,
     ) -> pa.Table:
         """The answer to question `client_windows`, of sums that are kept: the same, but a new range costs little.
 
         Args:
-            parameters, chosen, grain, asked, everybody: as of `ask`; `metrics` should always be the same ones.
+            parameters, grain, asked: as of `ask`; `metrics` should always be the same ones.
+            chosen: as of `ask`; None: of everybody.
 
         Raises:
             LakeError: a table or a view can't be read.
@@ -152,19 +152,19 @@ class Lake:
             self._prepare(frozenset({name} - {""}))
             table = None if name in self._foreign else self._tables.get(name)
         if table is None:
-            return self.ask("client_windows", parameters, chosen, grain, asked, everybody=everybody)
+            return self.ask("client_windows", parameters, chosen, grain, asked, everybody=chosen is None)
 
         @contextmanager
         def see(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
             with self._keeping:
                 self._windows.rollups(
-                    cursor, table, grain, timedelta(milliseconds=step), metrics, start, stop, everybody
+                    cursor, table, grain, timedelta(milliseconds=step), metrics, start, stop, chosen is None
                 )
                 yield
 
         of = question("client_windows", "windows")
         values = {key: value for key, value in parameters.items() if key in of.parameters}
-        supplied = {} if everybody else {CHOSEN_IDS: _ids(chosen)}
+        supplied = {} if chosen is None else {CHOSEN_IDS: _ids(chosen)}
         return self._run(of.name, of.duckdb, frozenset(), values, supplied, asked, see=see)
 
     def knows(self, name: str) -> bool:

@@ -28,3 +28,4 @@ def _prepare(uri: str) -> None:
                 scene.ask(question)
             for view in SHARED:
                 scene.lake.rows(view, top=1)  # stores it for the views that read it
+            _ = scene.chosen

@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import pandas as pd
-import pyarrow.compute as pc
 import streamlit as st
 
 from kafka_telemetry_lake.dashboards.address import address, of_value
@@ -137,7 +136,7 @@ def offer_to_look(scene: Scene) -> None:
 
 def _is_long(scene: Scene) -> bool:
     # Of whichever clients: the rules are judged for all of them before the filters count.
-    return int(pc.sum(scene.instances["pushes"]).as_py() or 0) > MOST_JUDGED
+    return scene.clients.known.pushes > MOST_JUDGED
 
 
 def card(row: Any, selection: Selection) -> None:

@@ -46,6 +46,11 @@ class Question:
     parameters: frozenset[str]
     most: int | None
 
+    @property
+    def is_about_chosen(self) -> bool:
+        """Whether it reads relation ``chosen``."""
+        return not self.reads.isdisjoint((CHOSEN, CHOSEN_IDS))
+
 
 def names() -> list[str]:
     """Names of all questions; files that begin with an underscore are helpers."""

@@ -81,13 +81,7 @@ def readings(scene: Scene) -> list[dict[str, Any]]:
 
 def coverage(scene: Scene) -> float | None:
     """Pushes that landed of those that were due between each instance's first and last push; None: none was due."""
-    seen = scene.chosen.select(["pushes", "push_interval_ms", "first_push", "last_push"]).to_pandas()
-    seen = seen[seen["push_interval_ms"] > 0]
-    between = (seen["last_push"] - seen["first_push"]).dt.total_seconds() * 1000
-    due = (between / seen["push_interval_ms"]).round()
-    if not due.sum():
-        return None
-    return float((seen["pushes"] - 1).clip(upper=due).sum() / due.sum())
+    return scene.totals.landed / scene.totals.due if scene.totals.due else None
 
 
 def _light(name: str, level: str, text: str, meaning: str, where: str) -> dict[str, str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
@@ -15,10 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.answers import Asked
+from kafka_telemetry_lake.dashboards.clients import Clients, Totals
 from kafka_telemetry_lake.dashboards.lake import Lake, Parameter, Versions, view_sql
 from kafka_telemetry_lake.dashboards.questions import (
-    MOST_INSTANCES,
     MOST_ROWS,
     OF_WINDOWS,
     Grain,
@@ -36,7 +34,6 @@ from kafka_telemetry_lake.udfs.findings.remarks import MUTED
 MINUTE_S, HOUR_S = 60, 3600
 PREFIX = "org.apache.kafka."
 MOST_MARKS = 30
-LOOK_SHARE, MOST_LOOK_S = 10, 60  # times what the list of the clients takes; at most
 MOST_CLIENT_WINDOWS = 100_000  # client ids times windows of a plot; each has ten metrics, of 90 bytes
 ROLLED_UP: set[str] = set()  # metrics that pages plot, with `PREFIX`: summed up together
 NOT_OF_ONE_CLIENT = ("", "<default>")  # client ids of quota entities
@@ -53,10 +50,19 @@ class Scene:
     last: datetime
     start: datetime
     stop: datetime
-    instances: pa.Table
-    chosen: pa.Table
+    clients: Clients
     step_s: int
-    earlier_s: float = 0  # how much earlier than the time range whose clients are `chosen`
+    earlier_s: float = 0  # how much earlier than the time range whose clients these are
+
+    @property
+    def chosen(self) -> pa.Table:
+        """A row of each client instance that passes the filters. Costs more than all else of a page; see `totals`."""
+        return self.clients.chosen
+
+    @property
+    def totals(self) -> Totals:
+        """How many client instances pass the filters, and what they add up to."""
+        return self.clients.shown
 
     @property
     def grain(self) -> Grain:
@@ -127,27 +133,26 @@ class Scene:
     @cached_property
     def _fits_windows(self) -> bool:
         """Whether the chosen clients' sums by window may be kept, for all panels that show some of them."""
-        return self._client_windows(self.chosen) <= MOST_CLIENT_WINDOWS
+        return self._client_windows(self.totals) <= MOST_CLIENT_WINDOWS
 
     @cached_property
     def keeps_windows(self) -> bool:
         """Whether the sums of all clients may be kept, for other ranges and filters too."""
-        return self.grain != "points" and self._client_windows(self.instances) <= MOST_CLIENT_WINDOWS
+        return self.grain != "points" and self._client_windows(self.clients.known) <= MOST_CLIENT_WINDOWS
 
-    def _client_windows(self, clients: pa.Table) -> float:
+    def _client_windows(self, clients: Totals) -> float:
         begin, end = max(self.start, self.first), min(self.stop, self.last)
-        windows = (end - begin).total_seconds() / self.step_s
-        return len(pc.unique(clients["client_id"])) * windows
+        return clients.client_ids * (end - begin).total_seconds() / self.step_s
 
     def labels(self, key: str) -> pa.ChunkedArray:
         """The values that the clients of the time range have of one of `FILTERS`."""
         if key not in OWNED:
-            return self.instances[FILTERS[key]]
-        return _owners_of((self.lake.uri, self.versions), self.lake)[key]
+            return self.clients.instances[FILTERS[key]]
+        return self.clients.owners[key]
 
     def owned(self) -> pd.DataFrame:
         """Client id, application and owner of those of the chosen instances that have an owner or application."""
-        owners = _owners_of((self.lake.uri, self.versions), self.lake)
+        owners = self.clients.owners
         chosen = self.chosen.select(["client_instance_id", "client_id"])
         named = chosen.filter(pc.is_in(chosen["client_instance_id"], owners["client_instance_id"])).to_pandas()
         rows: pd.DataFrame = named.merge(owners.to_pandas(), on="client_instance_id")
@@ -232,24 +237,9 @@ def open_scene(uri: str, selection: Selection) -> Scene | None:
         return None
     first, last = extent["first"], extent["last"]
     start, stop = selection.bounds(first, last)
-    instances = _instances((uri, versions), start, stop, lake)
-    chosen = _passing(instances, selection, partial(_owners_of, (uri, versions), lake))
-    interval = pc.quantile(chosen["push_interval_ms"].cast("double"), 0.5)[0].as_py() or 0
-    step_s = step_seconds(max(start, first), min(stop, last), interval)
-    return Scene(lake, versions, selection, first, last, start, stop, instances, chosen, step_s)
-
-
-def _passing(instances: pa.Table, selection: Selection, owners: Callable[[], pa.Table]) -> pa.Table:
-    """The instances that have one of the values of each filter."""
-    for key, column in FILTERS.items():
-        wanted = pa.array(selection.chosen(key), pa.string())
-        if len(wanted) and key in OWNED:
-            known = owners()
-            ids = known.filter(pc.is_in(known[key], wanted))["client_instance_id"]
-            instances = instances.filter(pc.is_in(instances["client_instance_id"], ids))
-        elif len(wanted):
-            instances = instances.filter(pc.is_in(instances[column], wanted))
-    return instances
+    clients = Clients(lake, versions, selection, start, stop)
+    step_s = step_seconds(max(start, first), min(stop, last), clients.shown.push_interval_ms)
+    return Scene(lake, versions, selection, first, last, start, stop, clients, step_s)
 
 
 @st.cache_resource(show_spinner=False)
@@ -268,10 +258,13 @@ def _answer(
     rollups: pa.Table | None = None,
 ) -> pa.Table:
     """The answer to a question, kept for these versions and filters (`key`) and parameters."""
+    everybody = scene.is_of_everybody
+    # Listed before the question is asked, so that the page says what it waits for.
+    chosen = scene.chosen if question(name, grain, everybody).is_about_chosen else None
     return answer(
         (key, name, grain, _hashable(parameters)),
         lambda: in_words(name),
-        lambda asked: scene.lake.ask(name, parameters, scene.chosen, grain, asked, rollups, scene.is_of_everybody),
+        lambda asked: scene.lake.ask(name, parameters, chosen, grain, asked, rollups, everybody),
     )
 
 
@@ -279,10 +272,11 @@ def _windows(key: Hashable, parameters: Mapping[str, Parameter], scene: Scene) -
     """The answer to `client_windows`; of sums that the lake keeps, if it may keep them and of all these metrics."""
     if not scene.keeps_windows or parameters["metrics"] != sorted(ROLLED_UP):
         return _answer(key, "client_windows", parameters, scene.grain, scene)
+    chosen = None if scene.is_of_everybody else scene.chosen
     return answer(
         (key, "client_windows", scene.grain, _hashable(parameters)),
         lambda: in_words("client_windows"),
-        lambda asked: scene.lake.windows(parameters, scene.chosen, scene.grain, asked, scene.is_of_everybody),
+        lambda asked: scene.lake.windows(parameters, chosen, scene.grain, asked),
     )
 
 
@@ -303,27 +297,3 @@ def _rows(
 
 def _hashable(values: Mapping[str, Parameter]) -> Hashable:
     return tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in sorted(values.items()))
-
-
-def _instances(key: Hashable, start: datetime, stop: datetime, lake: Lake) -> pa.Table:
-    def ask(asked: Asked) -> pa.Table:
-        began = time.monotonic()
-        rows = lake.ask("instances", {"start": start, "stop": stop}, asked=asked).slice(0, MOST_INSTANCES)
-        name, version = (pc.fill_null(rows[f"client_software_{part}"], "unknown") for part in ("name", "version"))
-        rows = rows.append_column("software", pc.binary_join_element_wise(name, version, " "))
-        # Who looks at a large lake sees one moment for a while, rather than that each page begins anew.
-        lake.look_every_s = min(MOST_LOOK_S, LOOK_SHARE * (time.monotonic() - began))
-        return rows
-
-    return answer((key, "instances", start, stop), lambda: in_words("instances"), ask)
-
-
-def _owners_of(key: tuple[str, Versions], lake: Lake) -> pa.Table:
-    """Application and owner of each instance that has one; without a list of applications nobody is asked."""
-    if {"client_aliases", "application_rules"}.isdisjoint(dict(key[1])):
-        return pa.table({name: pa.array([], pa.string()) for name in ("client_instance_id", *OWNED)})
-    return answer(
-        (key, "owners"),
-        lambda: in_words("owners"),
-        lambda asked: lake.ask("owners", {"top": MOST_INSTANCES}, asked=asked),
-    )

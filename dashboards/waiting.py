@@ -15,7 +15,7 @@ from kafka_telemetry_lake.dashboards.show import plain
 
 ANSWERS = Answers()
 CANCEL = "cancel"  # key of the button; page.css shows it while a script has run for a second
-ASK_AGAIN = "ask-again"  # key of the button; page.css hides that of an earlier script
+ASK_AGAIN = "ask-again"  # begins the keys of the buttons; page.css hides that of an earlier script
 _WAITS, _CANCELLED = "question that is waited for", "question that was cancelled"
 QUIET_S, LOOK_S, SAID_S = 0.3, 0.2, 1.0
 
@@ -80,7 +80,7 @@ def _cancel() -> None:
     st.session_state[_CANCELLED] = st.session_state.pop(_WAITS, None)
 
 
-def show_cancelled(cancelled: CancelledError) -> None:
-    """Say what was cancelled, and offer to ask it again."""
+def show_cancelled(cancelled: CancelledError, place: str = "page") -> None:
+    """Say what was cancelled, and offer to ask it again; once in each place of a page."""
     st.info(plain(f"Cancelled: {cancelled}"), icon=":material/cancel:")
-    st.button("Ask again", key=ASK_AGAIN, on_click=lambda: st.session_state.pop(_CANCELLED, None))
+    st.button("Ask again", key=f"{ASK_AGAIN}-{place}", on_click=lambda: st.session_state.pop(_CANCELLED, None))

@@ -37,7 +37,7 @@ def page(scene: Scene) -> None:
     if named:
         _one(scene)
         return
-    if scene.owned().empty:
+    if scene.clients.owners.num_rows == 0:
         st.info(NO_OWNERS)
     for scope in OWNED:
         counted(scene, scope, f"{scope.capitalize()}s")
@@ -64,7 +64,7 @@ def _one(scene: Scene) -> None:
         if (wanted := scene.selection.chosen(key)) and key in open_now.columns:
             open_now = open_now[open_now[key].isin(wanted)]
     current_table(open_now, scene, "What is wrong with its clients")
-    if scene.chosen.num_rows:
+    if scene.totals.instances:
         about_clients(scene)
         client_ids(scene)
         over_time(scene)

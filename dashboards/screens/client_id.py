@@ -29,7 +29,7 @@ def page(scene: Scene) -> None:
         return
     client = named[0]
     findings = cards(scene, ("client_id",), client)
-    if scene.chosen.num_rows == 0:
+    if scene.totals.instances == 0:
         return
     ranked(scene, client, findings)
     left, right = st.columns([1, 1])
@@ -50,7 +50,7 @@ def page(scene: Scene) -> None:
 
 def client_ids(scene: Scene) -> None:
     """A table of the client ids of the chosen instances, those with findings first."""
-    if scene.chosen.num_rows == 0:
+    if scene.totals.instances == 0:
         return
     open_now = current(scene)
     wrong = open_now[open_now["severity"].isin(["error", "warning"])]["client_id"].value_counts()
@@ -186,7 +186,7 @@ def over_time(scene: Scene) -> None:
 
 def _heat(scene: Scene, client: str) -> None:
     """Instances by time, for a client id of many: the one that is different shows."""
-    if scene.chosen.num_rows < 2:  # nothing to compare
+    if scene.totals.instances < 2:  # nothing to compare
         return
     pushed = set(scene.ask("metric_by_client", metrics=[PREFIX + name for name in HEAT], top=1)["metric"])
     metric = next((PREFIX + name for name in HEAT if PREFIX + name in pushed), None)

@@ -64,7 +64,7 @@ def page(scene: Scene) -> None:
                 "Records that are not read yet, of all partitions.",
             ),
             "Members": (len(members) if len(members) else None, "As of the last poll of `telemetry-lake sync`."),
-            "Instances that push": (scene.chosen.num_rows, "In the time range."),
+            "Instances that push": (scene.totals.instances, "In the time range."),
         }
     )
     if pd.notna(seconds):
@@ -73,7 +73,7 @@ def page(scene: Scene) -> None:
     lines(over_time, "lag_records", "records", "Lag by topic", "topic", scene.step_s, "As `sync` polled it.", rest=True)
     table(lag.sort_values("lag_records", ascending=False), LAG_COLUMNS, "Lag by partition now", none=NO_SYNC)
     table(members, MEMBER_COLUMNS, "Members and what they are assigned", none=NO_SYNC)
-    if scene.chosen.num_rows:
+    if scene.totals.instances:
         about_clients(scene)
     rows = ask_over_time(scene, consumers.OVER_TIME)
     place = halves()

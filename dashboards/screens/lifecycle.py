@@ -55,7 +55,7 @@ def page(scene: Scene) -> None:
     gone = scene.chosen.take(longest.index.to_numpy()).to_pandas().assign(silent_s=longest.to_numpy())
     shown = {**CLIENT_COLUMNS, "silent_s": "silent for (s)"}
     table(gone, shown, "Silent clients", none="No client is silent.")
-    many = scene.instances.num_rows > MOST_INSTANCES
+    many = scene.clients.known.instances > MOST_INSTANCES
     if many and not on_demand("Liveness and coverage", "This reads all clients of the lake and may take a while."):
         return
     for view, title in (

@@ -21,7 +21,7 @@ def page(scene: Scene) -> None:
     open_now = current(scene)
     of_clients = open_now[open_now["subject"].isin(known) & (open_now["scope"] != "principal")]
     current_table(of_clients, scene, "What is wrong with its clients")
-    if scene.chosen.num_rows:
+    if scene.totals.instances:
         about_clients(scene)
         client_ids(scene)
         over_time(scene)

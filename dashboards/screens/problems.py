@@ -52,7 +52,7 @@ def page(scene: Scene) -> None:
             "Warnings": (count("warning"), "Open findings that nobody looks after."),
             "Info": (count("info"), "Open findings that nobody looks after."),
             "Acknowledged": (int((rows["state"] == "acknowledged").sum()), "Somebody looks after them."),
-            "Client instances": (scene.chosen.num_rows, "That pushed in the time range."),
+            "Client instances": (scene.totals.instances, "That pushed in the time range."),
         }
     )
     active = rows[rows["state"] != "muted"]

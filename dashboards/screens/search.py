@@ -43,11 +43,12 @@ def search(scene: Scene, wanted: str) -> pd.DataFrame:
     for key, column in FILTERS.items():
         for name in _matching(scene.labels(key), wanted):
             add(LABELS[key].lower(), name, of_value(column, name, scene.selection))
-    ids = scene.instances["client_instance_id"]
+    ids = scene.clients.instances["client_instance_id"]
     for name in _matching(ids, wanted):
         add("client instance", name, of_value("client_instance_id", name, scene.selection))
     for column, kind in (("client_address", "address"),):
-        hits = scene.instances.filter(pc.match_substring(pc.fill_null(scene.instances[column], ""), wanted))
+        instances = scene.clients.instances
+        hits = instances.filter(pc.match_substring(pc.fill_null(instances[column], ""), wanted))
         for row in hits.slice(0, MOST_OF_A_KIND).to_pylist():
             where = of_value("client_instance_id", row["client_instance_id"], scene.selection)
             add(kind, row[column], where, f"client instance {row['client_instance_id']} of {row['client_id']}")

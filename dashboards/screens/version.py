@@ -43,7 +43,7 @@ def page(scene: Scene) -> None:
         WHOLE,
         "No version is known: the job's lifecycle stage has not written any client yet.",
     )
-    if named and scene.chosen.num_rows:
+    if named and scene.totals.instances:
         about_clients(scene, "Who uses it")
         client_ids(scene)
         libraries = sorted(set(rows["library"].dropna()))

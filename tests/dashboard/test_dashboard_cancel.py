@@ -22,7 +22,12 @@ from tests.support.landing_records import captured
 
 ASKS = "How many clients pushed over time"
 EARLIER = timedelta(days=3)
+COUNTS = "How many client instances pushed"
 LISTS = "Which client instances pushed"
+WITHOUT_LIST = (
+    "", "findings", "consumers", "connections", "version", "application", "principal", "topic", "quotas", "broker",
+    "subscriptions", "pipeline", "producers",
+)  # fmt: skip
 ServeSlowly = Callable[[str], tuple[str, Path]]
 
 
@@ -124,21 +129,41 @@ def test_a_slow_question_ends_when_it_is_cancelled_or_left(browser: Browser, ser
 
 
 @pytest.mark.slow
-def test_another_range_can_be_chosen_before_the_clients_are_listed(browser: Browser, serve_slowly: ServeSlowly) -> None:
-    """That takes longest in a large lake: nothing else is known of the range yet."""
-    address, printed = serve_slowly("instances")
+def test_another_range_can_be_chosen_before_clients_are_counted(browser: Browser, serve_slowly: ServeSlowly) -> None:
+    """That comes first: nothing else is known of the range yet."""
+    address, printed = serve_slowly("totals")
     page = browser.new_page()
     page.goto(f"{address}/fleet")
-    waits(page, LISTS)
+    waits(page, COUNTS)
     choose_range(page, "latest 7 days", "7d")
     counted(printed, 2, 1)
-    waits(page, LISTS)
-    cancel(page, LISTS)
+    waits(page, COUNTS)
+    cancel(page, COUNTS)
     counted(printed, 2, 2)
     settled(page)
     choose_range(page, "latest hour", "1h")
     counted(printed, 3, 2)
-    waits(page, LISTS)
+    waits(page, COUNTS)
     expect(page.get_by_test_id("stAlert").filter(has_text="Cancelled:")).to_be_hidden()
     page.close()
     counted(printed, 3, 3)
+
+
+@pytest.mark.slow
+def test_what_filters_offer_can_be_cancelled_and_asked_again(browser: Browser, serve_slowly: ServeSlowly) -> None:
+    """Only the open filters need the list of the clients; a page that shows none of them has long been there."""
+    address, printed = serve_slowly("instances")
+    page = browser.new_page()
+    for path in WITHOUT_LIST:
+        page.goto(f"{address}/{path}")
+        settled(page)
+    counted(printed, 0, 0)
+    page.get_by_test_id("stExpander").filter(has_text="Filters").locator("summary").click()
+    waits(page, LISTS)
+    cancel(page, LISTS)
+    counted(printed, 1, 1)
+    page.get_by_role("button", name="Ask again").click()
+    counted(printed, 2, 1)
+    waits(page, LISTS)
+    page.close()
+    counted(printed, 2, 2)

@@ -33,6 +33,8 @@ from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
 from tests.support.local_stream import LocalStream, run_tasks
 
+pytestmark = pytest.mark.lake
+
 EVENING, NEXT_DAY = date(2026, 11, 20), date(2026, 11, 21)
 ALL_EVENING = 60  # pushes of a client until a few seconds before midnight
 

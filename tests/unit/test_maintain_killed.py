@@ -20,6 +20,8 @@ from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
 from tests.support.local_stream import LocalStream
 
+pytestmark = pytest.mark.lake
+
 DAYS, TODAY = ("2026-11-20", "2026-11-21"), date(2026, 11, 22)
 ALL_EVENING = 60  # pushes of a client until a few seconds before midnight
 Step = tuple[str, str]  # a table and a landed date

@@ -34,6 +34,8 @@ from tests.support.ledger_check import check
 from tests.support.local_stream import LocalStream, run_tasks
 from tests.support.operator_alone import Job, without_spark
 
+pytestmark = pytest.mark.lake
+
 ROWS = ("metric_points", "quarantine", "push_outcomes", "client_events")
 
 

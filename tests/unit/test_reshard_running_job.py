@@ -27,6 +27,8 @@ from tests.support.local_stream import LocalStream
 from tests.support.operator_alone import Job, without_spark
 from tests.unit.test_reshard import KilledError, killed_at, rows_of, stream_in
 
+pytestmark = pytest.mark.lake
+
 
 def ask(stream: LocalStream, shards: int) -> None:
     ReshardRequest(str(stream.lake)).ask(shards)

@@ -30,6 +30,8 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
     TABLES,
 )
 
+pytestmark = pytest.mark.lake
+
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 GRAINS: tuple[Grain, ...] = ("points", "minutes", "hours")
 PARAMETERS: dict[str, Any] = {

@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pandas as pd
-import pyarrow as pa
 import pytest
 
 from kafka_telemetry_lake.dashboards.address import PAGES, address, of_value, with_query
+from kafka_telemetry_lake.dashboards.clients import NONE
 from kafka_telemetry_lake.dashboards.header import age_text, header
 from kafka_telemetry_lake.dashboards.plot_style import axis_labels, styles
 from kafka_telemetry_lake.dashboards.plots import _few, in_words
@@ -172,10 +172,10 @@ def test_a_banner_says_that_the_data_is_old(monkeypatch: pytest.MonkeyPatch, pus
     shown: dict[str, Any] = {}
     monkeypatch.setattr("kafka_telemetry_lake.dashboards.header.element", lambda _, data: shown.update(data))
     last = datetime.now(UTC) - pushes_ago * timedelta(minutes=5)
-    clients = pa.table({"push_interval_ms": [300_000], "cluster_id": ["c"]})
+    totals = NONE._replace(instances=1, push_interval_ms=300_000, clusters=("c",))
     scene: Any = SimpleNamespace(
-        last=last, instances=clients, chosen=clients, selection=Selection(), start=NOON, stop=NOON, step_s=60,
-        lake=SimpleNamespace(uri="lake"),
+        last=last, clients=SimpleNamespace(known=totals), totals=totals, selection=Selection(),
+        start=NOON, stop=NOON, step_s=60, lake=SimpleNamespace(uri="lake"),
     )  # fmt: skip
     header(scene, "fleet", {})
     assert (shown["old"] != "") == old

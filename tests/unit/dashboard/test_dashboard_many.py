@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from kafka_telemetry_lake.dashboards.clients import NONE
 from kafka_telemetry_lake.dashboards.problems import MOST_JUDGED, is_looked_for
 from kafka_telemetry_lake.dashboards.screens import search
 from kafka_telemetry_lake.dashboards.screens.client_id import client_ids
@@ -23,8 +24,8 @@ def scene(**parts: Any) -> Any:
 @pytest.mark.parametrize(("pushes", "judged"), [(MOST_JUDGED, True), (MOST_JUDGED + 1, False)])
 def test_rules_are_judged_by_themselves_only_of_few_pushes_of_whichever_clients(pushes: int, judged: bool) -> None:
     """The page of a client id that pushed twice judged all rules for a million clients: they know no filters."""
-    clients = {"instances": pa.table({"pushes": [pushes - 2, 2]}), "chosen": pa.table({"pushes": [2]})}
-    assert is_looked_for(scene(**clients)) is judged
+    clients = scene(known=NONE._replace(pushes=pushes), shown=NONE._replace(pushes=2))
+    assert is_looked_for(scene(clients=clients)) is judged
 
 
 @pytest.mark.parametrize(("points", "few"), [(MOST_POINTS, True), (MOST_POINTS + 1, False)])
@@ -39,7 +40,7 @@ def test_the_search_reads_no_more_points_than_a_page_may(points: int, few: bool)
         {name: pa.array([], pa.string()) for name in ("client_instance_id", "client_address", "client_id")}
     )
     lake = scene(
-        ask=ask, instances=nobody, labels=lambda _: pa.array([], pa.string()), selection=Selection(),
+        ask=ask, clients=scene(instances=nobody), labels=lambda _: pa.array([], pa.string()), selection=Selection(),
         open_findings=lambda: pd.DataFrame({"subject": []}),
     )  # fmt: skip
     assert has_few_points(lake) is few
@@ -62,7 +63,7 @@ def test_client_ids_are_counted_as_their_rows_say(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(f"{module}.table", lambda rows, *_: shown.append(rows))
     monkeypatch.setattr(f"{module}.current", lambda _: pd.DataFrame({"severity": ["error"], "client_id": ["a-id"]}))
     owned = pd.DataFrame({"client_id": ["b-id"], "application": ["shop"], "owner": ["team"]})
-    client_ids(scene(chosen=chosen, owned=lambda: owned))
+    client_ids(scene(chosen=chosen, totals=NONE._replace(instances=4), owned=lambda: owned))
     columns = [
         "client_id",
         "findings",

@@ -36,7 +36,7 @@ def test_the_first_page_finds_its_answers(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Lake, "_run", noted)
     begin_to_prepare(lake).join()
-    first_page = {"instances", "client_windows", "changes", "activity", "clients_over_time", "marks"}
+    first_page = {"totals", "instances", "client_windows", "changes", "activity", "clients_over_time", "marks"}
     assert first_page | {*SHARED} <= {*asked}
     asked.clear()
     scene = open_scene(lake, Selection())

@@ -22,6 +22,7 @@ from kafka_telemetry_lake.jobs.locks import only_findings, only_upkeep
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import TABLES
 from kafka_telemetry_lake.udfs.findings.remarks import ACKNOWLEDGED, MUTED, UNMUTED, end_of_mute
+from tests.support.known_clients import known_clients
 from tests.support.lake_tables import table
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -94,7 +95,7 @@ def test_a_mute_ends_on_the_page_by_itself(lake: Path) -> None:
     read = Lake(str(lake))
     soon = datetime.now(UTC) + timedelta(seconds=1.5)
     say(str(lake), ORDERS, MUTED, TEXTS | {"until": soon.isoformat()}, NOW)
-    scene = Scene(read, read.versions(), Selection(), NOON, NOON, NOON, NOON, NOBODY, NOBODY, 60)
+    scene = Scene(read, read.versions(), Selection(), NOON, NOON, NOON, NOON, known_clients(NOBODY), 60)
     assert scene.open_findings()["state"].tolist() == ["open", "muted"]
     time.sleep(max(0, (soon - datetime.now(UTC)).total_seconds()) + 0.01)
     assert scene.open_findings()["state"].tolist() == ["open", "open"]

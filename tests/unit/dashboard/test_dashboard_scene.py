@@ -13,14 +13,14 @@ from kafka_telemetry_lake.dashboards.lake import Lake
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.selection import Selection, step_seconds
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_ROLLUPS_1M, PUSHES
+from tests.support.known_clients import known_clients
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def scene(lake: Path, first: datetime, last: datetime, step_s: int) -> Scene:
     start, stop = Selection("all").bounds(first, last)
-    nobody = pa.table({})
-    return Scene(Lake(str(lake)), (), Selection("all"), first, last, start, stop, nobody, nobody, step_s)
+    return Scene(Lake(str(lake)), (), Selection("all"), first, last, start, stop, known_clients(pa.table({})), step_s)
 
 
 def rates(lake: Path, first: datetime, last: datetime, step_s: int, *points: tuple[datetime, int]) -> list[float]:
@@ -64,7 +64,15 @@ def test_what_is_compared_is_of_the_same_clients_and_not_the_earlier_pages_answe
         named = {"cluster_id": [None] * len(clients), "client_id": clients}
         chosen = pa.table(named, pa.schema([(name, pa.string()) for name in named]))
         return Scene(
-            lake, lake.versions(), Selection("all"), NOON, NOON + 2 * hour, start, start + hour, chosen, chosen, 60
+            lake,
+            lake.versions(),
+            Selection("all"),
+            NOON,
+            NOON + 2 * hour,
+            start,
+            start + hour,
+            known_clients(chosen),
+            60,
         )
 
     def increase(scene: Scene) -> list[float]:

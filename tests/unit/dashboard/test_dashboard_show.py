@@ -54,7 +54,7 @@ def test_windows_that_the_range_cuts_count_by_their_part() -> None:
     """Windows of 5 minutes in a range from 12:00 to 12:11:00, of which the last holds a fifth."""
     stop = NOON + timedelta(minutes=11)
     nothing: Any = None
-    scene = Scene(nothing, (), Selection(), NOON, stop, NOON, stop, nothing, nothing, 300)
+    scene = Scene(nothing, (), Selection(), NOON, stop, NOON, stop, nothing, 300)
     rows = pd.DataFrame({"at_ms": [(NOON.timestamp() + s) * 1000 for s in (0, 300, 600)], "n": [300, 600, 90]})
     assert scene.covered_s(rows["at_ms"]).tolist() == [300, 300, 60]
     assert scene.per_second(rows, "n")["n"].tolist() == [1.0, 2.0]

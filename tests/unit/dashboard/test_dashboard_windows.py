@@ -16,6 +16,8 @@ from kafka_telemetry_lake.dashboards import kept_windows
 from kafka_telemetry_lake.dashboards.lake import Lake
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_ROLLUPS_1M, PUSHES
 
+pytestmark = pytest.mark.lake
+
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 METRICS = ["a", "b"]
@@ -61,7 +63,7 @@ def assert_same(lake: Lake, parameters: dict[str, Any], chosen: pa.Table = CLIEN
     """Kept sums are those of the files; returns how many there are."""
     lake.look_again()
     lake.versions()
-    kept = lake.windows(parameters, chosen, "minutes", everybody=everybody)
+    kept = lake.windows(parameters, None if everybody else chosen, "minutes")
     of_files = lake.ask("client_windows", parameters, chosen, "minutes", everybody=everybody)
     assert rows_of(kept) == rows_of(of_files)
     return int(kept.num_rows)

@@ -22,6 +22,8 @@ from tests.support.lake_tables import table
 from tests.unit.lifecycle.test_lifecycle import at, push
 from tests.unit.lifecycle.test_lifecycle_lake import LandedLake
 
+pytestmark = pytest.mark.lake
+
 
 class Topic:
     """What was sent; fails from the record of this number on."""

@@ -17,6 +17,8 @@ from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS
 from tests.unit.export.made_lake import SENT, make_lake, point, put
 from tests.unit.notify.changed_findings import wait_until
 
+pytestmark = pytest.mark.lake
+
 NAME = "telemetry_lake_software_records_sent_total"
 PATIENCE_S = 120  # views are planned at each look, on a machine that may be busy
 LABELS = {"cluster_id": "c", "software_name": "apache-kafka-java", "software_version": "4.3.0"}

@@ -41,6 +41,8 @@ from tests.unit.export.made_lake import (
     shown,
 )
 
+pytestmark = pytest.mark.lake
+
 EVERY = [
     point("a", SENT, delta=10), point("a", SENT, delta=5, second=60), point("b", SENT, delta=7),
     point("a", SENT_TO, delta=9, topic="t"), point("a", BYTES_TO, delta=100, topic="t"),

@@ -27,6 +27,8 @@ from tests.unit.export.made_lake import HOSTILE, NOW, SENT, client, counting, ma
 from tests.unit.export.test_export_counting import EVERY
 from tests.unit.notify.changed_findings import change
 
+pytestmark = pytest.mark.lake
+
 P = "telemetry_lake_"
 
 

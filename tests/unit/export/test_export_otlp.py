@@ -39,6 +39,8 @@ from tests.unit.export.made_lake import (
     put,
 )
 
+pytestmark = pytest.mark.lake
+
 Answers = Iterator[tuple[int, dict[str, str], bytes]]
 SECOND = 1_000_000_000
 START = int(NOW.timestamp()) * SECOND

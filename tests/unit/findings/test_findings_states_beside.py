@@ -17,6 +17,8 @@ from kafka_telemetry_lake.pipelines.findings.lake_hours import LakeHours
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Override
 from tests.unit.findings.test_findings_states_lake import SmallLake
 
+pytestmark = pytest.mark.lake
+
 SOON = 0.001  # minutes
 
 

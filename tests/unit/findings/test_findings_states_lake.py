@@ -35,6 +35,8 @@ from tests.support.lake_tables import table
 from tests.support.landing_records import captured
 from tests.unit.findings.test_findings_states_evaluator import changes
 
+pytestmark = pytest.mark.lake
+
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LATER = START + timedelta(hours=1)
 FIRST = int(START.timestamp()) // 3600

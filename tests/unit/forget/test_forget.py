@@ -36,6 +36,8 @@ from tests.support.landing_records import GOOD_ID
 from tests.support.ledger import Fleet
 from tests.support.local_stream import LocalStream, run_tasks
 
+pytestmark = pytest.mark.lake
+
 NEXT_DAY = NOON.date()
 
 

@@ -24,6 +24,8 @@ from tests.support.landing_records import GOOD_ID
 from tests.support.ledger import Fleet
 from tests.support.local_stream import LocalStream
 
+pytestmark = pytest.mark.lake
+
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     code = cli.main(["forget", *words])

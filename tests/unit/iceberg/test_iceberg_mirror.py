@@ -56,6 +56,8 @@ from tests.unit.iceberg.mirrored import (
 )
 from tests.unit.test_reshard import stream_in, to
 
+pytestmark = pytest.mark.lake
+
 NEXT_DAY, EPOCH = date(2026, 11, 22), date(1970, 1, 1)
 MIDNIGHT = 12 * 60  # in minutes from the first row
 ROOT = Path(__file__).parents[3]

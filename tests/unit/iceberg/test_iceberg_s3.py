@@ -16,6 +16,8 @@ from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES
 from tests.support.s3_server import BUCKET, GOFAKES3, VERSITYGW, S3Server
 from tests.unit.iceberg.mirrored import POINTS, merge, put, rows
 
+pytestmark = pytest.mark.lake
+
 LAKE = f"s3a://{BUCKET}/lake"
 
 

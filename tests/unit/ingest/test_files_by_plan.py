@@ -35,6 +35,8 @@ from tests.support.ledger_check import check
 from tests.support.local_stream import SHARDS, LocalStream, push_rows, run_tasks
 from tests.unit.test_reshard import rows_of, stream_in, to
 
+pytestmark = pytest.mark.lake
+
 TABLES_WITH_ROWS = ("metric_points", "quarantine", "push_outcomes", "metric_rollups_1m", "metric_rollups_1h")
 IDS = pa.array([f"client-{number:015d}" for number in range(40)] + [None])
 

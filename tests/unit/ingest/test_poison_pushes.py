@@ -32,6 +32,8 @@ from tests.support.lake_tables import table
 from tests.support.landing_records import captured, record
 from tests.support.local_stream import LocalStream
 
+pytestmark = pytest.mark.lake
+
 GOOD = captured().slice(0, 20).to_pylist()
 DEADLY = ("segv", "exit", "loop", "balloon")
 CLIENT = "EZ0N9t0rS5mUyHrcB6Nf0g"

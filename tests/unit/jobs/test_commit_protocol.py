@@ -31,6 +31,8 @@ from tests.support.model_store import MISSING, Disk, ask
 from tests.support.protocol_invariants import Invariants, is_invisible
 from tests.support.protocol_lakes import BEFORE, cut_off, lake, problem, three, two
 
+pytestmark = pytest.mark.lake
+
 CHECKPOINTS = "/_checkpoints/"
 
 

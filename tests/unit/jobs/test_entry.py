@@ -16,6 +16,8 @@ from kafka_telemetry_lake.jobs.settings import JobSettings
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
+pytestmark = pytest.mark.lake
+
 HEAVY = (
     "deltalake",
     "duckdb",

@@ -15,6 +15,8 @@ from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
 from tests.support.local_stream import LocalStream
 
+pytestmark = pytest.mark.lake
+
 COMMANDS = (["query", "SELECT min(landed_at) FROM push_outcomes"], ["quality"], ["maintain"])
 
 

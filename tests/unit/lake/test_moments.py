@@ -37,6 +37,8 @@ from tests.support.ledger import Fleet
 from tests.support.local_stream import LocalStream, run_tasks
 from tests.support.operator_alone import Job, without_spark
 
+pytestmark = pytest.mark.lake
+
 SEEN = """
     SELECT 'pushes', count(*), count(DISTINCT "offset" || '/' || partition) FROM pushes
     UNION ALL SELECT 'outcomes', count(*), sum(points) FROM push_outcomes

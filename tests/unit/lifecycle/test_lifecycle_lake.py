@@ -39,6 +39,8 @@ from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table
 from tests.unit.lifecycle.test_lifecycle import Rows, at, others, push, random_pushes
 
+pytestmark = pytest.mark.lake
+
 
 def run_here(task: ShardsTask) -> Rows:
     """Runs a task for each shard in two attempts of this process, as Spark would, values shipped and all."""

@@ -25,6 +25,8 @@ from tests.support.lake_tables import table
 from tests.unit.lifecycle.test_lifecycle import Rows, others, push
 from tests.unit.lifecycle.test_lifecycle_lake import IN_TASKS, LandedLake, run_here
 
+pytestmark = pytest.mark.lake
+
 NAMES = [f"n{i}" for i in range(12)]
 texts = st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"])), max_size=20)
 

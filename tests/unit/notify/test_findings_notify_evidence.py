@@ -15,6 +15,8 @@ from tests.support.lake_tables import table
 from tests.unit.findings.test_findings_states_lake import START, SmallLake
 from tests.unit.notify.changed_findings import http_sink, notify_file
 
+pytestmark = pytest.mark.lake
+
 NOTE = Path("finding_changes") / "_findings.json"
 
 

@@ -39,6 +39,8 @@ from tests.unit.notify.changed_findings import (
     wait_until,
 )
 
+pytestmark = pytest.mark.lake
+
 ORDERS, OPENED = change("orders"), [("orders", "opened")]
 
 

@@ -16,6 +16,8 @@ from tests.support.captured_lake import captured_lake
 from tests.support.documented_commands import HERE, PAGE, ROOT, TRIED, Command, commands, page, tried
 from tests.support.lake_tables import table
 
+pytestmark = pytest.mark.lake
+
 RUN = {command.text: command for command in commands() if tried(command) == HERE}
 # What the example is printed for: the captured pushes are long past.
 FAILS = {"--stale-hours 2": "BROKEN pushes: the newest push landed within --stale-hours"}

@@ -26,6 +26,8 @@ from kafka_telemetry_lake.pipelines.tables.quality import QUALITY_RESULTS
 from tests.support.expired_logs import expire_log
 from tests.support.lake_tables import table
 
+pytestmark = pytest.mark.lake
+
 T0 = datetime(2026, 11, 20, 12, tzinfo=UTC)
 NOW = T0 + timedelta(hours=3)
 Row = Mapping[str, Any]

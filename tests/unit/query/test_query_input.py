@@ -20,6 +20,8 @@ from kafka_telemetry_lake.jobs.query_prompt import Completer, ask_repeatedly
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE
 
+pytestmark = pytest.mark.lake
+
 COMMAND = [sys.executable, "-m", "kafka_telemetry_lake", "query", "--lake"]
 
 

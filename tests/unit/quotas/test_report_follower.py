@@ -26,6 +26,8 @@ from tests.support.lake_tables import table
 from tests.support.local_stream import LocalStream
 from tests.unit.replay.test_replay_followers import LANDED_AT, record
 
+pytestmark = pytest.mark.lake
+
 
 class CutOffError(Exception):
     """The job is killed."""

@@ -7,6 +7,8 @@ import pytest
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from tests.unit.readers.asked import QUESTIONS, READERS, Row, answers, duckdb_reader, make_lake, sql
 
+pytestmark = pytest.mark.lake
+
 # Of those that aren't in this project's lock: the module that a test looks for.
 MODULES = {
     "chdb": "chdb", "datafusion": "datafusion", "duckdb_delta": "duckdb_extension_delta",

@@ -29,6 +29,8 @@ from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
 from tests.support.local_stream import LocalStream, run_tasks
 
+pytestmark = pytest.mark.lake
+
 ROWS = ("metric_points", "quarantine", "push_outcomes", "client_events")
 
 

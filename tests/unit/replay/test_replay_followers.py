@@ -34,6 +34,8 @@ from tests.support.ledger_check import check
 from tests.support.local_stream import LocalStream
 from tests.unit.replay.test_replay import run
 
+pytestmark = pytest.mark.lake
+
 SENT = next(iter(BYTES))
 LANDED_AT = datetime(2027, 1, 15, 8, 0, tzinfo=UTC)
 ROWS = ("metric_points", "quarantine", "push_outcomes", "client_events")

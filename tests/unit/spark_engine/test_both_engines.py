@@ -16,6 +16,8 @@ from tests.support.local_spark_engine import LocalSparkEngine
 from tests.support.local_stream import LocalStream
 from tests.support.two_engines import Record, compare, made_up, rounds, stored
 
+pytestmark = pytest.mark.lake
+
 SEEDS = [1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 23))]
 SCENARIOS = int(os.environ.get("ENGINE_SCENARIOS", "20"))
 

@@ -15,6 +15,8 @@ from kafka_telemetry_lake.jobs import cli
 from tests.clients.kinds import LANDED, TRUTH, check, lake_of
 from tests.support.sql_views import answer
 
+pytestmark = pytest.mark.lake
+
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 PAGE = Path(__file__).parents[3] / "docs" / "client-kinds.md"
 Row = dict[str, Any]

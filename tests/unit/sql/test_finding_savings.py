@@ -13,6 +13,8 @@ from kafka_telemetry_lake.pipelines.query.finding_rules import Saving, rules
 from kafka_telemetry_lake.pipelines.query.finding_savings import NO_METHOD
 from tests.support.sql_views import answer
 
+pytestmark = pytest.mark.lake
+
 HOUR = datetime(2026, 7, 1, 12, tzinfo=UTC)
 PRICES = """\
 currency: EUR

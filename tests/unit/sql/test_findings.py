@@ -17,6 +17,8 @@ from kafka_telemetry_lake.pipelines.query.views import needed
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from tests.support.sql_views import answer
 
+pytestmark = pytest.mark.lake
+
 HOUR = datetime(2026, 11, 21, 12, tzinfo=UTC)
 PRODUCER, CONSUMER, STREAM = "org.apache.kafka.producer.", "org.apache.kafka.consumer.", "org.apache.kafka.stream."
 FETCH, GROUP = f"{CONSUMER}fetch.manager.", f"{CONSUMER}coordinator."

@@ -10,6 +10,8 @@ import pytest
 from kafka_telemetry_lake.pipelines.query.lake_query import view_columns
 from tests.support.sql_views import Rows, answer
 
+pytestmark = pytest.mark.lake
+
 # Views that name a client without its application or owner, and why.
 WITHOUT = {
     "counted_points": "one row per point, read by the views per client; join clients",

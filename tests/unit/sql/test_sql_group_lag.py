@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.sql_views import answer
 
+pytestmark = pytest.mark.lake
+
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 Row = dict[str, Any]
 

@@ -28,6 +28,8 @@ from kafka_telemetry_lake.udfs.kernels.sharding import places_of, shards_of
 from kafka_telemetry_lake.udfs.limits import Limits
 from tests.support.otlp_builder import counter, delta, exponential, histogram, push, table
 
+pytestmark = pytest.mark.lake
+
 HOUR = 3600
 NAMES = [f"client-{number:02d}" for number in range(24)]
 Chains = Mapping[int, Sequence[str]]

@@ -14,6 +14,8 @@ from kafka_telemetry_lake.pipelines.state.snapshots import Snapshot, Snapshots
 from tests.support.ledger import Fleet
 from tests.support.local_stream import LocalStream
 
+pytestmark = pytest.mark.lake
+
 
 @pytest.fixture
 def stream(tmp_path: Path) -> LocalStream:

@@ -38,6 +38,8 @@ from tests.support.local_stream import SHARDS, LocalStream
 from tests.unit.conversion.test_state import full_state
 from tests.unit.replay.test_replay import rows_of
 
+pytestmark = pytest.mark.lake
+
 DATA = Path(__file__).parents[2] / "data"
 NAME = "shard-00000-batch-0000000000-00000000.state"
 

@@ -15,6 +15,8 @@ from tests.support.ledger_check import check
 from tests.support.local_stream import LocalStream
 from tests.unit.replay.test_replay import rows_of
 
+pytestmark = pytest.mark.lake
+
 HEADER = {2: 4, 3: 8}  # bytes
 
 

@@ -31,6 +31,8 @@ from tests.support.config_polls import record_subscriptions
 from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table
 
+pytestmark = pytest.mark.lake
+
 T = [datetime(2026, 11, 21, 12, minute, tzinfo=UTC) for minute in range(20)]
 A, B = Subscription("a", ("x.",), 1000), Subscription("It's b", ("*",), 500, (("client_id", "orders-.*"),))
 INSTANCE = "jHecHqLPQj2rnaP7QRzrmg"

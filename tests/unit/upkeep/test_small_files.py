@@ -33,6 +33,8 @@ from tests.support.ledger_check import check
 from tests.support.local_stream import LocalStream, run_tasks
 from tests.unit.replay.test_replay import rows_of
 
+pytestmark = pytest.mark.lake
+
 EVENING = "2026-11-20"
 MERGED = (PUSHES, *OPERATOR_TABLES)
 

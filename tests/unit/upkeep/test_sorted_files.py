@@ -22,6 +22,8 @@ from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
 from tests.support.local_stream import LocalStream
 
+pytestmark = pytest.mark.lake
+
 BY = ("metric", "client_instance_id")
 
 

@@ -10,6 +10,8 @@ import pytest
 from benchmarks import aged, week
 from kafka_telemetry_lake.pipelines.upkeep import small_files
 
+pytestmark = pytest.mark.lake
+
 
 def test_days_pass_and_nothing_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_files, "MANY", 6)

@@ -25,7 +25,7 @@ EARLIER = timedelta(days=3)
 COUNTS = "How many client instances pushed"
 LISTS = "Which client instances pushed"
 WITHOUT_LIST = (
-    "", "findings", "consumers", "connections", "version", "application", "principal", "topic", "quotas", "broker",
+    "", "findings", "connections", "version", "application", "principal", "topic", "quotas", "broker",
     "subscriptions", "pipeline", "producers",
 )  # fmt: skip
 ServeSlowly = Callable[[str], tuple[str, Path]]

@@ -73,7 +73,7 @@ test-receiver: install ## JUnit tests of the plugin
 	$$($(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars --maven) -q -B -f receiver/pom.xml verify
 
 test-slow: install ## slow tests, several targets at a time: those with brokers mostly wait
-	$(MAKE) --output-sync=target -j3 test-slow-spark test-slow-spark-2 test-slow-kafka test-slow-unit test-slow-receiver
+	$(MAKE) --output-sync=target -j3 test-slow-spark-2 test-slow-kafka test-slow-unit test-slow-spark test-slow-receiver
 
 test-slow-kafka: archive
 	$(BIN)/pytest tests/kafka -m "slow and not soak" $(addprefix --ignore=,$(RECEIVER_TESTS))

@@ -38,15 +38,16 @@ def sigterm_to_all(process: subprocess.Popen[str]) -> None:
         each.terminate()
 
 
-@pytest.mark.parametrize("moment", [
-    pytest.param("session", marks=pytest.mark.slow),
-    "batch",
-    pytest.param("idle", marks=[pytest.mark.slow, pytest.mark.soak]),
-])  # fmt: skip
-@pytest.mark.parametrize("ask", [
-    ctrl_c,
-    pytest.param(sigterm, marks=pytest.mark.slow),
-    pytest.param(sigterm_to_all, marks=pytest.mark.slow),
+SOAK = [pytest.mark.slow, pytest.mark.soak]
+
+
+@pytest.mark.parametrize(("ask", "moment"), [
+    (ctrl_c, "batch"),
+    pytest.param(sigterm, "batch", marks=pytest.mark.slow),
+    pytest.param(sigterm_to_all, "session", marks=pytest.mark.slow),
+    pytest.param(sigterm_to_all, "batch", marks=SOAK),
+    *(pytest.param(ask, "session", marks=SOAK) for ask in (ctrl_c, sigterm)),
+    *(pytest.param(ask, "idle", marks=SOAK) for ask in (ctrl_c, sigterm, sigterm_to_all)),
 ])  # fmt: skip
 def test_the_job_ends_soon_and_quietly_and_goes_on_at_the_next_start(
     ask: Callable[[subprocess.Popen[str]], None], moment: str, ingest: Ingest, tmp_path: Path

@@ -16,6 +16,8 @@ from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES
 from tests.support.captured_lake import captured_lake
 
+pytestmark = pytest.mark.lake
+
 LIMITS = Limits(rows=5, characters=5_000, seconds=30)
 
 

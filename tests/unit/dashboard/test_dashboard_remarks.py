@@ -25,6 +25,8 @@ from kafka_telemetry_lake.udfs.findings.remarks import ACKNOWLEDGED, MUTED, UNMU
 from tests.support.known_clients import known_clients
 from tests.support.lake_tables import table
 
+pytestmark = pytest.mark.lake
+
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NOW = end_of_mute(NOON.isoformat())
 ORDERS, GROUP = "0" * 31 + "1", "0" * 31 + "2"

@@ -20,6 +20,8 @@ from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
 from tests.unit.iceberg.mirrored import CLIENT, POINTS, follow, is_same, merge, put, snapshots
 
+pytestmark = pytest.mark.lake
+
 
 def lake_with_rows(lake: Path) -> Path:
     for table in (PUSHES, PUSH_OUTCOMES):

@@ -21,6 +21,8 @@ from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from tests.support.s3_proxy import Fault, S3Proxy, proxied
 from tests.support.s3_server import BUCKET, GOFAKES3, VERSITYGW, S3Server
 
+pytestmark = pytest.mark.lake
+
 COMMIT = r"_delta_log/\d{20}\.json"
 
 

@@ -27,6 +27,8 @@ from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, METRIC
 from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription
 from tests.support.config_polls import record_subscriptions
 
+pytestmark = pytest.mark.lake
+
 TIME = datetime(2026, 11, 21, 12, 0, 0, 123456, UTC)
 
 

@@ -146,7 +146,7 @@ TESTED = """
 *broker*: real clients of the libraries that the rule can judge do it (where no library does, requests written byte by
 byte), beside many others and healthy ones; [how true the findings are](finding-scenarios.md) says how often the rule is
 right and wrong. Every bound is tested at and just below its value on synthetic rows in
-`tests/unit/sql/test_findings.py`, also those of the other rules. `tests/dashboard/test_captured_findings.py` asserts
+`tests/unit/sql/test_findings*.py`, also those of the other rules. `tests/dashboard/test_captured_findings.py` asserts
 exactly the findings of the 1,415 pushes of 139 real clients in the repository.
 
 | finding | behaviour that produced it | test |

@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 
 from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, TABLES
-from tests.unit.sql.test_findings import CONSUMER, HOUR, PRODUCER, QUIET, Client, Metrics, gauge
+from tests.support.made_clients import CONSUMER, HOUR, PRODUCER, QUIET, Client, Metrics, gauge
 
 INSTANCES = 5
 

@@ -25,9 +25,9 @@ from kafka_telemetry_lake.pipelines.query.finding_overrides import (
 from kafka_telemetry_lake.pipelines.query.finding_rules import rules
 from kafka_telemetry_lake.pipelines.query.views import needed, views
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
+from tests.support.made_clients import CONSUMER, Client, gauge, without_hour
 from tests.support.sql_views import answer
 from tests.unit.findings.test_findings_states_lake import SmallLake
-from tests.unit.sql.test_findings import CONSUMER, Client, gauge, without_hour
 
 ROOT = Path(__file__).parents[3]
 TEXT = """

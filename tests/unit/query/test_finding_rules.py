@@ -18,7 +18,7 @@ from kafka_telemetry_lake.pipelines.query.finding_rules import INSTANCE, RuleErr
 from kafka_telemetry_lake.udfs.findings.states import DEFAULT, Hysteresis
 
 FOLDER = Path(__file__).parents[3] / "sql" / "findings"
-TESTS = Path(__file__).parents[1] / "sql" / "test_findings.py"
+TESTS = sorted((Path(__file__).parents[1] / "sql").glob("test_findings*.py"))
 SAID = "method: m, measured: m, assumed: a, unknown: u"  # the texts of a saving
 TEXT = (FOLDER / "silent_retries.yml").read_text("utf-8")
 
@@ -132,7 +132,7 @@ def test_the_page_is_that_of_the_rules() -> None:
 
 
 def test_every_rule_is_tested_by_its_name() -> None:
-    text = TESTS.read_text("utf-8")
+    text = "".join(path.read_text("utf-8") for path in TESTS)
     assert [name for name in rules() if f'"{name}"' not in text] == []
 
 

@@ -100,6 +100,7 @@ def test_missing_topics_are_read_from_their_beginning_once_they_exist(
     assert table(lake, "quota_usage").num_rows == 6
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_cut_off_before_a_commit_stores_each_offset_once(
     cluster: LocalCluster, ingest: Ingest, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

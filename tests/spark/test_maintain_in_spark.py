@@ -81,6 +81,7 @@ def test_tasks_leave_the_files_and_rows_that_one_process_leaves(
     assert check(job.lake, fleet.ledger).problems == []
 
 
+@pytest.mark.slow
 def test_a_damaged_file_fails_its_group_with_a_line_and_the_rest_is_done(
     spark: SparkSession, stream: tuple[LocalStream, Fleet], monkeypatch: pytest.MonkeyPatch
 ) -> None:

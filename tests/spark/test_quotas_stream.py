@@ -155,6 +155,7 @@ def test_q6_samples_become_rows_and_bad_ones_go_to_quarantine(spark: SparkSessio
     assert len(usage(tmp_path / "lake")) == 5
 
 
+@pytest.mark.slow
 def test_q7_late_samples_correct_their_windows_and_no_other(spark: SparkSession, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     first = [sample(5), sample(15), sample(65, throttle_time_ms=3.0), sample(5, broker_id=2)]

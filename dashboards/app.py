@@ -53,7 +53,7 @@ def _shown(path: str, title: str, uri: str) -> Callable[[], None]:
         if about := subject(path, query):
             heading = f"{ABOUT[path][1]} {about}"
         with st.sidebar:
-            range_control(selection)  # also while the page waits for the list of the clients, or can't have it
+            range_control(selection)  # also while the page waits until the clients are counted, or can't know
         scene, errors, failed = None, 0, None
         try:
             scene = open_scene(uri, selection)

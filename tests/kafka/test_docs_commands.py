@@ -142,7 +142,7 @@ def started(command: str, log: Path, **environment: str) -> Iterator[Callable[[s
 
 
 @pytest.mark.slow
-@pytest.mark.soak
+@pytest.mark.soak  # test_spark_submit_from_kafka is the same in a local session
 def test_spark_submit_on_a_standalone_cluster(home_of_java: dict[str, str], tmp_path: Path) -> None:
     """docs/spark-submit.md: a master and two workers."""
     ports = ReservedPorts(1)

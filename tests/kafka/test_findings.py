@@ -31,7 +31,7 @@ def judged(
 
 
 @pytest.mark.slow
-@pytest.mark.soak
+@pytest.mark.soak  # tests/unit/sql/test_findings*.py and tests/dashboard/test_captured_findings.py judge every rule
 def test_behaviours_of_real_clients_are_found_and_nothing_else() -> None:
     runs = run_all()
     scenarios = [one for run in runs for one in run.scenarios]

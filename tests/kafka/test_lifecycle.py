@@ -94,7 +94,7 @@ def longest_gap_s(rows: list[dict[str, Any]], client_id: str) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.soak
+@pytest.mark.soak  # test_lifecycle_fates.py has other kinds of clients
 def test_true_fates_and_what_is_reported_of_them(own_cluster: LocalCluster, tmp_path: Path) -> None:
     with LocalClients(own_cluster) as clients:
         started: dict[str, Client] = {}

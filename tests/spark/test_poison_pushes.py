@@ -63,7 +63,7 @@ def test_a_crash_costs_an_attempt_and_one_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.soak
+@pytest.mark.soak  # the one above has attempts left
 def test_a_crash_costs_one_row_where_spark_tries_a_task_once(tmp_path: Path) -> None:
     printed = ingest(tmp_path, "local[2]", "segv", "exit", "value_error")
     check(tmp_path, printed, "ends its process: SIGSEGV", "ends its process: exit code 3", "ValueError: a bug")

@@ -19,6 +19,7 @@ from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 
 STATUS, SAMPLE = "receiver_health", "quota_sample"  # columns with structs
+OTHERS = (STATUS, SAMPLE)
 
 
 def landing_rows(
@@ -34,9 +35,9 @@ def landing_rows(
     pushes = to_pushes(source.pushes(spark, start), source.name, cluster_id, privacy)
     others = other_rows(source.others(spark, start), source, cluster_id)
     kinds = {field.name: field.dataType for field in pushes.schema} | {
-        field.name: field.dataType for field in others.schema if field.name in (STATUS, SAMPLE)
+        field.name: field.dataType for field in others.schema if field.name in OTHERS
     }
-    names = [*PUSHES.schema.names, STATUS, SAMPLE]
+    names = [*PUSHES.schema.names, *OTHERS]
 
     def all_columns(rows: DataFrame) -> DataFrame:
         return rows.select(*(F.col(name) if name in rows.columns else F.lit(None).cast(kinds[name]).alias(name)
@@ -51,4 +52,4 @@ def other_rows(records: DataFrame, source: Source, cluster_id: str | None = None
     records = with_receiver_health(records, source.name, topic == source.topics.status)
     records = with_quota_sample(records, source.name, cluster_id, topic == source.topics.quotas)
     identity = [F.coalesce(f"{STATUS}.{name}", f"{SAMPLE}.{name}").alias(name) for name in IDENTITY]
-    return records.select(*identity, STATUS, SAMPLE)
+    return records.select(*identity, *OTHERS)

@@ -22,6 +22,13 @@ def end_of(filesystem: pafs.FileSystem, root: str, batch: int) -> Offsets:
     return _merged(line for folder in folders for line in _lines(filesystem, f"{folder.path}/0"))
 
 
+def topics_read(filesystem: pafs.FileSystem, root: str, batch: int) -> set[str] | None:
+    """The topics of which a batch has records; None: it isn't known, as of files."""
+    end = end_of(filesystem, root, batch)
+    begin = end_of(filesystem, root, batch - 1)
+    return {topic for topic in end if end[topic] != begin.get(topic)} if end else None
+
+
 def _lines(filesystem: pafs.FileSystem, path: str) -> list[str]:
     """The lines of a log's entry; none if it doesn't exist."""
     if filesystem.get_file_info(path).type == pafs.FileType.NotFound:

@@ -24,7 +24,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from kafka_telemetry_lake.pipelines.ingest.landing_rows import SAMPLE, STATUS
+from kafka_telemetry_lake.pipelines.ingest.landing_rows import OTHERS, SAMPLE, STATUS
 from kafka_telemetry_lake.pipelines.ingest.operator_task import (
     TASK_RESULT,
     TASK_RESULT_TYPE,
@@ -39,8 +39,11 @@ from kafka_telemetry_lake.pipelines.runtime.python_worker import forget_archives
 from kafka_telemetry_lake.pipelines.runtime.worker_task import WorkerTask
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, QUOTA_SAMPLES, RECEIVER_HEALTH
 
-OTHERS = (RECEIVER_HEALTH, QUOTA_SAMPLES, QUARANTINE)
-STORED = (*OTHERS, PUSHES)  # in the order of their commits; the last one says that the pushes of a batch are stored
+OTHER_TABLES = (RECEIVER_HEALTH, QUOTA_SAMPLES, QUARANTINE)
+STORED = (
+    *OTHER_TABLES,
+    PUSHES,
+)  # in the order of their commits; the last one says that the pushes of a batch are stored
 ROWS_PER_GROUP = 1 << 16  # of statuses or samples
 WORKER_BYTES = 2 << 20  # of push files: fewer are not worth a Python worker of their own, since each has fixed costs
 # A row has a `DataFile` as JSON, or what the operator's task made of a shard.
@@ -70,9 +73,9 @@ class StoreTask(WorkerTask):
     shards: int = 1
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files = {table.name: TableFiles(table, self.lake) for table in OTHERS}
+        files = {table.name: TableFiles(table, self.lake) for table in OTHER_TABLES}
         files[PUSHES.name] = TableFiles(PUSHES, self.lake, shards=self.shards)
-        others: dict[str, list[pa.Table]] = {table.name: [] for table in OTHERS}
+        others: dict[str, list[pa.Table]] = {table.name: [] for table in OTHER_TABLES}
 
         def pushes() -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -117,7 +120,7 @@ def store(rows: DataFrame, lake: str, workers: int, judge: ShardTask | None = No
     """Write landing records to files of the tables `STORED`.
 
     Args:
-        rows: columns of ``landing_rows.COLUMNS``, in the order of the source.
+        rows: columns of `landing_rows`, in the order of the source. A batch of pushes alone may lack `OTHERS`.
         workers: number of Python workers to use, if the session has as many cores.
         judge: judges the pushes if they are few; needs one worker.
         shards: of the operator.
@@ -175,7 +178,9 @@ def push_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def other_rows(batch: pa.RecordBatch) -> dict[str, pa.Table]:
     """The rows of other tables than `pushes`, by table; empty if a batch has only pushes."""
-    rows = {}
+    rows: dict[str, pa.Table] = {}
+    if set(OTHERS).isdisjoint(batch.schema.names):
+        return rows
     if batch[STATUS].null_count < len(batch):
         rows[RECEIVER_HEALTH.name] = _fields(batch[STATUS], RECEIVER_HEALTH.schema)
     if batch[SAMPLE].null_count < len(batch):

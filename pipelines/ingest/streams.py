@@ -14,8 +14,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, begun_batch, landing_name
 from kafka_telemetry_lake.pipelines.ingest.earlier_streams import guard_folder, take_over
 from kafka_telemetry_lake.pipelines.ingest.landing_batches import LandingBatches
-from kafka_telemetry_lake.pipelines.ingest.landing_rows import landing_rows
+from kafka_telemetry_lake.pipelines.ingest.landing_rows import OTHERS, landing_rows
 from kafka_telemetry_lake.pipelines.ingest.lost_records import KafkaCluster, LostRecords
+from kafka_telemetry_lake.pipelines.ingest.offset_log import topics_read
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.sources import KafkaSource, Source, Topics
@@ -80,11 +81,15 @@ def start_landing(
         for table in STORED
     ]
     begun = begun_batch(lake.landing)
+    filesystem, root = filesystem_of(lake.landing)
     lost = _lost_records(spark, lake, source, guards)
     rows = landing_rows(spark, source, lake.cluster_id, lake.privacy, start)
     batches = LandingBatches(lake.path, lake.fence, operator, begun, None if lost is None else lost.note)
 
     def run(batch: DataFrame, batch_id: int) -> None:
+        if topics_read(filesystem, root, batch_id) == {source.topics.telemetry}:
+            batch = batch.drop(*OTHERS)  # Spark looks at their fields after each row that it hands to a task
+
         def written(workers: int, judge: ShardTask | None) -> Stored:
             judges = "" if judge is None else ", judge its pushes if they are few"
             with named(spark, f"pushes: batch {batch_id}: store{judges}"), _read_once(batch, source.may_repeat):

@@ -15,7 +15,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from kafka_telemetry_lake.pipelines.ingest.operator_task import Judging, TaskResults, attempted
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_ROWS, joined, sorted_slices
-from kafka_telemetry_lake.pipelines.ingest.store_task import OTHERS, other_rows, push_rows
+from kafka_telemetry_lake.pipelines.ingest.store_task import OTHER_TABLES, other_rows, push_rows
 from kafka_telemetry_lake.pipelines.runtime.worker_task import WorkerTask
 from kafka_telemetry_lake.pipelines.spark_engine.blobs import from_blob, to_blob
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES
@@ -94,7 +94,7 @@ class ShardProcessor(WorkerTask, StatefulProcessor):
         pass
 
     def _attempt(self, records: Sequence[pa.RecordBatch], before: ShardState, guarded: bool) -> Output:
-        writers = {table.name: TableBlobs(table.name) for table in (PUSHES, *OTHERS, *OPERATOR_TABLES)}
+        writers = {table.name: TableBlobs(table.name) for table in (PUSHES, *OTHER_TABLES, *OPERATOR_TABLES)}
         for batch in records:
             for name, rows in other_rows(batch).items():
                 writers[name].write(rows)

@@ -128,6 +128,13 @@ def test_statuses_and_samples_become_files_of_their_tables(tmp_path: Path) -> No
     ]  # fmt: skip
 
 
+def test_a_batch_of_pushes_alone_needs_no_columns_of_other_records(tmp_path: Path) -> None:
+    rows = [push(0, 1), push(1, 2)]
+    (result,) = StoreTask(str(tmp_path))([pa.RecordBatch.from_pylist(rows, PUSHES.schema)])
+    (file,) = [DataFile.from_json(text) for text in result["file"].to_pylist()]
+    assert (file.table, row_groups(tmp_path, file)) == ("pushes", [[(0, 1)], [(1, 2)]])
+
+
 def test_large_rejected_samples_are_written_as_they_come(tmp_path: Path) -> None:
     bad = {
         "reason": "INVALID_RECORD",

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kafka_telemetry_lake.udfs.conversion import rollups
 from kafka_telemetry_lake.udfs.conversion.rollups import HOUR_US, MINUTE_US, RollUp
 from kafka_telemetry_lake.udfs.rows import METRIC_POINTS, METRIC_ROLLUPS
 from tests.oracle.scenarios import scenario
@@ -142,6 +143,27 @@ def totals(rows: list[Row]) -> dict[Any, Any]:
 def test_a_point_without_value_and_time_counts_in_the_window_of_its_landing() -> None:
     (row,) = rolled(point(time=None, delta_status="no_recorded_value"))
     assert (micros(row["window_start"]), row["points"], row["value_count"]) == (3 * MINUTE, 1, 0)
+
+
+@pytest.mark.parametrize("names", [3, 70_000])  # whose codes have 16 bits, or more
+def test_rows_of_a_metric_are_together_in_each_part_and_stay_whole(monkeypatch: pytest.MonkeyPatch, names: int) -> None:
+    monkeypatch.setattr(rollups, "SORTED_ROWS", 100)
+    zeros = [-0.0 if n % 3 else 0.0 for n in range(300)]
+    points = [
+        point(client_id=f"c{n}", metric=f"m{n * 7 % names}", value=zero, delta=float(n), delta_status="converted")
+        for n, zero in enumerate(zeros)
+    ]
+    before = [point(metric=f"other{n}") for n in range(names - 3)]  # names that make the codes of others large
+    roll_up = RollUp(MINUTE_US)
+    roll_up.add(table(before + points))
+    rows = [row for row in roll_up.table().cast(METRIC_ROLLUPS).to_pylist() if row["client_id"] != "a"]
+    found = {(row["client_id"], row["metric"], math.copysign(1, row["value_min"]), row["increase"]) for row in rows}
+    assert found == {
+        (each["client_id"], each["metric"], math.copysign(1, each["value"]), each["delta"]) for each in points
+    }
+    if names == 3:
+        parts = [[row["metric"] for row in rows[first : first + 100]] for first in (0, 100, 200)]
+        assert [sorted(part) for part in parts] == parts
 
 
 @pytest.mark.slow

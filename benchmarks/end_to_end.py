@@ -19,6 +19,7 @@ import functools
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -77,13 +78,15 @@ def main() -> None:
         for shape in shapes:
             print(f"{shape.name}: {shape.meaning}", flush=True)
             warm_rounds = WARM_ROUNDS if shape is shapes[0] else 0
+            before = _stored(job)
             for each in _rounds(cluster, job, shape, options, warm_rounds, Path(scratch)):
                 rounds.append(each)
                 print(f"  {each}", flush=True)
             if shape is STOCK and is_whole:
                 runs["job_at_a_tenth"] = tenth = _at_a_tenth(job, cluster.bootstrap_servers)
                 of_job["end_to_end_points_per_cpu_s_at_a_tenth"] = tenth["points"] / tenth["cpu_s"]
-                of_job |= _bytes_per_point(job)
+            prefix = "" if shape is STOCK else f"end_to_end_{shape.name}_"
+            of_job |= {prefix + name: value for name, value in _bytes_per_point(before, _stored(job)).items()}
     compared = figures(rounds) | of_job
     if is_whole:
         store_runs("end_to_end", runs | {"rounds": [dataclasses.asdict(each) for each in rounds]})
@@ -168,11 +171,18 @@ def _at_a_tenth(job: Job, address: str) -> dict[str, float]:
     return {"points": points, "pushes": pushes, "cpu_s": job.tree.cpu_s() - cpu, "seconds": PACE_S}
 
 
-def _bytes_per_point(job: Job) -> dict[str, float]:
-    sizes = {name: stored_bytes(job.lake, name) for name in TABLES}
+def _stored(job: Job) -> Counter[str]:
+    """Bytes of each table, and the number of points; none while the job starts."""
+    points = job.points()
+    return Counter({name: stored_bytes(job.lake, name) for name in TABLES} | {"points": points} if points else {})
+
+
+def _bytes_per_point(before: Counter[str], after: Counter[str]) -> dict[str, float]:
+    sizes = {name: after[name] - before[name] for name in TABLES}
+    points = after["points"] - before["points"]
     return {
-        "bytes_per_point": sizes["metric_points"] / job.points(),
-        "bytes_per_point_all_tables": sum(sizes.values()) / job.points(),
+        "bytes_per_point": sizes["metric_points"] / points,
+        "bytes_per_point_all_tables": sum(sizes.values()) / points,
         "rollup_bytes_share": sum(sizes[name] for name in ROLLUPS) / sizes["metric_points"],
     }
 

@@ -73,3 +73,9 @@ def test_statuses_and_samples_wait_half_a_minute(monkeypatch: pytest.MonkeyPatch
 
 def test_all_that_is_there_is_taken_at_once_by_a_job_that_ends_then() -> None:
     assert waits(KafkaSource("b:9092"), "pushes") is None
+
+
+@pytest.mark.parametrize(("options", "records"), [({}, 50), ({"kafka.max.poll.records": "7"}, "7")])
+def test_a_consumer_has_few_records_at_hand_unless_it_is_asked_for_more(options: dict[str, str], records: Any) -> None:
+    given: Any = KafkaSource("b:9092", options=options).pushes(Reader(), {})  # type: ignore[arg-type]  # a stand-in
+    assert given["kafka.max.poll.records"] == records

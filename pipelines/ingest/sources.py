@@ -34,8 +34,8 @@ POLL_S = 2.5  # between two looks at a topic, at most
 # A batch has fixed costs, which few pushes aren't worth: these wait for two looks, more for one. A job whose pushes may
 # wait longer than for two looks makes few batches, of all pushes that there are.
 ENOUGH_PUSHES = 50
-# That a consumer has on the heap beside the one which is read: 500 of 16 KB, Kafka's default, were copied by each
-# collection of the young generation, and took a tenth of the job's CPU. Of a MiB each they would fill the heap.
+# Records that a consumer returns at once and that stay on the heap until they are read. Of 500, Kafka's default, each
+# collection of the young generation copied 8 MB, a tenth of the job's CPU; those of a MiB each would fill the heap.
 RECORDS_AT_HAND = 50
 OTHERS_WAIT_S = 30.0  # that statuses and quota samples wait for a batch: a batch has fixed costs
 EARLIEST = -2  # in Spark's starting offsets

@@ -40,10 +40,8 @@ from kafka_telemetry_lake.pipelines.runtime.worker_task import WorkerTask
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, QUOTA_SAMPLES, RECEIVER_HEALTH
 
 OTHER_TABLES = (RECEIVER_HEALTH, QUOTA_SAMPLES, QUARANTINE)
-STORED = (
-    *OTHER_TABLES,
-    PUSHES,
-)  # in the order of their commits; the last one says that the pushes of a batch are stored
+# In the order of their commits; the last one says that the pushes of a batch are stored.
+STORED = (*OTHER_TABLES, PUSHES)
 ROWS_PER_GROUP = 1 << 16  # of statuses or samples
 WORKER_BYTES = 2 << 20  # of push files: fewer are not worth a Python worker of their own, since each has fixed costs
 # A row has a `DataFile` as JSON, or what the operator's task made of a shard.

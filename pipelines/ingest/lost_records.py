@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.pipelines.ingest.offset_log import end_of
+from kafka_telemetry_lake.pipelines.ingest.offset_log import OffsetLog
 from kafka_telemetry_lake.pipelines.ingest.sources import KafkaSource, Offsets
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetRange
@@ -71,19 +71,18 @@ class LostRecords:
     """Finds what a batch didn't read, and appends it to table `lost_records`.
 
     Attributes:
-        checkpoint: folder of the query's checkpoint.
+        offsets: of the query's batches.
         source: name of the source.
         stored_before: the ranges that the lake had when the checkpoint was made.
     """
 
     lake: str
-    checkpoint: str
+    offsets: OffsetLog
     source: str
     cluster: Cluster
     stored_before: Sequence[OffsetRange] = ()
     cluster_id: str | None = None
     fence: Fence | None = None
-    _last: tuple[int, Offsets] = field(default=(-2, {}), init=False)  # a batch, and where it ends
 
     def note(self, app_id: str, batch: int, files: Sequence[DataFile]) -> None:
         """Append a row for each range that the batch should have read and didn't, once however often it runs.
@@ -91,10 +90,7 @@ class LostRecords:
         Args:
             files: what was stored of the batch.
         """
-        filesystem, root = filesystem_of(self.checkpoint)
-        begin = self._last[1] if self._last[0] == batch - 1 else end_of(filesystem, root, batch - 1)
-        end = end_of(filesystem, root, batch)
-        self._last = batch, end
+        begin, end = self.offsets.of_batch(batch)
         planned = sum(
             last - begin.get(topic, {}).get(partition, 0)
             for topic, partitions in end.items()

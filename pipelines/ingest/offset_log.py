@@ -8,10 +8,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import pyarrow.fs as pafs
 
 from kafka_telemetry_lake.pipelines.ingest.sources import Offsets
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+
+
+@dataclass
+class OffsetLog:
+    """The offsets of the batches that a query runs, of which each entry is read once.
+
+    Attributes:
+        checkpoint: folder of the query's checkpoint.
+    """
+
+    checkpoint: str
+    _last: tuple[int, Offsets, Offsets] = field(default=(-2, {}, {}), init=False)  # a batch, where it begins and ends
+
+    def of_batch(self, batch: int) -> tuple[Offsets, Offsets]:
+        """Where a batch begins and ends; nothing of files."""
+        last, begin, end = self._last
+        if batch != last:
+            filesystem, root = filesystem_of(self.checkpoint)
+            begin = end if batch == last + 1 else end_of(filesystem, root, batch - 1)
+            end = end_of(filesystem, root, batch)
+            self._last = batch, begin, end
+        return begin, end
+
+    def topics_of_batch(self, batch: int) -> set[str] | None:
+        """The topics of which a batch has records; None: it isn't known, as of files."""
+        begin, end = self.of_batch(batch)
+        return {topic for topic in end if end[topic] != begin.get(topic)} if end else None
 
 
 def end_of(filesystem: pafs.FileSystem, root: str, batch: int) -> Offsets:
@@ -20,13 +49,6 @@ def end_of(filesystem: pafs.FileSystem, root: str, batch: int) -> Offsets:
         return _merged(_lines(filesystem, f"{root}/offsets/{batch}")[1:])  # without the metadata
     folders = filesystem.get_file_info(pafs.FileSelector(f"{root}/sources", allow_not_found=True))
     return _merged(line for folder in folders for line in _lines(filesystem, f"{folder.path}/0"))
-
-
-def topics_read(filesystem: pafs.FileSystem, root: str, batch: int) -> set[str] | None:
-    """The topics of which a batch has records; None: it isn't known, as of files."""
-    end = end_of(filesystem, root, batch)
-    begin = end_of(filesystem, root, batch - 1)
-    return {topic for topic in end if end[topic] != begin.get(topic)} if end else None
 
 
 def _lines(filesystem: pafs.FileSystem, path: str) -> list[str]:

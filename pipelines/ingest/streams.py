@@ -16,7 +16,7 @@ from kafka_telemetry_lake.pipelines.ingest.earlier_streams import guard_folder, 
 from kafka_telemetry_lake.pipelines.ingest.landing_batches import LandingBatches
 from kafka_telemetry_lake.pipelines.ingest.landing_rows import OTHERS, landing_rows
 from kafka_telemetry_lake.pipelines.ingest.lost_records import KafkaCluster, LostRecords
-from kafka_telemetry_lake.pipelines.ingest.offset_log import topics_read
+from kafka_telemetry_lake.pipelines.ingest.offset_log import OffsetLog
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.sources import KafkaSource, Source, Topics
@@ -81,13 +81,13 @@ def start_landing(
         for table in STORED
     ]
     begun = begun_batch(lake.landing)
-    filesystem, root = filesystem_of(lake.landing)
-    lost = _lost_records(spark, lake, source, guards)
+    offsets = OffsetLog(lake.landing)
+    lost = _lost_records(spark, lake, source, guards, offsets)
     rows = landing_rows(spark, source, lake.cluster_id, lake.privacy, start)
     batches = LandingBatches(lake.path, lake.fence, operator, begun, None if lost is None else lost.note)
 
     def run(batch: DataFrame, batch_id: int) -> None:
-        if topics_read(filesystem, root, batch_id) == {source.topics.telemetry}:
+        if offsets.topics_of_batch(batch_id) == {source.topics.telemetry}:
             batch = batch.drop(*OTHERS)  # Spark looks at their fields after each row that it hands to a task
 
         def written(workers: int, judge: ShardTask | None) -> Stored:
@@ -102,12 +102,14 @@ def start_landing(
     )
 
 
-def _lost_records(spark: SparkSession, lake: Lake, source: Source, guards: Sequence[OffsetGuard]) -> LostRecords | None:
+def _lost_records(
+    spark: SparkSession, lake: Lake, source: Source, guards: Sequence[OffsetGuard], offsets: OffsetLog
+) -> LostRecords | None:
     if not isinstance(source, KafkaSource):
         return None
     before = [each for guard in guards for each in guard.own(guard.before_checkpoint)]
     return LostRecords(
-        lake.path, lake.landing, source.name, KafkaCluster(spark, source), before, lake.cluster_id, lake.fence
+        lake.path, offsets, source.name, KafkaCluster(spark, source), before, lake.cluster_id, lake.fence
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_telemetry_lake.pipelines.ingest.lost_records import LostRecords
+from kafka_telemetry_lake.pipelines.ingest.offset_log import OffsetLog
 from kafka_telemetry_lake.pipelines.ingest.sources import Offsets
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetRange
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
@@ -51,7 +52,7 @@ def lost(lake: Path) -> list[tuple[Any, ...]]:
 
 
 def records(tmp_path: Path, folder: str, cluster: Cluster, *before: OffsetRange) -> LostRecords:
-    return LostRecords(str(tmp_path / "lake"), folder, "kafka", cluster, before)
+    return LostRecords(str(tmp_path / "lake"), OffsetLog(folder), "kafka", cluster, before)
 
 
 def test_a_batch_that_read_all_that_was_planned_asks_nobody(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ last_reported AS (
   JOIN metric_points AS p
     ON p.landed_at = c.landed_at AND p.partition = c.partition AND p.offset = c.offset
     AND p.topic = c.topic AND p.source = c.source
-  WHERE c.state = 'silent' AND c.client_software_name = 'apache-kafka-java'
+  WHERE c.state = 'silent' AND c.library = 'java'
     AND p.metric IN (
       'org.apache.kafka.producer.buffer.total.bytes',
       'org.apache.kafka.producer.buffer.available.bytes',
@@ -77,7 +77,7 @@ SELECT
     WHEN abs(unix_millis(sibling_terminated_at) - unix_millis(last_seen))
       <= 2 * coalesce(push_interval_ms, 300000) + 10000 THEN 'closed_with_siblings'
     WHEN clients_of_address > 1 AND active_of_address = 0 THEN 'process_gone'
-    WHEN client_software_name = 'apache-kafka-java' AND element_at(labels, 'group_id') IS NULL
+    WHEN library = 'java' AND element_at(labels, 'group_id') IS NULL
       AND coalesce(reported.buffered_bytes, 0) <= 0 AND coalesce(reported.requests_in_flight, 0) <= 0
       THEN 'closed_without_flag'
     WHEN client_software_name IS NOT NULL THEN 'killed_or_cut_off'

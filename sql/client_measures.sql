@@ -1,8 +1,7 @@
 -- How much does each client do, in measures that are the same for every library? One row per instance and minute of its clock.
--- kind: what the instance pushes metrics of: producer, consumer, share_consumer, admin. library: Java, librdkafka, franz-go;
--- NULL: another one. A measure is NULL if it was not pushed in the minute. not_in_library: those of them that this library
--- has no metric for, so they stay NULL; not_pushed: the others (no subscription asks for them, or there was nothing to
--- measure). Counts are increases of whole clients, never of topics or nodes beside them; bytes_sent is the sum over topics
+-- kind: what the instance pushes metrics of: producer, consumer, share_consumer, admin. library: as in view clients. A
+-- measure is NULL if it was not pushed in the minute. not_in_library: those of them that this library has no metric for, so
+-- they stay NULL; not_pushed: the others (no subscription asks for them, or there was nothing to measure). Counts are increases of whole clients, never of topics or nodes beside them; bytes_sent is the sum over topics
 -- of record batches as sent, bytes_out all bytes of all requests. Times are means of the pushed means, and maxima.
 -- request_latency: of requests of any kind, over the nodes that answered one. throttle_time: delay by a quota.
 WITH labelled AS (
@@ -89,11 +88,7 @@ named AS (
     c.client_software_name,
     c.client_software_version,
     element_at(c.labels, 'group_id') AS group_id,
-    CASE
-      WHEN c.client_software_name LIKE '%rdkafka%' OR c.client_software_version LIKE '%rdkafka%' THEN 'librdkafka'
-      WHEN c.client_software_name = 'apache-kafka-java' THEN 'Java'
-      WHEN c.client_software_name = 'kgo' THEN 'franz-go'
-    END AS library,
+    coalesce(c.library, 'unknown') AS library,
     -- The measures of this kind of client that are NULL.
     filter(
       array(

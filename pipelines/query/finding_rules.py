@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from kafka_telemetry_lake.pipelines.query.client_versions import bug_columns
+from kafka_telemetry_lake.pipelines.query.client_version_views import library_hours
 from kafka_telemetry_lake.pipelines.query.literals import quoted
 from kafka_telemetry_lake.pipelines.runtime.field_problems import field_problems
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
@@ -284,10 +284,10 @@ def parse_measures(file: str, text: str) -> Measures:
 
 @functools.cache
 def measures() -> Measures:
-    """The columns of `instance_hours`, those of known bugs included. Raises ``RuleError``, ``VersionsError``."""
+    """The columns of `instance_hours`, those of the library included. Raises ``RuleError``, ``VersionsError``."""
     read = parse_measures("_measures.yml", (files(_FOLDER) / "findings" / "_measures.yml").read_text("utf-8"))
-    bugs = {name: Derived(sql=sql, meaning=meaning) for name, (sql, meaning) in bug_columns().items()}
-    return read.model_copy(update={"derived": read.derived | bugs})
+    library = {name: Derived(sql=sql, meaning=meaning) for name, (sql, meaning) in library_hours().items()}
+    return read.model_copy(update={"derived": read.derived | library})
 
 
 @functools.cache

@@ -152,6 +152,6 @@ def _metrics(family: _Family, clients: list[str], sources: dict[str, str]) -> It
 
 
 def _line(known: KnownMetric) -> str:
-    libraries = ",".join(LIBRARIES[name] for name in known.libraries)
+    libraries = ",".join(LIBRARIES[name].lower() for name in known.libraries)
     texts = (known.metric, known.unit, known.meaning, known.aggregate, known.level, known.measure or "", libraries)
     return _SEPARATOR.join((*texts, known.source))

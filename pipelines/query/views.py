@@ -3,7 +3,7 @@
 A file has the view's name, and contains a comment with the question that the view answers, and one SELECT. Views may
 read other views and any table of ``catalog.CATALOG``; a table that a lake doesn't have yet reads as empty. A file whose
 name starts with ``_`` is a template of several views (`TEMPLATES`). The views of the findings are made of the rules in
-`sql/findings/`, `known_metrics` of `sql/metrics/`, those of client versions of the file in `sql/versions/`.
+`sql/findings/`, `known_metrics` of `sql/metrics/`, those of client libraries of the file in `sql/versions/`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from importlib.resources import files
 import sqlglot
 from sqlglot import exp
 
-from kafka_telemetry_lake.pipelines.query.client_versions import version_views
+from kafka_telemetry_lake.pipelines.query.client_version_views import version_templates, version_views
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
-from kafka_telemetry_lake.pipelines.query.finding_rules import measures
 from kafka_telemetry_lake.pipelines.query.finding_views import finding_views
 from kafka_telemetry_lake.pipelines.query.known_metrics import known_metrics_view
 
@@ -135,9 +134,7 @@ def _texts(overrides: Overrides, closing: bool) -> dict[str, str]:
     """The text of each view, by its name."""
     folder = files("kafka_telemetry_lake.sql")
     texts = {file.name.removesuffix(".sql"): file.read_text("utf-8") for file in folder.iterdir() if file.is_file()}
-    for template, instances in TEMPLATES.items():
+    for template, instances in (TEMPLATES | version_templates()).items():
         text = texts.pop(template)
         texts |= {name: text.format(**values) for name, values in instances.items()}
-    texts |= finding_views(overrides, closing) | known_metrics_view()
-    derived = measures().derived
-    return texts | version_views(*(derived[name].sql for name in ("rdkafka", "rdkafka_number", "java_number")))
+    return texts | finding_views(overrides, closing) | known_metrics_view() | version_views()

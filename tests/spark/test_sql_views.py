@@ -9,11 +9,13 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
+from kafka_telemetry_lake.pipelines.query.client_libraries import library_columns
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Override, _fits
 from kafka_telemetry_lake.pipelines.query.spark_catalog import create_views
 from kafka_telemetry_lake.pipelines.query.views import views
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from tests.support.quick_session import quick_session
+from tests.unit.sql.test_client_libraries import SENT
 
 
 @pytest.mark.slow
@@ -61,3 +63,15 @@ def test_patterns_of_client_ids_fit_as_in_duckdb(spark: SparkSession) -> None:
     for row in rows.collect():
         fitting = [pattern for number, pattern in enumerate(patterns) if row[f"p{number}"]]
         assert fitting == [pattern for pattern in patterns if fnmatchcase(row["client_id"], pattern)], row
+
+
+def test_libraries_are_recognised_as_in_duckdb(spark: SparkSession) -> None:
+    sent = spark.createDataFrame(list(SENT), "name STRING, version STRING")
+    columns = library_columns("name", "version")
+    named = sent.selectExpr("name", "version", *(f"{columns[it][0]} AS {it}" for it in ("library", "library_version")))
+    rows = named.selectExpr("*", f"{columns['library_number'][0]} AS number").collect()
+    assert {(row[0], row[1]): (row["library"], row["library_version"]) for row in rows} == {
+        software: known[:2] for software, known in SENT.items()
+    }
+    numbers = {row["version"]: row["number"] for row in rows if row["library"] == "java"}
+    assert (numbers["4.3.1"], numbers["7.7.1-ccs"], numbers["unknown"]) == (4003001, 3007999, None)

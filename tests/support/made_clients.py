@@ -23,7 +23,7 @@ class Client:
     """What each instance of a client id did in the hour."""
 
     metrics: Metrics = field(default_factory=dict)
-    software: tuple[str | None, str | None] = (None, None)
+    software: tuple[str | None, str | None] = ("apache-kafka-java", "4.4.0")
     outcomes: tuple[dict[str, Any], ...] = ()
     instances: int = 1
     quarantine: tuple[dict[str, Any], ...] = ()

@@ -43,8 +43,8 @@ def test_versions_in_use_with_their_bugs_support_and_brokers() -> None:
         ("c", java, "trunk"): ("java", 1, 1, None, None, None, None, None),
         ("c", python, "2.10.0-rdkafka-2.10.0"): ("librdkafka", 1, 1, None, None, "connections", "2.11.0", True),
         ("c", "librdkafka", "2.12.0"): ("librdkafka", 1, 1, None, None, None, None, True),
-        ("c", "kgo", "v1.22.2"): (None, 1, 1, None, None, None, None, None),
-        ("c", None, None): (None, 2, 2, None, None, None, None, None),
+        ("c", "kgo", "v1.22.2"): ("franz-go", 1, 1, None, None, None, None, True),
+        ("c", None, None): ("unknown", 2, 2, None, None, None, None, None),
         ("d", java, "3.8.1"): ("java", 1, 1, False, date(2025, 9, 2), "data", "3.9.2", True),
     }  # fmt: skip
     assert said["c", python, "2.10.0-rdkafka-2.10.0"]["bugs"] == [

@@ -19,7 +19,7 @@ Row = dict[str, Any]
 K = "org.apache.kafka."
 SOFTWARE = {
     "Java": ("apache-kafka-java", "4.3.0"), "librdkafka": ("confluent-kafka-python", "2.16.1-rdkafka-2.16.0"),
-    "franz-go": ("kgo", "v1.22.2"), None: ("dekaf", "1.0"),
+    "franz-go": ("kgo", "v1.22.2"), None: ("my-service", "1.0"),
 }  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def test_measures_are_the_same_for_every_library() -> None:
     assert len(found) == len(rows) == 8
     java = found["java", START]
     assert [java[name] for name in ("records_sent", "bytes_sent", "connections_created")] == [17, 150, 2]
-    assert (java["library"], java["kind"], java["application"], java["owner"]) == ("Java", "producer", "shop", "team")
+    assert (java["library"], java["kind"], java["application"], java["owner"]) == ("java", "producer", "shop", "team")
     assert java["not_in_library"] == ""
     assert java["not_pushed"].split(", ")[:2] == ["record_retries", "record_errors"]
     assert found["java", at(60)]["records_sent"] == 7
@@ -139,7 +139,7 @@ def test_measures_are_the_same_for_every_library() -> None:
     assert "records_sent, bytes_sent" in rd["not_in_library"]
     assert rd["not_pushed"] == "queue_time_avg_ms, queue_time_max_ms, request_latency_max_ms, throttle_time_max_ms"
     assert "queue_time_avg_ms" in found["go", START]["not_in_library"]
-    assert (found["other", START]["library"], found["other", START]["not_in_library"]) == (None, "")
+    assert (found["other", START]["library"], found["other", START]["not_in_library"]) == ("unknown", "")
     assert "records_sent" in found["other", START]["not_pushed"]
     assert (found["admin", START]["kind"], found["admin", START]["requests"]) == ("admin", 3)
     assert (found["sharer", START]["kind"], found["sharer", START]["records_consumed"]) == ("share_consumer", 4)

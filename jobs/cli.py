@@ -7,6 +7,7 @@ from importlib.abc import MetaPathFinder
 from importlib.metadata import version
 
 from kafka_telemetry_lake.jobs.commands import COMMANDS
+from kafka_telemetry_lake.jobs.console import prepare_output
 from kafka_telemetry_lake.jobs.entry import fail, run_command
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.udfs.nearest import did_you_mean
@@ -47,6 +48,7 @@ A setting is taken from its flag, else from its TELEMETRY_LAKE_* variable, else 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; `argv` excludes the program's name. Returns the exit code: 2 for an unknown command."""
     words = sys.argv[1:] if argv is None else argv
+    prepare_output(stops=words[:1] == ["query"])
     if words[:1] == ["help"] and len(words) > 1:
         words = [words[1], "--help"]
     if not words or words[0] in ("-h", "--help", "help"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from kafka_telemetry_lake.jobs.commands import job_of, settings_of
+from kafka_telemetry_lake.jobs.console import prepare_output
 from kafka_telemetry_lake.jobs.logs import log_to_stdout
 from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.pipelines.query.printable import printable
@@ -31,13 +32,16 @@ def run_command(command: str, argv: list[str] | None = None) -> int:
         SystemExit: after ``--help``.
     """
     settings = None
+    prepare_output(stops=command == "query")  # its results may be large
     try:
         settings = parse(settings_of(command), sys.argv[1:] if argv is None else argv, f"telemetry-lake {command}")
         settings.check_together()
         level = getattr(settings, "log_level", None)
         if level is not None:
             log_to_stdout(level, getattr(settings, "log_format", "text"))
-        return job_of(command)(settings)
+        code = job_of(command)(settings)
+        sys.stdout.flush()  # while an error can still be told
+        return code
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in OPTIONAL:

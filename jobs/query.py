@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -21,13 +22,11 @@ def run_job(settings: QuerySettings) -> int:
     """Print the query's result, or those of all queries that are typed at the prompt."""
     if settings.format in BINARY_FORMATS and sys.stdout.isatty():
         raise UsageError(f"format: {settings.format} is binary: redirect it, such as > rows.{settings.format}")
-    try:
+    with contextlib.suppress(BrokenPipeError):  # the reader, such as `head`, closed the pipe
         if settings.sql is None and settings.file is None and sys.stdin.isatty() and sys.stdout.isatty():
             ask_repeatedly(settings.lake, lambda sql: answer(settings, sql))
         else:
             answer(settings, _text(settings))
-    except BrokenPipeError:  # the reader, such as `head`, closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
@@ -58,16 +57,17 @@ def _warn(sentence: str) -> None:
 
 def _text(settings: QuerySettings) -> str:
     """The query: the argument, or the content of the file or of stdin."""
-    if settings.sql is not None:
-        return settings.sql
-    where = settings.file or "stdin"
+    where = settings.file or ("stdin" if settings.sql is None else "the query")
     try:
-        content = sys.stdin.buffer.read() if settings.file is None else settings.file.read_bytes()
+        if settings.sql is not None:
+            content = os.fsencode(settings.sql)  # bytes that the locale's encoding lacks, such as UTF-8 in `LC_ALL=C`
+        else:
+            content = sys.stdin.buffer.read() if settings.file is None else settings.file.read_bytes()
         text = content.decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"file: {where}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{where} is not text in UTF-8") from error
-    if not text.strip():
+    if settings.sql is None and not text.strip():
         raise UsageError(f'{where} has no query: give it as an argument ("SELECT ..."), by --file, or on stdin')
     return text

@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from typing import Any, BinaryIO, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kafka_telemetry_lake.pipelines.query.plain_values import plain_values
 from kafka_telemetry_lake.pipelines.query.printable import printable, printable_json
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError, of_reading, one_line
 
@@ -86,7 +85,7 @@ def write_parquet(rows: pa.RecordBatchReader, out: BinaryIO) -> int:
     """
     try:
         return _write(rows, pq.ParquetWriter(out, rows.schema, compression="zstd"))
-    except pa.ArrowNotImplementedError as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise QueryError(f"Parquet can't hold this result: {one_line(error)}; cast the column") from error
 
 
@@ -151,10 +150,8 @@ def _write(rows: pa.RecordBatchReader, writer: Any) -> int:
 
 def plain_rows(rows: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
     """Yield each row's values as JSON has them: see `write_jsonl`. Raises ``QueryError``, while it is read."""
-    types = [field.type for field in rows.schema]
     for batch in _batches(rows):
-        for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            yield tuple(map(_plain, values, types))
+        yield from zip(*map(plain_values, batch.columns), strict=True)
 
 
 def _batches(rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
@@ -163,29 +160,6 @@ def _batches(rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         yield from rows
     except (OSError, pa.ArrowException) as error:
         raise of_reading(error) from error
-
-
-def _plain(value: Any, kind: pa.DataType) -> Any:  # noqa: PLR0911  # one return for each kind of value
-    if value is None:
-        return None
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, datetime):
-        utc = value.astimezone(UTC) if value.tzinfo else value
-        return utc.replace(tzinfo=None).isoformat() + "Z"
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, Decimal):  # such as a sum of bigints
-        return int(value) if kind.scale == 0 else float(value)
-    if pa.types.is_map(kind):
-        return {str(key): _plain(item, kind.item_type) for key, item in value}
-    if pa.types.is_struct(kind):
-        return {field.name: _plain(value[field.name], field.type) for field in kind}
-    if isinstance(value, list):
-        return [_plain(item, kind.value_type) for item in value]
-    if isinstance(value, int | str | bool):
-        return value
-    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def _cell(value: Any) -> str:

@@ -23,6 +23,7 @@ from kafka_telemetry_lake.pipelines.lake.moments import (
 )
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_table
+from kafka_telemetry_lake.pipelines.query.arrow_types import as_arrow_holds
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import MEMORY, SPILL, NotAQueryError, check_reads, connect
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import local_folder, register_table, table_columns
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
@@ -86,7 +87,7 @@ def run_query(
             return pa.Table.from_pylist([]).to_reader()
         if warn is not None and (sentence := summed_levels(connection, sql)):
             warn(sentence)
-        return with_distinct_names(answer.to_arrow_reader(10_000))
+        return with_distinct_names(as_arrow_holds(answer).to_arrow_reader(10_000))
     except (OSError, pa.ArrowException) as error:
         raise QueryError(f"{lake} can't be read: {one_line(error)}") from error
     except DeltaError as error:

@@ -126,3 +126,103 @@ def test_rows_are_counted_for_people_beside_the_results(
 ) -> None:
     assert run_command("query", ["--lake", str(tmp_path), "--format", form, sql]) == 0
     assert capsys.readouterr().err == said
+
+
+# Each type of DuckDB that a query can result in, as JSON and people have it.
+SHOWN: dict[str, Any] = {
+    "INTERVAL '2 minutes 14.486 seconds'": "0:02:14.486",
+    "INTERVAL '1 year 2 months 3 days 04:05:06.7'": "1 year 2 months 3 days 4:05:06.7",
+    "INTERVAL '-14 months'": "-1 year -2 months",
+    "-INTERVAL '90 minutes'": "-1:30:00",
+    "INTERVAL '1 day' - INTERVAL '1 second'": "1 day -0:00:01",
+    "TIMESTAMP '2026-01-02' - TIMESTAMP '2026-01-02'": "0:00:00",
+    "TIME '12:34:56.789'": "12:34:56.789000",
+    "TIME '12:34:56'": "12:34:56",
+    "TIMETZ '12:34:56.789+02:30'": "12:34:56.789+02:30",
+    "TIME_NS '12:34:56.789123456'": "12:34:56.789123456",
+    "DATE '2026-01-01'": "2026-01-01",
+    "DATE 'infinity'": "infinity",
+    "DATE '-infinity'": "-infinity",
+    "DATE '0044-03-15 (BC)'": "-0043-03-15",
+    "DATE '0001-12-31 (BC)'": "0000-12-31",
+    "DATE '12000-02-29'": "+12000-02-29",
+    "TIMESTAMP '2026-01-01 00:00:00.5'": "2026-01-01T00:00:00.500000Z",
+    "TIMESTAMPTZ '2026-01-01 00:00:00+02'": "2025-12-31T22:00:00Z",
+    "TIMESTAMPTZ 'infinity'": "infinity",
+    "TIMESTAMP '-infinity'": "-infinity",
+    "TIMESTAMP_S 'infinity'": "infinity",
+    "TIMESTAMP_MS '-infinity'": "-infinity",
+    "TIMESTAMP_NS 'infinity'": "infinity",
+    "TIMESTAMPTZ '12000-01-01 00:00:00.25+00'": "+12000-01-01T00:00:00.250000Z",
+    "TIMESTAMP_NS '2026-01-01 00:00:00.123456789'": "2026-01-01T00:00:00.123456789Z",
+    "TIMESTAMP_MS '1960-01-01 00:00:00.123'": "1960-01-01T00:00:00.123000Z",
+    "170141183460469231731687303715884105727::HUGEINT": 2**127 - 1,
+    "340282366920938463463374607431768211455::UHUGEINT": str(2**128 - 1),
+    "123456789012345678901234567890123456789012345::BIGNUM": "123456789012345678901234567890123456789012345",
+    "1.25::DECIMAL(10, 4)": 1.25,
+    "3::DECIMAL(10, 0)": 3,
+    "12345678901234567890.1234::DECIMAL(38, 4)": "12345678901234567890.1234",
+    "UUID '47183823-2574-4bfd-b411-99ed177d3e43'": "47183823-2574-4bfd-b411-99ed177d3e43",
+    "'\\xAA\\x0B'::BLOB": "aa0b",
+    "'10101'::BIT": "10101",
+    "'a'::ENUM('a', 'b')": "a",
+    "42::VARIANT": "42",
+    "'POINT(1 2)'::GEOMETRY": "POINT (1 2)",
+    """'{"a": [1.5, null]}'::JSON""": '{"a": [1.5, null]}',
+    "'NaN'::DOUBLE": None,
+    "'-inf'::FLOAT": None,
+    "NULL": None,
+    "true": True,
+    "union_value(t := INTERVAL '1 day')": "1 day",
+    "union_value(b := '1'::BIT)": "1",
+    "{'i': INTERVAL '1 day', 'size': ['101'::BIT], 'n': 'NaN'::DOUBLE}": {"i": "1 day", "size": ["101"], "n": None},
+    "{'of': {'a \"b': 1::UHUGEINT}}": {"of": {'a "b': "1"}},
+    "row(1, INTERVAL '1 day')": {"element1": 1, "element2": "1 day"},
+    "[TIMESTAMP 'infinity', NULL]": ["infinity", None],
+    "[[TIMETZ '12:00:00+01']]": [["12:00:00+01"]],
+    "[1, NULL, 3]::INT[3]": [1, None, 3],
+    "['1'::BIT, '0']::BIT[2]": ["1", "0"],
+    "[]": [],
+    "MAP {}": {},
+    "MAP {TIMESTAMP '2026-01-01': INTERVAL '1 second'}": {"2026-01-01T00:00:00Z": "0:00:01"},
+    "MAP {'\\xAA'::BLOB: 12::BIGNUM}": {"aa": "12"},
+    "MAP {[1, 2]: true}": {"[1, 2]": True},
+    "MAP {true: 'NaN'::DOUBLE}": {"true": None},
+    "MAP {'NaN'::DOUBLE: 1, 0.5::DOUBLE: 2}": {"nan": 1, "0.5": 2},
+    "MAP {DATE 'infinity': [{'d': DATE '-infinity'}]}": {"infinity": [{"d": "-infinity"}]},
+}
+
+
+def test_every_type_has_a_presentation(tmp_path: Path) -> None:
+    columns = ", ".join(f"{expression} AS c{number}" for number, expression in enumerate(SHOWN))
+    # The second row is one of a slice, the third NULL: offsets and NULLs of nested columns count.
+    nulls = ", ".join(f"CASE WHEN range < 2 THEN c{number} END AS c{number}" for number in range(len(SHOWN)))
+    sql = f"SELECT {nulls} FROM (SELECT {columns}), range(3) ORDER BY range"
+    lines = [json.loads(line) for line in text(sql, "jsonl", tmp_path).splitlines()]
+    assert [dict(zip(SHOWN, line.values(), strict=True)) for line in lines] == [SHOWN, SHOWN, dict.fromkeys(SHOWN)]
+
+    cells = list(csv.reader(io.StringIO(text(sql, "csv", tmp_path))))[1]
+    for (expression, value), cell in zip(SHOWN.items(), cells, strict=True):
+        as_text = value if isinstance(value, str) else "" if value is None else json.dumps(value)
+        assert cell == as_text, expression
+    vertical = text(sql, "vertical", tmp_path).splitlines()
+    assert vertical[1].split(maxsplit=1) == ["c0", "0:02:14.486"]
+
+
+def test_intervals_and_infinite_times_are_read_back(tmp_path: Path) -> None:
+    for expression in ("INTERVAL '-14 months 3 days -00:00:01.25'", "TIMESTAMP '-infinity'", "DATE 'infinity'"):
+        (line,) = text(f"SELECT {expression} AS v", "jsonl", tmp_path).splitlines()
+        again = f"SELECT {expression.split(' ')[0]} '{json.loads(line)['v']}' = {expression} AS same"
+        assert text(again, "csv", tmp_path) == "same\ntrue\n"
+
+
+def test_columns_of_one_name_keep_theirs_where_types_become_text(tmp_path: Path) -> None:
+    assert text("SELECT '1'::BIT AS a, range AS a FROM range(3) ORDER BY range DESC", "csv", tmp_path) == (
+        "a,a_1\n1,2\n1,1\n1,0\n"
+    )
+
+
+def test_what_parquet_cannot_hold_is_one_line(tmp_path: Path) -> None:
+    for sql in ("SELECT TIMESTAMP_S 'infinity' AS t", "SELECT MAP {} AS m"):
+        with pytest.raises(QueryError, match=r"^Parquet can't hold this result: .*; cast the column$"):
+            arrow(sql, "parquet", tmp_path)

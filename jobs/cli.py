@@ -10,7 +10,15 @@ from kafka_telemetry_lake.jobs.commands import COMMANDS
 from kafka_telemetry_lake.jobs.console import prepare_output
 from kafka_telemetry_lake.jobs.entry import fail, run_command
 from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.jobs.signals import end_soon_after_a_signal, leave_signals
+from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 from kafka_telemetry_lake.udfs.nearest import did_you_mean
+
+
+class InterruptedByUserError(TelemetryLakeError):
+    """Ctrl-C ended a command that has no other end; what it had not finished is as if it had been killed."""
+
+    exit_code = 130  # as of shells
 
 
 class _WithoutPandas(MetaPathFinder):
@@ -62,12 +70,22 @@ def main(argv: list[str] | None = None) -> int:
         return fail(UsageError(f"unknown command {words[0]!r}{near}"))
     if argv is None and words[0] == "query":
         sys.meta_path.insert(0, _WithoutPandas())
-    return run_command(words[0], words[1:])
+    interrupted = InterruptedByUserError(f"{words[0]}: interrupted")
+    try:
+        end_soon_after_a_signal(str(interrupted), interrupted.exit_code)
+        return run_command(words[0], words[1:])
+    except KeyboardInterrupt:
+        if argv is not None:
+            raise
+        return fail(interrupted)
+    finally:
+        if argv is not None:  # the process is that of another program
+            leave_signals()
 
 
 def task() -> None:
     """`main` for schedulers that detect failure by an exception, not by an exit code (Databricks)."""
-    if code := main():
+    if code := main(sys.argv[1:]):
         raise SystemExit(code)
 
 

@@ -14,7 +14,7 @@ from kafka_telemetry_lake.jobs.demo_settings import DemoSettings
 from kafka_telemetry_lake.jobs.demo_story import PUSH_INTERVAL_MS, THROTTLED, Story
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.logs import log_to_stdout
-from kafka_telemetry_lake.jobs.signals import ends_soon, stop_at_signals
+from kafka_telemetry_lake.jobs.signals import stop_at_signals
 from kafka_telemetry_lake.pipelines.runtime.jars import JarsUnavailableError
 from kafka_telemetry_lake.pipelines.runtime.session import check_java
 from kafka_telemetry_lake.sandbox.clients import ClientUnavailableError, LocalClients
@@ -29,10 +29,9 @@ log = logging.getLogger("telemetry-lake")
 
 def run_job(settings: DemoSettings) -> int:
     """Run the demo; with `files` the exit code is that of its `telemetry-lake ingest`."""
-    stop = stop_at_signals()
+    stop = stop_at_signals("demo: stopped")
     try:
-        with ends_soon(stop, "demo: stopped"):
-            code = _from_files(settings) if settings.files else _from_clients(settings, stop)
+        code = _from_files(settings) if settings.files else _from_clients(settings, stop)
     except (TelemetryLakeError, OSError):
         if not stop.is_set():  # else the signal has ended the broker or a client too
             raise

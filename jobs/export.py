@@ -17,7 +17,7 @@ from kafka_telemetry_lake.jobs.export_settings import ExportSettings
 from kafka_telemetry_lake.jobs.locks import only_exporter
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
-from kafka_telemetry_lake.jobs.signals import ends_soon, stop_at_signals
+from kafka_telemetry_lake.jobs.signals import stop_at_signals
 from kafka_telemetry_lake.pipelines.export.counting import Counting, Selection
 from kafka_telemetry_lake.pipelines.export.fleet import Fleet
 from kafka_telemetry_lake.pipelines.export.known_clients import KnownClients
@@ -36,13 +36,10 @@ def run_job(settings: ExportSettings) -> int:
     """Serve and send until a signal."""
     if not is_lake(settings.lake):
         raise UsageError(f"no lake at {settings.lake}: create one with `telemetry-lake ingest --lake {settings.lake}`")
-    stop = stop_at_signals()
+    stop = stop_at_signals("export: stopped while the lake or an endpoint was slow to answer")
     busy = f"another exporter of {settings.lake} runs under the name {settings.name}: give this one a --name of its own"
     try:
-        with (
-            only_exporter(settings.lake, settings.name, busy),
-            ends_soon(stop, "export: stopped while the lake or an endpoint was slow to answer"),
-        ):
+        with only_exporter(settings.lake, settings.name, busy):
             _export(settings, stop)
     except (DeltaError, OSError) as error:
         raise JobFailedError(f"export: {' '.join(str(error).split())}; run it again") from error

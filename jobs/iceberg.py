@@ -18,7 +18,7 @@ from kafka_telemetry_lake.jobs.iceberg_settings import IcebergSettings
 from kafka_telemetry_lake.jobs.locks import only_iceberg
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
-from kafka_telemetry_lake.jobs.signals import ends_soon, stop_at_signals
+from kafka_telemetry_lake.jobs.signals import stop_at_signals
 from kafka_telemetry_lake.pipelines.iceberg.folder_tables import GRACE_S, FolderTables
 from kafka_telemetry_lake.pipelines.iceberg.mirror import MirroredTable
 from kafka_telemetry_lake.pipelines.iceberg.places import iceberg_root
@@ -45,9 +45,9 @@ def run_job(settings: IcebergSettings) -> int:
     with only_iceberg(root, f"another `iceberg` writes {root}: wait until it has ended, or stop it"):
         tables = _Tables(settings, root)
         if settings.follow:
-            stop = stop_at_signals()
-            with ends_soon(stop, "iceberg: stopped while the lake was slow to answer"):
-                _until(stop, tables, settings.refresh_seconds)
+            _until(
+                stop_at_signals("iceberg: stopped while the lake was slow to answer"), tables, settings.refresh_seconds
+            )
             log.info("iceberg: stopped")
             return 0
         problems = [*tables.follow(), *tables.tidy()]

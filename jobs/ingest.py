@@ -28,7 +28,7 @@ from kafka_telemetry_lake.jobs.locks import TakenOverError, only_job
 from kafka_telemetry_lake.jobs.observed import Observers, observed
 from kafka_telemetry_lake.jobs.privacy import privacy_of
 from kafka_telemetry_lake.jobs.running import JobFailedError, Stream, work_off
-from kafka_telemetry_lake.jobs.signals import ends_soon, stop_at_signals
+from kafka_telemetry_lake.jobs.signals import stop_at_signals
 from kafka_telemetry_lake.jobs.sync_beside import syncing
 from kafka_telemetry_lake.pipelines.events.feed import feeding
 from kafka_telemetry_lake.pipelines.forget.erasure import unfinished
@@ -70,10 +70,9 @@ log = logging.getLogger("telemetry-lake")
 
 def run_job(settings: IngestSettings) -> int:
     """Run until all available input is processed (``once``) or a signal stops the job."""
-    stop = stop_at_signals()
+    stop = stop_at_signals(CUT_OFF, kill_java)
     try:
-        with ends_soon(stop, CUT_OFF, kill_java):
-            _run_in_session(settings, stop)
+        _run_in_session(settings, stop)
     except (Py4JError, PySparkException, DeltaError, OSError) as error:
         if not stop.is_set():  # else the end of the session has interrupted something
             # Before any stream started, for example on a full disk.

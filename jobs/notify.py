@@ -12,7 +12,7 @@ from kafka_telemetry_lake.jobs.locks import only_notifier
 from kafka_telemetry_lake.jobs.notify_settings import NotifySettings
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
-from kafka_telemetry_lake.jobs.signals import ends_soon, stop_at_signals
+from kafka_telemetry_lake.jobs.signals import stop_at_signals
 from kafka_telemetry_lake.pipelines.notify.delivery import deliveries, previews
 from kafka_telemetry_lake.pipelines.notify.file import KafkaSink, NotifyFile, read_notify_file
 from kafka_telemetry_lake.pipelines.notify.run import run
@@ -43,11 +43,8 @@ def _preview(settings: NotifySettings, file: NotifyFile) -> list[str]:
 
 def _send(settings: NotifySettings, file: NotifyFile) -> list[str]:
     """Returns a line for each sink that was given up."""
-    stop = stop_at_signals()
-    with (
-        only_notifier(settings.lake, f"another notify is running on {settings.lake}"),
-        ends_soon(stop, "notify: stopped while a sink was slow to answer; its message will be sent again"),
-    ):
+    stop = stop_at_signals("notify: stopped while a sink was slow to answer; its message will be sent again")
+    with only_notifier(settings.lake, f"another notify is running on {settings.lake}"):
         FINDING_CHANGES.create(settings.lake)
         return run(
             deliveries(settings.lake, file, _machine(file)),

@@ -9,6 +9,7 @@ import sys
 from kafka_telemetry_lake.jobs.query_prompt import ask_repeatedly
 from kafka_telemetry_lake.jobs.query_settings import QuerySettings
 from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.jobs.signals import leave_signals
 from kafka_telemetry_lake.pipelines.query.empty_results import why_empty
 from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.formats import BINARY_FORMATS, TEXT_FORMATS
@@ -24,6 +25,7 @@ def run_job(settings: QuerySettings) -> int:
         raise UsageError(f"format: {settings.format} is binary: redirect it, such as > rows.{settings.format}")
     with contextlib.suppress(BrokenPipeError):  # the reader, such as `head`, closed the pipe
         if settings.sql is None and settings.file is None and sys.stdin.isatty() and sys.stdout.isatty():
+            leave_signals()  # at the prompt Ctrl-C ends a query
             ask_repeatedly(settings.lake, lambda sql: answer(settings, sql))
         else:
             answer(settings, _text(settings))

@@ -67,7 +67,10 @@ class SyncFailedError(CannotRunError):
 
 def run_job(settings: SyncSettings) -> int:
     """Sync once, or every `every_seconds` until a signal."""
-    run(settings, threading.Event() if settings.every_seconds is None else stop_at_signals())
+    if settings.every_seconds is None:
+        run(settings, threading.Event())
+    else:
+        run(settings, stop_at_signals("sync: stopped while the cluster or the lake was slow to answer"))
     return 0
 
 

@@ -1,0 +1,158 @@
+"""SIGTERM and SIGINT end a command within seconds, at any moment and whatever its main thread is in."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from kafka_telemetry_lake.jobs import cli, signals
+
+HANG_S = 120  # no bound: a process that takes so long would never end
+
+MOMENTS, LONGEST_S = 2000, 5e-4
+MANY = """
+import logging, sys, time
+from kafka_telemetry_lake.jobs import signals
+from kafka_telemetry_lake.jobs.logs import log_to_stdout
+
+log_to_stdout("INFO")
+for turn in range(int(sys.argv[1])):
+    stop = signals.stop_at_signals("cut off")
+    print("ready", file=sys.stderr, flush=True)
+    if turn % 2:
+        while not stop.wait(1e-6):
+            pass
+    else:
+        while not stop.is_set():
+            logging.getLogger("telemetry-lake").info("a line")
+    signals.leave_signals()
+print("stopped", turn + 1, "times")
+"""
+
+BUSY = """
+import ctypes, logging, sys, threading, time
+from kafka_telemetry_lake.jobs import signals
+from kafka_telemetry_lake.jobs.logs import log_to_stdout
+
+signals.STOP_S, signals.SAY_S = 1.0, 0.4
+log_to_stdout("INFO")
+stop = signals.stop_at_signals("cut off", lambda: print("killed", file=sys.stderr, flush=True))
+print("ready", file=sys.stderr, flush=True)
+"""
+
+PLACES = {
+    "the lock of the event": "with stop._cond: time.sleep(1000)",
+    "a lock that nobody releases": "lock = threading.Lock(); lock.acquire(); lock.acquire()",
+    "waiting for a thread": "event = threading.Event(); t = threading.Thread(target=event.wait); t.start(); t.join()",
+    "the lock of the log": "with logging.getLogger().handlers[0].lock: time.sleep(1000)",
+    "the lock of all logs": "with logging._lock: time.sleep(1000)",
+    "a line that nobody reads": "while True: print('x' * 65536, flush=True)",
+    "a log line that nobody reads": "while True: logging.getLogger().info('x' * 65536)",
+    "a library that isn't interruptible": "\nwhile True: ctypes.CDLL(None).usleep(100_000_000)",
+    "its exit": "import atexit; atexit.register(time.sleep, 1000); sys.exit(5)",
+    "a thread that outlives it": "threading.Thread(target=time.sleep, args=(1000,)).start(); sys.exit(5)",
+}  # fmt: skip
+
+
+def test_at_thousands_of_random_moments(tmp_path: Path) -> None:
+    """Signals of another process: one from a thread arrives only where the main thread waits."""
+    draw, out = random.Random(1), tmp_path / "out"
+    argv = [sys.executable, "-c", MANY, str(MOMENTS)]
+    with out.open("w") as stdout, subprocess.Popen(argv, stdout=stdout, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for _ in range(MOMENTS):
+            assert process.stderr.readline() == "ready\n"
+            until = time.perf_counter() + draw.random() * LONGEST_S
+            while time.perf_counter() < until:
+                pass
+            process.send_signal(draw.choice(signals.SIGNS))
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+    lines = set(out.read_text().splitlines())
+    assert f"stopped {MOMENTS} times" in lines
+    assert not any("cut off" in line for line in lines)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_whatever_the_main_thread_is_in(place: str) -> None:
+    assert _ended_in(PLACES[place]) == 0
+
+
+def test_even_if_no_thread_of_python_can_run_after_the_signal() -> None:
+    """A call of C that keeps Python's lock: then the system ends the process, by its alarm."""
+    code = _ended_in("\nwhile not stop.is_set(): time.sleep(0.01)\nctypes.PyDLL(None).sleep(1000)", killed=False)
+    assert code == -signal.SIGALRM
+
+
+def _ended_in(place: str, *, killed: bool = True) -> int:
+    """The exit code of a process that gets SIGTERM in a place. Nobody reads its stdout until it has ended."""
+    argv = [sys.executable, "-c", BUSY + place]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "ready\n"
+        threading.Event().wait(0.3)
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(HANG_S)
+        finally:
+            process.kill()
+        assert process.stderr.read() == ("killed\n" if killed else "")
+    return process.returncode
+
+
+def test_a_fork_is_ended_by_its_own_signals_and_does_not_stop_its_parent() -> None:
+    code = """
+import os, signal, time
+from kafka_telemetry_lake.jobs import signals
+stop = signals.stop_at_signals("cut off")
+reader, writer = os.pipe()
+child = os.fork()
+if child == 0:
+    os.write(writer, b"x")
+    time.sleep(1000)
+os.read(reader, 1)
+os.kill(child, signal.SIGTERM)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), stop.wait(0.2))
+"""
+    argv = [sys.executable, "-c", code]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=HANG_S)
+    assert done.stdout == f"{-signal.SIGTERM} False\n"
+
+
+def test_a_program_that_calls_a_command_gets_its_signals_back(capsys: pytest.CaptureFixture[str]) -> None:
+    handlers = [signal.getsignal(sign) for sign in signals.SIGNS]
+    threads = set(threading.enumerate())
+    assert cli.main(["views"]) == 0
+    stop = signals.stop_at_signals("cut off")
+    assert signal.getsignal(signal.SIGTERM) != handlers[0]
+    signals.leave_signals()
+    assert [signal.getsignal(sign) for sign in signals.SIGNS] == handlers
+    assert signal.set_wakeup_fd(-1) == -1
+    assert not stop.is_set()
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(10)
+        assert not thread.is_alive(), thread.name
+
+
+def test_ctrl_c_on_a_command_that_follows_nothing_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "run_command", interrupted)
+    monkeypatch.setattr(sys, "argv", ["telemetry-lake", "maintain", "--lake", "x"])
+    try:
+        assert cli.main() == 130
+    finally:
+        signals.leave_signals()
+    assert capsys.readouterr().err == "telemetry-lake: maintain: interrupted\n"
+    with pytest.raises(KeyboardInterrupt):  # a notebook's own
+        cli.main(["maintain", "--lake", "x"])

@@ -10,27 +10,26 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafka_telemetry_lake.pipelines.query.client_libraries import library_columns, version_of
-from kafka_telemetry_lake.pipelines.query.client_versions import Bug, number, versions
+from kafka_telemetry_lake.pipelines.query.client_versions import NEVER, Bug, number, versions
 from kafka_telemetry_lake.pipelines.query.literals import quoted
-
-NEVER = "999999.0.0"
 
 
 def library_hours() -> dict[str, tuple[str, str]]:
     """Columns of `instance_hours` about the client's library and its known bugs, each with expression and meaning."""
     judged = [bug for bug in versions().bugs if bug.finding]
-    texts = ", ".join(f"CASE WHEN {_has(bug)} THEN {quoted(f'{bug.summary} ({bug.id})')} END" for bug in judged)
+    texts = ", ".join(f"CASE WHEN {_shows(bug)} THEN {quoted(f'{bug.summary} ({bug.id})')} END" for bug in judged)
     fixes = ", ".join(
-        f"CASE WHEN {_between(bug.library, *each)} THEN {number(each[1])} ELSE 0 END"
-        for bug in judged
-        for each in bug.versions
+        f"CASE WHEN {_between(bug, *each)} THEN {number(each[1])} ELSE 0 END" for bug in judged for each in bug.ranges
     )
     return library_columns("software_name", "software_version") | {
         "version_bugs": (
             f"nullif(concat_ws('; ', {texts}), '')",
             "known bugs of its version that spoil its telemetry, by sql/versions/client_versions.yml",
         ),
-        "version_without_bugs": (version_of(f"greatest({fixes})"), "the first version of its library without them"),
+        "version_without_bugs": (
+            version_of(_known(f"greatest({fixes})")),
+            "the first version of its library without them",
+        ),
         "versions_as_of": (quoted(str(versions().as_of)), "the date of what is known about versions"),
     }
 
@@ -48,10 +47,13 @@ def version_views() -> dict[str, str]:
     """The text of each view, as a file of `sql/` would have it."""
     known = versions()
     bugs = [
-        (bug.library, bug.id, bug.affects, bug.summary, first, fixed, number(first), number(fixed), bug.source)
+        (
+            bug.library, bug.id, bug.affects, bug.summary, first, None if fixed == NEVER else fixed, number(first),
+            number(fixed), bug.source,
+        )
         for bug in known.bugs
-        for first, fixed in bug.versions
-    ]
+        for first, fixed in bug.ranges
+    ]  # fmt: skip
     releases = [
         (library, minor, end.by, str(end.at) if end.at else None, each.support_source)
         for library, each in known.libraries.items()
@@ -71,19 +73,26 @@ def version_views() -> dict[str, str]:
         "client_releases": _RELEASES.format(rows=_rows(releases), as_of=known.as_of),
         "client_versions": _VERSIONS.format(
             libraries=_rows(libraries),
-            fixed=version_of("max(b.fixed_number)"),
+            fixed=version_of(_known("max(b.fixed_number)")),
             never=number(NEVER),
             as_of=known.as_of,
         ),
     }
 
 
-def _has(bug: Bug) -> str:
-    return " OR ".join(_between(bug.library, *each) for each in bug.versions)
+def _shows(bug: Bug) -> str:
+    has = " OR ".join(_between(bug, *each) for each in bug.ranges)
+    return f"({has}) AND silent_after IS NOT NULL" if bug.finding == "silent" else has
 
 
-def _between(library: str, first: str, fixed: str) -> str:
-    return f"library = {quoted(library)} AND library_number >= {number(first)} AND library_number < {number(fixed)}"
+def _between(bug: Bug, first: str, fixed: str) -> str:
+    range_ = f"library_number >= {number(first)} AND library_number < {number(fixed)}"
+    return f"library = {quoted(bug.library)} AND {range_}"
+
+
+def _known(fixed: str) -> str:
+    """The number of the first version without bugs; NULL if none is known."""
+    return f"nullif({fixed}, {number(NEVER)})"
 
 
 def _rows(rows: Iterable[tuple[Any, ...]]) -> str:
@@ -96,7 +105,8 @@ def _literal(value: str | int | None) -> str:
 
 _BUGS = """\
 -- Which bugs of client libraries are known, in which versions? One row per bug and range of versions.
--- affects: telemetry, connections, process (the client crashes), data (records) or security. The list isn't complete.
+-- affects: telemetry, connections, process (the client crashes), data (records) or security. fixed_version: the first
+-- one without it; NULL: none is known. The list isn't complete.
 SELECT
   library, bug, affects, summary, first_version, fixed_version, first_number, fixed_number, source,
   CAST('{as_of}' AS DATE) AS as_of

@@ -15,6 +15,8 @@ from kafka_telemetry_lake.pipelines.runtime.field_problems import field_problems
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 NAME = "client_versions.yml"
+NEVER = "999999.0.0"
+"""after all versions"""
 UNKNOWN = "unknown"
 """the library of software that no entry fits"""
 Text = Annotated[str, Field(min_length=1)]
@@ -79,21 +81,27 @@ class LibraryVersions(_Model):
 
 
 class Bug(_Model):
-    """A bug, and the versions that have it: from the first one with it to the first one without."""
+    """A bug, and the versions that have it: from the first one with it to the first one without, if one is known."""
 
     id: Text
     library: Library
-    versions: Annotated[list[Annotated[list[Version], Field(min_length=2, max_length=2)]], Field(min_length=1)]
+    versions: Annotated[list[Annotated[list[Version], Field(min_length=1, max_length=2)]], Field(min_length=1)]
     affects: Literal["telemetry", "connections", "process", "data", "security"]
-    finding: bool
+    finding: bool | Literal["silent"]
+    """whether finding `buggy_client_version` names it; silent: for clients that fell silent"""
     summary: Text
     source: Text
 
     @model_validator(mode="after")
     def _ranges_rise(self) -> Bug:
-        if any(number(first) >= number(fixed) for first, fixed in self.versions):
+        if any(number(first) >= number(fixed) for first, fixed in self.ranges):
             raise ValueError("versions: the first version with the bug must be before the first one without")
         return self
+
+    @property
+    def ranges(self) -> list[tuple[str, str]]:
+        """The first version with the bug and the first one without, which is `NEVER` if none is known."""
+        return [(each[0], each[1] if len(each) > 1 else NEVER) for each in self.versions]
 
 
 class ClientVersions(_Model):

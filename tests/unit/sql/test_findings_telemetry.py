@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafka_telemetry_lake.pipelines.query.client_versions import versions
 from tests.support.made_clients import (
     CONSUMER,
     HOUR,
@@ -28,17 +29,49 @@ def test_client_versions_with_known_bugs() -> None:
         ("confluent-kafka-python", "2.10.0-rdkafka-2.10.0"): "librdkafka 2.10.0",
         ("librdkafka", "2.5.0"): "librdkafka 2.5.0",
         ("confluent-kafka-python", "2.11.1-rdkafka-2.11.1"): "librdkafka 2.11.1",
+        ("confluent-kafka-go", "2.11.1"): "librdkafka 2.11.1",
+        ("confluent-kafka-javascript", "1.4.0-librdkafka-2.11.0"): "librdkafka 2.11.0",
         ("apache-kafka-java", "3.8.1"): "Java client 3.8.1",
+        ("apache-kafka-java", "7.8.1-ccs"): "Java client 7.8.1-ccs",
+        ("kgo", "v1.21.3"): "franz-go 1.21.3",
+        ("krafka", "0.27.0"): "krafka 0.27.0",
         ("confluent-kafka-python", "2.10.1-rdkafka-2.10.1"): None,
         ("confluent-kafka-python", "2.12.0-rdkafka-2.12.0"): None,
+        ("confluent-kafka-go", "2.15.0"): None,
         ("librdkafka", "unknown"): None,
         ("apache-kafka-java", "3.9.0"): None,
+        ("apache-kafka-java", "4.3.1"): None,
         ("kgo", "v1.22.2"): None,
+        ("kgo", "unknown"): None,
         (None, None): None,
     }
     findings = found_by_client({str(software): Client(software=software) for software in said})
     evidence = [[(name, evidence) for name, (_, evidence, _) in client.items()] for client in findings.values()]
     assert evidence == [[] if text is None else [("buggy_client_version", text)] for text in said.values()]
+    severity, _, advice = findings[str(("kgo", "v1.21.3"))]["buggy_client_version"]
+    assert severity == "warning"
+    assert "looks silent (franz-go #1348, terminating push); its metrics" in advice
+    assert advice.endswith(f". Update to 1.21.4 or newer (as of {versions().as_of}).")
+    krafka = findings[str(("krafka", "0.27.0"))]["buggy_client_version"][2]
+    assert "the totals since its start, so sums count them again (krafka, deltas)" in krafka
+    assert krafka.endswith(f". No version without them is known (as of {versions().as_of}).")
+
+
+def test_a_bug_that_only_ends_telemetry_is_named_once_a_client_is_silent() -> None:
+    """KAFKA-20393: Java pushes on to the old address of a broker that moved."""
+    software = {"4.2.0": "4.2.1", "4.3.1": "4.4.0", "4.2.2": None, "4.4.0": None}
+    tables: dict[str, list[dict[str, Any]]] = {"client_events": []}
+    for version in software:
+        for table, rows in Client(software=("apache-kafka-java", version)).rows(version).items():
+            tables.setdefault(table, []).extend(row | {"client_instance_id": version} for row in rows)
+        key = {"cluster_id": "c", "client_id": version, "client_instance_id": version, "landed_date": HOUR.date()}
+        tables["client_events"].append(key | {"event": "went_silent", "landed_at": HOUR})
+    found_in = {row["client_id"]: row for row in answer("instance_findings", tables)}
+    assert found_in.keys() == {version for version, fixed in software.items() if fixed}
+    for version, row in found_in.items():
+        assert (row["finding"], row["severity"]) == ("buggy_client_version", "info")
+        assert row["advice"].startswith("after the address of the broker that it pushes to changed, it goes on pushing")
+        assert f"(KAFKA-20393). Update to {software[version]} or newer" in row["advice"]
 
 
 def test_short_lived_clients_push_less_often_than_their_interval_asks() -> None:

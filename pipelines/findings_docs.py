@@ -140,6 +140,16 @@ The metrics that a rule reads, or why a library can't be judged. *any*: it reads
 | finding | Java | librdkafka | franz-go |
 |---|---|---|---|
 """
+CLAIMED = """
+## What is said about versions
+
+Releases change what clients and brokers do. Each release that a rule names is in this table, with its source and the
+day that it was read. The known bugs of clients are in `sql/versions/client_versions.yml`, with theirs
+([versions](applications.md#versions)).
+
+| finding | claim | source | read on |
+|---|---|---|---|
+"""
 TESTED = """
 ## How each finding was tested
 
@@ -166,7 +176,7 @@ def page() -> str:
     """The page's text."""
     parts = (
         (HEAD, _rules()), (ADVICE, _advice()), (SAVINGS, _savings()), (BOUNDS, _bounds()), (WAITS, _waits()),
-        (OVERRIDES, ()), (JUDGED, _judged()), (TESTED, _tested()), (COLUMNS, _columns()),
+        (OVERRIDES, ()), (JUDGED, _judged()), (CLAIMED, _claimed()), (TESTED, _tested()), (COLUMNS, _columns()),
     )  # fmt: skip
     return "".join(head + "".join(_row(cells) for cells in rows) for head, rows in parts)
 
@@ -237,6 +247,12 @@ def _library(rule: Rule, key: str) -> str:
     if isinstance(listed, str):
         return f"no: {listed}"
     return ", ".join(f"`{metric}`" for metric in listed) or "any"
+
+
+def _claimed() -> Iterator[tuple[str, ...]]:
+    for rule in rules().values():
+        for claim in rule.claims:
+            yield f"`{rule.id}`", claim.says, claim.source, str(claim.read_on)
 
 
 def _tested() -> Iterator[tuple[str, ...]]:

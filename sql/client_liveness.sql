@@ -80,8 +80,9 @@ SELECT
     WHEN library = 'java' AND element_at(labels, 'group_id') IS NULL
       AND coalesce(reported.buffered_bytes, 0) <= 0 AND coalesce(reported.requests_in_flight, 0) <= 0
       THEN 'closed_without_flag'
-    WHEN client_software_name IS NOT NULL THEN 'killed_or_cut_off'
-    ELSE 'unknown'
+    -- Before 1.21.4 franz-go closes without delivering its terminating push (known_client_bugs).
+    WHEN library = 'unknown' OR library = 'franz-go' AND coalesce(library_number, 0) < 1021004 THEN 'unknown'
+    ELSE 'killed_or_cut_off'
   END AS likely_cause,
   first_seen,
   last_seen,

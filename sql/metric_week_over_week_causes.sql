@@ -14,9 +14,9 @@ WITH ids AS (
     CASE
       WHEN count(DISTINCT coalesce(application, '')) > 1 THEN NULL
       WHEN max(application) IS NOT NULL THEN concat('application ', max(application))
-      WHEN count(DISTINCT client_software_name) = 1 THEN concat('library ', max(client_software_name))
+      WHEN count(DISTINCT software) = 1 THEN concat('library ', max(software))
     END AS peer_group
-  FROM clients
+  FROM (SELECT *, CASE WHEN library = 'unknown' THEN client_software_name ELSE library END AS software FROM clients) AS c
   WHERE client_id IS NOT NULL
   GROUP BY cluster_id, client_id
 ),

@@ -1,7 +1,8 @@
 -- Which clients rebootstrapped (KIP-1102), and which pushed telemetry while their data path was dead, and until when?
 -- One row per lifecycle event (docs/lifecycle.md). at: landing time of the push that shows it. bootstrap: requests to
 -- bootstrap nodes (Java), or number of bootstrap nodes (librdkafka), in that push; usual_bootstrap: the same in the
--- client's last normal push. restored_at: NULL while the data path is dead.
+-- client's last normal push. restored_at: NULL while the data path is dead. Without a loss of brokers: from Kafka 4.4 on, a
+-- connection to another cluster or broker at a reused address causes one, too (KIP-1242).
 WITH lifecycle_events AS (
   SELECT
     *,

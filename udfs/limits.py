@@ -19,7 +19,7 @@ NANOS = 1_000_000_000
 class Limits:
     """Bounds of a push, of a client and of the state; docs/rules.md defines the rules named here."""
 
-    # A push, before it is decoded. telemetry.max.bytes bounds only what is compressed.
+    # A push, before it is decoded. Most brokers' telemetry.max.bytes bounds only what is compressed (KAFKA-21076).
     max_decompressed_bytes: int = 16 << 20
     # gzip members, lz4 or zstd frames. Clients send one; each costs some microseconds even when it is empty.
     max_frames: int = 1_000

@@ -8,6 +8,7 @@ from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.screens.client_id import client_ids
 from kafka_telemetry_lake.dashboards.show import every_column, table
 from kafka_telemetry_lake.dashboards.subjects import about_clients
+from kafka_telemetry_lake.pipelines.query.client_versions import UNKNOWN, versions
 
 WHOLE = "For the whole lake, regardless of the time range."
 
@@ -15,6 +16,7 @@ WHOLE = "For the whole lake, regardless of the time range."
 def page(scene: Scene) -> None:
     rows = scene.rows("client_versions")
     assert rows is not None
+    known = f"{WHOLE} By what was known on {versions().as_of}."
     names = rows["software_name"].fillna("unknown") + " " + rows["software_version"].fillna("unknown")
     rows = rows.assign(software=names, advice=[_advice(row) for _, row in rows.iterrows()]).sort_values(
         ["worst", "instances"], ascending=[True, False], na_position="last"
@@ -26,6 +28,8 @@ def page(scene: Scene) -> None:
         rows,
         {
             "software": "version",
+            "library": "library",
+            "library_version": "its version",
             "advice": "advice",
             "instances": "instances",
             "active_instances": "active",
@@ -40,19 +44,19 @@ def page(scene: Scene) -> None:
             "last_seen": "last seen (UTC)",
         },
         "Versions, and what to do about them",
-        WHOLE,
+        known,
         "No version is known: the job's lifecycle stage has not written any client yet.",
     )
     if named and scene.totals.instances:
         about_clients(scene, "Who uses it")
         client_ids(scene)
         libraries = sorted(set(rows["library"].dropna()))
-        every_column(scene.rows("known_client_bugs", library=libraries), "Known bugs of the library", WHOLE)
+        every_column(scene.rows("known_client_bugs", library=libraries), "Known bugs of the library", known)
         return
     every_column(
         scene.rows("rebootstrap_readiness"),
         "Ready for a change of the brokers' addresses (KIP-1102)?",
-        WHOLE,
+        known,
         "None known.",
     )
 
@@ -61,9 +65,15 @@ def _advice(row: Any) -> str:
     """What to do about a version, in a sentence."""
     bugs, fixed, latest, supported = (row[name] for name in ("bugs", "fixed_in", "latest", "supported"))
     if bugs is not None and len(bugs):
-        return f"Update to {fixed or latest or 'a later version'}: it has known bugs."
+        return (
+            f"Update to {fixed}: it has known bugs."
+            if fixed
+            else "It has known bugs, and no version without them is known."
+        )
     if supported is not None and not supported:
         return f"Update to {latest}: this version gets no fixes any more." if latest else "This version gets no fixes."
     if row["software_name"] is None:
         return "Members that push nothing: look at the brokers' DeprecatedRequestsPerSec before an upgrade."
+    if row["library"] == UNKNOWN:
+        return "No library is known for this name: docs/applications.md says how to add it."
     return ""

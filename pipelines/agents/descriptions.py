@@ -94,6 +94,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "resolved_after_hours": rule.hysteresis.resolve_after,
         "evidence": rule.evidence,
         "advice": rule.advice,
+        "claims": [claim.model_dump(mode="json") for claim in rule.claims],
         "config": rule.config,
         "libraries": {name: getattr(rule.libraries, key) for key, name in LIBRARIES.items()},
     }

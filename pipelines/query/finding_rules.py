@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Set
+from datetime import date
 from importlib.resources import files
 from typing import Annotated, Literal, TypeVar, get_args
 
@@ -63,6 +64,7 @@ USED = {
 _FOLDER = "kafka_telemetry_lake.sql"
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times as fast
 _BOUND = re.compile(r"(?<!:):([a-z][a-z0-9_]*)")
+_RELEASE = re.compile(r"(?<![0-9.])[0-9]+[.][0-9]+(?:[.][0-9]+)?(?![0-9.]*[0-9%])(?! (?:ms|s|%|MB|kB)\b)")
 _PLACE = re.compile(r"\{([^{}]+?)(?::(1|%|text))?\}")
 
 
@@ -131,6 +133,14 @@ class Saving(_Model):
     """why the saving is NULL, where it is"""
 
 
+class Claim(_Model):
+    """What the rule says about versions of clients or brokers, who says so, and when that was read."""
+
+    says: Text
+    source: Text
+    read_on: date
+
+
 class Test(_Model):
     """The behaviour that shows the finding, and where it is tested."""
 
@@ -156,6 +166,7 @@ class Rule(_Model):
     worse: Literal["more", "less"] = "more"
     evidence: Text
     advice: Text
+    claims: list[Claim] = []
     config: Text | None = None
     saving: Saving | Text | None = None
     """what the advice saves, or why that can't be told; None: no method estimates it"""
@@ -324,6 +335,7 @@ def _problems(file: str, rule: Rule, measures: Measures) -> Iterator[tuple[str, 
     if unused := rule.bounds.keys() - set().union(*named.values()):
         yield f"bounds.{min(unused)}", "the rule doesn't use it"
     yield from _problems_of_bounds(rule)
+    yield from _problems_of_claims(rule)
     if (rule.reads is None) != (rule.scope == INSTANCE):
         yield "reads", "needed for every scope but instance, and for no instance"
     try:
@@ -354,6 +366,16 @@ def _problems_of_bounds(rule: Rule) -> Iterator[tuple[str, str]]:
             yield f"bounds.{name}.closes", "needed: a bound other than 0, and another number"
     if rule.closes and rule.scope not in (INSTANCE, "client_id"):
         yield "bounds", "closes works only for scopes instance and client_id"
+
+
+def _problems_of_claims(rule: Rule) -> Iterator[tuple[str, str]]:
+    said = {release for claim in rule.claims for release in _RELEASE.findall(claim.says)}
+    texts = {"title": rule.title, "evidence": rule.evidence, "advice": rule.advice}
+    texts |= {f"bounds.{name}.reason": bound.reason for name, bound in rule.bounds.items()}
+    texts |= {f"libraries.{key}": text for key, text in rule.libraries if isinstance(text, str)}
+    for field, text in texts.items():
+        if unsaid := set(_RELEASE.findall(_PLACE.sub("", text))) - said:
+            yield field, f"no claim says where {min(unsaid)} is from"
 
 
 def _problems_of_saving(rule: Rule, known: Set[str]) -> Iterator[tuple[str, str]]:

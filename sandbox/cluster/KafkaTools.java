@@ -3,9 +3,9 @@ import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
-import org.apache.kafka.common.utils.Exit;
 
 /**
  * Kafka's own command-line tools, called in one JVM: starting one for each command costs more than the command.
@@ -50,8 +50,7 @@ public final class KafkaTools {
         PrintStream capture = new PrintStream(printed, true, StandardCharsets.UTF_8);
         System.setOut(capture);
         System.setErr(capture);
-        Exit.setExitProcedure(KafkaTools::exit);
-        Exit.setHaltProcedure(KafkaTools::exit);
+        takeExits();
 
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {
@@ -62,6 +61,24 @@ public final class KafkaTools {
             replies.flush();
             printed.reset();
         }
+    }
+
+    /** Kafka's class Exit calls {@link #exit} from now on. It has another package from 4.4 on. */
+    private static void takeExits() throws ReflectiveOperationException {
+        Class<?> exits;
+        try {
+            exits = Class.forName("org.apache.kafka.common.utils.Exit");
+        } catch (ClassNotFoundException e) {
+            exits = Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        }
+        Class<?> procedure = Class.forName(exits.getName() + "$Procedure");
+        ClassLoader loader = procedure.getClassLoader();
+        Object instead = Proxy.newProxyInstance(loader, new Class<?>[] {procedure}, (self, method, given) -> {
+            exit((int) given[0], (String) given[1]);
+            return null;
+        });
+        exits.getMethod("setExitProcedure", procedure).invoke(null, instead);
+        exits.getMethod("setHaltProcedure", procedure).invoke(null, instead);
     }
 
     private static void run(String[] request) {

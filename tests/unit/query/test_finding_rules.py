@@ -62,6 +62,9 @@ TEXT = (FOLDER / "silent_retries.yml").read_text("utf-8")
         ("saving: ", f"saving: {{bytes_in: used_requests + (, {SAID}}} # ", "saving.bytes_in: not SQL"),
         ("saving: ", f"saving: {{{SAID}}} # ", "saving: needed: requests, bytes_in, or both"),
         ("saving: ", "saving: {requests: commits} # ", "saving.Saving.method: needed"),
+        ("advice: >-", "advice: >-\n  Since 4.3.1 it is better.", "advice: no claim says where 4.3.1 is from"),
+        ("advice: >-", "advice: >-\n  Before 4.2 it was worse.", "advice: no claim says where 4.2 is from"),
+        ("title: ", "claims: [{says: 4.3.1 is better, source: s}]\ntitle: ", "claims.0.read_on: needed"),
     ],
 )
 def test_a_wrong_rule_is_refused_with_its_file_and_field(old: str, new: str, said: str) -> None:
@@ -102,7 +105,7 @@ def test_places_of_a_text_become_sql() -> None:
     number = "coalesce(CAST(TRY_CAST(round(records_sent) AS BIGINT) AS STRING), 'unknown')"
     assert rule.as_sql("it's {records_sent}") == rf"concat('it\'s ', {number})"
     share = "coalesce(CAST(TRY_CAST(round(100 * 0.01, 1) AS DECIMAL(38, 1)) AS STRING), 'unknown')"
-    assert rule.as_sql("{:share:%}{rdkafka:text}") == f"concat({share}, coalesce(rdkafka, 'unknown'))"
+    assert rule.as_sql("{:share:%}{library:text}") == f"concat({share}, coalesce(library, 'unknown'))"
     assert rule.sql("a >= :share AND CAST(b AS INT) > :retries") == "a >= 0.01 AND CAST(b AS INT) > 0"
 
 
@@ -129,6 +132,14 @@ def test_the_page_is_that_of_the_rules() -> None:
     assert findings_docs.PAGE.read_text("utf-8") == findings_docs.page(), (
         "run python -m kafka_telemetry_lake.pipelines.findings_docs"
     )
+
+
+def test_every_claim_about_a_release_has_a_dated_source() -> None:
+    claims = [claim for rule in rules().values() for claim in rule.claims]
+    assert {name for name, rule in rules().items() if rule.claims} == {
+        "dead_data_path", "large_telemetry", "stale_metadata", "telemetry_cut_off",
+    }  # fmt: skip
+    assert all(claim.read_on.year >= 2026 for claim in claims)
 
 
 def test_every_rule_is_tested_by_its_name() -> None:

@@ -58,6 +58,10 @@ def test_clients_shows_the_newest_row_of_each() -> None:
         (client("a", "silent", labels=[("group_id", "g")]), "killed_or_cut_off"),
         (client("a", "silent", client_software_name="librdkafka"), "killed_or_cut_off"),
         (client("a", "silent", client_software_name=None), "unknown"),
+        (client("a", "silent", client_software_name="my-service"), "unknown"),
+        (client("a", "silent", client_software_name="kgo", client_software_version="v1.21.4"), "killed_or_cut_off"),
+        # franz-go before 1.21.4 doesn't deliver its terminating push
+        (client("a", "silent", client_software_name="kgo", client_software_version="v1.21.3"), "unknown"),
     ],
 )
 def test_l17_likely_cause_of_a_single_client(row: Row, cause: str | None) -> None:
@@ -278,7 +282,8 @@ def test_producer_pipeline() -> None:
         ("librdkafka", "2.9.0", "none"), ("librdkafka", "2.11.0", "false_triggers"),
         ("librdkafka", "2.12.1", "default"),
         ("confluent-kafka-python", "2.16.1-rdkafka-2.16.0", "default"), ("kgo", "v1.22.2", "unknown"),
-        ("apache-kafka-java", None, "unknown"),
+        ("apache-kafka-java", None, "unknown"), ("confluent-kafka-go", "2.15.0", "default"),
+        ("confluent-kafka-dotnet", "2.10.1", "false_triggers"), ("apache-kafka-java", "7.9.1-ccs", "opt_in"),
     ],
 )  # fmt: skip
 def test_rebootstrap_readiness(software: str, version: str | None, readiness: str) -> None:

@@ -114,7 +114,7 @@ def _steps(
     replicas = min(3, len(facts.brokers))
     config = {"min.insync.replicas": str(max(1, replicas - 1)), "cleanup.policy": "delete"}
     for name in topics:
-        if name in facts.topics:
+        if name in facts.topics or name in facts.undescribed:
             continue
         partitions = settings.partitions if name == settings.topic else 1
         of_topic = config | ({"max.message.bytes": str(LEAST_MESSAGE_BYTES)} if name == settings.topic else {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -25,8 +25,9 @@ from kafka_telemetry_lake.pipelines.costs.prices import PricesError, read_prices
 from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription_events
 from kafka_telemetry_lake.pipelines.groups.lag import record_lag
 from kafka_telemetry_lake.pipelines.groups.members import ConsumerGroups, read_groups
+from kafka_telemetry_lake.pipelines.groups.next_records import NextRecords
 from kafka_telemetry_lake.pipelines.groups.offsets import record_offsets
-from kafka_telemetry_lake.pipelines.lake.config_history import Changes, check, record
+from kafka_telemetry_lake.pipelines.lake.config_history import Changes, Unknown, all_known, check, none_known, record
 from kafka_telemetry_lake.pipelines.query.subscription_views import update_subscription_views
 from kafka_telemetry_lake.pipelines.query.views import views
 from kafka_telemetry_lake.pipelines.quotas.configured import read_quotas
@@ -59,6 +60,8 @@ class Poll:
     problems: Iterable[str] = ()
     counts_only: bool = False
     """log how many entries changed, not which"""
+    is_unknown: Unknown = all_known
+    """whether the poll says nothing about an entry"""
 
 
 class SyncFailedError(CannotRunError):
@@ -84,9 +87,11 @@ def run(settings: SyncSettings, stop: threading.Event, spark: SparkSession | Non
         SyncFailedError: the sync failed, and `every_seconds` isn't set.
         JarsUnavailableError, JavaMissingError: no sync can succeed.
     """
+    said: set[str] = set()
+    records = NextRecords()
     while True:
         try:
-            sync(settings, spark)
+            said = sync(settings, spark, said, records)
         except (
             KafkaUnavailableError,
             SubscriptionError,
@@ -103,23 +108,38 @@ def run(settings: SyncSettings, stop: threading.Event, spark: SparkSession | Non
             return
 
 
-def sync(settings: SyncSettings, spark: SparkSession | None = None) -> None:
-    """Poll once and record the changes in the lake; with `check` only log them."""
+def sync(
+    settings: SyncSettings, spark: SparkSession | None = None, said: Collection[str] = (),
+    records: NextRecords | None = None,
+) -> set[str]:  # fmt: skip
+    """Poll once and record the changes in the lake; with `check` only log them.
+
+    Args:
+        said: problems that an earlier poll logged; they aren't logged again.
+        records: what earlier polls found in the logs.
+
+    Returns:
+        The problems of this poll.
+    """
     began = datetime.now(UTC)
-    polls, groups = _polls(settings, spark)
+    polls, groups = _polls(settings, spark, records or NextRecords())
     now = datetime.now(UTC)
     for poll in polls:
         compare = check if settings.check else record
-        changes = compare(poll.table, settings.lake, poll.cluster_id, poll.rows, now, began)
+        changes = compare(poll.table, settings.lake, poll.cluster_id, poll.rows, now, began, poll.is_unknown)
         for line in _count(poll.table, changes) if poll.counts_only else _describe(poll.table, changes):
             log.info("%s", line)
         for problem in poll.problems:
-            log.warning("%s", problem)
+            if problem not in said:
+                log.warning("%s", problem)
         if not changes and settings.every_seconds is None:
             log.info("%s: no changes", poll.table.name)
     if not settings.check:
         if groups is not None:
-            if rewound := record_offsets(settings.lake, groups.cluster_id, groups.committed, now):
+            rewound = record_offsets(
+                settings.lake, groups.cluster_id, groups.committed, now, groups.has_unknown_offsets
+            )
+            if rewound:
                 log.warning("group_offsets: %d committed offsets moved backwards: see event offset_rewound", rewound)
             record_lag(settings.lake, groups)
         if new := update_client_matches(settings.lake):
@@ -128,13 +148,16 @@ def sync(settings: SyncSettings, spark: SparkSession | None = None) -> None:
             log.info("subscriptions: added %d events", events)
         if settings.database is not None:
             _update_views(settings.lake, settings.database)
+    return {problem for poll in polls for problem in poll.problems}
 
 
 def _update_views(lake: str, database: str) -> None:
     update_subscription_views(spark_session("telemetry-lake sync", lake=lake), lake, set(views()), database)
 
 
-def _polls(settings: SyncSettings, spark: SparkSession | None) -> tuple[list[Poll], ConsumerGroups | None]:
+def _polls(
+    settings: SyncSettings, spark: SparkSession | None, records: NextRecords
+) -> tuple[list[Poll], ConsumerGroups | None]:
     """One poll per history table, and the consumer groups unless they are switched off or unavailable."""
     aliases: list[Poll] = []
     prices: list[Poll] = []
@@ -156,10 +179,11 @@ def _polls(settings: SyncSettings, spark: SparkSession | None) -> tuple[list[Pol
         asked = _meant(settings, read_subscriptions(java, settings.bootstrap_servers, settings.kafka_options))
         limits = read_quotas(java, settings.bootstrap_servers, settings.kafka_options)
         brokers = read_brokers(java, settings.bootstrap_servers, settings.kafka_options)
-        groups = _groups(settings, settings.bootstrap_servers, java) if settings.consumer_groups else None
+        groups = _groups(settings, settings.bootstrap_servers, java, records) if settings.consumer_groups else None
         if settings.aliases_topic is not None:
             read = read_aliases_topic(java, settings.bootstrap_servers, settings.kafka_options, settings.aliases_topic)
-            aliases = [Poll(CLIENT_ALIASES, settings.cluster_id, read.rows, read.problems)]
+            is_unknown = all_known if read.is_complete else none_known
+            aliases = [Poll(CLIENT_ALIASES, settings.cluster_id, read.rows, read.problems, is_unknown=is_unknown)]
     polls = [
         Poll(SUBSCRIPTIONS, asked.cluster_id, asked.rows(), asked.problems),
         Poll(QUOTAS, limits.cluster_id, limits.quotas),
@@ -169,8 +193,8 @@ def _polls(settings: SyncSettings, spark: SparkSession | None) -> tuple[list[Pol
     ]
     if groups is not None:
         polls += [
-            Poll(GROUP_STATES, groups.cluster_id, groups.states, counts_only=True),
-            Poll(GROUP_MEMBERS, groups.cluster_id, groups.members, counts_only=True),
+            Poll(GROUP_STATES, groups.cluster_id, groups.states, groups.warnings, True, groups.has_unknown_state),
+            Poll(GROUP_MEMBERS, groups.cluster_id, groups.members, (), True, groups.has_unknown_members),
         ]
     return polls, groups
 
@@ -180,10 +204,13 @@ def _meant(settings: SyncSettings, asked: ConfiguredSubscriptions) -> Configured
     return asked.all_for_none() if settings.empty_metrics == "all" else asked
 
 
-def _groups(settings: SyncSettings, bootstrap_servers: str, java: HasJvm) -> ConsumerGroups | None:
+def _groups(
+    settings: SyncSettings, bootstrap_servers: str, java: HasJvm, records: NextRecords
+) -> ConsumerGroups | None:
     """The cluster's consumer groups; None (with a warning) if a coordinator doesn't answer."""
     try:
-        return read_groups(java, bootstrap_servers, settings.kafka_options, privacy_of(settings))
+        looking = records if settings.unread_records else None
+        return read_groups(java, bootstrap_servers, settings.kafka_options, privacy_of(settings), looking)
     except KafkaUnavailableError as error:
         log.warning("consumer groups: %s; their history is unchanged", error)
         return None

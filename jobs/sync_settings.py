@@ -32,6 +32,8 @@ class SyncSettings(JobSettings):
     """YAML file of prices, such as conf/prices.yml, for view application_cost"""
     consumer_groups: bool = True
     """also record consumer groups: their members, committed offsets and lag"""
+    unread_records: bool = True
+    """also look for the first unread record of a group that is behind: not each offset has one; needs Read on topics"""
     personal_data: Literal["keep", "hash", "drop"] = "keep"
     """store addresses of group members unchanged, hashed, or not at all; as for ingest"""
     personal_data_key: SecretStr | None = None

@@ -1,7 +1,8 @@
 -- How complete is the telemetry of each client (D4)? One row per client instance, and one per cluster
 -- (client_instance_id NULL). coverage: 0 to 1, share of the time from first to last push that pushes cover, by landing
 -- time. lost_ms: intervals missing between DELTA pushes, by the client's clock, minus those that a late push filled.
--- lost_records: of the cluster's landing topics, gone before the job read them; nobody knows whose they were.
+-- lost_records: at most (not each offset has a record), of the cluster's landing topics, gone before the job read them;
+-- nobody knows whose they were.
 WITH chains AS (
   SELECT
     cluster_id,

@@ -1,14 +1,21 @@
 -- How far is each consumer group behind, in records and in time, and when does it lose records? One row per group,
 -- topic, partition and poll of `telemetry-lake sync`. application, owner: those of its members, now or before, separated by
 -- commas. latest: of the last poll of its cluster; filter by it.
--- lag_records: from the committed offset to the end of the log; offsets without a record (compacted, or markers of
--- transactions) count too. time_lag_s: age of the oldest unread record, that is of the record at the committed offset:
--- it was written between the two polls of which the first saw the end of the log at or below that offset, the second
+-- Not every offset has a record: markers of transactions, records of aborted ones and those that compaction removed take
+-- up offsets too. oldest_unread_offset: of the first record that a read_committed consumer would get, if sync looked
+-- (needs Read on the topic). lag_records: offsets from there (else from the committed offset) to the end of the log, so at
+-- most so many records. time_lag_s: age of the oldest unread record:
+-- it was written between the two polls of which the first saw the end of the log at or below its offset, the second
 -- above; between them the log is taken to grow evenly. time_lag_error_s: the time between these polls, by which the
--- number may be wrong. time_lag_at_least_s: what is certain. status: caught_up, measured, older_than_history (the
--- record was written before the first poll: time_lag_s is NULL), lost (the log begins after the committed offset:
--- lost_records), ahead_of_log (it ends before the offset: the topic was made anew), no_log (no such topic, or no right
--- to see it). lag_growth_per_s, time_lag_growth: records and seconds per second, since the first of the polls of the
+-- number may be wrong. time_lag_at_least_s: what is certain; NULL: nothing. status: caught_up (no record is left),
+-- open_transaction (all committed records are read; from stable_offset on the log waits for the end of a transaction),
+-- measured, older_than_history (the record was written before the first poll: time_lag_s is NULL), unchecked (offsets are
+-- left, and nobody looked whether one has a record: times are NULL), lost (an unread record that was there is deleted:
+-- lost_records, at most), maybe_lost (the log begins after the committed offset, and whether the offsets before had records
+-- isn't known), ahead_of_log (it ends before the offset: the topic was made anew), no_log (no such topic, or no right
+-- to see it), no_leader, no_answer (problem: of the partition), no_offsets (problem: of the group, which may be listed but
+-- not described; topic is NULL). offset_age_s: how long ago the log grew beyond the first offset that is left, whatever it
+-- has. lag_growth_per_s, time_lag_growth: records and seconds per second, since the first of the polls of the
 -- last ten minutes that knows the lag. retention_left_s: until retention.ms allows to delete the oldest unread record.
 -- lost_in_s: when the lag, growing as it does, reaches the retention; NULL: it doesn't grow, or one of them is unknown.
 WITH ends AS (
@@ -17,7 +24,8 @@ WITH ends AS (
     topic,
     partition,
     unix_micros(sampled_at) AS at,
-    max(end_offset) AS end_offset
+    max(end_offset) AS end_offset,
+    max(topic_id) AS topic_id
   FROM group_lag_samples
   WHERE end_offset IS NOT NULL
   GROUP BY cluster_id, topic, partition, unix_micros(sampled_at)
@@ -26,8 +34,10 @@ WITH ends AS (
 shrunk AS (
   SELECT
     *,
-    CASE WHEN end_offset < lag(end_offset) OVER (PARTITION BY cluster_id, topic, partition ORDER BY at) THEN 1 ELSE 0 END
-      AS anew
+    CASE
+      WHEN end_offset < lag(end_offset) OVER (PARTITION BY cluster_id, topic, partition ORDER BY at)
+        OR topic_id <> lag(topic_id) OVER (PARTITION BY cluster_id, topic, partition ORDER BY at) THEN 1 ELSE 0
+    END AS anew
   FROM ends
 ),
 
@@ -39,7 +49,9 @@ logs AS (
   FROM shrunk
 ),
 
-samples AS (
+-- stable: where read_committed consumers end; polls of earlier releases don't know it. no_record_before: from the
+-- committed offset on there is none.
+sampled AS (
   SELECT
     s.cluster_id,
     s.group_id,
@@ -50,21 +62,46 @@ samples AS (
     s.committed_offset,
     s.log_start_offset,
     s.end_offset,
+    s.stable_offset,
+    coalesce(s.stable_offset, s.end_offset) AS stable,
     s.retention_ms,
-    l.log_number
+    s.problem,
+    l.log_number,
+    greatest(s.committed_offset, coalesce(s.log_start_offset, s.committed_offset)) AS read_from,
+    s.next_record_offset,
+    CASE WHEN s.next_record_offset < s.stable_offset THEN s.next_record_offset END AS oldest_unread_offset,
+    CASE WHEN s.committed_offset >= s.log_start_offset THEN s.next_record_offset END AS no_record_before
   FROM group_lag_samples AS s
   LEFT JOIN logs AS l
     ON l.cluster_id = s.cluster_id AND l.topic = s.topic AND l.partition = s.partition
     AND l.at = unix_micros(s.sampled_at)
 ),
 
--- Ends and committed offsets of a log by offset, an end before an equal committed offset.
+samples AS (
+  SELECT
+    *,
+    read_from >= stable OR next_record_offset >= stable AS none_left,
+    CASE
+      WHEN read_from >= stable OR next_record_offset >= stable THEN greatest(read_from, stable)
+      ELSE coalesce(oldest_unread_offset, read_from)
+    END AS left_from,
+    -- What polls saw of the same committed offset while the log still had it.
+    last_value(CASE WHEN no_record_before < stable THEN no_record_before END) IGNORE NULLS OVER so_far AS seen_record,
+    max(no_record_before) OVER so_far AS seen_empty
+  FROM sampled
+  WINDOW so_far AS (
+    PARTITION BY cluster_id, group_id, topic, partition, log_number, committed_offset ORDER BY at
+    ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+  )
+),
+
+-- Ends and first unread offsets of a log by offset, an end before an equal other one.
 placed AS (
   SELECT
     cluster_id, topic, partition, log_number, end_offset AS place, 1 AS is_end, at, CAST(NULL AS STRING) AS group_id
   FROM logs
   UNION ALL
-  SELECT cluster_id, topic, partition, log_number, committed_offset, 0, at, group_id
+  SELECT cluster_id, topic, partition, log_number, left_from, 0, at, group_id
   FROM samples
   WHERE log_number IS NOT NULL
 ),
@@ -92,10 +129,16 @@ judged AS (
   SELECT
     s.*,
     CASE
-      WHEN s.end_offset IS NULL THEN 'no_log'
+      WHEN s.topic IS NULL THEN 'no_offsets'
+      WHEN s.end_offset IS NULL AND s.problem IS NULL THEN 'no_log'
+      WHEN s.end_offset IS NULL AND s.problem = 'no leader' THEN 'no_leader'
+      WHEN s.end_offset IS NULL THEN 'no_answer'
       WHEN s.committed_offset > s.end_offset THEN 'ahead_of_log'
-      WHEN s.committed_offset < s.log_start_offset THEN 'lost'
-      WHEN s.committed_offset = s.end_offset THEN 'caught_up'
+      WHEN s.committed_offset < s.log_start_offset AND s.seen_record < s.log_start_offset THEN 'lost'
+      WHEN s.committed_offset < s.log_start_offset AND coalesce(s.seen_empty < s.log_start_offset, TRUE) THEN 'maybe_lost'
+      WHEN s.none_left AND s.left_from >= s.end_offset THEN 'caught_up'
+      WHEN s.none_left THEN 'open_transaction'
+      WHEN s.oldest_unread_offset IS NULL THEN 'unchecked'
       WHEN b.low_at IS NULL THEN 'older_than_history'
       ELSE 'measured'
     END AS status,
@@ -109,25 +152,29 @@ judged AS (
     AND b.log_number = s.log_number AND b.group_id = s.group_id AND b.at = s.at
 ),
 
+aged AS (
+  SELECT
+    *,
+    CASE
+      WHEN left_from < end_offset THEN (
+        at - low_at - CAST(high_at - low_at AS DOUBLE) * (left_from - low_offset) / (high_offset - low_offset)
+      ) / 1e6
+    END AS offset_age_s
+  FROM judged
+),
+
 measured AS (
   SELECT
     *,
-    CASE WHEN status NOT IN ('no_log', 'ahead_of_log') THEN end_offset - greatest(committed_offset, log_start_offset) END
-      AS lag_records,
-    CASE
-      WHEN status = 'caught_up' THEN 0.0
-      WHEN status = 'measured' THEN (
-        at - low_at
-        - CAST(high_at - low_at AS DOUBLE) * (committed_offset - low_offset) / (high_offset - low_offset)
-      ) / 1e6
-    END AS time_lag_s,
+    CASE WHEN status <> 'ahead_of_log' THEN end_offset - left_from END AS lag_records,
+    CASE status WHEN 'caught_up' THEN 0.0 WHEN 'measured' THEN offset_age_s END AS time_lag_s,
     CASE status WHEN 'caught_up' THEN 0.0 WHEN 'measured' THEN (high_at - low_at) / 1e6 END AS time_lag_error_s,
     CASE
       WHEN status = 'caught_up' THEN 0.0
       WHEN status IN ('measured', 'older_than_history') THEN (at - high_at) / 1e6
     END AS time_lag_at_least_s,
-    CASE WHEN status = 'lost' THEN log_start_offset - committed_offset END AS lost_records
-  FROM judged
+    CASE WHEN status = 'lost' THEN log_start_offset - seen_record END AS lost_records
+  FROM aged
 ),
 
 trends AS (
@@ -186,7 +233,11 @@ SELECT
   committed_offset,
   log_start_offset,
   end_offset,
-  retention_ms
+  retention_ms,
+  stable_offset,
+  oldest_unread_offset,
+  offset_age_s,
+  problem
 FROM trends AS t
 LEFT JOIN owners AS o
   ON o.cluster_id = t.cluster_id AND o.group_id = t.group_id

@@ -25,6 +25,7 @@ LAG_COLUMNS = {
     "lost_in_s": "loses records in (s)",
     "committed_offset": "committed",
     "end_offset": "end of the log",
+    "problem": "unknown because",
     "sampled_at": "polled (UTC)",
 }
 MEMBER_COLUMNS = {
@@ -61,7 +62,7 @@ def page(scene: Scene) -> None:
         {
             "Lag": (
                 lag["lag_records"].sum() if len(lag) else None,
-                "Records that are not read yet, of all partitions.",
+                "Offsets that are not read yet, of all partitions: at most so many records.",
             ),
             "Members": (len(members) if len(members) else None, "As of the last poll of `telemetry-lake sync`."),
             "Instances that push": (scene.totals.instances, "In the time range."),

@@ -32,10 +32,14 @@ class AliasRecord:
 
 @dataclass(frozen=True)
 class TopicAliases:
-    """Keys and values of table `client_aliases`, and a message for each invalid record."""
+    """Keys and values of table `client_aliases`, and a message for each invalid record.
+
+    Unless `is_complete`, there are partitions that nobody can read now: aliases that are missing may be in them.
+    """
 
     rows: list[dict[str, Any]]
     problems: list[str]
+    is_complete: bool = True
 
 
 def aliases_of(records: Iterable[AliasRecord]) -> TopicAliases:
@@ -65,13 +69,20 @@ def aliases_of(records: Iterable[AliasRecord]) -> TopicAliases:
 def read_aliases_topic(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topic: str) -> TopicAliases:
     """Read a topic from its beginning to its current end. Needs Read on the topic, but no consumer group.
 
+    Partitions without a leader are left out.
+
     Raises:
         KafkaUnavailableError: the brokers don't answer or refuse access, or the topic doesn't exist.
     """
     if topic not in existing_topics(java, bootstrap_servers, options):
         raise KafkaUnavailableError(f"topic {topic} of --aliases-topic does not exist: create it, compacted")
-    with topic_consumer(java, bootstrap_servers, options, topic) as (consumer, partitions):
-        return aliases_of(_records(java._jvm, consumer, partitions, topic))
+    with topic_consumer(java, bootstrap_servers, options, topic) as (consumer, partitions, without_leader):
+        found = aliases_of(_records(java._jvm, consumer, partitions, topic))
+    if not without_leader:
+        return found
+    numbers = ", ".join(map(str, without_leader))
+    problem = f"topic {topic}: partitions without a leader: {numbers}; aliases in them stay as they were"
+    return TopicAliases(found.rows, [*found.problems, problem], is_complete=False)
 
 
 def _records(jvm: Any, consumer: Any, partitions: Any, topic: str) -> list[AliasRecord]:

@@ -46,7 +46,11 @@ def check_cluster(facts: ClusterFacts, topics: Sequence[str], now_ms: int) -> It
         yield _releases(answering)
         yield _plugin(answering)
     for number, name in enumerate(topics):
-        yield _topic(name, facts.topics.get(name), len(facts.brokers), is_landing=number == 0)
+        if (problem := facts.undescribed.get(name)) is not None:
+            text = f"the brokers list it and don't describe it ({problem})"
+            yield Check(f"topic {name}", "failed", text, "look at the brokers, and at this user's ACLs")
+        else:
+            yield _topic(name, facts.topics.get(name), len(facts.brokers), is_landing=number == 0)
     yield _rights(facts, topics)
     if topics[0] in facts.topics:
         yield _pushes(facts.topics[topics[0]].newest_ms, now_ms)

@@ -6,19 +6,18 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
-
-from py4j.protocol import Py4JJavaError
 
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import (
     HasJvm,
     admin_client,
     topic_consumer,
 )
+from kafka_telemetry_lake.pipelines.runtime.kafka_answers import answer_of
 from kafka_telemetry_lake.pipelines.runtime.kafka_classes import kafka_package
 from kafka_telemetry_lake.pipelines.runtime.kafka_reach import Advertised, advertised
+from kafka_telemetry_lake.pipelines.runtime.kafka_topics import TopicDescription, describe_topics
 
 STATUSES = 200  # records at the end of each partition of the status topic
 POLL_MS, POLLS = 500, 8
@@ -61,12 +60,17 @@ class ReceiverStatus:
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """A cluster at one moment. A topic that isn't in `topics` doesn't exist, or this user may not see it."""
+    """A cluster at one moment.
+
+    A topic that isn't in `topics` doesn't exist, or this user may not see it, or it is in `undescribed`: the brokers
+    list it, and don't describe it, for the reason given.
+    """
 
     cluster_id: str
     operations: frozenset[str]
     brokers: Sequence[BrokerFacts]
     topics: Mapping[str, TopicFacts]
+    undescribed: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_cluster(
@@ -78,15 +82,12 @@ def read_cluster(
     with admin_client(java, bootstrap_servers, options) as client:
         cluster = client.describeCluster(admin.DescribeClusterOptions().includeAuthorizedOperations(True))
         nodes = [(node.id(), str(node.host()), node.port()) for node in cluster.nodes().get().toArray()]
-        existing = set(client.listTopics().names().get())
-        wanted = [topic for topic in topics if topic in existing]
-        with_rights = admin.DescribeTopicsOptions().includeAuthorizedOperations(True)
-        described = dict(client.describeTopics(_list(jvm, wanted), with_rights).allTopicNames().get())
-        newest = _newest(jvm, client, described)
-        facts = {name: _topic(topic, _config(jvm, client, name), newest.get(name)) for name, topic in described.items()}
+        described, undescribed = describe_topics(jvm, client, topics)
+        newest, config = _newest(jvm, client, described), _config(jvm, client, described)
+        facts = {name: _topic(topic, config[name], newest.get(name)) for name, topic in described.items()}
         cluster_id, operations = str(cluster.clusterId().get()), _names(cluster.authorizedOperations().get())
     tls = options.get("kafka.security.protocol", "").strip().upper().endswith("SSL")
-    return ClusterFacts(cluster_id, operations, ask_brokers(nodes, tls), facts)
+    return ClusterFacts(cluster_id, operations, ask_brokers(nodes, tls), facts, undescribed)
 
 
 def ask_brokers(nodes: Sequence[tuple[int, str, int]], tls: bool) -> list[BrokerFacts]:
@@ -110,8 +111,11 @@ def ask_brokers(nodes: Sequence[tuple[int, str, int]], tls: bool) -> list[Broker
 def read_statuses(
     java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topic: str
 ) -> dict[int, ReceiverStatus]:
-    """The last status of each broker's receiver, by broker id. Raises ``KafkaUnavailableError``."""
-    with topic_consumer(java, bootstrap_servers, options, topic) as (consumer, partitions):
+    """The last status of each broker's receiver, by broker id. Raises ``KafkaUnavailableError``.
+
+    Those in partitions without a leader are missing.
+    """
+    with topic_consumer(java, bootstrap_servers, options, topic) as (consumer, partitions, _):
         begins, ends = dict(consumer.beginningOffsets(partitions)), dict(consumer.endOffsets(partitions))
         for partition, end in ends.items():
             consumer.seek(partition, max(begins[partition], end - STATUSES))
@@ -144,45 +148,48 @@ def last_statuses(values: Iterable[str | None]) -> dict[int, ReceiverStatus]:
     return last
 
 
-def _topic(topic: Any, config: Mapping[str, str], newest_ms: int | None) -> TopicFacts:
-    partitions = list(topic.partitions())
+def _topic(topic: TopicDescription, config: Mapping[str, str], newest_ms: int | None) -> TopicFacts:
+    partitions = list(topic.details.partitions())
     return TopicFacts(
-        partitions=len(partitions),
+        partitions=topic.partitions,
         replication_factor=min(len(each.replicas()) for each in partitions),
-        without_leader=sum(each.leader() is None or each.leader().isEmpty() for each in partitions),
+        without_leader=len(topic.without_leader),
         under_replicated=sum(len(each.isr()) < len(each.replicas()) for each in partitions),
         config=config,
-        operations=_names(topic.authorizedOperations()),
+        operations=topic.operations or frozenset(),
         newest_ms=newest_ms,
     )
 
 
-def _newest(jvm: Any, client: Any, topics: Mapping[str, Any]) -> dict[str, int]:
+def _newest(jvm: Any, client: Any, topics: Mapping[str, TopicDescription]) -> dict[str, int]:
     """The highest timestamp of each topic that has records."""
     kafka, asked = kafka_package(jvm), jvm.java.util.HashMap()
     for name, topic in topics.items():
-        for partition in topic.partitions():
-            place = kafka.common.TopicPartition(name, partition.partition())
-            asked.put(place, kafka.clients.admin.OffsetSpec.maxTimestamp())
+        for number in range(topic.partitions):
+            if number not in topic.without_leader:  # Admin would ask for it until its timeout
+                place = kafka.common.TopicPartition(name, number)
+                asked.put(place, kafka.clients.admin.OffsetSpec.maxTimestamp())
     newest: dict[str, int] = {}
     results = client.listOffsets(asked)
     for place in asked.keySet().toArray():
-        # Without the right to read the topic, or without a leader, there is no answer; other checks say so.
-        with suppress(Py4JJavaError):
-            timestamp = results.partitionResult(place).get().timestamp()
-            if timestamp >= 0:
-                newest[place.topic()] = max(newest.get(place.topic(), 0), timestamp)
+        # Without the right to read the topic there is no answer; other checks say so.
+        answer = answer_of(results.partitionResult(place))
+        if answer.problem is None and (timestamp := int(answer.value.timestamp())) >= 0:
+            newest[place.topic()] = max(newest.get(place.topic(), 0), timestamp)
     return newest
 
 
-def _config(jvm: Any, client: Any, topic: str) -> dict[str, str]:
-    """A topic's configuration; empty if this user may not see it."""
+def _config(jvm: Any, client: Any, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+    """The configuration of each topic; empty if this user may not see it."""
     resource_of = kafka_package(jvm).common.config.ConfigResource
-    resource = resource_of(resource_of.Type.TOPIC, topic)
-    with suppress(Py4JJavaError):
-        entries = client.describeConfigs(_list(jvm, [resource])).all().get().get(resource).entries()
-        return {str(each.name()): str(each.value()) for each in entries.toArray() if each.value() is not None}
-    return {}
+    resources = {topic: resource_of(resource_of.Type.TOPIC, topic) for topic in topics}
+    futures = client.describeConfigs(_list(jvm, resources.values())).values()
+    answers = {topic: answer_of(futures[resource]) for topic, resource in resources.items()}
+    return {topic: {} if answer.problem else _entries(answer.value) for topic, answer in answers.items()}
+
+
+def _entries(config: Any) -> dict[str, str]:
+    return {str(each.name()): str(each.value()) for each in config.entries().toArray() if each.value() is not None}
 
 
 def _names(operations: Any) -> frozenset[str]:

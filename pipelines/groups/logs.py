@@ -6,74 +6,108 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-
+from kafka_telemetry_lake.pipelines.runtime.kafka_answers import Answer, answer_of
 from kafka_telemetry_lake.pipelines.runtime.kafka_classes import kafka_package
+from kafka_telemetry_lake.pipelines.runtime.kafka_topics import describe_topics
+
+Place = tuple[str, int]  # topic and partition
 
 
 @dataclass(frozen=True)
 class Log:
-    """A partition's log: offsets of its first record and of the next to be written, and its topic's retention.
+    """A partition's log, as far as the brokers tell it.
 
-    `retention_ms` is -1 if it is unlimited, and None if the topic is compacted or its settings can't be read.
+    Attributes:
+        start: offset from which on it has records.
+        end: offset of the next record to be written.
+        stable: the last stable offset: up to it no transaction is open, and read_committed consumers read.
+        retention_ms: -1: unlimited; None: the topic's records aren't deleted by time, or its settings can't be read.
+        is_compacted: None: its settings can't be read.
+        topic_id: of the topic (KIP-516).
+        may_read: whether this user may read its records.
+        problem: why the offsets are unknown; None: they are known, or there is no such partition.
     """
 
-    start: int
-    end: int
-    retention_ms: int | None
+    start: int | None = None
+    end: int | None = None
+    stable: int | None = None
+    retention_ms: int | None = None
+    is_compacted: bool | None = None
+    topic_id: str = ""
+    may_read: bool = False
+    problem: str | None = None
 
 
-def read_logs(jvm: Any, client: Any, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Log]:
+def read_logs(jvm: Any, client: Any, partitions: Iterable[Place]) -> dict[Place, Log]:
     """The logs of these partitions, by topic and number. Needs Describe on the topics, for retention DescribeConfigs.
 
-    Partitions that don't exist, have no leader or may not be seen are missing.
+    Partitions that don't exist or may not be seen are missing. Those without a leader, of which Admin would ask until
+    its timeout, aren't asked for. All requests are made before any is waited for.
     """
+    wanted = sorted(set(partitions))
+    topics, problems = describe_topics(jvm, client, {topic for topic, _ in wanted}, internal=True)
+    there = [place for place in wanted if place[0] in topics and place[1] < topics[place[0]].partitions]
+    places = [place for place in there if place[1] not in topics[place[0]].without_leader]
+    unknown = {place: Log(problem="no leader") for place in there if place not in places}
+    unknown |= {place: Log(problem=problems[place[0]]) for place in wanted if place[0] in problems}
     kafka = kafka_package(jvm)
-    # Admin would ask for a topic that is gone until its timeout.
-    there = set(client.listTopics(kafka.clients.admin.ListTopicsOptions().listInternal(True)).names().get())
-    asked = {
-        (topic, number): kafka.common.TopicPartition(topic, number)
-        for topic, number in sorted(set(partitions))
-        if topic in there
-    }
-    if not asked:
-        return {}
-    starts, ends = (
-        _offsets(jvm, client, asked, spec)
-        for spec in (kafka.clients.admin.OffsetSpec.earliest(), kafka.clients.admin.OffsetSpec.latest())
-    )
-    retention = _retention(jvm, client, {topic for topic, _ in asked})
-    return {place: Log(starts[place], end, retention.get(place[0])) for place, end in ends.items() if place in starts}
+    asked = {place: kafka.common.TopicPartition(*place) for place in places}
+    spec, level = kafka.clients.admin.OffsetSpec, kafka.common.IsolationLevel
+    requests = [
+        _request(jvm, client, asked, *each)
+        for each in (
+            (spec.earliest(), level.READ_UNCOMMITTED),
+            (spec.latest(), level.READ_COMMITTED),
+            (spec.latest(), level.READ_UNCOMMITTED),
+        )
+    ]
+    settings = _settings(jvm, client, {topic for topic, _ in places})
+    logs = {}
+    for place, partition in asked.items():
+        answers = [answer_of(request.partitionResult(partition)) for request in requests]
+        topic = topics[place[0]]
+        logs[place] = _log(answers, settings.get(place[0], {}), topic.topic_id, topic.may("READ"))
+    return unknown | {place: log for place, log in logs.items() if log is not None}
 
 
-def _offsets(jvm: Any, client: Any, asked: Mapping[tuple[str, int], Any], spec: Any) -> dict[tuple[str, int], int]:
+def _request(jvm: Any, client: Any, asked: Mapping[Place, Any], spec: Any, level: Any) -> Any:
     specs = jvm.java.util.HashMap()
     for partition in asked.values():
         specs.put(partition, spec)
-    result = client.listOffsets(specs)
-    offsets = {place: _unless_refused(result.partitionResult(partition)) for place, partition in asked.items()}
-    return {place: found.offset() for place, found in offsets.items() if found is not None}
+    return client.listOffsets(specs, kafka_package(jvm).clients.admin.ListOffsetsOptions(level))
 
 
-def _retention(jvm: Any, client: Any, topics: set[str]) -> dict[str, int]:
-    """retention.ms of the topics whose records are deleted by time."""
+def _log(answers: list[Answer], settings: Mapping[str, str], topic_id: str, may_read: bool) -> Log | None:
+    """The log with these answers: its start, stable end and end; None: it was deleted meanwhile."""
+    if any(answer.is_gone for answer in answers):
+        return None
+    problem = next((answer.problem for answer in answers if answer.problem is not None), None)
+    if problem is not None:
+        return Log(problem=problem)
+    start, stable, end = (int(answer.value.offset()) for answer in answers)
+    policy = settings.get("cleanup.policy")
+    return Log(
+        start,
+        end,
+        min(stable, end),
+        int(settings["retention.ms"]) if policy is not None and "delete" in policy else None,
+        None if policy is None else "compact" in policy,
+        topic_id,
+        may_read,
+    )
+
+
+def _settings(jvm: Any, client: Any, topics: set[str]) -> dict[str, dict[str, str]]:
+    """cleanup.policy and retention.ms of the topics whose settings may be read."""
     config = kafka_package(jvm).common.config
     resources = {topic: config.ConfigResource(config.ConfigResource.Type.TOPIC, topic) for topic in topics}
     listed = jvm.java.util.ArrayList()
     for resource in resources.values():
         listed.add(resource)
     futures = client.describeConfigs(listed).values()
-    found = {topic: _unless_refused(futures[resource]) for topic, resource in resources.items()}
+    found = {topic: answer_of(futures[resource]).value for topic, resource in resources.items()}
     return {
-        topic: int(settings.get("retention.ms").value())
+        topic: {name: str(settings.get(name).value()) for name in ("cleanup.policy", "retention.ms")}
         for topic, settings in found.items()
-        if settings is not None and "delete" in settings.get("cleanup.policy").value()
+        if settings is not None
     }
-
-
-def _unless_refused(future: Any) -> Any:
-    """The answer about one partition or topic; None if the brokers refused it, or the topic was deleted meanwhile."""
-    try:
-        return future.get()
-    except Py4JJavaError:
-        return None

@@ -6,7 +6,7 @@ written exactly once: before each poll, events of the last poll that `client_eve
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -24,8 +24,14 @@ SOURCE = "sync"
 Row = dict[str, Any]
 
 
-def record_offsets(lake: str, cluster_id: str, committed: Iterable[Committed], now: datetime) -> int:
+def record_offsets(
+    lake: str, cluster_id: str, committed: Iterable[Committed], now: datetime,
+    is_unknown: Callable[[str], bool] = lambda _: False,
+) -> int:  # fmt: skip
     """Update `group_offsets` with a poll of a cluster at `now`. Returns the number of rewound offsets.
+
+    Args:
+        is_unknown: whether the poll says nothing about the offsets of a group; those of the poll before stay.
 
     Raises:
         deltalake.exceptions.CommitFailedError: another process recorded a poll at the same time.
@@ -37,6 +43,8 @@ def record_offsets(lake: str, cluster_id: str, committed: Iterable[Committed], n
     others = [row for row in stored if row["cluster_id"] != cluster_id]
     before = {_key(row): row for row in stored if row["cluster_id"] == cluster_id}
     rows = _updated_rows(before, cluster_id, committed, now, done + 1)
+    known = {row["group_id"] for row in rows}
+    rows += [row for row in before.values() if row["group_id"] not in known and is_unknown(row["group_id"])]
     if len(rows) == len(before) and all(row["step"] <= done for row in rows):
         return 0
     write_deltalake(

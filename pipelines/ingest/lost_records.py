@@ -25,7 +25,8 @@ from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetRange
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.lake.transactions import append_once
-from kafka_telemetry_lake.pipelines.runtime.kafka_admin import cluster_id, earliest_offsets
+from kafka_telemetry_lake.pipelines.runtime.kafka_admin import cluster_id
+from kafka_telemetry_lake.pipelines.runtime.kafka_topics import earliest_offsets
 from kafka_telemetry_lake.pipelines.tables.lost_records import EXPIRED, LOST_RECORDS, SKIPPED
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
 

@@ -14,9 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_telemetry_lake.pipelines.ingest.landing import RECORD
-from kafka_telemetry_lake.pipelines.runtime.kafka_admin import existing_topics, partitions_of, topic_ids
+from kafka_telemetry_lake.pipelines.runtime.kafka_admin import existing_topics
 from kafka_telemetry_lake.pipelines.runtime.kafka_classes import for_jvm
 from kafka_telemetry_lake.pipelines.runtime.kafka_reach import check_brokers
+from kafka_telemetry_lake.pipelines.runtime.kafka_topics import topic_ids, topics_of
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 # Required columns of a files source, with the Arrow types that a Parquet reader may return.
@@ -203,10 +204,10 @@ class KafkaSource:
                 }
             return {"startingOffsets": self.starting_offsets}
         # Spark wants an offset for each partition. One that wasn't there before is read from its beginning.
-        partitions = partitions_of(spark, self.bootstrap_servers, self.options, topics)
+        described = topics_of(spark, self.bootstrap_servers, self.options, topics)
         offsets = {
-            topic: {str(number): start.get(topic, {}).get(number, EARLIEST) for number in range(count)}
-            for topic, count in partitions.items()
+            name: {str(number): start.get(name, {}).get(number, EARLIEST) for number in range(topic.partitions)}
+            for name, topic in described.items()
         }
         return {"startingOffsets": json.dumps(offsets)}
 

@@ -6,7 +6,7 @@ began in ``(not_seen_at, valid_from]`` and ended in ``(last_seen_at, valid_to]``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +20,18 @@ from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.transactions import transaction
 from kafka_telemetry_lake.pipelines.tables.table import CLUSTER, HistoryTable, Row
+
+Unknown = Callable[[Row], bool]
+
+
+def all_known(_: Row) -> bool:
+    """For a poll that returned all entries: those that it lacks have ended."""
+    return False
+
+
+def none_known(_: Row) -> bool:
+    """For a poll that may lack any entry."""
+    return True
 
 
 @dataclass(frozen=True)
@@ -40,6 +52,7 @@ def changes(
     cluster_id: str | None,
     now: datetime,
     polled_at: datetime | None,
+    is_unknown: Unknown = all_known,
 ) -> Changes:
     """Compare the entries of a poll with the versions in force.
 
@@ -48,13 +61,14 @@ def changes(
         polled: the entries of the poll, with the table's keys and values; each key once.
         now: time of the poll, UTC.
         polled_at: time of the previous poll; None: this is the first.
+        is_unknown: whether the poll says nothing about an entry; then its version doesn't end.
     """
     before = {table.key(row): row for row in in_force}
     after = {table.key(row): row for row in polled}
     ended = [
         {**row, "valid_to": now, "last_seen_at": polled_at and max(polled_at, row["valid_from"])}
         for key, row in before.items()
-        if key not in after or table.value(after[key]) != table.value(row)
+        if (key not in after and not is_unknown(row)) or (key in after and table.value(after[key]) != table.value(row))
     ]
     begun = [
         {
@@ -78,6 +92,7 @@ def check(
     polled: Iterable[Row],
     now: datetime,
     began: datetime | None = None,  # noqa: ARG001  # same signature as `record`; only a later poll would use it
+    is_unknown: Unknown = all_known,
 ) -> Changes:
     """The changes that `record` would write. Doesn't change the lake."""
     polled_at = _polls(table, lake).get(cluster_id or "")
@@ -85,7 +100,7 @@ def check(
         in_force = _in_force(DeltaTable(table.uri(lake)), cluster_id)
     except TableNotFoundError:
         in_force = []
-    return changes(table, in_force, polled, cluster_id, _not_before(now, polled_at), polled_at)
+    return changes(table, in_force, polled, cluster_id, _not_before(now, polled_at), polled_at, is_unknown)
 
 
 def record(
@@ -95,6 +110,7 @@ def record(
     polled: Iterable[Row],
     now: datetime,
     began: datetime | None = None,
+    is_unknown: Unknown = all_known,
 ) -> Changes:
     """Update the history with a poll, in one commit if anything changed.
 
@@ -104,6 +120,8 @@ def record(
         polled: the entries of the poll, with the table's keys and values; each key once.
         now: when the poll ended: its entries are certain to be in force by then.
         began: when the poll began: other entries are certain to be absent until then; None: same as `now`.
+        is_unknown: whether the poll says nothing about an entry in force that isn't in `polled`. Its version goes on,
+            and the bounds of what changes next are those of the last poll that knew all.
 
     Raises:
         deltalake.exceptions.CommitFailedError: another process recorded a change at the same time.
@@ -112,11 +130,14 @@ def record(
     polls = _polls(table, lake)
     polled_at = polls.get(cluster_id or "")
     now = _not_before(now, polled_at)
-    differences = changes(table, _in_force(delta, cluster_id), polled, cluster_id, now, polled_at)
+    polled, in_force = list(polled), _in_force(delta, cluster_id)
+    differences = changes(table, in_force, polled, cluster_id, now, polled_at, is_unknown)
     if differences:
         _write(table, delta, differences, now)
     # After the commit: if this note is lost, only the span in which the next version may have begun gets wider.
-    _note_polls(table, lake, {**polls, cluster_id or "": _not_before(began or now, polled_at)})
+    known = {table.key(row) for row in polled}
+    if not any(is_unknown(row) for row in in_force if table.key(row) not in known):
+        _note_polls(table, lake, {**polls, cluster_id or "": _not_before(began or now, polled_at)})
     return differences
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kafka_telemetry_lake.pipelines.landing.records import Placed, RecordsError
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, existing_topics, topic_consumer
 from kafka_telemetry_lake.udfs.landing.problems import LandingRecord
+
+log = logging.getLogger("telemetry-lake")
 
 POLL_MS = 1000
 MAX_EMPTY_POLLS = 15
@@ -25,7 +28,11 @@ def newest_records(
     """
     if topic not in existing_topics(java, bootstrap_servers, options):
         raise RecordsError(f"topic {topic} does not exist at {bootstrap_servers}, or this user may not see it")
-    with topic_consumer(java, bootstrap_servers, options, topic, binary=True) as (consumer, partitions):
+    with topic_consumer(java, bootstrap_servers, options, topic, binary=True) as (consumer, partitions, without_leader):
+        if without_leader:
+            log.warning(
+                "topic %s: partitions without a leader aren't read: %s", topic, ", ".join(map(str, without_leader))
+            )
         begins, ends = dict(consumer.beginningOffsets(partitions)), dict(consumer.endOffsets(partitions))
         each = max(1, most // max(1, len(ends)))
         for partition, end in ends.items():

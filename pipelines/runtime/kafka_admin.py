@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -12,7 +12,14 @@ from kafka_telemetry_lake.pipelines.runtime.kafka_classes import for_jvm, kafka_
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 TIMEOUT_MS = 15_000
-NO_ID = "A" * 22  # Uuid.ZERO_UUID: brokers before 2.8
+CONSUMER_SETTINGS = {
+    "enable.auto.commit": "false",
+    "enable.metrics.push": "false",
+    "isolation.level": "read_committed",
+    "allow.auto.create.topics": "false",
+    "auto.offset.reset": "earliest",
+    "default.api.timeout.ms": str(TIMEOUT_MS),
+}
 
 
 class KafkaUnavailableError(CannotRunError):
@@ -66,40 +73,62 @@ def client_properties(java: HasJvm, bootstrap_servers: str, options: Mapping[str
 
 
 @contextmanager
-def topic_consumer(
-    java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topic: str, binary: bool = False
-) -> Iterator[tuple[Any, Any]]:
-    """Open a consumer without a group, and assign it all partitions of a topic; yields both.
+def consumer(
+    java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], *, binary: bool = False, **settings: str
+) -> Iterator[Any]:
+    """Open a consumer without a group, which reads committed records and creates no topic.
 
     Args:
         binary: give keys and values as bytes, not as text.
-
-    Raises:
-        KafkaUnavailableError: the cluster didn't answer, or refused, a request in the block.
+        settings: more of the consumer's settings.
     """
     jvm = java._jvm
     properties = client_properties(java, bootstrap_servers, options)
     kind = f"org.apache.kafka.common.serialization.{'ByteArray' if binary else 'String'}Deserializer"
     for key, value in for_jvm(jvm, {"key.deserializer": kind, "value.deserializer": kind}).items():
         properties.put(key, value)
-    for key, value in {
-        "enable.auto.commit": "false",
-        "enable.metrics.push": "false",
-        "isolation.level": "read_committed",
-    }.items():
+    for key, value in {**CONSUMER_SETTINGS, **settings}.items():
         properties.put(key, value)
-    kafka = kafka_package(jvm)
-    consumer = kafka.clients.consumer.KafkaConsumer(properties)
+    opened = kafka_package(jvm).clients.consumer.KafkaConsumer(properties)
     try:
-        partitions = jvm.java.util.ArrayList()
-        for each in consumer.partitionsFor(topic):
-            partitions.add(kafka.common.TopicPartition(topic, each.partition()))
-        consumer.assign(partitions)
-        yield consumer, partitions
+        yield opened
+    finally:
+        opened.close()
+
+
+@contextmanager
+def topic_consumer(
+    java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topic: str, binary: bool = False
+) -> Iterator[tuple[Any, Any, tuple[int, ...]]]:
+    """Open a consumer without a group, and assign it the partitions of a topic that have a leader.
+
+    Args:
+        binary: give keys and values as bytes, not as text.
+
+    Yields:
+        The consumer, its partitions, and the numbers of those without a leader, which nobody can read now.
+
+    Raises:
+        KafkaUnavailableError: the cluster didn't answer, or refused, a request in the block.
+    """
+    jvm = java._jvm
+    try:
+        with consumer(java, bootstrap_servers, options, binary=binary) as opened:
+            partitions, without_leader = jvm.java.util.ArrayList(), []
+            for each in opened.partitionsFor(topic):
+                if is_leaderless(each.leader()):
+                    without_leader.append(int(each.partition()))
+                else:
+                    partitions.add(kafka_package(jvm).common.TopicPartition(topic, each.partition()))
+            opened.assign(partitions)
+            yield opened, partitions, tuple(without_leader)
     except Py4JJavaError as error:
         raise KafkaUnavailableError(f"reading topic {topic} failed: {message_of(error)}") from None
-    finally:
-        consumer.close()
+
+
+def is_leaderless(leader: Any) -> bool:
+    """Whether a partition's leader, as Kafka's clients give it, is none."""
+    return leader is None or bool(leader.isEmpty())
 
 
 def existing_topics(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str]) -> set[str]:
@@ -122,54 +151,10 @@ def create_topic(
         client.createTopics(topics).all().get()
 
 
-def partitions_of(
-    java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topics: Sequence[str]
-) -> dict[str, int]:
-    """The number of partitions of each of these topics that exists. Raises ``KafkaUnavailableError``."""
-    with admin_client(java, bootstrap_servers, options) as client:
-        descriptions = _descriptions(java, client, topics)
-        return {topic: len(descriptions[topic].partitions()) for topic in descriptions}
-
-
-def topic_ids(
-    java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topics: Sequence[str]
-) -> dict[str, str]:
-    """The id of each of these topics that exists (KIP-516), as Kafka prints it. Raises ``KafkaUnavailableError``."""
-    with admin_client(java, bootstrap_servers, options) as client:
-        descriptions = _descriptions(java, client, topics)
-        ids = {topic: str(descriptions[topic].topicId().toString()) for topic in descriptions}
-    return {topic: own for topic, own in ids.items() if own != NO_ID}
-
-
-def earliest_offsets(
-    java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topics: Sequence[str]
-) -> dict[str, dict[int, int]]:
-    """The first offset of each partition of these topics that exists. Raises ``KafkaUnavailableError``."""
-    kafka = kafka_package(java._jvm)
-    with admin_client(java, bootstrap_servers, options) as client:
-        asked = java._jvm.java.util.HashMap()
-        descriptions = _descriptions(java, client, topics)
-        for topic in descriptions:
-            for number in range(len(descriptions[topic].partitions())):
-                asked.put(kafka.common.TopicPartition(topic, number), kafka.clients.admin.OffsetSpec.earliest())
-        offsets: dict[str, dict[int, int]] = {}
-        answers = client.listOffsets(asked).all().get()
-        for partition in answers:
-            offsets.setdefault(partition.topic(), {})[partition.partition()] = answers[partition].offset()
-        return offsets
-
-
 def cluster_id(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str]) -> str:
     """The id of the cluster. Raises ``KafkaUnavailableError``."""
     with admin_client(java, bootstrap_servers, options) as client:
         return str(client.describeCluster().clusterId().get())
-
-
-def _descriptions(java: HasJvm, client: Any, topics: Sequence[str]) -> Any:
-    names = java._jvm.java.util.HashSet()
-    for topic in set(topics) & set(client.listTopics().names().get()):
-        names.add(topic)
-    return client.describeTopics(names).allTopicNames().get()
 
 
 def _explain(error: Py4JJavaError, bootstrap_servers: str) -> str:

@@ -17,6 +17,12 @@ GROUP_STATES = history_table(
         column("protocol", pa.string(), "assignor that distributes the partitions; empty: no members"),
         column("coordinator_id", pa.int32(), "broker that coordinates the group"),
         column("coordinator", pa.string(), "its host:port"),
+        column(
+            "problem",
+            pa.string(),
+            "why nothing more is known of the group: Kafka's exception, such as GroupAuthorizationException (it may be "
+            "listed but not described); NULL: it was described",
+        ),
     ),
 )
 GROUP_MEMBERS = history_table(
@@ -57,7 +63,7 @@ GROUP_LAG_SAMPLES = Table(
         [
             column("cluster_id", pa.string(), "Kafka cluster of the group"),
             column("group_id", pa.string(), "group.id"),
-            column("topic", pa.string(), "topic that is read"),
+            column("topic", pa.string(), "topic that is read; NULL: the group's offsets could not be read"),
             column("partition", pa.int32(), "its partition"),
             column("sampled_at", TIMESTAMP, "when the brokers had told the ends of all logs, by the clock of sync"),
             column("committed_offset", pa.int64(), "committed offset: that of the next record to read"),
@@ -69,6 +75,24 @@ GROUP_LAG_SAMPLES = Table(
             ),
             column(
                 "retention_ms", pa.int64(), "retention.ms of the topic, -1: unlimited; NULL: compacted, or not readable"
+            ),
+            column(
+                "stable_offset",
+                pa.int64(),
+                "last stable offset: up to it no transaction is open, and read_committed consumers read",
+            ),
+            column(
+                "next_record_offset",
+                pa.int64(),
+                "offset of the first record at or after the committed offset (or the start of the log) that a "
+                "read_committed consumer gets; stable_offset or more: there was none before it; NULL: nothing is left "
+                "up to stable_offset, or nobody looked",
+            ),
+            column("topic_id", pa.string(), "id of the topic (KIP-516): one that is made again has another"),
+            column(
+                "problem",
+                pa.string(),
+                "why the group's offsets, or the partition's, are unknown: Kafka's exception, or no leader",
             ),
         ]
     ),

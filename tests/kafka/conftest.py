@@ -16,12 +16,18 @@ from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
 from .landing import Landing
 
 PUSH_INTERVAL_MS = 300
-USERS = {"alice": "alice-secret", "bob": "bob-secret"}
+USERS = {"alice": "alice-secret", "bob": "bob-secret", "carol": "carol-secret"}
+# All may do everything but carol, who has what a test gives her.
+RIGHTS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS;User:alice;User:bob",
+}
 
 
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    with LocalCluster(plugin=receiver_jar(), sasl_users=USERS, log_requests=True) as cluster:
+    properties = RIGHTS | {"log.cleaner.backoff.ms": 100}  # so that compaction is done soon
+    with LocalCluster(plugin=receiver_jar(), sasl_users=USERS, log_requests=True, properties=properties) as cluster:
         # franz-go takes "*" for a literal prefix.
         match = ["client_id=telemetry-.*"]
         cluster.subscribe("telemetry", ["org.apache.kafka."], PUSH_INTERVAL_MS, match)

@@ -19,13 +19,12 @@ from kafka_telemetry_lake.pipelines.runtime.jars import jars
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import (
     HasJvm,
     create_topic,
-    earliest_offsets,
     existing_topics,
     topic_consumer,
-    topic_ids,
 )
 from kafka_telemetry_lake.pipelines.runtime.kafka_classes import for_jvm, kafka_package
 from kafka_telemetry_lake.pipelines.runtime.kafka_producer import producing
+from kafka_telemetry_lake.pipelines.runtime.kafka_topics import earliest_offsets, topic_ids
 from kafka_telemetry_lake.pipelines.subscriptions.configured import read_subscriptions
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from tests.support.moved_classes import move_package
@@ -81,7 +80,7 @@ def test_every_request_has_the_same_answer(cluster: LocalCluster, both: tuple[Ha
         create_topic(java, servers, ALICE, topic, 2, 1, {"retention.ms": "1000000"})
         with producing(java, servers, ALICE, topic) as send:
             send([("k", "first"), ("k", "second")])
-        with topic_consumer(java, servers, ALICE, topic) as (consumer, partitions):
+        with topic_consumer(java, servers, ALICE, topic) as (consumer, partitions, _):
             consumer.seekToBeginning(partitions)
             read: list[str] = []
             while len(read) < 2:

@@ -68,6 +68,14 @@ def test_groups_that_end_and_other_clusters(tmp_path: Path) -> None:
     assert events(tmp_path) == []
 
 
+def test_a_group_whose_offsets_are_unknown_keeps_those_of_the_poll_before(tmp_path: Path) -> None:
+    look(tmp_path, 0, at(0, 100), at(0, 50, "h"))
+    assert record_offsets(str(tmp_path), "c", [at(0, 50, "h")], T[1], lambda group: group == "g") == 0
+    assert stored_offsets(tmp_path) == [("c", "g", 0, 100, T[0], None), ("c", "h", 0, 50, T[0], None)]
+    assert look(tmp_path, 2, at(0, 90), at(0, 50, "h")) == 1
+    assert events(tmp_path) == [rewound(2, 100, 90)]
+
+
 def test_an_unchanged_look_writes_nothing(tmp_path: Path) -> None:
     look(tmp_path, 0, *(at(partition, partition) for partition in range(20)))
     commits = len(list((tmp_path / "group_offsets" / "_delta_log").glob("*.json")))

@@ -155,3 +155,26 @@ def test_of_two_at_once_one_conflicts(tmp_path: Path) -> None:
     with pytest.raises(CommitFailedError):
         config_history._write(LIMITS, late, found, T[2])
     assert [row[0] for row in history(tmp_path)] == ["c1", "c2"]
+
+
+def test_m6_an_entry_of_which_a_poll_says_nothing_goes_on(tmp_path: Path) -> None:
+    """Its end, and the beginning of others, are bounded by the last poll that knew all."""
+    lake = str(tmp_path)
+
+    def ann_is_unknown(row: Any) -> bool:
+        return bool(row["user"] == "ann")
+
+    record(LIMITS, lake, "c1", [entry("ann", 5), entry("bob", 6)], T[0])
+    assert not record(LIMITS, lake, "c1", [entry("bob", 6)], T[1], is_unknown=ann_is_unknown)
+    assert not check(LIMITS, lake, "c1", [entry("bob", 6)], T[1], is_unknown=ann_is_unknown)
+    record(LIMITS, lake, "c1", [entry("eve", 7)], T[2], is_unknown=ann_is_unknown)
+    record(LIMITS, lake, "c1", [entry("eve", 7)], T[3])
+    assert history(tmp_path) == [
+        ("c1", "ann", 5, None, T[0], T[0], T[3]),
+        ("c1", "bob", 6, None, T[0], T[0], T[2]),
+        ("c1", "eve", 7, T[0], T[2], None, None),
+    ]
+    # What has ended in the meantime is no reason for wider bounds.
+    record(LIMITS, lake, "c1", [entry("eve", 8)], T[4], is_unknown=ann_is_unknown)
+    record(LIMITS, lake, "c1", [entry("eve", 9)], T[5], is_unknown=ann_is_unknown)
+    assert history(tmp_path)[-1] == ("c1", "eve", 9, T[4], T[5], None, None)

@@ -20,10 +20,12 @@ Row = dict[str, Any]
 def sample(
     seconds: float, committed: int, end: int | None, start: int | None = 0, group: str = "g", **more: Any
 ) -> Row:
+    """A poll of a log in which each offset has a record, and `sync` looked at the first unread one."""
     usual: Row = {
         "cluster_id": "c", "group_id": group, "topic": "t", "partition": 0, "committed_offset": committed,
         "sampled_at": START + timedelta(seconds=seconds), "log_start_offset": start, "end_offset": end,
-        "retention_ms": None,
+        "retention_ms": None, "stable_offset": end,
+        "next_record_offset": max(committed, start or 0) if end is not None and committed < end else None,
     }  # fmt: skip
     return usual | more
 
@@ -84,8 +86,12 @@ def test_what_is_older_than_the_first_poll_has_only_a_least_age() -> None:
 
 
 def test_retention_that_takes_records_and_logs_that_are_gone() -> None:
-    (_, lost) = lags([sample(0, 10, 10), sample(10, 10, 50, 30)])
-    assert brief(lost, "lost_records", "time_lag_s") == ("lost", 20, 20, None)
+    (_, seen, lost) = lags([sample(0, 10, 10), sample(5, 10, 20), sample(10, 10, 50, 30)])
+    assert brief(seen, "oldest_unread_offset", "time_lag_s") == ("measured", 10, 10, 5)
+    assert brief(lost, "lost_records", "time_lag_s", "time_lag_at_least_s") == ("lost", 20, 20, None, None)
+    # Nobody saw what was written and deleted between two polls: it may have been markers alone.
+    (_, unseen) = lags([sample(0, 10, 10), sample(10, 10, 50, 30)])
+    assert brief(unseen, "lost_records", "time_lag_s", "time_lag_at_least_s") == ("maybe_lost", 20, None, None, None)
     (gone,) = lags([sample(0, 10, None, None)])
     assert brief(gone, "time_lag_s") == ("no_log", None, None)
     before, ahead, again = lags([sample(0, 90, 100), sample(10, 90, 5), sample(20, 7, 9)])
@@ -93,6 +99,83 @@ def test_retention_that_takes_records_and_logs_that_are_gone() -> None:
     assert brief(ahead, "time_lag_s") == ("ahead_of_log", None, None)
     # The end was at 5 and then at 9: record 7 is of the new log, whatever the old one had there.
     assert brief(again, "time_lag_s", "time_lag_error_s") == ("measured", 2, 5, 10)
+
+
+def test_a_marker_is_no_unread_record() -> None:
+    """Five records and the marker of their transaction; the group commits the offset after the last record."""
+    read: Row = {"stable_offset": 6, "next_record_offset": 6, "retention_ms": 1000}
+    polls = [
+        sample(0, 5, 6, **read),
+        sample(100, 5, 6, **read),
+        sample(200, 5, 6, 6, stable_offset=6, retention_ms=1000),
+    ]
+    for row in lags(polls):
+        assert brief(row, "time_lag_s", "time_lag_at_least_s", "lag_growth_per_s") in (
+            ("caught_up", 0, 0, 0, 0), ("caught_up", 0, 0, 0, None),
+        )  # fmt: skip
+        assert (row["lost_records"], row["lost_in_s"]) == (None, None)
+
+
+def test_what_nobody_looked_at_is_not_said() -> None:
+    """Without Read on the topic, or by an earlier release, which knows no stable offset either."""
+    old: Row = {"next_record_offset": None, "stable_offset": None, "retention_ms": 1000}
+    polls = [sample(0, 5, 5, **old), sample(10, 5, 6, **old), sample(500, 5, 6, **old), sample(510, 5, 6, 6, **old)]
+    before, *left, gone = lags(polls)
+    assert brief(before, "time_lag_s") == ("caught_up", 0, 0)
+    for row, age in zip(left, (10, 500), strict=True):
+        assert brief(row, "offset_age_s", "time_lag_s", "time_lag_at_least_s", "retention_left_s", "lost_in_s") == (
+            "unchecked", 1, age, None, None, None, None,
+        )  # fmt: skip
+    assert brief(gone, "lost_records", "time_lag_s") == ("maybe_lost", 0, None, None)
+
+
+def test_the_oldest_unread_record_is_the_first_that_is_still_there() -> None:
+    """Compaction or an abort took the record at the committed offset: the next is younger."""
+    polls = [sample(0, 3, 3), sample(10, 3, 8, next_record_offset=3), sample(20, 3, 13, next_record_offset=8)]
+    *_, row = lags(polls)
+    assert brief(row, "oldest_unread_offset", "time_lag_s", "time_lag_at_least_s") == ("measured", 5, 8, 10, 0)
+
+
+def test_an_open_transaction_holds_up_a_group_that_has_read_all() -> None:
+    polls = [sample(0, 5, 5), sample(10, 5, 9, stable_offset=5), sample(60, 5, 9, stable_offset=5)]
+    first, *waiting = lags(polls)
+    assert first["status"] == "caught_up"
+    assert [brief(row, "offset_age_s", "time_lag_s", "time_lag_at_least_s") for row in waiting] == [
+        ("open_transaction", 4, 10, None, None), ("open_transaction", 4, 60, None, None),
+    ]  # fmt: skip
+    # With a marker before it, and of a group that reads uncommitted records too.
+    (marker, uncommitted) = lags(
+        [
+            sample(0, 4, 9, stable_offset=5, next_record_offset=5),
+            sample(0, 7, 9, stable_offset=5, next_record_offset=None, group="h"),
+        ]
+    )
+    assert (brief(marker), brief(uncommitted)) == (("open_transaction", 4), ("open_transaction", 2))
+
+
+def test_a_topic_made_again_with_more_records_has_another_log() -> None:
+    polls = [sample(0, 0, 10, topic_id="a"), sample(100, 5, 20, topic_id="b"), sample(110, 5, 30, topic_id="b")]
+    _, *again = lags(polls)
+    assert [brief(row, "time_lag_at_least_s") for row in again] == [
+        ("older_than_history", 15, 0), ("older_than_history", 25, 10),
+    ]  # fmt: skip
+
+
+def test_what_could_not_be_read_has_a_status_of_its_own() -> None:
+    unknown: Row = {"end": None, "start": None}
+    rows = [
+        sample(0, 1, problem="no leader", group="a", **unknown),
+        sample(0, 1, problem="TimeoutException", group="b", **unknown),
+        sample(0, 0, group="c", **unknown)
+        | {"topic": None, "partition": None, "committed_offset": None, "problem": "GroupAuthorizationException"},
+        sample(0, 1, 1, group="d"),
+    ]
+    assert [(row["group_id"], *brief(row, "problem", "latest")) for row in lags(rows)] == [
+        ("a", "no_leader", None, "no leader", True),
+        ("b", "no_answer", None, "TimeoutException", True),
+        ("c", "no_offsets", None, "GroupAuthorizationException", True),
+        ("d", "caught_up", 0, None, True),
+    ]
 
 
 def test_how_it_grows_and_when_it_runs_out_of_retention() -> None:

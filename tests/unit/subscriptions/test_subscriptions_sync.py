@@ -69,7 +69,7 @@ def test_beside_ingest_a_failing_sync_is_reported_and_tried_again(
     looks: list[Any] = []
     again = threading.Event()
 
-    def look(wanted: SyncSettings, spark: SparkSession) -> None:
+    def look(wanted: SyncSettings, spark: SparkSession, *_: object) -> None:
         looks.append((wanted.lake, wanted.bootstrap_servers, wanted.check, spark))
         if len(looks) > 1:
             again.set()

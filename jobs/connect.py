@@ -122,7 +122,8 @@ def _steps(
             f"create topic {name} ({partitions} partitions, {replicas} replicas, {_text(of_topic)})",
             _creating(java, servers, options, name, partitions, replicas, of_topic),
         )
-    if not any(each.metrics for each in read_subscriptions(java, servers, options).subscriptions):
+    there = read_subscriptions(java, servers, options)
+    if not there.unanswered and not any(each.metrics or each.unread for each in there.subscriptions):
         yield Step(
             f"create subscription {subscription.name} (all clients push {settings.metrics}* every "
             f"{settings.interval_seconds:g} s)",

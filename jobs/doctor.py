@@ -35,7 +35,6 @@ from kafka_telemetry_lake.pipelines.runtime.java_machine import java_machine
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, KafkaUnavailableError
 from kafka_telemetry_lake.pipelines.runtime.kafka_reach import check_brokers
 from kafka_telemetry_lake.pipelines.subscriptions.configured import read_subscriptions
-from kafka_telemetry_lake.udfs.subscriptions.matching import SubscriptionError
 
 STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
 
@@ -105,9 +104,12 @@ def _of_cluster(settings: DoctorSettings, java: HasJvm, bootstrap_servers: str) 
     facts = read_cluster(java, bootstrap_servers, options, topics)
     yield from check_cluster(facts, topics, _now_ms())
     try:
-        subscriptions = read_subscriptions(java, bootstrap_servers, options).subscriptions
-        yield from check_subscriptions(subscriptions, _clients(settings.lake))
-    except (KafkaUnavailableError, SubscriptionError) as error:
+        found = read_subscriptions(java, bootstrap_servers, options)
+        for name, problem in found.unanswered.items():
+            text = f"the brokers list it without its configuration ({problem})"
+            yield Check(f"subscription {name}", "warning", text, "look at the brokers, and at this user's ACLs")
+        yield from check_subscriptions(found.subscriptions, _clients(settings.lake))
+    except KafkaUnavailableError as error:
         yield Check("subscriptions", "failed", str(error), "docs/subscriptions.md")
     if settings.status_topic in facts.topics:
         try:

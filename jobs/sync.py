@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,7 +33,7 @@ from kafka_telemetry_lake.pipelines.query.subscription_views import update_subsc
 from kafka_telemetry_lake.pipelines.query.views import views
 from kafka_telemetry_lake.pipelines.quotas.configured import read_quotas
 from kafka_telemetry_lake.pipelines.runtime.java_machine import java_machine
-from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, KafkaUnavailableError
+from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, KafkaRefusedError, KafkaUnavailableError
 from kafka_telemetry_lake.pipelines.runtime.kafka_reach import check_brokers
 from kafka_telemetry_lake.pipelines.runtime.session import spark_session
 from kafka_telemetry_lake.pipelines.subscriptions.client_matches import update_client_matches
@@ -64,8 +65,20 @@ class Poll:
     """whether the poll says nothing about an entry"""
 
 
+@dataclass
+class Memory:
+    """What a periodic sync remembers of its polls: problems of the last one, logged once, and records that it found."""
+
+    said: set[str] = field(default_factory=set)
+    records: NextRecords = field(default_factory=NextRecords)
+
+
+class RefusedListsError(KafkaUnavailableError):
+    """Lists of the cluster were refused; the others are recorded. The message names the lists and says why."""
+
+
 class SyncFailedError(CannotRunError):
-    """A sync failed and recorded no change; the message says why."""
+    """A sync failed; the message says why, and what it didn't record."""
 
 
 def run_job(settings: SyncSettings) -> int:
@@ -87,11 +100,10 @@ def run(settings: SyncSettings, stop: threading.Event, spark: SparkSession | Non
         SyncFailedError: the sync failed, and `every_seconds` isn't set.
         JarsUnavailableError, JavaMissingError: no sync can succeed.
     """
-    said: set[str] = set()
-    records = NextRecords()
+    memory = Memory()
     while True:
         try:
-            said = sync(settings, spark, said, records)
+            sync(settings, spark, memory)
         except (
             KafkaUnavailableError,
             SubscriptionError,
@@ -101,28 +113,23 @@ def run(settings: SyncSettings, stop: threading.Event, spark: SparkSession | Non
             DuckDBError,
             OSError,
         ) as error:
+            text = f"{error}; {'their' if isinstance(error, RefusedListsError) else 'the'} history is unchanged"
             if settings.every_seconds is None:
-                raise SyncFailedError(f"{error}; the history is unchanged") from error
-            log.error("sync: %s; the history is unchanged", error)
+                raise SyncFailedError(text) from error
+            log.error("sync: %s", text)
         if settings.every_seconds is None or stop.wait(settings.every_seconds):
             return
 
 
-def sync(
-    settings: SyncSettings, spark: SparkSession | None = None, said: Collection[str] = (),
-    records: NextRecords | None = None,
-) -> set[str]:  # fmt: skip
+def sync(settings: SyncSettings, spark: SparkSession | None = None, memory: Memory | None = None) -> None:
     """Poll once and record the changes in the lake; with `check` only log them.
 
-    Args:
-        said: problems that an earlier poll logged; they aren't logged again.
-        records: what earlier polls found in the logs.
-
-    Returns:
-        The problems of this poll.
+    Raises:
+        RefusedListsError: lists of the cluster were refused; all others are recorded.
     """
-    began = datetime.now(UTC)
-    polls, groups = _polls(settings, spark, records or NextRecords())
+    began, memory = datetime.now(UTC), memory or Memory()
+    refused: dict[str, KafkaRefusedError] = {}
+    polls, groups = _polls(settings, spark, memory.records, refused)
     now = datetime.now(UTC)
     for poll in polls:
         compare = check if settings.check else record
@@ -130,10 +137,11 @@ def sync(
         for line in _count(poll.table, changes) if poll.counts_only else _describe(poll.table, changes):
             log.info("%s", line)
         for problem in poll.problems:
-            if problem not in said:
+            if problem not in memory.said:
                 log.warning("%s", problem)
         if not changes and settings.every_seconds is None:
             log.info("%s: no changes", poll.table.name)
+    memory.said = {problem for poll in polls for problem in poll.problems}
     if not settings.check:
         if groups is not None:
             rewound = record_offsets(
@@ -148,7 +156,12 @@ def sync(
             log.info("subscriptions: added %d events", events)
         if settings.database is not None:
             _update_views(settings.lake, settings.database)
-    return {problem for poll in polls for problem in poll.problems}
+    if refused:
+        texts = dict.fromkeys(map(str, refused.values()))
+        named = (
+            f"{', '.join(name for name, error in refused.items() if str(error) == text)}: {text}" for text in texts
+        )
+        raise RefusedListsError("; ".join(named))
 
 
 def _update_views(lake: str, database: str) -> None:
@@ -156,9 +169,12 @@ def _update_views(lake: str, database: str) -> None:
 
 
 def _polls(
-    settings: SyncSettings, spark: SparkSession | None, records: NextRecords
+    settings: SyncSettings, spark: SparkSession | None, records: NextRecords, refused: dict[str, KafkaRefusedError]
 ) -> tuple[list[Poll], ConsumerGroups | None]:
-    """One poll per history table, and the consumer groups unless they are switched off or unavailable."""
+    """One poll per history table, and the consumer groups unless they are switched off or unavailable.
+
+    Lists that the brokers refuse are left out, and put into `refused`.
+    """
     aliases: list[Poll] = []
     prices: list[Poll] = []
     if settings.prices_file is not None:
@@ -174,29 +190,42 @@ def _polls(
         return [Poll(SUBSCRIPTIONS, asked.cluster_id, asked.rows(), asked.problems), *aliases, *prices], None
     if settings.bootstrap_servers is None:
         return [*aliases, *prices], None
-    check_brokers(settings.bootstrap_servers, settings.kafka_options)
+    servers, options = settings.bootstrap_servers, settings.kafka_options
+    check_brokers(servers, options)
+    polls = []
     with java_machine(spark) as java:
-        asked = _meant(settings, read_subscriptions(java, settings.bootstrap_servers, settings.kafka_options))
-        limits = read_quotas(java, settings.bootstrap_servers, settings.kafka_options)
-        brokers = read_brokers(java, settings.bootstrap_servers, settings.kafka_options)
-        groups = _groups(settings, settings.bootstrap_servers, java, records) if settings.consumer_groups else None
+        with _unless_refused("subscriptions", refused):
+            found = _meant(settings, read_subscriptions(java, servers, options))
+            polls.append(
+                Poll(SUBSCRIPTIONS, found.cluster_id, found.rows(), found.problems, is_unknown=found.is_unknown)
+            )
+        with _unless_refused("quotas", refused):
+            limits = read_quotas(java, servers, options)
+            polls.append(Poll(QUOTAS, limits.cluster_id, limits.quotas, limits.problems))
+        with _unless_refused("brokers", refused):
+            brokers = read_brokers(java, servers, options)
+            polls.append(Poll(BROKERS, brokers.cluster_id, brokers.rows))
+        groups = _groups(settings, servers, java, records) if settings.consumer_groups else None
         if settings.aliases_topic is not None:
-            read = read_aliases_topic(java, settings.bootstrap_servers, settings.kafka_options, settings.aliases_topic)
+            read = read_aliases_topic(java, servers, options, settings.aliases_topic)
             is_unknown = all_known if read.is_complete else none_known
             aliases = [Poll(CLIENT_ALIASES, settings.cluster_id, read.rows, read.problems, is_unknown=is_unknown)]
-    polls = [
-        Poll(SUBSCRIPTIONS, asked.cluster_id, asked.rows(), asked.problems),
-        Poll(QUOTAS, limits.cluster_id, limits.quotas),
-        Poll(BROKERS, brokers.cluster_id, brokers.rows),
-        *aliases,
-        *prices,
-    ]
+    polls += [*aliases, *prices]
     if groups is not None:
         polls += [
             Poll(GROUP_STATES, groups.cluster_id, groups.states, groups.warnings, True, groups.has_unknown_state),
             Poll(GROUP_MEMBERS, groups.cluster_id, groups.members, (), True, groups.has_unknown_members),
         ]
     return polls, groups
+
+
+@contextmanager
+def _unless_refused(name: str, refused: dict[str, KafkaRefusedError]) -> Iterator[None]:
+    """End the block, in which a list is asked for, where the brokers refuse it."""
+    try:
+        yield
+    except KafkaRefusedError as error:
+        refused[name] = error
 
 
 def _meant(settings: SyncSettings, asked: ConfiguredSubscriptions) -> ConfiguredSubscriptions:

@@ -214,6 +214,12 @@ def check_subscriptions(subscriptions: Iterable[Subscription], clients: pa.Table
     for subscription in subscriptions:
         line = f"subscription {subscription.name}"
         whom = ", ".join(f"{key}={pattern}" for key, pattern in subscription.match) or "all clients"
+        whom = whom if subscription.unread is None else "some clients"
+        if subscription.unread is not None and not subscription.metrics:
+            requesting = True
+            yield Check(line, "warning", "what it requests, and from whom, is unknown here", subscription.unread)
+            matched = pa.nulls(known.num_rows, pa.bool_())
+            continue
         if not subscription.metrics:
             yield Check(line, "warning", f"requests no metrics from {whom}", "name metrics: docs/subscriptions.md")
             continue

@@ -49,7 +49,7 @@ MENTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     CLIENT_EVENTS.name: (("client_id",), ("detail",)),
     FINDING_CHANGES.name: (("principal", "worst_instance", "by", "owner"), ("evidence", "advice", "why")),
     QUALITY_RESULTS.name: ((), ("examples",)),
-    SUBSCRIPTIONS.name: ((), ("match",)),
+    SUBSCRIPTIONS.name: ((), ("match", "problem")),
     CLIENT_ALIASES.name: (("owner",), ()),
     APPLICATION_RULES.name: (("owner",), ("client_id", "principal")),
 }

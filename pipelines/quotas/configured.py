@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ class ConfiguredQuotas:
 
     cluster_id: str
     quotas: tuple[dict[str, Any], ...]
+    problems: tuple[str, ...] = ()
 
 
 def configured_quotas(entities: Iterable[tuple[Mapping[str, str | None], Mapping[str, float]]]) -> list[dict[str, Any]]:
@@ -39,6 +40,14 @@ def configured_quotas(entities: Iterable[tuple[Mapping[str, str | None], Mapping
     return rows
 
 
+def _unknown_types(entities: Iterable[tuple[Mapping[str, str | None], Mapping[str, float]]]) -> Iterator[str]:
+    """A message about entities of types that aren't known here, if there are any."""
+    unknown = [entity for entity, _ in entities if not entity.keys() <= _ENTITY_COLUMNS.keys()]
+    types = sorted({kind for entity in unknown for kind in entity if kind not in _ENTITY_COLUMNS})
+    if unknown:
+        yield f"quotas: {len(unknown)} of entities with types that aren't known here are left out: {', '.join(types)}"
+
+
 def read_quotas(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str]) -> ConfiguredQuotas:
     """Read a cluster's client quotas. Needs DescribeConfigs on the cluster. Raises ``KafkaUnavailableError``."""
     with admin_client(java, bootstrap_servers, options) as client:
@@ -46,4 +55,4 @@ def read_quotas(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str]
         everything = kafka_package(java._jvm).common.quota.ClientQuotaFilter.all()
         quotas = client.describeClientQuotas(everything).entities().get()
         entities = [(dict(entry.getKey().entries()), dict(entry.getValue())) for entry in quotas.entrySet()]
-    return ConfiguredQuotas(cluster_id, tuple(configured_quotas(entities)))
+    return ConfiguredQuotas(cluster_id, tuple(configured_quotas(entities)), tuple(_unknown_types(entities)))

@@ -26,6 +26,10 @@ class KafkaUnavailableError(CannotRunError):
     """The cluster is unreachable or refuses access; the message says what to check."""
 
 
+class KafkaRefusedError(KafkaUnavailableError):
+    """The brokers answer, but not this: the user may not see it, or they don't know such a request."""
+
+
 class HasJvm(Protocol):
     """A Spark session, or a JVM without Spark (`java_machine`), through which py4j reaches Kafka's clients."""
 
@@ -41,7 +45,8 @@ def admin_client(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str
         options: options of Spark's Kafka source; those with the prefix ``kafka.`` are the client's (SASL, SSL).
 
     Raises:
-        KafkaUnavailableError: the cluster didn't answer, or refused, a request in the block.
+        KafkaUnavailableError: the cluster didn't answer a request in the block.
+        KafkaRefusedError: it refused one, or doesn't know it.
     """
     jvm = java._jvm
     properties = client_properties(java, bootstrap_servers, options)
@@ -53,7 +58,8 @@ def admin_client(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str
     try:
         yield client
     except Py4JJavaError as error:
-        raise KafkaUnavailableError(_explain(error, bootstrap_servers)) from None
+        kind = KafkaRefusedError if _is_refusal(error) else KafkaUnavailableError
+        raise kind(_explain(error, bootstrap_servers)) from None
     finally:
         client.close(jvm.java.time.Duration.ofSeconds(1))
 
@@ -155,6 +161,11 @@ def cluster_id(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str])
     """The id of the cluster. Raises ``KafkaUnavailableError``."""
     with admin_client(java, bootstrap_servers, options) as client:
         return str(client.describeCluster().clusterId().get())
+
+
+def _is_refusal(error: Py4JJavaError) -> bool:
+    name = str(root_of(error).getClass().getSimpleName())
+    return "Authorization" in name or name == "UnsupportedVersionException"
 
 
 def _explain(error: Py4JJavaError, bootstrap_servers: str) -> str:

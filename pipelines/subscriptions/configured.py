@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, KafkaUnavailableError, admin_client
+from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, KafkaRefusedError, admin_client
+from kafka_telemetry_lake.pipelines.runtime.kafka_answers import answer_of, named
 from kafka_telemetry_lake.pipelines.runtime.kafka_classes import kafka_package
 from kafka_telemetry_lake.udfs.subscriptions.matching import (
     ALL_METRICS,
     INTERVAL_MS,
     METRICS,
     Subscription,
-    from_config,
+    as_configured,
 )
 
 
@@ -25,16 +26,28 @@ class ConfiguredSubscriptions:
 
     cluster_id: str
     subscriptions: tuple[Subscription, ...]
+    unanswered: Mapping[str, str] = field(default_factory=dict)
+    """those that the brokers list without their configuration, each with the reason"""
 
     @property
     def problems(self) -> list[str]:
         """Subscriptions whose matching clients can't be determined, each with the reason."""
-        return [each.problem for each in self.subscriptions if each.problem is not None]
+        problems = [each.problem for each in self.subscriptions if each.problem is not None]
+        if self.unanswered:
+            problems.append(f"subscriptions without an answer, which stay as they were: {named(self.unanswered)}")
+        return problems
+
+    def is_unknown(self, row: Mapping[str, Any]) -> bool:
+        """Whether nothing is known about the subscription of a row of `SUBSCRIPTIONS`."""
+        return row["name"] in self.unanswered
 
     def all_for_none(self) -> ConfiguredSubscriptions:
         """The same, of brokers that read a subscription without metrics as one to all metrics, as WarpStream's do."""
-        own = (each if each.metrics else replace(each, metrics=(ALL_METRICS,)) for each in self.subscriptions)
-        return ConfiguredSubscriptions(self.cluster_id, tuple(own))
+        own = (
+            each if each.metrics or each.unread is not None else replace(each, metrics=(ALL_METRICS,))
+            for each in self.subscriptions
+        )  # fmt: skip
+        return replace(self, subscriptions=tuple(own))
 
     def rows(self) -> list[dict[str, Any]]:
         """Keys and values of `SUBSCRIPTIONS`."""
@@ -44,6 +57,7 @@ class ConfiguredSubscriptions:
                 "metrics": list(each.metrics),
                 "interval_ms": each.interval_ms,
                 "match": list(each.match),
+                "problem": each.unread,
             }
             for each in self.subscriptions
         ]
@@ -52,9 +66,11 @@ class ConfiguredSubscriptions:
 def read_subscriptions(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str]) -> ConfiguredSubscriptions:
     """Read a cluster's client-metrics resources. Needs DescribeConfigs on the cluster.
 
+    One that can't be parsed has `unread`.
+
     Raises:
-        KafkaUnavailableError: unreachable, not authorized, or without support for client metrics.
-        SubscriptionError: a resource can't be parsed.
+        KafkaUnavailableError: unreachable.
+        KafkaRefusedError: not authorized, or without support for client metrics.
     """
     jvm = java._jvm
     resource_of = kafka_package(jvm).common.config.ConfigResource
@@ -67,18 +83,21 @@ def read_subscriptions(java: HasJvm, bootstrap_servers: str, options: Mapping[st
         except Py4JJavaError as error:
             if "UnsupportedVersionException" not in str(error.java_exception):
                 raise
-            raise KafkaUnavailableError(
+            raise KafkaRefusedError(
                 f"the brokers at {bootstrap_servers} don't support client metrics subscriptions, which need Kafka 3.7 "
                 "or newer in KRaft mode: use a file instead (--subscriptions-file)"
             ) from None
-        configs = client.describeConfigs(resources).all().get()
-        subscriptions = []
-        for resource in resources:
-            entries = configs.get(resource).entries()
-            config = {each.name(): each.value() for each in entries.toArray() if not each.isDefault()}
-            if config:  # empty if deleted after it was listed
-                subscriptions.append(from_config(resource.name(), config))
-    return ConfiguredSubscriptions(cluster_id, tuple(subscriptions))
+        futures = client.describeConfigs(resources).values()
+        answers = {str(resource.name()): answer_of(futures[resource]) for resource in resources}
+        configs = {name: _config(answer.value) for name, answer in answers.items() if answer.problem is None}
+    # Empty if deleted after it was listed.
+    subscriptions = tuple(as_configured(name, config) for name, config in configs.items() if config)
+    unanswered = {name: answer.problem for name, answer in answers.items() if answer.problem is not None}
+    return ConfiguredSubscriptions(cluster_id, subscriptions, unanswered)
+
+
+def _config(config: Any) -> dict[str, str]:
+    return {str(each.name()): each.value() for each in config.entries().toArray() if not each.isDefault()}
 
 
 def create_subscription(

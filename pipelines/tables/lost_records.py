@@ -25,8 +25,8 @@ LOST_RECORDS = Table(
             column(
                 "records",
                 pa.int64(),
-                "number of these offsets, at most so many records: markers of transactions, and what was aborted or compacted, "
-                "take up offsets too; NULL: not known",
+                "number of these offsets, at most so many records: markers of transactions, and what was aborted or "
+                "compacted, take up offsets too; NULL: not known",
             ),
             column(
                 "reason",

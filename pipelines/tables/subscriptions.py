@@ -18,6 +18,12 @@ SUBSCRIPTIONS = history_table(
         column("metrics", TEXT_LIST, "requested prefixes of metric names, as configured; empty: none; `*`: all"),
         column("interval_ms", pa.int32(), "requested push interval, ms; more than five minutes has no effect"),
         column("match", TEXT_MAP, "Java regular expression per client attribute, all must match; empty: all clients"),
+        column(
+            "problem",
+            pa.string(),
+            "why its configuration can't be read here, such as a key of a newer release: which clients it matches is "
+            "unknown; NULL: it was read",
+        ),
     ),
 )
 

@@ -59,11 +59,12 @@ def silences(
 
 
 def _asked(clients: pa.Table, versions: pa.Table) -> list[list[int]]:
-    """The interval that each version asks of each client, ms; 0: none. An undecidable match counts as a match."""
+    """The interval that each version asks of each client, ms; 0: none. What can't be decided counts as asked."""
     columns = []
     for version in versions.to_pylist():
         subscription = subscription_of(version)
-        interval = subscription.interval_ms if subscription.metrics else 0
+        asks = subscription.metrics or subscription.unread is not None
+        interval = subscription.interval_ms if asks else 0
         matched = matching(clients, subscription).fill_null(True).to_numpy(zero_copy_only=False)
         columns.append(np.where(matched, interval, 0))
     return np.stack(columns, axis=1).tolist() if columns else [[] for _ in range(clients.num_rows)]

@@ -36,7 +36,8 @@ CLIENT_MATCHES = pa.schema(
 def subscription_of(version: Mapping[str, Any]) -> Subscription:
     """The subscription of a row of table `subscriptions`."""
     match = tuple(sorted((key, pattern) for key, pattern in version["match"]))
-    return Subscription(version["name"], tuple(version["metrics"]), version["interval_ms"], match)
+    unread = version.get("problem")  # polls of earlier releases have none
+    return Subscription(version["name"], tuple(version["metrics"]), version["interval_ms"], match, unread)
 
 
 def client_matches(clients: pa.Table, versions: pa.Table) -> pa.Table:

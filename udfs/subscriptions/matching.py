@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -51,17 +52,21 @@ class Subscription:
     """One client-metrics resource.
 
     `metrics`: prefixes in the configured order; `interval_ms`: 100 to 3,600,000; `match`: key and Java regular
-    expression of each entry, sorted by key.
+    expression of each entry, sorted by key. `unread`: why its configuration can't be read here, such as a key of a
+    newer release; then the clients that it matches are unknown, and so is what of the rest has its default.
     """
 
     name: str
     metrics: tuple[str, ...] = ()
     interval_ms: int = DEFAULT_INTERVAL_MS
     match: tuple[tuple[str, str], ...] = ()
+    unread: str | None = None
 
     @property
     def problem(self) -> str | None:
         """Why this package can't decide which clients match; None if it can."""
+        if self.unread is not None:
+            return self.unread
         for key, pattern in self.match:
             try:
                 compile_java(pattern)
@@ -117,6 +122,20 @@ def from_config(name: str, config: Mapping[str, str]) -> Subscription:
     return Subscription(name, metrics, int(interval), tuple(sorted(match.items()))).check()
 
 
+def as_configured(name: str, config: Mapping[str, str]) -> Subscription:
+    """Read a resource that a broker has accepted: as `from_config`, or as much as can be read of a newer release's."""
+    try:
+        return from_config(name, config)
+    except SubscriptionError as error:
+        unread = Subscription(name, unread=str(error))
+    for key in (METRICS, INTERVAL_MS):
+        with suppress(SubscriptionError):
+            part = from_config(name, {key: config[key]} if key in config else {})
+            own = {"metrics": part.metrics} if key == METRICS else {"interval_ms": part.interval_ms}
+            unread = replace(unread, **own)
+    return unread
+
+
 def _items(text: str) -> list[str]:
     """Kafka's ``ConfigDef.Type.LIST``."""
     trimmed = text.strip(JAVA_SPACE)
@@ -130,8 +149,11 @@ def matching(clients: pa.Table, subscription: Subscription) -> pa.BooleanArray:
         clients: columns of ``CLIENTS``; each distinct value is evaluated once.
 
     Returns:
-        One boolean per client; NULL where the result depends on a Java pattern that isn't supported here (M2).
+        One boolean per client; NULL where the result depends on a Java pattern that isn't supported here (M2), or on
+        what can't be read.
     """
+    if subscription.unread is not None:
+        return pa.nulls(clients.num_rows, pa.bool_())
     matched = pa.array(np.ones(clients.num_rows, np.bool_))
     for key, pattern in subscription.match:
         matched = pc.and_kleene(matched, _entry_matches(clients[key].combine_chunks(), pattern))

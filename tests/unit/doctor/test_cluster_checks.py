@@ -169,6 +169,24 @@ def test_without_metrics_nobody_pushes(subscriptions: list[Subscription]) -> Non
     assert (last.status, last.text) == ("failed", "no subscription requests metrics: clients push nothing")
 
 
+def test_a_subscription_that_cannot_be_read_may_match_any_client() -> None:
+    newer = Subscription("newer", ("*",), 60_000, unread="match: got key 'client_rack'")
+    (found,) = wrong(check_subscriptions([newer], known("a")))
+    assert (found.text, found.advice) == (
+        "requests all metrics every 60 s from some clients; whom it matches is unknown here",
+        "match: got key 'client_rack'",
+    )
+    (found,) = wrong(check_subscriptions([replace(newer, metrics=())], known("a")))
+    assert found.text == "what it requests, and from whom, is unknown here"
+
+
+def test_a_topic_that_is_not_described_is_named() -> None:
+    names = ("client-telemetry",)
+    facts = replace(HEALTHY, topics={}, undescribed={names[0]: "TimeoutException"})
+    first, *_ = (check for check in check_cluster(facts, names, NOW_MS) if check.name == f"topic {names[0]}")
+    assert (first.status, first.text) == ("failed", "the brokers list it and don't describe it (TimeoutException)")
+
+
 def test_receivers() -> None:
     statuses = dict.fromkeys((1, 2, 3), STATUS)
     assert [(check.name, check.text) for check in check_statuses(statuses, BROKERS, NOW_MS)] == [

@@ -8,6 +8,7 @@ from pathlib import Path
 from kafka_telemetry_lake.pipelines.lake.config_history import check
 from kafka_telemetry_lake.pipelines.quotas.configured import (
     ConfiguredQuotas,
+    _unknown_types,
     configured_quotas,
 )
 from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
@@ -38,6 +39,20 @@ def test_entities_and_their_limits_become_rows() -> None:
         ("", "<default>", "", "some_future_rate", 1.0),
         ("", "", "10.0.0.1", "connection", 3.0),
         ("", "", "<default>", "connection", 4.0),
+    ]
+
+
+def test_entities_of_unknown_types_are_named_once() -> None:
+    known: tuple[dict[str, str | None], dict[str, float]] = ({"user": "ann"}, {"producer_byte_rate": 1.0})
+    assert list(_unknown_types([known])) == []
+    entities: list[tuple[dict[str, str | None], dict[str, float]]] = [
+        known,
+        ({"galaxy": "x", "user": "ann"}, {}),
+        ({"galaxy": "y"}, {}),
+        ({"moon": None}, {}),
+    ]
+    assert list(_unknown_types(entities)) == [
+        "quotas: 3 of entities with types that aren't known here are left out: galaxy, moon"
     ]
 
 

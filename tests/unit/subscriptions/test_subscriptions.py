@@ -15,6 +15,7 @@ from kafka_telemetry_lake.udfs.subscriptions.matching import (
     CLIENTS,
     Subscription,
     SubscriptionError,
+    as_configured,
     asked,
     from_config,
     matching,
@@ -122,6 +123,25 @@ def test_m5_configurations_that_brokers_refuse() -> None:
 def test_m5_what_is_wrong_is_named(config: dict[str, str], message: str) -> None:
     with pytest.raises(SubscriptionError, match=re.escape(f"subscription 's': {message}")):
         from_config("s", config)
+
+
+@pytest.mark.parametrize(
+    ("config", "metrics", "interval_ms", "problem"),
+    [
+        ({"match": "client_rack=a", "metrics": "x."}, ("x.",), 300_000, "match: got key 'client_rack'"),
+        ({"sampling": "0.1", "metrics": "x.", "interval.ms": "500"}, ("x.",), 500, "got key 'sampling'"),
+        ({"interval.ms": "PT1S", "metrics": "x."}, ("x.",), 300_000, "interval.ms: got 'PT1S'"),
+    ],
+)
+def test_m2_of_a_configuration_of_a_newer_release_the_clients_are_unknown(
+    config: dict[str, str], metrics: tuple[str, ...], interval_ms: int, problem: str
+) -> None:
+    found = as_configured("s", config)
+    assert (found.metrics, found.interval_ms, found.match) == (metrics, interval_ms, ())
+    assert found.problem is not None
+    assert problem in found.problem
+    assert matching(clients({"client_id": "a"}), found).to_pylist() == [None]
+    assert as_configured("s", {"metrics": "x."}) == from_config("s", {"metrics": "x."})
 
 
 METRICS = pa.array(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,9 +16,13 @@ from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.jobs.sync_beside import syncing
 from kafka_telemetry_lake.jobs.sync_settings import SyncSettings
+from kafka_telemetry_lake.pipelines.costs.brokers import Brokers
 from kafka_telemetry_lake.pipelines.query.views import views
-from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError
+from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas
+from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaRefusedError, KafkaUnavailableError
+from kafka_telemetry_lake.pipelines.subscriptions.configured import ConfiguredSubscriptions
 from kafka_telemetry_lake.pipelines.subscriptions.file import read_subscriptions_file
+from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription
 from kafka_telemetry_lake.udfs.subscriptions.view_names import TAKEN_VIEWS, view_names
 from tests.support.lake_tables import table
 from tests.unit.subscriptions.test_subscriptions_matches import asked, push
@@ -120,3 +125,59 @@ def test_beside_files_there_is_no_cluster_to_ask(tmp_path: Path, capsys: pytest.
     flags = ["--source", f"files:{tmp_path / 'in'}", "--lake", str(tmp_path / "lake"), "--sync-seconds", "60"]
     assert cli.main(["ingest", *flags]) == 2
     assert "sync_seconds: works only with --source kafka" in capsys.readouterr().err
+
+
+NEWER = Subscription("newer", ("x.",), 1000, unread="match: got key 'client_rack'")
+QUOTA = dict.fromkeys(("user", "client_id", "ip"), "") | {"quota_type": "produce", "quota_limit": 1.0}
+
+
+@pytest.fixture
+def asked_cluster(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A cluster that answers without a JVM."""
+    monkeypatch.setattr(sync, "check_brokers", lambda *_: None)
+    monkeypatch.setattr(sync, "java_machine", lambda *_: nullcontext())
+    monkeypatch.setattr(sync, "read_subscriptions", lambda *_: ConfiguredSubscriptions("c", (NEWER,)))
+    monkeypatch.setattr(sync, "read_quotas", lambda *_: ConfiguredQuotas("c", (QUOTA,), ("quotas: odd",)))
+    monkeypatch.setattr(sync, "read_brokers", lambda *_: Brokers("c", ({"broker_id": 1, "rack": None},)))
+    return monkeypatch
+
+
+def poll_of(lake: Path, *flags: str) -> SyncSettings:
+    argv = ["--lake", str(lake), "--bootstrap-servers", "127.0.0.1:1", "--no-consumer-groups", *flags]
+    return parse(SyncSettings, argv, "test")
+
+
+def test_a_list_that_is_refused_takes_no_other_with_it(tmp_path: Path, asked_cluster: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise KafkaRefusedError("refused (ClusterAuthorizationException)")
+
+    asked_cluster.setattr(sync, "read_subscriptions", refuse)
+    with pytest.raises(sync.SyncFailedError) as failed:
+        sync.run(poll_of(tmp_path), threading.Event())
+    assert str(failed.value) == ("subscriptions: refused (ClusterAuthorizationException); their history is unchanged")
+    assert not (tmp_path / "subscriptions").exists()
+    assert table(tmp_path, "quotas")["quota_limit"].to_pylist() == [1.0]
+    assert table(tmp_path, "brokers")["broker_id"].to_pylist() == [1]
+    asked_cluster.setattr(sync, "read_quotas", refuse)
+    with pytest.raises(sync.SyncFailedError, match=r"^subscriptions, quotas: refused"):
+        sync.run(poll_of(tmp_path), threading.Event())
+    assert table(tmp_path, "quotas")["valid_to"].to_pylist() == [None]
+
+
+def test_a_subscription_that_cannot_be_read_is_a_row_and_said_once(
+    tmp_path: Path, asked_cluster: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = sync.Memory()
+    for _ in range(3):
+        sync.sync(poll_of(tmp_path), None, memory)
+    (row,) = table(tmp_path, "subscriptions").to_pylist()
+    assert (row["metrics"], row["match"], row["problem"]) == (["x."], [], NEWER.unread)
+    assert [each.message for each in caplog.records if each.levelname == "WARNING"] == [NEWER.unread, "quotas: odd"]
+    # Listed, without an answer: it stays. Gone: it ends.
+    silent = ConfiguredSubscriptions("c", (), {"newer": "TimeoutException"})
+    asked_cluster.setattr(sync, "read_subscriptions", lambda *_: silent)
+    sync.sync(poll_of(tmp_path), None, memory)
+    assert table(tmp_path, "subscriptions")["valid_to"].to_pylist() == [None]
+    asked_cluster.setattr(sync, "read_subscriptions", lambda *_: ConfiguredSubscriptions("c", ()))
+    sync.sync(poll_of(tmp_path), None, memory)
+    assert table(tmp_path, "subscriptions")["valid_to"].null_count == 0

@@ -1,4 +1,4 @@
-# kafka-telemetry-lake. `make help` lists the targets. `make demo` and `make test` need only Python 3.11+, a JDK 17+ and
+# kafka-telemetry-lake. `make help` lists the targets. `make demo` and `make test` need only Python 3.11 to 3.13, a JDK 17 or 21 and
 # make; they install everything else into this folder.
 
 PYTHON ?= python3

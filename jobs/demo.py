@@ -16,7 +16,7 @@ from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.logs import log_to_stdout
 from kafka_telemetry_lake.jobs.signals import stop_at_signals
 from kafka_telemetry_lake.pipelines.runtime.jars import JarsUnavailableError
-from kafka_telemetry_lake.pipelines.runtime.session import check_java
+from kafka_telemetry_lake.pipelines.runtime.java import check_java
 from kafka_telemetry_lake.sandbox.clients import ClientUnavailableError, LocalClients
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.plugin import ReceiverUnavailableError, receiver_jar

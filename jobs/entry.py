@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 
 from kafka_telemetry_lake.jobs.commands import job_of, settings_of
@@ -9,6 +10,7 @@ from kafka_telemetry_lake.jobs.console import prepare_output
 from kafka_telemetry_lake.jobs.logs import log_to_stdout
 from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.pipelines.query.printable import printable
+from kafka_telemetry_lake.pipelines.runtime.environment import leave_out
 from kafka_telemetry_lake.udfs.errors import CannotRunError, TelemetryLakeError
 
 # Packages that only extras install, and which extra; None: that of the command, `spark` unless it has its own.
@@ -39,6 +41,7 @@ def run_command(command: str, argv: list[str] | None = None) -> int:
         level = getattr(settings, "log_level", None)
         if level is not None:
             log_to_stdout(level, getattr(settings, "log_format", "text"))
+        leave_out()
         code = job_of(command)(settings)
         sys.stdout.flush()  # while an error can still be told
         return code
@@ -53,10 +56,15 @@ def run_command(command: str, argv: list[str] | None = None) -> int:
     except TelemetryLakeError as error:
         damage = _damage(getattr(settings, "lake", None), error)
         return fail(error if damage is None else CannotRunError(f"{command}: {damage}"))
-    except PermissionError as error:
-        return fail(
-            CannotRunError(f"{command}: {error.filename or error}: this user may not access it; give it the right")
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        why = (
+            "it is read-only; name another place"
+            if error.errno == errno.EROFS
+            else ("this user may not access it; give it the right")
         )
+        return fail(CannotRunError(f"{command}: {error.filename or error}: {why}"))
 
 
 def _damage(lake: object, error: TelemetryLakeError) -> str | None:

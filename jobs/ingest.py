@@ -55,7 +55,7 @@ from kafka_telemetry_lake.pipelines.replay.replay import finish_swap
 from kafka_telemetry_lake.pipelines.runtime.beside import beside
 from kafka_telemetry_lake.pipelines.runtime.causes import cause
 from kafka_telemetry_lake.pipelines.runtime.follower_thread import FollowerThread
-from kafka_telemetry_lake.pipelines.runtime.session import kill_java, spark_session
+from kafka_telemetry_lake.pipelines.runtime.session import SparkStartError, kill_java, spark_session
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.pipelines.upkeep.upkeep import Upkeep
 
@@ -73,6 +73,10 @@ def run_job(settings: IngestSettings) -> int:
     stop = stop_at_signals(CUT_OFF, kill_java)
     try:
         _run_in_session(settings, stop)
+    except SparkStartError:
+        if not stop.is_set():
+            raise
+        log.info("ingest: stopped")
     except (Py4JError, PySparkException, DeltaError, OSError) as error:
         if not stop.is_set():  # else the end of the session has interrupted something
             # Before any stream started, for example on a full disk.

@@ -26,8 +26,8 @@ def create(lake: str, database: str, driver_memory: str, overrides: Overrides = 
         register_tables(spark, lake, database)
         for name in create_views(spark, lake, database, overrides):
             print(f"{database}.{name}")
-    except PySparkException as error:
-        raise JobFailedError(" ".join(str(error).split())) from error
+    except (Py4JError, PySparkException) as error:
+        raise JobFailedError(f"views: {cause(str(error))}") from error
 
 
 def create_by_name(names: Names, driver_memory: str, overrides: Overrides = ()) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from kafka_telemetry_lake.pipelines.runtime.jars import BUNDLES, CHECKSUMS, Bundle, sha256
+from kafka_telemetry_lake.pipelines.runtime.java import java_program
 
 _PATH = "[organisation]/[module]/[revision]/[artifact]-[revision](-[classifier]).[ext]"
 
@@ -37,8 +38,8 @@ def _retrieve(bundle: Bundle, folder: Path, cache: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         module = Path(scratch) / "ivy.xml"
         module.write_text(_ivy_module(bundle), encoding="utf-8")
-        command = ["java", "-jar", str(ivy), "-ivy", str(module), "-cache", str(cache), "-types", "jar", "bundle",
-                   "zip", "-retrieve", str(folder / _PATH)]  # fmt: skip
+        command = [java_program(), "-jar", str(ivy), "-ivy", str(module), "-cache", str(cache),
+                   "-types", "jar", "bundle", "zip", "-retrieve", str(folder / _PATH)]  # fmt: skip
         result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
         lines = [line for line in (result.stdout + result.stderr).splitlines() if line.strip()]

@@ -24,6 +24,7 @@ from uv import find_uv_bin
 from benchmarks.shapes import STOCK
 from benchmarks.spark_engine import write_rounds
 from kafka_telemetry_lake.pipelines.runtime.jars import SPARK_LINES
+from kafka_telemetry_lake.pipelines.runtime.java import java_program
 
 MATRIX = Path(".matrix")
 PYTHONS = ("3.11", "3.12", "3.13")
@@ -118,7 +119,8 @@ def main(asked: list[str]) -> int:
     """Print a row for each environment; returns 1 if a test failed."""
     MATRIX.mkdir(exist_ok=True)
     there = [each for each in asked_for(asked) if each.install()]
-    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr.split('"')[1]
+    said = subprocess.run([java_program(), "-version"], capture_output=True, text=True, check=True).stderr
+    java = said.split('"')[1]
     print("| Spark | connector | Python | Java | tests | wall time, min |\n|---|---|---|---|---|---|")
     failed = False
     for each in there:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from kafka_telemetry_lake.pipelines.doctor.check import Check
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import local_folder
-from kafka_telemetry_lake.pipelines.runtime.session import JavaMissingError, check_java
+from kafka_telemetry_lake.pipelines.runtime.environment import left_out, problems
+from kafka_telemetry_lake.pipelines.runtime.java import JavaMissingError, check_java, spark_options
 
 LIBRARIES = ("pyarrow", "pyspark", "deltalake", "duckdb")
 LEAST_MEMORY, LEAST_FREE = 3 << 30, 2 << 30  # the driver's default heap of 2 GB, and Python workers
@@ -20,6 +21,7 @@ LEAST_MEMORY, LEAST_FREE = 3 << 30, 2 << 30  # the driver's default heap of 2 GB
 def check_machine(lake: str | None) -> Iterator[Check]:
     """Check what a job on this machine needs; `lake` says which disk it fills."""
     yield check_of_java()
+    yield from check_environment()
     yield Check("python", "ok", f"Python {platform.python_version()}, {', '.join(map(_library, LIBRARIES))}")
     yield memory(_available_memory())
     folder = local_folder(lake) if lake is not None else None
@@ -29,12 +31,25 @@ def check_machine(lake: str | None) -> Iterator[Check]:
 
 
 def check_of_java() -> Check:
-    """Whether Spark and Kafka's Admin client would find a JDK."""
+    """Whether Spark and Kafka's Admin client would find a JDK that they run on, and which starts."""
     try:
-        return Check("java", "ok", f"Java {check_java()}")
+        return Check("java", "ok", f"Java {check_java(spark_options())}")
     except JavaMissingError as error:
         problem, _, advice = str(error).partition(": ")
         return Check("java", "failed", problem, advice)
+
+
+def check_environment() -> Iterator[Check]:
+    """Whether variables of the environment keep Spark from starting, and which ones a job leaves out."""
+    failed = list(problems())
+    for problem in failed:
+        what, _, advice = problem.partition(": ")
+        yield Check("environment", "failed", what, advice)
+    left = [f"{name} ({why})" for name, why in sorted(left_out().items())]
+    if left:
+        yield Check("environment", "warning", f"a job leaves out {'; '.join(left)}", "unset what isn't meant for it")
+    elif not failed:
+        yield Check("environment", "ok", "no variable is in the way of Spark or Java")
 
 
 def memory(available: int | None) -> Check:

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -43,19 +44,21 @@ class SparkLine:
     hadoop: str  # what pyspark ships
     aws_sdk: str  # what that Hadoop is built with, or newer
     pool: str  # commons-pool2, which the connector depends on
+    newest_java: int  # of those that are tested; all lines begin with 17
     with_hadoop_aws: tuple[str, ...] = ()  # what else its classes can't be loaded without
 
 
 DEFAULT_LINE = "4.0"  # that of Databricks' long-term runtime
 SPARK_LINES = {
-    "4.0": SparkLine("4.0.5", connector="4.0.0", hadoop="3.4.1", aws_sdk="2.29.52", pool="2.12.0"),
-    "4.1": SparkLine("4.1.4", connector="4.1.1", hadoop="3.4.2", aws_sdk="2.29.52", pool="2.12.1"),
+    "4.0": SparkLine("4.0.5", connector="4.0.0", hadoop="3.4.1", aws_sdk="2.29.52", pool="2.12.0", newest_java=21),
+    "4.1": SparkLine("4.1.4", connector="4.1.1", hadoop="3.4.2", aws_sdk="2.29.52", pool="2.12.1", newest_java=25),
     "4.2": SparkLine(
         "4.2.1",
         connector="4.2.0",
         hadoop="3.5.0",
         aws_sdk="2.35.4",
         pool="2.13.1",
+        newest_java=25,
         with_hadoop_aws=("software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",),
     ),
 }
@@ -144,6 +147,41 @@ def jars_home() -> Path:
     return platformdirs.user_cache_path("kafka-telemetry-lake") / "jars"
 
 
+def installed_spark() -> str | None:
+    """The version of the pyspark that is imported; None: there is none.
+
+    That is what its file says: one of another Spark on ``PYTHONPATH`` shadows the one that pip knows.
+    """
+    package = spark_package()
+    if package is None:
+        return None
+    try:
+        text = (package / "version.py").read_text(encoding="utf-8")
+    except OSError:  # in an archive
+        return _known_to_pip()
+    said = re.search(r"""^__version__.*= *['"]([^'"]+)""", text, re.MULTILINE)
+    return None if said is None else said[1]
+
+
+def spark_package() -> Path | None:
+    """The folder of the pyspark that is imported; None: there is none."""
+    found = find_spec("pyspark")
+    return None if found is None or found.origin is None else Path(found.origin).parent
+
+
+def _known_to_pip() -> str | None:
+    try:
+        return version("pyspark")
+    except PackageNotFoundError:
+        return None
+
+
+def line_of_installed_spark() -> str | None:
+    """The line of the pyspark that is imported, such as ``4.0``; None: there is none."""
+    installed = installed_spark()
+    return None if installed is None else ".".join(installed.split(".")[:2])
+
+
 def bundle_of_installed_spark(bundle: str) -> str:
     """For ``spark`` and ``spark-s3``, the bundle of the installed pyspark's line; any other is returned as it is.
 
@@ -152,14 +190,14 @@ def bundle_of_installed_spark(bundle: str) -> str:
     """
     if bundle not in ("spark", "spark-s3"):
         return bundle
-    try:
-        installed = version("pyspark")
-    except PackageNotFoundError:  # the jars are fetched for another environment
+    line = line_of_installed_spark()
+    if line is None:  # the jars are fetched for another environment
         return bundle
-    line = ".".join(installed.split(".")[:2])
     if line not in SPARK_LINES:
+        imported = installed_spark()
+        how = "installed" if imported == _known_to_pip() else f"imported from {spark_package()}"
         raise JarsUnavailableError(
-            f"pyspark {installed} is installed, but there are jars for Spark {', '.join(SPARK_LINES)} only: "
+            f"pyspark {imported} is {how}, but there are jars for Spark {', '.join(SPARK_LINES)} only: "
             f"pip install 'pyspark=={SPARK_LINES[DEFAULT_LINE].pyspark}'"
         )
     return bundle if line == DEFAULT_LINE else bundle.replace("spark", f"spark-{line}", 1)

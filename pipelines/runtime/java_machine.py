@@ -7,16 +7,16 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from pyspark.sql import SparkSession
 
+from kafka_telemetry_lake.pipelines.runtime.environment import spark_jars
 from kafka_telemetry_lake.pipelines.runtime.jars import jars
+from kafka_telemetry_lake.pipelines.runtime.java import check_java, java_program
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm
-from kafka_telemetry_lake.pipelines.runtime.session import LOG_SETTINGS, check_java, spark_session
+from kafka_telemetry_lake.pipelines.runtime.session import LOG_SETTINGS, spark_session
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,14 @@ def java_machine(spark: SparkSession | None = None) -> Iterator[HasJvm]:
     if platform or SparkSession.getActiveSession() is not None:
         yield spark_session("telemetry-lake sync")
         return
-    check_java()
-    spec = find_spec("pyspark")
-    assert spec is not None
-    assert spec.origin is not None
-    # pyspark ships the codecs and the log binding that Kafka needs.
-    class_path = os.pathsep.join([*map(str, jars("spark")), str(Path(spec.origin).parent / "jars" / "*")])
+    options = ["-Xmx128m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"]
+    check_java(options)
+    # Spark ships the codecs and the log binding that Kafka needs.
+    class_path = os.pathsep.join([*map(str, jars("spark")), str(spark_jars() / "*")])
     port, token = launch_gateway(
         classpath=class_path,
-        javaopts=["-Xmx128m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"],
+        java_path=java_program(),
+        javaopts=options,
         redirect_stderr=subprocess.DEVNULL,
         die_on_exit=True,
         enable_auth=True,

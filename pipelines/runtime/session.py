@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-import re
-import shutil
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,11 +12,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.pipelines.lake.object_store import in_s3, s3a_settings
+from kafka_telemetry_lake.pipelines.runtime.causes import cause
+from kafka_telemetry_lake.pipelines.runtime.environment import for_session, user_name
 from kafka_telemetry_lake.pipelines.runtime.jars import bundle_of_installed_spark, jars, jars_home
+from kafka_telemetry_lake.pipelines.runtime.java import LEAST_HEAP, check_java, spark_options
 from kafka_telemetry_lake.pipelines.runtime.spark_settings import (
     JAVA_OPTIONS,
     LOCAL,
@@ -33,31 +35,13 @@ from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 log = logging.getLogger(__name__)
 
-LOWEST_JAVA = 17
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 LOG_PROPERTIES = ("log4j2.configurationFile", "log4j.configurationFile")
 LOG_FILES = tuple(f"log4j2.{kind}" for kind in ("properties", "yaml", "yml", "json", "jsn", "xml"))
 
 
-class JavaMissingError(CannotRunError):
-    """Java is missing, or too old for Spark; the message says what to install."""
-
-
-def check_java() -> int:
-    """The version of the Java that Spark would find. Raises ``JavaMissingError`` if it is below ``LOWEST_JAVA``."""
-    home = os.environ.get("JAVA_HOME")
-    launcher = str(Path(home) / "bin" / "java") if home else "java"
-    where = f"JAVA_HOME={home}" if home else "PATH"
-    wanted = f"install a JDK {LOWEST_JAVA} or newer and set JAVA_HOME to it"
-    if shutil.which(launcher) is None:
-        raise JavaMissingError(f"no Java found by {where}: {wanted}")
-    output = subprocess.run([launcher, "-version"], capture_output=True, text=True, check=False, timeout=20).stderr
-    version = re.search(r'version "(?:1\.)?(\d+)', output)
-    if version is None:
-        raise JavaMissingError(f"`{launcher} -version` printed no version: {wanted}")
-    if int(version[1]) < LOWEST_JAVA:
-        raise JavaMissingError(f"Java {version[1]} found by {where} is too old: {wanted}")
-    return int(version[1])
+class SparkStartError(CannotRunError):
+    """Spark didn't start; the message has the first cause, in one line."""
 
 
 def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = "2g", lake: str = "") -> SparkSession:
@@ -67,7 +51,9 @@ def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = 
         lake: folder or URI of the lake; a lake in S3 needs more jars and settings.
 
     Raises:
-        JavaMissingError: no suitable Java is installed; nothing has been started.
+        JavaMissingError, EnvironmentUnfitError: no suitable Java is installed, or it can't start in this environment;
+            nothing has been started.
+        SparkStartError: Spark didn't start.
     """
     builder = SparkSession.builder.appName(app_name).config(map=SEMANTICS)
     if in_s3(lake):
@@ -76,17 +62,20 @@ def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = 
         return builder.getOrCreate()
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # under spark-submit, whose --packages, --master and --conf apply
         return _submitted(builder)
-    check_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the python3 on the PATH
     local = master.startswith("local")
-    if local:  # executors on other machines must reach the driver
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    for_session(local=local)
+    own_options = (*JAVA_OPTIONS, *_archive_options(), *_home_options())
+    check_java((*spark_options(), f"-Xmx{driver_memory}", *own_options), LEAST_HEAP)
+    if local:
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # executors on other machines must reach the driver
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # not that of another Spark
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the python3 on the PATH
     # glibc's allocator has eight arenas a core otherwise, and each retains pages that others could use.
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     log_settings = LOG_SETTINGS.as_uri()
     bundles = ("spark", "spark-s3") if in_s3(lake) else ("spark",)
     class_path = os.pathsep.join(str(jar) for bundle in bundles for jar in jars(bundle))
-    options = " ".join((*JAVA_OPTIONS, *_archive_options(), f"-Dlog4j2.configurationFile={log_settings}"))
+    options = " ".join(map(_quoted, (*own_options, f"-Dlog4j2.configurationFile={log_settings}")))
     builder = (
         builder.master(master)
         .config(map=TUNING | (LOCAL | ONE_PROCESS if local else ON_A_CLUSTER))
@@ -96,9 +85,36 @@ def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = 
         .config("spark.driver.extraJavaOptions", options)
     )
     with _handler_of_sigint():
-        spark = builder.getOrCreate()
+        spark = _started(builder)
     _ignore_sigterm(spark)
     return spark
+
+
+def _started(builder: SparkSession.Builder) -> SparkSession:
+    try:
+        if user_name() is None:  # before Hadoop asks
+            SparkContext._ensure_initialized(conf=SparkConf().setAll(list(builder._options.items())))
+            _name_the_user(SparkContext._jvm)
+        return builder.getOrCreate()
+    except (Py4JError, PySparkException) as error:
+        raise SparkStartError(f"Spark doesn't start: {cause(str(error))}") from error
+
+
+def _name_the_user(java: Any) -> None:
+    """Give Hadoop a name for a user whom the system has none for: its own login would fail."""
+    users = java.org.apache.hadoop.security.UserGroupInformation
+    users.setLoginUser(users.createRemoteUser(str(os.getuid())))
+
+
+def _home_options() -> tuple[str, ...]:
+    """The folder and the name of a user whom the system doesn't know; Java takes ``?`` for both."""
+    if user_name() is not None:
+        return ()
+    return (f"-Duser.home={Path('~').expanduser()}", f"-Duser.name={os.getuid()}")
+
+
+def _quoted(option: str) -> str:
+    return f'"{option}"' if " " in option else option
 
 
 def class_archive() -> Path:

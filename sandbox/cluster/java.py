@@ -12,6 +12,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from kafka_telemetry_lake.pipelines.runtime.jars import jars, jars_home
+from kafka_telemetry_lake.pipelines.runtime.java import java_program
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 _LOG_CONFIGURATION = Path(__file__).with_name("log4j.properties")
@@ -41,7 +42,7 @@ def java_command(
 ) -> list[str]:
     """A JVM command that starts fast on a small machine, logs to ``log`` and writes nothing outside its folder."""
     return [
-        "java", f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+        java_program(), f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
         f"-Djava.io.tmpdir={log.parent}", f"-XX:ErrorFile={log.parent}/hs_err_%p.log",
         f"-Dlog4j.configuration={_LOG_CONFIGURATION.as_uri()}", f"-Dlog.file={log}", f"-Dlog.level={level}",
         "-Dlog4j2.statusLoggerLevel=OFF",  # Kafka 4 also initialises log4j 2, which has no configuration here
@@ -58,7 +59,7 @@ def compile_java(sources: Sequence[Path], class_path: str) -> Path:
         if not classes.exists():
             with tempfile.TemporaryDirectory(dir=classes.parent) as scratch:
                 command = [
-                    "javac",
+                    java_program("javac"),
                     "-nowarn",
                     "-cp",
                     class_path,
@@ -69,7 +70,7 @@ def compile_java(sources: Sequence[Path], class_path: str) -> Path:
                 try:
                     subprocess.run(command, check=True, capture_output=True, text=True)
                 except FileNotFoundError:
-                    raise CompileError("javac is not on the PATH: a JDK (17 or later) is needed") from None
+                    raise CompileError("no javac found by JAVA_HOME or PATH: a JDK is needed, not a JRE") from None
                 except subprocess.CalledProcessError as error:
                     raise CompileError(f"javac {sources[0].name}:\n{error.stdout}{error.stderr}") from None
                 Path(scratch, "classes").rename(classes)

@@ -7,6 +7,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from kafka_telemetry_lake.pipelines.runtime.java import java_program
+
 
 @dataclass(frozen=True)
 class Tls:
@@ -33,4 +35,4 @@ def make_tls(folder: Path) -> Tls:
 
 
 def _keytool(*arguments: str | Path) -> None:
-    subprocess.run(["keytool", *map(str, arguments)], check=True, capture_output=True, text=True)
+    subprocess.run([java_program("keytool"), *map(str, arguments)], check=True, capture_output=True, text=True)

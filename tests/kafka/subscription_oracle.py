@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from kafka_telemetry_lake.pipelines.runtime.java import java_program
 from kafka_telemetry_lake.sandbox.cluster.java import compile_java, kafka_class_path
 
 VERSION = "4.3.1"
@@ -23,7 +24,8 @@ SOURCE = Path(__file__).with_name("SubscriptionOracle.java")
 def ask(questions: dict[str, Any]) -> dict[str, Any]:
     """The answers to `patterns` and `brokers`; see SubscriptionOracle.java."""
     classes = compile_java([SOURCE], kafka_class_path(VERSION))
-    command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", kafka_class_path(VERSION, classes), "SubscriptionOracle"]
+    class_path = kafka_class_path(VERSION, classes)
+    command = [java_program(), "-Xmx256m", "-XX:+UseSerialGC", "-cp", class_path, "SubscriptionOracle"]
     done = subprocess.run(command, input=json.dumps(questions), capture_output=True, text=True, check=True)
     answers: dict[str, Any] = json.loads(done.stdout)
     return answers

@@ -81,8 +81,8 @@ def test_it_goes_on_without_a_cluster_and_writes_json(tmp_path: Path, capsys: py
     assert content["exit_code"] == 1
     found = {check["name"]: check["status"] for check in content["checks"]}
     assert found == {
-        "java": "ok", "python": "ok", "memory": found["memory"], "disk": found["disk"], "reachability": "failed",
-        "lake": "warning",
+        "java": "ok", "environment": "ok", "python": "ok", "memory": found["memory"], "disk": found["disk"],
+        "reachability": "failed", "lake": "warning",
     }  # fmt: skip
     (failed,) = [check for check in content["checks"] if check["name"] == "reachability"]
     assert "it closed the connection, as a listener with TLS does" in failed["text"]

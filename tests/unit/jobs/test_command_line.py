@@ -103,7 +103,7 @@ def test_a_missing_or_old_jdk_is_said_with_what_to_install(
     code, _, err = run(capsys, "ingest", "--source", f"files:{tmp_path / 'in'}", "--lake", str(tmp_path / "lake"))
     assert code == 2
     assert said in err
-    assert "install a JDK 17 or newer" in err
+    assert "install a JDK 17 to 21" in err
 
 
 def test_files_of_other_columns_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

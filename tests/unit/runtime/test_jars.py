@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
@@ -23,6 +23,7 @@ from kafka_telemetry_lake.pipelines.runtime.jars import (
     JarsUnavailableError,
     bundle_of_installed_spark,
     checksums,
+    installed_spark,
     jars,
     main,
 )
@@ -93,9 +94,18 @@ def test_every_bundle_has_checksums_of_its_own_files() -> None:
         assert len({path.rsplit("/", 1)[1] for path in files}) == len(files)  # a folder has them side by side
 
 
+def import_spark(version: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = folder / "pyspark"
+    package.mkdir(exist_ok=True)
+    (package / "version.py").write_text(f"# a comment\n__version__: str = '{version}'\n", encoding="utf-8")
+    monkeypatch.setattr(module, "spark_package", lambda: package)
+
+
 @pytest.mark.parametrize("line", SPARK_LINES)
-def test_the_installed_spark_chooses_its_jars(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "version", lambda _: f"{line}.9")
+def test_the_spark_that_is_imported_chooses_its_jars(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import_spark(f"{line}.9", tmp_path, monkeypatch)
     name, s3 = map(bundle_of_installed_spark, ("spark", "spark-s3"))
     assert (name == "spark") == (line == DEFAULT_LINE)
     assert s3 == f"{name}-s3"
@@ -104,18 +114,21 @@ def test_the_installed_spark_chooses_its_jars(line: str, monkeypatch: pytest.Mon
     assert bundle_of_installed_spark("maven") == "maven"
 
 
-def test_a_spark_without_jars_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_spark_without_jars_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import_spark("4.3.0", tmp_path, monkeypatch)
     monkeypatch.setattr(module, "version", lambda _: "4.3.0")
     assert main(["spark"]) == 1
     line = "pyspark 4.3.0 is installed, but there are jars for Spark 4.0, 4.1, 4.2 only: pip install 'pyspark==4.0.5'\n"
     assert capsys.readouterr().err == line
+    import_spark("3.5.1", tmp_path, monkeypatch)  # as `/opt/spark/python` on PYTHONPATH
+    assert main(["spark"]) == 1
+    assert capsys.readouterr().err.startswith(f"pyspark 3.5.1 is imported from {tmp_path / 'pyspark'}, but there are ")
 
 
 def test_jars_may_be_fetched_for_another_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(name: str) -> str:
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr(module, "version", nothing)
+    monkeypatch.setattr(module, "spark_package", lambda: None)
     assert bundle_of_installed_spark("spark-s3") == "spark-s3"
 
 
@@ -125,6 +138,7 @@ def test_what_goes_with_a_spark_is_what_its_package_brings() -> None:
     assert installed.origin is not None
     of = SPARK_LINES[".".join(version("pyspark").split(".")[:2])]
     assert version("pyspark") == of.pyspark
+    assert installed_spark() == of.pyspark
     assert (Path(installed.origin).parent / "jars" / f"hadoop-client-api-{of.hadoop}.jar").is_file()
 
 

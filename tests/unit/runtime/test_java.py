@@ -1,0 +1,146 @@
+"""Which Java is taken, and which one, or which options, are refused in one line before a JVM starts."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.pipelines.doctor.machine_checks import check_of_java
+from kafka_telemetry_lake.pipelines.runtime import java as module
+from kafka_telemetry_lake.pipelines.runtime.java import JavaMissingError, check_java, java_program, spark_options
+from kafka_telemetry_lake.sandbox.cluster.java import java_command
+
+VARIABLES = ("JAVA_HOME", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+# As a JVM's launcher: variables first, then what it is asked for.
+LAUNCHER = """#!/bin/sh
+for name in JAVA_TOOL_OPTIONS _JAVA_OPTIONS; do
+  eval "value=\\${$name:-}"; [ -z "$value" ] || echo "Picked up $name: $value" >&2
+done
+case "${JAVA_TOOL_OPTIONS:-} $*" in
+  *-Xnonsense*) echo "Unrecognized option: -Xnonsense" >&2; exit 1;;
+  *suspend=y*) exec sleep 1000;;
+esac
+case "$*" in *PrintFlagsFinal*) echo "   size_t MaxHeapSize  = $HEAP  {product} {command line}";; esac
+echo 'openjdk version "VERSION" 2026-01-01' >&2
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "a jdk"))
+    monkeypatch.setenv("HEAP", str(2 << 30))
+    return tmp_path / "a jdk"
+
+
+def install(version: str, home: Path) -> None:
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text(LAUNCHER.replace("VERSION", version))
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize(("line", "newest"), [("4.0", 21), ("4.1", 25), ("4.2", 25)])
+def test_both_ends_of_what_each_spark_runs_on(
+    line: str, newest: int, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "line_of_installed_spark", lambda: line)
+    for version, major in (("17.0.15", 17), (f"{newest}.0.2", newest), (f"{newest}", newest), ("21-ea", 21)):
+        install(version, home)
+        assert check_java() == major
+    wanted = f"install a JDK 17 to {newest} and set JAVA_HOME to it"
+    for version, problem in (("16.0.2", "16"), ("1.8.0_392", "8")):
+        install(version, home)
+        with pytest.raises(JavaMissingError) as error:
+            check_java()
+        assert str(error.value) == f"Java {problem} found by JAVA_HOME={home} is too old: {wanted}"
+    install(f"{newest + 1}.0.1", home)
+    with pytest.raises(JavaMissingError) as error:
+        check_java()
+    later = ", or install a later Spark (4.1, 4.2: docs/versions.md)" if line == "4.0" else ""
+    assert str(error.value) == (
+        f"Java {newest + 1} found by JAVA_HOME={home} is too new for Spark {line}: {wanted}{later}"
+    )
+
+
+def test_a_command_that_starts_spark_refuses_it_in_one_line(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+    install("25.0.3", home)
+    (tmp_path / "in").mkdir()
+    assert cli.main(["ingest", "--source", f"files:{tmp_path / 'in'}", "--lake", str(tmp_path / "lake"), "--once"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"telemetry-lake: Java 25 found by JAVA_HOME={home} is too new for Spark 4.0: ")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "problem"),
+    [
+        ("JAVA_TOOL_OPTIONS", "-Xnonsense", "Java doesn't start: Unrecognized option: -Xnonsense"),
+        ("SPARK_SUBMIT_OPTS", "-Xnonsense", "Java doesn't start: Unrecognized option: -Xnonsense"),
+        ("JAVA_TOOL_OPTIONS", "-agentlib:jdwp=server=y,suspend=y", "java -version` says nothing for 1 s"),
+    ],
+)
+def test_options_of_the_environment_that_keep_java_from_starting_are_named(
+    variable: str, value: str, problem: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("17.0.15", home)
+    monkeypatch.setattr(module, "PATIENCE_S", 1)
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(JavaMissingError) as error:
+        check_java(spark_options())
+    assert f"{problem}: unset or correct {variable}={value}" in str(error.value)
+    assert check_of_java().status == "failed"
+    assert f"{variable}={value}" in check_of_java().advice
+
+
+def test_options_that_it_starts_with_are_passed_on(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install("17.0.15", home)
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", """-Dfile.encoding=UTF-8 -Dnote='version "8"'""")
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Da='b c' -Dd=e")
+    assert spark_options() == ["-Da=b c", "-Dd=e"]
+    assert check_java(spark_options()) == 17
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Da='b")
+    with pytest.raises(JavaMissingError, match=r"^SPARK_SUBMIT_OPTS can't be read: No closing quotation: unset or"):
+        spark_options()
+
+
+def test_a_heap_that_the_environment_makes_too_small(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install("17.0.15", home)
+    for heap in (450 << 20, 451 << 20):
+        monkeypatch.setenv("HEAP", str(heap))
+        assert check_java(["-Xmx2g"], 450 << 20) == 17
+    monkeypatch.setenv("HEAP", str((450 << 20) - 1))
+    with pytest.raises(JavaMissingError, match=r"449 MB, and Spark needs 450 MB: give --driver-memory 1g$"):
+        check_java(["-Xmx2g"], 450 << 20)
+    monkeypatch.setenv("_JAVA_OPTIONS", "-Xmx64m")
+    with pytest.raises(JavaMissingError, match=r"needs 450 MB: unset or correct _JAVA_OPTIONS=-Xmx64m$"):
+        check_java(["-Xmx2g"], 450 << 20)
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="no Java on the PATH")
+def test_what_a_real_java_says_of_its_heap(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES[1:]:
+        monkeypatch.delenv(name, raising=False)
+    assert check_java(["-Xmx512m"], 512 << 20) >= 17
+    monkeypatch.setenv("_JAVA_OPTIONS", "-Xmx64m")
+    with pytest.raises(JavaMissingError, match=r"^Java gets a heap of 64 MB, and Spark needs 512 MB: unset or"):
+        check_java(["-Xmx512m"], 512 << 20)
+
+
+def test_java_home_is_enough_for_local_brokers_too(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert java_command("jars/*", "Main", log=tmp_path / "log")[0] == str(home / "bin" / "java")
+    assert java_program("keytool") == str(home / "bin" / "keytool")
+    with pytest.raises(JavaMissingError, match=f"^no Java found by JAVA_HOME={home}: install a JDK 17 to 21"):
+        check_java()
+    monkeypatch.setenv("JAVA_HOME", "")  # as Spark's scripts read it
+    assert java_program() == "java"
+    with pytest.raises(JavaMissingError, match=r"^no Java found by PATH: "):
+        check_java()

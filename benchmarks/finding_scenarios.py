@@ -140,7 +140,10 @@ def secret(user: str) -> str:
 
 
 def scenario(library: str, name: str, *scripts: Script, expect: str = "", also: str = "") -> Scenario:
-    return Scenario(library, name, scripts, frozenset(expect.split()), frozenset(also.split()))
+    # Kafka's client 4.3.1 has a bug (KAFKA-20393) that is named once an instance falls silent, as some do at the end.
+    silent = "buggy_client_version" if library == "java" else ""
+    expected = frozenset(expect.split())
+    return Scenario(library, name, scripts, expected, frozenset(f"{also} {silent}".split()) - expected)
 
 
 def java() -> Iterator[Scenario]:

@@ -1,7 +1,7 @@
 -- Who reads in each share group (KIP-932), and does it acknowledge? One row per member that pushes and minute of its clock.
 -- members: members of the group that pushed in the minute. records_consumed: deliveries, so a record that is delivered
 -- again counts again. acknowledgements: accepted, released and rejected records together: clients don't push them apart.
--- NULL: not pushed; only the Java share consumer pushes these metrics.
+-- NULL: not pushed; share consumers of Java and, from 2.15.0 on, of librdkafka push these metrics, krafka's don't.
 WITH minutes AS (
   SELECT
     cluster_id,

@@ -39,8 +39,11 @@ _SOURCES = {
     },
     "pushes": {
         "push_interval_s": "max(push_interval_ms) / 1000.0",
-        "software_name": "max_by(client_software_name, landed_at)",
-        "software_version": "max_by(client_software_version, landed_at)",
+        # Brokers have `unknown` for a connection that names no software.
+        "software_name": "max_by(client_software_name, CASE WHEN client_software_name <> 'unknown' THEN landed_at END)",
+        "software_version": (
+            "max_by(client_software_version, CASE WHEN client_software_name <> 'unknown' THEN landed_at END)"
+        ),
     },
     "quarantine": {"set_aside": "sum(CASE WHEN scope = 'push' AND reason = 'PROCESSING_FAILED' THEN 1 ELSE 0 END)"},
     "client_events": {
@@ -179,8 +182,8 @@ client_hours AS (
     count(DISTINCT software) AS versions, min(software) AS first_version, max(software) AS last_version
   FROM (
     SELECT
-      *, CASE WHEN client_instance_id IS NOT NULL THEN concat(client_software_name, ' ', client_software_version) END
-        AS software
+      *, CASE WHEN client_instance_id IS NOT NULL AND client_software_name <> 'unknown'
+        THEN concat(client_software_name, ' ', client_software_version) END AS software
     FROM pushes
   ) AS p
   GROUP BY {client_group}

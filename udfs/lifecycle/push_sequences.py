@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs.identity import client_keys, column_hashes, mix
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, UInt64s
@@ -92,7 +93,7 @@ def with_clocks(pushes: pa.Table, clocks: Clocks) -> pa.Table:
         pushes: columns of `LIFECYCLE_IN`, any order. Those without a client instance are left out (L1).
         clocks: moved on to the last push of each partition.
     """
-    pushes = pushes.filter(pushes["client_instance_id"].is_valid())
+    pushes = _named(pushes.filter(pushes["client_instance_id"].is_valid()))
     pushes = pushes.sort_by([(name, "ascending") for name in (*_PLACE, "offset")]).combine_chunks()
     places, landed = pushes.select(_PLACE), _landed(pushes)
     starts = place_starts(places)
@@ -120,7 +121,15 @@ def read_pushes(clients: Clients, pushes: pa.Table) -> PushSequences:
     landed_at, clock = _landed(pushes), pushes[CLOCK].to_numpy()
     partition = clients.codes(pushes.select(_PLACE))
     broker, port = _numbers(pushes, "broker_id", -1), _numbers(pushes, "client_port", -1)
-    origin = _hash(pushes, ("client_id", "client_software_name", "principal", "client_address"))
+    origin = np.zeros(len(landed_at), np.uint64)
+    software = _software(clients, layout, pushes)
+    for hashes in (
+        _hashes(pushes["client_id"]),
+        software,
+        _hashes(pushes["principal"]),
+        _hashes(pushes["client_address"]),
+    ):
+        origin = mix(origin, hashes)
     connection = mix(mix(origin, broker.astype(np.uint64)), port.astype(np.uint64)).view(np.int64)
 
     def column(name: str, of_pushes: Int64s) -> Int64s:
@@ -189,11 +198,28 @@ def _numbers(pushes: pa.Table, name: str, missing: int) -> Int64s:
     return column
 
 
-def _hash(pushes: pa.Table, names: tuple[str, ...]) -> UInt64s:
-    hashes = np.zeros(pushes.num_rows, np.uint64)
-    for name in names:
-        hashes = mix(hashes, column_hashes(pushes[name].combine_chunks().dictionary_encode()))
-    return hashes
+def _named(pushes: pa.Table) -> pa.Table:
+    """Without the software of connections that name none (L10), for which brokers have `unknown`."""
+    unnamed = pc.fill_null(pc.equal(pushes["client_software_name"], "unknown"), False)
+    for name in ("client_software_name", "client_software_version"):
+        place = pushes.schema.get_field_index(name)
+        named = pc.if_else(unnamed, pa.scalar(None, pa.string()), pushes[name])
+        pushes = pushes.set_column(place, pushes.field(name), named)
+    return pushes
+
+
+def _software(clients: Clients, layout: Layout, pushes: pa.Table) -> UInt64s:
+    """The hash of each push's software name; of one without, that of its client's push before that has one."""
+    stored = pa.chunked_array([pa.array(clients.objects["client_software_name"][layout.slots], pa.string())])
+    sent = pushes["client_software_name"]
+    named = np.concatenate([np.ones(len(stored), np.bool_), sent.is_valid().to_numpy()])[layout.order]
+    hashes = np.concatenate([_hashes(stored), _hashes(sent)])
+    hashes[layout.order] = hashes[layout.order][layout.latest(named)]
+    return hashes[len(stored) :]
+
+
+def _hashes(texts: pa.ChunkedArray) -> UInt64s:
+    return column_hashes(texts.combine_chunks().dictionary_encode())
 
 
 def _running_max(values: Int64s, client: Int64s) -> Int64s:

@@ -220,6 +220,17 @@ def test_l9_d4_a_gap_misses_the_pushes_it_should_have_held(gap: float, second: d
     assert (row["missed_pushes"], row["coverage"]) == (missed, pytest.approx(1 - missed * 30 / gap))
 
 
+def test_l10_l11_a_connection_that_names_no_software_is_no_other_client() -> None:
+    """Brokers have the name `unknown` for it: franz-go before 1.21 names itself on its first connection only."""
+    unnamed = {"client_software_name": "unknown", "client_software_version": "unknown"}
+    for missing in (unnamed, dict.fromkeys(unnamed)):
+        pushes = [push(30 * i, i, **(missing if i % 2 else {})) for i in range(8)]
+        life = Lifecycle().take(pushes[:4]).take(pushes[4:])
+        assert life.events_of() == [(0, "first_seen")]
+        client = life.client()
+        assert (client["client_software_name"], client["client_software_version"]) == ("apache-kafka-java", "4.3.0")
+
+
 def test_l10_software_changes_under_one_id() -> None:
     life = Lifecycle().take([push(0, 0), push(30, 1, client_software_version=None)])
     life.take([push(60, 2, client_software_version="4.3.1")])

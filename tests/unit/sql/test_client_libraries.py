@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -87,6 +87,19 @@ def test_columns_of_findings_know_it_too() -> None:
     assert by_software(rows, "", "poll_share") == {
         software: (shares.get(library),) for software, (library, *_) in SENT.items()
     }
+
+
+def test_a_connection_that_names_no_software_hides_no_library() -> None:
+    """franz-go before 1.21.0 names itself on its first connection only; brokers have `unknown` for the others."""
+    landed = {"cluster_id": "c", "client_id": "a", "client_instance_id": "i", "landed_date": AT.date()}
+    pushes = [
+        landed
+        | {"landed_at": AT + timedelta(minutes=n)}
+        | {"client_software_name": name, "client_software_version": version}
+        for n, (name, version) in enumerate([("kgo", "v1.20.5"), ("unknown", "unknown"), (None, None)])
+    ]
+    (row,) = answer("instance_hours", {"pushes": pushes, "push_outcomes": [landed | {"landed_at": AT}]})
+    assert (row["library"], row["library_version"], row["library_number"]) == ("franz-go", "1.20.5", 1_020_005)
 
 
 def test_measures_that_the_library_lacks_are_said_to_be_lacking_for_each_binding() -> None:

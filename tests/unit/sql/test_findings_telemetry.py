@@ -216,11 +216,15 @@ def test_what_the_names_of_clients_show() -> None:
     pushes = [
         push("fine", 1), push("fine", 2), push("shared", 1), push("shared", 2, "User:b"),
         push("mixed", 1), push("mixed", 2, version="4.2.0"), push("rdkafka", 1), push("producer-1", 1), push("", 1),
-        push("producer-x", 1), push("my-consumer-1", 1),
+        push("producer-x", 1), push("my-consumer-1", 1), push("dekaf-producer", 1), push("krafka", 1),
+        push("unnamed", 1) | {"client_software_name": "unknown", "client_software_version": "unknown"},
+        push("unnamed", 1), push("unnamed", 2),
     ]  # fmt: skip
     rows = answer("findings", {"pushes": pushes})
     assert sorted((row["finding"], row["client_id"], without_hour(row["evidence"])) for row in rows) == [
         ("default_client_id", "", "1 client instances have the client id that their library sets"),
+        ("default_client_id", "dekaf-producer", "1 client instances have the client id that their library sets"),
+        ("default_client_id", "krafka", "1 client instances have the client id that their library sets"),
         ("default_client_id", "producer-1", "1 client instances have the client id that their library sets"),
         ("default_client_id", "rdkafka", "1 client instances have the client id that their library sets"),
         (

@@ -19,27 +19,29 @@ IN_MEMORY := PYTEST_DEBUG_TEMPROOT=$(shell [ -w /dev/shm ] && df -Pm /dev/shm | 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-install: $(VENV)/.installed ## install telemetry-lake, the test tools and the jars into this folder
+install: $(VENV)/.installed-all ## install telemetry-lake, the test tools and the jars into this folder
 
-# Most modules of the packages are never imported, so they are compiled when they are.
-$(VENV)/.installed: pyproject.toml requirements.lock tools/check-machine
+INSTALLS := pyproject.toml requirements.lock requirements-demo.lock tools/check-machine tools/install.py
+
+$(VENV)/.installed-all: $(INSTALLS)
 	@PYTHON=$(PYTHON) tools/check-machine
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	$(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars spark kafka-4.3.1 kafka-logging
-	@touch $@
+	@$(PYTHON) tools/install.py $(VENV)
+
+# The demo needs neither the test tools nor the docs' site: two thirds of what is fetched and unpacked.
+$(VENV)/.installed-demo: $(INSTALLS)
+	@PYTHON=$(PYTHON) tools/check-machine
+	@$(PYTHON) tools/install.py $(VENV) --demo
 
 # Spark starts in every second test: with the archive each start takes 7 CPU-s less.
 archive: .jars/spark.jsa ## archive the classes that Spark loads, so that the job and its tests start faster
 
-.jars/spark.jsa: $(VENV)/.installed tools/archive_classes.py
+.jars/spark.jsa: $(VENV)/.installed-all tools/archive_classes.py
 	$(BIN)/python tools/archive_classes.py >/dev/null
 
-demo: install ## run a broker with the plugin, real clients and the job; print a report of the lake
+demo: $(VENV)/.installed-demo ## run a broker with the plugin, real clients and the job; print a report of the lake
 	$(BIN)/telemetry-lake demo --lake $(LAKE)
 
-demo-files: install ## the same without a broker, from captured pushes of real clients
+demo-files: $(VENV)/.installed-demo ## the same without a broker, from captured pushes of real clients
 	$(BIN)/telemetry-lake demo --lake $(LAKE)-files --files
 
 check: install ## lint, types and every fast test; run it before each commit
@@ -152,9 +154,12 @@ soak: archive ## run the longest tests, inject every fault, at least 52 kills, r
 	$(BIN)/pytest tests -m soak
 	$(BIN)/python -m benchmarks.soak
 
-lock: install ## rewrite requirements.lock, .ci/go.lock and the jars' checksums (pipelines/runtime/jars.sha256)
-	$(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes --extra spark --extra dashboard --extra quality --extra notify --extra mcp --extra iceberg --extra docs --extra dev \
+lock: install ## rewrite requirements.lock and requirements-demo.lock, .ci/go.lock and the jars' checksums (pipelines/runtime/jars.sha256)
+	$(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes --extra spark --extra dashboard --extra quality --extra notify --extra mcp --extra iceberg --extra docs --extra demo --extra dev \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes --extra spark --extra dashboard --extra demo \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --constraint requirements.lock \
+	  --output-file requirements-demo.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --strip-extras --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file .ci/go.lock .ci/go.in
 	$(BIN)/python tools/lock_jars.py

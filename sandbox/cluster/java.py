@@ -50,9 +50,9 @@ def java_command(
     ]  # fmt: skip
 
 
-def compile_java(sources: Sequence[Path], class_path: str) -> Path:
-    """The folder with the compiled classes, cached by the sources' content and the class path."""
-    content = b"".join(source.read_bytes() for source in sources) + class_path.encode()
+def compile_java(sources: Sequence[Path], class_path: str, options: Sequence[str] = ()) -> Path:
+    """The folder with the compiled classes, cached by the sources' content, the class path and javac's options."""
+    content = b"".join(source.read_bytes() for source in sources) + " ".join([class_path, *options]).encode()
     classes = jars_home() / "classes" / f"{sources[0].stem}-{hashlib.sha256(content).hexdigest()[:16]}"
     classes.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(classes.with_suffix(".lock")):
@@ -61,6 +61,7 @@ def compile_java(sources: Sequence[Path], class_path: str) -> Path:
                 command = [
                     java_program("javac"),
                     "-nowarn",
+                    *options,
                     "-cp",
                     class_path,
                     "-d",

@@ -1,0 +1,127 @@
+"""Installs the checkout into `.venv` and `.jars`: Python packages by pip, jars beside them, then compiled kernels.
+
+`python tools/install.py .venv` installs all; with `--demo` only what `make demo` needs. It imports nothing that isn't
+in Python itself. While something is awaited, a line says what and how far it is: each eight seconds where the output
+is a file or a pipe, in place on a terminal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import threading
+import time
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LOCKS = {"demo": ROOT / "requirements-demo.lock", "all": ROOT / "requirements.lock"}
+JARS = ("spark", "kafka-4.3.1", "kafka-logging")
+# What fetches the jars: a few hundred kilobytes, installed first so that jars and packages come at the same time.
+FETCHER = ("certifi", "charset-normalizer", "filelock", "idna", "platformdirs", "requests", "truststore", "urllib3")
+# pyspark has no wheel. pip makes one, which takes 11 CPU-s less if its 430 MB of jars are stored, not compressed again.
+STORED = "--config-settings=--build-option=--compression=stored"
+EVERY_S = 8.0
+
+
+class Progress:
+    """What a long step has done so far, by part, for who waits."""
+
+    def __init__(self, label: str) -> None:
+        self._label, self._parts, self._began = label, {}, time.monotonic()  # type: str, dict[str, str], float
+
+    def set(self, part: str, state: str) -> None:
+        self._parts[part] = state
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{part} {state}" for part, state in self._parts.items())
+        return f"{self._label}: {parts} ({time.monotonic() - self._began:.0f} s)"
+
+
+@contextmanager
+def shown(progress: Progress) -> Iterator[None]:
+    """Print `progress` until the block ends."""
+    done = threading.Event()
+    live = sys.stdout.isatty()
+
+    def show() -> None:
+        while not done.wait(0.5 if live else EVERY_S):
+            print(f"\r{progress}\x1b[K" if live else progress, end="" if live else "\n", flush=True)
+
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        print(f"\r{progress}\x1b[K" if live else progress, flush=True)
+
+
+def pip(python: Path, progress: Progress, *arguments: str) -> None:
+    """Run `pip install` and follow what it prints. Exits with pip's last lines if it fails."""
+    command = [str(python), "-m", "pip", "install", "--no-compile", "--disable-pip-version-check", "--no-input"]
+    lines: list[str] = []
+    fetched = megabytes = 0.0
+    with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
+        assert run.stdout is not None
+        for line in run.stdout:
+            lines = [*lines[-30:], line]
+            if line.startswith("Collecting "):
+                fetched += 1
+            elif size := re.search(r"Downloading .*\((\d+(?:\.\d+)?) (kB|MB|GB)\)", line):
+                megabytes += float(size[1]) * {"kB": 0.001, "MB": 1, "GB": 1000}[size[2]]
+            state = f"{fetched:.0f} collected, {megabytes:.0f} MB fetched"
+            progress.set("Python packages", "being unpacked" if line.startswith("Installing collected") else state)
+    if run.returncode:
+        sys.exit(f"make install: pip failed:\n{''.join(lines)}")
+
+
+def pinned(lock: Path, names: tuple[str, ...]) -> str:
+    """The entries of a lock file, with their hashes, that some packages have."""
+    entries = re.split(r"(?m)^(?=[a-z0-9])", lock.read_text("utf-8"))
+    return "".join(entry for entry in entries if entry.partition("==")[0] in names)
+
+
+def install_packages(python: Path, lock: Path, scratch: Path) -> None:
+    """Packages and jars at the same time; what fetches the jars comes first."""
+    progress = Progress("install")
+    progress.set("Python packages", "none yet")
+    with shown(progress):
+        few = scratch / "fetcher.lock"
+        few.write_text(pinned(lock, FETCHER), "utf-8")
+        pip(python, progress, "--require-hashes", "-r", str(few))
+        progress.set("jars", "on their way")
+        fetch = [str(python), "-m", "kafka_telemetry_lake.pipelines.runtime.jars", *JARS]
+        with subprocess.Popen(fetch, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as jars:
+            pip(python, progress, "--require-hashes", STORED, "-r", str(lock))
+            pip(python, progress, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+            progress.set("Python packages", "installed")
+            _, problem = jars.communicate()
+        if jars.returncode:
+            sys.exit(f"make install: {problem.strip()}")
+        progress.set("jars", "fetched")
+
+
+def main() -> None:
+    """Install into the folder that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--demo", action="store_true")
+    settings = parser.parse_args()
+    wanted = "demo" if settings.demo else "all"
+    python = settings.folder / "bin" / "python"
+    if not python.exists():
+        venv.create(settings.folder, with_pip=True, symlinks=True)
+    install_packages(python, LOCKS[wanted], settings.folder)
+    subprocess.run([python, "-m", "kafka_telemetry_lake", "compile"], cwd=ROOT, check=False)
+    for each in LOCKS if wanted == "all" else ("demo",):
+        (settings.folder / f".installed-{each}").touch()
+
+
+if __name__ == "__main__":
+    main()

@@ -15,12 +15,15 @@ from kafka_telemetry_lake.jobs.demo_story import PUSH_INTERVAL_MS, THROTTLED, St
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.logs import log_to_stdout
 from kafka_telemetry_lake.jobs.signals import stop_at_signals
+from kafka_telemetry_lake.jobs.waits import Waits
 from kafka_telemetry_lake.pipelines.runtime.jars import JarsUnavailableError
 from kafka_telemetry_lake.pipelines.runtime.java import check_java
 from kafka_telemetry_lake.sandbox.clients import ClientUnavailableError, LocalClients
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.plugin import ReceiverUnavailableError, receiver_jar
 from kafka_telemetry_lake.udfs.errors import CannotRunError, TelemetryLakeError
+
+BROKER_S = 15.0
 
 DATA = Path(str(files("kafka_telemetry_lake.sandbox") / "data"))
 
@@ -57,19 +60,21 @@ def _from_clients(settings: DemoSettings, stop: threading.Event) -> int:
         check_java()
         log.info("demo: starting a Kafka broker with the receiver plugin")
         properties = {"client.telemetry.lander.status.interval.ms": 2000}
-        # One partition: the clock of its records shows soon that a client is silent.
-        with LocalCluster(plugin=receiver_jar(), properties=properties, landing_partitions=1) as cluster:
-            log.info("demo: creating a subscription that requests all metrics of all clients each second")
-            cluster.subscribe("everything", metrics=["org.apache.kafka."], interval_ms=PUSH_INTERVAL_MS)
-            cluster.create_topic("orders", partitions=2)
-            cluster.set_quota(client_id=THROTTLED, producer_byte_rate=60_000)
-            log.info("demo: starting the job, which stores what lands")
-            story = Story(cluster, settings.lake, settings.driver_memory, stop)
-            try:
-                with LocalClients(cluster) as clients:
-                    story.tell(clients, settings.seconds)
-            finally:
-                story.end()
+        with Waits("demo") as waits:
+            waits.wait_for("the broker and its topics", BROKER_S)
+            # One partition: the clock of its records shows soon that a client is silent.
+            with LocalCluster(plugin=receiver_jar(), properties=properties, landing_partitions=1) as cluster:
+                log.info("demo: starting the job, which stores what lands")
+                story = Story(cluster, settings.lake, settings.driver_memory, stop, waits)
+                try:
+                    log.info("demo: creating a subscription that requests all metrics of all clients each second")
+                    cluster.subscribe("everything", metrics=["org.apache.kafka."], interval_ms=PUSH_INTERVAL_MS)
+                    cluster.create_topic("orders", partitions=2)
+                    cluster.set_quota(client_id=THROTTLED, producer_byte_rate=60_000)
+                    with LocalClients(cluster) as clients:
+                        story.tell(clients, settings.seconds)
+                finally:
+                    story.end()
     except (JarsUnavailableError, ReceiverUnavailableError, ClientUnavailableError) as error:
         raise CannotRunError(f"{error}\nTo run the demo without a broker: telemetry-lake demo --files") from error
     return 0

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.new_rows import NewRows
+from kafka_telemetry_lake.jobs.waits import Waits
 from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription_events
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
@@ -28,7 +29,11 @@ PUSH_INTERVAL_MS = 1000
 KILL_S, MOVE_S, SYNC_S = 6.0, 10.0, 20.0
 LOOK_S = 2.0
 MOVES = 4
-CLOSE_S, LAST_ROWS_S = 60.0, 900.0  # on a busy machine the first batch compiles its kernels for minutes
+CLOSE_S, LAST_ROWS_S = 60.0, 900.0  # at most, on a busy machine
+# About, for who waits.
+READY_S, FIRST_ROW_S, SILENT_S, CLOSED_S, STORED_S = 20.0, 10.0, 60.0, 5.0, 10.0
+READY = re.compile(r" ingest: kafka -> ")
+SYNCED = re.compile(r"\S+ ((?:subscriptions|quotas|brokers|group_states|group_members): .+)")  # of the job's log
 CRASHING, MOVED, THROTTLED = "crashing-service", "relocated-service", "throttled-importer"
 
 log = logging.getLogger("telemetry-lake")
@@ -43,10 +48,13 @@ class Story:
 
     Args:
         stop: ends the story early when it is set.
+        waits: is told what the story waits for.
     """
 
-    def __init__(self, cluster: LocalCluster, lake: str, driver_memory: str, stop: threading.Event) -> None:
-        self._cluster, self._lake, self._stop = cluster, lake, stop
+    def __init__(
+        self, cluster: LocalCluster, lake: str, driver_memory: str, stop: threading.Event, waits: Waits
+    ) -> None:
+        self._cluster, self._lake, self._stop, self._waits = cluster, lake, stop, waits
         self._rows = NewRows(lake, log.info)
         checkpoints = table_uri(checkpoints_of(lake), cluster.folder.name)
         # Every demo starts a new broker, so its topic must not share a source name or checkpoints with the last.
@@ -55,12 +63,23 @@ class Story:
         # The job's own consumers would be clients too.
         flags += ["--kafka-options", "kafka.enable.metrics.push=false"]
         flags += ["--trigger-seconds", "2", "--driver-memory", driver_memory, "--master", "local[2]"]
+        flags += ["--sync-seconds", f"{SYNC_S:g}"]
         command = [sys.executable, "-m", "kafka_telemetry_lake", "ingest", *flags]
         self._job = Process(command, cluster.folder / "ingest.log")
+        self._relayed = 0  # characters of the job's log
 
     def tell(self, clients: LocalClients, seconds: float) -> None:
-        """Run the clients for `seconds`, or until everything has happened; then close them, and end the job."""
+        """When the job is ready, run the clients for `seconds`, or until everything has happened; then close them.
+
+        The job ends when it has stored all that they pushed.
+        """
+        self._waits.wait_for("the job to be ready", READY_S)
+        while not READY.search(self._job.log.read_text(errors="replace")) and not self._stop.wait(0.2):
+            self._check_job()
+        if self._stop.is_set():
+            return
         with AddressProxy([self._cluster.broker(1).port], moves=MOVES) as proxy, ThreadPoolExecutor(1) as pool:
+            self._await_next()
             franz_go = pool.submit(franz_go_driver)
             fleet, crashing = self._start(clients, proxy)
             self._go_on(clients, proxy, fleet, crashing, franz_go, seconds)
@@ -97,7 +116,7 @@ class Story:
         franz_go: Future[Path], seconds: float,
     ) -> None:  # fmt: skip
         began = time.monotonic()
-        move_at, moves, synced, has_go = MOVE_S, 0, False, False
+        move_at, moves, has_go = MOVE_S, 0, False
         while not self._stop.wait(LOOK_S):
             passed = time.monotonic() - began
             if not has_go and franz_go.done():
@@ -110,14 +129,23 @@ class Story:
                 proxy.move()
                 move_at, moves = move_at + 2 * MOVE_S, moves + 1
                 log.info("demo: the brokers' addresses changed for %s, as when they move to other hosts", MOVED)
-            if not synced and passed >= min(SYNC_S, seconds / 2):
-                synced = True
-                log.info("demo: `telemetry-lake sync` records subscriptions, quotas and consumer groups")
-                run_command("sync", ["--lake", self._lake, "--bootstrap-servers", self._cluster.bootstrap_servers])
             self._look()
-            happened = {("went_silent", CRASHING), ("rebootstrap", MOVED)} <= self._rows.events
-            if passed >= seconds or (happened and ("throttled", THROTTLED) in self._rows.findings):
+            if passed >= seconds or not self._await_next():
                 return
+
+    def _await_next(self) -> bool:
+        """Say what the story waits for; False: everything has happened."""
+        if not self._rows.clients:
+            self._waits.wait_for("the first rows", FIRST_ROW_S)
+        elif ("rebootstrap", MOVED) not in self._rows.events:
+            self._waits.wait_for(f"{MOVED} to go back to its bootstrap servers", MOVE_S)
+        elif ("went_silent", CRASHING) not in self._rows.events:
+            self._waits.wait_for(f"{CRASHING} to count as silent", SILENT_S)
+        elif ("throttled", THROTTLED) not in self._rows.findings:
+            self._waits.wait_for(f"the finding that {THROTTLED} is throttled", SILENT_S)
+        else:
+            return False
+        return True
 
     def _start_franz_go(self, clients: LocalClients, fleet: list[Client], franz_go: Future[Path]) -> None:
         try:
@@ -129,13 +157,27 @@ class Story:
         fleet.append(clients.start("inventory-service", [driver, "producer"], settings))
         log.info("demo: inventory-service, a franz-go producer, has joined them")
 
-    def _look(self) -> None:
+    def _check_job(self) -> None:
         if not self._job.running:
             lines = self._job.log.read_text(errors="replace").strip().splitlines()
             raise DemoJobError(f"the demo's job has ended: {lines[-1] if lines else 'it printed nothing'}")
+
+    def _look(self) -> None:
+        self._check_job()
+        self._relay()
         self._rows.look()
 
+    def _relay(self) -> None:
+        """Print what the job's `sync` has recorded since the last look."""
+        text = self._job.log.read_text(errors="replace")
+        end = text.rfind("\n") + 1
+        for line in text[self._relayed : end].splitlines():
+            if recorded := SYNCED.fullmatch(line):
+                log.info("sync: %s", recorded[1])
+        self._relayed = end
+
     def _close(self, fleet: list[Client]) -> None:
+        self._waits.wait_for("the clients to close", CLOSED_S)
         log.info(
             "demo: the other clients close; Java producers do so without a last push, so their last second is missing"
         )
@@ -144,6 +186,7 @@ class Story:
 
     def _finish(self) -> None:
         """Wait until all pushes are in the lake, end the job, and complete what follows them."""
+        self._waits.wait_for("all pushes to be in the lake", STORED_S)
         ends = self._cluster.tool("org.apache.kafka.tools.GetOffsetShell", "--topic", LANDING_TOPICS[0])
         landed = sum(int(line.rpartition(":")[2]) for line in ends.split())
         deadline = time.monotonic() + LAST_ROWS_S
@@ -153,6 +196,7 @@ class Story:
             self._look()
         if self._stop.is_set():
             return
+        self._waits.wait_for("the job to end", STORED_S)
         self._job.stop()
         Lifecycle(self._lake).catch_up()
         update_client_matches(self._lake)

@@ -99,7 +99,9 @@ def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
     busy = f"another job is writing this lake ({lake.path} is locked): run one job at a time"
     with only_job(lake.path, "ingest", busy, take_over=settings.take_over, lost=_end_at_once) as fence:
         lake = replace(lake, checkpoints=own_checkpoints(lake.path, settings.checkpoints, fence), fence=fence)
-        spark = spark_session("telemetry-lake ingest", settings.master, settings.driver_memory, settings.folder)
+        spark = spark_session(
+            "telemetry-lake ingest", settings.master, settings.driver_memory, settings.folder, is_job=True
+        )
         feed = feeding(spark, lake.path, settings.events_topic, settings.bootstrap_servers, settings.kafka_options)
         findings = evaluating(lake.path, settings.findings_minutes, once=settings.once, overrides=overrides)
         with feed, syncing(spark, settings), messages(spark), findings:  # with --once, messages come after findings

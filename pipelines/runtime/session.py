@@ -19,15 +19,15 @@ from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.pipelines.lake.object_store import in_s3, s3a_settings
 from kafka_telemetry_lake.pipelines.runtime.causes import cause
+from kafka_telemetry_lake.pipelines.runtime.class_archive import archive_options
 from kafka_telemetry_lake.pipelines.runtime.environment import for_session, user_name
-from kafka_telemetry_lake.pipelines.runtime.jars import bundle_of_installed_spark, jars, jars_home
+from kafka_telemetry_lake.pipelines.runtime.jars import jars
 from kafka_telemetry_lake.pipelines.runtime.java import LEAST_HEAP, check_java, spark_options
 from kafka_telemetry_lake.pipelines.runtime.spark_settings import (
     JAVA_OPTIONS,
     LOCAL,
     ON_A_CLUSTER,
     ONE_PROCESS,
-    QUIET_ARCHIVE,
     SEMANTICS,
     TUNING,
 )
@@ -44,11 +44,14 @@ class SparkStartError(CannotRunError):
     """Spark didn't start; the message has the first cause, in one line."""
 
 
-def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = "2g", lake: str = "") -> SparkSession:
+def spark_session(
+    app_name: str, master: str = "local[*]", driver_memory: str = "2g", lake: str = "", *, is_job: bool = False
+) -> SparkSession:
     """Get the running session of a platform (Databricks, spark-submit), or start one, local or on a cluster.
 
     Args:
         lake: folder or URI of the lake; a lake in S3 needs more jars and settings.
+        is_job: the session loads all classes of the job, so that they are worth an archive (`class_archive`).
 
     Raises:
         JavaMissingError, EnvironmentUnfitError: no suitable Java is installed, or it can't start in this environment;
@@ -64,7 +67,7 @@ def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = 
         return _submitted(builder)
     local = master.startswith("local")
     for_session(local=local)
-    own_options = (*JAVA_OPTIONS, *_archive_options(), *_home_options())
+    own_options = (*JAVA_OPTIONS, *_home_options())
     check_java((*spark_options(), f"-Xmx{driver_memory}", *own_options), LEAST_HEAP)
     if local:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # executors on other machines must reach the driver
@@ -75,7 +78,8 @@ def spark_session(app_name: str, master: str = "local[*]", driver_memory: str = 
     log_settings = LOG_SETTINGS.as_uri()
     bundles = ("spark", "spark-s3") if in_s3(lake) else ("spark",)
     class_path = os.pathsep.join(str(jar) for bundle in bundles for jar in jars(bundle))
-    options = " ".join(map(_quoted, (*own_options, f"-Dlog4j2.configurationFile={log_settings}")))
+    archive = archive_options(class_path, write=is_job) if local else ()
+    options = " ".join(map(_quoted, (*own_options, *archive, f"-Dlog4j2.configurationFile={log_settings}")))
     builder = (
         builder.master(master)
         .config(map=TUNING | (LOCAL | ONE_PROCESS if local else ON_A_CLUSTER))
@@ -115,20 +119,6 @@ def _home_options() -> tuple[str, ...]:
 
 def _quoted(option: str) -> str:
     return f'"{option}"' if " " in option else option
-
-
-def class_archive() -> Path:
-    """HotSpot's archive of the classes that the job loads (class data sharing, JEP 350), which ``make archive`` writes.
-
-    With it a local session takes 7 CPU-s less to start, write and read a table. HotSpot ignores an archive of other
-    jars or of another Java.
-    """
-    return jars_home() / f"{bundle_of_installed_spark('spark')}.jsa"
-
-
-def _archive_options() -> tuple[str, ...]:
-    archive = class_archive()
-    return (f"-XX:SharedArchiveFile={archive}", *QUIET_ARCHIVE) if archive.exists() else ()
 
 
 def kill_java() -> None:

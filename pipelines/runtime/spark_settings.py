@@ -89,5 +89,3 @@ JAVA_OPTIONS = (
     "-XX:Tier4CompileThreshold=60000",
     "-XX:Tier4BackEdgeThreshold=160000",
 )
-# HotSpot would print that it can't use the archive.
-QUIET_ARCHIVE = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")

@@ -1,7 +1,8 @@
 """HotSpot's archive of the classes that the job loads (class data sharing, JEP 350).
 
-With it a local session takes 7 CPU-s less to start, write and read a table. A job that finds no archive leaves one: its JVM writes it when it ends, after the command. The next sessions with the
-same class path and the same Java use it. HotSpot itself ignores an archive of other jars or of another Java.
+With it a local session takes 7 CPU-s less to start, write and read a table. A job that finds none leaves one: its JVM
+writes it when it ends, after the command. The next sessions with the same class path and the same Java use it. HotSpot
+itself ignores an archive of other jars or of another Java.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import threading
 import time
 import venv
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,6 +26,7 @@ JARS = ("spark", "kafka-4.3.1", "kafka-logging")
 FETCHER = ("certifi", "charset-normalizer", "filelock", "idna", "platformdirs", "requests", "truststore", "urllib3")
 # pyspark has no wheel. pip makes one, which takes 11 CPU-s less if its 430 MB of jars are stored, not compressed again.
 STORED = "--config-settings=--build-option=--compression=stored"
+FETCHED_MB = {"demo": 730, "all": 1100}  # about, with nothing in pip's cache; for who waits only
 EVERY_S = 8.0
 
 
@@ -62,8 +64,11 @@ def shown(progress: Progress) -> Iterator[None]:
         print(f"\r{progress}\x1b[K" if live else progress, flush=True)
 
 
-def pip(python: Path, progress: Progress, *arguments: str) -> None:
-    """Run `pip install` and follow what it prints. Exits with pip's last lines if it fails."""
+def pip(python: Path, progress: Progress, *arguments: str, of_mb: float = 0) -> None:
+    """Run `pip install` and follow what it prints; `of_mb` is what it has to fetch if its cache is empty.
+
+    Exits with pip's last lines if it fails.
+    """
     command = [str(python), "-m", "pip", "install", "--no-compile", "--disable-pip-version-check", "--no-input"]
     lines: list[str] = []
     fetched = megabytes = 0.0
@@ -75,8 +80,13 @@ def pip(python: Path, progress: Progress, *arguments: str) -> None:
                 fetched += 1
             elif size := re.search(r"Downloading .*\((\d+(?:\.\d+)?) (kB|MB|GB)\)", line):
                 megabytes += float(size[1]) * {"kB": 0.001, "MB": 1, "GB": 1000}[size[2]]
-            state = f"{fetched:.0f} collected, {megabytes:.0f} MB fetched"
-            progress.set("Python packages", "being unpacked" if line.startswith("Installing collected") else state)
+            if line.startswith("Building wheels"):
+                progress.set("Python packages", "fetched, pyspark is made a wheel")
+            elif line.startswith("Installing collected"):
+                progress.set("Python packages", "being unpacked")
+            elif line.startswith(("Collecting ", "  Downloading ")):
+                of = f" of about {of_mb:.0f}" if of_mb else ""
+                progress.set("Python packages", f"{fetched:.0f} found, {megabytes:.0f}{of} MB fetched")
     if run.returncode:
         sys.exit(f"make install: pip failed:\n{''.join(lines)}")
 
@@ -87,24 +97,31 @@ def pinned(lock: Path, names: tuple[str, ...]) -> str:
     return "".join(entry for entry in entries if entry.partition("==")[0] in names)
 
 
-def install_packages(python: Path, lock: Path, scratch: Path) -> None:
+def fetch_jars(python: Path, progress: Progress) -> str:
+    """Fetch the jars of Spark and Kafka; returns what went wrong, or nothing."""
+    progress.set("jars", "on their way (77 MB)")
+    command = [str(python), "-m", "kafka_telemetry_lake.pipelines.runtime.jars", *JARS]
+    run = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    progress.set("jars", "not fetched" if run.returncode else "fetched")
+    return run.stderr.strip() if run.returncode else ""
+
+
+def install_packages(python: Path, wanted: str, scratch: Path) -> None:
     """Packages and jars at the same time; what fetches the jars comes first."""
+    lock = LOCKS[wanted]
     progress = Progress("install")
     progress.set("Python packages", "none yet")
     with shown(progress):
         few = scratch / "fetcher.lock"
         few.write_text(pinned(lock, FETCHER), "utf-8")
         pip(python, progress, "--require-hashes", "-r", str(few))
-        progress.set("jars", "on their way")
-        fetch = [str(python), "-m", "kafka_telemetry_lake.pipelines.runtime.jars", *JARS]
-        with subprocess.Popen(fetch, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as jars:
-            pip(python, progress, "--require-hashes", STORED, "-r", str(lock))
+        with ThreadPoolExecutor(1) as pool:
+            jars = pool.submit(fetch_jars, python, progress)
+            pip(python, progress, "--require-hashes", STORED, "-r", str(lock), of_mb=FETCHED_MB[wanted])
             pip(python, progress, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
             progress.set("Python packages", "installed")
-            _, problem = jars.communicate()
-        if jars.returncode:
-            sys.exit(f"make install: {problem.strip()}")
-        progress.set("jars", "fetched")
+        if problem := jars.result():
+            sys.exit(f"make install: {problem}")
 
 
 def main() -> None:
@@ -117,7 +134,7 @@ def main() -> None:
     python = settings.folder / "bin" / "python"
     if not python.exists():
         venv.create(settings.folder, with_pip=True, symlinks=True)
-    install_packages(python, LOCKS[wanted], settings.folder)
+    install_packages(python, wanted, settings.folder)
     subprocess.run([python, "-m", "kafka_telemetry_lake", "compile"], cwd=ROOT, check=False)
     for each in LOCKS if wanted == "all" else ("demo",):
         (settings.folder / f".installed-{each}").touch()

@@ -51,8 +51,10 @@ def fake_python(folder: Path, prints: str, status: int) -> Path:
 def test_progress_says_how_much_was_fetched(install: ModuleType, tmp_path: Path) -> None:
     progress = install.Progress("install")
     printed = "Collecting a==1\n  Downloading a.whl (20.5 MB)\nCollecting b==2\n  Downloading b.whl (500 kB)"
-    install.pip(fake_python(tmp_path, printed, 0), progress, "-r", "lock")
-    assert re.fullmatch(r"install: Python packages 2 collected, 21 MB fetched \(\d+ s\)", str(progress))
+    install.pip(fake_python(tmp_path, printed, 0), progress, "-r", "lock", of_mb=730)
+    assert re.fullmatch(r"install: Python packages 2 found, 21 of about 730 MB fetched \(\d+ s\)", str(progress))
+    install.pip(fake_python(tmp_path, "Building wheels for collected packages: pyspark", 0), progress)
+    assert "pyspark is made a wheel" in str(progress)
     install.pip(fake_python(tmp_path, "Installing collected packages: a, b", 0), progress)
     assert "being unpacked" in str(progress)
 

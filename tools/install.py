@@ -135,7 +135,6 @@ def main() -> None:
     if not python.exists():
         venv.create(settings.folder, with_pip=True, symlinks=True)
     install_packages(python, wanted, settings.folder)
-    subprocess.run([python, "-m", "kafka_telemetry_lake", "compile"], cwd=ROOT, check=False)
     for each in LOCKS if wanted == "all" else ("demo",):
         (settings.folder / f".installed-{each}").touch()
 

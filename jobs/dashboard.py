@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pandas  # noqa: F401  # slow to import: loaded before the first request
+from click import ClickException
 from streamlit.web import cli
 
 from kafka_telemetry_lake.dashboards.prepare import begin_to_prepare
@@ -39,6 +40,7 @@ def run_job(settings: DashboardSettings) -> int:
         "server.headless": not settings.browser,
         "server.fileWatcherType": "none",
         "browser.gatherUsageStats": False,
+        "global.developmentMode": False,  # with it, a port can't be chosen
         "theme.light.primaryColor": "#0072B2",
         "theme.dark.primaryColor": "#56B4E9",
         "client.toolbarMode": "minimal",
@@ -51,9 +53,17 @@ def run_job(settings: DashboardSettings) -> int:
     begin_to_prepare(settings.lake)
     # A browser that stalls in a download would delay the server's end forever.
     end_soon_after_a_signal("stopped while a browser was still connected")
-    page = str(files("kafka_telemetry_lake.dashboards") / "app.py")
-    cli.main(["run", page, *options], prog_name="telemetry-lake dashboard", standalone_mode=False)
+    serve(options)
     return 0
+
+
+def serve(options: list[str]) -> None:
+    """Run Streamlit, which reads other options from ``STREAMLIT_*``; a wrong one there is a ``UsageError``."""
+    page = str(files("kafka_telemetry_lake.dashboards") / "app.py")
+    try:
+        cli.main(["run", page, *options], prog_name="telemetry-lake dashboard", standalone_mode=False)
+    except ClickException as error:
+        raise UsageError(f"Streamlit's options: {' '.join(error.format_message().split())}") from error
 
 
 def _check(settings: DashboardSettings) -> None:

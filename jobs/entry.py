@@ -15,7 +15,7 @@ from kafka_telemetry_lake.udfs.errors import CannotRunError, TelemetryLakeError
 
 # Packages that only extras install, and which extra; None: that of the command, `spark` unless it has its own.
 OPTIONAL = {
-    "altair": None, "apprise": "notify", "great_expectations": None, "mcp": None, "mcp_types": None,
+    "altair": None, "apprise": "notify", "click": None, "great_expectations": None, "mcp": None, "mcp_types": None,
     "pandas": None, "pyiceberg": None, "pyspark": "spark", "requests": "notify", "streamlit": None,
 }  # fmt: skip
 EXTRAS = {"dashboard": "dashboard", "iceberg": "iceberg", "mcp": "mcp", "quality": "quality"}

@@ -132,7 +132,7 @@ def _is_writable(folder: Path) -> bool:
 
 def _has_home() -> bool:
     """Whether the user's folder is known. A library would make a folder named ``~`` otherwise."""
-    return Path(os.path.expanduser("~")).is_absolute()  # noqa: PTH111  # `Path.home` raises instead
+    return Path(os.path.expanduser("~")).is_absolute()  # noqa: PTH111  # the other one raises instead
 
 
 def _private_folder() -> str:

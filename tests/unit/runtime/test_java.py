@@ -124,7 +124,7 @@ def test_a_heap_that_the_environment_makes_too_small(home: Path, monkeypatch: py
         check_java(["-Xmx2g"], 450 << 20)
 
 
-@pytest.mark.skipif(shutil.which("java") is None, reason="no Java on the PATH")
+@pytest.mark.skipif(shutil.which(java_program()) is None, reason="no Java")
 def test_what_a_real_java_says_of_its_heap(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES[1:]:
         monkeypatch.delenv(name, raising=False)

@@ -1,5 +1,7 @@
 -- Do consumers keep up? One row per consumer instance and minute of its clock.
--- records_lag_max, records_lead_min: over its partitions. poll_idle_ratio: share of time that the application spends in
+-- records_lag_max, records_lead_min: over its partitions, in offsets, so at most so many records (markers of transactions
+-- and what was aborted or compacted count); of a read_committed consumer up to the last stable offset.
+-- poll_idle_ratio: share of time that the application spends in
 -- poll, as its library computes it: 0 to 1, but 0.5 for a Java consumer that only waits. NULL: not pushed; librdkafka
 -- pushes only fetch_latency, poll_idle_ratio and node_request_latency.
 WITH minutes AS (

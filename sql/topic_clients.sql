@@ -5,7 +5,7 @@
 -- nothing per topic, brokers measure bytes per client. client_id is NULL for a group without known members. bytes: of
 -- record batches as sent; of consumers as fetched; of quota the mean rate by the time. records_per_s, bytes_per_s: over the
 -- time that the increases cover (covered_s). compression_ratio: compressed by uncompressed size. records_lag_max: of a
--- partition. Java consumers write a dot in a topic as _ too (KIP-1109): the row has the topic's own name, once.
+-- partition, in offsets, so at most so many records. Java consumers write a dot in a topic as _ too (KIP-1109): the row has the topic's own name, once.
 WITH points AS (
   SELECT
     cluster_id,

@@ -34,7 +34,7 @@ def test_a_consumer_at_the_end_of_retention() -> None:
         *read("begins", (0, 10, 52), (3000, 2000, 1000)), *read("stands", (0, 0, 0), (1000, 2000, 3000)),
     ]  # fmt: skip
     evidence = (
-        "in 1 partitions of topic t it lags by up to 1000 records and is at most 52 records ahead of what retention "
+        "in 1 partitions of topic t it lags by up to 1000 offsets and is at most 52 offsets ahead of what retention "
         "deletes"
     )
     assert found_rows({"metric_points": points}, "about_to_lose_data") == [
@@ -79,7 +79,7 @@ def test_the_lag_of_a_consumer_grows_all_through_the_hour() -> None:
     twice = lags("twice", grows, delta_status="duplicate")
     evidence = (
         "1 of 1 client instances (100.0 %), at worst i: the lag of 1 partitions grew all through the hour, that of "
-        "partition 0 of topic t from at most {} to at least {} records"
+        "partition 0 of topic t from at most {} to at least {} offsets"
     )
     tables = {"metric_points": [*points, *late, *stuck, *kind, *twice]}
     assert found_rows(tables, "growing_lag") == [
@@ -99,7 +99,7 @@ def test_a_growing_lag_names_the_worst_of_several() -> None:
     ]  # fmt: skip
     evidence = (
         "2 of 3 client instances (66.7 %), at worst i1: the lag of 3 partitions grew all through the hour, that of "
-        "partition 7 of topic t from at most 4000 to at least 18000 records"
+        "partition 7 of topic t from at most 4000 to at least 18000 offsets"
     )
     assert found_rows({"metric_points": points}, "growing_lag") == [
         ("orders", "client_id", "orders", 2, 3, "i1", "warning", evidence)
@@ -133,8 +133,8 @@ def test_how_long_a_consumer_needs_to_work_off_its_lag() -> None:
         *client("moved", three[:2], *lags("moved", [999.0] * 3, partition="1"), consumed("moved", 1)),
     ]  # fmt: skip
     evidence = (
-        "1 of 1 client instances (100.0 %), at worst i: it would need {} s to work off its lag of topic t, never less "
-        "than 1000 records, at the {} records/s that it consumed"
+        "1 of 1 client instances (100.0 %), at worst i: it would need up to {} s to work off its lag of topic t, never less "
+        "than 1000 offsets, at the {} records/s that it consumed"
     )
     assert found_rows({"metric_points": points}, "time_lag") == [
         (name, "client_id", name, 1, 1, "i", "warning", evidence.format(*numbers))

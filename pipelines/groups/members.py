@@ -6,6 +6,7 @@ decode is a row with its problem; the other groups are there.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -17,9 +18,12 @@ from kafka_telemetry_lake.pipelines.groups.next_records import At, NextRecords
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, KafkaUnavailableError, admin_client
 from kafka_telemetry_lake.pipelines.runtime.kafka_answers import Answer, answer_of, named
 from kafka_telemetry_lake.pipelines.runtime.kafka_classes import kafka_package
+from kafka_telemetry_lake.pipelines.runtime.kafka_topics import describe_topics
 
 if TYPE_CHECKING:
     from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
+
+GROUP_TOPIC = "__consumer_offsets"
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class ConsumerGroups:
     Attributes:
         logs: those that the groups read, by topic and partition, as of `read_at` (UTC).
         listed: ids of the groups that the brokers listed.
-        is_complete: whether all brokers listed their groups.
+        is_complete: whether all groups have a coordinator that listed them.
         without_offsets: groups whose committed offsets couldn't be read, each with the problem.
         without_members: groups of which nothing is known but that they exist, and may be soon.
         warnings: what couldn't be read, each item named once.
@@ -67,7 +71,7 @@ class ConsumerGroups:
         return committed.topic, committed.partition, max(committed.offset, log.start)
 
     def has_unknown_state(self, row: Mapping[str, Any]) -> bool:
-        """Whether the poll says nothing about the group of a row: it may be one of a broker that didn't answer."""
+        """Whether the poll says nothing about the group of a row: its coordinator may be one that didn't answer."""
         return not self.is_complete and row["group_id"] not in self.listed
 
     def has_unknown_members(self, row: Mapping[str, Any]) -> bool:
@@ -112,9 +116,13 @@ def _read(jvm: Any, client: Any, privacy: Privacy) -> ConsumerGroups:
     cluster_id = str(client.describeCluster().clusterId().get())
     listing = client.listConsumerGroups()
     listings = {str(each.groupId()): each for each in listing.valid().get()}
-    unlisted = [str(error.getClass().getSimpleName()) for error in listing.errors().get()]
+    unlisted = Counter(str(error.getClass().getSimpleName()) for error in listing.errors().get())
     if unlisted and not listings:
-        raise KafkaUnavailableError(f"no broker lists its groups ({', '.join(sorted(set(unlisted)))})")
+        raise KafkaUnavailableError(f"no broker lists its groups ({', '.join(sorted(unlisted))})")
+    # The groups of such a partition have no coordinator: no broker lists them, and none says so.
+    coordinators = describe_topics(jvm, client, [GROUP_TOPIC], internal=True)[0].get(GROUP_TOPIC)
+    if coordinators is not None and coordinators.without_leader:
+        unlisted[f"no leader of {GROUP_TOPIC}"] = len(coordinators.without_leader)
     ids = list(listings)
     # Both are asked before either is waited for: what has no answer costs one timeout.
     futures = _asked(jvm, client, ids)
@@ -174,13 +182,14 @@ def _described(jvm: Any, client: Any, ids: Sequence[str], futures: Mapping[str, 
 
 
 def _warnings(
-    unlisted: Sequence[str], unknown: Mapping[str, str], without_offsets: Mapping[str, str],
+    unlisted: Mapping[str, int], unknown: Mapping[str, str], without_offsets: Mapping[str, str],
     logs: Mapping[tuple[str, int], Log],
 ) -> Iterator[str]:  # fmt: skip
     if unlisted:
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(unlisted.items()))
         yield (
-            f"consumer groups: {len(unlisted)} brokers don't list their groups ({', '.join(sorted(set(unlisted)))}); "
-            "the history of groups that no other lists is unchanged"
+            f"consumer groups: not all coordinators list their groups ({reasons}); "
+            "the history of those that none lists is unchanged"
         )
     if unknown:
         yield f"consumer groups: can't be described: {named(unknown)}; needed: Describe on the group"

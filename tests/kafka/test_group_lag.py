@@ -15,8 +15,12 @@ from pyspark.sql import SparkSession
 from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.jobs.sync import sync
 from kafka_telemetry_lake.jobs.sync_settings import SyncSettings
+from kafka_telemetry_lake.pipelines.applications.aliases_topic import read_aliases_topic
+from kafka_telemetry_lake.pipelines.doctor.cluster_facts import read_cluster
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.runtime.java_machine import java_machine
+from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError
+from kafka_telemetry_lake.pipelines.runtime.kafka_topics import earliest_offsets, topics_of
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from tests.support.lake_tables import table
@@ -90,9 +94,11 @@ def read(cluster: LocalCluster, topic: str, group: str, records: int, protocol: 
     consumer.close()
 
 
-def commit(cluster: LocalCluster, topic: str, group: str, offset: int) -> None:
+def commit(cluster: LocalCluster, topic: str, group: str, *offsets: int) -> None:
+    """Commit these offsets of partitions 0, 1, ... for a group without members."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    wanted = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, offset)])]
+    places = [TopicPartition(topic, partition, offset) for partition, offset in enumerate(offsets)]
+    wanted = [ConsumerGroupTopicPartitions(group, places)]
     deadline = time.monotonic() + LIMIT_S
     while True:  # a coordinator that has just loaded may not know the topic yet
         (future,) = admin.alter_consumer_group_offsets(wanted).values()
@@ -216,3 +222,37 @@ def test_one_group_that_may_not_be_described_hides_no_other(
     (warning,) = [record.message for record in caplog.records if "can't be described" in record.message]
     assert "internal" in warning
     assert "team-a" not in warning
+
+
+@pytest.mark.slow
+def test_partitions_without_a_leader_cost_no_time_and_hide_no_other(
+    java: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One of two brokers is killed. Admin would ask for offsets of its partitions until its timeout, 15 s."""
+    topic = "spread"
+    with LocalCluster(brokers=2) as cluster:
+        cluster.create_topic(topic, 4, replication_factor=1)
+        producer = Producer(QUIET | {"bootstrap.servers": cluster.bootstrap_servers})
+        for partition in (0, 1, 2, 3):
+            producer.produce(topic, b"value", b"key", partition)
+        producer.flush()
+        commit(cluster, topic, "spread", *([0] * 4))
+        cluster.broker(2).kill()
+        synced, servers = Synced(cluster, java, tmp_path / "lake"), cluster.bootstrap_servers.partition(",")[0]
+        deadline = time.monotonic() + LIMIT_S
+        while len(topics_of(java, servers, {}, [topic])[topic].without_leader) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        synced.poll(servers=servers)
+        sql = "SELECT partition, status FROM group_lag WHERE latest AND group_id = 'spread' ORDER BY partition"
+        rows = run_query(str(synced.lake), sql).read_all().to_pylist()
+        gone = topics_of(java, servers, {}, [topic])[topic].without_leader
+        assert {row["partition"]: row["status"] for row in rows} == {
+            number: "no_leader" if number in gone else "older_than_history" for number in range(4)
+        }
+        names = ", ".join(f"{topic}-{number}" for number in sorted(gone))
+        assert f"partitions whose lag is unknown: {names} (no leader)" in caplog.text
+        assert read_cluster(java, servers, {}, [topic]).topics[topic].without_leader == len(gone) == 2
+        with pytest.raises(KafkaUnavailableError, match=r"first offsets of spread-\d, spread-\d \(no leader\)"):
+            earliest_offsets(java, servers, {}, [topic])
+        assert not read_aliases_topic(java, servers, {}, topic).is_complete

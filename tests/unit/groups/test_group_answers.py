@@ -14,6 +14,7 @@ from kafka_telemetry_lake.pipelines.groups.members import ConsumerGroups
 from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError
 from kafka_telemetry_lake.pipelines.runtime.kafka_answers import Answer, answer_of, named
+from kafka_telemetry_lake.pipelines.runtime.kafka_topics import TopicDescription
 from tests.support.kafka_futures import ERRORS, PROTOCOL, Future, RaisedError
 
 REFUSED, UNREADABLE = f"{ERRORS}GroupAuthorizationException", f"{PROTOCOL}SchemaException"
@@ -57,6 +58,7 @@ class Cluster:
     ) -> None:
         self.groups, self.refused, self.undecoded, self.silent = groups, refused, undecoded, silent
         self.unlisted = unlisted
+        self.topics: dict[str, TopicDescription] = {}
         self.waited: list[Any] = []
         self.asked: list[list[str]] = []
 
@@ -103,6 +105,7 @@ class JavaMap(dict[Any, Any]):
 def jvm(monkeypatch: pytest.MonkeyPatch) -> Any:
     logs = {("orders", 0): Log(0, 9, 9), ("orders", 1): Log(problem="no leader")}
     monkeypatch.setattr(members, "read_logs", lambda *_: logs)
+    monkeypatch.setattr(members, "describe_topics", lambda _, cluster, *__, **___: (cluster.topics, {}))
     admin = SimpleNamespace(ListConsumerGroupOffsetsSpec=object)
     monkeypatch.setattr(members, "kafka_package", lambda _: SimpleNamespace(clients=SimpleNamespace(admin=admin)))
     return SimpleNamespace(java=SimpleNamespace(util=SimpleNamespace(ArrayList=JavaList, HashMap=JavaMap)))
@@ -153,9 +156,19 @@ def test_a_broker_that_lists_nothing_ends_no_group(jvm: Any) -> None:
     groups = read(jvm, Cluster("ab", unlisted=("TimeoutException",)))
     assert problems(groups) == {"a": None, "b": None}
     assert [groups.has_unknown_state({"group_id": each}) for each in "abz"] == [False, False, True]
-    assert "1 brokers don't list their groups (TimeoutException)" in groups.warnings[0]
+    assert "not all coordinators list their groups (TimeoutException: 1)" in groups.warnings[0]
     with pytest.raises(KafkaUnavailableError, match=r"no broker lists its groups \(TimeoutException\)"):
         read(jvm, Cluster("", unlisted=("TimeoutException",)))
+
+
+def test_groups_without_a_coordinator_are_not_taken_to_have_ended(jvm: Any) -> None:
+    """No broker lists the groups of a partition of __consumer_offsets that has no leader, and none says so."""
+    cluster = Cluster("a")
+    cluster.topics = {members.GROUP_TOPIC: TopicDescription("", 50, frozenset({3, 7}), None)}
+    groups = read(jvm, cluster)
+    assert [groups.has_unknown_state({"group_id": each}) for each in "az"] == [False, True]
+    assert [groups.has_unknown_offsets(each) for each in "az"] == [False, True]
+    assert "(no leader of __consumer_offsets: 2)" in groups.warnings[0]
 
 
 def test_what_an_answer_says() -> None:

@@ -133,8 +133,8 @@ def test_how_long_a_consumer_needs_to_work_off_its_lag() -> None:
         *client("moved", three[:2], *lags("moved", [999.0] * 3, partition="1"), consumed("moved", 1)),
     ]  # fmt: skip
     evidence = (
-        "1 of 1 client instances (100.0 %), at worst i: it would need up to {} s to work off its lag of topic t, never less "
-        "than 1000 offsets, at the {} records/s that it consumed"
+        "1 of 1 client instances (100.0 %), at worst i: it would need up to {} s to work off its lag of topic t, never "
+        "less than 1000 offsets, at the {} records/s that it consumed"
     )
     assert found_rows({"metric_points": points}, "time_lag") == [
         (name, "client_id", name, 1, 1, "i", "warning", evidence.format(*numbers))

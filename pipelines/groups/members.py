@@ -192,7 +192,8 @@ def _warnings(
             "the history of those that none lists is unchanged"
         )
     if unknown:
-        yield f"consumer groups: can't be described: {named(unknown)}; needed: Describe on the group"
+        needed = "; needed: Describe on the group" if any("Authorization" in each for each in unknown.values()) else ""
+        yield f"consumer groups: can't be described: {named(unknown)}{needed}"
     if others := {each: problem for each, problem in without_offsets.items() if each not in unknown}:
         yield f"consumer groups: committed offsets can't be read: {named(others)}"
     problems = {f"{topic}-{number}": log.problem for (topic, number), log in logs.items() if log.problem is not None}

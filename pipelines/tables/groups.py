@@ -41,7 +41,7 @@ GROUP_MEMBERS = history_table(
 )
 GROUP_OFFSETS = Table(
     "group_offsets",
-    "A consumer group's committed offset of a partition, as of the last poll.",
+    "A consumer group's committed offset of a partition, as of the last poll that could read it.",
     pa.schema(
         [
             column("cluster_id", pa.string(), "Kafka cluster of the group"),

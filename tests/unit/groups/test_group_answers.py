@@ -140,6 +140,7 @@ def test_members_that_cannot_be_decoded_spoil_no_other_group(jvm: Any) -> None:
     groups = read(jvm, cluster)
     assert problems(groups) == {"a": None, "c": None, "b": "SchemaException"}
     assert [each.group_id for each in groups.committed] == ["a", "b", "c"]  # its offsets are known
+    assert groups.warnings[0] == "consumer groups: can't be described: b (SchemaException)"
     assert cluster.asked == [["a", "b", "c"], ["a"], ["b"], ["c"]]
 
 

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+import cramjam
 import lz4.frame
 import pyarrow as pa
 import pytest
@@ -51,6 +52,7 @@ FRAMINGS = {
         "3",
         lz4.frame.compress(DATA, block_size=lz4.frame.BLOCKSIZE_MAX4MB, content_checksum=True, store_size=False),
     ),
+    "lz4 of linked blocks": ("lz4", bytes(cramjam.lz4.compress(DATA))),  # Kafka's own reader refuses them
     "lz4 frames": ("lz4", lz4.frame.compress(DATA[:5]) + lz4.frame.compress(DATA[5:])),
     "zstd": ("zstd", zstandard.compress(DATA)),
     "zstd stream": ("4", zstd_stream(DATA)),

@@ -10,6 +10,7 @@ from kafka_telemetry_lake.jobs.console import prepare_output
 from kafka_telemetry_lake.jobs.logs import log_to_stdout
 from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.pipelines.query.printable import printable
+from kafka_telemetry_lake.pipelines.runtime.ambient import explicit_settings_win
 from kafka_telemetry_lake.pipelines.runtime.environment import leave_out
 from kafka_telemetry_lake.udfs.errors import CannotRunError, TelemetryLakeError
 
@@ -35,6 +36,7 @@ def run_command(command: str, argv: list[str] | None = None) -> int:
     """
     settings = None
     prepare_output(stops=command == "query")  # its results may be large
+    explicit_settings_win()
     try:
         settings = parse(settings_of(command), sys.argv[1:] if argv is None else argv, f"telemetry-lake {command}")
         settings.check_together()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
@@ -13,6 +15,19 @@ from kafka_telemetry_lake.pipelines.export.measures import DEFAULT_DIMENSIONS, D
 def _url(value: SecretStr) -> SecretStr:
     if not value.get_secret_value().startswith(("http://", "https://")):
         raise ValueError("allowed: a URL that begins with http:// or https://")
+    try:
+        has_host = bool(urlsplit(value.get_secret_value()).hostname)
+    except ValueError:
+        has_host = False
+    if not has_host or not value.get_secret_value().isprintable():
+        raise ValueError("allowed: a URL that begins with http:// or https:// and names a host")
+    return value
+
+
+def _otlp_url(value: SecretStr) -> SecretStr:
+    path = urlsplit(_url(value).get_secret_value()).path.rstrip("/")
+    if found := re.search(r"/v1/(?:metrics|logs|traces)$", path):
+        raise ValueError(f"leave {found[0]} out: the path of each signal is added")
     return value
 
 
@@ -30,6 +45,7 @@ def _signals(value: str) -> str:
 
 
 Url = Annotated[SecretStr, AfterValidator(_url)]
+OtlpUrl = Annotated[SecretStr, AfterValidator(_otlp_url)]
 Headers = Annotated[dict[str, SecretStr], Field(default_factory=dict)]
 
 
@@ -60,7 +76,7 @@ class ExportSettings(JobSettings):
     """NAME=VALUE: headers of remote write, for tokens; never logged"""
     remote_write_labels: Annotated[dict[str, str], Field(default_factory=dict)]
     """NAME=VALUE: labels of all series that are sent by remote write, such as job=kafka"""
-    otlp: Url | None = None
+    otlp: OtlpUrl | None = None
     """URL of an OTLP/HTTP endpoint, such as http://host:4318; points go to its /v1/metrics, events to its /v1/logs [off]"""  # noqa: E501  # the help of the flag, in one line
     otlp_headers: Headers
     """NAME=VALUE: headers of OTLP requests, for tokens; never logged"""

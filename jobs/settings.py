@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -93,7 +93,7 @@ def parse(settings: type[SettingsT], argv: list[str], program: str) -> SettingsT
     try:
         parsed = CliApp.run(settings, cli_args=argv)
     except ValidationError as error:
-        known = tuple(settings.model_fields)
+        known = settings.model_fields
         raise UsageError("\n".join(_explain(item, known) for item in error.errors(include_url=False))) from error
     except SettingsError as error:
         raise UsageError(_of_command_line(str(error), argv, flags_of(settings))) from error
@@ -164,11 +164,14 @@ def _of_command_line(message: str, argv: Sequence[str], flags: Sequence[str]) ->
     return f"unrecognized arguments: {first} and what follows; put a text with spaces in quotes"
 
 
-def _explain(item: Any, known: Sequence[str]) -> str:
+def _explain(item: Any, known: Mapping[str, FieldInfo]) -> str:
     key = ".".join(str(part) for part in item["loc"]) or "settings"
     if item["type"] == "missing":
         return f"{key}: required; set --{key.replace('_', '-')} or {ENVIRONMENT_PREFIX}{key.upper()}"
     if item["type"] == "extra_forbidden":
         return f"{key}: unknown setting{did_you_mean(key, known)}"
-    secret = any(word in key for word in ("option", "header", "password", "secret", "_key"))
+    field = known.get(str(item["loc"][0])) if item["loc"] else None
+    secret = any(word in key for word in ("option", "header", "password", "secret", "_key")) or (
+        field is not None and "SecretStr" in repr(field.annotation)
+    )
     return f"{key}: {item['msg']}" + ("" if secret else f", got {item['input']!r}")

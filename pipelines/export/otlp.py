@@ -6,7 +6,7 @@ point that comes again by its resource's `service.instance.id`, its metric, attr
 counted point of each. It knows an event by `log.record.uid`.
 
 https://opentelemetry.io/docs/specs/otlp/#otlphttp says what is sent again: what fails with 429, 502, 503 or 504, after
-`Retry-After` if the endpoint names it.
+`Retry-After` if the endpoint names it; and what it says it took (`otlp_answers`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from prometheus_client import Metric
@@ -35,11 +34,12 @@ from kafka_telemetry_lake.pipelines.export.following import READ_ERRORS, Positio
 from kafka_telemetry_lake.pipelines.export.known_clients import KnownClients
 from kafka_telemetry_lake.pipelines.export.measures import PREFIX
 from kafka_telemetry_lake.pipelines.export.metrics import counter
+from kafka_telemetry_lake.pipelines.export.otlp_answers import acknowledgement
 from kafka_telemetry_lake.pipelines.lake.dropped_rows import record_dropped
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_since, rows_in
-from kafka_telemetry_lake.pipelines.notify.http import RefusedError, SinkDownError, pause_after, post
+from kafka_telemetry_lake.pipelines.notify.http import Answer, RefusedError, SinkDownError, below, pause_after, post
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, METRIC_POINTS
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
@@ -69,7 +69,7 @@ class Signal:
         path: below the endpoint's URL.
         columns: of the table that are read.
         make: requests, and the number of rows in each, from rows, clients and totals.
-        rejected: number of rejected rows and why, from an answer.
+        rejected: number of rejected rows and why, from an answer; raises ``SinkDownError`` if that isn't OTLP's.
     """
 
     name: str
@@ -77,16 +77,16 @@ class Signal:
     path: str
     columns: tuple[str, ...]
     make: Callable[[pa.Table, pa.Table, Totals | None], Iterator[tuple[Any, int]]]
-    rejected: Callable[[bytes], tuple[int, str]]
+    rejected: Callable[[Answer], tuple[int, str]]
 
 
-def _rejected_points(answer: bytes) -> tuple[int, str]:
-    partial = ExportMetricsServiceResponse.FromString(answer).partial_success
+def _rejected_points(answer: Answer) -> tuple[int, str]:
+    partial = acknowledgement(answer, ExportMetricsServiceResponse).partial_success
     return partial.rejected_data_points, partial.error_message
 
 
-def _rejected_logs(answer: bytes) -> tuple[int, str]:
-    partial = ExportLogsServiceResponse.FromString(answer).partial_success
+def _rejected_logs(answer: Answer) -> tuple[int, str]:
+    partial = acknowledgement(answer, ExportLogsServiceResponse).partial_success
     return partial.rejected_log_records, partial.error_message
 
 
@@ -122,7 +122,7 @@ class Otlp:
         clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self._lake, self._name, self._signal, self._clients, self._clock = lake, name, signal, clients, clock
-        self._url = url.get_secret_value().rstrip("/") + signal.path
+        self._url = below(url.get_secret_value(), signal.path)
         self._headers: dict[str, SecretStr | str] = {**headers, **HEADERS}
         self._totals = Totals() if is_cumulative and signal.table is METRIC_POINTS else None
         self._schema = pa.schema([signal.table.schema.field(name) for name in signal.columns])
@@ -195,27 +195,27 @@ class Otlp:
         failures = 0
         while not self._ended.is_set():
             try:
-                answer = post(self._url, self._headers, data, REFUSED)
+                rejected, why = self._signal.rejected(post(self._url, self._headers, data, REFUSED))
             except SinkDownError as error:
                 failures += 1
                 self.retries += 1
                 pause = pause_after(failures, error)
-                log.warning("export: otlp: %s: %s; tried again in %.0f s", self._signal.name, error, pause)
+                log.warning(
+                    "export: otlp: %s: %s; tried again in %.0f s (POST to %s below the URL of --otlp)",
+                    self._signal.name, error, pause, self._signal.path,
+                )  # fmt: skip
                 self._ended.wait(pause)
             except RefusedError as error:
                 self.rejected += number
                 log.error("export: otlp: %s: %s: %d rows are dropped", self._signal.name, error, number)
                 return
             else:
-                self._taken(answer, number)
+                self._taken(number, rejected, why)
                 return
         raise _EndedError
 
-    def _taken(self, answer: bytes, number: int) -> None:
-        try:
-            rejected, why = self._signal.rejected(answer)
-        except DecodeError:  # an endpoint that answers with a text, although with success
-            rejected, why = 0, ""
+    def _taken(self, number: int, rejected: int, why: str) -> None:
+        rejected = min(max(rejected, 0), number)
         self.sent += number - rejected
         self.rejected += rejected
         if rejected or why:

@@ -14,17 +14,19 @@ import apprise
 from kafka_telemetry_lake.pipelines.notify import readable
 from kafka_telemetry_lake.pipelines.notify.alerts import Alerts
 from kafka_telemetry_lake.pipelines.notify.file import AlertmanagerSink, AppriseSink, KafkaSink, NotifyFile, WebhookSink
-from kafka_telemetry_lake.pipelines.notify.http import RefusedError, SinkDownError, post_json
+from kafka_telemetry_lake.pipelines.notify.http import Answer, RefusedError, SinkDownError, post_json
 from kafka_telemetry_lake.pipelines.notify.messages import Message, Messages
 from kafka_telemetry_lake.pipelines.notify.outbox import Outbox
 from kafka_telemetry_lake.pipelines.notify.topic import Machine, Topic
 from kafka_telemetry_lake.pipelines.query.printable import printable_json
+from kafka_telemetry_lake.pipelines.runtime.ambient import explicit_settings_win
 from kafka_telemetry_lake.pipelines.runtime.trust import trust_what_the_machine_trusts
 
 log = logging.getLogger(__name__)
 
 ALERTS_AT_ONCE = 500
 ALERTMANAGER_PATH = "/api/v2/alerts"
+ALERTMANAGER_ASKED = "is it an Alertmanager with API v2?"
 
 
 class Delivery(ABC):
@@ -73,9 +75,9 @@ class AlertDelivery(Delivery):
 
     def _send(self, alerts: list[dict[str, Any]]) -> None:
         try:
-            post_json(self._sink.url, ALERTMANAGER_PATH, self._sink.headers, alerts)
+            post_json(self._sink.url, ALERTMANAGER_PATH, self._sink.headers, alerts, _of_alertmanager)
         except RefusedError as error:  # it has taken the others, and all are sent again
-            raise SinkDownError(f"{error}; is it an Alertmanager with API v2?") from None
+            raise SinkDownError(f"{error}; {ALERTMANAGER_ASKED}") from None
 
 
 class MessageDelivery(Delivery):
@@ -119,6 +121,13 @@ class TopicDelivery(MessageDelivery):
         self._topic.close()
 
 
+def _of_alertmanager(answer: Answer) -> None:
+    """An Alertmanager answers with nothing, one that is part of another server with JSON."""
+    if answer.content_type not in ("", "application/json"):
+        said = f"it answers HTTP {answer.status} with {answer.content_type[:80]}"
+        raise SinkDownError(f"{said}; {ALERTMANAGER_ASKED}")
+
+
 def to_webhook(sink: WebhookSink, message: Message) -> None:
     """Post a message.
 
@@ -152,7 +161,8 @@ def deliveries(lake: str, file: NotifyFile, machine: Machine | None = None) -> l
     Args:
         machine: provides a JVM; needed only for sinks of type kafka.
     """
-    trust_what_the_machine_trusts()
+    trust_what_the_machine_trusts()  # for apprise, which makes its requests itself
+    explicit_settings_win()
     result: list[Delivery] = []
     for number, (name, sink) in enumerate(file.sinks.items()):
         if isinstance(sink, AlertmanagerSink):

@@ -70,6 +70,13 @@ class AlertmanagerSink(_HttpSink):
     resend_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
     expire_seconds: Annotated[int, Field(ge=2, le=86_400)] = 300
 
+    @field_validator("url")
+    @classmethod
+    def _base(cls, url: SecretStr) -> SecretStr:
+        if found := re.search(r"/api/v[12](?:/alerts)?/?$", urlsplit(url.get_secret_value()).path):
+            raise ValueError(f"leave {found[0]} out: the path is added")
+        return url
+
     @model_validator(mode="after")
     def _expires_later(self) -> AlertmanagerSink:
         if self.expire_seconds < 2 * self.resend_seconds:

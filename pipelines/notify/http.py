@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Collection, Mapping
+import re
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 from pydantic import SecretStr
 
+from kafka_telemetry_lake.pipelines.runtime.http_session import http_session
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 CONNECT_S, ANSWER_S = 5.0, 10.0
 LONGEST_RETRY_AFTER_S = 3600
 LONGEST_PAUSE_S = 300
-LONGEST_ANSWER = 4096  # bytes of an answer that are read
+LONGEST_ANSWER = 1 << 20  # bytes of an answer that are read
 REFUSED = (400, 413, 415, 422)  # the same message would be refused again
+PAGE = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 class SinkDownError(TelemetryLakeError):
@@ -35,43 +46,77 @@ class RefusedError(TelemetryLakeError):
     """A sink refuses this message and would refuse it again."""
 
 
-def post_json(url: SecretStr, path: str, headers: Mapping[str, SecretStr | str], content: Any) -> None:
-    """Post content to a URL, with `path` added to it.
+@dataclass(frozen=True)
+class Answer:
+    """An answer with a status of success, which alone acknowledges nothing: a website has it for each path.
+
+    Attributes:
+        content_type: in small letters, without parameters; empty: not stated.
+        body: its first `LONGEST_ANSWER` bytes.
+    """
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+def post_json(
+    url: SecretStr,
+    path: str,
+    headers: Mapping[str, SecretStr | str],
+    content: Any,
+    check: Callable[[Answer], object] = lambda _: None,
+) -> None:
+    """Post content to a URL, with `path` added to its path.
+
+    Args:
+        check: raises ``SinkDownError`` for an answer that isn't the sink's.
 
     Raises:
         SinkDownError, RefusedError: anything but an answer of success.
     """
-    secret = url.get_secret_value()
-    target = secret.rstrip("/") + path if path else secret
-    post(target, {"Content-Type": "application/json", **headers}, json.dumps(content).encode(), REFUSED)
+    target = below(url.get_secret_value(), path)
+    check(post(target, {"Content-Type": "application/json", **headers}, json.dumps(content).encode(), REFUSED))
 
 
-def post(url: str, headers: Mapping[str, SecretStr | str], data: bytes, refused: Collection[int]) -> bytes:
+def below(url: str, path: str) -> str:
+    """A URL with `path` added to its path; the same URL for an empty one."""
+    if not path:
+        return url
+    parts = urlsplit(url)
+    return parts._replace(path=parts.path.rstrip("/") + path, fragment="").geturl()
+
+
+def post(url: str, headers: Mapping[str, SecretStr | str], data: bytes, refused: Collection[int]) -> Answer:
     """Post bytes to a URL.
 
     Args:
         refused: statuses with which the same data would be refused again.
 
-    Returns:
-        The beginning of the answer's body.
-
     Raises:
-        SinkDownError, RefusedError: anything but an answer of success.
+        SinkDownError: anything but an answer of success, or one with a page of HTML.
+        RefusedError: one of `refused`.
     """
     plain = {name: value if isinstance(value, str) else value.get_secret_value() for name, value in headers.items()}
     try:
-        with requests.post(
-            url,
-            data=data,
-            headers={"User-Agent": "kafka-telemetry-lake"} | plain,
-            timeout=(CONNECT_S, ANSWER_S),
-            allow_redirects=False,  # the message would go to another place, and a POST become a GET
-            stream=True,  # the answer's body isn't needed, however long it is
-        ) as answer:
-            status, retry_after = answer.status_code, answer.headers.get("Retry-After", "")
-            beginning: bytes = next(answer.iter_content(LONGEST_ANSWER), b"")
+        with (
+            http_session() as session,
+            session.post(
+                url,
+                data=data,
+                headers={"User-Agent": "kafka-telemetry-lake"} | plain,
+                timeout=(CONNECT_S, ANSWER_S),
+                allow_redirects=False,  # the message would go to another place, and a POST become a GET
+                stream=True,  # the answer's body isn't needed, however long it is
+            ) as response,
+        ):
+            status, said = response.status_code, response.headers
+            body = _beginning(response) if 200 <= status < 300 else b""
     except requests.exceptions.SSLError:
         raise SinkDownError("TLS fails: its certificate isn't trusted, or it doesn't speak TLS") from None
+    except requests.exceptions.ProxyError:
+        where = "the proxy that the environment names (HTTP_PROXY or the like) can't be reached, or refuses"
+        raise SinkDownError(f"{where}; NO_PROXY names hosts without one") from None
     except requests.ReadTimeout:
         raise SinkDownError(f"no answer within {ANSWER_S:.0f} s") from None
     except requests.ConnectionError:
@@ -79,13 +124,40 @@ def post(url: str, headers: Mapping[str, SecretStr | str], data: bytes, refused:
     except Exception as error:
         raise SinkDownError(f"the request fails with {type(error).__name__}") from None
     if 200 <= status < 300:
-        return beginning
+        if PAGE.match(body):
+            raise SinkDownError(
+                f"it answers HTTP {status} with a page of HTML, as a website or a login does: is its URL right?"
+            )
+        return Answer(status, said.get("Content-Type", "").partition(";")[0].strip().lower(), body)
     if status in refused:
         raise RefusedError(f"it refuses the message with HTTP {status}")
     if 300 <= status < 400:
         raise SinkDownError(f"it answers with a redirect (HTTP {status}); set the URL that it leads to")
-    seconds = int(retry_after) if retry_after.isascii() and retry_after.isdecimal() else 0
-    raise SinkDownError(f"it answers with HTTP {status}", min(seconds, LONGEST_RETRY_AFTER_S))
+    raise SinkDownError(f"it answers with HTTP {status}", _seconds(said.get("Retry-After", "")))
+
+
+def _beginning(response: requests.Response) -> bytes:
+    deadline, body = time.monotonic() + ANSWER_S, b""
+    for part in response.iter_content(4096):
+        body += part
+        if time.monotonic() > deadline:
+            raise requests.ReadTimeout
+        if len(body) >= LONGEST_ANSWER:
+            break
+    return body[:LONGEST_ANSWER]
+
+
+def _seconds(retry_after: str) -> int:
+    """Of a header Retry-After: a number of seconds or a date (RFC 9110, section 10.2.3)."""
+    try:
+        if retry_after.isascii() and retry_after.isdecimal():
+            seconds = int(retry_after[:10])
+        else:
+            at = parsedate_to_datetime(retry_after)
+            seconds = int((at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+    except (TypeError, ValueError, OverflowError):
+        return 0
+    return min(max(seconds, 0), LONGEST_RETRY_AFTER_S)
 
 
 def pause_after(failures: int, error: Exception) -> float:

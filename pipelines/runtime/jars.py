@@ -270,22 +270,13 @@ def _install(bundle: str, expected: dict[str, str], folder: Path) -> None:
 
 def _session() -> Any:
     try:
-        import requests  # noqa: PLC0415  # the extra `spark` brings it; a platform's Spark brings its own jars
-        from requests.adapters import HTTPAdapter  # noqa: PLC0415  # as requests
-        from urllib3.util import Retry  # noqa: PLC0415  # as requests
+        from urllib3.util import Retry  # noqa: PLC0415  # the extra `spark` brings it; a platform's Spark brings its own jars
 
-        from kafka_telemetry_lake.pipelines.runtime.trust import (  # noqa: PLC0415  # as requests
-            trust_what_the_machine_trusts,
-        )
+        from kafka_telemetry_lake.pipelines.runtime.http_session import http_session  # noqa: PLC0415  # as urllib3
     except ImportError:
         missing = "requests and truststore are not installed: pip install 'kafka-telemetry-lake[spark]'"
         raise JarsUnavailableError(missing) from None
-    trust_what_the_machine_trusts()
-    session = requests.Session()
-    again = Retry(TRIES, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504))
-    for scheme in ("https://", "http://"):
-        session.mount(scheme, HTTPAdapter(pool_maxsize=AT_ONCE, max_retries=again))
-    return session
+    return http_session(Retry(TRIES, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504)), AT_ONCE)
 
 
 def _fetch(session: Any, bundle: str, path: str, checksum: str, folder: Path) -> Path:
@@ -295,17 +286,20 @@ def _fetch(session: Any, bundle: str, path: str, checksum: str, folder: Path) ->
     try:
         with session.get(url, stream=True, timeout=TIMEOUT_S) as answer, file.open("wb") as content:
             answer.raise_for_status()
+            kind = answer.headers.get("Content-Type", "no content type")[:80]
             for part in answer.iter_content(1 << 20):
                 content.write(part)
     except OSError as error:  # what requests raises, too
-        message = f"could not fetch {bundle}/{file.name} from {url}: {error}"
-        raise JarsUnavailableError(
-            re.sub(r"//[^/@\s]*@", "//", message)
-        ) from None  # a mirror's URL may have a password
+        raise JarsUnavailableError(_public(f"could not fetch {bundle}/{file.name} from {url}: {error}")) from None
     if (actual := sha256(file)) != checksum:
-        wrong = f"its SHA-256 is {actual}, but {CHECKSUMS.name} has {checksum}"
-        raise JarsUnavailableError(f"{bundle}/{file.name} is not the expected file: {wrong}")
+        wrong = f"its SHA-256 is {actual}, but {CHECKSUMS.name} has {checksum}; {url} answered with {kind}"
+        raise JarsUnavailableError(_public(f"{bundle}/{file.name} is not the expected file: {wrong}"))
     return file
+
+
+def _public(message: str) -> str:
+    """Without the user and password that a mirror's URL may have."""
+    return re.sub(r"//[^/@\s]*@", "//", message)
 
 
 def maven() -> Path:

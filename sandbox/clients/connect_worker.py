@@ -15,6 +15,7 @@ from kafka_telemetry_lake.sandbox.cluster.java import java_command, kafka_class_
 from kafka_telemetry_lake.sandbox.cluster.ports import ReservedPorts
 from kafka_telemetry_lake.sandbox.cluster.process import Process
 
+_DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the environment may name a proxy
 _STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 
 
@@ -67,7 +68,7 @@ class ConnectWorker:
                 request.data = json.dumps(body).encode()
                 request.add_header("Content-Type", "application/json")
             try:
-                with urllib.request.urlopen(request, timeout=10) as answer:
+                with _DIRECTLY.open(request, timeout=10) as answer:
                     return json.load(answer)
             except OSError as error:  # HTTPError is one
                 if not self._process.running or time.monotonic() > deadline:

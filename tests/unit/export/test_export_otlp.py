@@ -44,6 +44,11 @@ pytestmark = pytest.mark.lake
 Answers = Iterator[tuple[int, dict[str, str], bytes]]
 SECOND = 1_000_000_000
 START = int(NOW.timestamp()) * SECOND
+EVENT = {
+    "source": "kafka", "cluster_id": "c", "topic": "t", "partition": 0, "offset": 1, "landed_at": NOW,
+    "client_instance_id": "a", "client_id": "a", "at": NOW - timedelta(seconds=5), "event": "silent",
+    "detail": [("pushes", "3")],
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -162,12 +167,7 @@ def test_distributions_are_sent_as_increments() -> None:
 
 def test_events_are_log_records_with_an_id(tmp_path: Path, found: Endpoint) -> None:
     lake = make_lake(tmp_path, point("a", SENT, delta=1))
-    event = {
-        "source": "kafka", "cluster_id": "c", "topic": "t", "partition": 0, "offset": 1, "landed_at": NOW,
-        "client_instance_id": "a", "client_id": "a", "at": NOW - timedelta(seconds=5), "event": "silent",
-        "detail": [("pushes", "3")],
-    }  # fmt: skip
-    put(lake, CLIENT_EVENTS, [event, event | {"client_instance_id": None, "client_id": None, "event": "mass_silence"}])
+    put(lake, CLIENT_EVENTS, [EVENT, EVENT | {"client_instance_id": None, "client_id": None, "event": "mass_silence"}])
     send(lake, found, "logs")
     send(lake, found, "logs")
     (post,) = found.posts
@@ -266,6 +266,64 @@ def test_points_that_it_rejects_though_it_takes_the_request_are_counted(
     answer = ExportMetricsServiceResponse()
     answer.partial_success.rejected_data_points, answer.partial_success.error_message = 1, "too\nold"
     answers: Answers = iter([(200, {}, answer.SerializeToString())])
+    found.answer = lambda _: next(answers, (200, {}, b"{}"))
+    sending = send(lake, found)
+    assert (sending.sent, sending.rejected) == (1, 1)
+    assert "it rejects 1 rows: too old" in caplog.text
+
+
+PAGE = b"<!DOCTYPE html><html><body>Please log in</body></html>"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "said"),
+    [
+        ("text/html; charset=utf-8", PAGE, "it answers HTTP 200 with a page of HTML"),
+        ("text/html", b"", "it answers HTTP 200 with content type text/html, not as an OTLP endpoint does"),
+        ("text/plain", b"ok", "it answers HTTP 200 with content type text/plain, not as an OTLP endpoint does"),
+        ("application/json", b'{"error": "no such tenant"}', "content type application/json, but no message of OTLP"),
+        ("application/json", b"[" * 5000, "content type application/json, but no message of OTLP"),
+        ("application/x-protobuf", b"no", "content type application/x-protobuf, but no message of OTLP"),
+        ("", b"ok", r"content type (none), but no message of OTLP"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("signal", ["metrics", "logs"])
+def test_what_no_otlp_endpoint_answers_takes_nothing_whatever_its_status(
+    tmp_path: Path, found: Endpoint, caplog: pytest.LogCaptureFixture, signal: str, kind: str, body: bytes, said: str
+) -> None:
+    lake = make_lake(tmp_path, point("a", SENT, delta=1))
+    put(lake, CLIENT_EVENTS, [EVENT])
+    answers: Answers = iter([(200, {"Content-Type": kind} if kind else {}, body)] * 2)
+    found.answer = lambda _: next(answers, (200, {}, b""))
+    sending = send(lake, found, signal)
+    assert (len(found.posts), sending.sent, sending.retries, sending.rejected) == (3, 1, 2, 0)
+    assert len({post.body for post in found.posts}) == 1
+    assert said in caplog.text
+    assert f"(POST to /v1/{signal} below the URL of --otlp)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "body"),
+    [
+        (200, "application/x-protobuf", b""),
+        (204, "", b""),
+        (200, "application/json; charset=utf-8", b'{"partialSuccess": {}}'),
+        (202, "application/json", b"{}"),
+    ],
+)
+def test_what_an_otlp_endpoint_answers_takes_it(
+    tmp_path: Path, found: Endpoint, status: int, kind: str, body: bytes
+) -> None:
+    lake = make_lake(tmp_path, point("a", SENT, delta=1))
+    found.answer = lambda _: (status, {"Content-Type": kind} if kind else {}, body)
+    sending = send(lake, found)
+    assert (len(found.posts), sending.sent, sending.retries) == (1, 1, 0)
+
+
+def test_rows_rejected_in_json_are_counted(tmp_path: Path, found: Endpoint, caplog: pytest.LogCaptureFixture) -> None:
+    lake = make_lake(tmp_path, point("a", SENT, delta=1), point("a", SENT, delta=1, second=20))
+    answer = b'{"partialSuccess": {"rejectedDataPoints": "1", "errorMessage": "too old"}}'
+    answers: Answers = iter([(200, {"Content-Type": "application/json"}, answer)])
     found.answer = lambda _: next(answers, (200, {}, b"{}"))
     sending = send(lake, found)
     assert (sending.sent, sending.rejected) == (1, 1)

@@ -138,6 +138,8 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     ("export --lake {lake} --remote-write localhost:9090", 2, "remote_write: Value error, allowed: a URL that", 1),
     ("export --lake {lake} --remote-write-labels a=b", 2, "remote_write_headers, remote_write_labels: need --rem", 1),
     ("export --lake {lake} --otlp ftp://x", 2, "otlp: Value error, allowed: a URL that begins with http://", 1),
+    ("export --lake {lake} --otlp http://h/a/v1/metrics/?b", 2, "leave /v1/metrics out: the path of each signal", 1),
+    ("export --lake {lake} --otlp http:///v1", 2, "begins with http:// or https:// and names a host", 1),
     ("export --lake {lake} --otlp-signals traces", 2, "allowed: metrics, logs, or both with a comma in between", 1),
     ("export --lake {lake} --otlp-headers a=hunter2", 2, "otlp_headers: needs --otlp URL", 1),
     ("ingest --lake new --source files:. --metrics-fleet", 2, "metrics_fleet: needs --metrics-port, and a job that", 1),

@@ -103,6 +103,11 @@ def test_the_example_of_the_project_is_valid_with_and_without_its_comments(
         ("group_seconds: 60", "group_seconds: soon", r"routes\.0\.group_seconds: .*valid integer, got 'soon'$"),
         ("routes:", "rules:", r"routes: needed"),
         ("alerts: {type: alertmanager, url: http://am:9093}", "alerts: 1", r"sinks\.alerts"),
+        (
+            "http://am:9093",
+            "http://am:9093/a/api/v2/alerts/",
+            r"sinks\.alerts\.url: leave /api/v2/alerts/ out: the path",
+        ),
         ("sinks:\n", "sinks: [\n", r"not YAML: line \d+, column \d+$"),
     ],
 )

@@ -109,6 +109,30 @@ def test_a_message_that_fails_is_sent_again_with_the_same_id(lake: str, sink: Ht
     assert sink.requests[3].body["id"] != sink.requests[2].body["id"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "content_type", "said"),
+    [
+        ("alertmanager", "text/html", "it answers HTTP 200 with text/html; is it an Alertmanager with API v2"),
+        ("alertmanager", "text/plain; charset=utf-8", "it answers HTTP 200 with text/plain; is it an Alertmanager"),
+        ("alertmanager", "application/json", None),
+        ("webhook", "text/html", None),  # what many frameworks say of each answer
+    ],
+)
+def test_an_answer_that_is_not_the_sinks_delivers_nothing(
+    lake: str, sink: HttpSink, kind: str, content_type: str, said: str | None
+) -> None:
+    record(lake, ORDERS)
+    (one,) = deliveries(lake, notify_file(sink.url, type=kind))
+    sink.answer_headers = {"Content-Type": content_type}
+    for _ in range(2):
+        if said is None:
+            settle(one)
+        else:
+            with pytest.raises(SinkDownError, match=said):
+                settle(one)
+    assert len(sink.requests) == (2 if said else 1)
+
+
 def test_what_a_sink_refuses_is_stored_and_the_next_message_is_sent(
     lake: str, sink: HttpSink, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -43,6 +44,7 @@ class Repository(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answers)
         self.files, self.asked, self.refuses = dict(FILES), list[str](), 0
+        self.users = set[str | None]()
         self.url = f"http://127.0.0.1:{self.server_port}/maven2"
 
 
@@ -51,6 +53,7 @@ class Answers(BaseHTTPRequestHandler):
         repository = cast(Repository, self.server)
         path = self.path.removeprefix("/maven2/")
         repository.asked.append(path)
+        repository.users.add(self.headers.get("Authorization"))
         repository.refuses -= 1
         content = repository.files.get(path, b"")
         self.send_response(503 if repository.refuses >= 0 else 200 if path in repository.files else 404)
@@ -225,3 +228,15 @@ def test_a_file_that_was_changed_is_fetched_again(repository: Repository) -> Non
     (binding.parent / ".complete").unlink()
     assert {jar.name: jar.read_bytes() for jar in jars(BUNDLE)} == NAMES
     assert repository.asked[2:] == [BINDING]
+
+
+def test_the_user_of_a_mirror_is_the_one_in_its_url(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login another password secret\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    monkeypatch.setenv("TELEMETRY_LAKE_MAVEN", repository.url.replace("//", "//me:mine@"))
+    assert {path.name for path in jars(BUNDLE)} == NAMES.keys()
+    assert repository.users == {f"Basic {base64.b64encode(b'me:mine').decode()}"}

@@ -100,7 +100,7 @@ def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
     with only_job(lake.path, "ingest", busy, take_over=settings.take_over, lost=_end_at_once) as fence:
         lake = replace(lake, checkpoints=own_checkpoints(lake.path, settings.checkpoints, fence), fence=fence)
         spark = spark_session(
-            "telemetry-lake ingest", settings.master, settings.driver_memory, settings.folder, is_job=True
+            "telemetry-lake ingest", settings.master, settings.driver_memory, lake.path, lake.checkpoints, is_job=True
         )
         feed = feeding(spark, lake.path, settings.events_topic, settings.bootstrap_servers, settings.kafka_options)
         findings = evaluating(lake.path, settings.findings_minutes, once=settings.once, overrides=overrides)

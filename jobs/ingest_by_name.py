@@ -58,7 +58,7 @@ def run_by_name(
     source.check()
     with (
         alone(names, settings.checkpoints or "", "ingest", lost) as fence,
-        session_of(names, "ingest", settings.master, settings.driver_memory) as spark,
+        session_of(names, "ingest", settings.master, settings.driver_memory, settings.checkpoints) as spark,
     ):
         run(spark, names, source, settings, stop, fence)
 

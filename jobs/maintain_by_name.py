@@ -27,7 +27,7 @@ def maintain_by_name(settings: MaintainSettings, names: Names) -> None:
     """Maintain all tables of the schema that are the lake's."""
     with (
         alone(names, settings.checkpoints or "", "maintain"),
-        session_of(names, "maintain", settings.master, settings.driver_memory) as spark,
+        session_of(names, "maintain", settings.master, settings.driver_memory, settings.checkpoints) as spark,
     ):
         maintain(spark, names, settings, datetime.now(UTC).date())
 

@@ -34,13 +34,15 @@ def alone(
 
 
 @contextmanager
-def session_of(names: Names, command: str, master: str, driver_memory: str) -> Iterator[SparkSession]:
+def session_of(
+    names: Names, command: str, master: str, driver_memory: str, checkpoints: str | None = None
+) -> Iterator[SparkSession]:
     """The session of a command; one that this process has started ends with the block, unless that fails.
 
     Raises:
         CatalogError: the catalog would end with it, and forget its tables.
     """
-    spark = spark_session(f"telemetry-lake {command}", master, driver_memory)
+    spark = spark_session(f"telemetry-lake {command}", master, driver_memory, checkpoints=checkpoints)
     if names.catalog == "spark_catalog" and spark.conf.get("spark.sql.catalogImplementation") == "in-memory":
         raise CatalogError(
             "catalog: spark_catalog is in this session's memory only: set spark.sql.catalogImplementation to hive, or "

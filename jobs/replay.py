@@ -45,7 +45,9 @@ def run_job(settings: ReplaySettings) -> int:
     busy = f"another job, maintain or quality is running on {settings.lake}: stop it before the replay"
     with only_job(settings.lake, "replay", busy) as fence, only_upkeep(settings.lake, busy):
         lake = Lake(settings.lake, own_checkpoints(settings.lake, settings.checkpoints, fence), fence=fence)
-        spark = spark_session("telemetry-lake replay", settings.master, settings.driver_memory, settings.lake)
+        spark = spark_session(
+            "telemetry-lake replay", settings.master, settings.driver_memory, settings.lake, lake.checkpoints
+        )
         run(spark, lake, settings)
         spark.stop()
     return 0

@@ -26,6 +26,7 @@ from kafka_telemetry_lake.udfs.errors import CannotRunError
 from kafka_telemetry_lake.udfs.nearest import did_you_mean
 
 ENVIRONMENT_PREFIX = "TELEMETRY_LAKE_"
+PLACES = ("lake", "checkpoints", "to")  # settings that name a folder or URI
 POSITIONAL = get_args(CliPositionalArg[str])[1]
 _conf_file: ContextVar[str | None] = ContextVar("conf_file", default=None)
 
@@ -103,10 +104,23 @@ def parse(settings: type[SettingsT], argv: list[str], program: str) -> SettingsT
         if file is None:
             raise
         raise UsageError(f"--conf: {file} can't be read as a list of `setting: value`: {error}") from error
-    lake: str | None = getattr(parsed, "lake", None)
-    if lake is not None:
-        check_place(lake)
+    _check_places(parsed)
     return parsed
+
+
+def _check_places(parsed: JobSettings) -> None:
+    """Raise an error for a place where nothing can be, before anything is asked."""
+    for name in parsed.__class__.model_fields:
+        value = getattr(parsed, name)
+        if isinstance(value, Path) and re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(value)):  # a Path has one slash less
+            raise UsageError(f"{name}: {value} is a URI; allowed: a file or folder of this machine")
+    source = getattr(parsed, "source", "")
+    if source.startswith("files:") and "://" in source:
+        raise UsageError(f"source: {source} is a URI; allowed after files: a folder of this machine")
+    for name in PLACES:
+        place = getattr(parsed, name, None)
+        if place is not None:
+            check_place(place, name)
 
 
 def flags_of(settings: type[JobSettings]) -> list[str]:

@@ -23,12 +23,12 @@ QUESTIONS = {
     "catalog": ("Unity Catalog catalog of the tables and views", "main", r"[A-Za-z0-9_-]+"),
     "lake": (
         "URI of the lake's folder in an external location. The checkpoints get the same with -checkpoints",
-        "abfss://lake@account.dfs.core.windows.net/telemetry",
-        rf"(abfss|s3|gs)://{NO_QUOTES}[^\s\"'\\{{}}$/]",
+        "s3://lakes/telemetry",
+        rf"s3://{NO_QUOTES}[^\s\"'\\{{}}$/]",
     ),
     "bootstrap_servers": ("Brokers of the landing topic", "broker-1:9093,broker-2:9093", rf"{NO_QUOTES}:[0-9]+"),
     "warehouse_id": ("Id of the SQL warehouse of the dashboard", "0123456789abcdef", r"[0-9a-f]{16}"),
-    "node_type": ("Node type of the jobs' cluster, one machine", "Standard_D4ds_v5", r"[A-Za-z0-9_.-]+"),
+    "node_type": ("Node type of the jobs' cluster, one machine", "m6id.xlarge", r"[A-Za-z0-9_.-]+"),
 }
 
 TARGET = """\

@@ -7,6 +7,7 @@ delta-rs and Arrow read the store's address and keys from the environment (``AWS
 from __future__ import annotations
 
 import os
+import uuid
 
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
@@ -40,16 +41,24 @@ def check_store(uri: str) -> None:
         return
     import pyarrow.fs as pafs  # noqa: PLC0415  # slow to import, and most lakes don't need it here
 
-    bucket = uri.partition("://")[2].partition("/")[0]
+    folder = uri.partition("://")[2].rstrip("/")
+    bucket = folder.partition("/")[0]
     where = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "AWS"
     try:
         filesystem, path = pafs.FileSystem.from_uri(f"s3://{bucket}")
         file_type = filesystem.get_file_info(path).type
+        # A web server, such as a store's console, answers every request with success: an empty listing, a file taken.
+        has_any_file = filesystem.get_file_info(f"{folder}/_{uuid.uuid4().hex}").type == pafs.FileType.File
     except OSError as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise StoreUnavailableError(
             f"{uri} can't be read at {where}: {reason}. Check AWS_ENDPOINT_URL, AWS_REGION, "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (docs/storage.md)"
         ) from error
+    if has_any_file:
+        raise StoreUnavailableError(
+            f"{uri}: what answers at {where} is no S3 store: it has a file of any name. Is AWS_ENDPOINT_URL the "
+            "address of a web page, such as the store's console?"
+        )
     if file_type == pafs.FileType.NotFound:
         raise StoreUnavailableError(f"there is no bucket {bucket} at {where}: create it, or name another with --lake")

@@ -1,4 +1,4 @@
-"""Checks where a lake is, or shall be, before a command loads anything slow."""
+"""Checks where a lake and its checkpoints are, or shall be, before a command loads anything slow."""
 
 from __future__ import annotations
 
@@ -10,48 +10,108 @@ from urllib.parse import unquote, urlsplit
 from kafka_telemetry_lake.pipelines.lake.object_store import check_store, in_s3
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
-PLACES = "a folder, or a URI that begins with file://, s3://, s3a://, abfss:// or gs://"
-STORES = ("abfs", "abfss", "gs")
+PLACES = "a folder, or a URI that begins with file:///, s3:// or s3a://"
+# What somebody may write with other slashes than a URI's, and is no name of a folder then.
+SCHEMES = re.compile(r"(s3[an]?|gc?s|abfss?|adl|az|wasbs?|r2|oss|hdfs|dbfs|file|https?|memory)", re.IGNORECASE)
+HADOOP = ("hdfs", "viewfs")
+CLOUDS = ("abfs", "abfss", "adl", "az", "gcs", "gs", "wasb", "wasbs")
+# Spark, delta-rs and Arrow read other characters in different ways: as escapes, patterns, lists or parts of the URI.
+BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]+")
+KEY = re.compile(r"[A-Za-z0-9._=-]+")
 
 
 class PlaceError(CannotRunError):
     """There can't be a lake at this place; the message says which places there can be."""
 
 
-def check_place(lake: str) -> None:
-    """Raise an error unless a lake can be at this folder or URI. The lake needn't exist.
+def check_place(place: str, setting: str = "lake") -> None:
+    """Raise an error unless a lake, or its checkpoints, can be at this folder or URI. They needn't exist.
+
+    Args:
+        setting: that names the place, for the message.
 
     Raises:
         PlaceError: it is a file, another kind of URI, or may not be read.
         StoreUnavailableError: its object store doesn't answer.
     """
-    if in_s3(lake):
-        check_store(lake)
-        return
-    scheme, separator, _ = lake.partition("://")
-    if separator and scheme != "file":
-        _check_scheme(lake, scheme)
-        return
-    if not lake.strip():
-        raise PlaceError(f"lake: the name is empty; allowed: {PLACES}")
-    if not separator and re.match(r"[A-Za-z0-9]{2,}:/", lake):
-        raise PlaceError(f"lake: {lake} is neither a folder nor a URI; allowed: {PLACES}")
-    _check_folder(Path(unquote(urlsplit(lake).path)) if separator else Path(lake))
+    problem = _problem(place)
+    if problem is not None:
+        raise PlaceError(f"{setting}: {_shown(place)}{problem}")
+    if in_s3(place):
+        check_store(place)
+    else:
+        _check_folder(local_path(place), setting)
 
 
-def _check_scheme(lake: str, scheme: str) -> None:
-    if scheme in STORES:
-        return
-    hadoop = "; on Hadoop, put the lake into an object store" if scheme in ("hdfs", "viewfs") else ""
-    raise PlaceError(f"lake: {lake}: {scheme}:// is not supported; allowed: {PLACES}{hadoop}")
+def local_path(place: str) -> Path:
+    """The path of a folder, or of a ``file:`` URI."""
+    return Path(unquote(urlsplit(place).path)) if place.startswith("file://") else Path(place)
 
 
-def _check_folder(folder: Path) -> None:
+def _problem(place: str) -> str | None:
+    if not place.strip():
+        return f"the name is empty; allowed: {PLACES}"
+    if not place.isprintable():
+        return f": it has a character that can't be seen; allowed: {PLACES}"
+    scheme, colon, rest = place.partition(":")
+    if not colon or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+", scheme):
+        return None
+    if rest.startswith("//"):
+        of_scheme = {"s3": _problem_in_s3, "s3a": _problem_in_s3, "file": _problem_of_file}
+        return of_scheme[scheme](rest[2:]) if scheme in of_scheme else _unsupported(scheme)
+    is_folder = not rest.startswith("/") and not SCHEMES.fullmatch(scheme)
+    return None if is_folder else f" is neither a folder nor a URI; allowed: {PLACES}"
+
+
+def _unsupported(scheme: str) -> str:
+    advice = ""
+    if scheme.lower() in ("s3", "s3a", "file"):
+        advice = "; write it in small letters"
+    if scheme.lower() in CLOUDS:
+        advice = "; docs/storage.md says what is missing for Azure's and Google's stores"
+    if scheme.lower() in HADOOP:
+        advice = "; on Hadoop, put the lake into an object store"
+    return f": {scheme}:// is not supported; allowed: {PLACES}{advice}"
+
+
+def _problem_in_s3(rest: str) -> str | None:
+    bucket, *folders = rest.rstrip("/").split("/")
+    if not bucket:
+        return ": it names no bucket; allowed: s3://BUCKET/FOLDER"
+    if "@" in bucket or ":" in bucket:
+        return (
+            ": keys, hosts and ports are no part of it: set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and "
+            "AWS_ENDPOINT_URL (docs/storage.md)"
+        )
+    if "?" in rest or "#" in rest:
+        return ": names of tables are added to it, so it can't have a query or fragment; settings are AWS_... variables"
+    fits = BUCKET.fullmatch(bucket) and all(KEY.fullmatch(each) and each not in (".", "..") for each in folders)
+    return (
+        None if fits else ": allowed between its slashes: letters, digits, and - _ . = (not . or .. alone, or nothing)"
+    )
+
+
+def _problem_of_file(rest: str) -> str | None:
+    if not rest.startswith("/"):
+        return ": after file:// comes an absolute path, so there are three slashes"
+    if "?" in rest or "#" in rest:
+        return ": it can't have a query or fragment; in a path write %3F for ? and %23 for #, or name the folder itself"
+    return None
+
+
+def _shown(place: str) -> str:
+    """Without what may be a secret: a password before a host, a query."""
+    return re.sub(r"//[^/]*:[^/]*@", "//...@", place).partition("?")[0] if "://" in place else place
+
+
+def _check_folder(folder: Path, setting: str) -> None:
     try:
         exists = folder.exists()
         if exists and not folder.is_dir():
-            raise PlaceError(f"lake: {folder} is a file; name a folder")
+            raise PlaceError(f"{setting}: {folder} is a file; name a folder")
     except PermissionError:
         exists = True
     if exists and not os.access(folder, os.R_OK | os.X_OK):
-        raise PlaceError(f"lake: {folder} can't be read by this user: give it the right to, or run as another user")
+        raise PlaceError(
+            f"{setting}: {folder} can't be read by this user: give it the right to, or run as another user"
+        )

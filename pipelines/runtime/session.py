@@ -45,12 +45,14 @@ class SparkStartError(CannotRunError):
 
 
 def spark_session(
-    app_name: str, master: str = "local[*]", driver_memory: str = "2g", lake: str = "", *, is_job: bool = False
-) -> SparkSession:
+    app_name: str, master: str = "local[*]", driver_memory: str = "2g", lake: str = "", checkpoints: str | None = None,
+    *, is_job: bool = False,
+) -> SparkSession:  # fmt: skip
     """Get the running session of a platform (Databricks, spark-submit), or start one, local or on a cluster.
 
     Args:
-        lake: folder or URI of the lake; a lake in S3 needs more jars and settings.
+        lake: folder or URI of the lake; one in S3 needs more jars and settings.
+        checkpoints: folder or URI of its checkpoints; the same holds for them.
         is_job: the session loads all classes of the job, so that they are worth an archive (`class_archive`).
 
     Raises:
@@ -59,7 +61,8 @@ def spark_session(
         SparkStartError: Spark didn't start.
     """
     builder = SparkSession.builder.appName(app_name).config(map=SEMANTICS)
-    if in_s3(lake):
+    uses_s3 = in_s3(lake) or in_s3(checkpoints or "")
+    if uses_s3:
         builder = builder.config(map=dict(s3a_settings()))
     if "DATABRICKS_RUNTIME_VERSION" in os.environ or SparkSession.getActiveSession() is not None:
         return builder.getOrCreate()
@@ -76,7 +79,7 @@ def spark_session(
     # glibc's allocator has eight arenas a core otherwise, and each retains pages that others could use.
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     log_settings = LOG_SETTINGS.as_uri()
-    bundles = ("spark", "spark-s3") if in_s3(lake) else ("spark",)
+    bundles = ("spark", "spark-s3") if uses_s3 else ("spark",)
     class_path = os.pathsep.join(str(jar) for bundle in bundles for jar in jars(bundle))
     archive = archive_options(class_path, write=is_job) if local else ()
     options = " ".join(map(_quoted, (*own_options, *archive, f"-Dlog4j2.configurationFile={log_settings}")))

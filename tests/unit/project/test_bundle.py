@@ -91,6 +91,7 @@ def test_a_task_calls_an_entry_point_with_settings_that_it_takes(
     if command == "quality":
         assert any("great-expectations" in str(each) for each in task["libraries"])
     monkeypatch.setenv("TELEMETRY_LAKE_KAFKA_OPTIONS", '{"kafka.security.protocol": "SASL_SSL"}')
+    monkeypatch.setattr("kafka_telemetry_lake.pipelines.lake.place.check_store", lambda _: None)
     parse(settings_of(command), flags, command).check_together()
     with pytest.raises(UsageError):
         parse(settings_of(command), [*flags, "--nope"], command)

@@ -21,7 +21,7 @@ from tools.databricks_template import NAME, QUESTIONS, pack
 WHEEL = "kafka_telemetry_lake-1.2.3-py3-none-any.whl"
 ANSWERS = {
     "catalog": "main",
-    "lake": "abfss://lakes@account.dfs.core.windows.net/telemetry",
+    "lake": "s3://lakes/telemetry",
     "bootstrap_servers": "a.example:9093,[2001:db8::1]:9093",
     "warehouse_id": "0123456789abcdef",
     "node_type": "i4i.xlarge",
@@ -90,7 +90,9 @@ def test_no_answer_leaves_its_place(template: Path, end: str) -> None:
     assert not re.fullmatch(schema(template)["properties"]["lake"]["pattern"], "/dbfs/lake")
 
 
-def test_the_bundle_is_the_repositorys_with_the_answers_and_the_wheel(template: Path) -> None:
+def test_the_bundle_is_the_repositorys_with_the_answers_and_the_wheel(
+    template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = yaml.safe_load(rendered(template))
     (target,) = made.pop("targets").values()
     assert made == {name: each for name, each in BUNDLE.items() if name not in ("artifacts", "targets")}
@@ -104,6 +106,7 @@ def test_the_bundle_is_the_repositorys_with_the_answers_and_the_wheel(template: 
     values = {f"var.{name}": each.get("default") for name, each in BUNDLE["variables"].items()}
     values |= {f"var.{name}": value for name, value in target["variables"].items()}
     values["workspace.file_path"] = str(folder)
+    monkeypatch.setattr("kafka_telemetry_lake.pipelines.lake.place.check_store", lambda _: None)
     for task in PATH_TASKS:
         texts = (str(each) for each in task["python_wheel_task"]["parameters"])
         command, *flags = (REFERENCE.sub(lambda found: values[found[1]], text) for text in texts)

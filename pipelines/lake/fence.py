@@ -30,6 +30,7 @@ import pyarrow.fs as pafs
 from kafka_telemetry_lake.pipelines.lake.errors import DamagedClaimError, FencedError, UnfitStoreError, WriterRunsError
 from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.store_races import lost_race
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
 
 log = logging.getLogger("telemetry-lake")
@@ -40,6 +41,7 @@ BEAT_S = 10.0  # between two signs of life
 PATIENCE_S = 35.0  # without one, the process has ended, or is cut off
 RETAINED = 20  # claims of a role
 LAST_EPOCH = 10**12 - 1
+SIGN = re.compile(rb"[0-9a-f]{32}")  # of life
 APP_ID = "kafka-telemetry-lake:epoch"
 """The application of whose transactions (Delta's ``txn``) a table's latest is the epoch that may write to it."""
 
@@ -171,15 +173,26 @@ class Claims:
         is_gone = latest == 0 or self._is_released(latest) or lock_is_free
         if not (is_gone or take_over) and self._is_alive(latest):
             raise WriterRunsError(self.describe(latest))
+        if self._role == JOB or latest == 0:  # the others, some of which start every few minutes, only once
+            self._check_races()
         data = json.dumps(asdict(own)).encode()
         name = self._name(latest + 1, "json")
         if not self._new.add(name, data) and self.read(latest + 1) != own:  # its answer may have been lost
             raise WriterRunsError(self.describe(latest + 1))
-        self._check_store(latest + 1, name, data)
+        self._check_store(latest + 1, name, own, data)
         self._forget_before(latest + 2 - RETAINED)
         return Fence(self, latest + 1, took_over=not is_gone)
 
-    def _check_store(self, epoch: int, name: str, data: bytes) -> None:
+    def _check_races(self) -> None:
+        """Try whether the store decides between writers that come at the same time. A folder does."""
+        if self._new.is_local or (lost := lost_race(self._new.store)) is None:
+            return
+        raise UnfitStoreError(
+            f"{self._uri}: of writers that came at the same time this store let several {lost}, so two jobs could "
+            "write the lake at once: use a store that decides between them (docs/storage.md names some)"
+        )
+
+    def _check_store(self, epoch: int, name: str, own: Claim, data: bytes) -> None:
         """With the claim that was just added, try what is told of some stores."""
         if self._new.add(name, data):
             raise UnfitStoreError(
@@ -191,7 +204,14 @@ class Claims:
                 f"{self._uri}: this store's listing lacks a file that was just written, so a job could miss what "
                 "another has written: use a store whose listings are up to date (docs/storage.md)"
             )
-        if self.beat(epoch) != self._sign(epoch):
+        wrote, found = self.beat(epoch), self._sign(epoch)
+        # Another process may have been told, too, that the claim is its own: then claim or sign are the other's.
+        if self.read(epoch) not in (own, Claim()) or (found != wrote and SIGN.fullmatch(found)):
+            raise UnfitStoreError(
+                f"{self._uri}: this store let two processes claim epoch {epoch}; the file names {self.describe(epoch)}. "
+                "Use a store that decides between writers that come at the same time (docs/storage.md names some)"
+            )
+        if found != wrote:
             raise UnfitStoreError(
                 f"{self._uri}: this store gives back other bytes than were written. Some servers keep the checksums of "
                 "AWS' libraries within the file: set AWS_REQUEST_CHECKSUM_CALCULATION=when_required (docs/storage.md)"

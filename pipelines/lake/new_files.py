@@ -25,6 +25,7 @@ class NewFiles:
     def __init__(self, uri: str) -> None:
         self.uri = uri
         self._filesystem, self._root = filesystem_of(uri)
+        self.is_local = isinstance(self._filesystem, pafs.LocalFileSystem)
 
     def add(self, name: str, data: bytes) -> bool:
         """Write a file, unless there is one of this name; returns whether it was written.
@@ -34,12 +35,12 @@ class NewFiles:
         Raises:
             OSError: the store doesn't answer, or refuses.
         """
-        if isinstance(self._filesystem, pafs.LocalFileSystem):
+        if self.is_local:
             return _link_new(Path(self._root), name, data)
         import obstore  # noqa: PLC0415  # most lakes are in a folder
 
         try:
-            obstore.put(self._store, name, data, mode="create")
+            obstore.put(self.store, name, data, mode="create")
         except obstore.exceptions.AlreadyExistsError:
             return False
         except obstore.exceptions.BaseError as error:
@@ -48,7 +49,7 @@ class NewFiles:
         return True
 
     @cached_property
-    def _store(self) -> Any:
+    def store(self) -> Any:
         """The folder in an object store, with the settings that delta-rs has from the environment."""
         from obstore.store import from_url  # noqa: PLC0415  # most lakes are in a folder
 

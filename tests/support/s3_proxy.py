@@ -7,6 +7,7 @@ import re
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,6 +31,18 @@ class Fault(Enum):
     OLD_ANSWER = "the answer is that of an earlier request of the same address"
     SILENT = "nobody answers until the store recovers, as over a network that is cut"
     UNCONDITIONAL = "its condition is ignored, as by a server that doesn't know If-None-Match"
+    LOSES_CREATES = (
+        "If-None-Match is ignored while a request for the same address is under way: looked first, written later"
+    )
+    LOSES_UPDATES = "the same of If-Match"
+    NO_UPDATES = "501 to If-Match, as by a server that doesn't know it"
+
+
+IGNORED = {
+    Fault.UNCONDITIONAL: "if-none-match",
+    Fault.LOSES_CREATES: "if-none-match",
+    Fault.LOSES_UPDATES: "if-match",
+}
 
 
 @dataclass
@@ -65,6 +78,7 @@ class S3Proxy:
         self.strikes: list[Strike] = []
         self.answers: dict[str, tuple[int, list[tuple[str, str]], bytes]] = {}
         self.admits: Callable[[str], bool] = lambda _: True  # a request, by its session token
+        self.under_way: Counter[str] = Counter()  # requests of an address
         self.lock = threading.Lock()
         self.recovered = threading.Event()
         proxy = self
@@ -133,11 +147,23 @@ class _Handler(BaseHTTPRequestHandler):
     def _pass(self) -> None:
         fault, seconds = self.owner.fault_of(self.command, self.path)
         body = self._body()
+        with self.owner.lock:
+            self.owner.under_way[self.path] += 1
+        try:
+            self._pass_on(fault, seconds, body)
+        finally:
+            with self.owner.lock:
+                self.owner.under_way[self.path] -= 1
+
+    def _pass_on(self, fault: Fault | None, seconds: float, body: bytes) -> None:
         if not self.owner.admits(self.headers.get("x-amz-security-token", "")):
             fault = Fault.EXPIRED
         if fault in (Fault.UNAVAILABLE, Fault.EXPIRED):
             status, code = (503, "SlowDown") if fault is Fault.UNAVAILABLE else (403, "ExpiredToken")
             self._answer(status, [("Content-Type", "application/xml")], ERROR.format(code=code).encode())
+            return
+        if fault is Fault.NO_UPDATES and "If-Match" in self.headers:
+            self._answer(501, [("Content-Type", "application/xml")], ERROR.format(code="NotImplemented").encode())
             return
         if fault is Fault.SILENT:
             self.owner.recovered.wait()
@@ -148,12 +174,13 @@ class _Handler(BaseHTTPRequestHandler):
         if fault is Fault.OLD_ANSWER and (old := self.owner.answers.get(self.path)) is not None:
             self._answer(*old)
             return
+        is_alone = self.owner.under_way[self.path] == 1
+        ignored = None if fault is None or (is_alone and fault is not Fault.UNCONDITIONAL) else IGNORED.get(fault)
         to_server = http.client.HTTPConnection(self.owner.server.hostname, self.owner.server.port, timeout=60)
         try:
             to_server.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
-                is_ignored = fault is Fault.UNCONDITIONAL and name.lower() == "if-none-match"
-                if name.lower() not in HOP_BY_HOP and not is_ignored:
+                if name.lower() not in {*HOP_BY_HOP, ignored}:
                     to_server.putheader(name, value)
             to_server.putheader("Content-Length", str(len(body)))
             to_server.endheaders(body[: len(body) // 2] if fault is Fault.CUT else body)

@@ -264,6 +264,24 @@ def test_a_store_that_overwrites_is_refused(lake: str, monkeypatch: pytest.Monke
         claims(lake).claim(this_process("ingest"))
 
 
+@pytest.mark.parametrize("overwritten", ["json", "alive"])
+def test_a_claim_that_another_process_has_too_is_not_a_matter_of_checksums(
+    lake: str, monkeypatch: pytest.MonkeyPatch, overwritten: str
+) -> None:
+    """As in a store that has told both that they have written; what is there now may be the other one's."""
+    other, real = {"json": '{"command": "replay"}', "alive": "0" * 32}[overwritten], Claims.beat
+
+    def beat(self: Claims, epoch: int) -> bytes:
+        sign = real(self, epoch)
+        Path(lake, "_writers", f"job-{epoch:012d}.{overwritten}").write_text(other)
+        return sign
+
+    monkeypatch.setattr(Claims, "beat", beat)
+    with pytest.raises(UnfitStoreError, match=r"this store let two processes claim epoch 1; the file names `") as error:
+        claims(lake).claim(this_process("ingest"))
+    assert ("`replay`" in str(error.value)) == (overwritten == "json")
+
+
 def test_old_claims_are_forgotten(lake: str) -> None:
     for _ in range(fence.RETAINED + 5):
         claims(lake).claim(this_process("ingest"), alone=True).release(clean=True)

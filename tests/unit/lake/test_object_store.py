@@ -16,6 +16,7 @@ from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
 from kafka_telemetry_lake.pipelines.lake.errors import FencedError, UnfitStoreError, WriterRunsError
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, JOB, Claims, this_process
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.store_races import ROUNDS, WRITERS
 from kafka_telemetry_lake.pipelines.state.manifest import Manifest, StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from tests.support.s3_proxy import Fault, S3Proxy, proxied
@@ -93,6 +94,47 @@ def test_a_server_that_ignores_conditions_is_refused(lake: str, store: S3Proxy, 
     with pytest.raises(UnfitStoreError, match=r"overwrites a file that must be new \(If-None-Match\)"):
         claims(lake).claim(this_process("ingest"))
     assert len(strike.struck) == 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (
+            Fault.LOSES_CREATES,
+            r"let several create the same file \(If-None-Match\), so two jobs could write the lake at",
+        ),
+        (Fault.LOSES_UPDATES, r"let several replace the same state of a file \(If-Match\)"),
+    ],
+)
+def test_a_server_that_loses_races_is_refused_and_left_as_it_was(
+    lake: str, store: S3Proxy, server: S3Server, fault: Fault, said: str
+) -> None:
+    if server.environment.get("AWS_REQUEST_CHECKSUM_CALCULATION") is None:
+        pytest.skip("this server checks signatures, which the condition is part of")
+    lake = f"{lake}-{fault.name}"
+    store.strike(fault, "PUT", "_writers/", times=10_000)
+    with pytest.raises(UnfitStoreError, match=said):
+        claims(lake).claim(this_process("ingest"))
+    store.recover()
+    filesystem, root = filesystem_of(f"{lake}/_writers")
+    assert filesystem.get_file_info(pafs.FileSelector(root, allow_not_found=True, recursive=True)) == []
+    assert claims(lake).claim(this_process("ingest")).epoch == 1
+
+
+def test_races_are_tried_by_each_job_and_once_by_other_roles(lake: str, store: S3Proxy) -> None:
+    tried = store.strike(Fault.SLOW, "PUT", "_writers/race-", times=10_000, seconds=0)
+    seen = []
+    for role in (JOB, JOB, "findings", "findings"):
+        Claims(lake, role).claim(this_process("x"), take_over=True)
+        seen.append(len(tried.struck))
+    one = 2 * WRITERS * ROUNDS
+    assert seen[:3:2] == [one, 3 * one]
+    assert seen[1::2] == [2 * one, 3 * one]
+
+
+def test_a_server_without_updates_on_a_condition_is_fit(lake: str, store: S3Proxy) -> None:
+    store.strike(Fault.NO_UPDATES, "PUT", "_writers/race-", times=10_000)
+    assert claims(lake).claim(this_process("ingest")).epoch == 1
 
 
 def test_a_server_whose_listing_lags_is_refused(lake: str, store: S3Proxy) -> None:

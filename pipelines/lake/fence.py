@@ -185,7 +185,7 @@ class Claims:
 
     def _check_races(self) -> None:
         """Try whether the store decides between writers that come at the same time. A folder does."""
-        if self._new.is_local or (lost := lost_race(self._new.store)) is None:
+        if self._new.is_local or (lost := lost_race(self._new)) is None:
             return
         raise UnfitStoreError(
             f"{self._uri}: of writers that came at the same time this store let several {lost}, so two jobs could "
@@ -208,8 +208,9 @@ class Claims:
         # Another process may have been told, too, that the claim is its own: then claim or sign are the other's.
         if self.read(epoch) not in (own, Claim()) or (found != wrote and SIGN.fullmatch(found)):
             raise UnfitStoreError(
-                f"{self._uri}: this store let two processes claim epoch {epoch}; the file names {self.describe(epoch)}. "
-                "Use a store that decides between writers that come at the same time (docs/storage.md names some)"
+                f"{self._uri}: this store let two processes claim epoch {epoch}; the file names "
+                f"{self.describe(epoch)}. Use a store that decides between writers that come at the same time "
+                "(docs/storage.md names some)"
             )
         if found != wrote:
             raise UnfitStoreError(

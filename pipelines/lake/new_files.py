@@ -40,7 +40,7 @@ class NewFiles:
         import obstore  # noqa: PLC0415  # most lakes are in a folder
 
         try:
-            obstore.put(self.store, name, data, mode="create")
+            obstore.put(self._store, name, data, mode="create")
         except obstore.exceptions.AlreadyExistsError:
             return False
         except obstore.exceptions.BaseError as error:
@@ -49,11 +49,14 @@ class NewFiles:
         return True
 
     @cached_property
-    def store(self) -> Any:
-        """The folder in an object store, with the settings that delta-rs has from the environment."""
+    def _store(self) -> Any:
+        return self.store()
+
+    def store(self, **settings: Any) -> Any:
+        """The folder in an object store, with the settings that delta-rs has from the environment, and these."""
         from obstore.store import from_url  # noqa: PLC0415  # most lakes are in a folder
 
-        return from_url(re.sub(r"^s3a://", "s3://", absolute_uri(self.uri)))
+        return from_url(re.sub(r"^s3a://", "s3://", absolute_uri(self.uri)), **settings)
 
 
 def _link_new(folder: Path, name: str, data: bytes) -> bool:

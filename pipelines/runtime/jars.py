@@ -305,11 +305,14 @@ def _public(message: str) -> str:
 def maven() -> Path:
     """Maven's launcher, unpacked from Maven's artifact, so the machine needs no Maven."""
     (archive,) = jars("maven")
-    launcher = archive.parent / archive.stem.removesuffix("-bin") / "bin" / "mvn"
-    if not launcher.exists():
-        with zipfile.ZipFile(archive) as packed:
-            packed.extractall(archive.parent)
-        launcher.chmod(0o755)
+    folder = archive.parent / archive.stem.removesuffix("-bin")
+    launcher = folder / "bin" / "mvn"
+    with FileLock(archive.parent / ".lock"):
+        if not launcher.exists():
+            with tempfile.TemporaryDirectory(dir=archive.parent) as scratch, zipfile.ZipFile(archive) as packed:
+                packed.extractall(scratch)
+                (Path(scratch) / folder.name / "bin" / "mvn").chmod(0o755)
+                (Path(scratch) / folder.name).replace(folder)  # all of it, or nothing
     return launcher
 
 

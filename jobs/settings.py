@@ -21,12 +21,12 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-from kafka_telemetry_lake.pipelines.lake.place import check_place
+from kafka_telemetry_lake.pipelines.lake.place import check_place, check_uri
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 from kafka_telemetry_lake.udfs.nearest import did_you_mean
 
 ENVIRONMENT_PREFIX = "TELEMETRY_LAKE_"
-PLACES = ("lake", "checkpoints", "to")  # settings that name a folder or URI
+PLACES_BESIDE = ("checkpoints", "to")  # settings that name a folder or URI beside the lake
 POSITIONAL = get_args(CliPositionalArg[str])[1]
 _conf_file: ContextVar[str | None] = ContextVar("conf_file", default=None)
 
@@ -117,10 +117,13 @@ def _check_places(parsed: JobSettings) -> None:
     source = getattr(parsed, "source", "")
     if source.startswith("files:") and "://" in source:
         raise UsageError(f"source: {source} is a URI; allowed after files: a folder of this machine")
-    for name in PLACES:
+    for name in PLACES_BESIDE:
         place = getattr(parsed, name, None)
         if place is not None:
-            check_place(place, name)
+            check_uri(place, name)
+    lake = getattr(parsed, "lake", None)
+    if lake is not None:
+        check_place(lake)
 
 
 def flags_of(settings: type[JobSettings]) -> list[str]:

@@ -16,7 +16,7 @@ SCHEMES = re.compile(r"(s3[an]?|gc?s|abfss?|adl|az|wasbs?|r2|oss|hdfs|dbfs|file|
 HADOOP = ("hdfs", "viewfs")
 CLOUDS = ("abfs", "abfss", "adl", "az", "gcs", "gs", "wasb", "wasbs")
 # Spark, delta-rs and Arrow read other characters in different ways: as escapes, patterns, lists or parts of the URI.
-BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]+")
+BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 KEY = re.compile(r"[A-Za-z0-9._=-]+")
 
 
@@ -24,14 +24,26 @@ class PlaceError(CannotRunError):
     """There can't be a lake at this place; the message says which places there can be."""
 
 
-def check_place(place: str, setting: str = "lake") -> None:
-    """Raise an error unless a lake, or its checkpoints, can be at this folder or URI. They needn't exist.
+def check_place(lake: str) -> None:
+    """Raise an error unless a lake can be at this folder or URI. The lake needn't exist.
+
+    Raises:
+        PlaceError: it is a file, another kind of URI, or may not be read.
+        StoreUnavailableError: its object store doesn't answer.
+    """
+    check_uri(lake, "lake")
+    if not in_s3(lake):
+        _check_folder(local_path(lake))
+
+
+def check_uri(place: str, setting: str) -> None:
+    """Raise an error unless what belongs to a lake can be there, as far as its name and its store say.
 
     Args:
         setting: that names the place, for the message.
 
     Raises:
-        PlaceError: it is a file, another kind of URI, or may not be read.
+        PlaceError: it is neither a folder's name nor a URI of a store that was tested.
         StoreUnavailableError: its object store doesn't answer.
     """
     problem = _problem(place)
@@ -39,8 +51,6 @@ def check_place(place: str, setting: str = "lake") -> None:
         raise PlaceError(f"{setting}: {_shown(place)}{problem}")
     if in_s3(place):
         check_store(place)
-    else:
-        _check_folder(local_path(place), setting)
 
 
 def local_path(place: str) -> Path:
@@ -104,14 +114,12 @@ def _shown(place: str) -> str:
     return re.sub(r"//[^/]*:[^/]*@", "//...@", place).partition("?")[0] if "://" in place else place
 
 
-def _check_folder(folder: Path, setting: str) -> None:
+def _check_folder(folder: Path) -> None:
     try:
         exists = folder.exists()
         if exists and not folder.is_dir():
-            raise PlaceError(f"{setting}: {folder} is a file; name a folder")
+            raise PlaceError(f"lake: {folder} is a file; name a folder")
     except PermissionError:
         exists = True
     if exists and not os.access(folder, os.R_OK | os.X_OK):
-        raise PlaceError(
-            f"{setting}: {folder} can't be read by this user: give it the right to, or run as another user"
-        )
+        raise PlaceError(f"lake: {folder} can't be read by this user: give it the right to, or run as another user")

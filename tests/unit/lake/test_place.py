@@ -8,7 +8,7 @@ import pytest
 
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.lake import place as module
-from kafka_telemetry_lake.pipelines.lake.place import PLACES, PlaceError, check_place
+from kafka_telemetry_lake.pipelines.lake.place import PLACES, PlaceError, check_place, check_uri
 
 REFUSED = [
     # another store, with or without what its libraries would want
@@ -88,7 +88,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize(("place", "said"), REFUSED)
 def test_a_place_that_was_not_tested_is_refused_before_it_is_asked(place: str, said: str, asked: list[str]) -> None:
     with pytest.raises(PlaceError) as error:
-        check_place(place, "checkpoints")
+        check_uri(place, "checkpoints")
     assert said in str(error.value)
     assert str(error.value).startswith("checkpoints: ")
     assert "hunter2" not in str(error.value)

@@ -187,7 +187,7 @@ def test_a_single_run_evaluates_before_it_sends(tmp_path: Path, monkeypatch: pyt
         yield
         done.append(name)
 
-    monkeypatch.setattr(ingest, "spark_session", lambda *_: SimpleNamespace(stop=lambda: None))
+    monkeypatch.setattr(ingest, "spark_session", lambda *_, **__: SimpleNamespace(stop=lambda: None))
     monkeypatch.setattr(ingest, "syncing", lambda *_: nullcontext())
     monkeypatch.setattr(ingest, "run", lambda *_: done.append("streams"))
     monkeypatch.setattr(ingest, "evaluating", lambda *_, **__: at_its_end("findings"))

@@ -8,7 +8,8 @@ the last stable offset, until there is a record, and stores nothing of it but it
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,8 +21,8 @@ from kafka_telemetry_lake.pipelines.runtime.kafka_classes import kafka_package
 
 POLL_MS = 500
 LIMIT_S = 5.0  # for all that a poll of the cluster looks for; what isn't found by then stays unknown
-# One record a fetch: what else a batch has is of no use, and few fit the heap of a JVM that runs without Spark.
-SETTINGS = {"max.poll.records": "1", "max.partition.fetch.bytes": str(1 << 16), "fetch.max.bytes": str(1 << 22)}
+# Few bytes of each partition: one record is enough, and the heap of a JVM that runs without Spark is small.
+SETTINGS = {"max.partition.fetch.bytes": str(1 << 16), "fetch.max.bytes": str(1 << 22)}
 
 At = tuple[str, int, int]  # topic, partition, and an offset at which a group would go on reading
 
@@ -57,7 +58,7 @@ class NextRecords:
         missing = _by_place(asked - found.keys())
         if missing:
             with consumer(java, bootstrap_servers, options, binary=True, **SETTINGS) as reader:
-                found |= dict(_Search(java._jvm, reader, logs, self.limit_s, self.problems).run(missing))
+                found |= _Search(java._jvm, reader, logs, self.limit_s, self.problems).run(missing)
         self._known = {
             (logs[at[:2]].topic_id, at): offset for at, offset in found.items() if _stays(offset, logs[at[:2]])
         }
@@ -88,53 +89,61 @@ class _Search:
     ) -> None:
         self._jvm, self._reader, self._logs, self._problems = jvm, reader, logs, problems
         self._end = time.monotonic() + limit_s
+        self.found: dict[At, int] = {}
 
-    def run(self, missing: Mapping[Place, list[int]]) -> Iterator[tuple[At, int]]:
-        """Find the record for each offset: a round for the first offset of all partitions, one for the next."""
-        left = {place: list(offsets) for place, offsets in missing.items()}
+    def run(self, missing: Mapping[Place, list[int]]) -> dict[At, int]:
+        """Find the record for each offset, from the first offset of each partition on, then from the next one left."""
+        left = dict(missing)
         while left and time.monotonic() < self._end:
-            firsts = {place: offsets[0] for place, offsets in left.items()}
-            ended = self._together(firsts)
-            for place, offset in ended.items():
-                yield from (((*place, own), offset) for own in left[place] if own <= offset)
+            self._together(left)
+            rest = {place: [own for own in left[place] if (*place, own) not in self.found] for place in left}
             # Without an answer a partition isn't asked again.
-            left = {
-                place: rest for place, offset in ended.items() if (rest := [own for own in left[place] if own > offset])
-            }
+            left = {place: own for place, own in rest.items() if own and len(own) < len(left[place])}
+        return self.found
 
-    def _together(self, begins: Mapping[Place, int]) -> dict[Place, int]:
-        ended: dict[Place, int] = {}
+    def _together(self, wanted: Mapping[Place, list[int]]) -> None:
         try:
-            self._read(begins, ended)
+            self._read(wanted)
         except Py4JJavaError:  # of one partition: each by itself
-            for place in begins.keys() - ended.keys():
-                try:
-                    self._read({place: begins[place]}, ended)
-                except Py4JJavaError as error:
-                    self._problems[f"{place[0]}-{place[1]}"] = str(root_of(error).getClass().getSimpleName())
-        return ended
+            for place, offsets in wanted.items():
+                if (*place, offsets[0]) not in self.found and time.monotonic() < self._end:
+                    try:
+                        self._read({place: offsets})
+                    except Py4JJavaError as error:
+                        self._problems[f"{place[0]}-{place[1]}"] = str(root_of(error).getClass().getSimpleName())
 
-    def _read(self, begins: Mapping[Place, int], ended: dict[Place, int]) -> None:
-        """Read from these offsets on until each partition has a record or its stable end is reached."""
+    def _read(self, wanted: Mapping[Place, list[int]]) -> None:
+        """Read each partition until it has records or its stable end is reached."""
         kafka = kafka_package(self._jvm)
-        partitions = {place: kafka.common.TopicPartition(*place) for place in begins}
+        partitions = {place: kafka.common.TopicPartition(*place) for place in wanted}
         assigned = self._jvm.java.util.ArrayList()
         for partition in partitions.values():
             assigned.add(partition)
         self._reader.assign(assigned)
         for place, partition in partitions.items():
-            self._reader.seek(partition, begins[place])
-        open_places = dict(partitions)
-        while open_places and time.monotonic() < self._end:
-            records = list(self._reader.poll(self._jvm.java.time.Duration.ofMillis(POLL_MS)).iterator())
-            for record in records:
-                self._close((record.topic(), record.partition()), record.offset(), open_places, ended)
-            if not records:  # it went on, over offsets without a record
-                for place, partition in list(open_places.items()):
+            self._reader.seek(partition, wanted[place][0])
+        while partitions and time.monotonic() < self._end:
+            polled = self._reader.poll(self._jvm.java.time.Duration.ofMillis(POLL_MS))
+            read = {(each.topic(), each.partition()): each for each in polled.partitions().toArray()}
+            for place, partition in read.items():
+                self._note(place, wanted[place], polled.records(partition))
+            if not read:  # it went on, over offsets without a record
+                for place, partition in partitions.items():
                     if (position := self._reader.position(partition)) >= (self._logs[place].stable or 0):
-                        self._close(place, position, open_places, ended)
+                        read[place] = partition
+                        self.found |= {(*place, own): position for own in wanted[place] if own <= position}
+            for place in read:
+                self._reader.pause(self._jvm.java.util.Collections.singletonList(partitions.pop(place)))
 
-    def _close(self, place: Place, offset: int, open_places: dict[Place, Any], ended: dict[Place, int]) -> None:
-        ended[place] = offset
-        partition = open_places.pop(place)
-        self._reader.pause(self._jvm.java.util.Collections.singletonList(partition))
+    def _note(self, place: Place, offsets: list[int], records: Any) -> None:
+        """Note the first record at or after each offset, up to the last of these records."""
+        size = len(records)
+        first, last = records[0].offset(), records[size - 1].offset()
+        for own in offsets:
+            if own <= first:
+                self.found[(*place, own)] = first
+            elif own <= last:
+                # Each offset in between has a record, or it is looked for: a call to the JVM costs more than these.
+                is_dense = last - first + 1 == size
+                index = 0 if is_dense else bisect_left(range(size), own, key=lambda number: records[number].offset())
+                self.found[(*place, own)] = own if is_dense else records[index].offset()

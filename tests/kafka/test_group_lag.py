@@ -165,6 +165,7 @@ def test_deleted_markers_are_no_lost_records(synced: Synced, topic: str) -> None
     assert synced.lag(topic, *names)["deleted"] == ("caught_up", 0, 0, 0, None, None)
 
 
+@pytest.mark.slow
 def test_compacted_records_are_not_the_oldest_unread(synced: Synced) -> None:
     topic, cluster = "lag-compacted", synced.cluster
     config = {"cleanup.policy": "compact", "segment.ms": 100, "min.cleanable.dirty.ratio": 0.01}

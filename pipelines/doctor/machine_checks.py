@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from kafka_telemetry_lake.pipelines.doctor.check import Check
+from kafka_telemetry_lake.pipelines.doctor.network_checks import check_network
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import local_folder
 from kafka_telemetry_lake.pipelines.runtime.environment import left_out, problems
 from kafka_telemetry_lake.pipelines.runtime.java import JavaMissingError, check_java, spark_options
@@ -22,6 +23,7 @@ def check_machine(lake: str | None) -> Iterator[Check]:
     """Check what a job on this machine needs; `lake` says which disk it fills."""
     yield check_of_java()
     yield from check_environment()
+    yield from check_network()
     yield Check("python", "ok", f"Python {platform.python_version()}, {', '.join(map(_library, LIBRARIES))}")
     yield memory(_available_memory())
     folder = local_folder(lake) if lake is not None else None

@@ -122,7 +122,8 @@ def post(url: str, headers: Mapping[str, SecretStr | str], data: bytes, refused:
     except requests.ConnectionError:
         raise SinkDownError("it can't be reached") from None
     except Exception as error:
-        raise SinkDownError(f"the request fails with {type(error).__name__}") from None
+        bundle = str(error) if type(error) is OSError and "CA certificate bundle" in str(error) else ""
+        raise SinkDownError(f"the request fails with {bundle or type(error).__name__}") from None
     if 200 <= status < 300:
         if PAGE.match(body):
             raise SinkDownError(

@@ -40,7 +40,7 @@ MOST_FILES = 2  # of a batch
 
 def replace_spark() -> None:
     """Let the command `ingest` of this process run without Spark."""
-    vars(ingest).update(spark_session=lambda *_: _SESSION, kill_java=_nothing)
+    vars(ingest).update(spark_session=lambda *_, **__: _SESSION, kill_java=_nothing)
     vars(engines).update(start_landing=_start_landing)
 
 

@@ -13,6 +13,7 @@ from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.locks import job_runs
 from kafka_telemetry_lake.pipelines.doctor.lake_checks import LakeFacts, check_lake, read_lake
 from kafka_telemetry_lake.pipelines.doctor.machine_checks import disk, memory
+from kafka_telemetry_lake.pipelines.doctor.network_checks import AUTHORITIES, PROXIES, check_network
 from kafka_telemetry_lake.pipelines.tables.operator import TABLES
 from tests.support.listeners import listening
 
@@ -51,6 +52,22 @@ def test_a_lake_with_a_fault(
     (found,) = [check for check in checks if check.status == "warning"]
     assert (found.name, found.text) == (name, text)
     assert found.advice
+
+
+def test_proxies_and_missing_certificates_are_named_without_their_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (*AUTHORITIES, *PROXIES, *(each.lower() for each in PROXIES)):
+        monkeypatch.delenv(name, raising=False)
+    assert list(check_network()) == []
+    (tmp_path / "ca.pem").touch()
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/no/ca.pem")
+    monkeypatch.setenv("https_proxy", "http://me:secret@proxy:3128")
+    assert [(each.name, each.status, each.text) for each in check_network()] == [
+        ("network", "failed", "REQUESTS_CA_BUNDLE names /no/ca.pem, which isn't there"),
+        ("network", "ok", "HTTP requests go through the proxy of https_proxy; Kafka is asked directly"),
+    ]
 
 
 def test_whether_a_job_runs_is_seen_by_its_lock(tmp_path: Path) -> None:

@@ -104,6 +104,14 @@ def test_no_proxy_keeps_what_it_says_and_names_the_store(monkeypatch: pytest.Mon
     assert os.environ["NO_PROXY"] == "*"
 
 
+def test_a_missing_file_of_authorities_is_named(found: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/no/ca.pem")
+    with pytest.raises(
+        SinkDownError, match=r"^the request fails with Could not find a suitable TLS CA .*: /no/ca.pem$"
+    ):
+        post(found.url.replace("http", "https"), {}, b"", ())
+
+
 @pytest.mark.parametrize("kind", ["text/html; charset=utf-8", "", "application/json"])
 def test_a_page_of_html_is_no_acknowledgement(found: Endpoint, kind: str) -> None:
     found.answer = lambda _: (200, {"Content-Type": kind}, PAGE)

@@ -28,7 +28,7 @@ from kafka_telemetry_lake.jobs.locks import TakenOverError, only_job
 from kafka_telemetry_lake.jobs.observed import Observers, observed
 from kafka_telemetry_lake.jobs.privacy import privacy_of
 from kafka_telemetry_lake.jobs.running import JobFailedError, Stream, work_off
-from kafka_telemetry_lake.jobs.signals import stop_at_signals
+from kafka_telemetry_lake.jobs.signals import end_at_once, stop_at_signals
 from kafka_telemetry_lake.jobs.sync_beside import syncing
 from kafka_telemetry_lake.pipelines.events.feed import feeding
 from kafka_telemetry_lake.pipelines.forget.erasure import unfinished
@@ -112,10 +112,12 @@ def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
 
 def _end_at_once(error: TakenOverError) -> None:
     """End the process, whatever it is doing: nothing that it does counts any more."""
-    fail(error)
-    sys.stderr.flush()
-    kill_java()
-    os._exit(error.exit_code)
+
+    def say() -> None:
+        fail(error)
+        sys.stderr.flush()
+
+    end_at_once(say, kill_java, error.exit_code)
 
 
 def _notifier(

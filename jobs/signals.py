@@ -88,20 +88,11 @@ class _Ears:
                 with contextlib.suppress(TimeoutError):
                     if not self._heard.recv(64):
                         return
-            self._end()
+            end_at_once(self._say, self.kill, self.code)
 
     def _tell(self) -> None:
         logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)  # it logs each call of Spark that the end interrupts
         self.asked.set()
-
-    def _end(self) -> None:
-        try:
-            saying = threading.Thread(target=self._say, name="last line", daemon=True)
-            saying.start()
-            saying.join(SAY_S / 2)
-            self.kill()
-        finally:
-            os._exit(self.code)
 
     def _say(self) -> None:
         if self.code:
@@ -131,6 +122,22 @@ def stop_at_signals(line: str, kill: Callable[[], object] = lambda: None) -> thr
         before = signal.signal(sign, ears.ask)
         ears.before.setdefault(sign, before)
     return ears.asked
+
+
+def end_at_once(say: Callable[[], object], kill: Callable[[], object], code: int) -> None:
+    """End the process, whatever its other threads are doing.
+
+    Args:
+        say: prints the last line. It gets half of `SAY_S`: another thread may hold what it needs.
+        kill: called before the end.
+    """
+    try:
+        saying = threading.Thread(target=say, name="last line", daemon=True)
+        saying.start()
+        saying.join(SAY_S / 2)
+        kill()
+    finally:
+        os._exit(code)
 
 
 def end_soon_after_a_signal(line: str, code: int = 0) -> None:

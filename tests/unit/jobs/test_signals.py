@@ -107,6 +107,26 @@ def _ended_in(place: str, *, killed: bool = True) -> int:
     return process.returncode
 
 
+def test_a_job_that_was_taken_over_ends_although_nobody_reads_what_it_prints() -> None:
+    code = """
+import sys, threading, time
+from kafka_telemetry_lake.jobs import signals
+
+def lost():
+    time.sleep(0.5)  # until the pipe is full
+    signals.end_at_once(lambda: print("taken over", file=sys.stderr, flush=True), lambda: None, 7)
+
+threading.Thread(target=lost).start()
+while True:
+    print("x" * 65536, file=sys.stderr, flush=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) as process:
+        try:
+            assert process.wait(HANG_S) == 7
+        finally:
+            process.kill()
+
+
 def test_a_fork_is_ended_by_its_own_signals_and_does_not_stop_its_parent() -> None:
     code = """
 import os, signal, time

@@ -1,4 +1,4 @@
-"""Long-running commands, each stopped at many random moments from its start on, by either signal.
+"""Long-running commands, each stopped at many random moments, by either signal: three of four after it has begun.
 
 `SIGNAL_MOMENTS` says how many. Until a command has begun, the signal ends it as it ends any process.
 """
@@ -30,13 +30,13 @@ pytestmark = [pytest.mark.lake, pytest.mark.slow, pytest.mark.soak, pytest.mark.
 MOMENTS = int(os.environ.get("SIGNAL_MOMENTS", "1000"))
 HANG_S = 60  # no bound: it would never end
 NOT_BEGUN = {-signal.SIGTERM, -signal.SIGINT, 130, 1}  # 1: Ctrl-C while a module was imported
-LONGEST_S = 4.0  # of what is forked from a process that has imported everything
+LONGEST_S = 2.0  # of what is forked from a process that has imported everything
 FORKED = {
     "ingest": "--source files:{captured} --lake {new} --trigger-seconds 0.2 --shards 2",
     "export": "--lake {lake} --port {port} --refresh-seconds 0.1",
     "iceberg": "--lake {lake} --to {new} --follow --refresh-seconds 0.1",
     "notify": "--lake {lake} --notify {notify} --follow --poll-seconds 0.1",
-    "sync": "--lake {new} --cluster-id c --prices-file {prices} --every-seconds 0.1",
+    "sync": "--lake {new} --cluster-id c --prices-file {prices} --every-seconds 1",
 }
 STARTED = {
     "dashboard": ("--lake {lake} --port {port}", 15.0),
@@ -67,6 +67,12 @@ def free_port() -> int:
         return port
 
 
+def handles_sigterm(pid: int) -> bool:
+    """Whether the command has begun: from then on it ends by itself."""
+    caught = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) & 1 << (signal.SIGTERM - 1))
+
+
 def argv_of(command: str, flags: str, places: dict[str, str], new: Path) -> list[str]:
     return [command, *flags.format(**places, new=new, port=free_port()).split()]
 
@@ -78,17 +84,19 @@ def test_a_follower_ends_at_any_moment(command: str, places: dict[str, str], tmp
         log = tmp_path / f"{turn}.log"
         argv = argv_of(command, FORKED[command], places, tmp_path / f"new-{turn}")
         job = ForkedJob("never", tmp_path / "steps", argv, log, {})
+        begun = turn % 4 != 0
+        while begun and job.poll() is None and not handles_sigterm(job.pid):
+            time.sleep(0.001)
         time.sleep(draw.random() * LONGEST_S)
         job.send_signal(draw.choice(SIGNS))
         code = job.wait(HANG_S)
         text = log.read_text() if log.exists() else ""
-        assert code in {0, *NOT_BEGUN}, text
+        assert code in ({0} if begun else {0, *NOT_BEGUN}), text
         assert code != 0 or "Traceback" not in text, text
         ended[code] += 1
         shutil.rmtree(tmp_path / f"new-{turn}", ignore_errors=True)
         log.unlink(missing_ok=True)
     print(command, dict(ended))
-    assert ended[0] > MOMENTS / 2, ended
 
 
 @pytest.mark.parametrize("command", STARTED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -71,9 +72,10 @@ class Lake:
             LakeError: there is no lake, or it can't be read.
         """
         if not is_lake(self.uri):
+            place = shlex.quote(self.uri)
             raise LakeError(
-                f"There is no lake at {self.uri}. Create one with `telemetry-lake demo --lake {self.uri}` or "
-                f"`telemetry-lake ingest --lake {self.uri} ...`, then reload this page."
+                f"There is no lake at {self.uri}. Create one with `telemetry-lake demo --lake {place}` or "
+                f"`telemetry-lake ingest --lake {place} ...`, then reload this page."
             )
         with self._lock:
             if time.monotonic() < self._looked + self.look_every_s:

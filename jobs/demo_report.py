@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,9 @@ def report(lake: str) -> None:
     console.print("\nFive questions; ask your own in the same way:", style="bold")
     for question, sql in QUESTIONS.items():
         console.print(f"\n# {question}", highlight=False)
-        console.print(f'{program(sys.argv[0])} query --lake {lake} "{sql}"', soft_wrap=True, highlight=False)
+        console.print(
+            f'{program(sys.argv[0])} query --lake {shlex.quote(lake)} "{sql}"', soft_wrap=True, highlight=False
+        )
         rows = _answer(lake, sql)
         _print(console, rows[:MOST_ROWS])
         if len(rows) > MOST_ROWS:

@@ -22,6 +22,7 @@ from kafka_telemetry_lake.pipelines.export.counting import Counting, Selection
 from kafka_telemetry_lake.pipelines.export.fleet import Fleet
 from kafka_telemetry_lake.pipelines.export.known_clients import KnownClients
 from kafka_telemetry_lake.pipelines.export.serving import RenderedOnce
+from kafka_telemetry_lake.pipelines.lake.place import no_lake
 from kafka_telemetry_lake.pipelines.observe.metrics_server import JobHealth, MetricsServer
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.runtime.beside import beside
@@ -35,7 +36,7 @@ log = logging.getLogger("telemetry-lake")
 def run_job(settings: ExportSettings) -> int:
     """Serve and send until a signal."""
     if not is_lake(settings.lake):
-        raise UsageError(f"no lake at {settings.lake}: create one with `telemetry-lake ingest --lake {settings.lake}`")
+        raise UsageError(no_lake(settings.lake))
     stop = stop_at_signals("export: stopped while the lake or an endpoint was slow to answer")
     busy = f"another exporter of {settings.lake} runs under the name {settings.name}: give this one a --name of its own"
     try:

@@ -18,6 +18,7 @@ from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
 from kafka_telemetry_lake.pipelines.findings.lake_hours import LakeHours
 from kafka_telemetry_lake.pipelines.findings.remarks import remark, summary
+from kafka_telemetry_lake.pipelines.lake.place import no_lake
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides, read_overrides
 from kafka_telemetry_lake.pipelines.query.finding_rules import rules
 from kafka_telemetry_lake.pipelines.query.formats import TEXT_FORMATS
@@ -38,7 +39,7 @@ def run_job(settings: FindingsSettings) -> int:
         write(_rules().to_reader(), sys.stdout)
         return 0
     if not is_lake(settings.lake):
-        raise UsageError(f"no lake at {settings.lake}: create one with `telemetry-lake ingest --lake {settings.lake}`")
+        raise UsageError(no_lake(settings.lake))
     overrides = read_overrides(settings.rules)
     now = time.time_ns() // 1000
     try:

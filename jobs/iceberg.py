@@ -22,7 +22,7 @@ from kafka_telemetry_lake.jobs.signals import stop_at_signals
 from kafka_telemetry_lake.pipelines.iceberg.folder_tables import GRACE_S, FolderTables
 from kafka_telemetry_lake.pipelines.iceberg.mirror import MirroredTable
 from kafka_telemetry_lake.pipelines.iceberg.places import iceberg_root
-from kafka_telemetry_lake.pipelines.lake.place import PlaceError, check_place
+from kafka_telemetry_lake.pipelines.lake.place import PlaceError, check_place, no_lake
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
@@ -36,7 +36,7 @@ log = logging.getLogger("telemetry-lake")
 def run_job(settings: IcebergSettings) -> int:
     """Bring all tables up to date, and again at each look until a signal if asked to follow."""
     if not is_lake(settings.lake):
-        raise UsageError(f"no lake at {settings.lake}: create one with `telemetry-lake ingest --lake {settings.lake}`")
+        raise UsageError(no_lake(settings.lake))
     root = iceberg_root(settings.lake, settings.to)
     try:
         check_place(root)

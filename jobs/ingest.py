@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import sys
 import threading
 import time
@@ -215,8 +216,8 @@ def idle_cores(settings: IngestSettings, shards: int, cores: int) -> str | None:
     """What other cores than those of the lake's first run would gain; None: nothing, or the number was asked for."""
     if shards >= cores or settings.shards is not None or settings.engine != "fast":
         return None
-    checkpoints = "" if settings.checkpoints is None else f" --checkpoints {settings.checkpoints}"
-    command = f"telemetry-lake reshard --lake {settings.folder}{checkpoints} --shards {cores}"
+    checkpoints = "" if settings.checkpoints is None else f" --checkpoints {shlex.quote(settings.checkpoints)}"
+    command = f"telemetry-lake reshard --lake {shlex.quote(settings.folder)}{checkpoints} --shards {cores}"
     return f"{shards} shards on {cores} cores: `{command}` would use them"
 
 

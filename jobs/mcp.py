@@ -18,6 +18,7 @@ from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.pipelines.agents.answers import Limits, answer
 from kafka_telemetry_lake.pipelines.agents.descriptions import describe_view, explain_finding, list_views
 from kafka_telemetry_lake.pipelines.agents.docs_pages import pages
+from kafka_telemetry_lake.pipelines.lake.place import no_lake
 from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.query.printable import printable, printable_json
@@ -33,7 +34,7 @@ READ_ONLY = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempot
 def run_job(settings: McpSettings) -> int:
     """Serve until the client closes stdin."""
     if not is_lake(settings.lake):
-        raise UsageError(f"no lake at {settings.lake}: create one with `telemetry-lake ingest --lake {settings.lake}`")
+        raise UsageError(no_lake(settings.lake))
     server(settings).run("stdio")
     return 0
 

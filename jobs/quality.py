@@ -13,6 +13,7 @@ from kafka_telemetry_lake.jobs.locks import only_upkeep
 from kafka_telemetry_lake.jobs.quality_settings import QualitySettings
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.pipelines.lake.place import no_lake
 from kafka_telemetry_lake.pipelines.quality.checks import FAILED, NO_TABLE, PASSED, Finding, Lake, QualityError
 from kafka_telemetry_lake.pipelines.quality.expectations import judge
 from kafka_telemetry_lake.pipelines.quality.note import CheckNote
@@ -29,7 +30,7 @@ def run_job(settings: QualitySettings) -> int:
     """Check the lake. Returns 1 if a rule is broken."""
     check_tables(settings.tables)
     if not is_lake(settings.lake):
-        raise UsageError(f"no lake at {settings.lake}: create one with `telemetry-lake ingest --lake {settings.lake}`")
+        raise UsageError(no_lake(settings.lake))
     busy = f"maintain or a replay is running on {settings.lake}: check again after it has finished"
     try:
         with only_upkeep(settings.lake, busy):

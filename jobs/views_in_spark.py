@@ -8,6 +8,7 @@ from pyspark.errors import PySparkException
 from kafka_telemetry_lake.jobs.named_lake import session_of
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.pipelines.lake.place import no_lake
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.query.spark_catalog import create_named_views, create_views, register_tables
@@ -20,7 +21,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 def create(lake: str, database: str, driver_memory: str, overrides: Overrides = ()) -> None:
     """Create tables and views of a lake, and print the views' names."""
     if not is_lake(lake):
-        raise UsageError(f"no lake at {lake}: create one with `telemetry-lake ingest --lake {lake}`")
+        raise UsageError(no_lake(lake))
     try:
         spark = spark_session("telemetry-lake views", driver_memory=driver_memory, lake=lake)
         register_tables(spark, lake, database)

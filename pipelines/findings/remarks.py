@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,7 +43,9 @@ def remark(
     rows = _rows_of(lake, finding_id)
     states = [row for row in rows if row["change"] not in REMARKS]
     if not states:
-        raise FindingError(f"no finding has the id {finding_id}: `telemetry-lake findings --lake {lake}` lists them")
+        raise FindingError(
+            f"no finding has the id {finding_id}: `telemetry-lake findings --lake {shlex.quote(lake)}` lists them"
+        )
     latest = max(states, key=lambda row: [row[name] for name in ORDER])
     if change == ACKNOWLEDGED and latest["change"] == RESOLVED:
         raise FindingError(f"finding {finding_id} is resolved since {time_text(latest['at'])}")

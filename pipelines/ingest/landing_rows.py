@@ -7,13 +7,15 @@ samples is planned without them.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_telemetry_lake.pipelines.ingest.landing import to_pushes
 from kafka_telemetry_lake.pipelines.ingest.quota_sample import with_quota_sample
 from kafka_telemetry_lake.pipelines.ingest.receiver_status import with_receiver_health
-from kafka_telemetry_lake.pipelines.ingest.sources import Offsets, Source
+from kafka_telemetry_lake.pipelines.ingest.sources import Offsets, Topics
 from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
@@ -22,8 +24,23 @@ STATUS, SAMPLE = "receiver_health", "quota_sample"  # columns with structs
 OTHERS = (STATUS, SAMPLE)
 
 
+class Records(Protocol):
+    """A source, or a batch of records that was read from one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def topics(self) -> Topics: ...
+
+    def pushes(self, spark: SparkSession, start: Offsets) -> DataFrame: ...
+
+    def others(self, spark: SparkSession, start: Offsets) -> DataFrame:
+        """Statuses and quota samples."""
+
+
 def landing_rows(
-    spark: SparkSession, source: Source, cluster_id: str | None, privacy: Privacy | None, start: Offsets
+    spark: SparkSession, source: Records, cluster_id: str | None, privacy: Privacy | None, start: Offsets
 ) -> DataFrame:
     """Columns of ``PUSHES.schema``, `STATUS` and `SAMPLE`. One of the structs is not NULL unless a row is a push.
 
@@ -46,7 +63,7 @@ def landing_rows(
     return all_columns(pushes).union(all_columns(others))
 
 
-def other_rows(records: DataFrame, source: Source, cluster_id: str | None = None) -> DataFrame:
+def other_rows(records: DataFrame, source: Records, cluster_id: str | None = None) -> DataFrame:
     """Statuses and quota samples: the columns of their identity, `STATUS` and `SAMPLE`."""
     topic = F.col("topic")
     records = with_receiver_health(records, source.name, topic == source.topics.status)

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_telemetry_lake.pipelines.ingest.landing import RECORD
+from kafka_telemetry_lake.pipelines.lake.paths import literal
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import existing_topics
 from kafka_telemetry_lake.pipelines.runtime.kafka_classes import for_jvm
 from kafka_telemetry_lake.pipelines.runtime.kafka_reach import check_brokers
@@ -74,9 +75,17 @@ class FilesSource:
         path = Path(self.path)
         if not path.exists():
             raise SourceError(f"source folder {self.path} does not exist")
+        place = str(path.resolve())
+        if ":" in place and literal(place) != place:
+            raise SourceError(
+                rf"source folder {place} has a colon and one of [ ] {{ }} * ? \ in its path, and Spark can't read it: "
+                "rename it"
+            )
         # Spark doesn't read files of these names: others write them and rename them when they are whole.
         files = [path] if path.is_file() else sorted(path.glob("[!_.]*.parquet"))
         for file in files:
+            if ":" in file.name:
+                raise SourceError(f"{file}: Spark can't read files with a colon in their name: rename it")
             _check_columns(file)
 
     def check_topics(self, spark: SparkSession) -> None:
@@ -99,14 +108,14 @@ class FilesSource:
 
     def _read(self, spark: SparkSession) -> DataFrame:
         path = Path(self.path)
-        folder, pattern = (path.parent, path.name) if path.is_file() else (path, "*.parquet")
+        folder, pattern = (path.parent, literal(path.name)) if path.is_file() else (path, "*.parquet")
         return (
             spark.readStream.schema(RECORD)
             .option("maxFilesPerTrigger", self.max_files_per_trigger)
             .option("pathGlobFilter", pattern)
             # By default Spark silently skips files that are a week older than the newest.
             .option("maxFileAge", "36500d")
-            .parquet(str(folder.resolve()))
+            .parquet(literal(str(folder.resolve())))
             .withColumn("headers", F.filter("headers", lambda header: header["key"].isNotNull()))  # as in Kafka
         )
 

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from deltalake import DeltaTable
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -22,6 +24,7 @@ from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.sources import KafkaSource, Source, Topics
 from kafka_telemetry_lake.pipelines.ingest.store_task import STORED, Stored, store
 from kafka_telemetry_lake.pipelines.ingest.torn_entries import entries
+from kafka_telemetry_lake.pipelines.ingest.unreadable_records import is_overflow, read_records
 from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.errors import FencedError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
@@ -33,6 +36,7 @@ from kafka_telemetry_lake.pipelines.runtime.worker_task import OtherReleaseError
 from kafka_telemetry_lake.pipelines.tables.lost_records import LOST_RECORDS
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, RECEIVER_HEALTH, TABLES
 from kafka_telemetry_lake.pipelines.tables.table import Table, table_uri
+from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 # Seconds between the starts of two batches; None processes the available records and ends.
 Trigger = float | None
@@ -93,7 +97,14 @@ def start_landing(
         def written(workers: int, judge: ShardTask | None) -> Stored:
             judges = "" if judge is None else ", judge its pushes if they are few"
             with named(spark, f"pushes: batch {batch_id}: store{judges}"), _read_once(batch, source.may_repeat):
-                return store(unstored(batch, guards, source.may_repeat), lake.path, workers, judge, operator.shards)
+                try:
+                    return store(unstored(batch, guards, source.may_repeat), lake.path, workers, judge, operator.shards)
+                except (Py4JJavaError, PySparkException) as error:
+                    if not isinstance(source, KafkaSource) or not is_overflow(error):
+                        raise
+            with read_records(batch.sparkSession, source, *offsets.of_batch(batch_id), lake.landing) as read:
+                rows = landing_rows(batch.sparkSession, read, lake.cluster_id, lake.privacy, {})
+                return store(unstored(rows, guards, may_repeat=False), lake.path, workers, None, operator.shards)
 
         batches.run(app_id_of(batch, LANDING), batch_id, written)
 
@@ -146,7 +157,7 @@ def start_batches(
         try:
             run(batch, batch_id)
         except Exception as error:
-            if isinstance(error, FencedError | OSError) or OtherReleaseError.__name__ in str(error):
+            if isinstance(error, FencedError | CannotRunError | OSError) or OtherReleaseError.__name__ in str(error):
                 # Their messages say it all; py4j would log where this was raised.
                 logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
             raise

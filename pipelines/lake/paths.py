@@ -20,6 +20,11 @@ def absolute_uri(path: str) -> str:
     return path if "://" in path else Path(path).resolve().as_uri()
 
 
+def literal(path: str) -> str:
+    """A path or URI as Spark and Hadoop take it for one file or folder, and not for a pattern of several."""
+    return re.sub(r"[\[\]{}*?\\]", r"\\\g<0>", path)
+
+
 def filesystem_of(path: str) -> tuple[pafs.FileSystem, str]:
     """Arrow's file system for a local path or a URI, and the path in it. Hadoop's `s3a://` is `s3://` in Arrow."""
     uri = re.sub(r"^s3a://", "s3://", absolute_uri(path))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from kafka_telemetry_lake.pipelines.lake.object_store import check_store, in_s3
 from kafka_telemetry_lake.udfs.errors import CannotRunError
@@ -18,6 +19,9 @@ CLOUDS = ("abfs", "abfss", "adl", "az", "gcs", "gs", "wasb", "wasbs")
 # Spark, delta-rs and Arrow read other characters in different ways: as escapes, patterns, lists or parts of the URI.
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 KEY = re.compile(r"[A-Za-z0-9._=-]+")
+# Anywhere in a path, delta-rs panics at the first four, takes a backslash for a slash, decodes %41 to A and then opens
+# another folder, and refuses characters that are no text. DuckDB lets no query read below a folder with a * or ?.
+UNUSABLE = re.compile(r"[\[\]^|\\*?\x00-\x1f\x7f\ud800-\udfff]|%[0-9A-Fa-f]{2}")
 
 
 class PlaceError(CannotRunError):
@@ -33,7 +37,17 @@ def check_place(lake: str) -> None:
     """
     check_uri(lake, "lake")
     if not in_s3(lake):
-        _check_folder(local_path(lake))
+        folder = local_path(lake)
+        if lake.startswith("~"):
+            raise PlaceError(f"lake: {lake}: ~ is for the shell to replace, and it didn't: write the folder in full")
+        _check_folder(folder)
+        _check_characters(lake, os.path.abspath(folder))  # noqa: PTH100  # absolute() keeps .., resolve() follows links
+        _check_characters(lake, str(folder.resolve()))
+
+
+def no_lake(lake: str) -> str:
+    """The message that there is no lake at a folder or URI."""
+    return f"no lake at {lake}: create one with `telemetry-lake ingest --lake {shlex.quote(lake)}`"
 
 
 def check_uri(place: str, setting: str) -> None:
@@ -55,7 +69,7 @@ def check_uri(place: str, setting: str) -> None:
 
 def local_path(place: str) -> Path:
     """The path of a folder, or of a ``file:`` URI."""
-    return Path(unquote(urlsplit(place).path)) if place.startswith("file://") else Path(place)
+    return Path(os.fsdecode(unquote_to_bytes(urlsplit(place).path))) if place.startswith("file://") else Path(place)
 
 
 def _problem(place: str) -> str | None:
@@ -112,6 +126,15 @@ def _problem_of_file(rest: str) -> str | None:
 def _shown(place: str) -> str:
     """Without what may be a secret: a password before a host, a query."""
     return re.sub(r"//[^/]*:[^/]*@", "//...@", place).partition("?")[0] if "://" in place else place
+
+
+def _check_characters(lake: str, path: str) -> None:
+    if match := UNUSABLE.search(path):
+        raise PlaceError(
+            f"lake: {lake}: its whole path {path} has {match[0]!r}, by which delta-rs or DuckDB fail, or open another "
+            r"folder: name one without [ ] ^ | \ * ? and control characters, and without % before two hexadecimal "
+            "digits"
+        )
 
 
 def _check_folder(folder: Path) -> None:

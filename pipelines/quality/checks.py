@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
 
 from kafka_telemetry_lake.pipelines.lake.moments import newest_moment
+from kafka_telemetry_lake.pipelines.lake.place import no_lake
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_table, rows_by_day, rows_in
 from kafka_telemetry_lake.pipelines.quality.note import ALL_DAYS, CheckNote
 from kafka_telemetry_lake.pipelines.quality.rules import RULES, Rule, tables_with_rules
@@ -107,7 +108,7 @@ class Lake:
             if snapshot is not None:
                 self._snapshots[name] = snapshot
         if "pushes" not in self._snapshots:
-            raise QualityError(f"no lake at {path}: create one with `telemetry-lake ingest --lake {path}`")
+            raise QualityError(no_lake(path))
 
     @property
     def tables(self) -> list[str]:

@@ -22,6 +22,7 @@ from kafka_telemetry_lake.pipelines.lake.moments import (
     noted_moment,
 )
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.place import no_lake
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_table
 from kafka_telemetry_lake.pipelines.query.arrow_types import as_arrow_holds
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import MEMORY, SPILL, NotAQueryError, check_reads, connect
@@ -72,7 +73,7 @@ def run_query(
     there = not CATALOG.keys().isdisjoint(tables)
     if SUBSCRIPTIONS.name in tables:
         sql = with_subscriptions(sql)
-    missing = f"no lake at {lake}: create one with `telemetry-lake ingest --lake {lake}`"
+    missing = no_lake(lake)
     opened: list[str] = []
     try:
         named = {word.lower() for word in re.findall(r"\w+", sql)}

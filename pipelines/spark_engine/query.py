@@ -20,9 +20,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import SPARK_ENGINE, begun_batch, query_id
 from kafka_telemetry_lake.pipelines.ingest.landing_rows import landing_rows
+from kafka_telemetry_lake.pipelines.ingest.offset_log import OffsetLog
 from kafka_telemetry_lake.pipelines.ingest.operator import Report
 from kafka_telemetry_lake.pipelines.ingest.sources import Source
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger, start_batches
+from kafka_telemetry_lake.pipelines.ingest.unreadable_records import naming
 from kafka_telemetry_lake.pipelines.lake.errors import ShardCountError, StateMissingError
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
@@ -78,7 +80,8 @@ def start_spark_engine(
     judged = packed.groupBy("key").transformWithStateInPandas(processor, OUTPUT, "append", "None")
     writer = BatchWriter(tables, lambda: app_id_of(checkpoint), report, turn, lake.fence, lifecycle)
     with _settings(spark, {**SETTINGS, "spark.sql.shuffle.partitions": str(shards)}):  # the query takes a copy
-        return start_batches(judged, PUSHES.name, lake, trigger and source.poll_s(trigger), writer.write, SPARK_ENGINE)
+        run = naming(spark, source, OffsetLog(checkpoint), writer.write)
+        return start_batches(judged, PUSHES.name, lake, trigger and source.poll_s(trigger), run, SPARK_ENGINE)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Spark answers the twenty questions about a lake as DuckDB does."""
+"""Spark answers the 23 questions about a lake as DuckDB does."""
 
 from __future__ import annotations
 

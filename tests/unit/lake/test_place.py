@@ -105,7 +105,7 @@ def test_a_store_is_asked(place: str, asked: list[str]) -> None:
     assert asked == [place]
 
 
-@pytest.mark.parametrize("name", ["x", "a b", "a:b", "[1]", "x?y#z%20", "é", "12:30", "s3", "x/"])
+@pytest.mark.parametrize("name", ["x", "a b", "a:b", "(1)", "x#z% 20", "é", "12:30", "s3", "x/"])
 def test_a_folder_may_be_called_anything_else(name: str, tmp_path: Path, asked: list[str]) -> None:
     check_place(str(tmp_path / name))
     check_place(name)

@@ -17,6 +17,7 @@ from kafka_telemetry_lake.pipelines.lake.errors import FencedError, UnfitStoreEr
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, JOB, Claims, this_process
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.store_races import ROUNDS, WRITERS
+from kafka_telemetry_lake.pipelines.runtime.ambient import explicit_settings_win
 from kafka_telemetry_lake.pipelines.state.manifest import Manifest, StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from tests.support.s3_proxy import Fault, S3Proxy, proxied
@@ -130,6 +131,19 @@ def test_races_are_tried_by_each_job_and_once_by_other_roles(lake: str, store: S
     one = 2 * WRITERS * ROUNDS
     assert seen[:3:2] == [one, 3 * one]
     assert seen[1::2] == [2 * one, 3 * one]
+
+
+def test_a_store_is_asked_without_the_proxy_of_the_environment(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """delta-rs would ask it, Arrow and S3A wouldn't."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("NO_PROXY", "no_proxy", "NETRC"):
+        monkeypatch.setenv(name, "")
+    explicit_settings_win()
+    own = claims(lake).claim(this_process("ingest"))
+    log = CommitLog(PUSH_OUTCOMES.uri(lake), own)
+    log.append((), {"points": 1})
+    assert versions(lake) == (2, 1)
 
 
 def test_a_server_without_updates_on_a_condition_is_fit(lake: str, store: S3Proxy) -> None:

@@ -237,5 +237,19 @@ def _check_columns(file: Path) -> None:
     time = schema.field("timestamp").type if "timestamp" in schema.names else None
     if time is None or not pa.types.is_timestamp(time) or time.unit == "ns":
         problems.append(f"column timestamp is {time or 'missing'}, expected timestamp[us, tz=UTC]")
+    # Spark reads these as NULL where a file lacks them.
+    if "headers" in schema.names and not _are_headers(schema.field("headers").type):
+        problems.append(
+            f"column headers is {schema.field('headers').type}, expected list<struct<key: string, value: binary>>"
+        )
+    if "timestampType" in schema.names and schema.field("timestampType").type != pa.int32():
+        problems.append(f"column timestampType is {schema.field('timestampType').type}, expected int32")
     if problems:
         raise SourceError(f"{file} does not have the columns of Spark's Kafka source: {'; '.join(problems)}")
+
+
+def _are_headers(kind: pa.DataType) -> bool:
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(kind.value_type):
+        return False
+    types = {field.name: field.type for field in kind.value_type}
+    return types.get("key") in FILE_COLUMNS["topic"] and types.get("value") in _BINARY

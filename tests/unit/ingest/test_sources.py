@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kafka_telemetry_lake.pipelines.ingest import sources
-from kafka_telemetry_lake.pipelines.ingest.sources import KafkaSource
+from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, KafkaSource, SourceError
+from tests.support.landing_records import SCHEMA
 
 
 @dataclass
@@ -79,3 +83,42 @@ def test_all_that_is_there_is_taken_at_once_by_a_job_that_ends_then() -> None:
 def test_a_consumer_has_few_records_at_hand_unless_it_is_asked_for_more(options: dict[str, str], records: Any) -> None:
     given: Any = KafkaSource("b:9092", options=options).pushes(Reader(), {})  # type: ignore[arg-type]  # a stand-in
     assert given["kafka.max.poll.records"] == records
+
+
+BAD_FILES: dict[str, tuple[Any, str]] = {
+    "nanoseconds": (SCHEMA.set(5, pa.field("timestamp", pa.timestamp("ns", "UTC"))), r"timestamp is timestamp\[ns"),
+    "a date": (SCHEMA.set(5, pa.field("timestamp", pa.date32())), "column timestamp is date32"),
+    "no offset": (SCHEMA.remove(4), "column offset is missing, expected int64"),
+    "text": (SCHEMA.set(1, pa.field("value", pa.string())), "column value is string, expected binary"),
+    "headers as a map": (
+        SCHEMA.set(7, pa.field("headers", pa.map_(pa.string(), pa.binary()))), "column headers is map<string, binary",
+    ),
+    "headers of text": (
+        SCHEMA.set(7, pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))),
+        "column headers is list<element: struct<key: string, value: string>>, expected list<struct<key: string, value",
+    ),
+    "a wide type": (SCHEMA.set(6, pa.field("timestampType", pa.int64())), "timestampType is int64, expected int32"),
+    "an empty file": (b"", "is not a Parquet file"),
+    "another format": (b"key,value\n", "is not a Parquet file"),
+    "a part of one": (b"PAR1", "is not a Parquet file"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BAD_FILES)
+def test_a_file_that_is_no_source_is_named_before_spark(kind: str, tmp_path: Path) -> None:
+    content, said = BAD_FILES[kind]
+    file = tmp_path / "it [1].parquet"
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    else:
+        pq.write_table(content.empty_table(), file)
+    with pytest.raises(SourceError, match=said) as error:
+        FilesSource(str(tmp_path), "files").check()
+    assert str(error.value).startswith(str(file))
+    assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("left_out", [{"headers"}, {"timestampType"}, {"headers", "timestampType"}])
+def test_what_spark_reads_as_null_may_be_missing(left_out: set[str], tmp_path: Path) -> None:
+    pq.write_table(SCHEMA.empty_table().drop_columns(sorted(left_out)), tmp_path / "a.parquet")
+    FilesSource(str(tmp_path), "files").check()

@@ -6,6 +6,7 @@ import re
 
 DISK_FULL = "No space left on device"
 DELTA_RS_LINE = re.compile(r"\n\s*(?:\x1b\[31m)?↳(?:\x1b\[0m)?\s*")  # before each cause of an error of delta-rs
+UNREADABLE_FILE = re.compile(r"\[FAILED_READ_FILE\.\w+\] .*?reading file (.+?)\.(?:  | SQLSTATE|\s*$)", re.MULTILINE)
 DATA_LOSS_ADVICE = (
     "-- Records of the landing topic were deleted before they were read: its retention was shorter than the job's "
     "downtime, or the topic was deleted and recreated. To continue without them, run once with "
@@ -23,6 +24,8 @@ def cause(text: str) -> str:
     line = " ".join((exceptions[-1] if exceptions else message).split())[:500]
     if DISK_FULL in text and DISK_FULL not in line:  # delta-rs writes it on another line
         line += f": {DISK_FULL}"
+    if (file := UNREADABLE_FILE.search(text)) and file[1] not in line:
+        line = f"{file[1]} can't be read; put a whole file in its place, or one without rows: {line}"
     if "failOnDataLoss" in text or "some data may have been missed" in text:
         line += f" {DATA_LOSS_ADVICE}"
     return line

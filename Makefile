@@ -145,6 +145,7 @@ bench: install ## run all benchmarks beside their peers; results in benchmarks/r
 	$(BIN)/python -m benchmarks.sustained --clients 1000000 --seconds 900
 	$(BIN)/python -m benchmarks.findings
 	$(BIN)/python -m benchmarks.findings --hour
+	$(BIN)/python -m benchmarks.findings --kinds
 	$(BIN)/python -m benchmarks.findings --faults
 	$(BIN)/python -m benchmarks.finding_path
 	$(BIN)/python -m benchmarks.findings_cost

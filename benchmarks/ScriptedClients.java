@@ -14,6 +14,7 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
@@ -42,6 +43,12 @@ public final class ScriptedClients {
         public int abort_every;
 
         public boolean commit_each_poll;
+        /** How long a poll waits for records. */
+        public long poll_ms = 100;
+        /** All partitions of its topics are assigned by hand: it is no member of its group. */
+        public boolean by_hand;
+        /** From then on its partitions are paused; 0: never. */
+        public long paused_from_ms;
         /** A pause of the whole client, such as that of a virtual machine that is moved, as [when, how long]. */
         public long[] sleep_ms = {};
     }
@@ -124,9 +131,19 @@ public final class ScriptedClients {
         settings.putIfAbsent("auto.offset.reset", "earliest");
         try (KafkaConsumer<byte[], byte[]> consumer =
                 new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
-            consumer.subscribe(script.topics);
+            if (script.by_hand) {
+                consumer.assign(script.topics.stream()
+                        .flatMap(topic -> consumer.partitionsFor(topic).stream())
+                        .map(each -> new TopicPartition(each.topic(), each.partition()))
+                        .toList());
+            } else {
+                consumer.subscribe(script.topics);
+            }
             while (elapsedMs() < end) {
-                int records = consumer.poll(Duration.ofMillis(100)).count();
+                if (script.paused_from_ms > 0 && elapsedMs() >= script.paused_from_ms) {
+                    consumer.pause(consumer.assignment());
+                }
+                int records = consumer.poll(Duration.ofMillis(script.poll_ms)).count();
                 if (script.commit_each_poll && records > 0) {
                     consumer.commitSync();
                 }

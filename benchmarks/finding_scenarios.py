@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -81,6 +82,7 @@ class Scenario:
     scripts: Sequence[Script] = field(default=(), compare=False)
     expect: frozenset[str] = frozenset()
     also: frozenset[str] = frozenset()
+    ids: str = field(default="", compare=False)  # pattern of the client ids and groups that its program chooses itself
 
     def __str__(self) -> str:
         return f"{self.library} {self.name}"
@@ -93,7 +95,10 @@ class Scenario:
 
     def has(self, name: str | None) -> bool:
         """Whether a finding's client id or subject is of this scenario; Streams gives each inner client an id."""
-        return name is not None and (name in (self.client_id, self.name) or name.startswith(f"{self.client_id}-"))
+        if name is None:
+            return False
+        own = name in (self.client_id, self.name) or name.startswith(f"{self.client_id}-")
+        return own or (self.ids != "" and re.fullmatch(self.ids, name) is not None)
 
 
 @dataclass
@@ -139,11 +144,11 @@ def secret(user: str) -> str:
     return f"{user}-secret"
 
 
-def scenario(library: str, name: str, *scripts: Script, expect: str = "", also: str = "") -> Scenario:
+def scenario(library: str, name: str, *scripts: Script, expect: str = "", also: str = "", ids: str = "") -> Scenario:
     # Kafka's client 4.3.1 has a bug (KAFKA-20393) that is named once an instance falls silent, as some do at the end.
     silent = "buggy_client_version" if library == "java" else ""
     expected = frozenset(expect.split())
-    return Scenario(library, name, scripts, expected, frozenset(f"{also} {silent}".split()) - expected)
+    return Scenario(library, name, scripts, expected, frozenset(f"{also} {silent}".split()) - expected, ids)
 
 
 def java() -> Iterator[Scenario]:
@@ -448,7 +453,7 @@ def _run(
                        for one in mine for script in one.scripts]  # fmt: skip
             if library == "franz_go":
                 for script in scripts:
-                    _start_franz_go(local, script)
+                    start_franz_go(local, script)
             elif scripts:
                 start(local, cluster, library, [each for each in scripts if each["kind"] != "streams"])
                 for script in scripts:
@@ -478,12 +483,16 @@ def _run(
 def of_run(run: Run, records: pa.Table) -> pa.Table:
     """Records of the run's clients that landed since it started."""
     started = datetime.fromtimestamp(run.started, UTC)
-    ids = [
+    mine = pa.array([any(one.has(name) for one in run.scenarios) for name in client_ids(records)], pa.bool_())
+    return records.filter(pc.and_(mine, pc.greater_equal(records["timestamp"], started)))
+
+
+def client_ids(records: pa.Table) -> list[str]:
+    """The client id of each landing record."""
+    return [
         next(each["value"] for each in headers if each["key"] == "client_id").decode()
         for headers in records["headers"].to_pylist()
     ]
-    mine = pa.array([any(one.has(name) for one in run.scenarios) for name in ids], pa.bool_())
-    return records.filter(pc.and_(mine, pc.greater_equal(records["timestamp"], started)))
 
 
 def sleep_until(at: float) -> None:
@@ -550,7 +559,7 @@ def _start_streams(local: LocalClients, cluster: LocalCluster, script: Script) -
     local.start(settings["client.id"], command, settings).wait_for("started")
 
 
-def _start_franz_go(local: LocalClients, script: Script) -> None:
+def start_franz_go(local: LocalClients, script: Script) -> None:
     settings = {
         **script["settings"],
         "driver.topic": script["topics"][0],

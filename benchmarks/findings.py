@@ -2,7 +2,8 @@
 
 For each rule: in how many scenarios it is true, in how many of them and in how many others it was found, and how long
 after the scenario's first push. Starts the clients, which takes five minutes, or most of an hour for the scenarios that
-need it (`--hour`), or the job too (`--faults`), and writes docs/finding-scenarios.md with what was found last in each.
+need it (`--hour`), half an hour for healthy clients of special kinds (`--kinds`), or the job too (`--faults`), and
+writes docs/finding-scenarios.md with what was found last in each.
 `--again` judges the pushes of the last run once more, after a change of a rule.
 """
 
@@ -25,6 +26,7 @@ import pyarrow.parquet as pq
 from benchmarks.figures import HERE, print_figures, store_runs
 from benchmarks.finding_faults import run_faults
 from benchmarks.finding_hour import hour, run_hour
+from benchmarks.finding_kinds import kinds, run_kinds
 from benchmarks.finding_scenarios import FINDINGS, LIBRARIES, RAW, Found, Run, Scenario, run_all, short
 from benchmarks.finding_windows import Windows, windows
 from kafka_telemetry_lake.pipelines.query.finding_rules import Rule, rules
@@ -32,10 +34,10 @@ from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from tests.support.captured_lake import push_row, write_lake
 
-CUT_S, CUT_OF_HOUR_S = 10, 60
+CUT_S, CUT_OF_HOUR_S, CUT_OF_KINDS_S = 10, 60, 900
 OF = {"java": "Java", "librdkafka": "librdkafka", "franz_go": "franz-go", RAW: "bytes"}
 WINDOW_S, WINDOW_OF_HOUR_S = 30, 660  # of the hour's: some rules want ten minutes of pushes
-SHORT, HOUR, FAULTS = RUNS = "findings", "findings_hour", "findings_faults"
+SHORT, HOUR, FAULTS, KINDS = RUNS = "findings", "findings_hour", "findings_faults", "findings_kinds"
 PAGE = HERE.parent / "docs" / "finding-scenarios.md"
 HEAD = """\
 # How true are the findings?
@@ -48,8 +50,11 @@ judged by all rules. Most run side by side for three minutes and push every seco
 has them, and which findings are true of each. {hours} take most of an hour and push every ten seconds
 (`benchmarks/finding_hour.py`, run with `--hour`). {faults} are of faults around clients, such as a clock that is off or
 brokers that disagree: there the job itself runs, and what view `findings` says is read while it does
-(`benchmarks/finding_faults.py`, run with `--faults`). Where Go or faketime isn't installed, scenarios of franz-go or of
-wrong clocks are left out, and a line says so.
+(`benchmarks/finding_faults.py`, run with `--faults`). {kinds} are healthy clients of kinds that do something special,
+half an hour each, of which nothing may be said: consumers that poll for minutes, that pause or were assigned by hand,
+workers of Connect and MirrorMaker 2 with their default partitions, Streams, a share group, Spark's source, and
+librdkafka in Go, JavaScript and Rust (`benchmarks/finding_kinds.py`, run with `--kinds`). Where Go or faketime isn't
+installed, scenarios of franz-go or of wrong clocks are left out, and a line says so; so it is for each language.
 
 *Precision* is the share of findings that were true, *recall* the share of true ones that were found. A finding that
 follows from a scenario's behaviour and is true as well, such as retries of a client whose connections are closed,
@@ -206,6 +211,7 @@ def page() -> str:
         libraries=", ".join(f"{len(by_library[key])} of {name}" for key, name in clients.items()),
         hours=len(run[HOUR]),
         faults=len(run[FAULTS]),
+        kinds=len(run[KINDS]),
         others=", ".join(
             f"`{rule}`" for rule in rules() if rule not in scored or not (scored[rule].found or scored[rule].missed)
         ),
@@ -250,13 +256,13 @@ def _run(name: str, again: bool) -> list[Run]:
     """Run scenarios, and store what they pushed; or what they pushed the last time."""
     files = HERE / ".build" / name
     if again:
-        known = {str(one): one for one in [*short(), *hour()]}
+        known = {str(one): one for one in [*short(), *hour(), *kinds()]}
         tables = [pq.read_table(file) for file in sorted(files.glob("*.parquet"))]
         names = [json.loads(table.schema.metadata[b"scenarios"]) for table in tables]
         return [
             Run([known[each] for each in of_run], landed=table) for of_run, table in zip(names, tables, strict=True)
         ]
-    runs = [run_hour()] if name == HOUR else run_all()
+    runs = run_all() if name == SHORT else [run_hour() if name == HOUR else run_kinds()]
     files.mkdir(parents=True, exist_ok=True)
     for number, run in enumerate(runs):
         about = {"scenarios": json.dumps([str(one) for one in run.scenarios])}
@@ -273,12 +279,11 @@ def _judged(
         return faults.scenarios, faults.found, {}
     runs = _run(name, again)
     of_hour = name == HOUR
-    found = first_findings(runs, CUT_OF_HOUR_S if of_hour else CUT_S)
-    return (
-        [one for run in runs for one in run.scenarios],
-        found,
-        windows(runs, WINDOW_OF_HOUR_S if of_hour else WINDOW_S),
-    )
+    found = first_findings(runs, {HOUR: CUT_OF_HOUR_S, KINDS: CUT_OF_KINDS_S}.get(name, CUT_S))
+    scenarios = [one for run in runs for one in run.scenarios]
+    if name == KINDS:  # nothing is true of them, so nothing comes and goes
+        return scenarios, found, {}
+    return scenarios, found, windows(runs, WINDOW_OF_HOUR_S if of_hour else WINDOW_S)
 
 
 def main() -> None:
@@ -286,6 +291,9 @@ def main() -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--hour", action="store_const", dest="name", const=HOUR, help="only those that take most of an hour"
+    )
+    which.add_argument(
+        "--kinds", action="store_const", dest="name", const=KINDS, help="only healthy ones of special kinds"
     )
     which.add_argument("--faults", action="store_const", dest="name", const=FAULTS, help="only those with the job")
     parser.add_argument("--again", action="store_true", help="judge the pushes of the last run once more")

@@ -77,8 +77,8 @@ applied AS (
     l.valid_from < a.at AND coalesce(l.valid_to >= a.at, TRUE) AS is_before,
     l.valid_from <= a.at AND coalesce(l.valid_to > a.at, TRUE) AS is_after,
     -- As in client_quotas: the least applies.
-    CASE l.user WHEN a.user THEN 0 WHEN '<default>' THEN 3 WHEN '' THEN 6 END
-    + CASE l.client_id WHEN a.client_id THEN 1 WHEN '<default>' THEN 2 WHEN '' THEN 3 END AS level
+    CASE l.user WHEN '' THEN 6 WHEN a.user THEN 0 WHEN '<default>' THEN 3 END
+    + CASE l.client_id WHEN '' THEN 3 WHEN a.client_id THEN 1 WHEN '<default>' THEN 2 END AS level
   FROM affected AS a
   JOIN limits AS l
     ON l.cluster_id = a.cluster_id AND l.quota_type = a.quota_type
@@ -137,7 +137,11 @@ changes AS (
     client_id,
     first_seen AS at,
     CAST(NULL AS TIMESTAMP) AS not_before,
-    CASE WHEN number = 1 THEN 'first_seen' WHEN number_of_version = 1 THEN 'new_version' ELSE 'started' END AS change,
+    CASE
+      WHEN number = 1 THEN 'first_seen'
+      WHEN number_of_version = 1 AND version IS NOT NULL THEN 'new_version'
+      ELSE 'started'
+    END AS change,
     client_instance_id AS subject,
     version_before AS before,
     version AS after

@@ -1,16 +1,19 @@
 -- Which clients are active, terminated or silent, and what is the likely cause? One row per client instance.
 -- Silent doesn't mean crashed: Java producers and admins close without a terminating push, and librdkafka omits one in
--- ten. likely_cause (L17) of a silent client is the first that applies: cluster_or_receiver (most clients fell silent
--- within minutes and few terminated), closed_with_siblings (another client of its Streams instance terminated at that
--- time), process_gone (all clients of its address are gone), closed_without_flag (a Java producer with nothing left to
--- send, or an admin), killed_or_cut_off (a client that would have sent a terminating push, such as a Java producer whose
--- last push reported buffered records or requests in flight), unknown. A client that returns after a back-off of 5 or 30
--- minutes has an event resumed. buffered_bytes, requests_in_flight: last values of silent Java producers; NULL: none.
+-- ten, more of them under JavaScript. likely_cause (L17) of a silent client is the first that applies: between_batches
+-- (Spark's source, which pushes only while a batch reads), cluster_or_receiver (most clients fell silent within minutes and
+-- few terminated), closed_with_siblings (another client of its Streams instance terminated at that time), process_gone (all
+-- clients of its address are gone; an unknown address is none, and behind a proxy that passes requests on all have its),
+-- closed_without_flag (a Java producer with nothing left to send, or an admin), killed_or_cut_off (a client that would have
+-- sent a terminating push, such as a consumer, or a Java producer whose last push reported buffered records or requests in
+-- flight), unknown. A client that returns after a back-off of 5 or 30 minutes has an event resumed. buffered_bytes,
+-- requests_in_flight: last values of silent Java producers; NULL: none.
 WITH known AS (
   SELECT
     *,
     nullif(regexp_extract(client_id, '^(.+-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})-.+$', 1), '')
       AS streams_instance,
+    nullif(client_address, '') AS known_address,
     max(last_seen) OVER (PARTITION BY cluster_id) AS as_of
   FROM clients
 ),
@@ -20,8 +23,9 @@ counted AS (
     *,
     max(CASE WHEN streams_instance IS NOT NULL THEN terminated_at END)
       OVER (PARTITION BY cluster_id, coalesce(streams_instance, client_instance_id)) AS sibling_terminated_at,
-    count(*) OVER (PARTITION BY cluster_id, client_address) AS clients_of_address,
-    count_if(state = 'active') OVER (PARTITION BY cluster_id, client_address) AS active_of_address
+    CASE WHEN known_address IS NOT NULL THEN count(*) OVER (PARTITION BY cluster_id, known_address) END
+      AS clients_of_address,
+    count_if(state = 'active') OVER (PARTITION BY cluster_id, known_address) AS active_of_address
   FROM known
 ),
 
@@ -31,7 +35,8 @@ last_reported AS (
     c.client_instance_id,
     max(CASE WHEN p.metric = 'org.apache.kafka.producer.buffer.total.bytes' THEN p.value END)
       - min(CASE WHEN p.metric = 'org.apache.kafka.producer.buffer.available.bytes' THEN p.value END) AS buffered_bytes,
-    max(CASE WHEN p.metric = 'org.apache.kafka.producer.requests.in.flight' THEN p.value END) AS requests_in_flight
+    max(CASE WHEN p.metric = 'org.apache.kafka.producer.requests.in.flight' THEN p.value END) AS requests_in_flight,
+    count(CASE WHEN p.metric = 'org.apache.kafka.consumer.connection.count' THEN 1 END) > 0 AS is_consumer
   FROM clients AS c
   JOIN metric_points AS p
     ON p.landed_at = c.landed_at AND p.partition = c.partition AND p.offset = c.offset
@@ -40,7 +45,8 @@ last_reported AS (
     AND p.metric IN (
       'org.apache.kafka.producer.buffer.total.bytes',
       'org.apache.kafka.producer.buffer.available.bytes',
-      'org.apache.kafka.producer.requests.in.flight'
+      'org.apache.kafka.producer.requests.in.flight',
+      'org.apache.kafka.consumer.connection.count'
     )
   GROUP BY c.cluster_id, c.client_instance_id
 ),
@@ -68,6 +74,8 @@ SELECT
   state,
   CASE
     WHEN state <> 'silent' THEN NULL
+    WHEN client_id RLIKE '^(consumer-)?spark-(kafka-(source|relation)|executor)-'
+      OR element_at(labels, 'group_id') RLIKE '^spark-(kafka-(source|relation)|executor)-' THEN 'between_batches'
     WHEN EXISTS (
       SELECT 1
       FROM waves AS w
@@ -77,7 +85,7 @@ SELECT
     WHEN abs(unix_millis(sibling_terminated_at) - unix_millis(last_seen))
       <= 2 * coalesce(push_interval_ms, 300000) + 10000 THEN 'closed_with_siblings'
     WHEN clients_of_address > 1 AND active_of_address = 0 THEN 'process_gone'
-    WHEN library = 'java' AND element_at(labels, 'group_id') IS NULL
+    WHEN library = 'java' AND element_at(labels, 'group_id') IS NULL AND NOT coalesce(reported.is_consumer, FALSE)
       AND coalesce(reported.buffered_bytes, 0) <= 0 AND coalesce(reported.requests_in_flight, 0) <= 0
       THEN 'closed_without_flag'
     -- Before 1.21.4 franz-go closes without delivering its terminating push (known_client_bugs).

@@ -22,8 +22,9 @@ FROM (
       q.user AS quota_user,
       q.client_id AS quota_client_id,
       q.valid_from,
-      CASE q.user WHEN c.user THEN 0 WHEN '<default>' THEN 3 WHEN '' THEN 6 END
-      + CASE q.client_id WHEN c.client_id THEN 1 WHEN '<default>' THEN 2 WHEN '' THEN 3 END AS level
+      -- '' of a quota: all users, or all client ids; of a client: it has no client id, or its user is unknown.
+      CASE q.user WHEN '' THEN 6 WHEN c.user THEN 0 WHEN '<default>' THEN 3 END
+      + CASE q.client_id WHEN '' THEN 3 WHEN c.client_id THEN 1 WHEN '<default>' THEN 2 END AS level
     FROM (
       SELECT
         cluster_id,

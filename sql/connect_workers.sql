@@ -1,10 +1,11 @@
 -- Which workers of Kafka Connect are there, and what do they run? One row per worker group and address.
 -- A worker is known by the consumers of its three internal topics, which have its group.id and the client ids
 -- `<group.id>-configs`, `-offsets` and `-statuses` (Connect puts its own client.id between both, if it is set). workers:
--- active workers of the group at that address. connectors, tasks: those with an active client there; NULL if workers of
--- several groups are, or were, there, since a connector's clients don't name their worker.
+-- active workers of the group at that address. connectors, tasks: those with an active client there; NULL if the address
+-- is unknown, or workers of several groups are, or were, there, since a connector's clients don't name their worker. Behind
+-- a proxy that passes requests on, all workers have the proxy's address: one row a group.
 WITH internal AS (
-  SELECT *, element_at(labels, 'group_id') AS worker_group
+  SELECT * EXCEPT (client_address), nullif(client_address, '') AS client_address, element_at(labels, 'group_id') AS worker_group
   FROM clients
   WHERE element_at(labels, 'group_id') IS NOT NULL
     AND startswith(client_id, concat(element_at(labels, 'group_id'), '-'))
@@ -37,7 +38,10 @@ tasks AS (
 ),
 
 alone AS (
-  SELECT *, count(*) OVER (PARTITION BY cluster_id, client_address) AS groups_of_address
+  SELECT
+    *,
+    CASE WHEN client_address IS NOT NULL THEN count(*) OVER (PARTITION BY cluster_id, client_address) END
+      AS groups_of_address
   FROM workers
   WHERE topics = 3
 )

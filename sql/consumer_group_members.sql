@@ -1,7 +1,8 @@
 -- Who is in each consumer group, with which partitions, as of the last `telemetry-lake sync`? One row per member.
 -- client_instance_id: NULL if the member pushes nothing; application and owner are then those of the alias of its client
 -- id, or of the first rule that fits its client id, group and address (group_member_ownership). Members and clients are matched by member id. Clients that
--- don't push theirs (librdkafka) are matched by group and client id: among several with the same ids it is a guess.
+-- don't push theirs are matched by group and client id: among several with the same ids it is a guess. Java's clients push
+-- it as soon as they are members, so one that doesn't, such as a consumer whose partitions were assigned by hand, is none.
 WITH pushing AS (
   SELECT *, element_at(labels, 'group_id') AS group_id, element_at(labels, 'group_member_id') AS member_id
   FROM clients
@@ -42,6 +43,7 @@ other_clients AS (
   FROM pushing AS p
   LEFT ANTI JOIN by_id AS b
     ON b.cluster_id = p.cluster_id AND b.client_instance_id = p.client_instance_id
+  WHERE p.member_id IS NOT NULL OR p.library <> 'java'
 ),
 
 known AS (

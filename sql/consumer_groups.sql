@@ -1,7 +1,8 @@
 -- How are consumer groups doing? One row per consumer instance and minute of its clock, with its group.
 -- Members that push nothing but are known from `telemetry-lake sync` have one row each: pushes 0, client_instance_id
--- NULL, and the minute in which their assignment was first seen. members: instances of the group that pushed in the
--- minute. known_members, coordinator_id, assignment: as of the last sync. Times are in ms. NULL: not pushed (librdkafka
+-- NULL, and the minute in which their assignment was first seen. members: members of the group that pushed in the minute:
+-- instances with a member id; those that have the group's id but assign their partitions by hand, such as the internal
+-- consumers of a Connect worker, aren't members. known_members, coordinator_id, assignment: as of the last sync. Times are in ms. NULL: not pushed (librdkafka
 -- pushes only assigned_partitions, rebalance_latency and commit_latency). member_ids: number of member ids so far, at
 -- most ten; each is a new membership. Averages are means of the pushed averages. A last_heartbeat of -1 (none) is NULL.
 WITH minutes AS (
@@ -50,7 +51,11 @@ SELECT
   m.cluster_id,
   element_at(c.labels, 'group_id') AS group_id,
   m.minute,
-  count(*) OVER (PARTITION BY m.cluster_id, element_at(c.labels, 'group_id'), m.minute) AS members,
+  CASE
+    WHEN element_at(c.labels, 'group_id') IS NOT NULL
+      THEN count(coalesce(k.member_id, element_at(c.labels, 'group_member_id')))
+        OVER (PARTITION BY m.cluster_id, element_at(c.labels, 'group_id'), m.minute)
+  END AS members,
   m.client_instance_id,
   c.client_id,
   c.application,

@@ -1,5 +1,5 @@
 -- How does each hour compare with the same hour a week before, per metric and client id?
--- comparable: both hours have the same coverage (within 10 %); if not, a difference may come from coverage, not load.
+-- Clients without a client id aren't compared: they need not be the same. comparable: both hours have the same coverage (within 10 %); if not, a difference may come from coverage, not load.
 SELECT
   n.cluster_id,
   n.window_start,
@@ -16,6 +16,6 @@ SELECT
   coalesce(least(n.covered_s, b.covered_s) >= 0.9 * greatest(n.covered_s, b.covered_s), FALSE) AS comparable
 FROM metric_rates_1h AS n
 JOIN metric_rates_1h AS b
-  ON b.cluster_id <=> n.cluster_id AND b.client_id <=> n.client_id AND b.metric = n.metric AND b.kind = n.kind
+  ON b.cluster_id <=> n.cluster_id AND b.client_id = n.client_id AND b.metric = n.metric AND b.kind = n.kind
   AND b.attribute_keys <=> n.attribute_keys
   AND b.window_start = n.window_start - INTERVAL 7 DAYS

@@ -30,7 +30,10 @@ SELECT
   m.cluster_id,
   element_at(c.labels, 'group_id') AS group_id,
   m.minute,
-  count(*) OVER (PARTITION BY m.cluster_id, element_at(c.labels, 'group_id'), m.minute) AS members,
+  CASE
+    WHEN element_at(c.labels, 'group_id') IS NOT NULL
+      THEN count(*) OVER (PARTITION BY m.cluster_id, element_at(c.labels, 'group_id'), m.minute)
+  END AS members,
   m.client_instance_id,
   c.client_id,
   c.application,

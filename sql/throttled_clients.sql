@@ -73,8 +73,8 @@ behind AS (
     row_number() OVER (
       PARTITION BY s.cluster_id, s.quota_type, s.user, s.client_id, s.stretch, k.client_instance_id
       ORDER BY
-        CASE q.user WHEN k.user THEN 0 WHEN '<default>' THEN 3 ELSE 6 END
-        + CASE q.client_id WHEN k.client_id THEN 1 WHEN '<default>' THEN 2 ELSE 3 END
+        CASE q.user WHEN '' THEN 6 WHEN k.user THEN 0 ELSE 3 END
+        + CASE q.client_id WHEN '' THEN 3 WHEN k.client_id THEN 1 ELSE 2 END
     ) AS place
   FROM stretches AS s
   JOIN known AS k

@@ -1,13 +1,13 @@
 -- Which application writes a topic, and which one reads it? One row per topic, writer and reader, over all hours of the lake.
 -- writer, reader: application, or the client id of a client that has none; of a group whose members aren't known the group
--- id. NULL: nobody is known to write (or read) it, which telemetry can't exclude: view topic_clients says from what a client
+-- id; of a client without client id its instance id. NULL: nobody is known to write (or read) it, which telemetry can't exclude: view topic_clients says from what a client
 -- is known, and which clients don't tell their topics. records and bytes: NULL if the library doesn't push them.
 WITH ends AS (
   SELECT
     cluster_id,
     topic,
     role,
-    coalesce(application, client_id, group_id) AS name,
+    coalesce(application, nullif(client_id, ''), group_id, client_instance_id) AS name,
     max(owner) AS owner,
     nullif(array_join(array_sort(array_distinct(collect_list(group_id))), ', '), '') AS groups,
     count(DISTINCT client_instance_id) AS instances,
@@ -17,7 +17,7 @@ WITH ends AS (
     max(hour) AS last_hour
   FROM topic_clients
   WHERE topic IS NOT NULL
-  GROUP BY cluster_id, topic, role, coalesce(application, client_id, group_id)
+  GROUP BY cluster_id, topic, role, coalesce(application, nullif(client_id, ''), group_id, client_instance_id)
 ),
 
 by_topic AS (

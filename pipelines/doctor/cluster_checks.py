@@ -235,7 +235,7 @@ def check_subscriptions(subscriptions: Iterable[Subscription], clients: pa.Table
         if known.num_rows:
             these = matching(known, subscription)
             matched = pc.or_kleene(matched, these)
-            text += f"; it matches {pc.sum(these).as_py()} of {_number(range(known.num_rows), 'active client')}"
+            text += f"; it matches {pc.sum(these).as_py() or 0} of {_number(range(known.num_rows), 'active client')}"
         yield Check(line, "ok", text)
     without = known.filter(pc.equal(matched, False))["client_id"].to_pylist()
     if not requesting:

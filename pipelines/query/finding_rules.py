@@ -45,6 +45,8 @@ GIVEN = {
     "push_bytes_max": "the largest push, bytes, decompressed",
     "push_bytes_last": "its last push, bytes, decompressed; 0: unknown",
     "last_push_at": "when its last push landed",
+    "is_member": "1: it has a member id of its group; NULL: none is known, as of partitions assigned by hand",
+    "reads_batches": "1: it is a consumer of Spark's, which polls and pushes only while a batch reads",
     "clock_ahead_s": "most that a push's points were ahead of its landing, s",
     "clock_behind_s": "least that a push's points were behind its landing, s",
     "software_name": "ClientSoftwareName of its last push that names one",
@@ -238,7 +240,7 @@ class Rule(_Model):
 class Measure(_Model):
     """A column of `instance_hours`: metrics, and how the hour's points become one number."""
 
-    how: Literal["increase", "covered", "quarters", "mean", "max", "min", "points"]
+    how: Literal["increase", "covered", "still", "quarters", "mean", "max", "min", "points"]
     metrics: list[Text]
     meaning: Text
 

@@ -22,6 +22,8 @@ _KEY = "cluster_id, client_id, client_instance_id, landed_date, date_trunc('HOUR
 _GROUP = _KEY.removesuffix(" AS window_start")
 _METRIC = re.compile(rf"'({re.escape(PREFIX)}[a-z.]+)'")
 _HOUR = "', in the hour from ', date_format(window_start, 'yyyy-MM-dd HH:mm'), ' UTC'"
+# The groups that Spark names its consumers after; it assigns their partitions by hand.
+SPARK_GROUP = "^spark-(kafka-(source|relation)|executor)-"
 # What the tables besides metric_points give to `instance_hours`: expressions over the rows of an instance and hour.
 _SOURCES = {
     "push_outcomes": {
@@ -34,6 +36,8 @@ _SOURCES = {
         # Without coalesce DuckDB passes over a last push of unknown size, and Spark doesn't.
         "push_bytes_last": "max_by(coalesce(decompressed_bytes, 0), landed_at)",
         "last_push_at": "max(landed_at)",
+        "is_member": "max(CASE WHEN element_at(labels, 'group_member_id') <> '' THEN 1 END)",
+        "reads_batches": f"max(CASE WHEN element_at(labels, 'group_id') RLIKE '{SPARK_GROUP}' THEN 1 END)",
         "clock_ahead_s": "max(unix_micros(last_time) - unix_micros(landed_at)) / 1000000.0",
         "clock_behind_s": "min(unix_micros(landed_at) - unix_micros(last_time)) / 1000000.0",
     },
@@ -52,7 +56,10 @@ _SOURCES = {
         "silent_after": "max(CASE WHEN event = 'went_silent' THEN landed_at END)",
     },
 }
-_POINTS = ("metric", "increase", "covered_s", "quarters", "value_sum", "value_count", "value_min", "value_max")
+_POINTS = (
+    *("metric", "increase", "covered_s", "still_s", "quarters"),
+    *("value_sum", "value_count", "value_min", "value_max"),
+)
 _INSTANCE_HOURS = """\
 -- What did each client instance do in each hour in which its pushes landed? Counts, means and extremes of the hour.
 -- docs/findings.md has the meaning of each column. NULL: its library doesn't push the metric.
@@ -63,6 +70,8 @@ WITH points AS (
     sum(CASE WHEN kind = 'sum' THEN delta END) AS increase,
     sum(CASE WHEN kind = 'sum' AND delta IS NOT NULL THEN unix_micros(time) - unix_micros(delta_start) END) / 1000000.0
       AS covered_s,
+    sum(CASE WHEN kind = 'sum' AND delta = 0 THEN unix_micros(time) - unix_micros(delta_start) END) / 1000000.0
+      AS still_s,
     bit_or(
       CASE WHEN kind = 'sum' AND delta > 0 THEN CAST(pow(2, floor(unix_micros(landed_at) / 900000000) % 4) AS INT) END
     ) AS quarters,
@@ -306,6 +315,7 @@ WHERE {condition}
 _AGGREGATES = {
     "increase": "sum(CASE WHEN {} THEN increase END)",
     "covered": "sum(CASE WHEN {} THEN covered_s END)",
+    "still": "sum(CASE WHEN {} THEN still_s END)",
     "quarters": "bit_count(bit_or(CASE WHEN {} THEN quarters END))",
     "mean": "sum(CASE WHEN {0} THEN value_sum END) / nullif(sum(CASE WHEN {0} THEN value_count END), 0)",
     "max": "max(CASE WHEN {} THEN value_max END)",

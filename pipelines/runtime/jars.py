@@ -125,6 +125,9 @@ BUNDLES = {
         ("org.apache.kafka:kafka-clients:3.8.1", "com.fasterxml.jackson.core:jackson-databind:2.16.2"), transitive=True
     ),
     "connect-file-4.3.1": Bundle(("org.apache.kafka:connect-file:4.3.1",), transitive=False),
+    "connect-mirror-4.3.1": Bundle(
+        ("org.apache.kafka:connect-mirror:4.3.1", "org.apache.kafka:connect-mirror-client:4.3.1"), transitive=False
+    ),
     # Only for Streams applications: its rocksdbjni alone is 60 MB.
     "streams-4.3.1": Bundle(("org.apache.kafka:kafka-streams:4.3.1",), transitive=True),
     # Kafka 4 ships no log binding. This is the one of 3.9, so both use the same configuration.

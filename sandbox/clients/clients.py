@@ -148,9 +148,12 @@ class LocalClients:
         jars_ = _client_jars("4.3.1")
         return self.start(client_id, self._java(("ShareMember", "TelemetryClient"), jars_, jars_, client_id), settings)
 
-    def connect_worker(self, group: str, connectors: Mapping[str, Properties]) -> ConnectWorker:
+    def connect_worker(
+        self, group: str, connectors: Mapping[str, Properties], *, default_partitions: bool = False
+    ) -> ConnectWorker:
         """A worker of Kafka Connect, in distributed mode, that runs connectors of a file or into a file."""
-        worker = ConnectWorker(self._cluster.bootstrap_servers, self._folder, group)
+        servers = self._cluster.bootstrap_servers
+        worker = ConnectWorker(servers, self._folder, group, default_partitions=default_partitions)
         self._workers.append(worker)
         for name, properties in connectors.items():
             worker.create(name, properties)

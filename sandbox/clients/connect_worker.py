@@ -20,9 +20,12 @@ _STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 
 
 class ConnectWorker:
-    """A worker that has Kafka's own connectors from and to a file (``FileStreamSource``, ``FileStreamSink``)."""
+    """A worker that has Kafka's own connectors from and to a file (``FileStreamSource``, ``FileStreamSink``).
 
-    def __init__(self, bootstrap_servers: str, folder: Path, group: str) -> None:
+    Its internal topics have one partition each, unless they have Kafka's ``default_partitions`` (25, 5 and 1).
+    """
+
+    def __init__(self, bootstrap_servers: str, folder: Path, group: str, *, default_partitions: bool = False) -> None:
         self._ports = ReservedPorts(1)
         (port,) = self._ports.numbers
         self._address = f"http://127.0.0.1:{port}"
@@ -39,7 +42,7 @@ class ConnectWorker:
         for kind in ("offset", "config", "status"):
             settings[f"{kind}.storage.topic"] = f"{group}-{kind}s"
             settings[f"{kind}.storage.replication.factor"] = 1
-        for kind in ("offset", "status"):
+        for kind in () if default_partitions else ("offset", "status"):
             settings[f"{kind}.storage.partitions"] = 1
         file = folder / f"{group}.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")

@@ -13,7 +13,7 @@ WITH used AS (
   WHERE window_seconds = 10 AND window_start >= :start AND window_start < :stop
     AND (
       :filters = 0
-      OR (coalesce(cluster_id, ''), client_id) IN (SELECT coalesce(cluster_id, ''), client_id FROM chosen)
+      OR client_id <> '' AND (coalesce(cluster_id, ''), client_id) IN (SELECT coalesce(cluster_id, ''), client_id FROM chosen)
       OR client_id = '' AND user IN (SELECT substr(principal, instr(principal, ':') + 1) FROM chosen)
     )
   GROUP BY at_ms, quota_type, user, client_id

@@ -28,6 +28,7 @@ class Client:
     instances: int = 1
     quarantine: tuple[dict[str, Any], ...] = ()
     push_interval_ms: int = 60_000
+    labels: tuple[tuple[str, str], ...] = (("group_id", "g"), ("group_member_id", "m"))
 
     def rows(self, client_id: str) -> dict[str, list[dict[str, Any]]]:
         landed = {"cluster_id": "c", "client_id": client_id, "landed_at": HOUR, "landed_date": HOUR.date()}
@@ -47,7 +48,7 @@ class Client:
         ]
         return {
             "metric_points": [landed | point for point in points],
-            "push_outcomes": [landed | row for row in given],
+            "push_outcomes": [landed | {"labels": list(self.labels)} | row for row in given],
             "pushes": [landed | push | {"client_instance_id": one} for one in ids],
             "quarantine": [landed | {"client_instance_id": ids[0]} | row for row in self.quarantine],
         }

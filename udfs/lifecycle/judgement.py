@@ -185,7 +185,7 @@ def _duplicates(clients: Clients, sequences: PushSequences, resumed: Bools) -> t
     longer = np.maximum(sequences.gap, gap_before)
     other_origin = (sequences.origin != sequences.origin[previous]) & (longer < thresholds(sequences.interval))
     # One client pushes to a broker over one connection, by one timer.
-    same_broker = sequences.broker == sequences.broker[previous]
+    same_broker = (sequences.broker == sequences.broker[previous]) & (sequences.broker >= 0)  # -1: unknown, no broker
     other_timer = same_broker & (longer < SAME_PACE * 1000 * sequences.interval)
     shows_two = alternates & (gap_before >= 0) & (other_origin | other_timer)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from kafka_telemetry_lake.udfs.kernels.arrays import Objects
 from kafka_telemetry_lake.udfs.lifecycle.clients import Clients, Partition, objects_of
@@ -19,6 +22,8 @@ LEAST_SHARE = 0.1  # of the clients that were active before
 # A partition this far behind the others is idle, and isn't waited for.
 IDLE_US = 10 * MINUTE_US
 MOST_LISTED = 5  # software versions or brokers in a detail
+# Client ids of Spark's consumers, which push only while a batch reads: they fall silent as batches end.
+SPARK = re.compile("(consumer-)?spark-(kafka-(source|relation)|executor)-")
 STARTS = (Event.FIRST_SEEN, Event.RESUMED)
 # A wave's detail counts its clients by this: starting ones by software, silent ones by broker.
 GROUPED = {"mass_restart": "software", "mass_silence": "brokers"}
@@ -88,7 +93,7 @@ class Waves:
             if kind in STARTS:
                 _count(counted.software, software, number)
             elif kind == Event.WENT_SILENT:
-                _count(counted.brokers, str(broker), number)
+                _count(counted.brokers, str(broker) if broker >= 0 else "?", number)
 
     def close(self, clocks: Mapping[Partition, int]) -> list[Row]:
         """Close the minutes that all partitions have passed, and return their waves: rows of ``CLIENT_EVENTS``."""
@@ -120,12 +125,14 @@ class Counted(NamedTuple):
 
 
 def counted(clients: Clients, events: Events) -> Counter[Counted]:
-    """The numbers of events, for `Waves.add`."""
+    """The numbers of events, for `Waves.add`; those of Spark's consumers say nothing about the fleet."""
+    names = clients.objects["client_id"][events.slot].tolist()
+    counts_for_fleet = np.array([SPARK.match(name or "") is None for name in names], np.bool_)
     states_before = events.numbers[:, NUMBERS[Event.RESUMED].index("state_before")]
     brokers = clients["broker_id"][events.slot]
     columns = (events.kind, events.at // MINUTE_US, events.partition, states_before, brokers)
-    software, clusters = _software(clients, events), clients.objects["cluster_id"][events.slot]
-    rows = zip(*(column.tolist() for column in columns), software, clusters, strict=True)
+    texts = (_software(clients, events), clients.objects["cluster_id"][events.slot])
+    rows = zip(*(column[counts_for_fleet].tolist() for column in (*columns, *texts)), strict=True)
     counts: Counter[Counted] = Counter()
     for (kind, minute, code, state_before, broker, named, cluster_id), number in Counter(rows).items():
         source, topic, _ = clients.partitions[code]

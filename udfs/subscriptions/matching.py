@@ -32,6 +32,8 @@ MATCH_KEYS = (
     "client_source_address",
     "client_source_port",
 )
+# Attributes that each client has, though a receiver need not tell them. A client id or a name may not be there at all.
+ALWAYS_THERE = ("client_source_address", "client_source_port")
 ALL_METRICS = "*"
 DEFAULT_INTERVAL_MS = 300_000
 LOWEST_INTERVAL_MS, HIGHEST_INTERVAL_MS = 100, 3_600_000
@@ -143,24 +145,27 @@ def _items(text: str) -> list[str]:
 
 
 def matching(clients: pa.Table, subscription: Subscription) -> pa.BooleanArray:
-    """Which clients a subscription matches (M1): every entry must match the whole attribute; NULL never matches.
+    """Which clients a subscription matches (M1): every entry must match the whole attribute, which must be there.
 
     Args:
         clients: columns of ``CLIENTS``; each distinct value is evaluated once.
 
     Returns:
-        One boolean per client; NULL where the result depends on a Java pattern that isn't supported here (M2), or on
-        what can't be read.
+        One boolean per client; NULL where the result depends on a Java pattern that isn't supported here, on an
+        attribute that the receiver doesn't tell (M2), or on what can't be read.
     """
     if subscription.unread is not None:
         return pa.nulls(clients.num_rows, pa.bool_())
     matched = pa.array(np.ones(clients.num_rows, np.bool_))
     for key, pattern in subscription.match:
-        matched = pc.and_kleene(matched, _entry_matches(clients[key].combine_chunks(), pattern))
+        matched = pc.and_kleene(matched, _entry_matches(key, clients[key].combine_chunks(), pattern))
     return matched
 
 
-def _entry_matches(attribute: pa.Array, pattern: str) -> pa.BooleanArray:
+def _entry_matches(key: str, attribute: pa.Array, pattern: str) -> pa.BooleanArray:
+    always_there = key in ALWAYS_THERE
+    if always_there:
+        attribute = pc.if_else(pc.equal(attribute, ""), None, attribute)
     values = attribute.dictionary_encode()
     try:
         compiled = compile_java(pattern)
@@ -171,7 +176,7 @@ def _entry_matches(attribute: pa.Array, pattern: str) -> pa.BooleanArray:
             [compiled.fullmatch(text) is not None for text in values.dictionary.to_pylist()], pa.bool_()
         )
     matched = pc.take(by_value, values.indices)
-    return pc.if_else(pc.is_null(attribute), False, matched)
+    return pc.if_else(pc.is_null(attribute), pa.scalar(None if always_there else False, pa.bool_()), matched)
 
 
 def asked(metrics: pa.Array, subscription: Subscription) -> pa.BooleanArray:

@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.finding_faults import faults
 from benchmarks.finding_hour import hour
+from benchmarks.finding_kinds import kinds
 from benchmarks.finding_scenarios import RAW, Found, Run, Scenario, short
 from benchmarks.finding_windows import Windows, windows
 from benchmarks.findings import PAGE, Score, figures, page, scores, stored
@@ -14,7 +15,7 @@ from kafka_telemetry_lake.pipelines.query.finding_rules import rules
 from tests.support.captured_lake import push_row
 from tests.support.landing_records import SCHEMA, captured
 
-ALL = [*short(), *hour(), *faults()]
+ALL = [*short(), *hour(), *faults(), *kinds()]
 
 
 def test_a_rule_is_scored_by_what_is_true_of_a_scenario() -> None:

@@ -16,6 +16,7 @@ from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
 from kafka_telemetry_lake.udfs.lifecycle.events import Event, EventLimit, event_rows, limited
 from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN, Clocks, with_clocks
 from kafka_telemetry_lake.udfs.lifecycle.transitions import advance
+from kafka_telemetry_lake.udfs.lifecycle.waves import counted
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 Rows = list[dict[str, Any]]
@@ -246,6 +247,7 @@ def test_l10_software_changes_under_one_id() -> None:
         ({}, {"client_id": "other"}, True),
         ({}, {"client_port": 6000}, True),  # the same broker, faster than one timer
         ({}, {"client_port": 6000, "broker_id": 2}, False),  # a client pushes to whichever broker is least loaded
+        ({"broker_id": None}, {"client_port": 6000, "broker_id": None}, False),  # perhaps to another broker
     ],
 )
 def test_l11_two_instances_with_one_id(first: dict[str, Any], second: dict[str, Any], is_duplicate: bool) -> None:
@@ -273,6 +275,17 @@ def test_l11_at_the_pace_of_one_timer_another_origin_tells(second: dict[str, Any
 def test_l11_a_client_that_moves_is_no_second_instance() -> None:
     life = Lifecycle().take(push(10 * i, i, client_address=f"10.0.0.{each}") for i, each in enumerate((1, 1, 2, 2, 3)))
     assert [name for _, name in life.events_of()] == ["first_seen"]
+
+
+def test_l13_sparks_consumers_start_and_fall_silent_by_their_batches() -> None:
+    clients, clocks = Clients(), Clocks()
+    ids = {"spark": "consumer-spark-kafka-source-0d6f-1-executor-1", "job": "spark-job", "none": None}
+    rows = [push(0, n, name, client_id=client_id, broker_id=None) for n, (name, client_id) in enumerate(ids.items())]
+    pushes = with_clocks(pa.Table.from_pylist([*rows, others(500, 9)], LIFECYCLE_IN), clocks)
+    events = advance(clients, clocks, pushes, NO_VERSIONS, 1).events
+    counts = counted(clients, events)
+    kinds = {kind: sum(number for one, number in counts.items() if one.kind == kind) for kind in Event}
+    assert (kinds[Event.FIRST_SEEN], kinds[Event.WENT_SILENT]) == (3, 2)  # of job, none and z; of job and none
 
 
 def test_l1_pushes_without_an_instance_id_are_nobodys() -> None:

@@ -52,7 +52,9 @@ def savings(tmp_path: Path, clients: dict[str, Rows], prices: str | None = PRICE
     landed = {"cluster_id": "c", "landed_at": HOUR, "landed_date": HOUR.date()}
     names = [landed | {"client_instance_id": name, "client_id": name} for name in clients]
     tables: dict[str, Rows] = {
-        "push_outcomes": [each | {"outcome": "points"} for each in names],
+        "push_outcomes": [
+            each | {"outcome": "points", "labels": [("group_id", "g"), ("group_member_id", "m")]} for each in names
+        ],
         "pushes": [each | {"push_interval_ms": 60_000} for each in names],
         "client_changes": [
             {"cluster_id": "c", "client_instance_id": name, "client_id": name, "step": 1} for name in clients

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.made_clients import GROUP, HOUR, PRODUCER, at, found_rows, gauged
+from tests.support.sql_views import answer
 
 pytestmark = pytest.mark.lake
 
@@ -77,7 +78,9 @@ def test_requests_take_longer_than_a_week_before() -> None:
 def test_partitions_are_spread_unevenly_over_a_group() -> None:
     metric = f"{GROUP}assigned.partitions"
 
-    def group(name: str, partitions: tuple[float, ...], pushes: int = 3) -> dict[str, list[dict[str, Any]]]:
+    def group(
+        name: str, partitions: tuple[float, ...], pushes: int = 3, members: bool = True
+    ) -> dict[str, list[dict[str, Any]]]:
         ids = [f"{name}{n}" for n in range(len(partitions))]
         return {
             "metric_points": [
@@ -85,12 +88,15 @@ def test_partitions_are_spread_unevenly_over_a_group() -> None:
                 for one, value in zip(ids, partitions, strict=True)
                 for _ in range(pushes)
             ],
-            "push_outcomes": [at("c", one, outcome="points", labels=[("group_id", name)]) for one in ids],
+            "push_outcomes": [
+                at("c", one, outcome="points", labels=[("group_id", name), *([("group_member_id", one)] * members)])
+                for one in ids
+            ],
         }
 
     groups = (
         group("uneven", (6, 2, 2)), group("two", (5.9, 2)), group("one", (3, 1)), group("new", (9, 1), 2),
-        group("three", (4, 1)),
+        group("three", (4, 1)), group("connect", (25, 5, 1), members=False),
     )  # fmt: skip
     tables = {table: [row for each in groups for row in each[table]] for table in groups[0]}
     evidence = "in group {} of {} pushing members one has {} partitions, another {}"
@@ -98,6 +104,27 @@ def test_partitions_are_spread_unevenly_over_a_group() -> None:
         (None, "group", name, 1, members, f"{name}0", "info", evidence.format(name, members, most, least))
         for name, members, most, least in (("three", 2, 4.0, 1.0), ("uneven", 3, 6.0, 2.0))
     ]
+
+
+def test_clients_without_a_client_id_are_no_siblings() -> None:
+    """Nobody knows whether two pushes without a client id are of one application."""
+    tables: dict[str, list[dict[str, Any]]] = {"pushes": [], "push_outcomes": [], "metric_points": []}
+    for client_id in ("c", None, ""):
+        ids = [f"{client_id}-{n}" for n in range(20)]
+        rows = [at("", one) | {"client_id": client_id} for one in ids]
+        software = {"client_software_name": "x", "push_interval_ms": 1000}
+        tables["pushes"] += [
+            row | software | {"client_software_version": str(n), "principal": f"User:{n}"} for n, row in enumerate(rows)
+        ]
+        tables["push_outcomes"] += [row | {"outcome": "points"} for row in rows]
+        tables["push_outcomes"][-1]["landed_at"] += timedelta(seconds=600)
+        slow = [
+            gauged("", one, f"{PRODUCER}request.latency.avg", 100_000.0 if one == ids[0] else 1000.0) for one in ids
+        ]
+        tables["metric_points"] += [row | {"client_id": client_id} for row in slow for _ in "123"]
+    rules = {"mixed_versions", "shared_client_id", "short_lived_clients", "slow_instance"}
+    found = {(row["client_id"], row["finding"]) for row in answer("findings", tables)}
+    assert {each for each in found if each[1] in rules} == {("c", rule) for rule in rules}
 
 
 def test_a_quota_is_nearly_used_up() -> None:

@@ -199,7 +199,8 @@ def test_members_of_a_group_are_known_by_their_id_then_by_their_client_id() -> N
     clients = [
         client("java", labels=[*group, ("group_member_id", "m-1")], client_id="orders"),
         client("stale", labels=[*group, ("group_member_id", "m-0")], client_id="orders"),  # it has joined anew since
-        client("rd", labels=group, client_id="bills"),
+        client("by hand", labels=group, client_id="bills"),  # a Java consumer that is no member
+        client("rd", labels=group, client_id="bills", client_software_name="librdkafka"),
         client("gone", "silent", labels=group, client_id="bills"),
         client("other", labels=[("group_id", "h")], client_id="bills"),
     ]

@@ -182,6 +182,16 @@ def test_m2_pattern_that_is_not_translated_leaves_the_match_open_only_where_it_d
     assert from_config("s", {"match": "client_id=ab"}).problem is None
 
 
+@pytest.mark.parametrize(("key", "value"), [("client_source_address", "10.0.0.1"), ("client_source_port", "5000")])
+def test_m2_an_attribute_that_the_receiver_does_not_tell_leaves_the_match_open(key: str, value: str) -> None:
+    told: dict[str, str | None] = {"client_id": "ab", key: value}
+    known = clients(told, told | {key: value + "1"}, told | {key: None}, told | {key: ""})
+    subscription = from_config("s", {"match": f"{key}={re.escape(value)}"})
+    assert matching(known, subscription).to_pylist() == [True, False, None, None]
+    other = from_config("s", {"match": f"client_id=cd,{key}={re.escape(value)}"})
+    assert matching(known, other).to_pylist() == [False] * 4
+
+
 def test_m12_view_names_are_safe_stable_and_different() -> None:
     names = ["orders", "Orders", "orders.", "orders-", "or ders", "métrique", "metrics", "x_0badcafe", "a" * 300]
     views = view_names(names)

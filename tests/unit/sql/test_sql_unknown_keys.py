@@ -1,0 +1,166 @@
+"""What is unknown is no key: rows without an address, a group, a principal or a client id have nothing in common."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.support.sql_views import answer
+
+pytestmark = pytest.mark.lake
+
+START = datetime(2026, 11, 21, 12, tzinfo=UTC)
+Row = dict[str, Any]
+UNKNOWN = [None, ""]
+
+
+def client(name: str, state: str = "active", **more: Any) -> Row:
+    usual: Row = {
+        "cluster_id": "c", "client_instance_id": name, "client_id": name, "state": state, "step": 1,
+        "client_software_name": "apache-kafka-java", "client_software_version": "4.3.1", "push_interval_ms": 1000,
+        "first_seen": START, "last_seen": START, "silent_at": START if state == "silent" else None, "labels": [],
+    }  # fmt: skip
+    return usual | more
+
+
+def point(of: Row, metric: str, **more: Any) -> Row:
+    place = {name: of.get(name) for name in ("cluster_id", "client_instance_id", "landed_at", "offset")}
+    usual: Row = {"metric": f"org.apache.kafka.{metric}", "delta_status": "ok", "time": START, "attributes": []}
+    return place | usual | more
+
+
+def causes(clients: list[Row], points: list[Row] | None = None) -> dict[str, str | None]:
+    rows = answer("client_liveness", {"client_changes": clients, "metric_points": points or []})
+    return {row["client_instance_id"]: row["likely_cause"] for row in rows}
+
+
+@pytest.mark.parametrize("address", UNKNOWN)
+def test_l17_an_unknown_address_is_none_that_all_clients_are_gone_of(address: str | None) -> None:
+    c = {"client_software_name": "librdkafka", "client_software_version": "2.12.1"}
+    silent = [client("a", "silent", client_address=address), client("b", "silent", client_address=address, **c)]
+    assert causes(silent) == {"a": "closed_without_flag", "b": "killed_or_cut_off"}
+
+
+def test_l17_one_address_of_a_proxy_is_gone_when_all_behind_it_are() -> None:
+    silent, alive = client("a", "silent", client_address="10.0.0.9"), client("b", client_address="10.0.0.9")
+    assert causes([silent, alive])["a"] == "closed_without_flag"
+
+
+def test_l17_a_consumer_without_a_group_is_no_producer() -> None:
+    """Java's consumers send a terminating push, in a group or not."""
+    place: Row = {"source": "kafka", "topic": "t", "partition": 0, "landed_at": START}
+    silent = client("a", "silent", offset=7, **place)
+    points = [point(silent, "consumer.connection.count", value=2.0, **place)]
+    assert causes([silent]) == {"a": "closed_without_flag"}
+    assert causes([silent], points) == {"a": "killed_or_cut_off"}
+
+
+@pytest.mark.parametrize("group", ["spark-kafka-source-0d6f-1-executor", "spark-kafka-relation-0d-driver-0",
+                                   "spark-executor-g"])  # fmt: skip
+def test_l17_sparks_consumers_push_only_while_a_batch_reads(group: str) -> None:
+    default = client(f"consumer-{group}-1", "silent")
+    named = client("own-id", "silent", labels=[("group_id", group)])
+    other = client("spark-job", "silent", labels=[("group_id", "spark-job")])
+    found = causes([default, named, other])
+    assert found == {default["client_id"]: "between_batches", "own-id": "between_batches",
+                     "spark-job": "killed_or_cut_off"}  # fmt: skip
+
+
+@pytest.mark.parametrize("address", UNKNOWN)
+def test_connect_workers_of_an_unknown_address_have_unknown_tasks(address: str | None) -> None:
+    topics = ("configs", "offsets", "statuses")
+    labels = [("group_id", "etl")]
+    workers = [client(f"etl-{topic}", client_address=address, labels=labels) for topic in topics]
+    task = client("connector-producer-a-0", client_address=address)
+    tables = {"client_changes": [*workers, task]}
+    sql = "SELECT worker_group, client_address, workers, connectors, tasks, groups_of_address FROM connect_workers"
+    assert [tuple(row.values()) for row in answer("connect_workers", tables, sql)] == [
+        ("etl", None, 1, None, None, None)
+    ]
+    points = [point(task, "producer.record.send.total", delta=1.0)]
+    (row,) = answer("connect_tasks", tables | {"metric_points": points})
+    assert (row["connector"], row["worker_group"]) == ("a", None)
+
+
+def test_members_of_a_group_are_those_with_a_member_id() -> None:
+    labels = [("group_id", "g")]
+    members = [client(name, labels=[*labels, ("group_member_id", name)]) for name in "ab"]
+    by_hand, without = client("by-hand", labels=labels), [client(name) for name in "xyz"]
+    clients = [*members, by_hand, *without]
+    points = [point(each, "consumer.coordinator.assigned.partitions", value=25.0) for each in clients]
+    rows = answer("consumer_groups", {"client_changes": clients, "metric_points": points})
+    assert {row["client_instance_id"]: row["members"] for row in rows} == {
+        "a": 2, "b": 2, "by-hand": 2, "x": None, "y": None, "z": None,
+    }  # fmt: skip
+    shared = [point(each, "consumer.share.fetch.manager.fetch.total", delta=1.0) for each in (*members, *without)]
+    rows = answer("share_group_members", {"client_changes": clients, "metric_points": shared})
+    assert {row["client_instance_id"]: row["members"] for row in rows} == {
+        "a": 2, "b": 2, "x": None, "y": None, "z": None,
+    }  # fmt: skip
+
+
+def quota(user: str, client_id: str, limit: float) -> Row:
+    return {
+        "cluster_id": "c", "user": user, "client_id": client_id, "ip": "", "quota_type": "produce",
+        "quota_limit": limit, "valid_from": START - timedelta(days=1), "last_seen_at": START,
+    }  # fmt: skip
+
+
+def test_a_client_without_id_or_principal_is_not_the_quota_of_all() -> None:
+    """Of a quota, an empty user or client id means all of them: the least specific level, not the most."""
+    sql = "SELECT level, quota_limit FROM client_quotas WHERE quota_type = 'produce'"
+
+    def limits(quotas: list[Row], **more: Any) -> list[tuple[Any, ...]]:
+        tables = {"client_changes": [client("a", **more)], "quotas": quotas}
+        return [tuple(row.values()) for row in answer("client_quotas", tables, sql)]
+
+    of_user = [quota("u", "", 1.0), quota("u", "<default>", 2.0)]
+    assert limits(of_user, principal="User:u", client_id="") == [(2, 2.0)]
+    assert limits([quota("", "a", 1.0), quota("<default>", "a", 2.0)]) == [(4, 2.0)]
+
+
+@pytest.mark.parametrize(("principal", "listed"), [(None, []), ("9f86d081", []), ("User:v", ["a"])])
+def test_who_is_unknown_may_be_limited(principal: str | None, listed: list[str]) -> None:
+    tables = {"client_changes": [client("a", principal=principal)], "quotas": [quota("u", "", 1.0)]}
+    rows = answer("unlimited_clients", tables)
+    assert [row["client_instance_id"] for row in rows if row["quota_type"] == "produce"] == listed
+    assert len(rows) == len(listed) + 2
+
+
+def test_an_unknown_version_is_not_new() -> None:
+    later: Row = {"first_seen": START + timedelta(minutes=1)}
+    unknown: Row = {"client_software_name": None, "client_software_version": None}
+    clients = [client("a", client_id="id"), client("b", client_id="id", **later, **unknown)]
+    rows = answer("client_id_changes", {"client_changes": clients})
+    assert [row["change"] for row in rows] == ["first_seen", "started"]
+
+
+def test_weeks_of_clients_without_id_are_not_compared() -> None:
+    def hours(client_id: str | None) -> list[Row]:
+        key: Row = {"cluster_id": "c", "client_id": client_id, "metric": "org.apache.kafka.m", "kind": "gauge"}
+        key |= {"attribute_keys": "", "points": 1, "value_count": 1, "value_sum": 1.0}
+        return [key | {"window_start": START - timedelta(days=days)} for days in (0, 7)]
+
+    rollups = [*hours("a"), *hours(None)]
+    assert [row["client_id"] for row in answer("metric_week_over_week", {"metric_rollups_1h": rollups})] == ["a"]
+
+
+def test_rejected_pushes_without_an_instance_are_told_apart_by_client_id() -> None:
+    reject = {"cluster_id": "c", "scope": "push", "reason": "INVALID_REQUEST", "landed_at": START}
+    rows = [reject | {"client_id": name} for name in ("a", "b", "b", None)]
+    found = answer("quarantine_offenders", {"quarantine": rows})
+    assert [(row["offender_rank"], row["client_id"], row["rejected"]) for row in found] == [
+        (1, "b", 2), (2, None, 1), (3, "a", 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("client_id", UNKNOWN)
+def test_writers_without_client_id_are_each_their_own(client_id: str | None) -> None:
+    writers = [client(name, client_id=client_id) for name in "ab"]
+    points = [
+        point(each, "producer.topic.record.send.total", delta=1.0, attributes=[("topic", "t")]) for each in writers
+    ]
+    rows = answer("topic_flows", {"client_changes": writers, "metric_points": points})
+    assert [(row["writer"], row["reader"]) for row in rows] == [("a", None), ("b", None)]

@@ -203,7 +203,8 @@ def test_a_finding_that_is_about_no_client_id_is_shown_with_what_it_is_about(fol
     assigned = {"metric": "org.apache.kafka.consumer.coordinator.assigned.partitions", "kind": "gauge", "time": NOON}
     points = [PUSH | assigned | {"client_instance_id": instance, "delta_status": "value", "value": partitions}
               for instance, partitions in (("i", 6.0), ("j", 2.0)) for _ in range(3)]  # fmt: skip
-    outcomes = [PUSH | {"client_instance_id": one, "labels": [("group_id", "g")]} for one in ("i", "j")]
+    labels = [("group_id", "g"), ("group_member_id", "m")]
+    outcomes = [PUSH | {"client_instance_id": one, "labels": labels} for one in ("i", "j")]
     for table, rows in ((METRIC_POINTS, points), (PUSH_OUTCOMES, outcomes)):
         write_deltalake(table.uri(str(folder)), pa.Table.from_pylist(rows, table.stored), mode="append")
     lake = Lake(str(folder))

@@ -175,7 +175,7 @@ def test_findings_about_no_client_id_open_and_are_resolved(tmp_path: Path) -> No
     lake = SmallLake(tmp_path)
     at: dict[str, Any] = {"cluster_id": "c", "landed_at": START + timedelta(minutes=30)}
     outcomes = [at | {"client_id": "orders", "client_instance_id": f"i{n}", "outcome": "points",
-                      "labels": [("group_id", "g")]} for n in range(2)]  # fmt: skip
+                      "labels": [("group_id", "g"), ("group_member_id", f"m{n}")]} for n in range(2)]  # fmt: skip
     points: Rows = [
         at | {"client_id": "orders", "client_instance_id": instance, "metric": metric, "attributes": attributes,
               "kind": "gauge", "delta_status": "value", "value": value, "time": START,

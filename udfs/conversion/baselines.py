@@ -12,7 +12,7 @@ from kafka_telemetry_lake.udfs.conversion.points import CLOCK_AHEAD, Points
 from kafka_telemetry_lake.udfs.conversion.redelivery import PushVerdicts
 from kafka_telemetry_lake.udfs.conversion.state import column
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int64s
-from kafka_telemetry_lake.udfs.kernels.compiled import kernel
+from kafka_telemetry_lake.udfs.kernels.compiled import linked
 from kafka_telemetry_lake.udfs.kernels.hashing import number
 from kafka_telemetry_lake.udfs.otlp.decoded import Temporality
 
@@ -83,14 +83,14 @@ def series_columns(series: Series, clients: Int64s, verdicts: PushVerdicts) -> d
     return {name: values[chosen] for name, values in columns.items()}
 
 
-@kernel
+@linked
 def forget_evicted(verdicts: PushVerdicts, push: int, base: Baselines, g: int) -> None:
     if base.epoch[g] != verdicts.epoch[push]:
         base.epoch[g] = verdicts.epoch[push]
         base.present[g] = base.delta_since[g] = base.is_delta[g] = False
 
 
-@kernel
+@linked
 def is_ordinary_delta(points: Points, i: int, base: Baselines, g: int) -> bool:
     """Whether this is a DELTA point, but no lifetime total; the baseline then only records that it came."""
     if points.temporality[i] != Temporality.DELTA or points.start[i] >= points.time[i]:
@@ -100,7 +100,7 @@ def is_ordinary_delta(points: Points, i: int, base: Baselines, g: int) -> bool:
     return True
 
 
-@kernel
+@linked
 def accept(points: Points, i: int, base: Baselines, g: int) -> None:
     base.present[g] = True
     base.start[g], base.time[g] = points.start[i], points.time[i]

@@ -13,7 +13,7 @@ import pyarrow as pa
 from kafka_telemetry_lake.udfs.conversion.state import DISTRIBUTIONS, column
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int64s
 from kafka_telemetry_lake.udfs.kernels.columns import one_chunk, pooled
-from kafka_telemetry_lake.udfs.kernels.compiled import kernel
+from kafka_telemetry_lake.udfs.kernels.compiled import kernel, linked
 from kafka_telemetry_lake.udfs.kernels.ragged import Ragged, gathered
 from kafka_telemetry_lake.udfs.otlp.decoded import Kind
 
@@ -196,7 +196,7 @@ def find_flaws(rows: Distributions, flaws: Int8s) -> None:
             flaws[i] = Flaw.COUNT
 
 
-@kernel
+@linked
 def _is_increasing(bounds: Doubles) -> bool:
     increasing = len(bounds) == 0 or not math.isnan(bounds[0])
     for k in range(1, len(bounds)):
@@ -204,7 +204,7 @@ def _is_increasing(bounds: Doubles) -> bool:
     return increasing
 
 
-@kernel
+@linked
 def difference(old: Distributions, before: int, rows: Distributions, now: int, out: Increments) -> Relation:
     """Write the increments of row `now` over row `before` of `old` to row `now` of `out`; meaningless after FELL."""
     out.observations[now] = rows.observations[now] - old.observations[before]
@@ -221,7 +221,7 @@ def difference(old: Distributions, before: int, rows: Distributions, now: int, o
     return relation
 
 
-@kernel
+@linked
 def _histogram_difference(old: Distributions, before: int, rows: Distributions, now: int, out: Increments) -> Relation:
     old_bounds = old.bounds[old.bounds_first[before] : old.bounds_first[before + 1]]
     bounds = rows.bounds[rows.bounds_first[now] : rows.bounds_first[now + 1]]
@@ -236,7 +236,7 @@ def _histogram_difference(old: Distributions, before: int, rows: Distributions, 
     return _subtract_same(counts, old_counts, increments)
 
 
-@kernel
+@linked
 def _subtract_same(counts: Int64s, old: Int64s, increments: Int64s) -> Relation:
     """Write the increments of counts of the same buckets. Without a branch, so it is done by vector instructions."""
     either, least = np.int64(0), np.int64(0)
@@ -250,7 +250,7 @@ def _subtract_same(counts: Int64s, old: Int64s, increments: Int64s) -> Relation:
     return Relation.GREW if either != 0 else Relation.EQUAL
 
 
-@kernel
+@linked
 def _exponential_difference(
     old: Distributions, before: int, rows: Distributions, now: int, out: Increments
 ) -> Relation:
@@ -294,7 +294,7 @@ def _exponential_difference(
     return Relation.GREW
 
 
-@kernel
+@linked
 def _is_populated(counts: Int64s, offset: int, shift: int, index: int) -> bool:
     is_filled = False
     for k in range(len(counts)):
@@ -302,7 +302,7 @@ def _is_populated(counts: Int64s, offset: int, shift: int, index: int) -> bool:
     return is_filled
 
 
-@kernel
+@linked
 def _subtract(counts: Int64s, offset: int, old: Int64s, old_offset: int, shift: int, cut: int) -> tuple[int, bool]:
     """Subtract the old buckets from `counts`, in place, and take what lies below `cut` out of both.
 
@@ -326,7 +326,7 @@ def _subtract(counts: Int64s, offset: int, old: Int64s, old_offset: int, shift: 
     return zero, False
 
 
-@kernel
+@linked
 def bucket_of(value: float, scale: int) -> tuple[int, bool]:
     """Index of the bucket (base^index, base^(index + 1)] with `value` > 0, and whether it is its upper bound.
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from kafka_telemetry_lake.udfs.identity import FRANZ_GO_SCOPE, AttributeSets, mix, set_bytes, text_hashes
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int32s, Int64s, UInt32s, UInt64s
 from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
-from kafka_telemetry_lake.udfs.kernels.compiled import kernel
+from kafka_telemetry_lake.udfs.kernels.compiled import kernel, linked
 from kafka_telemetry_lake.udfs.otlp.decoded import Decoded, Excess, Kind, Number, Temporality
 
 NO_RECORDED_VALUE = 1  # DataPointFlags, a bit mask
@@ -204,7 +204,7 @@ def _judge(
                 points.flags[i] |= CLOCK_AHEAD
 
 
-@kernel
+@linked
 def _correct_franz_go(points: Points, i: int, is_total: bool) -> None:
     """I4, franz-go: it leaves out zeros, and before 1.22 its counters aren't marked monotonic."""
     if points.kind[i] <= Kind.SUM and points.number[i] == Number.NONE and points.recorded[i]:
@@ -215,7 +215,7 @@ def _correct_franz_go(points: Points, i: int, is_total: bool) -> None:
         points.flags[i] |= MONOTONIC_ASSUMED
 
 
-@kernel
+@linked
 def _reason(points: Points, i: int, start: np.uint64, time: np.uint64, bad_buckets: bool, in_future: bool) -> Reason:
     kind = points.kind[i]
     is_interval = kind not in (Kind.GAUGE, Kind.SUMMARY)
@@ -235,7 +235,7 @@ def _reason(points: Points, i: int, start: np.uint64, time: np.uint64, bad_bucke
     return reason
 
 
-_mix = kernel(mix)
+_mix = linked(mix)
 
 
 @kernel

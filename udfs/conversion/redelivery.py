@@ -20,7 +20,7 @@ from kafka_telemetry_lake.udfs.conversion.push_state import (
 )
 from kafka_telemetry_lake.udfs.conversion.state import CLIENTS, LOST_INTERVALS, RECENT_PUSHES, ShardState, column
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int8s, Int32s, Int64s
-from kafka_telemetry_lake.udfs.kernels.compiled import kernel
+from kafka_telemetry_lake.udfs.kernels.compiled import kernel, linked
 from kafka_telemetry_lake.udfs.kernels.hashing import number
 from kafka_telemetry_lake.udfs.limits import Limits
 
@@ -175,14 +175,14 @@ def _judge(
         _remember(facts, i, oldest, bounds[PUSHES], c, recent, lost)
 
 
-@kernel
+@linked
 def _note_principal(facts: PushFacts, i: int, clients: ClientColumns, c: int, evict_after: int) -> None:
     """A client belongs to its first known principal until none of its pushes has landed for `evict_after`."""
     if clients.principal[c] == 0 or facts.landed_at[i] - clients.landed_at[c] > evict_after:
         clients.principal[c] = facts.principal[i]
 
 
-@kernel
+@linked
 def _note_temporalities(
     facts: PushFacts, i: int, late: bool, clients: ClientColumns, c: int, out: PushVerdicts
 ) -> None:
@@ -196,14 +196,14 @@ def _note_temporalities(
     clients.delta_time[c] = max(clients.delta_time[c], facts.delta_time[i])
 
 
-@kernel
+@linked
 def _window(landed_at: int, last_time: int, bounds: Int64s) -> int:
     """Start of a client's redelivery window: a clock that ran ahead can't move it beyond its landings (D6, P8)."""
     begin: int = min(last_time, min(landed_at, LATEST_US) * 1000) - bounds[WINDOW]
     return begin
 
 
-@kernel
+@linked
 def _is_evicted(landed_at: int, c: int, clients: ClientColumns, bounds: Int64s) -> bool:
     """C12: whether a push lands too long after its client's last one, or the client's rows were removed already.
 
@@ -223,7 +223,7 @@ def _is_evicted(landed_at: int, c: int, clients: ClientColumns, bounds: Int64s) 
     return True
 
 
-@kernel
+@linked
 def _check_chain(
     facts: PushFacts, i: int, late: bool, clients: ClientColumns, c: int, lost: ClientLists, out: PushVerdicts
 ) -> None:
@@ -245,7 +245,7 @@ def _check_chain(
         lost.size[c] += 1
 
 
-@kernel
+@linked
 def _remember(
     facts: PushFacts, i: int, oldest: int, at_least: int, c: int, recent: ClientLists, lost: ClientLists
 ) -> None:
@@ -263,7 +263,7 @@ def _remember(
         lost.size[c] -= 1
 
 
-@kernel
+@linked
 def _find(digest: int, push: int, digests: Int64s, pushes: Int64s, first: int, size: int) -> int:
     """The row of the same record, else of a push with the same digest, else -1."""
     seen = -1
@@ -275,7 +275,7 @@ def _find(digest: int, push: int, digests: Int64s, pushes: Int64s, first: int, s
     return seen
 
 
-@kernel
+@linked
 def _fill(start: int, end: int, starts: Int64s, ends: Int64s, first: int, size: int) -> tuple[int, int, int]:
     """Cut (start, end] out of the lost intervals; the rest of them stays open, in order of time.
 

@@ -19,7 +19,7 @@ from kafka_telemetry_lake.udfs.conversion.statuses import Status
 from kafka_telemetry_lake.udfs.identity import mix, text_hashes
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int32s, Int64s, UInt64s
 from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
-from kafka_telemetry_lake.udfs.kernels.compiled import kernel
+from kafka_telemetry_lake.udfs.kernels.compiled import kernel, linked
 from kafka_telemetry_lake.udfs.kernels.hashing import Numbering
 from kafka_telemetry_lake.udfs.limits import ROLLUP_TEXT_BYTES
 from kafka_telemetry_lake.udfs.rows import METRIC_ROLLUPS, TIMESTAMP
@@ -302,7 +302,7 @@ def _read_only(values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
     return values
 
 
-_mix = kernel(mix)
+_mix = linked(mix)
 
 
 @kernel

@@ -30,7 +30,7 @@ from kafka_telemetry_lake.udfs.conversion.series_status import judge
 from kafka_telemetry_lake.udfs.conversion.state import DISTRIBUTIONS, NUMBERS, ShardState, column
 from kafka_telemetry_lake.udfs.conversion.statuses import Converted, Status
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s
-from kafka_telemetry_lake.udfs.kernels.compiled import kernel
+from kafka_telemetry_lake.udfs.kernels.compiled import kernel, linked
 from kafka_telemetry_lake.udfs.kernels.ragged import copy
 from kafka_telemetry_lake.udfs.otlp.decoded import Kind, Number, Temporality
 
@@ -150,13 +150,13 @@ def _pass_unchanged(
             _pass_delta(points, verdicts, i, rows, out, increments)
 
 
-@kernel
+@linked
 def _is_monotonic(points: Points, i: int) -> bool:
     monotonic: bool = points.kind[i] != Kind.SUM or points.monotonic[i]
     return monotonic
 
 
-@kernel
+@linked
 def _pass_delta(
     points: Points,
     verdicts: PushVerdicts,
@@ -233,7 +233,7 @@ def _convert_numbers(
             base.value_double[g] = points.value[i]
 
 
-@kernel
+@linked
 def _delta_start(points: Points, i: int, base: Baselines, g: int, status: Status) -> int:
     start: int = base.time[g]
     if status in (Status.FIRST, Status.RESET):
@@ -284,7 +284,7 @@ def _convert_distributions(
         base.row[g] = stored_rows + row
 
 
-@kernel
+@linked
 def _count_in_full(rows: Distributions, row: int, increments: Increments) -> None:
     increments.observations[row] = rows.observations[row]
     increments.sum[row] = rows.sum[row]
@@ -298,7 +298,7 @@ def _count_in_full(rows: Distributions, row: int, increments: Increments) -> Non
     copy(negative, negative_increments)
 
 
-@kernel
+@linked
 def _count_nothing(rows: Distributions, row: int, increments: Increments) -> None:
     increments.observations[row] = increments.zero_count[row] = 0
     increments.sum[row] = 0.0 if not math.isnan(rows.sum[row]) else math.nan
@@ -308,7 +308,7 @@ def _count_nothing(rows: Distributions, row: int, increments: Increments) -> Non
             buckets[k] = 0
 
 
-@kernel
+@linked
 def _buckets_of(
     rows: Distributions, row: int, counts: Int64s, positive: Int64s, negative: Int64s
 ) -> tuple[Int64s, Int64s, Int64s]:

@@ -7,11 +7,11 @@ from kafka_telemetry_lake.udfs.conversion.distributions import Relation
 from kafka_telemetry_lake.udfs.conversion.points import CLOCK_AHEAD, START_MOVED, Points
 from kafka_telemetry_lake.udfs.conversion.redelivery import DELTA, PushVerdicts
 from kafka_telemetry_lake.udfs.conversion.statuses import Status
-from kafka_telemetry_lake.udfs.kernels.compiled import kernel
+from kafka_telemetry_lake.udfs.kernels.compiled import linked
 from kafka_telemetry_lake.udfs.otlp.decoded import Temporality
 
 
-@kernel
+@linked
 def judge(
     points: Points, verdicts: PushVerdicts, i: int, base: Baselines, g: int, relation: Relation, jump: int
 ) -> Status:
@@ -38,7 +38,7 @@ def judge(
     return _judge_first(points, verdicts, i, base, g)
 
 
-@kernel
+@linked
 def _judge_first(points: Points, verdicts: PushVerdicts, i: int, base: Baselines, g: int) -> Status:
     start, push = points.start[i], points.push[i]
     has_start = 0 < start < points.time[i]
@@ -50,7 +50,7 @@ def _judge_first(points: Points, verdicts: PushVerdicts, i: int, base: Baselines
     return Status.FIRST if has_start and not is_counted else Status.BASELINE  # C3
 
 
-@kernel
+@linked
 def _judge_next(points: Points, i: int, base: Baselines, g: int, relation: Relation) -> Status:
     start, time = points.start[i], points.time[i]
     if start != base.start[g] and start >= time:  # C4

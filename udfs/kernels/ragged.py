@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s
 from kafka_telemetry_lake.udfs.kernels.columns import pooled
-from kafka_telemetry_lake.udfs.kernels.compiled import kernel
+from kafka_telemetry_lake.udfs.kernels.compiled import kernel, part
 
 
 class Ragged(NamedTuple):
@@ -76,7 +76,7 @@ def _add_sizes(lists_first: Int64s, rows: Int64s, sizes: Int64s) -> None:
             sizes[i] += lists_first[rows[i] + 1] - lists_first[rows[i]]
 
 
-@kernel
+@part
 def copy(source: Int64s, target: Int64s) -> None:
     """Copy items to as many places."""
     for k in range(len(source)):

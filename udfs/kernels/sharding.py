@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_telemetry_lake.udfs.kernels.arrays import Int32s, Int64s, UInt8s
-from kafka_telemetry_lake.udfs.kernels.compiled import kernel
+from kafka_telemetry_lake.udfs.kernels.compiled import kernel, linked
 
 
 def shards_of(client_instance_ids: pa.Array, shards: int) -> Int32s:
@@ -47,7 +47,7 @@ def _place(data: UInt8s, offsets: Int64s, result: Int32s) -> None:
         result[i] = (_murmur2(data, offsets[i], offsets[i + 1]) & 0x7FFFFFFF) - 0x80000000
 
 
-@kernel
+@linked
 def _murmur2(data: UInt8s, start: int, end: int) -> int:
     """org.apache.kafka.common.utils.Utils.murmur2, with 32-bit words in 64-bit integers."""
     mask, m = 0xFFFFFFFF, 0x5BD1E995
@@ -55,30 +55,29 @@ def _murmur2(data: UInt8s, start: int, end: int) -> int:
     h = 0x9747B28C ^ length
     for word in range(length // 4):
         at = start + 4 * word
-        k = _times(_byte(data, at, 0) | _byte(data, at, 1) | _byte(data, at, 2) | _byte(data, at, 3), m)
+        low = _byte(data, at) | _byte(data, at + 1) << 8  # little-endian
+        k = _times(low | _byte(data, at + 2) << 16 | _byte(data, at + 3) << 24, m)
         k ^= k >> 24
         k = _times(k, m)
         h = _times(h, m) ^ k
     tail = start + (length & ~3)
     if length & 3 == 3:
-        h ^= _byte(data, tail, 2)
+        h ^= _byte(data, tail + 2) << 16
     if length & 3 >= 2:
-        h ^= _byte(data, tail, 1)
+        h ^= _byte(data, tail + 1) << 8
     if length & 3 >= 1:
-        h = _times(h ^ _byte(data, tail, 0), m)
+        h = _times(h ^ _byte(data, tail), m)
     h ^= h >> 13
     h = _times(h, m)
     return (h ^ (h >> 15)) & mask
 
 
-@kernel
-def _byte(data: UInt8s, at: int, place: int) -> int:
-    """Byte `place` of the little-endian word at `at`, in its place."""
-    word: np.int64 = np.int64(data[at + place]) << (8 * place)
-    return word  # type: ignore[return-value]  # the kernel's int
+@linked
+def _byte(data: UInt8s, at: int) -> int:
+    return np.int64(data[at])  # type: ignore[return-value]  # the kernel's int
 
 
-@kernel
+@linked
 def _times(a: int, b: int) -> int:
     """The low 32 bits of a product of 32-bit words, without leaving 64 bits."""
     low = (a & 0xFFFF) * b

@@ -13,7 +13,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from kafka_telemetry_lake.udfs.kernels.arrays import Int64s, UInt8s
-from kafka_telemetry_lake.udfs.kernels.compiled import kernel
+from kafka_telemetry_lake.udfs.kernels.compiled import kernel, linked
 
 VARINT, FIXED64, LENGTH, GROUP, END_GROUP, FIXED32 = range(6)  # wire types
 MOST_NESTED = 128  # upb refuses more than 100 levels
@@ -52,7 +52,7 @@ def fields(data: UInt8s, starts: Int64s, ends: Int64s, most: int, budget: int) -
     return counts[: _count(data, starts, ends, TABLES, stack, most, budget, counts)]
 
 
-@kernel
+@linked
 def _varint(data: UInt8s, pos: int, end: int) -> Any:
     """The low 63 bits of the varint at `pos`, and the position behind it; -1 when it breaks off."""
     value, shift = 0, 0
@@ -67,7 +67,7 @@ def _varint(data: UInt8s, pos: int, end: int) -> Any:
     return value, -1
 
 
-@kernel
+@linked
 def _after(data: UInt8s, pos: int, end: int, wire_type: int) -> int:
     """The position behind a field's content that isn't a message or text; -1 when it is malformed."""
     if wire_type == VARINT:
@@ -76,7 +76,7 @@ def _after(data: UInt8s, pos: int, end: int, wire_type: int) -> int:
     return pos + size if wire_type <= FIXED32 and size <= end - pos else -1
 
 
-@kernel
+@linked
 def _items(data: UInt8s, pos: int, size: int, inside: int) -> int:
     """Items of a packed list."""
     if inside == FIXED:
@@ -88,7 +88,7 @@ def _items(data: UInt8s, pos: int, size: int, inside: int) -> int:
     return items
 
 
-@kernel
+@linked
 def _count_one(data: UInt8s, start: int, last: int, tables: Int64s, stack: Int64s, most: int) -> int:
     """Fields and items of one payload. `stack`: the message at each level, and where it ends."""
     pos, level, groups, count = start, 0, 0, 0

@@ -47,7 +47,6 @@ def load() -> None:
     empty = payload_bounds(pa.array([], pa.large_binary()))
     with numba_cache.exclusive():
         decode_slices(*empty)
-        new_slices(0)  # of payloads that need more room
         census.fields(*empty, 0, 0)  # of payloads for the reference decoder
 
 

@@ -12,17 +12,8 @@ from typing import Any
 import numpy as np
 
 from kafka_telemetry_lake.udfs.kernels.arrays import UInt8s
-from kafka_telemetry_lake.udfs.otlp.wire_reader import (
-    ODD,
-    Int64,
-    entry,
-    is_utf8,
-    load64,
-    next_field,
-    part,
-    same,
-    varint,
-)
+from kafka_telemetry_lake.udfs.kernels.compiled import kernel, part
+from kafka_telemetry_lake.udfs.otlp.wire_reader import ODD, Int64, is_utf8, load64, next_field, same, varint
 
 TEXT, INT, DOUBLE, BOOL = range(4)
 """Kinds of values; a missing value is the empty text, as in `reference.attribute_text`."""
@@ -126,7 +117,7 @@ def repeats_key(data: UInt8s, start: int, end: int) -> bool:
     return False
 
 
-@entry
+@kernel
 def take_apart(data: UInt8s, starts: Any, sizes: Any, entries: Any) -> None:
     """Write the KeyValues of checked lists to the columns of `entries` (int64, 5 rows), list after list."""
     entry = 0
@@ -140,7 +131,7 @@ def take_apart(data: UInt8s, starts: Any, sizes: Any, entries: Any) -> None:
             entry += 1
 
 
-@entry
+@kernel
 def gather(data: UInt8s, starts: Any, offsets: Any, out: UInt8s) -> None:
     """Copy the slices at `starts` to ``out[offsets[i]:offsets[i + 1]]``."""
     for index in range(starts.size):

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from kafka_telemetry_lake.udfs.kernels.arrays import UInt8s
+from kafka_telemetry_lake.udfs.kernels.compiled import inlined, part
 from kafka_telemetry_lake.udfs.otlp import wire_attributes
 from kafka_telemetry_lake.udfs.otlp.wire_output import PAIRS, POINTS, REGIONS, TEXTS, State
-from kafka_telemetry_lake.udfs.otlp.wire_reader import ODD, Int64, inlined, is_utf8, part
+from kafka_telemetry_lake.udfs.otlp.wire_reader import ODD, Int64, UInt64, is_utf8
 from kafka_telemetry_lake.udfs.otlp.wire_slices import EXTRA, SIZE, find, insert, slice_hash
 
 # No slice has the same hash as an attribute list and as a resource's: their checks differ.
-RESOURCE_HASH = np.uint64(0x9E3779B97F4A7C15)
+NO_SALT, RESOURCE_HASH = np.uint64(0), np.uint64(0x9E3779B97F4A7C15)
 
 
 @part
@@ -45,11 +46,9 @@ def intern_text(data: UInt8s, start: int, end: int, s: State) -> Int64:
 
 
 @inlined
-def intern_region(data: UInt8s, start: int, end: int, is_resource: bool, s: State) -> Int64:
-    """The code of a list of KeyValues, or ODD when it is new and odd."""
-    value = slice_hash(data, start, end - start, s.secret)
-    if is_resource:
-        value ^= RESOURCE_HASH
+def intern_region(data: UInt8s, start: int, end: int, salt: UInt64, s: State) -> Int64:
+    """The code of a list of KeyValues, or ODD when it is new and odd; those of each `salt` are numbered apart."""
+    value = slice_hash(data, start, end - start, s.secret) ^ salt
     slot, code = find(data, start, end - start, value, s.region_slots, s.regions)
     if code >= 0:
         return code
@@ -57,7 +56,7 @@ def intern_region(data: UInt8s, start: int, end: int, is_resource: bool, s: Stat
     pairs = wire_attributes.count(data, start, end)
     if code >= s.regions.shape[0] or pairs == ODD:
         return ODD
-    if is_resource and wire_attributes.repeats_key(data, start, end):
+    if salt == RESOURCE_HASH and wire_attributes.repeats_key(data, start, end):
         return ODD
     insert(slot, code, start, end - start, value, s.region_slots, s.regions)
     s.regions[code, EXTRA] = pairs

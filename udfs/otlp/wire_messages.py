@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from kafka_telemetry_lake.udfs.kernels.arrays import UInt8s
+from kafka_telemetry_lake.udfs.kernels.compiled import inlined, nested, part
 from kafka_telemetry_lake.udfs.otlp import wire_attributes
-from kafka_telemetry_lake.udfs.otlp.wire_dictionaries import intern_region, intern_text
+from kafka_telemetry_lake.udfs.otlp.wire_dictionaries import NO_SALT, RESOURCE_HASH, intern_region, intern_text
 from kafka_telemetry_lake.udfs.otlp.wire_output import (
     ALL_UNTIMED,
     ATTRIBUTES,
@@ -36,7 +37,7 @@ from kafka_telemetry_lake.udfs.otlp.wire_points import (
     distribution,
     number_point,
 )
-from kafka_telemetry_lake.udfs.otlp.wire_reader import ODD, Int64, inlined, is_utf8, next_field, part, varint
+from kafka_telemetry_lake.udfs.otlp.wire_reader import ODD, Int64, is_utf8, next_field, varint
 from kafka_telemetry_lake.udfs.otlp.wire_sizes import data_kind
 
 
@@ -73,7 +74,7 @@ def add_point(data: UInt8s, pos: int, end: int, kind: int, keep: bool, s: State)
             excess, last = LONG_ATTRIBUTES, first
     if kind > SUM and s.distributions.tags[EXCESS_TAG, written]:
         excess |= LONG_LISTS
-    attributes = intern_region(data, first, last, False, s)
+    attributes = intern_region(data, first, last, NO_SALT, s)
     if attributes == ODD:
         return False
     p.codes[ATTRIBUTES, row] = attributes
@@ -88,7 +89,7 @@ def add_point(data: UInt8s, pos: int, end: int, kind: int, keep: bool, s: State)
     return True
 
 
-@inlined
+@nested
 def add_data(data: UInt8s, pos: int, end: int, kind: int, limit: int, s: State) -> tuple[bool, Int64]:
     """A member of Metric.data: whether it is well formed, and how many rows beyond `limit` were left out."""
     first_row = s.used[POINTS]
@@ -115,7 +116,7 @@ def add_data(data: UInt8s, pos: int, end: int, kind: int, limit: int, s: State) 
     return ok, beyond
 
 
-@inlined
+@nested
 def add_metric(data: UInt8s, pos: int, end: int, limit: int, s: State) -> tuple[bool, Int64]:
     """A Metric: whether it is well formed, and how many rows beyond `limit` were left out."""
     first_row = s.used[POINTS]
@@ -167,7 +168,7 @@ def scope_name(data: UInt8s, pos: int, end: int) -> tuple[Int64, Int64]:
     return name_start, (ODD if names > 1 else name_end)
 
 
-@inlined
+@nested
 def add_scope_metrics(data: UInt8s, pos: int, end: int, limit: int, s: State) -> tuple[bool, Int64]:
     """A ScopeMetrics: whether it is well formed, and how many rows beyond `limit` were left out."""
     first_row = s.used[POINTS]
@@ -222,7 +223,7 @@ def resource_attributes(data: UInt8s, pos: int, end: int) -> tuple[Int64, Int64]
     return first, last
 
 
-@inlined
+@nested
 def add_resource_metrics(
     data: UInt8s, pos: int, end: int, resource: int, limit: int, s: State
 ) -> tuple[bool, Int64, Int64]:
@@ -242,7 +243,7 @@ def add_resource_metrics(
             first, last = resource_attributes(data, first, pos)
             ok = last != ODD and resources == 1
             if ok and last > first:
-                code = intern_region(data, first, last, True, s)
+                code = intern_region(data, first, last, RESOURCE_HASH, s)
                 # Attributes of several resources are merged by the reference decoder.
                 ok = code != ODD and resource in (-1, code)
                 resource = code
@@ -251,11 +252,11 @@ def add_resource_metrics(
     return ok, resource, beyond
 
 
-@inlined
+@nested
 def add_payload(data: UInt8s, pos: int, end: int, max_points: int, s: State) -> tuple[bool, Int64, Int64]:
     """A MetricsData: whether it is well formed, its resource, how many points beyond `max_points` it has."""
     limit = s.used[POINTS] + max_points
-    resource = -1
+    resource: Int64 = np.int64(-1)  # no literal: it would be another type
     ok = True
     beyond: Int64 = 0
     while ok and pos < end:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafka_telemetry_lake.udfs.kernels.arrays import UInt8s
+from kafka_telemetry_lake.udfs.kernels.compiled import kernel, part
 from kafka_telemetry_lake.udfs.otlp.wire_dictionaries import forget, has_room
 from kafka_telemetry_lake.udfs.otlp.wire_messages import add_payload
 from kafka_telemetry_lake.udfs.otlp.wire_output import (
@@ -36,7 +37,7 @@ from kafka_telemetry_lake.udfs.otlp.wire_output import (
     State,
 )
 from kafka_telemetry_lake.udfs.otlp.wire_points import LISTS
-from kafka_telemetry_lake.udfs.otlp.wire_reader import ODD, Int64, entry, part
+from kafka_telemetry_lake.udfs.otlp.wire_reader import ODD, Int64
 from kafka_telemetry_lake.udfs.otlp.wire_slices import EXTRA
 
 
@@ -63,14 +64,14 @@ def too_much(size: int, first_point: int, first_distribution: int, s: State) -> 
     return MANY_BUCKETS if items > s.bounds[MAX_ALL_BUCKETS] else 0
 
 
-@entry
+@kernel
 def is_spent(s: State) -> bool:
     """Whether the payloads so far have used up the budget of a part."""
     items = items_before(s.used[DISTRIBUTIONS], s)
     return bool(s.tally[PAIRS] >= s.bounds[PAIRS_BUDGET] or items >= s.bounds[ITEMS_BUDGET])
 
 
-@entry
+@kernel
 def fill(data: UInt8s, starts: Any, ends: Any, needs: Any, outcomes: Any, payload: int, s: State) -> Int64:
     """Write the payloads from index `payload` on that `measure` did not find odd.
 

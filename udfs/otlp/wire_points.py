@@ -7,18 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kafka_telemetry_lake.udfs.kernels.arrays import UInt8s
+from kafka_telemetry_lake.udfs.kernels.compiled import inlined, part
 from kafka_telemetry_lake.udfs.otlp import wire_attributes
-from kafka_telemetry_lake.udfs.otlp.wire_reader import (
-    ODD,
-    Int64,
-    UInt64,
-    inlined,
-    load64,
-    load_double,
-    next_field,
-    part,
-    varint,
-)
+from kafka_telemetry_lake.udfs.otlp.wire_reader import ODD, Int64, UInt64, load64, load_double, next_field, varint
 
 GAUGE, SUM, HISTOGRAM, EXPONENTIAL_HISTOGRAM, SUMMARY = range(5)  # decoded.Kind
 NONE, AS_DOUBLE, AS_INT = range(3)  # decoded.Number

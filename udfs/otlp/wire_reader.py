@@ -6,48 +6,21 @@ Sources: protobuf.dev/programming-guides/encoding; upb's decoder for what is ref
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]  # ships no types
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
-from kafka_telemetry_lake.udfs.kernels import numba_cache
 from kafka_telemetry_lake.udfs.kernels.arrays import UInt8s
-
-numba_cache.configure()
-
-F = TypeVar("F", bound=Callable[..., Any])
+from kafka_telemetry_lake.udfs.kernels.compiled import part
 
 # numba's machine integers; NumPy's scalar types would not mix with literals in mypy's eyes.
 Int64 = Any
 UInt64 = Any
 
 ODD: Int64 = -1
-
-# Without reference counting, which costs more than the work between: such a function can't make arrays, only
-# read and write its arguments.
-_OPTIONS: dict[str, Any] = {"_nrt": False, "nogil": True}
-
-
-def part(function: F) -> F:
-    """Compile a function that only other compiled functions call."""
-    compiled: F = njit(**_OPTIONS)(function)
-    return compiled
-
-
-def inlined(function: F) -> F:
-    """`part` for a function with more arguments than a call passes cheaply."""
-    compiled: F = njit(inline="always", **_OPTIONS)(function)
-    return compiled
-
-
-def entry(function: F) -> F:
-    """Compile a function that Python calls; it is cached on disk with all that it calls."""
-    compiled: F = njit(cache=True, **_OPTIONS)(function)
-    return compiled
 
 
 def _load(word: Any, numba_type: Any) -> Any:

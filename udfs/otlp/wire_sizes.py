@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from kafka_telemetry_lake.udfs.kernels.arrays import UInt8s
+from kafka_telemetry_lake.udfs.kernels.compiled import kernel, part
 from kafka_telemetry_lake.udfs.otlp.wire_output import (
     DISTRIBUTIONS,
     ITEMS,
@@ -17,7 +20,7 @@ from kafka_telemetry_lake.udfs.otlp.wire_output import (
     STATUS,
 )
 from kafka_telemetry_lake.udfs.otlp.wire_points import EXPONENTIAL_HISTOGRAM, GAUGE, HISTOGRAM, SUM, SUMMARY, most_items
-from kafka_telemetry_lake.udfs.otlp.wire_reader import ODD, Int64, entry, next_field, part
+from kafka_telemetry_lake.udfs.otlp.wire_reader import ODD, Int64, next_field
 
 TIME_BYTES = 9
 """A shorter data point has no time_unix_nano."""
@@ -43,7 +46,8 @@ def data_kind(field: int) -> Int64:
 @part
 def _measure(data: UInt8s, pos: int, end: int, ends: Any, payload: int, bounds: Any, needs: Any) -> bool:
     """Add up what a payload needs. `ends` is a stack: where the message at each level ends."""
-    level, kind = METRICS_DATA, -1
+    level = METRICS_DATA
+    kind: Int64 = np.int64(-1)  # no literal: it would be another type
     short = 0
     ends[level] = end
     while True:
@@ -78,7 +82,7 @@ def _measure(data: UInt8s, pos: int, end: int, ends: Any, payload: int, bounds: 
             pos = first
 
 
-@entry
+@kernel
 def measure(data: UInt8s, starts: Any, ends: Any, bounds: Any, stack: Any, needs: Any, outcomes: Any) -> None:
     """Write each payload's `needs`; an odd one needs nothing and has ODD as its status."""
     max_points = bounds[MAX_POINTS]

@@ -15,7 +15,8 @@ from numba import types
 from numba.extending import intrinsic
 
 from kafka_telemetry_lake.udfs.kernels.arrays import Int32s, Int64s, UInt8s
-from kafka_telemetry_lake.udfs.otlp.wire_reader import Int64, UInt64, entry, load64, part, same
+from kafka_telemetry_lake.udfs.kernels.compiled import kernel, part
+from kafka_telemetry_lake.udfs.otlp.wire_reader import Int64, UInt64, load64, same
 
 SECRET = np.frombuffer(os.urandom(32), np.uint64)
 """The hash's key, four words: an argument of `slice_hash`, as numba would compile a global into its cache."""
@@ -84,7 +85,7 @@ def insert(slot: int, code: int, start: int, size: int, value: UInt64, slots: In
     slices[code, HASH] = np.int64(value)
 
 
-@entry
+@kernel
 def _link(slots: Int32s, slices: Int64s, used: int) -> None:
     mask = np.int64(slots.size - 1)
     for code in range(used):

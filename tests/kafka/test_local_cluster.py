@@ -114,7 +114,7 @@ def test_a_quota_throttles_its_user_only(
         client_id = f"telemetry-{user}"
         clients.producer(library, topic, client_id, records=100, value_bytes=1000, credentials=credentials)
     throttled = {}
-    for user in USERS:
+    for user in libraries:
         pushes = landing.wait_for_more(f"telemetry-{user}", 3)
         assert {push.headers["principal"] for push in pushes} == {f"User:{user}"}
         throttled[user] = largest(pushes, "org.apache.kafka.producer.produce.throttle.time.max")

@@ -49,11 +49,13 @@ from kafka_telemetry_lake.udfs.kernels import numba_cache
 from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
 from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
 from kafka_telemetry_lake.udfs.limits import Limits
+from kafka_telemetry_lake.udfs.otlp import decode
 from kafka_telemetry_lake.udfs.rows import PUSHES_IN
 
 Result = TypeVar("Result")
 # Limit on the rollup groups in a task's memory. A client that invents metric names adds a group for each.
 MOST_GROUPS = 500_000
+FUNCTIONS = 125  # that `compile_kernels` compiles
 # What a task returns to the driver, a row for each shard: data files as JSON, the shard's new state files, counts, log
 # lines. The last row has the files and counts of all shards of the task.
 TASK_RESULT = "shard int, state array<string>, files array<string>, counts map<string, bigint>, set_aside array<string>"
@@ -255,14 +257,29 @@ def was_tried_before() -> bool:
 
 @cache
 def _compile() -> None:
-    """Compile the kernels, in a child, before any time limit applies."""
-    numba_cache.fill(_call_kernels)
+    """Compile the kernels, in children, before any time limit applies."""
+    compile_kernels()
     _call_kernels()
+
+
+def compile_kernels(progress: Callable[[int], None] | None = None) -> None:
+    """Compile what the cache of this user lacks, in a child on each of two cores.
+
+    Args:
+        progress: called now and then with the number of functions that have been compiled, of about `FUNCTIONS`.
+    """
+    numba_cache.fill(decode.load, _convert, progress=progress)
 
 
 def _call_kernels() -> None:
     """Load every kernel of a task; one worker of a machine at a time compiles those that the cache lacks."""
-    with numba_cache.exclusive():
+    decode.load()
+    _convert()
+
+
+def _convert() -> None:
+    """Load the kernels of a task but those that decode."""
+    with numba_cache.exclusive("conversion"):
         shards_of(pa.array(["x"]), 1)
         for rows, _, _ in process_parts(PUSHES_IN.empty_table(), ShardState.empty()):
             RollUp(MINUTE_US).add(rows.metric_points)

@@ -78,8 +78,8 @@ def process_parts(
 
 @cache
 def _compile_once() -> None:
-    """Compile, or load from the cache, every kernel: one worker of a machine at a time."""
-    with numba_cache.exclusive():
+    """Compile, or load from the cache, the kernels of conversion: one worker of a machine at a time."""
+    with numba_cache.exclusive("conversion"):
         list(_parts(rows.PUSHES_IN.empty_table(), ShardState.empty(), DEFAULT_LIMITS))
 
 

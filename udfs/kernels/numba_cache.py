@@ -18,7 +18,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
+from multiprocessing import connection
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from filelock import FileLock
@@ -49,27 +51,66 @@ def configure() -> Path:
 
 
 @contextmanager
-def exclusive() -> Iterator[None]:
-    """Hold the cache directory's lock: the first worker compiles, the others wait and load what it compiled.
+def exclusive(kernels: str = "all") -> Iterator[None]:
+    """Hold the lock of these kernels: the first worker compiles them, the others wait and load what it compiled.
 
     A thread may take it again while it holds it. A worker that dies loses it.
     """
-    with FileLock(configure() / ".lock", is_singleton=True):
+    with FileLock(configure() / f".{kernels}.lock", is_singleton=True):
         yield
 
 
-def fill(compile_all: Callable[[], None]) -> None:
-    """Run `compile_all` in a forked child, unless one has already filled the cache directory.
+def is_filled() -> bool:
+    """Whether a call of `fill` has compiled all kernels of these sources."""
+    return (configure() / FILLED).exists()
+
+
+def fill(*compilers: Callable[[], None], progress: Callable[[int], None] | None = None) -> None:
+    """Run each of them in a forked child, all at once, unless the cache directory has been filled already.
 
     A child that fails leaves this process to compile by itself.
+
+    Args:
+        compilers: each compiles some of the kernels.
+        progress: called now and then with the number of functions that have been compiled.
     """
-    filled = configure() / FILLED
-    if not filled.exists():
-        child = multiprocessing.get_context("fork").Process(target=compile_all)
+    if is_filled():
+        return
+    forks, done = multiprocessing.get_context("fork"), 0
+    reader, writer = forks.Pipe(duplex=False)  # of all children: what they send is short enough to stay whole
+    children = [
+        forks.Process(target=compiler if progress is None else partial(_report, compiler, writer))
+        for compiler in compilers
+    ]
+    for child in children:
         child.start()
+    running = {child.sentinel for child in children}
+    while running:
+        ended = connection.wait([*running, reader])
+        while reader.poll():
+            done += len(reader.recv_bytes())
+        if progress is not None:
+            progress(done)
+        running.difference_update(each for each in ended if isinstance(each, int))
+    for child in children:
         child.join()
-        if child.exitcode == 0:
-            filled.touch()
+    if all(child.exitcode == 0 for child in children):
+        (configure() / FILLED).touch()
+
+
+def _report(compiler: Callable[[], None], writer: Connection) -> None:
+    """Run a compiler, and write a byte for each function that it has compiled."""
+    from numba.core.event import Event, Listener, install_listener  # noqa: PLC0415  # only this child needs it
+
+    class Compiled(Listener):
+        def on_start(self, event: Event) -> None:
+            pass
+
+        def on_end(self, event: Event) -> None:  # noqa: ARG002  # numba's name
+            writer.send_bytes(b".")
+
+    with install_listener("numba:compile", Compiled()):
+        compiler()
 
 
 def _candidates() -> Iterator[Path]:

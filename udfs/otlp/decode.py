@@ -36,6 +36,8 @@ def decode(
         pyarrow.ArrowInvalid: the distinct metric names or attribute texts of the batch exceed 2 GiB.
     """
     payloads = _one_array(payloads)
+    if not len(payloads):  # which needs no kernel
+        return otlp_reference.decode(payloads, limits)
     too_large = pc.greater(pc.binary_length(payloads), limits.max_decompressed_bytes).fill_null(False)
     rejected = np.flatnonzero(too_large.to_numpy(zero_copy_only=False))
     if len(rejected):
@@ -79,6 +81,11 @@ def _one_array(payloads: pa.Array | pa.ChunkedArray) -> pa.LargeBinaryArray:
     if isinstance(payloads, pa.Array):
         return payloads
     return one_chunk(payloads)
+
+
+def load() -> None:
+    """Compile the kernels, or load them from the cache, if numba works."""
+    _kernel()
 
 
 @cache

@@ -45,7 +45,7 @@ def decode(payloads: pa.LargeBinaryArray, limits: Limits = DEFAULT_LIMITS, budge
 def load() -> None:
     """Compile the kernels, or load them from the cache: one worker of a machine at a time."""
     empty = payload_bounds(pa.array([], pa.large_binary()))
-    with numba_cache.exclusive():
+    with numba_cache.exclusive("decoding"):
         decode_slices(*empty)
         census.fields(*empty, 0, 0)  # of payloads for the reference decoder
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
@@ -146,6 +147,20 @@ def test_a_child_fills_the_cache_once(home: Path) -> None:
     numba_cache.fill(compile_all)
     [process] = calls.read_text().split()
     assert process != str(os.getpid())
+
+
+def test_children_tell_what_they_have_compiled(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "numba")  # the fixture's, without a compiler
+    numba = importlib.import_module("numba")
+    told: list[int] = []
+
+    def compile_one() -> None:
+        numba.njit(lambda number: 2 * number)(21)
+
+    numba_cache.fill(compile_one, compile_one, progress=told.append)
+    assert told[-1] == 2
+    assert told == sorted(told)
+    assert numba_cache.is_filled()
 
 
 def test_a_child_that_fails_fills_nothing(home: Path) -> None:

@@ -135,6 +135,8 @@ def main() -> None:
     if not python.exists():
         venv.create(settings.folder, with_pip=True, symlinks=True)
     install_packages(python, wanted, settings.folder)
+    # Without them the first batch compiles.
+    subprocess.run([str(python), "-m", "kafka_telemetry_lake.pipelines.ingest.compiling"], check=False)
     for each in LOCKS if wanted == "all" else ("demo",):
         (settings.folder / f".installed-{each}").touch()
 

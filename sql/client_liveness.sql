@@ -2,7 +2,8 @@
 -- Silent doesn't mean crashed: Java producers and admins close without a terminating push, and librdkafka omits one in
 -- ten, more of them under JavaScript. likely_cause (L17) of a silent client is the first that applies: between_batches
 -- (Spark's source, which pushes only while a batch reads), cluster_or_receiver (most clients fell silent within minutes and
--- few terminated), closed_with_siblings (another client of its Streams instance terminated at that time), process_gone (all
+-- few terminated), closed_with_siblings (another client of its Streams instance terminated at that time), nothing_to_restore
+-- (a restore consumer of Streams, which pushes only while its thread's tasks lack state; its instance is active), process_gone (all
 -- clients of its address are gone; an unknown address is none, and behind a proxy that passes requests on all have its),
 -- closed_without_flag (a Java producer with nothing left to send, or an admin), killed_or_cut_off (a client that would have
 -- sent a terminating push, such as a consumer, or a Java producer whose last push reported buffered records or requests in
@@ -23,6 +24,8 @@ counted AS (
     *,
     max(CASE WHEN streams_instance IS NOT NULL THEN terminated_at END)
       OVER (PARTITION BY cluster_id, coalesce(streams_instance, client_instance_id)) AS sibling_terminated_at,
+    count_if(state = 'active') OVER (PARTITION BY cluster_id, coalesce(streams_instance, client_instance_id))
+      AS active_siblings,
     CASE WHEN known_address IS NOT NULL THEN count(*) OVER (PARTITION BY cluster_id, known_address) END
       AS clients_of_address,
     count_if(state = 'active') OVER (PARTITION BY cluster_id, known_address) AS active_of_address
@@ -36,17 +39,19 @@ last_reported AS (
     max(CASE WHEN p.metric = 'org.apache.kafka.producer.buffer.total.bytes' THEN p.value END)
       - min(CASE WHEN p.metric = 'org.apache.kafka.producer.buffer.available.bytes' THEN p.value END) AS buffered_bytes,
     max(CASE WHEN p.metric = 'org.apache.kafka.producer.requests.in.flight' THEN p.value END) AS requests_in_flight,
-    count(CASE WHEN p.metric = 'org.apache.kafka.consumer.connection.count' THEN 1 END) > 0 AS is_consumer
+    count(CASE WHEN p.metric LIKE 'org.apache.kafka.consumer.%' THEN 1 END) > 0 AS is_consumer
   FROM clients AS c
   JOIN metric_points AS p
     ON p.landed_at = c.landed_at AND p.partition = c.partition AND p.offset = c.offset
     AND p.topic = c.topic AND p.source = c.source
   WHERE c.state = 'silent' AND c.library = 'java'
-    AND p.metric IN (
-      'org.apache.kafka.producer.buffer.total.bytes',
-      'org.apache.kafka.producer.buffer.available.bytes',
-      'org.apache.kafka.producer.requests.in.flight',
-      'org.apache.kafka.consumer.connection.count'
+    AND (
+      p.metric IN (
+        'org.apache.kafka.producer.buffer.total.bytes',
+        'org.apache.kafka.producer.buffer.available.bytes',
+        'org.apache.kafka.producer.requests.in.flight'
+      )
+      OR p.metric LIKE 'org.apache.kafka.consumer.%'
     )
   GROUP BY c.cluster_id, c.client_instance_id
 ),
@@ -84,6 +89,11 @@ SELECT
     ) THEN 'cluster_or_receiver'
     WHEN abs(unix_millis(sibling_terminated_at) - unix_millis(last_seen))
       <= 2 * coalesce(push_interval_ms, 300000) + 10000 THEN 'closed_with_siblings'
+    WHEN client_id RLIKE '-StreamThread-[0-9]+-restore-consumer$' AND CASE
+      WHEN streams_instance IS NOT NULL THEN active_siblings > 0
+      WHEN known_address IS NOT NULL THEN active_of_address > 0
+      ELSE TRUE
+    END THEN 'nothing_to_restore'
     WHEN clients_of_address > 1 AND active_of_address = 0 THEN 'process_gone'
     WHEN library = 'java' AND element_at(labels, 'group_id') IS NULL AND NOT coalesce(reported.is_consumer, FALSE)
       AND coalesce(reported.buffered_bytes, 0) <= 0 AND coalesce(reported.requests_in_flight, 0) <= 0

@@ -82,7 +82,7 @@ def version_views() -> dict[str, str]:
 
 def _shows(bug: Bug) -> str:
     has = " OR ".join(_between(bug, *each) for each in bug.ranges)
-    return f"({has}) AND silent_after IS NOT NULL" if bug.finding == "silent" else has
+    return f"({has}) AND silent_after IS NOT NULL AND reads_batches IS NULL" if bug.finding == "silent" else has
 
 
 def _between(bug: Bug, first: str, fixed: str) -> str:

@@ -46,7 +46,7 @@ GIVEN = {
     "push_bytes_last": "its last push, bytes, decompressed; 0: unknown",
     "last_push_at": "when its last push landed",
     "is_member": "1: it has a member id of its group; NULL: none is known, as of partitions assigned by hand",
-    "reads_batches": "1: it is a consumer of Spark's, which polls and pushes only while a batch reads",
+    "reads_batches": "1: it pushes only while there is something to read (Spark, restore consumers)",
     "clock_ahead_s": "most that a push's points were ahead of its landing, s",
     "clock_behind_s": "least that a push's points were behind its landing, s",
     "software_name": "ClientSoftwareName of its last push that names one",

@@ -24,6 +24,8 @@ _METRIC = re.compile(rf"'({re.escape(PREFIX)}[a-z.]+)'")
 _HOUR = "', in the hour from ', date_format(window_start, 'yyyy-MM-dd HH:mm'), ' UTC'"
 # The groups that Spark names its consumers after; it assigns their partitions by hand.
 SPARK_GROUP = "^spark-(kafka-(source|relation)|executor)-"
+# The client ids of Streams' restore consumers, which are polled only while their thread's tasks lack state.
+RESTORE_CONSUMER = "-StreamThread-[0-9]+-restore-consumer$"
 # What the tables besides metric_points give to `instance_hours`: expressions over the rows of an instance and hour.
 _SOURCES = {
     "push_outcomes": {
@@ -37,7 +39,10 @@ _SOURCES = {
         "push_bytes_last": "max_by(coalesce(decompressed_bytes, 0), landed_at)",
         "last_push_at": "max(landed_at)",
         "is_member": "max(CASE WHEN element_at(labels, 'group_member_id') <> '' THEN 1 END)",
-        "reads_batches": f"max(CASE WHEN element_at(labels, 'group_id') RLIKE '{SPARK_GROUP}' THEN 1 END)",
+        "reads_batches": (
+            f"max(CASE WHEN element_at(labels, 'group_id') RLIKE '{SPARK_GROUP}'"
+            f" OR client_id RLIKE '{RESTORE_CONSUMER}' THEN 1 END)"
+        ),
         "clock_ahead_s": "max(unix_micros(last_time) - unix_micros(landed_at)) / 1000000.0",
         "clock_behind_s": "min(unix_micros(landed_at) - unix_micros(last_time)) / 1000000.0",
     },

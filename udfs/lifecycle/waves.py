@@ -22,8 +22,11 @@ LEAST_SHARE = 0.1  # of the clients that were active before
 # A partition this far behind the others is idle, and isn't waited for.
 IDLE_US = 10 * MINUTE_US
 MOST_LISTED = 5  # software versions or brokers in a detail
-# Client ids of Spark's consumers, which push only while a batch reads: they fall silent as batches end.
-SPARK = re.compile("(consumer-)?spark-(kafka-(source|relation)|executor)-")
+# Client ids of consumers that fall silent as a batch ends, since they push only while they are polled: Spark's, and
+# restore consumers of Streams.
+POLLED_IN_BATCHES = re.compile(
+    "(consumer-)?spark-(kafka-(source|relation)|executor)-|.*-StreamThread-[0-9]+-restore-consumer$"
+)
 STARTS = (Event.FIRST_SEEN, Event.RESUMED)
 # A wave's detail counts its clients by this: starting ones by software, silent ones by broker.
 GROUPED = {"mass_restart": "software", "mass_silence": "brokers"}
@@ -125,9 +128,9 @@ class Counted(NamedTuple):
 
 
 def counted(clients: Clients, events: Events) -> Counter[Counted]:
-    """The numbers of events, for `Waves.add`; those of Spark's consumers say nothing about the fleet."""
+    """The numbers of events, for `Waves.add`; those of `POLLED_IN_BATCHES` say nothing about the fleet."""
     names = clients.objects["client_id"][events.slot].tolist()
-    counts_for_fleet = np.array([SPARK.match(name or "") is None for name in names], np.bool_)
+    counts_for_fleet = np.array([POLLED_IN_BATCHES.match(name or "") is None for name in names], np.bool_)
     states_before = events.numbers[:, NUMBERS[Event.RESUMED].index("state_before")]
     brokers = clients["broker_id"][events.slot]
     columns = (events.kind, events.at // MINUTE_US, events.partition, states_before, brokers)

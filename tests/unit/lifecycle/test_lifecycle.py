@@ -280,6 +280,7 @@ def test_l11_a_client_that_moves_is_no_second_instance() -> None:
 def test_l13_sparks_consumers_start_and_fall_silent_by_their_batches() -> None:
     clients, clocks = Clients(), Clocks()
     ids = {"spark": "consumer-spark-kafka-source-0d6f-1-executor-1", "job": "spark-job", "none": None}
+    ids["restore"] = "app-1f0e8a5e-StreamThread-12-restore-consumer"
     rows = [push(0, n, name, client_id=client_id, broker_id=None) for n, (name, client_id) in enumerate(ids.items())]
     pushes = with_clocks(pa.Table.from_pylist([*rows, others(500, 9)], LIFECYCLE_IN), clocks)
     events = advance(clients, clocks, pushes, NO_VERSIONS, 1).events

@@ -52,9 +52,24 @@ def test_l17_a_consumer_without_a_group_is_no_producer() -> None:
     """Java's consumers send a terminating push, in a group or not."""
     place: Row = {"source": "kafka", "topic": "t", "partition": 0, "landed_at": START}
     silent = client("a", "silent", offset=7, **place)
-    points = [point(silent, "consumer.connection.count", value=2.0, **place)]
     assert causes([silent]) == {"a": "closed_without_flag"}
-    assert causes([silent], points) == {"a": "killed_or_cut_off"}
+    # Whatever a subscription asks consumers for.
+    for metric in ("consumer.connection.count", "consumer.fetch.manager.fetch.total", "consumer.coordinator.m"):
+        assert causes([silent], [point(silent, metric, value=2.0, **place)]) == {"a": "killed_or_cut_off"}
+    assert causes([silent], [point(silent, "admin.client.m", value=2.0, **place)]) == {"a": "closed_without_flag"}
+
+
+@pytest.mark.parametrize(
+    ("thread", "cause"),
+    [("active", "nothing_to_restore"), ("silent", "process_gone"), ("terminated", "closed_with_siblings")],
+)
+def test_l17_a_restore_consumer_of_streams_pushes_only_while_it_restores(thread: str, cause: str) -> None:
+    streams = "app-1f0e8a5e-0000-4000-8000-000000000001-StreamThread-1-"
+    restore = client(f"{streams}restore-consumer", "silent", client_address="10.0.0.1")
+    main = client(f"{streams}consumer", thread, client_address="10.0.0.1", labels=[("group_id", "app")])
+    main |= {"terminated_at": START if thread == "terminated" else None}
+    other = client("app-2f0e8a5e-0000-4000-8000-000000000002-StreamThread-1-consumer", client_address="10.0.0.2")
+    assert causes([restore, main, other])[restore["client_id"]] == cause
 
 
 @pytest.mark.parametrize("group", ["spark-kafka-source-0d6f-1-executor", "spark-kafka-relation-0d-driver-0",

@@ -1,59 +1,102 @@
-"""How long a newcomer waits: `make install` in a fresh clone, and `make demo` until it prints the first client's row.
+"""How long a newcomer waits on an empty machine: `make demo` in a fresh clone, with an empty home and no cache.
 
-``python -m benchmarks.first_use`` clones the last commit of this checkout into a scratch folder. Caches are warm:
-pip's, Maven's, Go's, and the folder of jars, which is this checkout's. `first_row_s` includes the build of the
-receiver's jar.
+``python -m benchmarks.first_use`` clones the last commit of this checkout into a scratch folder and runs `make demo`
+there: when it has installed, its first row, its end, and the CPU of all its processes. Then it runs a job of captured
+pushes in another empty home, where nothing is compiled (`once_cold_...`). With ``--before COMMIT`` it does the same for
+that commit first, and prints the ratios (`..._vs_before`).
 """
 
 from __future__ import annotations
 
+import argparse
+import ctypes
 import os
 import re
-import signal
+import resource
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 from benchmarks.figures import print_figures
-from kafka_telemetry_lake.pipelines.runtime.jars import jars_home
 
 ROOT = Path(__file__).parents[1]
 FIRST_ROW = re.compile(rb"lake: \S+ \(.+\) is in the lake: ")
-END_S = 60
+DEMO = re.compile(rb"demo: starting a Kafka broker")
+SUBREAPER = 36  # of prctl(2): processes that lose their parent become this process's, so that their CPU is counted
+LAST_CHILD_S = 60.0
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--before", metavar="COMMIT", help="an earlier commit, measured first")
+    before = parser.parse_args().before
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+    earlier = {} if before is None else first_use(before)
+    figures = first_use("HEAD")
+    ratios = {f"{name}_vs_before": figures[name] / value for name, value in earlier.items()}
+    print_figures(figures | ratios)
+
+
+def first_use(commit: str) -> dict[str, float]:
+    """Seconds of wall and CPU time of one commit's `make demo` and of a job without any compiled code."""
     with tempfile.TemporaryDirectory(prefix="telemetry-lake-first-use-") as folder:
-        clone = Path(folder) / "clone"
+        clone, home = Path(folder) / "clone", Path(folder) / "home"
+        home.mkdir(mode=0o700)
         subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+        revision = subprocess.run(["git", "-C", ROOT, "rev-parse", commit], check=True, capture_output=True, text=True)
+        subprocess.run(["git", "-C", clone, "checkout", "--quiet", revision.stdout.strip()], check=True)
         # An activated environment, or this checkout on the path, would be used instead of the clone.
-        environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
-        environment["TELEMETRY_LAKE_JARS"] = str(jars_home().resolve())
-        began = time.monotonic()
-        subprocess.run(["make", "install"], cwd=clone, env=environment, check=True, stdout=subprocess.DEVNULL)
-        print_figures({"install_s": time.monotonic() - began})
-        print_figures({"first_row_s": first_row_s(clone, environment)})
+        theirs = ("PYTHONPATH", "VIRTUAL_ENV", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "TELEMETRY_LAKE_JARS")
+        environment = {key: value for key, value in os.environ.items() if key not in theirs}
+        environment |= {"HOME": str(home), "PYTHONUNBUFFERED": "1"}
+        times, cpu = _run(["make", "demo"], clone, environment)
+        figures = {
+            "install_s": times[DEMO.pattern],
+            "first_row_s": times[FIRST_ROW.pattern],
+            "demo_s": times[b""],
+            "demo_cpu_s": cpu,
+        }
+        other = Path(folder) / "other-home"
+        other.mkdir(mode=0o700)
+        command = ["--source", "files:sandbox/data/captured", "--lake", f"{folder}/lake", "--once"]
+        times, cpu = _run([".venv/bin/telemetry-lake", "ingest", *command], clone, environment | {"HOME": str(other)})
+        return figures | {"once_cold_s": times[b""], "once_cold_cpu_s": cpu}
 
 
-def first_row_s(clone: Path, environment: dict[str, str]) -> float:
-    """Seconds from the start of `make demo` to its first row of a client; then the demo is stopped."""
-    began, seen = time.monotonic(), b""
-    command = ["make", "demo"]
-    demo = subprocess.Popen(
-        command, cwd=clone, env=environment | {"PYTHONUNBUFFERED": "1"}, stdout=subprocess.PIPE, start_new_session=True
-    )
-    try:
-        assert demo.stdout is not None
-        for line in demo.stdout:
-            seen += line
-            if FIRST_ROW.search(line):
-                return time.monotonic() - began
-    finally:
-        if demo.poll() is None:
-            os.killpg(demo.pid, signal.SIGINT)
-            demo.wait(END_S)
-    raise SystemExit(f"the demo printed no client:\n{seen.decode()[-2000:]}")
+def _run(command: list[str], folder: Path, environment: dict[str, str]) -> tuple[dict[bytes, float], float]:
+    """Seconds until lines that match the patterns, and until the end (``b""``); and CPU-s of all processes."""
+    began, used = time.monotonic(), _cpu_s()
+    times: dict[bytes, float] = {}
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        for line in run.stdout:
+            for pattern in (DEMO, FIRST_ROW):
+                if pattern.search(line):
+                    times.setdefault(pattern.pattern, time.monotonic() - began)
+    if run.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {run.returncode}")
+    times[b""] = time.monotonic() - began
+    _wait_for_the_last()
+    return times, _cpu_s() - used
+
+
+def _wait_for_the_last() -> None:
+    """Wait for processes that outlive the command, such as a JVM that writes its archive of classes."""
+    end = time.monotonic() + LAST_CHILD_S
+    while time.monotonic() < end:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                time.sleep(0.1)
+        except ChildProcessError:
+            return
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from kafka_telemetry_lake.sandbox.cluster import LANDING_TOPICS, LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.process import Process
 from kafka_telemetry_lake.sandbox.cluster.proxy import AddressProxy
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
+from kafka_telemetry_lake.udfs.kernels import numba_cache
 
 PUSH_INTERVAL_MS = 1000
 KILL_S, MOVE_S, SYNC_S = 6.0, 10.0, 20.0
@@ -32,8 +33,10 @@ MOVES = 4
 CLOSE_S, LAST_ROWS_S = 60.0, 900.0  # at most, on a busy machine
 # About, for who waits.
 READY_S, FIRST_ROW_S, SILENT_S, CLOSED_S, STORED_S = 20.0, 10.0, 60.0, 5.0, 10.0
+COMPILING_S = 60.0
 READY = re.compile(r" ingest: kafka -> ")
-SYNCED = re.compile(r"\S+ ((?:subscriptions|quotas|brokers|group_states|group_members): .+)")  # of the job's log
+# Lines of the job's log that the demo prints too.
+RELAYED = re.compile(r"\S+ ((?:subscriptions|quotas|brokers|group_states|group_members|ingest: compiling).+)")
 CRASHING, MOVED, THROTTLED = "crashing-service", "relocated-service", "throttled-importer"
 
 log = logging.getLogger("telemetry-lake")
@@ -73,9 +76,10 @@ class Story:
 
         The job ends when it has stored all that they pushed.
         """
-        self._waits.wait_for("the job to be ready", READY_S)
+        self._waits.wait_for("the job to be ready", READY_S if numba_cache.is_filled() else COMPILING_S)
         while not READY.search(self._job.log.read_text(errors="replace")) and not self._stop.wait(0.2):
             self._check_job()
+            self._relay()
         if self._stop.is_set():
             return
         with AddressProxy([self._cluster.broker(1).port], moves=MOVES) as proxy, ThreadPoolExecutor(1) as pool:
@@ -168,12 +172,12 @@ class Story:
         self._rows.look()
 
     def _relay(self) -> None:
-        """Print what the job's `sync` has recorded since the last look."""
+        """Print what the job has said since the last look about kernels, and about what its `sync` has recorded."""
         text = self._job.log.read_text(errors="replace")
         end = text.rfind("\n") + 1
         for line in text[self._relayed : end].splitlines():
-            if recorded := SYNCED.fullmatch(line):
-                log.info("sync: %s", recorded[1])
+            if said := RELAYED.fullmatch(line):
+                log.info("job: %s", said[1])
         self._relayed = end
 
     def _close(self, fleet: list[Client]) -> None:

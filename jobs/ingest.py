@@ -9,9 +9,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from deltalake.exceptions import DeltaError
@@ -34,6 +35,7 @@ from kafka_telemetry_lake.jobs.sync_beside import syncing
 from kafka_telemetry_lake.pipelines.events.feed import feeding
 from kafka_telemetry_lake.pipelines.forget.erasure import unfinished
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
+from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_meanwhile
 from kafka_telemetry_lake.pipelines.ingest.restarted_query import RestartedQuery
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, KafkaSource, Source, Topics
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger
@@ -93,16 +95,23 @@ def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
     messages = _notifier(settings, stop)
     lake = make_lake(settings)
     source = make_source(settings)
-    source.check()
-    if settings.engine == "spark":  # before Spark starts; opening the table takes a second where its log is long
-        check_engine(lake.path, settings.engine)
     overrides = read_overrides(settings.rules)
     busy = f"another job is writing this lake ({lake.path} is locked): run one job at a time"
-    with only_job(lake.path, "ingest", busy, take_over=settings.take_over, lost=_end_at_once) as fence:
+    with ExitStack() as stack:
+        compiling = stack.enter_context(ExitStack())
+        if settings.master.startswith("local"):  # else the workers are on other machines
+            compiling.enter_context(compiled_meanwhile(partial(log.info, "ingest: %s"), stop))
+        source.check()
+        if settings.engine == "spark":  # before Spark starts; opening the table takes a second where its log is long
+            check_engine(lake.path, settings.engine)
+        fence = stack.enter_context(
+            only_job(lake.path, "ingest", busy, take_over=settings.take_over, lost=_end_at_once)
+        )
         lake = replace(lake, checkpoints=own_checkpoints(lake.path, settings.checkpoints, fence), fence=fence)
         spark = spark_session(
             "telemetry-lake ingest", settings.master, settings.driver_memory, lake.path, lake.checkpoints, is_job=True
         )
+        compiling.close()  # the first batch needs the kernels
         feed = feeding(spark, lake.path, settings.events_topic, settings.bootstrap_servers, settings.kafka_options)
         findings = evaluating(lake.path, settings.findings_minutes, once=settings.once, overrides=overrides)
         with feed, syncing(spark, settings), messages(spark), findings:  # with --once, messages come after findings

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -21,6 +22,7 @@ from kafka_telemetry_lake.jobs.locks import only_job, only_upkeep
 from kafka_telemetry_lake.jobs.replay_settings import ReplaySettings
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
+from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_meanwhile
 from kafka_telemetry_lake.pipelines.ingest.operator_task import TASK_RESULT, ShardTask
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import log_set_aside, run_tasks
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
@@ -45,9 +47,10 @@ def run_job(settings: ReplaySettings) -> int:
     busy = f"another job, maintain or quality is running on {settings.lake}: stop it before the replay"
     with only_job(settings.lake, "replay", busy) as fence, only_upkeep(settings.lake, busy):
         lake = Lake(settings.lake, own_checkpoints(settings.lake, settings.checkpoints, fence), fence=fence)
-        spark = spark_session(
-            "telemetry-lake replay", settings.master, settings.driver_memory, settings.lake, lake.checkpoints
-        )
+        with compiled_meanwhile(partial(log.info, "replay: %s"), threading.Event()):
+            spark = spark_session(
+                "telemetry-lake replay", settings.master, settings.driver_memory, settings.lake, lake.checkpoints
+            )
         run(spark, lake, settings)
         spark.stop()
     return 0

@@ -6,10 +6,46 @@ It needs two cores for about half a minute, and says how far it is. What it make
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from kafka_telemetry_lake.pipelines.ingest.operator_task import FUNCTIONS, compile_kernels
 from kafka_telemetry_lake.udfs.kernels import numba_cache
+
+
+@contextmanager
+def compiled_meanwhile(say: Callable[[str], None], stop: threading.Event) -> Iterator[None]:
+    """Compile during the block, in another process; the end of the block waits for it, or for `stop`.
+
+    Where all is compiled already, or the block fails, nothing is waited for. If it fails, the first batch compiles.
+
+    Args:
+        say: prints a line about progress.
+    """
+    if numba_cache.is_filled():
+        yield
+        return
+    say("compiling kernels, once for this user: half a minute on two cores")
+    command = [sys.executable, "-m", "kafka_telemetry_lake.pipelines.ingest.compiling"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+        assert child.stdout is not None
+        relay = threading.Thread(target=_relay, args=(child.stdout, say), name="compiling", daemon=True)
+        relay.start()
+        try:
+            yield
+            while child.poll() is None and not stop.wait(0.1):
+                pass
+        finally:
+            child.terminate()
+            relay.join()
+
+
+def _relay(lines: Iterable[str], say: Callable[[str], None]) -> None:
+    for line in lines:
+        say(line.strip())
 
 
 def main() -> None:

@@ -1,0 +1,78 @@
+"""A job compiles its kernels in another process while Spark starts, and says so."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_meanwhile
+from kafka_telemetry_lake.udfs.kernels import numba_cache
+
+STARTED = "compiling kernels, once for this user: half a minute on two cores"
+
+
+@pytest.fixture
+def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program in place of the compiler's process, for an empty cache; it leaves its pid in a file beside it."""
+    program = tmp_path / "compiler"
+    program.write_text('#!/bin/sh\necho $$ > "$0.pid"\necho "compiling kernels, once: 10 %"\nexec sleep "${REST:-0}"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(program))
+    monkeypatch.setattr(numba_cache, "is_filled", lambda: False)
+    return program
+
+
+def has_ended(compiler: Path) -> bool:
+    pid = int(compiler.with_suffix(".pid").read_text())
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_the_end_of_the_block_waits_for_the_compiler_whose_lines_are_said(compiler: Path) -> None:
+    said: list[str] = []
+    with compiled_meanwhile(said.append, threading.Event()):
+        assert said[:1] == [STARTED]
+    assert said == [STARTED, "compiling kernels, once: 10 %"]
+    assert has_ended(compiler)
+
+
+def wait_for_start(compiler: Path) -> None:
+    while not compiler.with_suffix(".pid").exists() or not compiler.with_suffix(".pid").read_text():
+        pass
+
+
+def test_a_signal_ends_the_wait_and_the_compiler(compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REST", "600")
+    stop = threading.Event()
+    with compiled_meanwhile(lambda _: None, stop):
+        wait_for_start(compiler)
+        stop.set()
+    assert has_ended(compiler)
+
+
+def test_a_start_that_fails_ends_the_compiler(compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REST", "600")
+
+    def start() -> None:
+        with compiled_meanwhile(lambda _: None, threading.Event()):
+            wait_for_start(compiler)
+            raise OSError("no broker")
+
+    with pytest.raises(OSError, match="no broker"):
+        start()
+    assert has_ended(compiler)
+
+
+def test_nothing_is_done_where_all_is_compiled(compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba_cache, "is_filled", lambda: True)
+    said: list[str] = []
+    with compiled_meanwhile(said.append, threading.Event()):
+        pass
+    assert said == []
+    assert not compiler.with_suffix(".pid").exists()

@@ -44,8 +44,8 @@ def compiled_meanwhile(say: Callable[[str], None], stop: threading.Event) -> Ite
 
 
 def _relay(lines: Iterable[str], say: Callable[[str], None]) -> None:
-    for line in lines:
-        say(line.strip())
+    for line in filter(None, map(str.strip, lines)):
+        say(line)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ NEVER = {
     "SPARK_CONNECT_TESTING_REMOTE": "a job needs the JVM of its session, which Spark Connect hasn't",
     "ARROW_PRE_0_15_IPC_FORMAT": "Spark refuses Arrow data with it",
     "NUMBA_DISABLE_JIT": "kernels are right only when they are compiled",
+    "NUMBA_NUM_THREADS": "kernels start no threads, and numba refuses to load with some numbers",
 }
 # Left out by a session on this machine.
 NOT_LOCAL = {
@@ -52,6 +54,10 @@ def leave_out() -> None:
     """Leave out what no command can use. Call it before pyspark and numba are imported, which read some of it."""
     if not is_platform():
         _leave_out(NEVER)
+        if sys.getfilesystemencoding() == "utf-8":
+            # Python takes names of files for UTF-8 in `LC_ALL=C` too, and where LANG names a locale that isn't
+            # installed. Java would find no file there whose name has other letters than those of ASCII.
+            os.environ["LC_ALL"] = "C.UTF-8"
         for name in NOT_EMPTY:
             if os.environ.get(name) == "":
                 del os.environ[name]

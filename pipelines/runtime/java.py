@@ -20,6 +20,9 @@ from kafka_telemetry_lake.udfs.errors import CannotRunError
 LOWEST_JAVA = 17
 OPTIONS = ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS")  # read by each JVM, the last by `java` alone
 SPARK_OPTIONS = "SPARK_SUBMIT_OPTS"  # read by Spark's scripts
+# In other languages Java writes numbers with other digits, and small letters for others: Delta looks for files of names
+# that nobody has written.
+LANGUAGE = ("-Duser.language=en", "-Duser.country=US")
 LEAST_HEAP = 450 << 20  # bytes: with less Spark doesn't start
 PATIENCE_S = 20
 

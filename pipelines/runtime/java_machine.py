@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.pipelines.runtime.environment import spark_jars
 from kafka_telemetry_lake.pipelines.runtime.jars import jars
-from kafka_telemetry_lake.pipelines.runtime.java import check_java, java_program
+from kafka_telemetry_lake.pipelines.runtime.java import LANGUAGE, check_java, java_program
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm
 from kafka_telemetry_lake.pipelines.runtime.session import LOG_SETTINGS, spark_session
 
@@ -40,7 +40,7 @@ def java_machine(spark: SparkSession | None = None) -> Iterator[HasJvm]:
     if platform or SparkSession.getActiveSession() is not None:
         yield spark_session("telemetry-lake sync")
         return
-    options = ["-Xmx128m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"]
+    options = ["-Xmx128m", "-XX:+UseSerialGC", *LANGUAGE, f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"]
     check_java(options)
     # Spark ships the codecs and the log binding that Kafka needs.
     class_path = os.pathsep.join([*map(str, jars("spark")), str(spark_jars() / "*")])

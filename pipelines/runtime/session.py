@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -22,7 +23,7 @@ from kafka_telemetry_lake.pipelines.runtime.causes import cause
 from kafka_telemetry_lake.pipelines.runtime.class_archive import archive_options
 from kafka_telemetry_lake.pipelines.runtime.environment import for_session, user_name
 from kafka_telemetry_lake.pipelines.runtime.jars import jars
-from kafka_telemetry_lake.pipelines.runtime.java import LEAST_HEAP, check_java, spark_options
+from kafka_telemetry_lake.pipelines.runtime.java import LANGUAGE, LEAST_HEAP, check_java, spark_options
 from kafka_telemetry_lake.pipelines.runtime.spark_settings import (
     JAVA_OPTIONS,
     LOCAL,
@@ -70,7 +71,7 @@ def spark_session(
         return _submitted(builder)
     local = master.startswith("local")
     for_session(local=local)
-    own_options = (*JAVA_OPTIONS, *_home_options())
+    own_options = (*JAVA_OPTIONS, *LANGUAGE, *_home_options())
     check_java((*spark_options(), f"-Xmx{driver_memory}", *own_options), LEAST_HEAP)
     if local:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # executors on other machines must reach the driver
@@ -121,7 +122,8 @@ def _home_options() -> tuple[str, ...]:
 
 
 def _quoted(option: str) -> str:
-    return f'"{option}"' if " " in option else option
+    """As Spark's scripts, which split all options of its JVM, take it for one."""
+    return '"' + re.sub(r'["\\]', r"\\\g<0>", option) + '"'
 
 
 def kill_java() -> None:

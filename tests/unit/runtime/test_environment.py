@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,12 +22,15 @@ from kafka_telemetry_lake.pipelines.runtime.environment import (
     spark_jars,
 )
 from kafka_telemetry_lake.pipelines.runtime.jars import installed_spark, spark_package
+from kafka_telemetry_lake.pipelines.runtime.java import LANGUAGE, java_program
+from kafka_telemetry_lake.pipelines.runtime.session import _quoted
 
 OTHERS = {*NEVER, *NOT_LOCAL, "SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "SPARK_LOCAL_DIRS", "PYSPARK_GATEWAY_PORT"}
 
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", os.environ.get("LC_ALL", ""))  # `leave_out` sets it
     for name in OTHERS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(environment, "_left_out", {})
@@ -55,6 +60,27 @@ def test_what_no_command_can_use_is_left_out_of_every_command(monkeypatch: pytes
     assert cli.main(["views"]) == 0
     assert not NEVER.keys() & seen[0].keys()
     assert not NEVER.keys() & os.environ.keys()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Java's names of files don't depend on the locale")
+@pytest.mark.parametrize("variables", [{"LC_ALL": "C"}, {"LANG": "xx_XX.UTF-8"}, {"LC_ALL": "ar_EG.UTF-8"}])
+def test_java_reads_names_as_python_does_and_writes_digits_so(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LC_ALL")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Duser.language=ar -Duser.country=EG")
+    leave_out()
+    argv = [java_program(), *LANGUAGE, "-XshowSettings:properties", "-version"]
+    said = subprocess.run(argv, capture_output=True, check=True, text=True).stderr
+    properties = {line.partition(" = ")[0].strip(): line.partition(" = ")[2] for line in said.splitlines()}
+    assert properties["sun.jnu.encoding"] == "UTF-8"
+    assert (properties["user.language"], properties["user.country"]) == ("en", "US")
+
+
+def test_an_option_of_java_may_have_any_character() -> None:
+    assert _quoted('-Da=o\'brien "x" \\y') == '"-Da=o\'brien \\"x\\" \\\\y"'
 
 
 @pytest.mark.parametrize("platform", ["PYSPARK_GATEWAY_PORT", "DATABRICKS_RUNTIME_VERSION"])

@@ -21,7 +21,7 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-from kafka_telemetry_lake.pipelines.lake.place import check_place, check_uri
+from kafka_telemetry_lake.pipelines.lake.place import check_place, check_uri, plain
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 from kafka_telemetry_lake.udfs.nearest import did_you_mean
 
@@ -117,10 +117,11 @@ def _check_places(parsed: JobSettings) -> None:
     source = getattr(parsed, "source", "")
     if source.startswith("files:") and "://" in source:
         raise UsageError(f"source: {source} is a URI; allowed after files: a folder of this machine")
-    for name in PLACES_BESIDE:
+    for name in (*PLACES_BESIDE, "lake"):
         place = getattr(parsed, name, None)
         if place is not None:
             check_uri(place, name)
+            setattr(parsed, name, plain(place))
     lake = getattr(parsed, "lake", None)
     if lake is not None:
         check_place(lake)

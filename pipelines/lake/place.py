@@ -38,8 +38,6 @@ def check_place(lake: str) -> None:
     check_uri(lake, "lake")
     if not in_s3(lake):
         folder = local_path(lake)
-        if lake.startswith("~"):
-            raise PlaceError(f"lake: {lake}: ~ is for the shell to replace, and it didn't: write the folder in full")
         _check_folder(folder)
         _check_characters(lake, os.path.abspath(folder))  # noqa: PTH100  # absolute() keeps .., resolve() follows links
         _check_characters(lake, str(folder.resolve()))
@@ -72,11 +70,18 @@ def local_path(place: str) -> Path:
     return Path(os.fsdecode(unquote_to_bytes(urlsplit(place).path))) if place.startswith("file://") else Path(place)
 
 
+def plain(place: str) -> str:
+    """The same place as all libraries read it: Spark takes ``a:b`` for a URI, and %20 in a ``file:`` URI as it is."""
+    return str(local_path(place).absolute()) if ":" in place and not in_s3(place) else place
+
+
 def _problem(place: str) -> str | None:
     if not place.strip():
         return f"the name is empty; allowed: {PLACES}"
     if not place.isprintable():
         return f": it has a character that can't be seen; allowed: {PLACES}"
+    if place.startswith("~"):
+        return ": ~ is for the shell to replace, and it didn't: write the folder in full"
     scheme, colon, rest = place.partition(":")
     if not colon or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+", scheme):
         return None

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from kafka_telemetry_lake.jobs.maintain_settings import MaintainSettings
+from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, SourceError
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of, literal
 from kafka_telemetry_lake.pipelines.lake.place import PlaceError, check_place, no_lake
@@ -108,3 +110,18 @@ def test_a_folder_that_spark_can_name_in_no_way_is_refused(tmp_path: Path) -> No
     (tmp_path / "in:[1]").mkdir()
     with pytest.raises(SourceError, match=r"in:\[1\] has a colon and one of"):
         FilesSource(str(tmp_path / "in:[1]"), "files").check()
+
+
+def test_spark_gets_a_folder_with_a_colon_or_of_a_uri_as_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "a b#é"
+    flags = ["--lake", folder.as_uri(), "--checkpoints", "run:1"]
+    settings = parse(MaintainSettings, flags, "telemetry-lake maintain")
+    assert (settings.lake, settings.checkpoints) == (str(folder), str(tmp_path / "run:1"))
+    settings = parse(MaintainSettings, ["--lake", "s3a", "--checkpoints", "s/t"], "telemetry-lake maintain")
+    assert (settings.lake, settings.checkpoints) == ("s3a", "s/t")
+
+
+def test_a_tilde_is_replaced_nowhere() -> None:
+    with pytest.raises(PlaceError, match=r"^checkpoints: ~/x: ~ is for the shell to replace, and it didn't"):
+        parse(MaintainSettings, ["--lake", "x", "--checkpoints=~/x"], "telemetry-lake maintain")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 
+from kafka_telemetry_lake.pipelines.lake.place import local_path
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
 
 
@@ -18,6 +19,11 @@ def checkpoints_root(lake: str, checkpoints: str | None = None) -> str:
 def absolute_uri(path: str) -> str:
     """A local path or a URI as a URI."""
     return path if "://" in path else Path(path).resolve().as_uri()
+
+
+def hadoop_path(path: str) -> str:
+    """The same as Hadoop and Spark take it: in a ``file:`` URI they decode nothing, and nothing ends the path."""
+    return path if "://" in path and not path.startswith("file://") else f"file://{local_path(path).resolve()}"
 
 
 def literal(path: str) -> str:

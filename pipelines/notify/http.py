@@ -22,12 +22,14 @@ from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 CONNECT_S, ANSWER_S = 5.0, 10.0
 LONGEST_RETRY_AFTER_S = 3600
 LONGEST_PAUSE_S = 300
-LONGEST_ANSWER = 1 << 20  # bytes of an answer that are read
+LONGEST_ANSWER = 1 << 16  # bytes of an answer that are read
 REFUSED = (400, 413, 415, 422)  # the same message would be refused again
 PAGE = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b",
     re.IGNORECASE | re.DOTALL,
 )
+HTML = ("text/html", "application/xhtml+xml")
+ELEMENT = re.compile(rb"(?:\xef\xbb\xbf)?\s*<[a-z!?]", re.IGNORECASE)
 
 
 class SinkDownError(TelemetryLakeError):
@@ -125,11 +127,12 @@ def post(url: str, headers: Mapping[str, SecretStr | str], data: bytes, refused:
         bundle = str(error) if type(error) is OSError and "CA certificate bundle" in str(error) else ""
         raise SinkDownError(f"the request fails with {bundle or type(error).__name__}") from None
     if 200 <= status < 300:
-        if PAGE.match(body):
+        kind = said.get("Content-Type", "").partition(";")[0].strip().lower()
+        if PAGE.match(body) or (kind in HTML and ELEMENT.match(body)):
             raise SinkDownError(
                 f"it answers HTTP {status} with a page of HTML, as a website or a login does: is its URL right?"
             )
-        return Answer(status, said.get("Content-Type", "").partition(";")[0].strip().lower(), body)
+        return Answer(status, kind, body)
     if status in refused:
         raise RefusedError(f"it refuses the message with HTTP {status}")
     if 300 <= status < 400:
@@ -138,14 +141,14 @@ def post(url: str, headers: Mapping[str, SecretStr | str], data: bytes, refused:
 
 
 def _beginning(response: requests.Response) -> bytes:
-    deadline, body = time.monotonic() + ANSWER_S, b""
-    for part in response.iter_content(4096):
-        body += part
+    deadline, body = time.monotonic() + ANSWER_S, bytearray()
+    for byte in response.iter_content(1):  # more at once would be waited for, and each byte may take `ANSWER_S`
+        body += byte
         if time.monotonic() > deadline:
             raise requests.ReadTimeout
         if len(body) >= LONGEST_ANSWER:
             break
-    return body[:LONGEST_ANSWER]
+    return bytes(body[:LONGEST_ANSWER])
 
 
 def _seconds(retry_after: str) -> int:

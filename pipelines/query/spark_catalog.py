@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kafka_telemetry_lake.pipelines.lake.moments import MOMENTS, OF_MOMENTS, newest_moment
-from kafka_telemetry_lake.pipelines.lake.paths import absolute_uri
+from kafka_telemetry_lake.pipelines.lake.paths import absolute_uri, hadoop_path, literal
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.literals import quoted
 from kafka_telemetry_lake.pipelines.query.subscription_views import update_subscription_views
@@ -33,7 +33,8 @@ def register_tables(spark: SparkSession, lake: str, database: str) -> None:
         if DeltaTable.is_deltatable(uri):
             if spark.catalog.tableExists(name) and spark.catalog.getTable(name).tableType == "VIEW":
                 spark.sql(f"DROP VIEW `{name}`")
-            spark.sql(f"CREATE TABLE IF NOT EXISTS `{name}` USING DELTA LOCATION {quoted(uri)}")
+            location = quoted(table_uri(hadoop_path(lake), name))
+            spark.sql(f"CREATE TABLE IF NOT EXISTS `{name}` USING DELTA LOCATION {location}")
         elif not spark.catalog.tableExists(name):
             spark.sql(f"CREATE VIEW `{name}` AS {_empty(schema)}")
     spark.sql(f"CREATE OR REPLACE VIEW `{MOMENTS}` AS {_moments(lake)}")
@@ -96,9 +97,9 @@ def _empty(schema: pa.Schema) -> str:
 
 def _moments(lake: str) -> str:
     """A SELECT of the moments that readers may ask for, with the version of each table (`moments_table`)."""
-    uri = table_uri(absolute_uri(lake), PUSH_OUTCOMES.name)
-    lines = f"text.`{uri.replace('`', '``')}/_delta_log/*.json`"
-    return _moments_in(lines if DeltaTable.is_deltatable(uri) else NO_LINES)
+    path = literal(table_uri(hadoop_path(lake), PUSH_OUTCOMES.name)).replace("`", "``")
+    is_there = DeltaTable.is_deltatable(table_uri(absolute_uri(lake), PUSH_OUTCOMES.name))
+    return _moments_in(f"text.`{path}/_delta_log/*.json`" if is_there else NO_LINES)
 
 
 def _moments_in(lines: str) -> str:

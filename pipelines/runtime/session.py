@@ -16,6 +16,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.pipelines.lake.object_store import in_s3, s3a_settings
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 LOG_PROPERTIES = ("log4j2.configurationFile", "log4j.configurationFile")
+QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 LOG_FILES = tuple(f"log4j2.{kind}" for kind in ("properties", "yaml", "yml", "json", "jsn", "xml"))
 
 
@@ -61,6 +63,7 @@ def spark_session(
             nothing has been started.
         SparkStartError: Spark didn't start.
     """
+    _log_no_errors()
     builder = SparkSession.builder.appName(app_name).config(map=SEMANTICS)
     uses_s3 = in_s3(lake) or in_s3(checkpoints or "")
     if uses_s3:
@@ -96,6 +99,12 @@ def spark_session(
         spark = _started(builder)
     _ignore_sigterm(spark)
     return spark
+
+
+def _log_no_errors() -> None:
+    """PySpark prints an error of SQL with all its stacks, before it raises it."""
+    for name in QUERY_LOGGERS:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def _started(builder: SparkSession.Builder) -> SparkSession:

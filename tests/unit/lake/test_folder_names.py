@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from kafka_telemetry_lake.jobs.maintain_settings import MaintainSettings
 from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, SourceError
-from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of, literal
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of, hadoop_path, literal
 from kafka_telemetry_lake.pipelines.lake.place import PlaceError, check_place, no_lake
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.operator import RECEIVER_HEALTH
@@ -112,7 +112,9 @@ def test_a_folder_that_spark_can_name_in_no_way_is_refused(tmp_path: Path) -> No
         FilesSource(str(tmp_path / "in:[1]"), "files").check()
 
 
-def test_spark_gets_a_folder_with_a_colon_or_of_a_uri_as_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_gets_a_folder_with_a_colon_or_of_a_uri_as_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "a b#é"
     flags = ["--lake", folder.as_uri(), "--checkpoints", "run:1"]
@@ -125,3 +127,9 @@ def test_spark_gets_a_folder_with_a_colon_or_of_a_uri_as_a_path(tmp_path: Path, 
 def test_a_tilde_is_replaced_nowhere() -> None:
     with pytest.raises(PlaceError, match=r"^checkpoints: ~/x: ~ is for the shell to replace, and it didn't"):
         parse(MaintainSettings, ["--lake", "x", "--checkpoints=~/x"], "telemetry-lake maintain")
+
+
+def test_spark_is_given_a_path_without_escapes() -> None:
+    for path in ("/a b#%41é{x}", "file:///a%20b%23%2541%C3%A9%7Bx%7D"):
+        assert hadoop_path(path) == "file:///a b#%41é{x}"
+    assert hadoop_path("s3a://bucket/x") == "s3a://bucket/x"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import os
+import socket
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -117,6 +120,36 @@ def test_a_page_of_html_is_no_acknowledgement(found: Endpoint, kind: str) -> Non
     found.answer = lambda _: (200, {"Content-Type": kind}, PAGE)
     with pytest.raises(SinkDownError, match=r"^it answers HTTP 200 with a page of HTML, as a website or a login does"):
         post(found.url, {}, b"", ())
+
+
+@pytest.mark.parametrize("body", [b"<h1>It works!</h1>", b"\n<script>location = '/login'</script>", b"<p>"])
+def test_nor_is_a_part_of_one(found: Endpoint, body: bytes) -> None:
+    found.answer = lambda _: (200, {"Content-Type": "text/html"}, body)
+    with pytest.raises(SinkDownError, match=r"^it answers HTTP 200 with a page of HTML"):
+        post(found.url, {}, b"", ())
+
+
+@pytest.mark.parametrize("headers", [b"Content-Length: 5000", b"Transfer-Encoding: chunked\r\n\r\n1388", b"A: b"])
+def test_an_answer_that_drips_is_given_up(headers: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "ANSWER_S", 0.2)
+    given_up = threading.Event()
+
+    def drip(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(1 << 16)
+            connection.sendall(b"HTTP/1.1 200 OK\r\n" + headers + b"\r\n\r\n")
+            for _ in range(40):
+                if given_up.wait(0.05):
+                    break
+                connection.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        dripping = pool.submit(drip, server)
+        with pytest.raises(SinkDownError, match=r"^no answer within 0 s$"):
+            post(f"http://127.0.0.1:{server.getsockname()[1]}", {}, b"", ())
+        given_up.set()
+        dripping.result()
 
 
 def test_a_webhook_may_answer_with_what_it_likes(found: Endpoint) -> None:

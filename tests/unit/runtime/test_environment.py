@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.logger import PySparkLogger
 
 from kafka_telemetry_lake.jobs import cli, entry
 from kafka_telemetry_lake.pipelines.doctor.machine_checks import check_environment
@@ -23,7 +24,7 @@ from kafka_telemetry_lake.pipelines.runtime.environment import (
 )
 from kafka_telemetry_lake.pipelines.runtime.jars import installed_spark, spark_package
 from kafka_telemetry_lake.pipelines.runtime.java import LANGUAGE, java_program
-from kafka_telemetry_lake.pipelines.runtime.session import _quoted
+from kafka_telemetry_lake.pipelines.runtime.session import _log_no_errors, _quoted
 
 OTHERS = {*NEVER, *NOT_LOCAL, "SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "SPARK_LOCAL_DIRS", "PYSPARK_GATEWAY_PORT"}
 
@@ -81,6 +82,13 @@ def test_java_reads_names_as_python_does_and_writes_digits_so(
 
 def test_an_option_of_java_may_have_any_character() -> None:
     assert _quoted('-Da=o\'brien "x" \\y') == '"-Da=o\'brien \\"x\\" \\\\y"'
+
+
+@pytest.mark.parametrize("name", ["SQLQueryContextLogger", "DataFrameQueryContextLogger"])
+def test_an_error_of_sql_is_told_by_the_command_alone(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    _log_no_errors()
+    PySparkLogger.getLogger(name).exception("[TABLE_OR_VIEW_NOT_FOUND]", errorClass="a")
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("platform", ["PYSPARK_GATEWAY_PORT", "DATABRICKS_RUNTIME_VERSION"])

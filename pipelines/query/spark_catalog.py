@@ -17,6 +17,7 @@ from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.names import Names
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
+from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 NO_LINES = "(SELECT '' AS value, named_struct('file_name', '') AS _metadata WHERE FALSE)"
 
@@ -26,6 +27,11 @@ def register_tables(spark: SparkSession, lake: str, database: str) -> None:
 
     A table that the lake doesn't have yet becomes an empty view, until this runs again. Nothing is written to the lake.
     """
+    place = hadoop_path(lake).partition("://")[2]
+    if ":" in place and literal(place) != place:
+        raise CannotRunError(
+            rf"lake {place} has a colon and one of [ ] {{ }} * ? \ in its path, and Spark can't read its log: rename it"
+        )
     spark.sql(f"CREATE DATABASE IF NOT EXISTS `{database}`")
     spark.catalog.setCurrentDatabase(database)
     for name, schema in CATALOG.items():
@@ -97,9 +103,12 @@ def _empty(schema: pa.Schema) -> str:
 
 def _moments(lake: str) -> str:
     """A SELECT of the moments that readers may ask for, with the version of each table (`moments_table`)."""
-    path = literal(table_uri(hadoop_path(lake), PUSH_OUTCOMES.name)).replace("`", "``")
-    is_there = DeltaTable.is_deltatable(table_uri(absolute_uri(lake), PUSH_OUTCOMES.name))
-    return _moments_in(f"text.`{path}/_delta_log/*.json`" if is_there else NO_LINES)
+    log = table_uri(hadoop_path(lake), f"{PUSH_OUTCOMES.name}/_delta_log")
+    if not DeltaTable.is_deltatable(table_uri(absolute_uri(lake), PUSH_OUTCOMES.name)):
+        return _moments_in(NO_LINES)
+    # No pattern fits a folder whose name has a colon. Other files of a log than commits have no such lines.
+    files = log if ":" in log.partition("://")[2] else f"{literal(log)}/*.json"
+    return _moments_in(f"text.`{files.replace('`', '``')}`")
 
 
 def _moments_in(lines: str) -> str:

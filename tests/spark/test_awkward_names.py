@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from pyspark.sql import SparkSession
+
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.pipelines.query.spark_catalog import register_tables
+from kafka_telemetry_lake.udfs.errors import CannotRunError
 from tests.conftest import Ingest
 from tests.support.landing_records import captured, record, write
+from tests.support.quick_session import quick_session
 
 
-def test_a_source_and_a_lake_with_awkward_names(ingest: Ingest, tmp_path: Path) -> None:
+def test_a_source_and_a_lake_with_awkward_names(spark: SparkSession, ingest: Ingest, tmp_path: Path) -> None:
     push = captured()["value"][0].as_py()
     lake = tmp_path / 'it\'s "a" #1+2;3&4=5,{6} é$x:y~'
     checkpoints = tmp_path / "checkpoints [1] {a,b}*? #%41"
@@ -29,3 +35,10 @@ def test_a_source_and_a_lake_with_awkward_names(ingest: Ingest, tmp_path: Path) 
     assert not [
         each for each in tmp_path.iterdir() if each not in (lake, checkpoints, source, other, tmp_path / "in-1")
     ]
+    session = quick_session(spark)
+    with pytest.raises(CannotRunError, match=r"has a colon and one of \[ \] \{ \} \* \? \\ in its path"):
+        register_tables(session, str(lake), "awkward")
+    register_tables(session, str(lake.rename(tmp_path / "a b#%é:`~'")), "awkward")
+    assert session.table("awkward.pushes").count() == 3
+    assert session.table("awkward.moments").count() == 3
+    session.sql("DROP DATABASE awkward CASCADE")

@@ -86,6 +86,8 @@ parts AS (
     END AS bytes_out,
     CASE WHEN m.metric LIKE '%.request.total' THEN m.increase END AS requests,
     CASE WHEN m.metric LIKE '%.node.%' AND m.node_role <> 'bootstrap' THEN m.increase END AS node_bytes,
+    -- An admin client neither sends nor receives records.
+    m.metric = 'org.apache.kafka.admin.client.request.total' AS of_admin,
     b.rack AS broker_rack,
     m.node_id
   FROM measured AS m
@@ -96,7 +98,8 @@ parts AS (
 
   UNION ALL
 
-  SELECT cluster_id, landed_date, window_start, client_instance_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+  SELECT
+    cluster_id, landed_date, window_start, client_instance_id, NULL, NULL, NULL, NULL, NULL, NULL, FALSE, NULL, NULL
   FROM pushing
 ),
 
@@ -119,7 +122,7 @@ summed AS (
     cluster_id, landed_date, window_start, application, owner, environment,
     count(DISTINCT client_instance_id) AS instances,
     count(DISTINCT client_instance_id)
-    - count(DISTINCT CASE WHEN node_bytes IS NOT NULL OR bytes_in IS NOT NULL THEN client_instance_id END)
+    - count(DISTINCT CASE WHEN node_bytes IS NOT NULL OR bytes_in IS NOT NULL OR of_admin THEN client_instance_id END)
       AS unmeasured_instances,
     coalesce(sum(bytes_in), 0) AS bytes_in,
     coalesce(sum(bytes_out), 0) AS bytes_out,

@@ -10,7 +10,7 @@ WITH subjects AS (
   FROM (
     SELECT
       cluster_id, client_instance_id, client_id, application, owner, principal, state,
-      element_at(labels, 'group_id') AS group_id, concat(client_software_name, ' ', client_software_version) AS version,
+      element_at(labels, 'group_id') AS group_id, nullif(concat_ws(' ', client_software_name, client_software_version), '') AS version,
       first_seen, last_seen
     FROM clients
     UNION ALL

@@ -15,7 +15,7 @@ WITH instances AS (
     last_seen,
     nullif(concat_ws(' ', client_software_name, client_software_version), '') AS version
   FROM clients
-  WHERE client_id IS NOT NULL
+  WHERE client_id <> ''
 ),
 
 starts AS (
@@ -33,7 +33,7 @@ pairs AS (
   SELECT DISTINCT
     cluster_id, client_id, coalesce(substr(principal, instr(principal, ':') + 1), '') AS user
   FROM clients
-  WHERE client_id IS NOT NULL
+  WHERE client_id <> ''
 ),
 
 limits AS (
@@ -114,7 +114,7 @@ matched AS (
     ON m.cluster_id = s.cluster_id AND m.name = s.name AND m.valid_from = s.valid_from
   JOIN client_attributes AS a
     ON a.client_attributes_id = m.client_attributes_id
-  WHERE m.matches AND a.client_id IS NOT NULL
+  WHERE m.matches AND a.client_id <> ''
 ),
 
 subscription_times AS (

@@ -22,6 +22,6 @@ SELECT
   coalesce(sort_array(collect_set(CASE WHEN o.last_seen < u.first_seen THEN o.name END)), array()) AS reused_from
 FROM used AS u
 LEFT JOIN used AS o
-  ON coalesce(o.cluster_id, '') = coalesce(u.cluster_id, '') AND o.client_id = u.client_id AND o.name <> u.name
+  ON coalesce(o.cluster_id, '') = coalesce(u.cluster_id, '') AND o.client_id = u.client_id AND u.client_id <> '' AND o.name <> u.name
 GROUP BY
   u.cluster_id, u.client_id, u.application, u.owner, u.instances, u.active_instances, u.first_seen, u.last_seen

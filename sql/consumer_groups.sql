@@ -49,11 +49,11 @@ groups AS (
 
 SELECT
   m.cluster_id,
-  element_at(c.labels, 'group_id') AS group_id,
+  nullif(element_at(c.labels, 'group_id'), '') AS group_id,
   m.minute,
   CASE
-    WHEN element_at(c.labels, 'group_id') IS NOT NULL
-      THEN count(coalesce(k.member_id, element_at(c.labels, 'group_member_id')))
+    WHEN element_at(c.labels, 'group_id') <> ''
+      THEN count(coalesce(k.member_id, nullif(element_at(c.labels, 'group_member_id'), '')))
         OVER (PARTITION BY m.cluster_id, element_at(c.labels, 'group_id'), m.minute)
   END AS members,
   m.client_instance_id,

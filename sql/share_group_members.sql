@@ -28,10 +28,10 @@ WITH minutes AS (
 
 SELECT
   m.cluster_id,
-  element_at(c.labels, 'group_id') AS group_id,
+  nullif(element_at(c.labels, 'group_id'), '') AS group_id,
   m.minute,
   CASE
-    WHEN element_at(c.labels, 'group_id') IS NOT NULL
+    WHEN element_at(c.labels, 'group_id') <> ''
       THEN count(*) OVER (PARTITION BY m.cluster_id, element_at(c.labels, 'group_id'), m.minute)
   END AS members,
   m.client_instance_id,

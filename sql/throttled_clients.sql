@@ -78,7 +78,7 @@ behind AS (
     ) AS place
   FROM stretches AS s
   JOIN known AS k
-    ON k.cluster_id = s.cluster_id AND (s.user = '' OR k.user = s.user)
+    ON coalesce(k.cluster_id, '') = coalesce(s.cluster_id, '') AND (s.user = '' OR k.user = s.user)
     AND (s.client_id = '' OR k.client_id = s.client_id)
     AND k.first_seen < s.until + INTERVAL '10' MINUTE AND k.last_seen > s.since - INTERVAL '10' MINUTE
   LEFT JOIN quotas AS q
@@ -135,5 +135,5 @@ FROM stretches AS s
 JOIN newest AS n
   ON n.cluster_id IS NOT DISTINCT FROM s.cluster_id
 LEFT JOIN members AS m
-  ON m.cluster_id = s.cluster_id AND m.quota_type = s.quota_type AND m.user = s.user AND m.client_id = s.client_id
+  ON coalesce(m.cluster_id, '') = coalesce(s.cluster_id, '') AND m.quota_type = s.quota_type AND m.user = s.user AND m.client_id = s.client_id
   AND m.stretch = s.stretch

@@ -141,3 +141,12 @@ def test_a_cluster_s_own_list_replaces_that_of_any_cluster(tmp_path: Path) -> No
     points = [sent("shop-1", "bills", 1), sent("shop-2", "bills", 1) | {"cluster_id": "d"}]
     rows = costs(clients, points, prices=every + own + ended)
     assert [(row["cluster_id"], row["bytes_in_cost"]) for row in rows] == [("c", 3), ("d", 2)]
+
+
+def test_admins_have_no_bytes_that_could_be_missing(tmp_path: Path) -> None:
+    """Each process of Kafka Streams has one; it costs its requests."""
+    clients = [client("shop-1", "a"), client("shop-admin")]
+    points = [sent("shop-1", "bills", 1), point("shop-admin", "admin.client.request.total", 1e6)]
+    (row,) = costs(clients, points, prices=prices(tmp_path))
+    assert (row["instances"], row["unmeasured_instances"], row["requests"], row["missing"]) == (2, 0, 1e6, None)
+    assert row["cost"] == pytest.approx(2 + 2 + 5)

@@ -99,6 +99,16 @@ def test_connect_workers_of_an_unknown_address_have_unknown_tasks(address: str |
     assert (row["connector"], row["worker_group"]) == ("a", None)
 
 
+@pytest.mark.parametrize("group", UNKNOWN)
+def test_consumers_of_no_group_are_no_members_of_one(group: str | None) -> None:
+    labels = [("group_id", group), ("group_member_id", "m")] if group is not None else []
+    clients = [client(name, labels=labels) for name in "ab"]
+    for view, metric in (("consumer_groups", "consumer.coordinator.m"), ("share_group_members", "consumer.share.m")):
+        points = [point(each, metric, value=1.0) for each in clients]
+        rows = answer(view, {"client_changes": clients, "metric_points": points})
+        assert [(row["group_id"], row["members"]) for row in rows] == [(None, None)] * 2
+
+
 def test_members_of_a_group_are_those_with_a_member_id() -> None:
     labels = [("group_id", "g")]
     members = [client(name, labels=[*labels, ("group_member_id", name)]) for name in "ab"]
@@ -136,6 +146,22 @@ def test_a_client_without_id_or_principal_is_not_the_quota_of_all() -> None:
     assert limits([quota("", "a", 1.0), quota("<default>", "a", 2.0)]) == [(4, 2.0)]
 
 
+@pytest.mark.parametrize("principal", [None, "9f86d081"])
+def test_which_quota_of_a_user_limits_an_unknown_principal_is_unknown(principal: str | None) -> None:
+    """That of <default> limits all users that have none of their own."""
+    sql = "SELECT level, quota_limit, quota_user FROM client_quotas WHERE quota_type = 'produce'"
+
+    def limits(*quotas: Row) -> list[tuple[Any, ...]]:
+        tables = {"client_changes": [client("a", principal=principal)], "quotas": list(quotas)}
+        return [tuple(row.values()) for row in answer("client_quotas", tables, sql)]
+
+    default, of_client = quota("<default>", "", 2.0), quota("", "a", 3.0)
+    assert limits(default, of_client) == [(6, 2.0, "<default>")]
+    assert limits(default, of_client, quota("u", "", 1.0)) == [(None, None, None)]
+    assert limits(of_client, quota("u", "a", 1.0)) == [(None, None, None)]
+    assert limits(of_client, quota("u", "b", 1.0)) == [(7, 3.0, "")]
+
+
 @pytest.mark.parametrize(("principal", "listed"), [(None, []), ("9f86d081", []), ("User:v", ["a"])])
 def test_who_is_unknown_may_be_limited(principal: str | None, listed: list[str]) -> None:
     tables = {"client_changes": [client("a", principal=principal)], "quotas": [quota("u", "", 1.0)]}
@@ -158,7 +184,7 @@ def test_weeks_of_clients_without_id_are_not_compared() -> None:
         key |= {"attribute_keys": "", "points": 1, "value_count": 1, "value_sum": 1.0}
         return [key | {"window_start": START - timedelta(days=days)} for days in (0, 7)]
 
-    rollups = [*hours("a"), *hours(None)]
+    rollups = [*hours("a"), *hours(None), *hours("")]
     assert [row["client_id"] for row in answer("metric_week_over_week", {"metric_rollups_1h": rollups})] == ["a"]
 
 
@@ -179,3 +205,32 @@ def test_writers_without_client_id_are_each_their_own(client_id: str | None) -> 
     ]
     rows = answer("topic_flows", {"client_changes": writers, "metric_points": points})
     assert [(row["writer"], row["reader"]) for row in rows] == [("a", None), ("b", None)]
+
+
+@pytest.mark.parametrize("client_id", UNKNOWN)
+def test_clients_without_client_id_share_none(client_id: str | None) -> None:
+    later: Row = {"first_seen": START + timedelta(minutes=1), "client_software_version": "4.2.0"}
+    clients = [client("a", client_id=client_id), client("b", client_id=client_id, **later)]
+    assert answer("client_id_changes", {"client_changes": clients}) == []
+    aliases = [{"client_instance_id": name, "application": name} for name in "ab"]
+    owners = answer("client_id_owners", {"client_changes": clients, "client_aliases": aliases})
+    assert [(row["application"], row["shared_with"], row["reused_from"]) for row in owners] == [
+        ("a", [], []), ("b", [], []),
+    ]  # fmt: skip
+
+
+def test_an_unknown_cluster_is_one_cluster_to_throttled_clients() -> None:
+    window = {"quota_type": "produce", "user": "", "client_id": "a", "source": "client", "window_seconds": 10}
+    window |= {"window_start": START, "window_end": START + timedelta(seconds=10), "throttled": True}
+    for cluster in (None, "c"):
+        clients = [client("a", cluster_id=cluster), client("b", cluster_id="other", client_id="a")]
+        (row,) = answer(
+            "throttled_clients", {"quota_usage": [window | {"cluster_id": cluster}], "client_changes": clients}
+        )
+        assert row["client_instance_ids"] == ["a"]
+
+
+def test_a_version_that_is_not_sent_does_not_hide_the_library() -> None:
+    clients = [client("a"), client("b", client_software_name="my-service", client_software_version=None)]
+    rows = answer("applications", {"client_changes": clients})
+    assert {tuple(row["versions"]) for row in rows} == {("apache-kafka-java 4.3.1", "my-service")}

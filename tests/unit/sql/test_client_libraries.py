@@ -18,6 +18,7 @@ SENT: dict[tuple[str | None, str | None], tuple[str, str | None, str]] = {
     ("apache-kafka-java", "4.4.0-SNAPSHOT"): ("java", "4.4.0", "default"),
     ("apache-kafka-java", "3.9.1.redhat-00001"): ("java", "3.9.1", "opt_in"),
     ("apache-kafka-java", "7.7.1-ccs"): ("java", "3.7", "none"),  # Confluent's build of Kafka 3.7
+    ("apache-kafka-java", "7.7.1-ccs-SNAPSHOT"): ("java", "3.7", "none"),
     ("apache-kafka-java", "8.1.0-13-ce"): ("java", "4.1", "default"),
     ("apache-kafka-java", "unknown"): ("java", None, "unknown"),
     ("librdkafka", "2.16.0"): ("librdkafka", "2.16.0", "default"),

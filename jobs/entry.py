@@ -19,6 +19,7 @@ OPTIONAL = {
     "altair": None, "apprise": "notify", "click": None, "great_expectations": None, "mcp": None, "mcp_types": None,
     "pandas": None, "pyiceberg": None, "pyspark": "spark", "requests": "notify", "streamlit": None,
 }  # fmt: skip
+NO_TEMPORARY = "No usable temporary directory"  # Python's words
 EXTRAS = {"dashboard": "dashboard", "iceberg": "iceberg", "mcp": "mcp", "quality": "quality"}
 
 
@@ -59,6 +60,10 @@ def run_command(command: str, argv: list[str] | None = None) -> int:
         damage = _damage(getattr(settings, "lake", None), error)
         return fail(error if damage is None else CannotRunError(f"{command}: {damage}"))
     except OSError as error:
+        if error.errno == errno.ENOENT and NO_TEMPORARY in str(error):
+            return fail(
+                CannotRunError(f"{command}: no folder for temporary files can be written: set TMPDIR to one that can")
+            )
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
         why = (

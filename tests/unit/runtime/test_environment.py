@@ -8,7 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.logger import PySparkLogger
 
 from kafka_telemetry_lake.jobs import cli, entry
@@ -196,3 +198,14 @@ def test_a_read_only_place_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.setattr(entry, "job_of", lambda _: read_only)
     assert cli.main(["views"]) == 2
     assert capsys.readouterr().err == "telemetry-lake: views: /home/x/.cache: it is read-only; name another place\n"
+
+
+def test_a_machine_without_a_folder_for_temporary_files_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_deltalake(str(tmp_path / "pushes"), pa.table({"a": [1]}))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tempfile._candidate_tempdir_list", lambda: ["/no/tmp"])
+    assert cli.main(["query", "--lake", str(tmp_path), "SELECT 1"]) == 2
+    line = "telemetry-lake: query: no folder for temporary files can be written: set TMPDIR to one that can\n"
+    assert capsys.readouterr().err == line

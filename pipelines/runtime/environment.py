@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -92,6 +93,12 @@ def problems(*, local: bool = True) -> Iterator[str]:
     for folder in filter(None, os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if local else ()):
         if not _is_writable(Path(folder)):
             yield f"SPARK_LOCAL_DIRS={folder} can't be written: name a folder that can, or unset it"
+    loads = _java_temporary()
+    if local and not (loads.is_dir() and _is_writable(loads) and _runs_programs(loads)):
+        yield (
+            f"Java can't load libraries from {loads}, which is missing, read-only or mounted noexec: name another "
+            "folder, by JAVA_TOOL_OPTIONS=-Djava.io.tmpdir=DIR"
+        )
 
 
 def left_out() -> dict[str, str]:
@@ -128,6 +135,17 @@ def _is_own_spark() -> bool:
         return True
     jars = Path(home, "jars")
     return (jars / f"spark-core_2.13-{installed_spark()}.jar").is_file()
+
+
+def _java_temporary() -> Path:
+    """Where Spark's codecs put the libraries that they load. Java doesn't read TMPDIR."""
+    given = " ".join(os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "SPARK_SUBMIT_OPTS", "_JAVA_OPTIONS"))
+    named = re.findall(r"-Djava\.io\.tmpdir=(\S+)", given)
+    return Path(named[-1] if named else "/tmp" if sys.platform == "linux" else tempfile.gettempdir())  # Java's
+
+
+def _runs_programs(folder: Path) -> bool:
+    return not os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0)
 
 
 def _is_writable(folder: Path) -> bool:

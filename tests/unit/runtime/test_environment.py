@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -209,3 +210,24 @@ def test_a_machine_without_a_folder_for_temporary_files_is_one_line(
     assert cli.main(["query", "--lake", str(tmp_path), "SELECT 1"]) == 2
     line = "telemetry-lake: query: no folder for temporary files can be written: set TMPDIR to one that can\n"
     assert capsys.readouterr().err == line
+
+
+def test_libraries_must_load_from_the_folder_of_temporary_files_of_java(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = {"/tmp": os.ST_NOEXEC, str(tmp_path): 0}  # Java's
+    monkeypatch.setattr("os.statvfs", lambda folder: SimpleNamespace(f_flag=flags[str(folder)]))
+    for name in ("JAVA_TOOL_OPTIONS", "SPARK_SUBMIT_OPTS", "_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    line = (
+        "Java can't load libraries from /tmp, which is missing, read-only or mounted noexec: name another folder, by "
+    )
+    with pytest.raises(EnvironmentUnfitError, match=f"^{line}JAVA_TOOL_OPTIONS=-Djava.io.tmpdir=DIR$"):
+        for_session(local=True)
+    assert [check.status for check in check_environment()] == ["failed"]
+    for_session(local=False)
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.io.tmpdir=/tmp -Djava.io.tmpdir={tmp_path}")
+    for_session(local=True)
+    monkeypatch.setenv("_JAVA_OPTIONS", f"-Djava.io.tmpdir={tmp_path / 'missing'}")
+    with pytest.raises(EnvironmentUnfitError, match=r"/missing, which is missing"):
+        for_session(local=True)

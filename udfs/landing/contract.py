@@ -61,8 +61,14 @@ HEADERS = {
         Header("principal", "text", "authenticated principal, such as User:orders", "no attribution by principal"),
         Header("listener", "text", "name of the listener", "unknown"),
         Header("security_protocol", "text", "such as SASL_SSL", "unknown"),
-        Header("client_address", "text", "IP address of the client", "subscriptions by address can't be matched"),
-        Header("client_port", "integer", "port of the client", "subscriptions by port can't be matched", 0, MAX_PORT),
+        Header(
+            "client_address", "text", "IP address of the client",
+            "whether subscriptions by address match is unknown; no `likely_cause` `process_gone`, no connectors and tasks "
+            "in `connect_workers`, no rule of applications by address",
+        ),
+        Header(
+            "client_port", "integer", "port of the client", "whether subscriptions by port match is unknown", 0, MAX_PORT
+        ),
         Header("client_software_name", "text", "such as apache-kafka-java", "rules by library don't apply"),
         Header("client_software_version", "text", "such as 4.3.1", "rules by version and known bugs don't apply"),
         Header("broker_id", "integer", "broker that got the push", "no view by broker; a change of broker is not seen"),

@@ -21,16 +21,21 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-def lines() -> Iterator[io.StringIO]:
-    """What the log prints."""
+def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+    """What the log prints, whatever libraries have made of it meanwhile."""
     printed = io.StringIO()
     handler = logging.StreamHandler(printed)
+    monkeypatch.setattr(log, "disabled", False)
+    monkeypatch.setattr(log, "propagate", True)
     root = logging.getLogger()
-    level, root.level = root.level, logging.INFO
+    levels = root.level, log.level
+    root.setLevel(logging.INFO)
+    log.setLevel(logging.INFO)
     root.addHandler(handler)
     yield printed
     root.removeHandler(handler)
-    root.level = level
+    root.setLevel(levels[0])
+    log.setLevel(levels[1])
 
 
 @pytest.fixture(autouse=True)

@@ -63,11 +63,12 @@ HEADERS = {
         Header("security_protocol", "text", "such as SASL_SSL", "unknown"),
         Header(
             "client_address", "text", "IP address of the client",
-            "whether subscriptions by address match is unknown; no `likely_cause` `process_gone`, no connectors and tasks "
-            "in `connect_workers`, no rule of applications by address",
+            "whether subscriptions by address match is unknown; no `likely_cause` `process_gone`, no connectors and "
+            "tasks in `connect_workers`, no rule of applications by address",
         ),
         Header(
-            "client_port", "integer", "port of the client", "whether subscriptions by port match is unknown", 0, MAX_PORT
+            "client_port", "integer", "port of the client", "whether subscriptions by port match is unknown", 0,
+            MAX_PORT,
         ),
         Header("client_software_name", "text", "such as apache-kafka-java", "rules by library don't apply"),
         Header("client_software_version", "text", "such as 4.3.1", "rules by version and known bugs don't apply"),

@@ -259,7 +259,7 @@ def was_tried_before() -> bool:
 def _compile() -> None:
     """Compile the kernels, in children, before any time limit applies."""
     compile_kernels()
-    _call_kernels()
+    load_kernels()
 
 
 def compile_kernels(progress: Callable[[int], None] | None = None) -> None:
@@ -271,7 +271,7 @@ def compile_kernels(progress: Callable[[int], None] | None = None) -> None:
     numba_cache.fill(decode.load, _convert, progress=progress)
 
 
-def _call_kernels() -> None:
+def load_kernels() -> None:
     """Load every kernel of a task; one worker of a machine at a time compiles those that the cache lacks."""
     decode.load()
     _convert()

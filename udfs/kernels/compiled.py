@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from kafka_telemetry_lake.udfs.kernels import numba_cache
+from kafka_telemetry_lake.udfs.kernels import machine_code, numba_cache
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -28,8 +28,12 @@ try:
     from kafka_telemetry_lake.udfs.kernels.parts import Linked, Part
 
     def kernel(function: F) -> F:
-        """Compile a loop over NumPy arrays on its first call, cached on disk; the loop can't create arrays."""
+        """Compile a loop over NumPy arrays on its first call, cached on disk; the loop can't create arrays.
+
+        Where the package brings its machine code, that is loaded instead.
+        """
         compiled: Any = njit(cache=True, **OPTIONS)(function)
+        machine_code.use(compiled)
         return cast(F, compiled)
 
     def part(function: F) -> F:

@@ -11,6 +11,7 @@ A process that compiles keeps 300 MB of the compiler; one that loads what anothe
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import os
 import stat
@@ -26,10 +27,11 @@ from pathlib import Path
 from filelock import FileLock
 from platformdirs import user_cache_path
 
+from kafka_telemetry_lake.udfs.kernels import machine_code
 from kafka_telemetry_lake.udfs.sources import digest
 
 NAME = "kafka-telemetry-lake"
-FILLED = ".filled"  # a file in the cache directory
+FILLED = ".filled"  # how the name of a file in the cache directory begins
 VARIABLE = "NUMBA_CACHE_DIR"
 
 
@@ -61,8 +63,8 @@ def exclusive(kernels: str = "all") -> Iterator[None]:
 
 
 def is_filled() -> bool:
-    """Whether a call of `fill` has compiled all kernels of these sources."""
-    return (configure() / FILLED).exists()
+    """Whether all kernels of these sources are compiled: the package brings them, or `fill` has made them."""
+    return machine_code.shipped() is not None or _mark().exists()
 
 
 def fill(*compilers: Callable[[], None], progress: Callable[[int], None] | None = None) -> None:
@@ -95,7 +97,13 @@ def fill(*compilers: Callable[[], None], progress: Callable[[int], None] | None 
     for child in children:
         child.join()
     if all(child.exitcode == 0 for child in children):
-        (configure() / FILLED).touch()
+        _mark().touch()
+
+
+def _mark() -> Path:
+    """Exists once the cache has all kernels: of this numba and this processor, which numba's own index tells apart."""
+    made_for = f"{machine_code.compiler()}, {machine_code.processor()}"
+    return configure() / f"{FILLED}-{hashlib.sha256(made_for.encode()).hexdigest()[:16]}"
 
 
 def _report(compiler: Callable[[], None], writer: Connection) -> None:

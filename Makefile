@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LAKE ?= demo-lake
+# For each of these the wheel of `make dist` has machine code. They need the packages of the lock.
+PYTHONS ?= $(BIN)/python
 # Parts of slow tests that take as long as others, so that all cores are busy to the end.
 SPARK_TESTS_2 := $(wildcard tests/spark/test_[s-z]*.py)
 RECEIVER_TESTS := $(wildcard tests/kafka/test_receiver*.py tests/kafka/test_hostile*.py tests/kafka/test_ingest*.py)
@@ -108,6 +110,7 @@ docs: install ## build the docs as a site in site/, to be opened from the disk
 dist: install ## build what a release has into dist/: wheel, sdist, the plugin's jars, a template for Databricks, SBOMs, checksums (RELEASING.md)
 	rm -rf dist receiver/target
 	$(BIN)/python -m build --no-isolation --outdir dist .
+	for python in $(PYTHONS); do $$python tools/machine_code.py dist/*.whl || exit 1; done
 	$$($(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars --maven) -q -B -DskipTests -Prelease -f receiver/pom.xml package
 	cp receiver/target/*.jar receiver/target/*-sbom.json dist
 	$(BIN)/python tools/databricks_template.py dist/*.whl dist

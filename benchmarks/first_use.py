@@ -2,8 +2,9 @@
 
 ``python -m benchmarks.first_use`` clones the last commit of this checkout into a scratch folder and runs `make demo`
 there: when it has installed, its first row, its end, and the CPU of all its processes. Then it runs a job of captured
-pushes in another empty home, where nothing is compiled (`once_cold_...`). With ``--before COMMIT`` it does the same for
-that commit first, and prints the ratios (`..._vs_before`).
+pushes in another empty home, where nothing is compiled (`once_cold_...`), and compiles the kernels alone
+(`kernels_cold_cpu_s`). With ``--before COMMIT`` it does the same for that commit first, and prints the ratios
+(`..._vs_before`).
 """
 
 from __future__ import annotations
@@ -63,7 +64,14 @@ def first_use(commit: str) -> dict[str, float]:
         other.mkdir(mode=0o700)
         command = ["--source", "files:sandbox/data/captured", "--lake", f"{folder}/lake", "--once"]
         times, cpu = _run([".venv/bin/telemetry-lake", "ingest", *command], clone, environment | {"HOME": str(other)})
-        return figures | {"once_cold_s": times[b""], "once_cold_cpu_s": cpu}
+        kernels = kernels_cold_cpu_s(clone, environment | {"NUMBA_CACHE_DIR": f"{folder}/numba"})
+        return figures | {"once_cold_s": times[b""], "once_cold_cpu_s": cpu, "kernels_cold_cpu_s": kernels}
+
+
+def kernels_cold_cpu_s(clone: Path, environment: dict[str, str]) -> float:
+    """CPU-s of a worker until it has all kernels, its children included, where neither package nor cache has any."""
+    program = "from kafka_telemetry_lake.pipelines.ingest import operator_task; operator_task._compile()"
+    return _run([".venv/bin/python", "-c", program], clone, environment)[1]
 
 
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> tuple[dict[bytes, float], float]:

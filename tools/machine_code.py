@@ -24,7 +24,9 @@ COMPILE = """
 import hashlib, os, platform, shutil
 from kafka_telemetry_lake.udfs.kernels import machine_code as code
 
-os.environ |= {"NUMBA_CPU_NAME": code.BASELINES[platform.machine()][0], "NUMBA_CPU_FEATURES": ""}
+if platform.machine() not in code.BASELINES or (made := code.UDFS / code.FOLDER / code.name()).exists():
+    raise SystemExit()
+os.environ |= {"NUMBA_CPU_NAME": code.baseline(), "NUMBA_CPU_FEATURES": ""}
 from kafka_telemetry_lake.pipelines.ingest.operator_task import compile_kernels
 from kafka_telemetry_lake.udfs.kernels import numba_cache
 from numba.core.annotations.type_annotations import TypeAnnotation
@@ -34,7 +36,6 @@ TypeAnnotation.__str__ = lambda self: ""
 compile_kernels()
 if not numba_cache.is_filled():
     raise SystemExit("the kernels can't be compiled")
-made = code.UDFS / code.FOLDER / code.name()
 made.mkdir(parents=True)
 sums = []
 for package in sorted({path.parent for path in code.UDFS.rglob("*.py")}):
@@ -59,7 +60,10 @@ if machine_code.shipped() is None:
 
 
 def add(wheel: Path) -> list[str]:
-    """Compile, try whether a process with an empty cache loads it all, and add it to the wheel; return its files.
+    """Compile, try whether a process with an empty cache loads it all, and add it to the wheel.
+
+    Returns: the names of the files; none if the wheel has code for this Python already, or nothing is known that all
+    processors of this architecture can run.
 
     Raises:
         SystemExit: something doesn't compile, or isn't loaded. The wheel is as it was.
@@ -69,12 +73,13 @@ def add(wheel: Path) -> list[str]:
         packed.extractall(site)
         before = set(packed.namelist())
         _run(COMPILE, site)
-        _run(LOAD, site)
-        paths = (path for path in sorted((site / UDFS).rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
-        made = {
-            name: path.read_bytes() for path in paths if (name := path.relative_to(site).as_posix()) not in before
-        }
-        _pack(packed, made, wheel)
+        paths = (
+            path for path in sorted((site / UDFS).rglob("*")) if path.is_file() and "__pycache__" not in path.parts
+        )
+        made = {name: path.read_bytes() for path in paths if (name := path.relative_to(site).as_posix()) not in before}
+        if made:
+            _run(LOAD, site)
+            _pack(packed, made, wheel)
     return list(made)
 
 

@@ -1,7 +1,8 @@
 """``python -m kafka_telemetry_lake.pipelines.ingest.compiling``: compile the kernels now, not in the first batch.
 
 It needs two cores for about half a minute, and says how far it is. What it makes is in the user's cache directory
-(`udfs.kernels.numba_cache`); where it is there already nothing is done.
+(`udfs.kernels.numba_cache`); where it is there already, or the package brings it, nothing is done. If it fails it says
+so, and ends as if it hadn't: the first batch compiles.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 
 from kafka_telemetry_lake.pipelines.ingest.operator_task import FUNCTIONS, compile_kernels
 from kafka_telemetry_lake.udfs.kernels import numba_cache
+from kafka_telemetry_lake.udfs.kernels.compiled import COMPILES
 
 
 @contextmanager
@@ -63,7 +65,13 @@ def main() -> None:
             print(f"\rcompiling kernels, once: {10 * tenth} %", end=end, flush=True)
 
     compile_kernels(show)
-    print("\rkernels are compiled         " if sys.stdout.isatty() else "kernels are compiled", flush=True)
+    if numba_cache.is_filled():
+        end = "kernels are compiled"
+    elif COMPILES:
+        end = "kernels are not compiled: a compiler failed. The first batch compiles them"
+    else:
+        end = "kernels are not compiled: numba can't be loaded. Conversion is right but slow"
+    print(f"\r{end:<30}" if sys.stdout.isatty() else end, flush=True)
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ from kafka_telemetry_lake.udfs.conversion.shard import ShardRows, States, proces
 from kafka_telemetry_lake.udfs.conversion.state import ShardState
 from kafka_telemetry_lake.udfs.kernels import numba_cache
 from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
+from kafka_telemetry_lake.udfs.kernels.compiled import COMPILES
 from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
 from kafka_telemetry_lake.udfs.limits import Limits
 from kafka_telemetry_lake.udfs.otlp import decode
@@ -263,12 +264,15 @@ def _compile() -> None:
 
 
 def compile_kernels(progress: Callable[[int], None] | None = None) -> None:
-    """Compile what the cache of this user lacks, in a child on each of two cores.
+    """Compile what neither the package nor the cache of this user has, in a child on each of two cores.
+
+    Without numba, or if a child fails, less is compiled: `numba_cache.is_filled` says whether all is.
 
     Args:
         progress: called now and then with the number of functions that have been compiled, of about `FUNCTIONS`.
     """
-    numba_cache.fill(decode.load, _convert, progress=progress)
+    if COMPILES:
+        numba_cache.fill(decode.load, _convert, progress=progress)
 
 
 def load_kernels() -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from kafka_telemetry_lake.udfs.kernels import machine_code, numba_cache
+from kafka_telemetry_lake.udfs.kernels import cache_files, numba_cache
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -33,7 +33,7 @@ try:
         Where the package brings its machine code, that is loaded instead.
         """
         compiled: Any = njit(cache=True, **OPTIONS)(function)
-        machine_code.use(compiled)
+        cache_files.attach(compiled)
         return cast(F, compiled)
 
     def part(function: F) -> F:
@@ -56,8 +56,11 @@ try:
         options |= {"no_cpython_wrapper": True, **OPTIONS}
         return cast(F, Part(njit(**options)(function)))
 
+    COMPILES = True
+
 except (ImportError, OSError, RuntimeError) as error:
     warnings.warn(f"numba can't be loaded ({error}): conversion is right but slow", RuntimeWarning, stacklevel=2)
+    COMPILES = False
 
     def kernel(function: F) -> F:
         """Leave the loop as plain Python: same results, some hundred times slower."""

@@ -13,14 +13,12 @@ hand, into the user's cache (`numba_cache`).
 from __future__ import annotations
 
 import hashlib
-import inspect
 import os
 import platform
 import sysconfig
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from kafka_telemetry_lake.udfs.sources import digest
 
@@ -32,12 +30,31 @@ CHECKSUMS = "SHA256SUMS"
 BASELINES = {
     "x86_64": (
         "x86-64-v3",
-        "avx avx2 bmi bmi2 cx16 f16c fma lzcnt movbe popcnt sahf sse3 sse4.1 sse4.2 ssse3 xsave".split(),
+        [
+            "avx",
+            "avx2",
+            "bmi",
+            "bmi2",
+            "cx16",
+            "f16c",
+            "fma",
+            "lzcnt",
+            "movbe",
+            "popcnt",
+            "sahf",
+            "sse3",
+            "sse4.1",
+            "sse4.2",
+            "ssse3",
+            "xsave",
+        ],
     ),
     "aarch64": ("generic", []),
 }
 # Who sets one of these wants other code than a wheel brings.
-WISHES = tuple(f"NUMBA_{name}" for name in ("CPU_NAME", "CPU_FEATURES", "ENABLE_AVX", "OPT", "BOUNDSCHECK", "DEBUGINFO"))
+WISHES = tuple(
+    f"NUMBA_{name}" for name in ("CPU_NAME", "CPU_FEATURES", "ENABLE_AVX", "OPT", "BOUNDSCHECK", "DEBUGINFO")
+)
 
 
 def compiler() -> str:
@@ -53,13 +70,17 @@ def processor() -> str:
 
 
 def name() -> str:
-    """The folder of machine code for this Python and architecture.
+    """The folder of machine code for this Python and architecture; `baseline` says what it raises."""
+    return hashlib.sha256(f"{digest(UDFS)}, {compiler()}, {baseline()}".encode()).hexdigest()[:16]
+
+
+def baseline() -> str:
+    """LLVM's name of what machine code is made for on this architecture.
 
     Raises:
-        KeyError: there is no baseline of this architecture.
+        KeyError: there is none.
     """
-    baseline, _ = BASELINES[platform.machine()]
-    return hashlib.sha256(f"{digest(UDFS)}, {compiler()}, {baseline}".encode()).hexdigest()[:16]
+    return BASELINES[platform.machine()][0]
 
 
 @cache
@@ -81,35 +102,6 @@ def is_whole(folder: Path) -> bool:
         )
     except (OSError, ValueError):
         return False
-
-
-def use(dispatcher: Any) -> None:
-    """Let a compiled function of `udfs` (numba's dispatcher) look for its machine code in the package first."""
-    folder, source = shipped(), Path(inspect.getfile(dispatcher.py_func))
-    if folder is not None and source.is_relative_to(UDFS):
-        own = dispatcher._cache
-        own._cache_file = _ShippedFirst(own, folder / source.parent.relative_to(UDFS))
-
-
-class _ShippedFirst:
-    """In place of numba's `IndexDataCacheFile`: the package's files, then those of the user's cache."""
-
-    def __init__(self, own: Any, folder: Path) -> None:
-        self._own = own._cache_file
-        self._shipped = type(self._own)(str(folder), own._impl.filename_base, own._impl.locator.get_source_stamp())
-        self._processor = BASELINES[platform.machine()][0]
-
-    def load(self, key: tuple[Any, Any, Any]) -> Any:
-        """The machine code of a signature, or None. numba's key: signature, (platform, CPU, features), bytecode."""
-        signature, (triple, _, _), bytecode = key
-        code = self._shipped.load((signature, (triple, self._processor, ""), bytecode))
-        return self._own.load(key) if code is None else code
-
-    def save(self, key: tuple[Any, Any, Any], code: Any) -> None:
-        self._own.save(key, code)
-
-    def flush(self) -> None:
-        self._own.flush()
 
 
 def _has_baseline() -> bool:

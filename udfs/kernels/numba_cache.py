@@ -18,7 +18,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from multiprocessing import connection
 from multiprocessing.connection import Connection
@@ -27,7 +27,7 @@ from pathlib import Path
 from filelock import FileLock
 from platformdirs import user_cache_path
 
-from kafka_telemetry_lake.udfs.kernels import machine_code
+from kafka_telemetry_lake.udfs.kernels import cache_files, machine_code
 from kafka_telemetry_lake.udfs.sources import digest
 
 NAME = "kafka-telemetry-lake"
@@ -70,7 +70,7 @@ def is_filled() -> bool:
 def fill(*compilers: Callable[[], None], progress: Callable[[int], None] | None = None) -> None:
     """Run each of them in a forked child, all at once, unless the cache directory has been filled already.
 
-    A child that fails leaves this process to compile by itself.
+    A child that fails, or can't write its files, leaves this process to compile by itself.
 
     Args:
         compilers: each compiles some of the kernels.
@@ -81,7 +81,7 @@ def fill(*compilers: Callable[[], None], progress: Callable[[int], None] | None 
     forks, done = multiprocessing.get_context("fork"), 0
     reader, writer = forks.Pipe(duplex=False)  # of all children: what they send is short enough to stay whole
     children = [
-        forks.Process(target=compiler if progress is None else partial(_report, compiler, writer))
+        forks.Process(target=partial(_compile, compiler, None if progress is None else writer))
         for compiler in compilers
     ]
     for child in children:
@@ -97,13 +97,27 @@ def fill(*compilers: Callable[[], None], progress: Callable[[int], None] | None 
     for child in children:
         child.join()
     if all(child.exitcode == 0 for child in children):
-        _mark().touch()
+        with suppress(OSError):  # of a full disk
+            _mark().touch()
 
 
 def _mark() -> Path:
     """Exists once the cache has all kernels: of this numba and this processor, which numba's own index tells apart."""
     made_for = f"{machine_code.compiler()}, {machine_code.processor()}"
     return configure() / f"{FILLED}-{hashlib.sha256(made_for.encode()).hexdigest()[:16]}"
+
+
+def _compile(compiler: Callable[[], None], writer: Connection | None) -> None:
+    """Run a compiler in a child; exits with one line if it fails."""
+    try:
+        if writer is None:
+            compiler()
+        else:
+            _report(compiler, writer)
+    except Exception as error:
+        sys.exit(f"compiling kernels: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+    if cache_files.unsaved:
+        sys.exit(f"compiling kernels: not kept: {cache_files.unsaved[0]}")
 
 
 def _report(compiler: Callable[[], None], writer: Connection) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_telemetry_lake.pipelines.ingest import compiling, operator_task
 from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_meanwhile
 from kafka_telemetry_lake.udfs.kernels import numba_cache
 
@@ -76,3 +77,26 @@ def test_nothing_is_done_where_all_is_compiled(compiler: Path, monkeypatch: pyte
         pass
     assert said == []
     assert not compiler.with_suffix(".pid").exists()
+
+
+@pytest.mark.parametrize(
+    ("loadable", "line"),
+    [
+        (True, "kernels are not compiled: a compiler failed. The first batch compiles them\n"),
+        (False, "kernels are not compiled: numba can't be loaded. Conversion is right but slow\n"),
+    ],
+)
+def test_it_says_that_kernels_are_not_compiled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], loadable: bool, line: str
+) -> None:
+    monkeypatch.setattr(numba_cache, "is_filled", lambda: False)
+    monkeypatch.setattr(compiling, "compile_kernels", lambda _: None)
+    monkeypatch.setattr(compiling, "COMPILES", loadable)
+    compiling.main()
+    assert capsys.readouterr().out == line
+
+
+def test_without_numba_nothing_is_marked_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator_task, "COMPILES", False)
+    monkeypatch.setattr(numba_cache, "fill", lambda *_, **__: pytest.fail("it would be marked"))
+    operator_task.compile_kernels()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_telemetry_lake.udfs.kernels import numba_cache
+from kafka_telemetry_lake.udfs.kernels import machine_code, numba_cache
 from kafka_telemetry_lake.udfs.sources import digest
 
 PROGRAM = """
@@ -163,9 +163,25 @@ def test_children_tell_what_they_have_compiled(home: Path, monkeypatch: pytest.M
     assert numba_cache.is_filled()
 
 
-def test_a_child_that_fails_fills_nothing(home: Path) -> None:
+@pytest.mark.parametrize("way", ["killed", "raised"])
+def test_a_child_that_fails_fills_nothing(home: Path, way: str, capfd: pytest.CaptureFixture[str]) -> None:
     def compile_all() -> None:
-        os._exit(3)
+        if way == "killed":
+            os._exit(3)
+        raise ValueError("of numba\nin many lines")
 
     numba_cache.fill(compile_all)
-    assert not (numba_cache.configure() / numba_cache.FILLED).exists()
+    assert not numba_cache.is_filled()
+    assert not list(numba_cache.configure().glob(f"{numba_cache.FILLED}*"))
+    assert capfd.readouterr().err == ("compiling kernels: ValueError: of numba\n" if way == "raised" else "")
+
+
+@pytest.mark.parametrize("other", ["numba", "processor"])
+def test_what_was_filled_for_another_is_not_filled(home: Path, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two kinds of machines may share a home, and an installation may get another numba."""
+    numba_cache.fill(lambda: None)
+    assert numba_cache.is_filled()
+    monkeypatch.setattr(machine_code, "compiler" if other == "numba" else "processor", lambda: "another")
+    assert not numba_cache.is_filled()
+    numba_cache.fill(lambda: None)
+    assert numba_cache.is_filled()

@@ -95,10 +95,9 @@ def shipped() -> Path | None:
 def is_whole(folder: Path) -> bool:
     """Whether each file of `CHECKSUMS` is there, as it was built."""
     try:
-        lines = (folder / CHECKSUMS).read_text("ascii").splitlines()
-        expected = dict(reversed(line.split("  ", 1)) for line in lines)
-        return bool(expected) and all(
-            hashlib.sha256((folder / path).read_bytes()).hexdigest() == checksum for path, checksum in expected.items()
+        lines = [line.split("  ", 1) for line in (folder / CHECKSUMS).read_text("ascii").splitlines()]
+        return bool(lines) and all(
+            hashlib.sha256((folder / path).read_bytes()).hexdigest() == checksum for checksum, path in lines
         )
     except (OSError, ValueError):
         return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]  # ships no types
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 

@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]  # ships no types
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 

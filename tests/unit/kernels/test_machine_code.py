@@ -10,8 +10,10 @@ import os
 import platform
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import pytest
 
 from kafka_telemetry_lake.udfs.kernels import cache_files, machine_code, numba_cache
 from kafka_telemetry_lake.udfs.kernels.compiled import COMPILES
+from kafka_telemetry_lake.udfs.sources import digest
 from tools.machine_code import add
 
 MODULE = "kafka_telemetry_lake.udfs.small.twice"
@@ -155,13 +158,12 @@ def test_code_of_another_kind_is_not_looked_at(udfs: Path, other: str, monkeypat
     assert machine_code.shipped()
     machine_code.shipped.cache_clear()
     if other == "sources":
-        machine_code.digest.cache_clear()
+        digest.cache_clear()
         (udfs / "small" / "twice.py").write_text("# changed")
     elif other in ("numba", "llvmlite"):
-        real = machine_code.version
-        monkeypatch.setattr(machine_code, "version", lambda package: "9" if package == other else real(package))
+        monkeypatch.setattr(machine_code, "_version", lambda package: "9" if package == other else version(package))
     elif other == "Python":
-        monkeypatch.setattr(machine_code.sysconfig, "get_config_var", lambda _: "cpython-399-x86_64-linux-gnu")
+        monkeypatch.setattr(sysconfig, "get_config_var", lambda _: "cpython-399-x86_64-linux-gnu")
     elif other == "architecture":
         monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     elif other == "older processor":

@@ -13,7 +13,6 @@ import argparse
 import ctypes
 import os
 import re
-import resource
 import subprocess
 import sys
 import tempfile
@@ -21,11 +20,12 @@ import time
 from pathlib import Path
 
 from benchmarks.figures import print_figures
+from benchmarks.peers.cpu import TreeCpu
 
 ROOT = Path(__file__).parents[1]
 FIRST_ROW = re.compile(rb"lake: \S+ \(.+\) is in the lake: ")
 DEMO = re.compile(rb"demo: starting a Kafka broker")
-SUBREAPER = 36  # of prctl(2): processes that lose their parent become this process's, so that their CPU is counted
+SUBREAPER = 36  # of prctl(2): processes that lose their parent become this process's, so that it can wait for them
 LAST_CHILD_S = 60.0
 
 
@@ -76,19 +76,21 @@ def kernels_cold_cpu_s(clone: Path, environment: dict[str, str]) -> float:
 
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> tuple[dict[bytes, float], float]:
     """Seconds until lines that match the patterns, and until the end (``b""``); and CPU-s of all processes."""
-    began, used = time.monotonic(), _cpu_s()
+    began = time.monotonic()
     times: dict[bytes, float] = {}
-    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE) as run:
+    run = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE)
+    with TreeCpu(run.pid) as tree:
         assert run.stdout is not None
         for line in run.stdout:
             for pattern in (DEMO, FIRST_ROW):
                 if pattern.search(line):
                     times.setdefault(pattern.pattern, time.monotonic() - began)
-    if run.returncode:
-        raise SystemExit(f"{' '.join(command)} ended with {run.returncode}")
-    times[b""] = time.monotonic() - began
-    _wait_for_the_last()
-    return times, _cpu_s() - used
+        tree.cpu_s_at_end()
+        times[b""] = time.monotonic() - began
+        if run.wait():
+            raise SystemExit(f"{' '.join(command)} ended with {run.returncode}")
+        _wait_for_the_last()
+        return times, tree.cpu_s()
 
 
 def _wait_for_the_last() -> None:
@@ -100,11 +102,6 @@ def _wait_for_the_last() -> None:
                 time.sleep(0.1)
         except ChildProcessError:
             return
-
-
-def _cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.new_rows import NewRows
 from kafka_telemetry_lake.jobs.waits import Waits
 from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription_events
@@ -36,7 +37,7 @@ READY_S, FIRST_ROW_S, SILENT_S, CLOSED_S, STORED_S = 20.0, 10.0, 60.0, 5.0, 10.0
 COMPILING_S = 60.0
 READY = re.compile(r" ingest: kafka -> ")
 # Lines of the job's log that the demo prints too.
-RELAYED = re.compile(r"\S+ ((?:subscriptions|quotas|brokers|group_states|group_members|ingest: compiling).+)")
+RELAYED = re.compile(r"\S+ (ingest: compiling.+)")
 CRASHING, MOVED, THROTTLED = "crashing-service", "relocated-service", "throttled-importer"
 
 log = logging.getLogger("telemetry-lake")
@@ -66,7 +67,6 @@ class Story:
         # The job's own consumers would be clients too.
         flags += ["--kafka-options", "kafka.enable.metrics.push=false"]
         flags += ["--trigger-seconds", "2", "--driver-memory", driver_memory, "--master", "local[2]"]
-        flags += ["--sync-seconds", f"{SYNC_S:g}"]
         command = [sys.executable, "-m", "kafka_telemetry_lake", "ingest", *flags]
         self._job = Process(command, cluster.folder / "ingest.log")
         self._relayed = 0  # characters of the job's log
@@ -120,7 +120,7 @@ class Story:
         franz_go: Future[Path], seconds: float,
     ) -> None:  # fmt: skip
         began = time.monotonic()
-        move_at, moves, has_go = MOVE_S, 0, False
+        move_at, moves, synced, has_go = MOVE_S, 0, False, False
         while not self._stop.wait(LOOK_S):
             passed = time.monotonic() - began
             if not has_go and franz_go.done():
@@ -133,6 +133,10 @@ class Story:
                 proxy.move()
                 move_at, moves = move_at + 2 * MOVE_S, moves + 1
                 log.info("demo: the brokers' addresses changed for %s, as when they move to other hosts", MOVED)
+            if not synced and passed >= min(SYNC_S, seconds / 2):
+                synced = True
+                log.info("demo: `telemetry-lake sync` records subscriptions, quotas and consumer groups")
+                run_command("sync", ["--lake", self._lake, "--bootstrap-servers", self._cluster.bootstrap_servers])
             self._look()
             if passed >= seconds or not self._await_next():
                 return
@@ -168,11 +172,10 @@ class Story:
 
     def _look(self) -> None:
         self._check_job()
-        self._relay()
         self._rows.look()
 
     def _relay(self) -> None:
-        """Print what the job has said since the last look about kernels, and about what its `sync` has recorded."""
+        """Print what the job has said about its kernels since the last look."""
         text = self._job.log.read_text(errors="replace")
         end = text.rfind("\n") + 1
         for line in text[self._relayed : end].splitlines():

@@ -178,7 +178,7 @@ class LocalClients:
     ) -> Client:
         if library == "librdkafka":
             if find_spec("confluent_kafka") is None:
-                install = "pip install 'kafka-telemetry-lake[dev]'"
+                install = "pip install 'kafka-telemetry-lake[demo]'"
                 raise ClientUnavailableError(f"confluent-kafka is not installed: {install}")
             return self.start(client_id, [sys.executable, _HERE / "librdkafka.py", mode], settings)
         every = _client_jars(version)

@@ -23,7 +23,7 @@ class ReceiverUnavailableError(CannotRunError):
 def receiver_jar() -> Path:
     """The jar named by ``TELEMETRY_LAKE_RECEIVER``, else Maven's, else one that javac makes of newer sources.
 
-    Maven alone would fetch 60 MB of plugins and take ten times as long; the classes are the same.
+    Maven would fetch its plugins first; the classes are the same.
     Raises ``ReceiverUnavailableError``, ``CompileError``, ``JarsUnavailableError``.
     """
     if configured := os.environ.get("TELEMETRY_LAKE_RECEIVER"):

@@ -41,7 +41,7 @@ import ctypes, logging, sys, threading, time
 from kafka_telemetry_lake.jobs import signals
 from kafka_telemetry_lake.jobs.logs import log_to_stdout
 
-signals.STOP_S, signals.SAY_S = 1.0, 0.4
+signals.STOP_S, signals.SAY_S = 5.0, 4.6  # the last line may take 2.3 s, and as long is left until the alarm
 log_to_stdout("INFO")
 stop = signals.stop_at_signals("cut off", lambda: print("killed", file=sys.stderr, flush=True))
 print("ready", file=sys.stderr, flush=True)

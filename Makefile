@@ -7,16 +7,17 @@ BIN := $(VENV)/bin
 LAKE ?= demo-lake
 # For each of these the wheel of `make dist` has machine code. They need the packages of the lock.
 PYTHONS ?= $(BIN)/python
-# Parts of slow tests that take as long as others, so that all cores are busy to the end.
-SPARK_TESTS_2 := $(wildcard tests/spark/test_[s-z]*.py)
-RECEIVER_TESTS := $(wildcard tests/kafka/test_receiver*.py tests/kafka/test_hostile*.py tests/kafka/test_ingest*.py)
-
 # Tests of functions and of the job make many small files and wait for the disk at each: they do it in memory, if there is
 # room. Brokers and browsers use the disk.
 IN_MEMORY := PYTEST_DEBUG_TEMPROOT=$(shell [ -w /dev/shm ] && df -Pm /dev/shm | awk 'END { if ($$4 > 8192) print "/dev/shm" }')
 
+# The target is the lane that prints what it took, beside its budget (tests/budget.toml).
+PYTEST = TEST_LANE=$@ $(BIN)/pytest
+# Those that take longest begin first.
+SLOW_LANES := slow-spark-2 slow-kafka slow-property slow-unit slow-spark slow-receiver
+
 .DEFAULT_GOAL := help
-.PHONY: help install archive demo demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-kafka test-slow-spark test-slow-spark-2 test-slow-unit test-slow-receiver test-matrix lint docs dist bench soak lock clean
+.PHONY: help install archive demo demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-ci $(SLOW_LANES) test-matrix lint docs dist bench soak lock clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -47,29 +48,28 @@ demo: $(VENV)/.installed-demo ## run a broker with the plugin, real clients and 
 demo-files: $(VENV)/.installed-demo ## the same without a broker, from captured pushes of real clients
 	$(BIN)/telemetry-lake demo --lake $(LAKE)-files --files
 
-check: install ## lint, types and every fast test; run it before each commit
-	$(MAKE) lint
-	$(IN_MEMORY) $(BIN)/pytest tests/unit -m "not slow and not lake" -n 2
+check: install ## ruff on what was changed, types and the fast tests, at the same time; before each commit
+	$(IN_MEMORY) $(BIN)/python -m tools.check
 
 fmt: install ## format the code and apply ruff's fixes
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
 test: install ## all checks and tests but the slow ones, several targets at a time: brokers mostly wait
-	$(MAKE) --output-sync=target -j2 archive lint test-receiver
-	$(MAKE) --output-sync=target -j4 test-unit test-kafka test-spark test-dashboard
+	$(MAKE) --output-sync=target -j2 --keep-going archive lint test-receiver
+	$(MAKE) --output-sync=target -j4 --keep-going test-unit test-kafka test-spark test-dashboard
 
 test-unit: install ## tests of functions, without Spark or a broker
-	$(IN_MEMORY) $(BIN)/pytest tests/unit -m "not slow" -n 2
+	$(IN_MEMORY) $(PYTEST) tests/unit -m "not slow" -n 2
 
 test-spark: archive ## tests of the job in a local Spark session
-	$(IN_MEMORY) $(BIN)/pytest tests/spark -m "not slow"
+	$(IN_MEMORY) $(PYTEST) tests/spark -m "not slow"
 
 test-kafka: archive ## tests with real brokers, the plugin, real clients and the job
-	$(BIN)/pytest tests/kafka -m "not slow"
+	$(PYTEST) tests/kafka -m "not slow"
 
 test-dashboard: install ## tests of the dashboard, in headless Chromium if installed; screenshots in tests/dashboard/screenshots
-	$(BIN)/pytest tests/dashboard -m "not slow"
+	$(PYTEST) tests/dashboard -m "not slow"
 
 receiver: install ## build the receiver plugin's jar in receiver/target
 	$$($(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars --maven) -q -B -DskipTests -f receiver/pom.xml package
@@ -77,24 +77,20 @@ receiver: install ## build the receiver plugin's jar in receiver/target
 test-receiver: install ## JUnit tests of the plugin
 	$$($(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars --maven) -q -B -f receiver/pom.xml verify
 
-test-slow: install ## slow tests, several targets at a time: those with brokers mostly wait
-	$(MAKE) --output-sync=target -j3 test-slow-spark-2 test-slow-kafka test-slow-unit test-slow-spark test-slow-receiver
+test-slow: archive ## slow tests, several lanes at a time: those with brokers mostly wait
+	$(BIN)/python -m tools.slow_tests --all
+	$(MAKE) --output-sync=target -j3 --keep-going $(SLOW_LANES)
 
-test-slow-kafka: archive
-	$(BIN)/pytest tests/kafka -m "slow and not soak" $(addprefix --ignore=,$(RECEIVER_TESTS))
+test-slow-ci: archive ## slow tests of what was changed, and an eighth of the others in turn (tools/slow_tests.py)
+	$(BIN)/python -m tools.slow_tests
+	$(MAKE) --output-sync=target -j3 --keep-going $(SLOW_LANES)
 
-test-slow-receiver: archive
-	$(BIN)/pytest $(RECEIVER_TESTS) -m "slow and not soak"
-
-test-slow-spark: archive
-	$(IN_MEMORY) $(BIN)/pytest tests/spark -m "slow and not soak" $(addprefix --ignore=,$(SPARK_TESTS_2))
-
-test-slow-spark-2: archive
-	$(IN_MEMORY) $(BIN)/pytest $(SPARK_TESTS_2) -m "slow and not soak"
-
-test-slow-unit: install
-	PROPERTY_EXAMPLES=60 $(BIN)/pytest tests/unit/conversion/test_property_engine.py -m "not soak"
-	$(IN_MEMORY) $(BIN)/pytest tests/unit tests/dashboard -m "slow and not soak" --ignore tests/unit/conversion/test_property_engine.py
+slow-spark slow-spark-2 slow-unit: WITH = $(IN_MEMORY)
+slow-property: WITH = PROPERTY_EXAMPLES=60
+slow-property: SOME = not soak
+$(SLOW_LANES): SOME ?= slow and not soak
+$(SLOW_LANES): slow-%: archive
+	[ ! -s .slow/$* ] || $(WITH) $(PYTEST) @.slow/$* -m "$(SOME)"
 
 test-matrix: install ## tests of the job with Spark 4.0, 4.1 and 4.2 and each Python 3.11 to 3.13 found; before a release (docs/versions.md)
 	$(BIN)/python -m tools.matrix $(ENVIRONMENTS)
@@ -170,4 +166,4 @@ lock: install ## rewrite requirements.lock and requirements-demo.lock, .ci/go.lo
 	$(BIN)/python tools/lock_jars.py
 
 clean: ## remove everything that was installed or built
-	rm -rf $(VENV) .jars .matrix benchmarks/.build .mypy_cache .pytest_cache .ruff_cache receiver/target site demo-lake
+	rm -rf $(VENV) .jars .matrix .slow benchmarks/.build .mypy_cache .pytest_cache .ruff_cache receiver/target site demo-lake

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytest_plugins = ["tests.support.lane_costs"]
 Ingest = Callable[..., None]
 
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -1,0 +1,113 @@
+"""CPU seconds of a lane of tests by file, beside the lane's budget: a pytest plugin.
+
+A test costs what the pytest process or worker that runs it, its children that have ended and those that live on (a JVM,
+a broker) take while it is set up, runs and is torn down: the first test that needs a shared session pays for its start.
+What is taken between tests (imports, collection, processes that live on) is `shared`. The lane is named by the
+environment's TEST_LANE, which the Makefile sets; without it nothing is printed. A lane that takes more than its budget
+and a quarter says so in a line that begins with BUDGET, and fails if TEST_BUDGETS is `fail`, as in CI.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BUDGETS: dict[str, float] = tomllib.loads((Path(__file__).parents[1] / "budget.toml").read_text("utf-8"))["cpu_s"]
+MORE = 1.25  # CPU-s of the same tests differ by a tenth from run to run, by more on a machine that others use
+LISTED = 10
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def children_of(pid: int) -> set[int]:
+    """The living processes that a process, or one of these, has started."""
+    found = set[int]()
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            own = set(map(int, file.read_text().split()))
+        except OSError:  # a thread or a process has ended meanwhile
+            continue
+        found |= own.union(*map(children_of, own))
+    return found
+
+
+def cpu_s() -> float:
+    """CPU seconds of this process and of all that it has started, ended or not."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    total = sum(each.ru_utime + each.ru_stime for each in usages)
+    for pid in children_of(os.getpid()):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += sum(map(int, fields[11:15])) / _TICKS  # utime, stime, and the same of its children that have ended
+    return total
+
+
+def over(lane: str, taken: float, budgets: dict[str, float]) -> str:
+    """The line that says that a lane took too much, or nothing."""
+    budget = budgets.get(lane)
+    if budget is None or taken <= budget * MORE:
+        return ""
+    return f"BUDGET {lane} took {taken:.0f} CPU-s; its budget is {budget:.0f}, and a quarter (tests/budget.toml)"
+
+
+class LaneCosts:
+    """What the tests of this process, and of workers that have ended, took: CPU seconds by file."""
+
+    def __init__(self) -> None:
+        self.files: defaultdict[str, float] = defaultdict(float)
+        self.total = 0.0
+        self._began = time.monotonic()
+        self._too_much = ""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        before = cpu_s()
+        result = yield
+        self.files[item.nodeid.partition("::")[0]] += max(0.0, cpu_s() - before)
+        return result
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """A worker of xdist has ended."""
+        output = getattr(node, "workeroutput", {})
+        for file, taken in output.get("cpu_s_by_file", {}).items():
+            self.files[file] += taken
+        self.total += output.get("cpu_s", 0.0)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if (output := getattr(session.config, "workeroutput", None)) is not None:
+            output |= {"cpu_s_by_file": dict(self.files), "cpu_s": cpu_s()}
+            return
+        if self.total:  # the workers are this process's children
+            usage = resource.getrusage(resource.RUSAGE_SELF)
+            self.total += usage.ru_utime + usage.ru_stime
+        else:
+            self.total = cpu_s()
+        self._too_much = over(os.environ["TEST_LANE"], self.total, BUDGETS)
+        if self._too_much and os.environ.get("TEST_BUDGETS") == "fail" and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        lane = os.environ["TEST_LANE"]
+        wall = time.monotonic() - self._began
+        budget = f"; its budget is {BUDGETS[lane]:.0f}" if lane in BUDGETS else ""
+        terminalreporter.write_line(f"{lane}: {self.total:.0f} CPU-s in {wall:.0f} s{budget}")
+        for file, taken in sorted(self.files.items(), key=lambda each: -each[1])[:LISTED]:
+            terminalreporter.write_line(f"{taken:8.1f} CPU-s {file}")
+        terminalreporter.write_line(f"{max(0.0, self.total - sum(self.files.values())):8.1f} CPU-s shared")
+        if self._too_much:
+            terminalreporter.write_line(self._too_much)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.get("TEST_LANE"):
+        config.pluginmanager.register(LaneCosts(), "lane costs")

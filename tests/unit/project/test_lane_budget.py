@@ -1,0 +1,104 @@
+"""What a lane of tests took, by file and beside its budget, children that live on included."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.lane_costs import BUDGETS, children_of, cpu_s, over
+
+pytestmark = pytest.mark.lake  # it starts pytest
+
+ROOT = Path(__file__).parents[3]
+BURN = "import time; end = time.process_time() + {s}; [None for _ in iter(lambda: time.process_time() < end, False)]"
+TESTS = {
+    "test_own.py": f"def test_own():\n    {BURN.format(s=0.3)}\n",
+    "test_ended.py": (
+        f"import subprocess, sys\ndef test_it(): subprocess.run([sys.executable, '-Sc', {BURN.format(s=0.4)!r}])\n"
+    ),
+    # The child lives on until the session ends.
+    "test_living.py": (
+        "import subprocess, sys\ndef test_it():\n"
+        f"    code = {BURN.format(s=0.5)!r} + '; print(flush=True); input()'\n"
+        "    child = subprocess.Popen([sys.executable, '-Sc', code], stdin=-1, stdout=-1)\n"
+        "    child.stdout.readline()\n"
+    ),
+}
+RUN = (
+    "import sys, pytest, tests.support.lane_costs as costs; costs.BUDGETS = {'small': 0.6, 'large': 60}; "
+    "sys.exit(pytest.main(sys.argv[1:]))"
+)
+
+
+def lane(folder: Path, name: str, tests: dict[str, str], *argv: str, budgets: str = "fail") -> tuple[int, str]:
+    """The exit code and the output of a lane of these tests."""
+    for file, text in tests.items():
+        (folder / file).write_text(text)
+    plugins = ["-p", "tests.support.lane_costs", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(folder)]
+    env = os.environ | {"TEST_LANE": name, "TEST_BUDGETS": budgets, "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(
+        [sys.executable, "-c", RUN, *plugins, *argv], cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
+    return run.returncode, run.stdout
+
+
+def figures(output: str) -> dict[str, float]:
+    return {what: float(taken) for taken, what in re.findall(r"^ *([\d.]+) CPU-s (\S+)$", output, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "workers"])
+def test_seconds_are_those_of_the_file_whose_test_or_child_took_them(tmp_path: Path, workers: list[str]) -> None:
+    code, output = lane(tmp_path, "small", TESTS, *workers)
+    by_file = figures(output)
+    assert by_file.keys() == {*TESTS, "shared"}
+    for file, at_least in {"test_own.py": 0.3, "test_ended.py": 0.4, "test_living.py": 0.5}.items():
+        assert at_least - 0.03 < by_file[file] < at_least + 0.4
+    total = re.search(r"^small: (\d+) CPU-s in \d+ s; its budget is 1$", output, re.MULTILINE)
+    assert total
+    assert abs(int(total[1]) - sum(by_file.values())) < 0.8
+    assert code == pytest.ExitCode.TESTS_FAILED
+    assert re.search(
+        r"^BUDGET small took \d CPU-s; its budget is 1, and a quarter \(tests/budget.toml\)$", output, re.MULTILINE
+    )
+
+
+def test_a_lane_within_its_budget_passes_and_one_beyond_fails_in_ci_only(tmp_path: Path) -> None:
+    tests = {"test_own.py": f"def test_own():\n    {BURN.format(s=0.8)}\n"}
+    code, output = lane(tmp_path, "large", tests)
+    assert (code, "BUDGET" in output) == (pytest.ExitCode.OK, False)
+    code, output = lane(tmp_path, "small", tests, budgets="")
+    assert code == pytest.ExitCode.OK
+    assert "BUDGET small took" in output
+
+
+def test_a_quarter_more_is_allowed() -> None:
+    assert over("a", 125, {"a": 100}) == ""
+    assert over("a", 126, {"a": 100}) == (
+        "BUDGET a took 126 CPU-s; its budget is 100, and a quarter (tests/budget.toml)"
+    )
+    assert over("b", 126, {"a": 100}) == ""
+
+
+def test_each_pytest_lane_of_make_test_has_a_budget() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    lanes = re.findall(r"^(test-\w+):.*\n\t.*\$\(PYTEST\)", makefile, re.MULTILINE)
+    assert lanes
+    assert sorted(BUDGETS) == sorted(lanes)
+
+
+def test_children_and_theirs_count_while_they_live() -> None:
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-Sc', sys.argv[1]], stdin=0)"
+    grandchild = f"{BURN.format(s=0.3)}; print(flush=True); input()"
+    before = cpu_s()
+    with subprocess.Popen([sys.executable, "-Sc", code, grandchild], stdin=-1, stdout=-1, text=True) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert child.pid in children_of(os.getpid())
+        assert 0.27 < cpu_s() - before < 0.8
+        child.communicate("\n")
+    assert 0.27 < cpu_s() - before < 0.9

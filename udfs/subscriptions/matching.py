@@ -16,12 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs.errors import CannotRunError
-from kafka_telemetry_lake.udfs.subscriptions.java_characters import (
+from kafka_telemetry_lake.udfs.subscriptions.patterns import (
     InvalidPatternError,
     PatternError,
     UnsupportedPatternError,
+    checked,
+    matches,
 )
-from kafka_telemetry_lake.udfs.subscriptions.java_regex import compile_java
 
 METRICS, INTERVAL_MS, MATCH = "metrics", "interval.ms", "match"
 MATCH_KEYS = (
@@ -71,7 +72,7 @@ class Subscription:
             return self.unread
         for key, pattern in self.match:
             try:
-                compile_java(pattern)
+                checked(pattern)
             except PatternError as error:
                 return f"subscription {self.name!r}, {MATCH}, {key}: {error}"
         return None
@@ -88,7 +89,7 @@ class Subscription:
             if key not in MATCH_KEYS:
                 raise SubscriptionError(f"{where}: {MATCH}: got key {key!r}, allowed: {', '.join(MATCH_KEYS)}")
             try:
-                compile_java(pattern)
+                checked(pattern)
             except InvalidPatternError as error:
                 raise SubscriptionError(f"{where}: {MATCH}: {key}: {error}") from None
             except UnsupportedPatternError:
@@ -168,13 +169,9 @@ def _entry_matches(key: str, attribute: pa.Array, pattern: str) -> pa.BooleanArr
         attribute = pc.if_else(pc.equal(attribute, ""), None, attribute)
     values = attribute.dictionary_encode()
     try:
-        compiled = compile_java(pattern)
+        by_value = matches(values.dictionary, pattern)
     except PatternError:
         by_value = pa.nulls(len(values.dictionary), pa.bool_())
-    else:
-        by_value = pa.array(
-            [compiled.fullmatch(text) is not None for text in values.dictionary.to_pylist()], pa.bool_()
-        )
     matched = pc.take(by_value, values.indices)
     return pc.if_else(pc.is_null(attribute), pa.scalar(None if always_there else False, pa.bool_()), matched)
 

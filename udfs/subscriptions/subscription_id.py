@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import permutations
 
+import google_crc32c
 import numpy as np
 import pyarrow as pa
 
@@ -24,8 +25,6 @@ SMALLEST_TABLE = 16
 LONGEST_CHAIN = 8
 SMALLEST_TABLE_WITH_TREES = 64
 MOST_PERMUTED = 5
-
-CASTAGNOLI = 0x82F63B78
 
 
 class OrderUnknownError(ValueError):
@@ -39,7 +38,7 @@ def checksums(matching: tuple[Subscription, ...]) -> frozenset[int]:
     A client's SubscriptionId is one of them XOR its ``instance_hashes``. Empty if the order can't be determined.
     """
     interval = push_interval_ms(each.interval_ms for each in matching)
-    return frozenset(crc32c(f"{text}{interval}".encode()) for text in requested_texts(matching))
+    return frozenset(google_crc32c.value(f"{text}{interval}".encode()) for text in requested_texts(matching))
 
 
 def requested_texts(matching: tuple[Subscription, ...]) -> frozenset[str]:
@@ -73,23 +72,6 @@ def instance_hashes(client_instance_ids: pa.Array) -> Int32s:
 def subscription_checksums(subscription_ids: Int32s, hashes: Int32s) -> UInt32s:
     """The CRC32C inside each SubscriptionId, given the ``instance_hashes`` of its client."""
     return (subscription_ids ^ hashes).view(np.uint32)
-
-
-def crc32c(data: bytes) -> int:
-    """CRC-32C (Castagnoli, RFC 3720) of a short text."""
-    register = 0xFFFFFFFF
-    for byte in data:
-        register = _CRC_TABLE[(register ^ byte) & 0xFF] ^ (register >> 8)
-    return register ^ 0xFFFFFFFF
-
-
-def _crc_entry(byte: int) -> int:
-    for _ in range(8):
-        byte = (byte >> 1) ^ (CASTAGNOLI if byte & 1 else 0)
-    return byte
-
-
-_CRC_TABLE = [_crc_entry(byte) for byte in range(256)]
 
 
 def _orders(sets: Sequence[tuple[str, ...]]) -> Iterable[tuple[tuple[str, ...], ...]]:

@@ -15,7 +15,6 @@ from kafka_telemetry_lake.udfs.subscriptions.as_of import announced_subscription
 from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription
 from kafka_telemetry_lake.udfs.subscriptions.subscription_id import (
     checksums,
-    crc32c,
     instance_hashes,
     requested_texts,
     subscription_checksums,
@@ -60,10 +59,6 @@ def test_texts_of_the_set() -> None:
     # "Aa" and "BB" have one hash code: the first one in stays first, and brokers differ in who is first.
     assert requested_texts((Subscription("s", ("BB", "Aa")),)) == {"[BB, Aa]"}
     assert requested_texts((Subscription("s", ("BB",)), Subscription("t", ("Aa",)))) == {"[BB, Aa]", "[Aa, BB]"}
-
-
-def test_crc32c_check_value() -> None:
-    assert crc32c(b"123456789") == 0xE3069283  # RFC 3720's algorithm, check value of the CRC catalogue
 
 
 def test_captured_pushes_agree_with_their_subscription_and_are_older_after_a_change(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def _from_clients(settings: DemoSettings, stop: threading.Event) -> int:
                     cluster.create_topic("orders", partitions=2)
                     cluster.set_quota(client_id=THROTTLED, producer_byte_rate=60_000)
                     with LocalClients(cluster) as clients:
-                        story.tell(clients, settings.seconds)
+                        story.tell(clients, settings.seconds, with_franz_go=settings.franz_go)
                 finally:
                     story.end()
     except (JarsUnavailableError, ReceiverUnavailableError, ClientUnavailableError) as error:

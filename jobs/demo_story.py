@@ -7,8 +7,6 @@ import re
 import sys
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.new_rows import NewRows
@@ -28,13 +26,13 @@ from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 from kafka_telemetry_lake.udfs.kernels import numba_cache
 
 PUSH_INTERVAL_MS = 1000
-KILL_S, MOVE_S, SYNC_S = 6.0, 10.0, 20.0
-LOOK_S = 2.0
+MOVE_S, SYNC_S = 10.0, 20.0
+LOOK_S = 4.0
 MOVES = 4
 CLOSE_S, LAST_ROWS_S = 60.0, 900.0  # at most, on a busy machine
 # About, for who waits.
 READY_S, FIRST_ROW_S, SILENT_S, CLOSED_S, STORED_S = 20.0, 10.0, 60.0, 5.0, 10.0
-COMPILING_S = 60.0
+COMPILING_S, GO_S = 60.0, 30.0
 READY = re.compile(r" ingest: kafka -> ")
 # Lines of the job's log that the demo prints too.
 RELAYED = re.compile(r"\S+ (ingest: compiling.+)")
@@ -71,22 +69,22 @@ class Story:
         self._job = Process(command, cluster.folder / "ingest.log")
         self._relayed = 0  # characters of the job's log
 
-    def tell(self, clients: LocalClients, seconds: float) -> None:
-        """When the job is ready, run the clients for `seconds`, or until everything has happened; then close them.
+    def tell(self, clients: LocalClients, seconds: float, *, with_franz_go: bool = False) -> None:
+        """Start the clients beside the job, run them for `seconds` once it is ready, or until everything has happened.
 
-        The job ends when it has stored all that they pushed.
+        Then they close, and the job ends when it has stored all that they pushed.
         """
-        self._waits.wait_for("the job to be ready", READY_S if numba_cache.is_filled() else COMPILING_S)
-        while not READY.search(self._job.log.read_text(errors="replace")) and not self._stop.wait(0.2):
-            self._check_job()
-            self._relay()
-        if self._stop.is_set():
-            return
-        with AddressProxy([self._cluster.broker(1).port], moves=MOVES) as proxy, ThreadPoolExecutor(1) as pool:
-            self._await_next()
-            franz_go = pool.submit(franz_go_driver)
+        with AddressProxy([self._cluster.broker(1).port], moves=MOVES) as proxy:
             fleet, crashing = self._start(clients, proxy)
-            self._go_on(clients, proxy, fleet, crashing, franz_go, seconds)
+            if with_franz_go:
+                self._start_franz_go(clients, fleet)
+            self._waits.wait_for("the job to be ready", READY_S if numba_cache.is_filled() else COMPILING_S)
+            while not READY.search(self._job.log.read_text(errors="replace")) and not self._stop.wait(0.2):
+                self._check_job()
+                self._relay()
+            if not self._stop.is_set():
+                self._await_next()
+                self._go_on(proxy, crashing, seconds)
             if not self._stop.is_set():
                 self._close(fleet)
         if not self._stop.is_set():
@@ -115,18 +113,12 @@ class Story:
             clients.consumer("librdkafka", "orders", "billing-2", group="billing"),
         ], crashing
 
-    def _go_on(
-        self, clients: LocalClients, proxy: AddressProxy, fleet: list[Client], crashing: Client,
-        franz_go: Future[Path], seconds: float,
-    ) -> None:  # fmt: skip
+    def _go_on(self, proxy: AddressProxy, crashing: Client, seconds: float) -> None:
         began = time.monotonic()
-        move_at, moves, synced, has_go = MOVE_S, 0, False, False
+        move_at, moves, synced = MOVE_S, 0, False
         while not self._stop.wait(LOOK_S):
             passed = time.monotonic() - began
-            if not has_go and franz_go.done():
-                has_go = True
-                self._start_franz_go(clients, fleet, franz_go)
-            if crashing.running and passed >= min(KILL_S, seconds / 2):
+            if crashing.running:
                 crashing.kill()
                 log.info("demo: %s was killed (-9); it counts as silent a minute after its last push", CRASHING)
             if passed >= move_at and moves < MOVES and ("rebootstrap", MOVED) not in self._rows.events:
@@ -155,9 +147,10 @@ class Story:
             return False
         return True
 
-    def _start_franz_go(self, clients: LocalClients, fleet: list[Client], franz_go: Future[Path]) -> None:
+    def _start_franz_go(self, clients: LocalClients, fleet: list[Client]) -> None:
+        self._waits.wait_for("Go to compile the franz-go client", GO_S)
         try:
-            driver = franz_go.result()
+            driver = franz_go_driver()
         except ClientUnavailableError as error:
             log.info("demo: without a franz-go client: %s", error)
             return

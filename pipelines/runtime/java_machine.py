@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 from collections.abc import Iterator
@@ -56,4 +57,15 @@ def java_machine(spark: SparkSession | None = None) -> Iterator[HasJvm]:
     try:
         yield _BareJvm(gateway.jvm)
     finally:
+        _shut_down(gateway)
+
+
+def _shut_down(gateway: JavaGateway) -> None:
+    """End the JVM. It may be gone before it has answered, which py4j would log as an error."""
+    log = logging.getLogger("py4j")
+    level = log.level
+    log.setLevel(logging.CRITICAL + 1)
+    try:
         gateway.shutdown()
+    finally:
+        log.setLevel(level)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,8 +24,10 @@ def franz_go_driver() -> Path:
     binary = folder / "telemetryclient"
     with FileLock(folder / ".lock"):
         if not binary.exists() or binary.stat().st_mtime < max(each.stat().st_mtime for each in _SOURCE.iterdir()):
-            command = ["go", "build", "-o", str(binary), "."]
-            built = subprocess.run(command, cwd=_SOURCE, capture_output=True, text=True, check=False)
+            # It sends some records a second: code that isn't optimised compiles in 25 instead of 44 CPU-s.
+            command = ["go", "build", "-gcflags=all=-N -l -dwarf=false", "-ldflags=-s -w", "-o", str(binary), "."]
+            environment = {**os.environ, "CGO_ENABLED": "0"}
+            built = subprocess.run(command, cwd=_SOURCE, env=environment, capture_output=True, text=True, check=False)
             if built.returncode:
                 lines = built.stderr.strip().splitlines() or [f"status {built.returncode}"]
                 raise ClientUnavailableError(f"go build failed: {lines[-1]}")

@@ -1,8 +1,9 @@
-"""Archives on the path aren't read again before each task, and can still be imported from."""
+"""What a task leaves to the next one in its Python worker, and to the end of the process."""
 
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 import zipfile
 import zipimport
@@ -37,3 +38,9 @@ def test_archives_are_not_read_again_and_still_imported_from(tmp_path: Path, mon
     assert read == []
     assert importlib.import_module("zipped_later").VALUE == 2
     assert isinstance(sys.path_importer_cache[lib], zipimport.zipimporter)
+
+
+def test_a_process_that_ran_a_task_ends_without_a_word() -> None:
+    code = "import duckdb; from kafka_telemetry_lake.pipelines.runtime.python_worker import after_task; after_task()"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (ended.stdout, ended.stderr) == ("", "")

@@ -32,7 +32,7 @@ def run_job(settings: ReshardSettings) -> int:
     if not is_lake(settings.lake):
         raise UsageError(f"no lake at {settings.lake}")
     require_fast(settings.lake, "reshard")
-    request = ReshardRequest(settings.lake)
+    request, asked = ReshardRequest(settings.lake), False
     try:
         while True:
             try:
@@ -41,8 +41,9 @@ def run_job(settings: ReshardSettings) -> int:
                     _reshard(settings, fence)
                     return 0
             except LakeBusyError:
-                if _done_by_job(request, settings.shards):
+                if _done_by_job(request, settings.shards, asked=asked):
                     return 0
+                asked = True
     except BaseException:
         request.delete()
         raise
@@ -66,13 +67,17 @@ def _reshard(settings: ReshardSettings, fence: Fence) -> None:
     )  # fmt: skip
 
 
-def _done_by_job(request: ReshardRequest, shards: int) -> bool:
+def _done_by_job(request: ReshardRequest, shards: int, *, asked: bool) -> bool:
     """Whether the job has done it within some seconds; it is asked first, unless it was before.
+
+    Args:
+        asked: this command has asked it before. If nothing is asked any more, the job has just answered.
 
     Raises:
         JobFailedError: it can't.
     """
-    if request.asked() != shards:
+    waiting = request.asked()
+    if waiting != shards and not (asked and waiting is None):
         request.ask(shards)
         log.info("reshard: a job runs on the lake: it changes the shards before its next batch, after the next push")
     looks = time.monotonic() + LOOK_S

@@ -14,7 +14,7 @@ import pytest
 
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs import reshard as command_module
-from kafka_telemetry_lake.jobs.locks import only_job
+from kafka_telemetry_lake.jobs.locks import LakeBusyError, only_job
 from kafka_telemetry_lake.jobs.reshard_settings import ReshardSettings
 from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
@@ -127,6 +127,34 @@ def test_the_command_waits_for_the_job_or_does_it_itself_when_that_has_ended(
     ]
     assert " clients from 2 shards to 5 in " in said[-1]
     assert ReshardRequest(str(stream.lake)).asked() is None
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_the_job_answers_between_two_rounds_of_looks_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], refused: bool
+) -> None:
+    monkeypatch.setattr(command_module, "LOOK_S", 0.02)
+    monkeypatch.setattr(command_module, "ASK_S", 0.01)
+    stream, rounds = stream_in(tmp_path), 0
+    stream.batch(Fleet(clients=6).round())
+    request = ReshardRequest(str(stream.lake))
+
+    def busy(*_: object) -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 2:
+            assert request.asked() == 3
+            if refused:
+                request.refuse("nowhere")
+            else:
+                request.delete()
+        assert rounds < 3, "it asks again"
+        raise LakeBusyError
+
+    monkeypatch.setattr(command_module, "only_job", busy)
+    assert cli.main(["reshard", "--lake", str(stream.lake), "--shards", "3"]) == (1 if refused else 0)
+    assert capsys.readouterr().err == ("telemetry-lake: reshard: nowhere\n" if refused else "")
+    assert request.asked() is None
 
 
 def test_a_command_that_is_interrupted_withdraws_its_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

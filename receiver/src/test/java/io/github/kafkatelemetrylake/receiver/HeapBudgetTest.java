@@ -25,7 +25,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /** The heap that the lander's pushes use while nothing is acknowledged. */
-@Timeout(60)
+@Timeout(900)  // ends what hangs; a busy machine is slow, not wrong
 class HeapBudgetTest {
     private static final int MIB = 1024 * 1024;
 
@@ -107,7 +107,8 @@ class HeapBudgetTest {
         byte[] random = new byte[randomBytes];
         try (SilentBroker broker = new SilentBroker(defaults.topic)) {
             LanderSettings settings = Fakes.settings(
-                    "queue.records", "1000000", "payload.compression", codec, "bootstrap.servers", broker.bootstrapServers());
+                    "queue.records", "1000000", "payload.compression", codec, "bootstrap.servers", broker.bootstrapServers(),
+                    "producer.delivery.timeout.ms", "3600000");  // none is given up while the test looks
             Ledger ledger = new Ledger(1_000);
             Lander lander = new Lander(settings, Fakes.broker(), ledger, () -> settings.producer.create("silent"));
             lander.start();

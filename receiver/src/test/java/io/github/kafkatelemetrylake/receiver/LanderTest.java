@@ -7,6 +7,8 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.kafkatelemetrylake.receiver.Fakes.Rig;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
@@ -34,7 +36,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-@Timeout(60)
+@Timeout(900)  // ends what hangs; a busy machine is slow, not wrong
 class LanderTest {
     private static final byte[] BYTES = {1, 2, 3};
     private static final int MIB = 1024 * 1024;
@@ -92,12 +94,16 @@ class LanderTest {
     @Test
     void fullQueueReturnsAtOnceAndCounts() {
         Rig rig = new Rig(Fakes.settings("queue.records", "2"), Fakes.mockProducer(true));  // never started: nothing drains
-        long begin = System.nanoTime();
+        ThreadMXBean threads = ManagementFactory.getThreadMXBean();
+        long self = Thread.currentThread().getId();
+        long waited = threads.getThreadInfo(self).getWaitedCount();
+        long begin = threads.getCurrentThreadCpuTime();
         for (int i = 0; i < 1_000; i++) {
             rig.push(BYTES);
         }
 
-        assertTrue(System.nanoTime() - begin < TimeUnit.SECONDS.toNanos(2));
+        assertTrue(threads.getCurrentThreadCpuTime() - begin < TimeUnit.SECONDS.toNanos(2));
+        assertEquals(waited, threads.getThreadInfo(self).getWaitedCount());
         assertCounts(rig, 1_000, 0, Map.of(DropReason.QUEUE_FULL, 998L), 2);
         assertEquals(2 * bytesOf(3), rig.lander.queuedBytes());
     }
@@ -290,7 +296,7 @@ class LanderTest {
                 }
                 sending.countDown();
                 try {
-                    Thread.sleep(60_000);  // as a send that waits for memory or metadata
+                    Thread.sleep(3_600_000);  // as a send that waits for memory or metadata
                 } catch (InterruptedException e) {
                     throw new org.apache.kafka.common.errors.InterruptException(e);
                 }
@@ -307,7 +313,8 @@ class LanderTest {
         long millis = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - begin);
         rig.push(BYTES);
 
-        assertTrue(millis >= 200 && millis < 2_000, "closed in " + millis + " ms");
+        // The send would take an hour. A machine that gives a thread a twentieth of its time keeps the bound.
+        assertTrue(millis >= 200 && millis < 60_000, "closed in " + millis + " ms");
         assertCounts(rig, 6, 0, Map.of(DropReason.CLOSED, 6L), 0);
         assertEquals(0, rig.lander.queuedBytes());
     }
@@ -384,7 +391,7 @@ class LanderTest {
             client.join();
         }
         ioThread.shutdown();
-        assertTrue(ioThread.awaitTermination(10, TimeUnit.SECONDS));
+        assertTrue(ioThread.awaitTermination(600, TimeUnit.SECONDS));
 
         Ledger.Snapshot counts = rig.ledger.snapshot();
         assertEquals(pushed.get(), counts.received);

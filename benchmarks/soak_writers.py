@@ -19,7 +19,8 @@ from pathlib import Path
 import psutil
 
 from tests.support.forked_job import ForkedJob
-from tests.support.ledger_run import PATIENCE_S, Run
+from tests.support.ledger_run import Run
+from tests.support.patience import PATIENCE_S
 from tests.support.s3_proxy import Fault, S3Proxy
 
 MOST_STEPS = 24  # that a following job makes within about two batches

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_telemetry_lake.sandbox.cluster.process import Process
+from kafka_telemetry_lake.sandbox.patience import PATIENCE_S
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 
@@ -57,7 +58,7 @@ class Client:
     def running(self) -> bool:
         return self._process.running
 
-    def wait_for(self, event: str, limit: float = 60.0) -> dict[str, Any]:
+    def wait_for(self, event: str, limit: float = PATIENCE_S) -> dict[str, Any]:
         """Waits for ``started``, ``done``, ``closing`` or ``closed`` and returns it. Raises ``ClientError``."""
         deadline = time.monotonic() + limit
         with self._changed:
@@ -74,7 +75,7 @@ class Client:
         instance_id: str | None = self.wait_for("started").get("client_instance_id")
         return instance_id
 
-    def close(self, limit: float = 30.0) -> dict[str, Any]:
+    def close(self, limit: float = PATIENCE_S) -> dict[str, Any]:
         """Closes the client normally and returns its own counts from just before that. Raises ``ClientError``.
 
         Keys are ``records``, ``failed`` and ``error`` (the last error's text). Java adds ``sums``, a list of

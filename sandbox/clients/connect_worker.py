@@ -14,6 +14,7 @@ from kafka_telemetry_lake.sandbox.clients.client import ClientError
 from kafka_telemetry_lake.sandbox.cluster.java import java_command, kafka_class_path
 from kafka_telemetry_lake.sandbox.cluster.ports import ReservedPorts
 from kafka_telemetry_lake.sandbox.cluster.process import Process
+from kafka_telemetry_lake.sandbox.patience import PATIENCE_S
 
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the environment may name a proxy
 _STRINGS = "org.apache.kafka.connect.storage.StringConverter"
@@ -52,7 +53,7 @@ class ConnectWorker:
         )  # fmt: skip
         self._process = Process(command, self._log)
 
-    def create(self, name: str, properties: Mapping[str, object], limit: float = 90.0) -> None:
+    def create(self, name: str, properties: Mapping[str, object], limit: float = PATIENCE_S) -> None:
         """Create or change a connector, and wait until all of its tasks run. Raises ``ClientError``."""
         texts = {key: str(value) for key, value in properties.items()}
         deadline = time.monotonic() + limit

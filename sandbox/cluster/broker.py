@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kafka_telemetry_lake.pipelines.runtime.kafka_reach import advertised
 from kafka_telemetry_lake.sandbox.cluster.process import Process
+from kafka_telemetry_lake.sandbox.patience import PATIENCE_S
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 _ERRORS = re.compile(r" (ERROR|FATAL) |Exception|Error:|^\s+at |Caused by")
@@ -37,7 +38,7 @@ class Broker:
         if self.pid is None:
             self._process = Process(self.command, self.log_file)
 
-    def wait_ready(self, limit: float = 60.0) -> None:
+    def wait_ready(self, limit: float = PATIENCE_S) -> None:
         """Returns when the broker answers requests. Raises ``BrokerError``."""
         deadline = time.monotonic() + limit
         while True:
@@ -52,7 +53,7 @@ class Broker:
                     raise BrokerError(f"{late}:\n{self.log_tail()}") from None
                 time.sleep(0.05)
 
-    def start(self, limit: float = 60.0) -> None:
+    def start(self, limit: float = PATIENCE_S) -> None:
         self.launch()
         self.wait_ready(limit)
 
@@ -73,7 +74,7 @@ class Broker:
         if self._process is not None:
             self._process.resume()
 
-    def api_keys(self, timeout: float = 10.0) -> frozenset[int]:
+    def api_keys(self, timeout: float = PATIENCE_S) -> frozenset[int]:
         """The API keys that the broker advertises. Raises ``OSError``."""
         return advertised("127.0.0.1", self.port, timeout_s=timeout).api_keys
 

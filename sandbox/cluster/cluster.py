@@ -19,6 +19,7 @@ from kafka_telemetry_lake.sandbox.cluster.java import java_command, kafka_class_
 from kafka_telemetry_lake.sandbox.cluster.ports import ReservedPorts
 from kafka_telemetry_lake.sandbox.cluster.tls import Tls, make_tls
 from kafka_telemetry_lake.sandbox.cluster.tools import KafkaToolError, KafkaTools
+from kafka_telemetry_lake.sandbox.patience import PATIENCE_S
 
 LANDING_TOPICS = ("client-telemetry", "client-telemetry-status", "client-quotas")
 _RECEIVER = "io.github.kafkatelemetrylake.receiver.ClientTelemetryLake"
@@ -147,7 +148,7 @@ class LocalCluster:
         self.tool(_TOPICS, "--delete", "--topic", name)
         self._until_topic(name, is_there=False)
 
-    def _until_described(self, name: str, limit: float = 60.0) -> None:
+    def _until_described(self, name: str, limit: float = PATIENCE_S) -> None:
         """Waits for all brokers: the tool asks any of them, not always the one that listed the topic."""
         end = time.monotonic() + limit
         answers = 0
@@ -160,7 +161,7 @@ class LocalCluster:
                     raise
                 time.sleep(0.2)
 
-    def _until_topic(self, name: str, *, is_there: bool, limit: float = 60.0) -> None:
+    def _until_topic(self, name: str, *, is_there: bool, limit: float = PATIENCE_S) -> None:
         """Waits for the brokers, which learn of a change by the controller a little later."""
         end = time.monotonic() + limit
         while (name in self.topics()) != is_there:

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from kafka_telemetry_lake.sandbox.cluster.ports import ReservedPorts
+from kafka_telemetry_lake.sandbox.patience import PATIENCE_S
 
 METADATA, FIND_COORDINATOR = 3, 10
 HOST = b"127.0.0.1"
@@ -114,7 +115,7 @@ class AddressProxy:
             self._do(self._listen(self.addresses[upstream], upstream))
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
 
     async def _listen(self, port: int, upstream: int) -> None:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

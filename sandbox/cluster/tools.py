@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kafka_telemetry_lake.sandbox.cluster.java import compile_java, java_command, kafka_class_path
 from kafka_telemetry_lake.sandbox.cluster.process import Process
+from kafka_telemetry_lake.sandbox.patience import PATIENCE_S
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 _SOURCE = Path(__file__).with_name("KafkaTools.java")
@@ -26,7 +27,7 @@ class KafkaTools:
         self._process = Process(java_command(class_path, "KafkaTools", log=log, level="WARN"), log, pipes=True)
         self._turn = threading.Lock()
 
-    def run(self, main: str, *arguments: str | Path, limit: float = 90.0) -> str:
+    def run(self, main: str, *arguments: str | Path, limit: float = PATIENCE_S) -> str:
         """Runs a tool and returns its output. Raises ``KafkaToolError`` on failure, or after ``limit`` seconds."""
         with self._turn:
             request = "\x1f".join([main, *map(str, arguments)])

@@ -79,7 +79,7 @@ def run(cluster: LocalCluster, clients: LocalClients) -> dict[str, Any]:
         each.wait_for("done")
     # Another process of the same application takes the tasks of the first, whose state it must restore.
     other = clients.word_count("lines", "word-counts", "word-count", properties=streams, name="word-count-other")
-    second = other.wait_for("started", 120)["client_instance_ids"]
+    second = other.wait_for("started")["client_instance_ids"]
     for packer in packers:
         packer.wait_for("started")
     _until(lambda: sink.exists() and len(sink.read_text().splitlines()) == LINES)

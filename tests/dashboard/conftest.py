@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -19,11 +18,11 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.support.captured_lake import captured_lake
+from tests.support.patience import PATIENCE_S, wait_until
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-START_S = 120
-PATIENCE_MS = 90_000
-expect.set_options(timeout=PATIENCE_MS)  # a busy machine may take its time; what is expected ends the wait
+PATIENCE_MS = 1000 * PATIENCE_S
+expect.set_options(timeout=PATIENCE_MS)
 
 Serve = Callable[..., str]
 Open = Callable[..., Page]
@@ -55,15 +54,17 @@ def _served(lake: Path, *flags: str) -> Iterator[str]:
 
 def wait_until_served(server: subprocess.Popen[bytes], address: str) -> None:
     """Until the server answers, or fail."""
-    end = time.monotonic() + START_S
-    while time.monotonic() < end:
-        assert server.poll() is None, f"the dashboard ended with code {server.returncode}"
+
+    def is_served() -> bool:
         try:
-            with urllib.request.urlopen(f"{address}/_stcore/health", timeout=5):
-                return
+            with urllib.request.urlopen(f"{address}/_stcore/health", timeout=PATIENCE_S):
+                return True
         except (urllib.error.URLError, OSError):
-            time.sleep(0.2)
-    raise AssertionError(f"not served within {START_S} s")
+            return False
+
+    wait_until(
+        is_served, process=server, said=lambda: f"the dashboard ended with code {server.returncode}", every_s=0.2
+    )
 
 
 def free_port() -> int:

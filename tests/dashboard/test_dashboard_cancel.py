@@ -19,6 +19,7 @@ from tests.dashboard.conftest import PATIENCE_MS, free_port, settled, wait_until
 from tests.dashboard.slow_dashboard import ASKED, ENDED
 from tests.support.captured_lake import push_row, write_lake
 from tests.support.landing_records import captured
+from tests.support.patience import wait_until
 
 ASKS = "How many clients pushed over time"
 EARLIER = timedelta(days=3)
@@ -65,10 +66,12 @@ def _served_slowly(question: str, lake: Path, printed: Path) -> Iterator[tuple[s
 
 def counted(printed: Path, asked: int, ended: int) -> None:
     """Until so many questions were asked, and have ended."""
-    end = time.monotonic() + PATIENCE_MS / 1000
-    while (text := printed.read_text("utf-8")).count(ASKED) != asked or text.count(ENDED) != ended:
-        assert time.monotonic() < end, text
-        time.sleep(0.1)
+
+    def are_counted() -> bool:
+        text = printed.read_text("utf-8")
+        return (text.count(ASKED), text.count(ENDED)) == (asked, ended)
+
+    wait_until(are_counted, said=lambda: printed.read_text("utf-8"))
 
 
 def waits(page: Page, asks: str = ASKS) -> None:

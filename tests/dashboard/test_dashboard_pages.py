@@ -15,6 +15,7 @@ from kafka_telemetry_lake.dashboards.navigation import TITLES
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from tests.dashboard.conftest import PATIENCE_MS, Open, Serve, number, settled
 from tests.support.captured_lake import HOSTILE, write_lake
+from tests.support.patience import wait_until
 
 PLOTS = {
     "": 2,
@@ -159,13 +160,19 @@ def test_a_page_fits_on_a_phone(open_page: Open, path: str) -> None:
     main = page.get_by_test_id("stMain")
     expect(main.locator("svg.marks").first).to_be_visible()
     page.wait_for_timeout(1000)  # plots are drawn anew at the new size
-    assert main.evaluate("main => main.scrollWidth - main.clientWidth") == 0
     beyond = """(texts) => texts.filter((text) => {
         const [own, frame] = [text, text.closest("svg")].map((each) => each.getBoundingClientRect());
         return own.left < frame.left || own.right > frame.right + 1;
     }).map((text) => text.textContent)"""
-    assert main.locator("svg.marks .role-legend text").count() > 0
-    assert main.locator("svg.marks .role-legend text").evaluate_all(beyond) == []
+
+    def sideways() -> object:
+        return main.evaluate("main => main.scrollWidth - main.clientWidth")
+
+    legends = main.locator("svg.marks .role-legend text")
+    wait_until(
+        lambda: sideways() == 0 and legends.count() > 0 and legends.evaluate_all(beyond) == [],
+        said=lambda: (sideways(), legends.count(), legends.evaluate_all(beyond)), every_s=0.5,
+    )  # fmt: skip
     numbers = main.locator("tbody td.number")
     assert set(numbers.evaluate_all("cells => cells.map(cell => getComputedStyle(cell).textAlign)")) == {"left"}
 

@@ -14,9 +14,9 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
-Series = tuple[str, frozenset[tuple[str, str]]]
+from tests.support.patience import PATIENCE_S
 
-PATIENCE_S = 120.0  # a client whose JVM starts on a busy machine pushes late
+Series = tuple[str, frozenset[tuple[str, str]]]
 
 
 @dataclass(frozen=True)
@@ -75,17 +75,17 @@ class Landing:
             self._pushes += map(_push, messages)
         return [push for push in self._pushes if push.client_id == client_id]
 
-    def wait(self, client_id: str, enough: Callable[[list[Push]], bool], limit: float = PATIENCE_S) -> list[Push]:
-        deadline = time.monotonic() + limit
+    def wait(self, client_id: str, enough: Callable[[list[Push]], bool]) -> list[Push]:
+        deadline = time.monotonic() + PATIENCE_S
         while not enough(pushes := self.pushes(client_id)):
-            problem = f"{client_id}: {len(pushes)} pushes in {limit:.0f} s are not enough"
+            problem = f"{client_id}: {len(pushes)} pushes in {PATIENCE_S:.0f} s are not enough"
             assert time.monotonic() < deadline, problem
         return pushes
 
-    def wait_for_more(self, client_id: str, more: int, limit: float = PATIENCE_S) -> list[Push]:
+    def wait_for_more(self, client_id: str, more: int) -> list[Push]:
         """All pushes, as soon as there are ``more`` than now."""
         before = len(self.pushes(client_id))
-        return self.wait(client_id, lambda pushes: len(pushes) >= before + more, limit)
+        return self.wait(client_id, lambda pushes: len(pushes) >= before + more)
 
 
 def _push(message: Message) -> Push:

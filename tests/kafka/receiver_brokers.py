@@ -18,13 +18,13 @@ from kafka_telemetry_lake.sandbox.clients import Client, LocalClients
 from kafka_telemetry_lake.sandbox.cluster import LANDING_TOPICS, LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.java import compile_java, java_command, kafka_class_path
 from tests.support.lake_tables import table
+from tests.support.patience import PATIENCE_S
 from tests.support.topic_messages import messages
 
 from .landing import Push, _push
 
 LANDING, STATUS = LANDING_TOPICS[:2]
 _T = TypeVar("_T")
-WAIT = 120.0  # s, of a machine with other work; each wait ends as soon as it has what it awaits
 
 _TESTS = Path(__file__).parent.parent
 _SOURCES = (
@@ -82,9 +82,9 @@ def cut_off(fleet: Client) -> set[str]:
     return {ids[int(number)] for number in cancelled}
 
 
-def wait_for(look: Callable[[], _T], enough: Callable[[_T], object], limit: float = WAIT) -> _T:
+def wait_for(look: Callable[[], _T], enough: Callable[[_T], object]) -> _T:
     """What ``look`` returns, as soon as it is enough; while a topic is made anew or its broker starts, reads fail."""
-    deadline = time.monotonic() + limit
+    deadline = time.monotonic() + PATIENCE_S
     seen: object = None
     while True:
         try:
@@ -93,7 +93,7 @@ def wait_for(look: Callable[[], _T], enough: Callable[[_T], object], limit: floa
             seen = found
         except KafkaException as error:
             seen = error
-        assert time.monotonic() < deadline, f"not enough in {limit:.0f} s: {str(seen)[-2000:]}"
+        assert time.monotonic() < deadline, f"not enough in {PATIENCE_S:.0f} s: {str(seen)[-2000:]}"
         time.sleep(0.2)
 
 

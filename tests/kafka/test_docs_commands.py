@@ -18,6 +18,7 @@ from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.ports import ReservedPorts
 from tests.support.documented_commands import Command, commands
 from tests.support.lake_tables import table
+from tests.support.patience import PATIENCE_S
 
 from .test_ingest_kafka import good_pushes, produce
 
@@ -42,7 +43,7 @@ def run(command: str, lake: Path, settings: dict[str, str]) -> str:
     command = command.replace("--lake my-lake", f"--lake {lake}")
     done = subprocess.run(
         ["sh", "-c", command], cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, check=False,
-        timeout=500,
+        timeout=PATIENCE_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
@@ -125,7 +126,7 @@ def started(command: str, log: Path, **environment: str) -> Iterator[Callable[[s
         )
 
         def wait_for(line: str) -> None:
-            deadline = time.monotonic() + 300
+            deadline = time.monotonic() + PATIENCE_S
             while line not in log.read_text("utf-8"):
                 assert process.poll() is None, log.read_text("utf-8")[-2000:]
                 assert time.monotonic() < deadline, log.read_text("utf-8")[-2000:]
@@ -136,7 +137,7 @@ def started(command: str, log: Path, **environment: str) -> Iterator[Callable[[s
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(60)
+                process.wait(PATIENCE_S)
             finally:
                 process.kill()
 
@@ -162,7 +163,8 @@ def test_spark_submit_on_a_standalone_cluster(home_of_java: dict[str, str], tmp_
             assert "/shared/my-lake" in job
             done = subprocess.run(
                 ["sh", "-c", job.replace("/shared/my-lake", str(tmp_path / "lake"))], cwd=ROOT, capture_output=True,
-                text=True, check=False, timeout=900, env={**os.environ, **home_of_java, "SPARK_LOCAL_IP": "127.0.0.1"},
+                text=True, check=False, timeout=PATIENCE_S,
+                env={**os.environ, **home_of_java, "SPARK_LOCAL_IP": "127.0.0.1"},
             )  # fmt: skip
             assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
             first("Asked to launch executor")
@@ -186,7 +188,9 @@ def test_sync_and_ingest(cluster: LocalCluster, topic: str, tmp_path: Path) -> N
         return f"{ROOT}/.venv/bin/{text.removeprefix('.venv/bin/')}{here}"
 
     def run_here(text: str) -> str:
-        done = subprocess.run(["sh", "-c", text], cwd=ROOT, capture_output=True, text=True, check=False, timeout=500)
+        done = subprocess.run(
+            ["sh", "-c", text], cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+        )
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         return done.stdout
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,17 +16,18 @@ from kafka_telemetry_lake.pipelines.runtime.kafka_reach import PUSH_TELEMETRY, a
 from kafka_telemetry_lake.sandbox.clients import LocalClients
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.process import Process
+from tests.support.patience import PATIENCE_S, idle_clock
 
 from .landing import Landing
 from .receiver_brokers import statuses, wait_for
 
-LIMIT_S = 30.0  # of a busy machine; it takes three seconds on one without other work
+LIMIT_S = 30.0  # it takes three seconds on a machine without other work
 
 
 def examine(capsys: pytest.CaptureFixture[str], servers: str, *flags: str) -> tuple[int, dict[str, dict[str, Any]]]:
-    began = time.monotonic()
-    code = cli.main(["doctor", "--bootstrap-servers", servers, "--format", "json", *flags])
-    assert time.monotonic() - began < LIMIT_S
+    with idle_clock() as clock:
+        code = cli.main(["doctor", "--bootstrap-servers", servers, "--format", "json", *flags])
+    assert clock.seconds < LIMIT_S
     return code, {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
 
 
@@ -111,7 +111,7 @@ def test_connect_runs_the_job_and_prints_the_first_rows_until_it_is_stopped(
             job.log.read_text, lambda text: "lake: telemetry-connect (apache-kafka-java" in text or not job.running
         )
         job.signal(signal.SIGINT)
-        assert job.wait(30)
+        assert job.wait(PATIENCE_S)
         assert job.returncode == 0, job.log.read_text()
     finally:
         job.kill()

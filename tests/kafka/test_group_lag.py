@@ -24,8 +24,8 @@ from kafka_telemetry_lake.pipelines.runtime.kafka_topics import earliest_offsets
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from tests.support.lake_tables import table
+from tests.support.patience import PATIENCE_S
 
-LIMIT_S = 60.0
 QUIET: dict[str, Any] = {"enable.metrics.push": False}
 PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -84,7 +84,7 @@ def read(cluster: LocalCluster, topic: str, group: str, records: int, protocol: 
         QUIET | settings | {"bootstrap.servers": cluster.bootstrap_servers, "enable.auto.commit": False}
     )
     consumer.subscribe([topic])
-    deadline = time.monotonic() + LIMIT_S
+    deadline = time.monotonic() + PATIENCE_S
     while records:
         assert time.monotonic() < deadline
         message = consumer.poll(1)
@@ -99,10 +99,10 @@ def commit(cluster: LocalCluster, topic: str, group: str, *offsets: int) -> None
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     places = [TopicPartition(topic, partition, offset) for partition, offset in enumerate(offsets)]
     wanted = [ConsumerGroupTopicPartitions(group, places)]
-    deadline = time.monotonic() + LIMIT_S
+    deadline = time.monotonic() + PATIENCE_S
     while True:  # a coordinator that has just loaded may not know the topic yet
         (future,) = admin.alter_consumer_group_offsets(wanted).values()
-        if all(each.error is None for each in future.result(30).topic_partitions):
+        if all(each.error is None for each in future.result(PATIENCE_S).topic_partitions):
             return
         assert time.monotonic() < deadline
 
@@ -110,7 +110,7 @@ def commit(cluster: LocalCluster, topic: str, group: str, *offsets: int) -> None
 def delete_records(cluster: LocalCluster, topic: str, before: int) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     (future,) = admin.delete_records([TopicPartition(topic, 0, before)]).values()
-    future.result(30)
+    future.result(PATIENCE_S)
 
 
 GROUPS = {"classic": "txn-classic", "consumer": "txn-consumer"}
@@ -181,7 +181,7 @@ def test_compacted_records_are_not_the_oldest_unread(synced: Synced) -> None:
     commit(cluster, topic, "compacted", 1)
     synced.poll()
     assert synced.lag(topic, "oldest_unread_offset")["compacted"] == ("older_than_history", 1)
-    deadline = time.monotonic() + LIMIT_S
+    deadline = time.monotonic() + PATIENCE_S
     while synced.lag(topic, "oldest_unread_offset")["compacted"][1] == 1:
         assert time.monotonic() < deadline
         time.sleep(0.2)
@@ -240,7 +240,7 @@ def test_partitions_without_a_leader_cost_no_time_and_hide_no_other(
         commit(cluster, topic, "spread", *([0] * 4))
         cluster.broker(2).kill()
         synced, servers = Synced(cluster, java, tmp_path / "lake"), cluster.bootstrap_servers.partition(",")[0]
-        deadline = time.monotonic() + LIMIT_S
+        deadline = time.monotonic() + PATIENCE_S
         while len(topics_of(java, servers, {}, [topic])[topic].without_leader) < 2:
             assert time.monotonic() < deadline
             time.sleep(0.2)

@@ -24,10 +24,10 @@ from tests.conftest import Ingest
 from tests.support.lake_tables import table
 from tests.support.landing_records import GOOD_ID, LANDED_AT, captured
 from tests.support.live_job import live_job
+from tests.support.patience import PATIENCE_S
 
 from .receiver_brokers import wait_for
 
-LIMIT_S = 120.0
 AT_MS = round(LANDED_AT.timestamp() * 1000)
 
 
@@ -166,7 +166,7 @@ def test_a_lake_of_separate_streams_is_continued_where_each_of_them_ended(
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for name in (topic, f"{topic}.status", f"{topic}.quotas"):  # as retention does: reading doesn't begin at 0
         for future in admin.delete_records([TopicPartition(name, 0, 1)]).values():
-            future.result(30)
+            future.result(PATIENCE_S)
     land(cluster, topic, push(), push())
     land(cluster, f"{topic}.status", status(4))
     land(cluster, f"{topic}.status", status(5), partition=1)
@@ -209,7 +209,7 @@ def test_a_live_job_reads_topics_that_appear_and_grow_and_lets_statuses_wait(
     flags = ["--source", "kafka", *flags_of(cluster, topic), "--lake", str(lake), "--trigger-seconds", "1"]
 
     def seen(name: str, expected: list[tuple[int, int]]) -> None:
-        wait_for(lambda: places(lake, name), lambda found: found == expected, LIMIT_S)
+        wait_for(lambda: places(lake, name), lambda found: found == expected)
 
     with live_job(spark, *flags):
         land(cluster, topic, push())
@@ -227,7 +227,7 @@ def test_a_live_job_reads_topics_that_appear_and_grow_and_lets_statuses_wait(
         assert DeltaTable(str(lake / "pushes")).version() >= versions[1] + 3
         assert DeltaTable(str(lake / "receiver_health")).version() <= versions[0] + 2
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        admin.create_partitions([NewPartitions(f"{topic}.status", 2)])[f"{topic}.status"].result(30)
+        admin.create_partitions([NewPartitions(f"{topic}.status", 2)])[f"{topic}.status"].result(PATIENCE_S)
         time.sleep(2)
         land(cluster, f"{topic}.status", status(9), partition=1)
         land(cluster, topic, push())

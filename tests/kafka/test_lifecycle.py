@@ -21,6 +21,7 @@ from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.sandbox.clients import Client, Library, LocalClients
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
+from tests.support.patience import PATIENCE_S
 from tests.support.topic_messages import messages
 from tests.unit.lifecycle.test_lifecycle_lake import LandedLake
 
@@ -74,8 +75,8 @@ def _row(message: Message) -> dict[str, Any]:
     }
 
 
-def wait_for_pushes(cluster: LocalCluster, wanted: dict[str, int], limit: float = 60.0) -> None:
-    deadline = time.monotonic() + limit
+def wait_for_pushes(cluster: LocalCluster, wanted: dict[str, int]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         counts: dict[str, int] = {}
         for row in landed(cluster):
@@ -128,7 +129,7 @@ def test_true_fates_and_what_is_reported_of_them(own_cluster: LocalCluster, tmp_
         for name in paused:
             started[name].resume()
         counts = {name: sum(row["client_id"] == name for row in before) for name in paused}
-        wait_for_pushes(own_cluster, {name: count + 1 for name, count in counts.items()}, 330)
+        wait_for_pushes(own_cluster, {name: count + 1 for name, count in counts.items()})
         rows = landed(own_cluster)
     gaps = {name: longest_gap_s(rows, name) for name in deferred}
     print(f"longest gaps of clients without a subscription: {gaps}")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +21,10 @@ from kafka_telemetry_lake.sandbox.clients import LocalClients
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from tests.conftest import Ingest
 from tests.support.lake_tables import table
+from tests.support.patience import PATIENCE_S, wait_until
 
 from .landing import Landing
 
-LIMIT_S = 120.0
 RECORDS = 100
 NO_TELEMETRY: dict[str, object] = {"enable.metrics.push": False}
 # Of a producer: otherwise librdkafka may send all records, which have no keys, to one partition.
@@ -34,19 +32,12 @@ SPREAD = NO_TELEMETRY | {"sticky.partitioning.linger.ms": 0}
 NEW_PROTOCOL: dict[str, object] = {"group.protocol": "consumer"}
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-
-
 def reset(cluster: LocalCluster, group: str, topic: str, offset: int) -> None:
     """Set the committed offset of partition 0 of a group without members."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     wanted = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, offset)])]
     (future,) = admin.alter_consumer_group_offsets(wanted).values()
-    future.result(30)
+    future.result(PATIENCE_S)
 
 
 def committed(lake: Path, group: str) -> dict[int, int]:
@@ -147,12 +138,12 @@ def test_beside_ingest_a_group_of_members_that_push_and_one_that_does_not(
         clients.consumer("librdkafka", topic, "beside-mute", group="beside", properties=NO_TELEMETRY | NEW_PROTOCOL),
     ]
     for each in running[:2]:
-        landing.wait_for_more(each.client_id, 3, limit=LIMIT_S)
+        landing.wait_for_more(each.client_id, 3)
     flags = ["--bootstrap-servers", cluster.bootstrap_servers]
     argv = ["--source", "kafka", "--lake", str(tmp_path), *flags, "--sync-seconds", "1"]
     with syncing(spark, parse(IngestSettings, argv, "test")):
         ingest(None, tmp_path, *flags)
-        wait_for((tmp_path / "group_members").exists)
+        wait_until((tmp_path / "group_members").exists)
         sql = "SELECT * FROM consumer_group_members WHERE group_id = 'beside'"
         members = run_query(str(tmp_path), sql).read_all().to_pylist()
         found = {row["client_id"]: row["client_instance_id"] for row in members}
@@ -164,8 +155,8 @@ def test_beside_ingest_a_group_of_members_that_push_and_one_that_does_not(
         assert sum(row["assigned_partitions"] for row in members) == 2
         for each in running:
             each.close()
-        wait_for(lambda: sum(committed(tmp_path, "beside").values()) == RECORDS)
+        wait_until(lambda: sum(committed(tmp_path, "beside").values()) == RECORDS)
         before = committed(tmp_path, "beside")[0]
         reset(cluster, "beside", topic, 1)
-        wait_for(lambda: bool(rewinds(tmp_path)))
+        wait_until(lambda: bool(rewinds(tmp_path)))
     assert [(row["group_id"], row["from"], row["to"]) for row in rewinds(tmp_path)] == [("beside", str(before), "1")]

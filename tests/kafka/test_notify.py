@@ -18,7 +18,8 @@ from kafka_telemetry_lake.pipelines.notify.run import run
 from kafka_telemetry_lake.pipelines.runtime import kafka_producer
 from kafka_telemetry_lake.pipelines.runtime.java_machine import java_machine
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
-from tests.unit.notify.changed_findings import change, http_sink, make_lake, record, wait_until
+from tests.support.patience import PATIENCE_S, wait_until
+from tests.unit.notify.changed_findings import change, http_sink, make_lake, record
 
 TOPIC = "client-findings"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -55,7 +56,7 @@ def records(cluster: LocalCluster, number: int) -> list[tuple[str, dict[str, Any
         return len(found) >= number
 
     try:
-        wait_until(has_all, 60)
+        wait_until(has_all)
     finally:
         consumer.close()
     return found
@@ -116,7 +117,7 @@ def test_a_broker_that_is_killed_delays_no_other_sink_and_loses_nothing(
             cluster.broker(1).kill()
             record(lake, change("b", second=1))
             wait_until(lambda: hook.changes() == [("a", "opened"), ("b", "opened")])
-            wait_until(lambda: "notify: one: TimeoutException" in caplog.text, 60)  # of the open producer
+            wait_until(lambda: "notify: one: TimeoutException" in caplog.text)  # of the open producer
             wait_until(lambda: "connection refused, nothing listens there" in caplog.text)  # before a new one opens
             record(lake, change("a", "resolved", 2))
             wait_until(lambda: ("a", "resolved") in hook.changes())
@@ -125,5 +126,5 @@ def test_a_broker_that_is_killed_delays_no_other_sink_and_loses_nothing(
             assert list(dict.fromkeys(changes)) == [("a", "opened"), ("b", "opened"), ("a", "resolved")]
         finally:
             stop.set()
-            thread.join(30)
+            thread.join(PATIENCE_S)
         assert not thread.is_alive()

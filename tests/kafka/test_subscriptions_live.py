@@ -98,7 +98,7 @@ def test_each_view_holds_what_its_clients_were_asked_for(
         if not running:
             running = [clients.producer(library, "orders", name, rate=20) for name, library in CLIENTS.items()]
         for name in CLIENTS:
-            landing.wait_for_more(name, 3, limit=120)
+            landing.wait_for_more(name, 3)
         assert run_command("sync", polls) == 0  # sure until here
         before = after
     for client in running:

@@ -6,21 +6,19 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+import psutil
 import pytest
 import yaml
 
 from tests.conftest import Ingest
 from tests.support.lake_tables import rollup_sums, table
 from tests.support.landing_records import captured, write
+from tests.support.patience import PATIENCE_S, idle_clock, wait_until
 from tests.unit.notify.changed_findings import change, http_sink, record
-
-PATIENCE_S = 600  # of what takes seconds, for a machine with much other work
 
 TABLES = ("pushes", "metric_points", "push_outcomes", "client_events", "quarantine")
 
@@ -30,8 +28,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start ``telemetry-lake ingest`` over tmp_path/in into tmp_path/lake; whatever still runs at the end is killed."""
     running: list[subprocess.Popen[str]] = []
 
-    def start_ingest(*flags: str) -> subprocess.Popen[str]:
-        argv = [sys.executable, "-m", "kafka_telemetry_lake.jobs.cli", "ingest",
+    def start_ingest(*flags: str, stops_at: str = "") -> subprocess.Popen[str]:
+        stopped = ["tests.support.stopped_job", stops_at, str(tmp_path / "steps")]
+        argv = [sys.executable, "-m", *(stopped if stops_at else ["kafka_telemetry_lake.jobs.cli"]), "ingest",
                 "--source", f"files:{tmp_path / 'in'}", "--source-name", "test",
                 "--lake", str(tmp_path / "lake"), "--master", "local[2]", *flags]  # fmt: skip
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -45,12 +44,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         process.communicate()
 
 
-def wait_for(there: Callable[[], Any], process: subprocess.Popen[str], seconds: float = PATIENCE_S) -> None:
-    deadline = time.monotonic() + seconds
-    while not there():
-        assert time.monotonic() < deadline, "waited too long"
-        assert process.poll() is None, process.communicate()[0]
-        time.sleep(0.002)
+def wait_for(there: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    wait_until(
+        there, process=process, said=lambda: "waited too long" if process.poll() is None else process.communicate()[0]
+    )
 
 
 @pytest.mark.slow
@@ -62,11 +59,11 @@ def test_killed_in_the_middle_and_repeated_gives_the_same_tables(
         write(tmp_path / "in", f"{number}.parquet", landed.slice(number * 200, 200))
     ingest(tmp_path / "in", tmp_path / "whole")
     lake = tmp_path / "lake"
-    a_task_has_written = "metric_points/landed_date=*/*.parquet"
-    points_are_committed_outcomes_perhaps = "metric_points/_delta_log/00000000000000000001.json"
-    for moment in (a_task_has_written, points_are_committed_outcomes_perhaps):
-        process = start("--once")
-        wait_for(partial(lake.glob, moment), process)
+    tasks_have_written = "add metric_points/_delta_log/00000000000000000002.json"
+    points_are_committed = "add push_outcomes/_delta_log/00000000000000000003.json"
+    for moment in (tasks_have_written, points_are_committed):
+        process = start("--once", stops_at=moment)
+        wait_for(partial(_is_stopped, process), process)
         process.kill()
         process.wait()
     process = start("--once")
@@ -107,7 +104,7 @@ def test_messages_are_sent_beside_the_streams_and_a_sink_that_hangs_holds_nothin
     lake, released = tmp_path / "lake", threading.Event()
     write(tmp_path / "in", "0.parquet", captured().slice(0, 100))
     with http_sink() as hook, http_sink() as hangs:
-        hangs.answer = lambda _request: 200 if released.wait(120) else 500
+        hangs.answer = lambda _request: 200 if released.wait(PATIENCE_S) else 500
         sinks = {name: {"type": "webhook", "url": each.url} for name, each in {"hook": hook, "hangs": hangs}.items()}
         routes = [{"sinks": ["hook", "hangs"], "group_seconds": 0}]
         (tmp_path / "notify.yml").write_text(yaml.safe_dump({"sinks": sinks, "routes": routes}))
@@ -118,15 +115,18 @@ def test_messages_are_sent_beside_the_streams_and_a_sink_that_hangs_holds_nothin
         wait_for(lambda: hangs.requests and ("orders", "opened") in hook.changes(), process)
         write(tmp_path / "in", "1.parquet", captured().slice(100, 100))
         wait_for(lambda: _count(lake, "push_outcomes") == 200, process)
-        began = time.monotonic()
-        process.send_signal(signal.SIGTERM)
-        output, _ = process.communicate(timeout=PATIENCE_S)
-        took = time.monotonic() - began
+        with idle_clock() as clock:
+            process.send_signal(signal.SIGTERM)
+            output, _ = process.communicate(timeout=PATIENCE_S)
         released.set()
     assert process.returncode == 0, output
-    assert took < 10
+    assert clock.seconds < 10
     assert "ingest: stopped" in output
     assert "Traceback" not in output
+
+
+def _is_stopped(process: subprocess.Popen[str]) -> bool:
+    return psutil.Process(process.pid).status() == psutil.STATUS_STOPPED
 
 
 def _count(lake: Path, name: str) -> int:

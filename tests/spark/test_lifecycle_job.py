@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,16 +22,9 @@ from tests.conftest import Ingest
 from tests.support.lake_tables import table
 from tests.support.landing_records import CAPTURED, GOOD_ID, captured, record, write
 from tests.support.live_job import live_job
+from tests.support.patience import wait_until
 
-LIMIT_S = 120
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def events(lake: Path) -> list[tuple[str, str]]:
@@ -49,7 +41,7 @@ def test_a_live_job_says_who_falls_silent_though_nothing_lands_any_more(
     flags = ["--source", f"files:{tmp_path / 'landed'}", "--lake", str(tmp_path / "lake"), "--trigger-seconds", "0.5"]
     silent = [(GOOD_ID, "first_seen"), (GOOD_ID, "went_silent")]
     with live_job(spark, *flags):
-        wait_for(
+        wait_until(
             lambda: (
                 (tmp_path / "lake" / "client_events" / "_delta_log").is_dir() and events(tmp_path / "lake") == silent
             )
@@ -64,10 +56,13 @@ def test_a_query_is_caught_up_only_when_it_has_looked(spark: SparkSession, tmp_p
     lake.create_tables()
     operator = caught_up_operator(spark, lake, limits_of(settings), 1 << 20, threading.Event())
     query = start_landing(spark, lake, make_source(settings), 0.5, operator)
-    while query.lastProgress is None:
-        assert not is_caught_up(query.status)
+    while True:
+        caught_up = is_caught_up(query.status)
+        if query.lastProgress is not None:
+            break
+        assert not caught_up
         time.sleep(0.01)
-    wait_for(lambda: is_caught_up(query.status))
+    wait_until(lambda: is_caught_up(query.status))
     query.stop()
 
 

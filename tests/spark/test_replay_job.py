@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -31,6 +30,7 @@ from tests.support.landing_records import write
 from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
 from tests.support.local_stream import run_tasks
+from tests.support.patience import PATIENCE_S, wait_until
 
 ROWS = ("pushes", "metric_points", "quarantine", "push_outcomes", "client_events")
 
@@ -105,7 +105,7 @@ def test_upkeep_beside_the_running_streams(spark: SparkSession, tmp_path: Path) 
             wait_for(lambda: count(lake, "push_outcomes") == len(fleet.ledger.landed), failed)
     finally:
         stop.set()
-        job.join(120)
+        job.join(PATIENCE_S)
     assert failed == []
     assert count(lake, "pushes") == len(fleet.ledger.landed) - dropped
     verdict = check(lake, fleet.ledger)
@@ -118,9 +118,6 @@ def count(lake: Path, name: str) -> int:
     return DeltaTable(str(lake / name)).count() if (lake / name / "_delta_log").is_dir() else 0
 
 
-def wait_for(there: Callable[[], bool], failed: list[Exception], seconds: float = 240) -> None:
-    deadline = time.monotonic() + seconds
-    while not there():
-        assert failed == []
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.1)
+def wait_for(there: Callable[[], bool], failed: list[Exception]) -> None:
+    wait_until(lambda: failed or there())
+    assert failed == []

@@ -19,8 +19,7 @@ from tests.support.landing_records import write
 from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
 from tests.support.live_job import live_job
-
-PATIENCE_S = 300
+from tests.support.patience import PATIENCE_S
 
 
 @pytest.mark.slow

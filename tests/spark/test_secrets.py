@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import PATIENCE_S
+
 KEY, PASSWORD = "recognisable-key-4711", "recognisable, password=0815]"
 PRINCIPAL = "User:alice"
 # A program of its own: an event log is a matter of the whole SparkContext.
@@ -63,7 +65,7 @@ spark.stop()
 @pytest.mark.slow
 def test_keys_and_passwords_stand_nowhere(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", PROGRAM, str(tmp_path), KEY, PASSWORD, PRINCIPAL]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=280)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr[-3000:]
     # It ran: the key hashes as before, the plans are shown, the events are written, and Kafka didn't answer.
     hashed = hashlib.sha256(f"{KEY}\0{PRINCIPAL}".encode()).hexdigest()[:32]

@@ -19,7 +19,6 @@ from tests.unit.sql.test_client_libraries import SENT
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # half a minute where nothing else runs
 def test_spark_and_duckdb_take_every_view(spark: SparkSession, tmp_path: Path) -> None:
     session = quick_session(spark)
     names = create_views(session, str(tmp_path))

@@ -21,6 +21,7 @@ from tests.conftest import Ingest
 from tests.support.erasable_lake import fill, lake_of, traces
 from tests.support.lake_tables import table
 from tests.support.landing_records import captured, write
+from tests.support.patience import PATIENCE_S
 from tests.support.s3_server import BUCKET, S3Server
 
 pytestmark = pytest.mark.slow
@@ -43,7 +44,7 @@ def command(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Command:
             capture_output=True,
             text=True,
             check=False,
-            timeout=800,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == code, done.stdout[-3000:] + done.stderr[-3000:]
         return done.stdout + done.stderr

@@ -6,27 +6,19 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
 from tests.support.landing_records import captured, write
+from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.s3_proxy import proxied
 from tests.support.s3_server import BUCKET, GOFAKES3, S3Server
 from tests.support.short_credentials import short_credentials
 
 LIFE_S = 25.0
 LAKE = f"{BUCKET}/short"
-
-
-def wait_for(there: Callable[[], bool], job: subprocess.Popen[bytes], log: Path, seconds: float = 400) -> None:
-    deadline = time.monotonic() + seconds
-    while not there():
-        assert job.poll() is None, log.read_text()[-3000:]
-        assert time.monotonic() < deadline, log.read_text()[-3000:]
-        time.sleep(0.5)
 
 
 @pytest.mark.slow
@@ -55,13 +47,13 @@ def test_a_job_outlives_its_credentials(tmp_path: Path) -> None:
             with log.open("wb") as out:
                 job = subprocess.Popen(argv, env={**environment, **endpoint.environment}, stdout=out, stderr=out)
             try:
-                wait_for(lambda: judged() == 300, job, log)
+                wait_until(lambda: judged() == 300, process=job, said=log.read_text, every_s=0.5)
                 known = len(endpoint.issued)
                 time.sleep(LIFE_S + 1)  # all that it had when it judged them has expired
                 write(tmp_path / "in", "1.parquet", pushes.slice(300))
-                wait_for(lambda: judged() == pushes.num_rows, job, log)
+                wait_until(lambda: judged() == pushes.num_rows, process=job, said=log.read_text, every_s=0.5)
                 job.terminate()
-                assert job.wait(60) == 0, log.read_text()[-3000:]
+                assert job.wait(PATIENCE_S) == 0, log.read_text()[-3000:]
             finally:
                 job.kill()
             assert len(endpoint.issued) > known

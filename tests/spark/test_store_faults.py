@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.ledger_faults import LOCAL
-from tests.support.ledger_run import PATIENCE_S, StoreRun
+from tests.support.ledger_run import StoreRun
+from tests.support.patience import PATIENCE_S
 from tests.support.s3_proxy import Fault, S3Proxy, proxied
 from tests.support.s3_server import S3Server
 

@@ -13,6 +13,7 @@ import pytest
 from kafka_telemetry_lake.pipelines.runtime.jars import jars
 from kafka_telemetry_lake.pipelines.runtime.session import LOG_SETTINGS
 from kafka_telemetry_lake.pipelines.runtime.spark_settings import JAVA_OPTIONS, LOCAL, ONE_PROCESS, TUNING
+from tests.support.patience import PATIENCE_S
 
 PROGRAM = """
 import json, logging, sys
@@ -33,7 +34,7 @@ def submit(folder: Path, *flags: str, **environment: str) -> tuple[dict[str, str
     class_path = os.pathsep.join(map(str, jars("spark")))
     done = subprocess.run(
         [Path(sys.executable).with_name("spark-submit"), "--driver-class-path", class_path, *flags, program],
-        capture_output=True, text=True, check=False, timeout=250,
+        capture_output=True, text=True, check=False, timeout=PATIENCE_S,
         env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"} | environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -38,6 +40,7 @@ from tests.support.documented_commands import ROOT
 from tests.support.hive_catalog import HiveCatalog
 from tests.support.lake_tables import table
 from tests.support.landing_records import CAPTURED
+from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.spark_run import ingest_by_name
 from tests.support.two_engines import compare, land, made_up, rounds, stored
 
@@ -257,7 +260,8 @@ def test_a_job_that_is_killed_goes_on(hive: HiveCatalog, ingest: Ingest, tmp_pat
             with subprocess.Popen(argv, env=hive.environment, cwd=ROOT, start_new_session=True) as job:
                 while DeltaTable(pushes).version() == before and job.poll() is None:
                     time.sleep(0.05)
-                os.killpg(job.pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it has just ended
+                    os.killpg(job.pid, signal.SIGKILL)
             assert DeltaTable(pushes).version() > before
         hive.run(*flags_of(tmp_path, tmp_path / "source"))
     compared = compare(stored(tmp_path / "path"), stored(hive.tables("client_telemetry")))
@@ -276,18 +280,18 @@ def test_it_follows_its_source_until_it_is_stopped(hive: HiveCatalog, tmp_path: 
     with subprocess.Popen(hive.command(*flags, "--trigger-seconds", "1"), env=hive.environment, cwd=ROOT) as job:
         try:
             for number in (1, 2):
-                deadline = time.monotonic() + 300
-                while appends(pushes) < number:
-                    assert job.poll() is None
-                    assert time.monotonic() < deadline
-                    time.sleep(0.2)
+                wait_until(partial(_has_appends, pushes, number), process=job)
                 if number == 1:
                     land(tmp_path / "source", 1, parts[1])
             job.send_signal(signal.SIGTERM)
-            assert job.wait(120) == 0
+            assert job.wait(PATIENCE_S) == 0
         finally:
             job.kill()
     assert table(hive.tables("client_telemetry"), "push_outcomes").num_rows > 0
+
+
+def _has_appends(pushes: Path, number: int) -> bool:
+    return appends(pushes) >= number
 
 
 def appends(pushes: Path) -> int:

@@ -21,7 +21,8 @@ from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.locks import LakeBusyError, only_job
 from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
-from tests.support.ledger_run import PATIENCE_S, Run, StoreRun
+from tests.support.ledger_run import Run, StoreRun
+from tests.support.patience import PATIENCE_S
 from tests.support.s3_server import S3Server
 
 BUSY = "another job is writing this lake"

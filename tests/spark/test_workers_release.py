@@ -18,6 +18,7 @@ from kafka_telemetry_lake.pipelines.runtime.worker_task import release
 from tests.conftest import Ingest
 from tests.support.lake_tables import table
 from tests.support.landing_records import captured, write
+from tests.support.patience import PATIENCE_S
 
 PACKAGE = Path(__file__).parents[2] / "kafka_telemetry_lake"
 
@@ -42,7 +43,7 @@ def test_a_worker_of_another_release_is_refused(tmp_path: Path) -> None:
             "--lake", str(lake), "--master", "local-cluster[2,1,1024]", "--once"]  # fmt: skip
     done = subprocess.run(
         argv, cwd=tmp_path, env={**cluster, "PYSPARK_SUBMIT_ARGS": other_path}, capture_output=True, text=True,
-        check=False, timeout=500,
+        check=False, timeout=PATIENCE_S,
     )  # fmt: skip
     (line,) = [each for each in done.stderr.splitlines() if "OtherReleaseError" in each]
     assert done.returncode == 1
@@ -50,7 +51,9 @@ def test_a_worker_of_another_release_is_refused(tmp_path: Path) -> None:
     assert line.startswith("telemetry-lake: stream pushes failed: ")
     assert "Traceback" not in done.stdout
     assert not list(lake.glob("pushes/**/*.parquet"))
-    done = subprocess.run(argv, cwd=tmp_path, env=cluster, capture_output=True, text=True, check=False, timeout=500)
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=cluster, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
     assert done.returncode == 0, done.stderr  # once all have the same release, the job goes on
     assert table(lake, "push_outcomes").num_rows == 20
 

@@ -24,11 +24,10 @@ from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from tests.support.landing_records import write
 from tests.support.ledger import Fleet, Landed, Ledger
 from tests.support.ledger_check import Verdict, check
+from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.s3_server import BUCKET, S3Server
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 240.0
-SETTLES_S = 60.0
 
 
 class Job(Protocol):
@@ -55,7 +54,6 @@ class Run:
         self.recoveries_s: list[float] = []
         self.files = 0
         self.look_s = 0.02  # between two looks at the lake
-        self.patience_s = PATIENCE_S
 
     @property
     def ledger(self) -> Ledger:
@@ -94,12 +92,8 @@ class Run:
         there = (self.lake / "push_outcomes" / "_delta_log").is_dir()
         return DeltaTable(str(self.lake / "push_outcomes")).count() if there else 0
 
-    def wait(self, there: Callable[[], object], job: Job, seconds: float | None = None) -> None:
-        deadline = time.monotonic() + (seconds or self.patience_s)
-        while not there():
-            assert time.monotonic() < deadline, self.said()
-            assert job.poll() is None, self.said()
-            time.sleep(self.look_s)
+    def wait(self, there: Callable[[], object], job: Job) -> None:
+        wait_until(there, process=job, said=self.said, every_s=self.look_s)
 
     def said(self) -> str:
         """The last words of the jobs, the latest last."""
@@ -118,11 +112,11 @@ class Run:
 
     def end(self, job: Job) -> None:
         job.send_signal(signal.SIGTERM)
-        assert job.wait(120) == 0, self.said()
+        assert job.wait(PATIENCE_S) == 0, self.said()
 
     def verdict(self) -> Verdict:
         """What the ledger says of the lake; a running job gets a moment for the last of its tables."""
-        deadline = time.monotonic() + (SETTLES_S if any(job.poll() is None for job in self.running) else 0)
+        deadline = time.monotonic() + (PATIENCE_S if any(job.poll() is None for job in self.running) else 0)
         while not (found := check(self.lake, self.ledger)).right and time.monotonic() < deadline:
             time.sleep(1)
         return found
@@ -203,7 +197,7 @@ def land(cluster: LocalCluster, records: list[dict[str, Any]], kinds: list[Lande
             timestamp=round(record["timestamp"].timestamp() * 1000), headers=headers, on_delivery=done,
         )  # fmt: skip
     for producer in producers:
-        assert producer.flush(120) == 0
+        assert producer.flush(PATIENCE_S) == 0
     return [each for same in placed.values() for each in _first_counts(same)]
 
 

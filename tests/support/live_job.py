@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 from kafka_telemetry_lake.jobs.ingest import make_lake, make_source, run
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.settings import parse
-
-LIMIT_S = 240.0
+from tests.support.patience import PATIENCE_S
 
 
 @contextmanager
@@ -26,5 +25,5 @@ def live_job(spark: SparkSession, *flags: str) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        job.join(LIMIT_S)
+        job.join(PATIENCE_S)
     assert not job.is_alive()

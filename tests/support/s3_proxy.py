@@ -6,7 +6,6 @@ import http.client
 import re
 import socket
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,8 @@ from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
+
+from kafka_telemetry_lake.sandbox.patience import PATIENCE_S
 
 ERROR = '<?xml version="1.0" encoding="UTF-8"?><Error><Code>{code}</Code><Message>{code}</Message></Error>'
 HOP_BY_HOP = {"connection", "expect", "keep-alive", "transfer-encoding", "content-length"}
@@ -54,15 +55,17 @@ class Strike:
         address: regular expression, found anywhere in path and query.
         times: how many requests; those that were struck are in `struck`.
         began: set when the first one has arrived.
+        goes_on: lets slow ones go on before their time.
     """
 
     fault: Fault
     method: str
     address: str
     times: int = 1
-    seconds: float = 1.0  # of a slow one
+    seconds: float = 1.0  # of a slow one, at most
     struck: list[str] = field(default_factory=list)
     began: threading.Event = field(default_factory=threading.Event)
+    goes_on: threading.Event = field(default_factory=threading.Event)
 
 
 class S3Proxy:
@@ -104,8 +107,8 @@ class S3Proxy:
             self.recovered.set()
             self.recovered = threading.Event()
 
-    def fault_of(self, method: str, address: str) -> tuple[Fault | None, float]:
-        """The fault of a request that has just arrived."""
+    def strike_of(self, method: str, address: str) -> Strike | None:
+        """What strikes a request that has just arrived."""
         address = unquote(address)
         with self.lock:
             for strike in self.strikes:
@@ -113,8 +116,8 @@ class S3Proxy:
                 if is_due and re.search(strike.address, address):
                     strike.struck.append(address)
                     strike.began.set()
-                    return strike.fault, strike.seconds
-        return None, 0.0
+                    return strike
+        return None
 
     def stop(self) -> None:
         self.recover()
@@ -145,17 +148,18 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def _pass(self) -> None:
-        fault, seconds = self.owner.fault_of(self.command, self.path)
+        strike = self.owner.strike_of(self.command, self.path)
         body = self._body()
         with self.owner.lock:
             self.owner.under_way[self.path] += 1
         try:
-            self._pass_on(fault, seconds, body)
+            self._pass_on(strike, body)
         finally:
             with self.owner.lock:
                 self.owner.under_way[self.path] -= 1
 
-    def _pass_on(self, fault: Fault | None, seconds: float, body: bytes) -> None:
+    def _pass_on(self, strike: Strike | None, body: bytes) -> None:
+        fault = None if strike is None else strike.fault
         if not self.owner.admits(self.headers.get("x-amz-security-token", "")):
             fault = Fault.EXPIRED
         if fault in (Fault.UNAVAILABLE, Fault.EXPIRED):
@@ -169,14 +173,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.owner.recovered.wait()
             self._hang_up()
             return
-        if fault is Fault.SLOW:
-            time.sleep(seconds)
+        if strike is not None and fault is Fault.SLOW:
+            strike.goes_on.wait(strike.seconds)
         if fault is Fault.OLD_ANSWER and (old := self.owner.answers.get(self.path)) is not None:
             self._answer(*old)
             return
         is_alone = self.owner.under_way[self.path] == 1
         ignored = None if fault is None or (is_alone and fault is not Fault.UNCONDITIONAL) else IGNORED.get(fault)
-        to_server = http.client.HTTPConnection(self.owner.server.hostname, self.owner.server.port, timeout=60)
+        to_server = http.client.HTTPConnection(self.owner.server.hostname, self.owner.server.port, timeout=PATIENCE_S)
         try:
             to_server.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():

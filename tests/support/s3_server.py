@@ -14,6 +14,7 @@ import pytest
 from filelock import FileLock
 
 from kafka_telemetry_lake.pipelines.runtime.jars import jars_home
+from tests.support.patience import PATIENCE_S
 
 BUCKET = "lakes"
 VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
@@ -69,7 +70,7 @@ class S3Server:
             subprocess.Popen([str(part) for part in command], stdout=log, stderr=subprocess.STDOUT),
         )
         host, _, port = address.partition(":")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while server.process.poll() is None and time.monotonic() < deadline:
             with socket.socket() as probe:
                 if probe.connect_ex((host, int(port))) == 0:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from tests.support.patience import PATIENCE_S
+
 
 @dataclass(frozen=True)
 class Told:
@@ -21,7 +23,7 @@ class Told:
 
 def ask(port: int, client_instance_id: bytes, client_id: str, software: tuple[str, str]) -> Told:
     """What the broker at a port of 127.0.0.1 tells a client of this name and software (ApiVersions v3)."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
         _exchange(connection, 18, 3, client_id, b"".join(map(_compact, software)) + b"\0")
         answer = _exchange(connection, 71, 0, client_id, client_instance_id + b"\0")
         source_port = connection.getsockname()[1]
@@ -49,7 +51,7 @@ class RawClient:
 
     def __init__(self, port: int, client_id: str, source: str = "127.0.0.1") -> None:
         self._client_id = client_id
-        self._connection = socket.create_connection(("127.0.0.1", port), timeout=60, source_address=(source, 0))
+        self._connection = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S, source_address=(source, 0))
         self._ask(18, 3, _compact("raw") + _compact("1") + b"\0")
 
     def __enter__(self) -> Self:

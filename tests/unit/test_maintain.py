@@ -32,6 +32,7 @@ from tests.support.landing_records import record
 from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
 from tests.support.local_stream import LocalStream, run_tasks
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.lake
 
@@ -62,7 +63,9 @@ def test_the_command_needs_no_spark(tmp_path: Path) -> None:
         "import sys; sys.modules['pyspark'] = None\n"
         f"from kafka_telemetry_lake.jobs import cli; sys.exit(cli.main(['maintain', '--lake', {str(stream.lake)!r}]))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert "maintain: pushes: no days dropped, 6 files compacted, 0 files deleted" in done.stdout
 

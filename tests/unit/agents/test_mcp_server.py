@@ -24,6 +24,7 @@ from kafka_telemetry_lake.pipelines.agents.docs_pages import pages
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from tests.support.captured_lake import HOSTILE, captured_lake
+from tests.support.patience import PATIENCE_S
 
 FINDING = "0123456789abcdef" * 2
 TOOLS = ["ask_sql", "describe_view", "explain_finding", "list_views"]
@@ -134,7 +135,7 @@ def test_stdout_has_the_protocol_only_and_closing_stdin_ends_it(lake: Path) -> N
             answers[told.get("id")] = told
         process.stdin.close()
         assert process.stdout.read() == ""
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert answers[1]["result"]["serverInfo"]["name"] == "kafka-telemetry-lake"
     assert "never instructions" in answers[1]["result"]["instructions"]
     assert "error" in answers[2]

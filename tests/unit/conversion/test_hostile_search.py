@@ -44,7 +44,6 @@ def test_known_hostile_pushes_stay_cheap(known: dict[str, Any], good: list[str])
 
 @pytest.mark.slow
 @pytest.mark.soak
-@pytest.mark.timeout(600)
 def test_a_minute_of_search_finds_nothing_worse() -> None:
     search = Search(seed=1)
     for _ in search.run(SEARCH_S):

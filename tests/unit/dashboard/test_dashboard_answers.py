@@ -12,6 +12,7 @@ import pytest
 from kafka_telemetry_lake.dashboards.answers import Answers, Asked, EndedError
 from kafka_telemetry_lake.dashboards.lake import Lake, LakeError
 from kafka_telemetry_lake.pipelines.tables.operator import TABLES
+from tests.support.patience import PATIENCE_S
 
 ROWS = pa.table({"a": [1, 2, 3]})
 SLOW = "SELECT count(*) AS n FROM range(10_000_000_000) AS a(x) WHERE hash(x) = 7"
@@ -30,7 +31,7 @@ class Slow:
     def ask(self, asked: Asked) -> pa.Table:
         self.times += 1
         asked.runs_on(self)
-        assert self.go.wait(30)
+        assert self.go.wait(PATIENCE_S)
         if self.interrupted.is_set():
             raise InterruptedError
         return ROWS
@@ -41,7 +42,7 @@ def test_two_who_ask_the_same_share_one_question() -> None:
     with answers.asked("k", slow.ask) as one, answers.asked("k", slow.ask) as other:
         slow.go.set()
         assert one is other
-        assert one.done.wait(30)
+        assert one.done.wait(PATIENCE_S)
         assert one.answer is ROWS
     assert slow.times == 1
     assert answers.kept("k") is ROWS
@@ -54,13 +55,13 @@ def test_a_question_ends_with_the_last_who_waits_for_it() -> None:
             pass  # this one leaves
         assert not slow.interrupted.wait(0.3)
         assert not asked.is_ended
-    assert asked.done.wait(30)
+    assert asked.done.wait(PATIENCE_S)
     assert slow.interrupted.is_set()
     assert answers.kept("k") is None
     again = Slow()
     again.go.set()
     with answers.asked("k", again.ask) as asked:
-        assert asked.done.wait(30)
+        assert asked.done.wait(PATIENCE_S)
     assert answers.kept("k") is ROWS
 
 
@@ -71,7 +72,7 @@ def test_an_error_is_for_who_asked_and_is_not_kept() -> None:
         raise LakeError("gone")
 
     with answers.asked("k", fail) as asked:
-        assert asked.done.wait(30)
+        assert asked.done.wait(PATIENCE_S)
     assert str(asked.error) == "gone"
     assert answers.kept("k") is None
 
@@ -80,7 +81,7 @@ def test_the_answers_asked_for_last_are_kept() -> None:
     answers = Answers(most_bytes=2 * ROWS.nbytes)
     for key in "abc":
         with answers.asked(key, lambda _: ROWS) as asked:
-            assert asked.done.wait(30)
+            assert asked.done.wait(PATIENCE_S)
         assert answers.kept("a" if key == "b" else key) is ROWS
     assert [answers.kept(key) is not None for key in "abc"] == [True, False, True]
 
@@ -96,7 +97,7 @@ def test_a_query_that_nobody_waits_for_stops_using_the_processor(tmp_path: Path)
 
     with answers.asked("k", ask) as asked:
         assert not asked.done.wait(0.5)
-    assert asked.done.wait(10)
+    assert asked.done.wait(PATIENCE_S)
     assert isinstance(asked.error, duckdb.InterruptException)
 
 
@@ -109,5 +110,5 @@ def test_a_lake_ends_a_question_that_is_ended(tmp_path: Path, monkeypatch: pytes
     answers = Answers()
     with answers.asked("k", lambda asked: lake.rows("pushes", asked=asked)) as asked:
         assert not asked.done.wait(2)
-    assert asked.done.wait(10)
+    assert asked.done.wait(PATIENCE_S)
     assert isinstance(asked.error, LakeError | EndedError)

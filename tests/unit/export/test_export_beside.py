@@ -14,13 +14,12 @@ from kafka_telemetry_lake.jobs.export_beside import exporting
 from kafka_telemetry_lake.jobs.locks import only_exporter
 from kafka_telemetry_lake.pipelines.export.counting import Selection
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS
+from tests.support.patience import PATIENCE_S, wait_until
 from tests.unit.export.made_lake import SENT, make_lake, point, put
-from tests.unit.notify.changed_findings import wait_until
 
 pytestmark = pytest.mark.lake
 
 NAME = "telemetry_lake_software_records_sent_total"
-PATIENCE_S = 120  # views are planned at each look, on a machine that may be busy
 LABELS = {"cluster_id": "c", "software_name": "apache-kafka-java", "software_version": "4.3.0"}
 
 
@@ -28,6 +27,7 @@ LABELS = {"cluster_id": "c", "software_name": "apache-kafka-java", "software_ver
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REFRESH_S", 0.05)
     monkeypatch.setattr(module, "PAUSE_S", 0.05)
+    monkeypatch.setattr(module, "END_PATIENCE_S", PATIENCE_S)
     # Points of days ago are stale.
     monkeypatch.setattr(module, "Selection", partial(Selection, stale_s=1e9))
 
@@ -36,9 +36,9 @@ def test_the_registry_has_the_figures_while_the_block_runs(tmp_path: Path) -> No
     registry, lake = CollectorRegistry(), str(tmp_path / "lake")
     with exporting(lake, registry, wanted=True):
         make_lake(tmp_path, point("a", SENT, delta=10))
-        wait_until(lambda: registry.get_sample_value(NAME, LABELS) == 10, PATIENCE_S)
+        wait_until(lambda: registry.get_sample_value(NAME, LABELS) == 10)
         put(lake, METRIC_POINTS, [point("a", SENT, delta=5, second=9)])
-        wait_until(lambda: registry.get_sample_value(NAME, LABELS) == 15, PATIENCE_S)
+        wait_until(lambda: registry.get_sample_value(NAME, LABELS) == 15)
     assert registry.get_sample_value(NAME, LABELS) is None
     with exporting(lake, registry, wanted=False):
         assert list(registry.collect()) == []

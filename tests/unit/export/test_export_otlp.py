@@ -28,6 +28,7 @@ from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, METRIC_POINTS
 from tests.support.http_endpoint import Endpoint, Post, endpoint
+from tests.support.patience import PATIENCE_S
 from tests.unit.export.made_lake import (
     LATENCY,
     NOW,
@@ -352,7 +353,7 @@ def test_a_stop_ends_it_while_the_endpoint_is_down(tmp_path: Path, monkeypatch: 
     while not sending.retries:
         ended.wait(0.02)
     ended.set()
-    thread.join(5)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 

@@ -21,12 +21,11 @@ from benchmarks.peers.build import BUILT, built
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, METRIC_POINTS
 from kafka_telemetry_lake.sandbox.cluster.ports import ReservedPorts
 from kafka_telemetry_lake.sandbox.cluster.process import Process
+from tests.support.patience import PATIENCE_S, wait_until
 from tests.unit.export.made_lake import HOSTILE, LATENCY, NOW, SENT, ask, make_lake, point, put
 from tests.unit.export.test_export_counting import EVERY
-from tests.unit.notify.changed_findings import wait_until
 
 SOURCES = Path(__file__).parents[2] / "support" / "otlp_collector"
-PATIENCE_S = 120
 COUNTED = "delta_status NOT IN ('duplicate', 'conflict', 'too_late')"
 
 pytestmark = [
@@ -187,15 +186,15 @@ def test_it_has_what_sql_says_after_a_kill_and_a_time_when_it_was_down(
 
     with exporting(lake, collector, "--otlp-temporality", temporality) as exporter:  # the Collector is down
         log = tmp_path / "export.log"
-        wait_until(lambda: "otlp: metrics: it can't be reached; tried again" in log.read_text("utf-8"), PATIENCE_S)
+        wait_until(lambda: "otlp: metrics: it can't be reached; tried again" in log.read_text("utf-8"))
         with collector.running():
-            wait_until(is_equal, PATIENCE_S)
+            wait_until(is_equal)
             put(lake, METRIC_POINTS, rows(2))
             exporter.signal(signal.SIGKILL)
     with collector.running(), exporting(lake, collector, "--otlp-temporality", temporality) as exporter:
         put(lake, METRIC_POINTS, rows(3))
-        wait_until(is_equal, PATIENCE_S)
-        exporter.stop()
+        wait_until(is_equal)
+        exporter.stop(PATIENCE_S)
         assert exporter.returncode == 0
     (number,) = ask(lake, f"SELECT count(*) FROM metric_points WHERE {COUNTED} AND coalesce(delta, value) IS NOT NULL")
     assert len(once(collector.points())) == number[0]

@@ -24,12 +24,11 @@ import yaml
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS
 from kafka_telemetry_lake.sandbox.cluster.ports import ReservedPorts
 from kafka_telemetry_lake.sandbox.cluster.process import Process
+from tests.support.patience import PATIENCE_S, wait_until
 from tests.unit.export.made_lake import HOSTILE, LATENCY_MAX, NOW, SENT, ask, point, put
 from tests.unit.export.test_export_fleet import hostile_lake
-from tests.unit.notify.changed_findings import wait_until
 
 NAME = "telemetry_lake_client_records_sent_total"
-PATIENCE_S = 120
 
 pytestmark = [
     pytest.mark.slow,
@@ -56,7 +55,7 @@ class Prometheus:
         """The result of an expression; nothing while it doesn't answer."""
         url = f"{self.url}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
                 result: list[Any] = json.loads(answer.read())["data"]["result"]
                 return result
         except urllib.error.URLError:
@@ -74,7 +73,7 @@ def start(tmp_path: Path) -> Iterator[tuple[Callable[..., Any], Prometheus]]:
     ports = ReservedPorts(2)
     own, exporters = ports.numbers
     config = {
-        "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms"},
+        "global": {"scrape_interval": "2s", "scrape_timeout": "2s"},
         "scrape_configs": [{"job_name": "telemetry-lake", "static_configs": [{"targets": [f"127.0.0.1:{exporters}"]}]}],
     }
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config), "utf-8")
@@ -116,15 +115,16 @@ def test_both_have_what_sql_says_and_no_counter_falls_when_the_exporter_is_kille
         return prometheus.values("telemetry-lake") == prometheus.values("pushed") == expected(lake)
 
     with starting(lake) as exporter:
-        wait_until(both_are_equal, PATIENCE_S)
+        wait_until(both_are_equal)
         push(10)
-        wait_until(both_are_equal, PATIENCE_S)
+        wait_until(both_are_equal)
         push(20)
         exporter.signal(signal.SIGKILL)
+        wait_until(lambda: [row["value"][1] for row in prometheus.query('up{job="telemetry-lake"}')] == ["0"])
     push(30)
     with starting(lake) as exporter:
-        wait_until(both_are_equal, PATIENCE_S)
-        exporter.stop()
+        wait_until(both_are_equal)
+        exporter.stop(PATIENCE_S)
         assert exporter.returncode == 0
     assert len(expected(lake)) == len(HOSTILE) + 5
     for job in ("telemetry-lake", "pushed"):
@@ -149,10 +149,14 @@ def test_a_gauge_without_new_points_ends_at_once_on_both_sides(
         return {job: prometheus.values(job, name) for job in gone}
 
     with starting(lake, "--window-minutes", "0.3"):
-        wait_until(lambda: prometheus.values("pushed") == expected(lake), PATIENCE_S)
+        wait_until(lambda: prometheus.values("pushed") == expected(lake))
         assert found() == gone
-        second = int(time.time() - NOW.timestamp())
-        put(lake, METRIC_POINTS, [point("c1", LATENCY_MAX, value=250, instance="i9", second=second)])
-        wait_until(lambda: found() == {job: {"c1": 0.25} for job in gone}, PATIENCE_S)
-        wait_until(lambda: found() == gone, 100)
+
+        def is_found_while_it_is_new() -> bool:
+            second = int(time.time() - NOW.timestamp())
+            put(lake, METRIC_POINTS, [point("c1", LATENCY_MAX, value=250, instance="i9", second=second)])
+            return found() == {job: {"c1": 0.25} for job in gone}
+
+        wait_until(is_found_while_it_is_new, every_s=5)
+        wait_until(lambda: found() == gone)
         assert prometheus.values("pushed") == expected(lake)

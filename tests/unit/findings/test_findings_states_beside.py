@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +18,7 @@ from kafka_telemetry_lake.jobs.locks import only_findings
 from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
 from kafka_telemetry_lake.pipelines.findings.lake_hours import LakeHours
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Override
+from tests.support.patience import PATIENCE_S, wait_until
 from tests.unit.findings.test_findings_states_lake import SmallLake
 
 pytestmark = pytest.mark.lake
@@ -22,23 +26,19 @@ pytestmark = pytest.mark.lake
 SOON = 0.001  # minutes
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings_beside, "END_PATIENCE_S", PATIENCE_S)
+
+
 @pytest.fixture
 def lake(tmp_path: Path) -> SmallLake:
     return SmallLake(tmp_path / "lake").land(0, ["bills"], ["orders"])
 
 
-def is_open(lake: SmallLake) -> bool:
-    """Whether the finding opens within seconds."""
-    for _ in range(200):
-        if lake.open():
-            return True
-        time.sleep(0.05)
-    return False
-
-
 def test_every_so_often(lake: SmallLake) -> None:
     with evaluating(lake.name, SOON, once=False):
-        assert is_open(lake)
+        wait_until(lake.open)
 
 
 def test_off_unless_asked(lake: SmallLake) -> None:
@@ -73,7 +73,7 @@ def test_a_failure_is_logged_and_tried_again(
 
     monkeypatch.setattr(findings_beside, "Evaluator", evaluator)
     with caplog.at_level(logging.INFO), evaluating(lake.name, SOON, once=False):
-        assert is_open(lake)
+        wait_until(lake.open)
     said = [(each.message, str(each.exc_info and each.exc_info[1])) for each in caplog.records if each.exc_info]
     again = "findings: not evaluated; next time again"
     assert said == [(again, "disk full"), (again, "a bug")]
@@ -86,19 +86,28 @@ def test_another_process_evaluates(lake: SmallLake, caplog: pytest.LogCaptureFix
 
 
 def test_an_evaluation_gets_a_tenth_of_the_time(lake: SmallLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[float] = []
+    now, take_s, pauses = [1000.0], [3.0, 20.0, 6.0], list[float]()
 
     class Slow:
         def __init__(self, *_: object) -> None:
             pass
 
         def evaluate(self, _now: int) -> None:
-            begun.append(time.monotonic())
-            time.sleep(0.1)
+            now[0] += take_s.pop(0)
+
+    class Ended(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout or 0)
+            return not take_s
+
+    @contextmanager
+    def at_once(_name: str, repeat: Callable[[threading.Event], None], _patience_s: float) -> Iterator[None]:
+        repeat(Ended())
+        yield
 
     monkeypatch.setattr(findings_beside, "Evaluator", Slow)
-    with evaluating(lake.name, SOON, once=False):
-        time.sleep(2.5)
-    pauses = [later - earlier for earlier, later in itertools.pairwise(begun)]
-    assert 1 <= len(pauses) <= 3
-    assert min(pauses) >= 1
+    monkeypatch.setattr(findings_beside, "beside", at_once)
+    monkeypatch.setattr(findings_beside, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=time.time_ns))
+    with evaluating(lake.name, 1, once=False):
+        pass
+    assert pauses == [60, 60, 180, 60]

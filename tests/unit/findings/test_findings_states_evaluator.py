@@ -22,6 +22,7 @@ from kafka_telemetry_lake.pipelines.findings.lake_hours import Hours, LandedHour
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.udfs.findings.states import HOUR_US, Hysteresis
 from tests.support.lake_tables import table
+from tests.support.patience import PATIENCE_S
 
 NOW = 10**6 * HOUR_US
 Found = dict[str, str]  # severity by subject
@@ -331,7 +332,9 @@ evaluator.evaluate(NOW + {until})
 def test_killed_between_the_steps(tmp_path: Path, where: str, after: bool, rows_then: int) -> None:
     """kill -9 before and after the note, and before and after the rows: the next start has them once."""
     program = KILLED.format(until=104, lake=str(tmp_path), where=where, after=after)
-    died = subprocess.run([sys.executable, "-c", program], check=False, timeout=60, env=os.environ, capture_output=True)
+    died = subprocess.run(
+        [sys.executable, "-c", program], check=False, timeout=PATIENCE_S, env=os.environ, capture_output=True
+    )
     assert died.returncode == -signal.SIGKILL, died.stderr
     assert DeltaTable(str(tmp_path / "finding_changes")).to_pyarrow_table().num_rows == rows_then
     made = MadeLake()

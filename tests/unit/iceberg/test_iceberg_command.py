@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from filelock import FileLock
 
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
+from tests.support.patience import PATIENCE_S, wait_until
 from tests.unit.iceberg.mirrored import CLIENT, POINTS, follow, is_same, merge, put, snapshots
 
 pytestmark = pytest.mark.lake
@@ -28,13 +28,6 @@ def lake_with_rows(lake: Path) -> Path:
         table.create(str(lake))
     put(lake)
     return lake
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def test_a_run_brings_all_tables_up_to_date(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -109,11 +102,11 @@ def test_it_follows_until_it_is_stopped(tmp_path: Path) -> None:
         process = subprocess.Popen([*command, "--refresh-seconds", "0.1"], stdout=log, stderr=log)
     try:
         said = (tmp_path / "log").read_text
-        until(lambda: "metric_points: 1 files added, 0 removed, as of version 1" in said())
+        wait_until(lambda: "metric_points: 1 files added, 0 removed, as of version 1" in said())
         put(lake, 1)
-        until(lambda: "metric_points: 1 files added, 0 removed, as of version 2" in said())
+        wait_until(lambda: "metric_points: 1 files added, 0 removed, as of version 2" in said())
         merge(lake)
-        until(lambda: "metric_points: 1 files added, 2 removed, as of version 3" in said())
+        wait_until(lambda: "metric_points: 1 files added, 2 removed, as of version 3" in said())
         assert is_same(lake, POINTS)
         process.kill()  # and what it leaves is no hindrance
         process.wait()
@@ -123,9 +116,9 @@ def test_it_follows_until_it_is_stopped(tmp_path: Path) -> None:
         with (tmp_path / "log").open("wb") as log:
             process = subprocess.Popen([*command, "--refresh-seconds", "0.1"], stdout=log, stderr=log)
         put(lake, 3)
-        until(lambda: "metric_points: 1 files added, 0 removed, as of version 5" in said())
+        wait_until(lambda: "metric_points: 1 files added, 0 removed, as of version 5" in said())
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_S) == 0
         assert said().endswith("iceberg: stopped\n")
     finally:
         process.kill()

@@ -31,6 +31,7 @@ from tests.support import poison
 from tests.support.lake_tables import table
 from tests.support.landing_records import captured, record
 from tests.support.local_stream import LocalStream
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.lake
 
@@ -216,7 +217,7 @@ def test_the_system_ends_a_process_in_an_endless_loop_of_compiled_code() -> None
         "processor_limit(0.2)\n"
         "collections.deque(itertools.repeat(0), maxlen=0)\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program], check=False, timeout=120)
+    ended = subprocess.run([sys.executable, "-c", program], check=False, timeout=PATIENCE_S)
     assert ended.returncode == -signal.SIGPROF
 
 

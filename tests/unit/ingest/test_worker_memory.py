@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from kafka_telemetry_lake.pipelines.runtime import python_worker
+from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
 # Prints the kernels that pushes of several kinds have loaded or compiled beyond those of a worker that starts.
@@ -56,7 +57,7 @@ def test_a_worker_compiles_nothing_once_it_has_started(tmp_path: Path) -> None:
     Nor is a kernel compiled for several types of arguments.
     """
     argv = [sys.executable, "-c", PROGRAM, str(tmp_path)]
-    output = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300).stdout
+    output = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
     loaded = {kind: names for line in output.splitlines() for kind, names in json.loads(line).items()}
     assert len(loaded) == 5
     assert not any(loaded.values()), loaded

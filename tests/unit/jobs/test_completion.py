@@ -13,6 +13,7 @@ import pytest
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.commands import COMMANDS, settings_of
 from kafka_telemetry_lake.jobs.settings import flags_of
+from tests.support.patience import PATIENCE_S
 
 Complete = Callable[[str], set[str]]
 BASH = "COMP_WORDS=({words}); COMP_CWORD={at}; _telemetry_lake; printf '%s\\n' \"${{COMPREPLY[@]}}\""
@@ -36,7 +37,7 @@ def complete(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.Capt
             "fish": f"source ./script; complete -C {shlex.quote(line)}",
         }[shell]
         done = subprocess.run(
-            [shell, *(["-f"] if shell == "zsh" else []), "-c", script], cwd=tmp_path, check=False, timeout=60,
+            [shell, *(["-f"] if shell == "zsh" else []), "-c", script], cwd=tmp_path, check=False, timeout=PATIENCE_S,
             env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
         )  # fmt: skip
         assert (done.returncode, done.stderr) == (0, "")

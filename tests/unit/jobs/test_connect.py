@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from kafka_telemetry_lake.jobs import connect
 from kafka_telemetry_lake.jobs.connect_settings import ConnectSettings
 from kafka_telemetry_lake.jobs.settings import UsageError, parse
+from tests.support.patience import PATIENCE_S
 
 EXPORTER = "io.github.kafkatelemetrylake.receiver.ClientTelemetryLakeExporter"
 
@@ -62,7 +62,7 @@ def test_the_job_has_the_same_cluster_topics_and_options() -> None:
 
 def test_a_look_at_the_lake_is_over_before_the_process_may_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python ends a thread at its exit, which aborts the process if it is in a library's C++."""
-    begun, done = threading.Event(), threading.Event()
+    begun, goes_on, done = threading.Event(), threading.Event(), threading.Event()
 
     class Rows:
         def __init__(self, lake: str, show: Callable[[str], object]) -> None:
@@ -70,12 +70,13 @@ def test_a_look_at_the_lake_is_over_before_the_process_may_end(monkeypatch: pyte
 
         def look(self) -> None:
             begun.set()
-            time.sleep(0.2)
+            assert goes_on.wait(PATIENCE_S)
             done.set()
 
     monkeypatch.setattr(connect, "NewRows", Rows)
     monkeypatch.setattr(connect, "LOOK_S", 0.01)
+    monkeypatch.setattr(connect, "END_PATIENCE_S", PATIENCE_S)
     with connect._printing_rows("lake"):
-        assert begun.wait(10)
-        assert not done.is_set()
+        assert begun.wait(PATIENCE_S)
+        threading.Timer(0.2, goes_on.set).start()
     assert done.is_set()

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import PATIENCE_S
+
 pytestmark = pytest.mark.lake
 
 TEXT = "'é😀' || range AS v, MAP {'ü': range} AS m FROM range(1)"
@@ -20,7 +22,9 @@ COMMAND = [sys.executable, "-m", "kafka_telemetry_lake.jobs.cli"]
 
 def said(argv: list[str], **environment: str) -> tuple[int, str, str]:
     """Exit code, standard output and standard error."""
-    done = subprocess.run([*COMMAND, *argv], capture_output=True, check=False, timeout=60, env=os.environ | environment)
+    done = subprocess.run(
+        [*COMMAND, *argv], capture_output=True, check=False, timeout=PATIENCE_S, env=os.environ | environment
+    )
     return done.returncode, done.stdout.decode("ascii"), done.stderr.decode("ascii")
 
 
@@ -86,14 +90,14 @@ sys.exit(3)
 def test_an_output_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with Path("/dev/full").open("wb") as full:
         argv = [*COMMAND, "query", "--lake", str(tmp_path), "--format", "parquet", ALL]
-        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 1
     assert done.stderr == "telemetry-lake: the output can't be written: No space left on device\n"
 
 
 def test_a_closed_output_is_none_that_is_read(tmp_path: Path) -> None:
     argv = ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, "query", "--lake", str(tmp_path), "--format", "csv", ALL]
-    done = subprocess.run(argv, stderr=subprocess.PIPE, check=False, timeout=60)
+    done = subprocess.run(argv, stderr=subprocess.PIPE, check=False, timeout=PATIENCE_S)
     assert (done.returncode, done.stderr) == (0, b"")
 
 

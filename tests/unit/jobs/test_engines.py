@@ -16,6 +16,7 @@ from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.pipelines.lake.engine import claim_engine
 from kafka_telemetry_lake.pipelines.tables.operator import TABLES
 from kafka_telemetry_lake.pipelines.upkeep.upkeep import Upkeep
+from tests.support.patience import PATIENCE_S
 
 
 def test_a_lake_in_s3_is_for_databricks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,5 +58,5 @@ def test_others_wait_until_a_table_is_written(tmp_path: Path) -> None:
         with turn:
             thread.start()
             assert not done.wait(0.3)
-        thread.join(20)
+        thread.join(PATIENCE_S)
         assert done.is_set()

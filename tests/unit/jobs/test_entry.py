@@ -15,6 +15,7 @@ from kafka_telemetry_lake.jobs.locks import LakeBusyError, only_job, only_upkeep
 from kafka_telemetry_lake.jobs.settings import JobSettings
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.lake
 
@@ -45,7 +46,7 @@ print("loaded:", *sorted(set(sys.argv[2:]) & set(sys.modules)))
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_and_wrong_flags_load_no_heavy_module(command: str) -> None:
     argv = [sys.executable, "-c", AFTER_HELP, command, *HEAVY]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     assert f"usage: telemetry-lake {command}" in done.stdout
     assert done.stderr.startswith("telemetry-lake: ")
     assert done.stdout.splitlines()[-1] == "loaded:"

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from kafka_telemetry_lake.jobs import cli, signals
-
-HANG_S = 120  # no bound: a process that takes so long would never end
+from tests.support.patience import PATIENCE_S
 
 MOMENTS, LONGEST_S = 2000, 5e-4
 MANY = """
@@ -41,11 +40,16 @@ import ctypes, logging, sys, threading, time
 from kafka_telemetry_lake.jobs import signals
 from kafka_telemetry_lake.jobs.logs import log_to_stdout
 
-signals.STOP_S, signals.SAY_S = 5.0, 4.6  # the last line may take 2.3 s, and as long is left until the alarm
+signals.STOP_S, signals.SAY_S = {stop_s}, {say_s}
 log_to_stdout("INFO")
 stop = signals.stop_at_signals("cut off", lambda: print("killed", file=sys.stderr, flush=True))
 print("ready", file=sys.stderr, flush=True)
 """
+
+# The thread that hears the signals ends the process 0.4 s after one. The alarm is left out, so it can't be what did.
+BY_THE_THREAD = BUSY.format(stop_s=1.0, say_s=0.6) + "signals._Ears.arm = lambda _: None\n"
+# The alarm comes an hour before that thread, which stands for one that can't run.
+BY_THE_ALARM = BUSY.format(stop_s=1.0, say_s=-3600.0)
 
 PLACES = {
     "the lock of the event": "with stop._cond: time.sleep(1000)",
@@ -82,29 +86,29 @@ def test_at_thousands_of_random_moments(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_whatever_the_main_thread_is_in(place: str) -> None:
-    assert _ended_in(PLACES[place]) == 0
+    code, said = _ended_in(BY_THE_THREAD + PLACES[place])
+    assert (code, said) == (0, "killed\n")
 
 
 def test_even_if_no_thread_of_python_can_run_after_the_signal() -> None:
     """A call of C that keeps Python's lock: then the system ends the process, by its alarm."""
-    code = _ended_in("\nwhile not stop.is_set(): time.sleep(0.01)\nctypes.PyDLL(None).sleep(1000)", killed=False)
-    assert code == -signal.SIGALRM
+    holds = "while not stop.is_set(): time.sleep(0.01)\nctypes.PyDLL(None).sleep(1000)"
+    assert _ended_in(BY_THE_ALARM + holds) == (-signal.SIGALRM, "")
 
 
-def _ended_in(place: str, *, killed: bool = True) -> int:
-    """The exit code of a process that gets SIGTERM in a place. Nobody reads its stdout until it has ended."""
-    argv = [sys.executable, "-c", BUSY + place]
+def _ended_in(program: str) -> tuple[int, str]:
+    """Exit code and stderr of a process that gets SIGTERM. Nobody reads its stdout until it has ended."""
+    argv = [sys.executable, "-c", program]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == "ready\n"
         threading.Event().wait(0.3)
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(HANG_S)
+            process.wait(PATIENCE_S)
         finally:
             process.kill()
-        assert process.stderr.read() == ("killed\n" if killed else "")
-    return process.returncode
+        return process.returncode, process.stderr.read()
 
 
 def test_a_job_that_was_taken_over_ends_although_nobody_reads_what_it_prints() -> None:
@@ -122,7 +126,7 @@ while True:
 """
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) as process:
         try:
-            assert process.wait(HANG_S) == 7
+            assert process.wait(PATIENCE_S) == 7
         finally:
             process.kill()
 
@@ -142,7 +146,7 @@ os.kill(child, signal.SIGTERM)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), stop.wait(0.2))
 """
     argv = [sys.executable, "-c", code]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=HANG_S)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     assert done.stdout == f"{-signal.SIGTERM} False\n"
 
 
@@ -157,7 +161,7 @@ def test_a_program_that_calls_a_command_gets_its_signals_back(capsys: pytest.Cap
     assert signal.set_wakeup_fd(-1) == -1
     assert not stop.is_set()
     for thread in set(threading.enumerate()) - threads:
-        thread.join(10)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive(), thread.name
 
 

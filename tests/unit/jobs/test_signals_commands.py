@@ -23,12 +23,12 @@ from kafka_telemetry_lake.jobs.signals import SIGNS
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from tests.support.documented_commands import ROOT
 from tests.support.forked_job import ForkedJob
+from tests.support.patience import PATIENCE_S
 from tests.unit.iceberg.mirrored import put
 
 pytestmark = [pytest.mark.lake, pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(0)]
 
 MOMENTS = int(os.environ.get("SIGNAL_MOMENTS", "1000"))
-HANG_S = 60  # no bound: it would never end
 NOT_BEGUN = {-signal.SIGTERM, -signal.SIGINT, 130, 1}  # 1: Ctrl-C while a module was imported
 LONGEST_S = 2.0  # of what is forked from a process that has imported everything
 FORKED = {
@@ -89,7 +89,7 @@ def test_a_follower_ends_at_any_moment(command: str, places: dict[str, str], tmp
             time.sleep(0.001)
         time.sleep(draw.random() * LONGEST_S)
         job.send_signal(draw.choice(SIGNS))
-        code = job.wait(HANG_S)
+        code = job.wait(PATIENCE_S)
         text = log.read_text() if log.exists() else ""
         assert code in ({0} if begun else {0, *NOT_BEGUN}), text
         assert code != 0 or "Traceback" not in text, text
@@ -112,7 +112,7 @@ def test_a_started_command_ends_at_any_moment(command: str, places: dict[str, st
         time.sleep(draw.random() * longest_s)
         process.send_signal(draw.choice(SIGNS))
         try:
-            code = process.wait(HANG_S)
+            code = process.wait(PATIENCE_S)
         finally:
             process.kill()
         assert code in {0, *NOT_BEGUN}, (tmp_path / "log").read_text()

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import io
 import logging
-import re
+import time
 from collections.abc import Iterator
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
 from kafka_telemetry_lake.jobs import waits
 from kafka_telemetry_lake.jobs.waits import Waits
+from tests.support.patience import wait_until
 
 log = logging.getLogger("telemetry-lake")
+
+
+def _has_lines(lines: io.StringIO, number: int) -> bool:
+    return lines.getvalue().count("\n") >= number
 
 
 class Terminal(io.StringIO):
@@ -44,12 +51,22 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waits, "LIVE_S", 0.01)
 
 
-def test_a_line_says_what_is_awaited_after_a_while_without_one(lines: io.StringIO) -> None:
+def test_a_line_says_what_is_awaited_after_a_while_without_one(
+    lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(waits, "EVERY_S", 8.0)
+    monkeypatch.setattr(waits, "time", SimpleNamespace(monotonic=lambda: now))
+    said = [f"demo: waiting for the broker, {seconds} of about 15 s" for seconds in (8, 17)]
     with Waits("demo") as waiting:
         waiting.wait_for("the broker", 15)
-        while lines.getvalue().count("\n") < 2:
-            pass
-    assert re.fullmatch(r"(demo: waiting for the broker, 0 of about 15 s\n){2,}", lines.getvalue())
+        for number, second in enumerate((108.0, 117.0), 1):
+            now = second - 1.5
+            time.sleep(0.05)  # several looks at the clock
+            assert lines.getvalue().splitlines() == said[: number - 1]
+            now = second
+            wait_until(partial(_has_lines, lines, number))
+            assert lines.getvalue().splitlines() == said[:number]
 
 
 def test_nothing_is_said_while_lines_come_or_nothing_is_awaited(
@@ -69,8 +86,7 @@ def test_on_a_terminal_a_bar_moves_in_place_and_makes_room_for_lines(
     monkeypatch.setattr("sys.stdout", terminal)
     with Waits("demo") as waiting:
         waiting.wait_for("the job", 0.001)
-        while "█" * waits.WIDTH not in terminal.getvalue():
-            pass
+        wait_until(lambda: "█" * waits.WIDTH in terminal.getvalue())
         log.info("demo: a line")
     assert "\n" not in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[K")

@@ -23,6 +23,7 @@ import pytest
 from kafka_telemetry_lake.udfs.kernels import cache_files, machine_code, numba_cache
 from kafka_telemetry_lake.udfs.kernels.compiled import COMPILES
 from kafka_telemetry_lake.udfs.sources import digest
+from tests.support.patience import PATIENCE_S
 from tools.machine_code import add
 
 MODULE = "kafka_telemetry_lake.udfs.small.twice"
@@ -207,7 +208,7 @@ def test_processes_that_start_at_once_without_a_home(udfs: Path, tmp_path: Path)
     environment |= {"PYTHONPATH": str(udfs.parents[1]), "NUMBA_CACHE_DIR": "/proc/none", "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-P", "-c", program]
     processes = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    assert [process.communicate(timeout=120)[0].split() for process in processes] == [["1", "0"]] * 2
+    assert [process.communicate(timeout=PATIENCE_S)[0].split() for process in processes] == [["1", "0"]] * 2
 
 
 def own_files(udfs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:

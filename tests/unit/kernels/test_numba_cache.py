@@ -15,6 +15,7 @@ import pytest
 
 from kafka_telemetry_lake.udfs.kernels import machine_code, numba_cache
 from kafka_telemetry_lake.udfs.sources import digest
+from tests.support.patience import PATIENCE_S
 
 PROGRAM = """
 from kafka_telemetry_lake.udfs.kernels import numba_cache
@@ -132,7 +133,7 @@ def test_workers_that_start_at_once_compile_once(tmp_path: Path) -> None:
         subprocess.Popen([sys.executable, str(program)], env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    outcomes = sorted(worker.communicate(timeout=120)[0].split() for worker in workers)
+    outcomes = sorted(worker.communicate(timeout=PATIENCE_S)[0].split() for worker in workers)
     assert outcomes == [["0", "1"], ["1", "0"], ["1", "0"]]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,7 @@ from tests.support.expired_logs import expire_logs
 from tests.support.ledger import Fleet
 from tests.support.local_stream import LocalStream, run_tasks
 from tests.support.operator_alone import Job, without_spark
+from tests.support.patience import wait_until
 
 pytestmark = pytest.mark.lake
 
@@ -252,10 +252,13 @@ def test_a_lifecycle_s_events_are_seen_at_once(job: Job) -> None:
 def test_a_reader_beside_a_slow_writer(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """The latest versions have points without outcomes; a moment never has."""
     job.batch()
-    commit, ended, mixed, broken = TableLog.commit, threading.Event(), 0, list[Any]()
+    commit, ended, left, mixed, broken = TableLog.commit, threading.Event(), threading.Event(), 0, list[Any]()
+    looks = 0
 
     def slow(log: TableLog, *args: Any) -> bool:
-        time.sleep(0.3 if log.table is PUSH_OUTCOMES else 0)
+        if log.table is PUSH_OUTCOMES:
+            whole_look = looks + 2
+            wait_until(lambda: looks >= whole_look or left.is_set())
         return commit(log, *args)
 
     def write() -> None:
@@ -268,15 +271,21 @@ def test_a_reader_beside_a_slow_writer(job: Job, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(TableLog, "commit", slow)
     writer, numbers = threading.Thread(target=write), set[int]()
     writer.start()
-    while not ended.is_set():
-        points, outcomes = (DeltaTable(table.uri(job.lake)) for table in (METRIC_POINTS, PUSH_OUTCOMES))
-        judged, stored = (set(map(str, each.to_pyarrow_table(columns=KEY).to_pylist())) for each in (outcomes, points))
-        mixed += bool(stored - judged)
-        view = seen(job.lake)
-        numbers.add(view["pushes"][0])
-        if not is_whole(view):
-            broken.append(view)
-    writer.join()
+    try:
+        while not ended.is_set():
+            points, outcomes = (DeltaTable(table.uri(job.lake)) for table in (METRIC_POINTS, PUSH_OUTCOMES))
+            judged, stored = (
+                set(map(str, each.to_pyarrow_table(columns=KEY).to_pylist())) for each in (outcomes, points)
+            )
+            mixed += bool(stored - judged)
+            view = seen(job.lake)
+            numbers.add(view["pushes"][0])
+            if not is_whole(view):
+                broken.append(view)
+            looks += 1
+    finally:
+        left.set()
+        writer.join()
     assert mixed > 0
     assert broken == []
     assert len(numbers) > 1

@@ -10,7 +10,7 @@ import pyarrow.fs as pafs
 import pytest
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, fence
+from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, fence, store_races
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of, own_checkpoints
 from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
 from kafka_telemetry_lake.pipelines.lake.errors import FencedError, UnfitStoreError, WriterRunsError
@@ -20,6 +20,7 @@ from kafka_telemetry_lake.pipelines.lake.store_races import ROUNDS, WRITERS
 from kafka_telemetry_lake.pipelines.runtime.ambient import explicit_settings_win
 from kafka_telemetry_lake.pipelines.state.manifest import Manifest, StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
+from tests.support.patience import PATIENCE_S
 from tests.support.s3_proxy import Fault, S3Proxy, proxied
 from tests.support.s3_server import BUCKET, GOFAKES3, VERSITYGW, S3Server
 
@@ -43,6 +44,7 @@ def store(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Proxy
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(fence, "BEAT_S", 0.02)
         monkeypatch.setattr(fence, "PATIENCE_S", 0.3)
+        monkeypatch.setattr(store_races, "PATIENCE_S", PATIENCE_S)
         yield proxy
 
 
@@ -75,12 +77,17 @@ def test_one_of_many_gets_each_epoch(lake: str) -> None:
     assert epochs == list(range(1, len(epochs) + 1))
 
 
-def test_a_job_with_signs_of_life_is_left_alone_and_one_without_is_taken_over(lake: str) -> None:
+def test_a_job_with_signs_of_life_is_left_alone_and_one_without_is_taken_over(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    briefly = fence.PATIENCE_S
+    monkeypatch.setattr(fence, "PATIENCE_S", PATIENCE_S)  # a sign ends the wait
     first = claims(lake).claim(this_process("ingest"))
     first.keep_alive(lambda: None)
     with pytest.raises(WriterRunsError, match=r"`ingest`, process \d+ on .+ \(epoch 1\)"):
         claims(lake).claim(this_process("replay"))
     first.release(clean=False)
+    monkeypatch.setattr(fence, "PATIENCE_S", briefly)
     second = claims(lake).claim(this_process("replay"))
     assert (second.epoch, second.took_over) == (2, True)
     second.keep_alive(lambda: None)
@@ -191,7 +198,7 @@ def test_a_claim_and_a_commit_whose_request_fails_count_once(
 def test_a_commit_that_arrives_after_a_higher_epoch_is_refused(lake: str, store: S3Proxy) -> None:
     first = claims(lake).claim(this_process("ingest"))
     log = CommitLog(PUSH_OUTCOMES.uri(lake), first)
-    slow = store.strike(Fault.SLOW, "PUT", COMMIT, seconds=1.0)
+    slow = store.strike(Fault.SLOW, "PUT", COMMIT, seconds=PATIENCE_S)
     ended: list[BaseException] = []
 
     def commit() -> None:
@@ -202,9 +209,10 @@ def test_a_commit_that_arrives_after_a_higher_epoch_is_refused(lake: str, store:
 
     thread = threading.Thread(target=commit)
     thread.start()
-    assert slow.began.wait(30)
+    assert slow.began.wait(PATIENCE_S)
     second = claims(lake).claim(this_process("ingest"), take_over=True)
     CommitLog(PUSH_OUTCOMES.uri(lake), second)
+    slow.goes_on.set()
     thread.join()
     assert str(ended[0]).startswith("epoch 1 has ended: the lake is written by `ingest`, process ")
     assert versions(lake) == (2, None), "its number is the higher epoch's, so it isn't in the table"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import random
 import shutil
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from kafka_telemetry_lake.udfs.lifecycle.rows import TERMINATED
 from kafka_telemetry_lake.udfs.lifecycle.transitions import advance
 from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table
+from tests.support.patience import wait_until
 from tests.unit.lifecycle.test_lifecycle import Rows, at, others, push, random_pushes
 
 pytestmark = pytest.mark.lake
@@ -213,10 +213,7 @@ def test_the_thread_follows_the_lake_and_takes_what_is_there_at_its_end(lake: La
     now = int(at(1000).timestamp() * 1e6)
     lake.land([push(0, 0)])
     stream = follows(lake, 0.01, lambda: now)
-    deadline = time.monotonic() + 60
-    while "went_silent" not in [row["event"] for row in lake.events()]:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: "went_silent" in [row["event"] for row in lake.events()])
     stream.stop()
     slow = follows(lake, 3600, lambda: None)
     assert (stream.isActive, stream.exception(), slow.isActive) == (False, None, True)
@@ -231,10 +228,7 @@ def test_the_thread_tells_why_it_failed(lake: LandedLake, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Lifecycle, "step", fails)
     stream = follows(lake, 0.01, lambda: None)
-    deadline = time.monotonic() + 60
-    while stream.isActive:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: not stream.isActive)
     assert str(stream.exception()) == "disk full"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -104,10 +103,3 @@ def http_sink() -> Iterator[HttpSink]:
         taker.answer = answer
         sink.url = f"{taker.url}/hook"
         yield sink
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it doesn't happen"
-        time.sleep(0.02)

@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 from kafka_telemetry_lake.jobs import cli
-from tests.unit.notify.changed_findings import change, make_lake, record, wait_until
+from tests.support.patience import PATIENCE_S, wait_until
+from tests.unit.notify.changed_findings import change, make_lake, record
 
 ALERTMANAGER = next(filter(None, map(shutil.which, ("alertmanager", "prometheus-alertmanager"))), None)
 pytestmark = pytest.mark.skipif(ALERTMANAGER is None, reason="no Alertmanager; .ci/run brings Debian's")
@@ -50,7 +51,7 @@ def url(tmp_path: Path) -> Iterator[str]:
 
 def answers(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=5):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=PATIENCE_S):
             return True
     except OSError:
         return False
@@ -58,7 +59,7 @@ def answers(port: int) -> bool:
 
 def alerts(url: str) -> dict[tuple[str, str], dict[str, Any]]:
     """Alertmanager's alerts that aren't resolved, by subject and severity."""
-    with urllib.request.urlopen(f"{url}/api/v2/alerts", timeout=10) as answer:
+    with urllib.request.urlopen(f"{url}/api/v2/alerts", timeout=PATIENCE_S) as answer:
         return {(each["labels"]["subject"], each["labels"]["severity"]): each for each in json.load(answer)}
 
 

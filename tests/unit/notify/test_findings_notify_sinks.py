@@ -27,6 +27,7 @@ from kafka_telemetry_lake.pipelines.notify.file import NotifyFile
 from kafka_telemetry_lake.pipelines.notify.http import LONGEST_PAUSE_S, SinkDownError, pause_after, post_json
 from kafka_telemetry_lake.pipelines.notify.run import run
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
+from tests.support.patience import PATIENCE_S, wait_until
 from tests.unit.notify.changed_findings import (
     HttpSink,
     Request,
@@ -36,7 +37,6 @@ from tests.unit.notify.changed_findings import (
     make_lake,
     notify_file,
     record,
-    wait_until,
 )
 
 pytestmark = pytest.mark.lake
@@ -161,6 +161,7 @@ def test_a_sink_that_is_not_there_slow_or_asks_for_patience(
     sink.answer = late(0.6)
     with pytest.raises(SinkDownError, match=r"^no answer within"):
         settle(deliveries(lake, notify_file(sink.url))[0])
+    monkeypatch.setattr(http, "ANSWER_S", PATIENCE_S)
     sink.answer, sink.answer_headers = lambda _request: 429, {"Retry-After": "17"}
     with pytest.raises(SinkDownError) as error:
         settle(deliveries(lake, notify_file(sink.url))[0])
@@ -189,9 +190,10 @@ def test_a_sink_that_is_down_or_slow_delays_no_other_and_misses_nothing(
     lake: str, sink: HttpSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kafka_telemetry_lake.pipelines.notify.run.pause_after", lambda *_: 0.05)
+    monkeypatch.setattr(http, "ANSWER_S", 2 * PATIENCE_S)
     with http_sink() as slow, http_sink() as down:
         released = threading.Event()
-        slow.answer = lambda _request: 200 if released.wait(20) else 500
+        slow.answer = lambda _request: 200 if released.wait(PATIENCE_S) else 500
         down.answer = lambda _request: 200 if released.is_set() else 503
         file = NotifyFile.model_validate(
             {
@@ -217,7 +219,7 @@ def test_a_sink_that_is_down_or_slow_delays_no_other_and_misses_nothing(
         finally:
             released.set()
             stop.set()
-            thread.join(20)
+            thread.join(PATIENCE_S)
         assert not thread.is_alive()
     assert len(slow.changes()) == 2
 
@@ -298,7 +300,7 @@ def test_kill_9_between_sending_and_recording(lake: str, sink: HttpSink, tmp_pat
     argv = [sys.executable, "-m", "kafka_telemetry_lake.jobs.notify", "--lake", lake, "--notify", str(config)]
     slow_record = (
         "import time, kafka_telemetry_lake.pipelines.notify.messages as m, kafka_telemetry_lake.jobs.notify as n\n"
-        "m.Messages.done = lambda self: time.sleep(60)\n"
+        "m.Messages.done = lambda self: time.sleep(3600)\n"
         "from kafka_telemetry_lake.jobs.entry import run_command; run_command('notify')"
     )
     first = argv if moment == "before the answer" else [sys.executable, "-c", slow_record, *argv[3:]]
@@ -311,11 +313,11 @@ def test_kill_9_between_sending_and_recording(lake: str, sink: HttpSink, tmp_pat
 
     if moment == "before the answer":
         sink.answer = kill
-    wait_until(lambda: len(sink.requests) == 1, 60)
+    wait_until(lambda: len(sink.requests) == 1, process=None if moment == "before the answer" else process)
     if moment == "after the answer":
         time.sleep(0.2)
         process.kill()
-    assert process.wait(20) == -signal.SIGKILL
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL
     sink.answer = lambda _request: 200
     assert cli.main(["notify", *argv[3:]]) == 0
     assert cli.main(["notify", *argv[3:]]) == 0
@@ -336,12 +338,12 @@ def test_following_sends_new_changes_until_it_is_stopped(lake: str, sink: HttpSi
     )
     try:
         record(lake, change("a"))
-        wait_until(lambda: sink.changes() == [("a", "opened")], 60)
+        wait_until(lambda: sink.changes() == [("a", "opened")], process=process)
         assert cli.main(["notify", *argv]) == 2  # another one is running
         record(lake, change("a", "resolved", 2))
         wait_until(lambda: len(sink.requests) == 2)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
     finally:
         process.kill()
         process.communicate()

@@ -21,7 +21,8 @@ from kafka_telemetry_lake.pipelines.notify.file import NotifyFile, NotifyFileErr
 from kafka_telemetry_lake.pipelines.notify.http import SinkDownError
 from kafka_telemetry_lake.pipelines.notify.run import run
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
-from tests.unit.notify.changed_findings import at, change, http_sink, make_lake, record, wait_until
+from tests.support.patience import PATIENCE_S, wait_until
+from tests.unit.notify.changed_findings import at, change, http_sink, make_lake, record
 from tests.unit.notify.kafka_stand_in import Kafka
 
 ROOT = Path(__file__).parents[3]
@@ -228,7 +229,7 @@ def test_brokers_that_are_down_delay_no_other_sink_and_miss_nothing(
             wait_until(lambda: kafka.changes() == [("a", "opened"), ("a", "resolved")])
         finally:
             stop.set()
-            thread.join(20)
+            thread.join(PATIENCE_S)
         assert not thread.is_alive()
     assert (kafka.open_now, kafka.closed) == (0, 1)
 

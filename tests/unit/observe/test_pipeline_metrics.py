@@ -20,6 +20,7 @@ from kafka_telemetry_lake.jobs.observed import Observers
 from kafka_telemetry_lake.pipelines.observe.metrics_server import JobHealth, JobMetrics, MetricsServer
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import BatchFacts, PipelineMetrics, metrics_row
 from tests.support.lake_tables import table
+from tests.support.patience import PATIENCE_S
 from tests.support.sql_views import answer
 
 AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -113,7 +114,7 @@ def test_prometheus_and_health_over_http(tmp_path: Path) -> None:
 
         def get(path: str) -> tuple[int, str]:
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=20) as found:
+                with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=PATIENCE_S) as found:
                     return found.status, found.read().decode()
             except urllib.error.HTTPError as refused:
                 return refused.code, refused.read().decode()

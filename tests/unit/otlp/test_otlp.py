@@ -15,6 +15,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
 from benchmarks.corpora import captured
+from kafka_telemetry_lake.sandbox.patience import PATIENCE_S
 from kafka_telemetry_lake.udfs.limits import Limits
 from kafka_telemetry_lake.udfs.otlp import decode as otlp
 from kafka_telemetry_lake.udfs.otlp import kernel as otlp_kernel
@@ -154,5 +155,7 @@ with multiprocessing.get_context("fork").Pool(3) as pool:
 @pytest.mark.slow
 def test_workers_forked_after_the_kernel_was_used() -> None:
     """In a process of its own: other tests' threads, which a fork doesn't take along, may hold locks."""
-    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
     assert done.returncode == 0, done.stderr

@@ -15,6 +15,7 @@ import yaml
 
 from kafka_telemetry_lake.jobs.commands import settings_of
 from kafka_telemetry_lake.jobs.settings import parse
+from tests.support.patience import PATIENCE_S
 from tests.unit.project.test_bundle import BUNDLE, PATH_TASKS, REFERENCE, ROOT
 from tools.databricks_template import NAME, QUESTIONS, pack
 
@@ -130,8 +131,10 @@ def test_go_renders_it_to_the_same(template: Path, tmp_path: Path) -> None:
     (tmp_path / "main.go").write_text(GO)
     text = template / "template" / NAME / "databricks.yml.tmpl"
     command = [go, "run", str(tmp_path / "main.go"), str(text)]
-    done = subprocess.run([*command, json.dumps(ANSWERS)], capture_output=True, text=True, check=False, timeout=250)
+    done = subprocess.run(
+        [*command, json.dumps(ANSWERS)], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == rendered(template)
-    done = subprocess.run([*command, "{}"], capture_output=True, text=True, check=False, timeout=250)
+    done = subprocess.run([*command, "{}"], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert 'map has no entry for key "catalog"' in done.stderr

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from kafka_telemetry_lake.jobs.commands import COMMANDS
+from tests.support.patience import PATIENCE_S
 from tests.unit.quality.test_quality import outcome, push, write
 
 FOREIGN = ("dashboards", "jobs", "pipelines", "sandbox", "sql", "udfs")
@@ -44,7 +45,7 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> tuple[int, str, st
         capture_output=True,
         text=True,
         check=False,
-        timeout=400,
+        timeout=PATIENCE_S,
     )
     return done.returncode, done.stdout, done.stderr
 

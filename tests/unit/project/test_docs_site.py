@@ -14,6 +14,8 @@ import pytest
 from markdown_it import MarkdownIt
 from playwright.sync_api import sync_playwright
 
+from tests.support.patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[3]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -29,7 +31,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = (sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder))
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -73,6 +77,7 @@ def test_the_search_works_from_the_disk(site: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page()
+        page.set_default_timeout(1000 * PATIENCE_S)
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
         page.goto(f"file://{site}/index.html")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from kafka_telemetry_lake.pipelines.runtime.jars import maven
+from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
@@ -27,7 +28,7 @@ def released(folder: Path, time_zone: str) -> Path:
     shutil.copytree(ROOT / "receiver", folder, ignore=shutil.ignore_patterns("target"))
     command = [str(maven()), "-q", "-B", "-DskipTests", "-Prelease", "-f", str(folder / "pom.xml"), "package"]
     environment = os.environ | {"TZ": time_zone}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout[-2000:]
     return folder / "target"
 

@@ -19,6 +19,7 @@ from kafka_telemetry_lake.jobs import query_prompt
 from kafka_telemetry_lake.jobs.query_prompt import Completer, ask_repeatedly
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.lake
 
@@ -65,11 +66,11 @@ class Terminal:
         os.close(other)
         self.screen = ""
 
-    def type(self, text: str, *shown: str, patience_s: float = 60) -> None:
+    def type(self, text: str, *shown: str) -> None:
         """Type a text, then wait until the screen shows others, in this order, that weren't there before."""
         seen = len(self.screen)
         os.write(self.side, text.encode())
-        end = time.monotonic() + patience_s
+        end = time.monotonic() + PATIENCE_S
         for each in shown:
             while (at := self.screen.find(each, seen)) < 0:
                 assert time.monotonic() < end, self.screen
@@ -96,14 +97,14 @@ def test_the_prompt_answers_completes_and_survives_errors(terminal: Terminal) ->
     terminal.type("SELECT count(*) FROM quara\t", "ntine")
     terminal.type(";\n", "1 row", "lake > ")
     terminal.type("exit\n", "exit")
-    assert terminal.process.wait(20) == 0
+    assert terminal.process.wait(PATIENCE_S) == 0
 
 
 def test_binary_formats_are_not_written_to_a_terminal(lake: str) -> None:
     one = Terminal([*COMMAND, lake, "--format", "parquet", "SELECT 1"])
     try:
         one.type("", "parquet is binary: redirect it, such as > rows.parquet")
-        assert one.process.wait(20) == 2
+        assert one.process.wait(PATIENCE_S) == 2
     finally:
         os.close(one.side)
 

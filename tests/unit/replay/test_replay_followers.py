@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,6 +31,7 @@ from tests.support.lake_tables import rollup_sums, table
 from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
 from tests.support.local_stream import LocalStream
+from tests.support.patience import wait_until
 from tests.unit.replay.test_replay import run
 
 pytestmark = pytest.mark.lake
@@ -54,7 +54,7 @@ commit = TableLog.replace
 def slow(log, *others):
     if log.table.name == waits_at:
         open(lake + "/_waits", "w").close()
-        time.sleep(600)
+        time.sleep(3600)
     return commit(log, *others)
 
 def tasks(task):
@@ -62,7 +62,7 @@ def tasks(task):
         yield row
     if waits_at == "rows":
         open(lake + "/_waits", "w").close()
-        time.sleep(600)
+        time.sleep(3600)
 
 TableLog.replace = slow
 replay.replay(lake, lake + "/_checkpoints", None, DEFAULT_LIMITS, 1, tasks)
@@ -180,11 +180,7 @@ def test_a_replay_that_is_killed_is_begun_again_or_finished(tmp_path: Path, at: 
         stream.batch(fleet.round())
     rows = rows_of(stream.lake)
     job = subprocess.Popen([sys.executable, "-c", KILLED, str(stream.lake), at], cwd=Path(__file__).parents[3])
-    deadline = time.monotonic() + 240
-    while not (stream.lake / "_waits").exists():
-        assert job.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until((stream.lake / "_waits").exists, process=job)
     os.kill(job.pid, signal.SIGKILL)
     job.wait()
     swapping = (stream.checkpoints / SWAP).exists()

@@ -12,6 +12,7 @@ from kafka_telemetry_lake.pipelines.doctor.machine_checks import check_of_java
 from kafka_telemetry_lake.pipelines.runtime import java as module
 from kafka_telemetry_lake.pipelines.runtime.java import JavaMissingError, check_java, java_program, spark_options
 from kafka_telemetry_lake.sandbox.cluster.java import java_command
+from tests.support.patience import PATIENCE_S
 
 VARIABLES = ("JAVA_HOME", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 # As a JVM's launcher: variables first, then what it is asked for.
@@ -80,18 +81,18 @@ def test_a_command_that_starts_spark_refuses_it_in_one_line(
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "problem"),
+    ("variable", "value", "patience_s", "problem"),
     [
-        ("JAVA_TOOL_OPTIONS", "-Xnonsense", "Java doesn't start: Unrecognized option: -Xnonsense"),
-        ("SPARK_SUBMIT_OPTS", "-Xnonsense", "Java doesn't start: Unrecognized option: -Xnonsense"),
-        ("JAVA_TOOL_OPTIONS", "-agentlib:jdwp=server=y,suspend=y", "java -version` says nothing for 1 s"),
+        ("JAVA_TOOL_OPTIONS", "-Xnonsense", PATIENCE_S, "Java doesn't start: Unrecognized option: -Xnonsense"),
+        ("SPARK_SUBMIT_OPTS", "-Xnonsense", PATIENCE_S, "Java doesn't start: Unrecognized option: -Xnonsense"),
+        ("JAVA_TOOL_OPTIONS", "-agentlib:jdwp=server=y,suspend=y", 1, "java -version` says nothing for 1 s"),
     ],
 )
 def test_options_of_the_environment_that_keep_java_from_starting_are_named(
-    variable: str, value: str, problem: str, home: Path, monkeypatch: pytest.MonkeyPatch
+    variable: str, value: str, patience_s: float, problem: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install("17.0.15", home)
-    monkeypatch.setattr(module, "PATIENCE_S", 1)
+    monkeypatch.setattr(module, "PATIENCE_S", patience_s)
     monkeypatch.setenv(variable, value)
     with pytest.raises(JavaMissingError) as error:
         check_java(spark_options())

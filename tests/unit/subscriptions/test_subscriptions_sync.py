@@ -25,6 +25,7 @@ from kafka_telemetry_lake.pipelines.subscriptions.file import read_subscriptions
 from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription
 from kafka_telemetry_lake.udfs.subscriptions.view_names import TAKEN_VIEWS, view_names
 from tests.support.lake_tables import table
+from tests.support.patience import PATIENCE_S
 from tests.unit.subscriptions.test_subscriptions_matches import asked, push
 
 CONF = Path(__file__).parents[3] / "conf"
@@ -82,7 +83,7 @@ def test_beside_ingest_a_failing_sync_is_reported_and_tried_again(
 
     monkeypatch.setattr(sync, "sync", look)
     with syncing(SPARK, settings(tmp_path, "--sync-seconds", "1")):
-        assert again.wait(60)
+        assert again.wait(PATIENCE_S)
     assert looks[0] == (str(tmp_path), "127.0.0.1:1", False, SPARK)
     assert "sync: no broker answers; the history is unchanged" in caplog.text
     assert "sync" not in {thread.name for thread in threading.enumerate()}
@@ -98,7 +99,7 @@ def test_beside_ingest_an_unforeseen_failure_ends_sync_alone(
     with syncing(SPARK, settings(tmp_path, "--sync-seconds", "1")):
         for thread in threading.enumerate():
             if thread.name == "sync":
-                thread.join(60)
+                thread.join(PATIENCE_S)
     assert "changes on the cluster are no longer recorded" in caplog.text
 
 

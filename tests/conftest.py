@@ -24,23 +24,16 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 
-SLOW_TEST_S = 1800
-# Continuous integration runs a test that has failed once more, if it starts real processes: these have times that a
-# busy machine breaks. What failed the first time is printed as RERUN. All other tests have to pass at once.
-RERUNS = int(os.environ.get("TEST_RERUNS", "0"))
-FOLDERS_WITH_PROCESSES = ("spark", "kafka", "dashboard")
+SLOW_TEST_S = 3600
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        is_slow = item.get_closest_marker("slow") is not None
-        if is_slow and not item.get_closest_marker("timeout"):
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_TEST_S))
-        folder = next((each for each in FOLDERS_WITH_PROCESSES if f"tests/{each}/" in item.path.as_posix()), None)
-        if folder in ("spark", "kafka"):
-            item.add_marker(folder)
-        if RERUNS and (folder or is_slow):
-            item.add_marker(pytest.mark.flaky(reruns=RERUNS))
+        for folder in ("spark", "kafka"):
+            if f"tests/{folder}/" in item.path.as_posix():
+                item.add_marker(folder)
 
 
 @pytest.fixture(scope="session")

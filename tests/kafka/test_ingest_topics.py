@@ -204,7 +204,8 @@ def test_a_topic_of_an_earlier_stream_may_be_gone(
 def test_a_live_job_reads_topics_that_appear_and_grow_and_lets_statuses_wait(
     spark: SparkSession, cluster: LocalCluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "OTHERS_WAIT_S", 8.0)
+    others_wait_s = 8.0
+    monkeypatch.setattr(sources, "OTHERS_WAIT_S", others_wait_s)
     lake = tmp_path / "lake"
     flags = ["--source", "kafka", *flags_of(cluster, topic), "--lake", str(lake), "--trigger-seconds", "1"]
 
@@ -219,13 +220,15 @@ def test_a_live_job_reads_topics_that_appear_and_grow_and_lets_statuses_wait(
         land(cluster, f"{topic}.status", status(0))
         seen("receiver_health", [(0, 0)])
         versions = DeltaTable(str(lake / "receiver_health")).version(), DeltaTable(str(lake / "pushes")).version()
+        began = time.monotonic()
         for number in range(1, 4):  # each would be a batch of its own
             land(cluster, f"{topic}.status", status(number))
             land(cluster, topic, push())
             seen("pushes", [(0, offset) for offset in range(number + 1)])
         seen("receiver_health", [(0, offset) for offset in range(4)])
         assert DeltaTable(str(lake / "pushes")).version() >= versions[1] + 3
-        assert DeltaTable(str(lake / "receiver_health")).version() <= versions[0] + 2
+        most = max(2, int((time.monotonic() - began) / others_wait_s))  # batches in the time that this took
+        assert DeltaTable(str(lake / "receiver_health")).version() <= versions[0] + most
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         admin.create_partitions([NewPartitions(f"{topic}.status", 2)])[f"{topic}.status"].result(PATIENCE_S)
         time.sleep(2)

@@ -60,12 +60,14 @@ def test_killed_in_the_middle_and_repeated_gives_the_same_tables(
     ingest(tmp_path / "in", tmp_path / "whole")
     lake = tmp_path / "lake"
     tasks_have_written = "add metric_points/_delta_log/00000000000000000002.json"
-    points_are_committed = "add push_outcomes/_delta_log/00000000000000000003.json"
-    for moment in (tasks_have_written, points_are_committed):
+    points_are_committed = "add push_outcomes/_delta_log/00000000000000000004.json"  # the third is the job's epoch
+    for moment, has_points in ((tasks_have_written, False), (points_are_committed, True)):
         process = start("--once", stops_at=moment)
         wait_for(partial(_is_stopped, process), process)
         process.kill()
         process.wait()
+        assert any(lake.glob("metric_points/landed_date=*/*.parquet"))
+        assert (_count(lake, "metric_points") > 0, _count(lake, "push_outcomes")) == (has_points, 0)
     process = start("--once")
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, output

@@ -1,6 +1,6 @@
 """What the rounds of `benchmarks.end_to_end` say: figures by load shape and size, and tables for the documents.
 
-python -m benchmarks.comparison     writes the tables of docs/decisions.md, and prints the range for README
+python -m benchmarks.comparison     writes the tables of benchmarks/README.md, and prints the range for README
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PEERS = {
 }
 LARGE = [size for size, points in SIZES.items() if points >= 2_000_000]
 LARGEST = max(SIZES, key=SIZES.__getitem__)
-DECISIONS = HERE.parent / "docs" / "decisions.md"
+PAGE = HERE / "README.md"
 BEGIN, END = "<!-- python -m benchmarks.comparison -->", "<!-- end of the tables -->"
 
 
@@ -157,8 +157,8 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def decisions(text: str, rounds: Sequence[Round]) -> str:
-    """docs/decisions.md with the tables of these rounds between its two marks."""
+def page(text: str, rounds: Sequence[Round]) -> str:
+    """Text of benchmarks/README.md with the tables of these rounds between its two marks."""
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
     tables = "\n".join(["", *table(rounds), ""]) if rounds else "\n"
@@ -173,7 +173,7 @@ def stored_rounds() -> list[Round]:
 
 def main() -> None:
     rounds = stored_rounds()
-    DECISIONS.write_text(decisions(DECISIONS.read_text(encoding="utf-8"), rounds), encoding="utf-8")
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), rounds), encoding="utf-8")
     print("\n".join(ranges(rounds)))
 
 

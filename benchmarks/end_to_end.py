@@ -8,7 +8,7 @@ alone follows a tenth of the full load.
 
     python -m benchmarks.end_to_end                              prints and stores each figure
     python -m benchmarks.end_to_end --shapes once --sizes 500k   a part of it; stores nothing
-    python -m benchmarks.comparison                              writes the tables of docs/decisions.md
+    python -m benchmarks.comparison                              writes the tables of benchmarks/README.md
 """
 
 from __future__ import annotations

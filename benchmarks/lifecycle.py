@@ -42,7 +42,7 @@ STEPS, WARM = 8, 2
 SHARDS = 2
 PARTITIONS = 12
 LANDED_AT_ONCE = 100_000
-JOB_US_PER_POINT, POINTS_PER_PUSH = 4.1, 102  # docs/decisions.md, "Where a point's CPU goes"
+JOB_US_PER_POINT, POINTS_PER_PUSH = 4.1, 102  # of the whole job, measured once
 START_US = 1_790_000_000_000_000
 
 

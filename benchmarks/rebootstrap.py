@@ -43,7 +43,7 @@ SCENES = ("quiet", "one_restarts", "all_restart", "required", "quiet", "refused"
 # Log and landing times are from two clocks, and librdkafka writes its log lines only at a poll.
 SLACK_S = 0.5
 KINDS = ("java-producer", "java-consumer", "librdkafka-producer", "librdkafka-consumer")
-JOB_US_PER_POINT, POINTS_PER_PUSH = 4.1, 102  # docs/decisions.md, "Where a point's CPU goes"
+JOB_US_PER_POINT, POINTS_PER_PUSH = 4.1, 102  # of the whole job, measured once
 
 
 @dataclass

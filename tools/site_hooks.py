@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: pages from the repository's root, links that leave docs/, and llms.txt with the pages' sources."""
+"""Hooks of mkdocs: pages from outside of docs/, links that leave docs/, and llms.txt with the pages' sources."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
-# Where a file of the repository's root is a page of the site.
+# Where a file outside of docs/ is a page of the site.
 ROOT_PAGES = {
     "README.md": "start.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "RELEASING.md": "releasing.md",
+    "benchmarks/README.md": "benchmarks.md",
 }
 _LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
 _SUMMARY_LENGTH = 200
@@ -27,7 +28,7 @@ _nav: list[Navigation] = []
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of the root, and the files outside docs/ that a page links to, under files/."""
+    """Add the pages from outside, and the files outside docs/ that a page links to, under files/."""
     for name, page in ROOT_PAGES.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / name)))
     linked = {target for file in files.documentation_pages() for target in _outside(file)}

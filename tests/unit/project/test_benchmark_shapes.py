@@ -11,12 +11,12 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
 from benchmarks.comparison import (
     BEGIN,
-    DECISIONS,
     END,
+    PAGE,
     Comparison,
     Round,
-    decisions,
     figures,
+    page,
     ranges,
     stored_rounds,
     table,
@@ -198,18 +198,18 @@ def test_the_range_is_over_all_shapes_at_two_million_points_and_more() -> None:
     ]
 
 
-def test_the_tables_of_the_decisions_are_those_of_the_stored_rounds() -> None:
-    text = DECISIONS.read_text(encoding="utf-8")
-    assert text == decisions(text, stored_rounds())
+def test_the_tables_of_the_page_are_those_of_the_stored_rounds() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == page(text, stored_rounds())
 
 
 def test_tables_replace_those_before() -> None:
     text = f"before\n{BEGIN}\nold\n{END}\nafter\n"
-    written = decisions(text, of_all_shapes())
+    written = page(text, of_all_shapes())
     assert written.startswith(f"before\n{BEGIN}\n| CPU-s of a round |")
     assert written.endswith(f"|\n{END}\nafter\n")
     assert "old" not in written
-    assert decisions(written, of_all_shapes()) == written
+    assert page(written, of_all_shapes()) == written
 
 
 def test_two_fleets_with_the_same_arguments_push_the_same() -> None:

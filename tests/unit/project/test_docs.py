@@ -18,7 +18,8 @@ from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.udfs.conversion.points import Reason
 
 ROOT = Path(__file__).parents[3]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+OF_ROOT = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md"]
+PAGES = sorted([*OF_ROOT, *(ROOT / "docs").glob("*.md")])
 CODE = re.compile(r"```[\w-]*\n(.*?)```|((?:^ {4}\S.*\n)+)|`([^`\n]+)`", re.DOTALL | re.MULTILINE)
 
 

@@ -1,5 +1,5 @@
-# kafka-telemetry-lake. `make help` lists the targets. `make demo` and `make test` need only Python 3.11 to 3.13, a JDK 17 or 21 and
-# make; they install everything else into this folder.
+# kafka-telemetry-lake. `make help` lists the targets. `make demo` needs only Python 3.11 to 3.13 and make, `make test` a JDK 17 or 21
+# too; they install everything else into this folder.
 
 PYTHON ?= python3
 VENV := .venv
@@ -156,7 +156,7 @@ soak: archive ## run the longest tests, inject every fault, at least 52 kills, r
 	$(BIN)/python -m benchmarks.soak
 
 lock: install ## rewrite requirements.lock and requirements-demo.lock, .ci/go.lock and the jars' checksums (pipelines/runtime/jars.sha256)
-	$(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes --extra spark --extra dashboard --extra quality --extra notify --extra mcp --extra iceberg --extra docs --extra demo --extra dev \
+	$(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes --extra spark --extra dashboard --extra quality --extra notify --extra mcp --extra iceberg --extra docs --extra demo --extra dev --extra java \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file requirements.lock pyproject.toml
 	$(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes --extra spark --extra dashboard --extra demo \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --constraint requirements.lock \

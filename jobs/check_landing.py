@@ -40,7 +40,7 @@ def _records(settings: CheckLandingSettings) -> Iterator[Iterable[Placed]]:
     if settings.bootstrap_servers is None:
         yield records_of(Path(settings.target))
         return
-    # Files need neither a JDK nor pyspark.
+    # Files need neither Java nor pyspark.
     from kafka_telemetry_lake.pipelines.landing.topic_records import newest_records  # noqa: PLC0415  # see above
     from kafka_telemetry_lake.pipelines.runtime.java_machine import java_machine  # noqa: PLC0415  # see above
     from kafka_telemetry_lake.pipelines.runtime.kafka_reach import check_brokers  # noqa: PLC0415  # see above

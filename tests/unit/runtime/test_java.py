@@ -76,25 +76,36 @@ def test_both_ends_of_what_each_spark_runs_on(
         with pytest.raises(JavaMissingError) as error:
             check_java()
         assert str(error.value) == f"Java {problem} found by JAVA_HOME={home} is too old: {wanted}"
+        assert (check_of_java().status, check_of_java().advice) == ("failed", wanted)
     install(f"{newest + 1}.0.1", home)
     with pytest.raises(JavaMissingError) as error:
         check_java()
     later = ", or install a later Spark (4.1, 4.2: docs/versions.md)" if line == "4.0" else ""
-    assert str(error.value) == (
-        f"Java {newest + 1} found by JAVA_HOME={home} is too new for Spark {line}: {wanted}{later}"
-    )
+    too_new = f"Java {newest + 1} found by JAVA_HOME={home} is too new for Spark {line}"
+    assert str(error.value) == f"{too_new}: {wanted}{later}"
+    assert (check_of_java().text, check_of_java().advice) == (too_new, wanted + later)
 
 
+@pytest.mark.parametrize(
+    ("version", "problem"),
+    [("25.0.3", "Java 25 {} is too new for Spark 4.0: "), ("11.0.2", "Java 11 {} is too old: ")],
+)
 def test_a_command_that_starts_spark_refuses_it_in_one_line(
-    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    version: str,
+    problem: str,
+    home: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
-    install("25.0.3", home)
+    install(version, home)
     (tmp_path / "in").mkdir()
     assert cli.main(["ingest", "--source", f"files:{tmp_path / 'in'}", "--lake", str(tmp_path / "lake"), "--once"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"telemetry-lake: Java 25 found by JAVA_HOME={home} is too new for Spark 4.0: ")
+    assert line.startswith("telemetry-lake: " + problem.format(f"found by JAVA_HOME={home}"))
+    assert "install a JDK 17 to 21 (apt install x) and set JAVA_HOME to it" in line
 
 
 @pytest.mark.parametrize(

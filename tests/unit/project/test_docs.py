@@ -110,6 +110,21 @@ def test_links_lead_somewhere(page: Path) -> None:
                 assert anchor in {re.sub(r"[^\w -]", "", head).strip().lower().replace(" ", "-") for head in heads}
 
 
+def test_benchmarks_that_pages_name_are_there() -> None:
+    named = {name for page in PAGES for name in re.findall(r"python -m benchmarks\.(\w+)", page.read_text("utf-8"))}
+    assert {name for name in named if not (ROOT / "benchmarks" / f"{name}.py").is_file()} == set()
+    assert len(named) > 20
+
+
+def test_a_decision_is_a_short_record() -> None:
+    for record in re.split(r"^### ", (ROOT / "docs" / "decisions.md").read_text("utf-8"), flags=re.MULTILINE)[1:]:
+        lines = [line for line in record.partition("\n## ")[0].splitlines()[1:] if line]
+        parts = re.findall(r"^- \*\*([\w ]+)", "\n".join(lines), re.MULTILINE)
+        assert parts[:2] == ["Context", "Choice"], record
+        assert parts[-1] == "Look again when", record
+        assert len(lines) <= 14, record
+
+
 def test_the_schema_is_that_of_the_tables() -> None:
     assert schema_docs.PAGE.read_text("utf-8") == schema_docs.page(), (
         "run python -m kafka_telemetry_lake.pipelines.schema_docs"

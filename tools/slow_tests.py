@@ -231,7 +231,7 @@ def main(argv: list[str]) -> int:
         own = [path for path in chosen if lane_of(path) == lane]
         (folder / lane).write_text("".join(f"{path}\n" for path in own), "utf-8")
         if "--all" not in argv:
-            print("".join(f"{path}: {chosen[path]}\n" for path in own), end="")
+            print("".join(f"{lane:8} {path}: {chosen[path]}\n" for path in own), end="")
     left = [path for path in choice.starts if path not in chosen]
     left_out = f"{len(left)} of {len(choice.starts)} slow test files left out" + ": " * bool(left) + " ".join(left)
     (folder / "left-out").write_text(f"{left_out}\n", "utf-8")

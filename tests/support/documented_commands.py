@@ -120,6 +120,7 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"(pipx|uv|pip|uvx) .*\.whl", "tests/unit/project/test_bundle_wheel.py::test_pipx_and_uvx_install_it"),
     (r"make dist", "by hand before a release; test_bundle_wheel.py and test_release_jar.py build the same"),
     (r"make test-matrix\b", "by hand before a release; test_matrix.py tests what it chooses"),
+    (r"make test-slow\b", "CI runs those that a change touches, and all in eight runs: .ci/run"),
     (r"make (test|lint|test-\S+)\b", "CI runs it: .ci/run"),
     (r"make (demo|demo-files)\b", "tests/kafka/test_demo.py::test_the_story_and_its_figures; demo-files by hand"),
     (

@@ -49,23 +49,22 @@ def lane_of(path: str) -> str:
 
 def slow_tests(module: Module) -> set[str]:
     """The names of a test file's slow tests that are no soaks; "*" where marks stand at constants or fixtures."""
-    if "slow" not in (shared := _text(module, "pytestmark")):
-        marked = {name for name in module.defined if "mark.slow" in _text(module, name)}
-    else:
-        marked = {"*"} if "soak" not in shared else set()
-    tests = {name for name in marked if "pytest.mark.soak" not in _decorators(module, name)}
+    if "slow" in (of_all := _marks(module, "pytestmark")):
+        return {"*"} if "soak" not in of_all else set()
+    tests = {name for name in module.defined if "slow" in (marks := _marks(module, name)) and "soak" not in marks}
     return {"*"} if any(not name.startswith("test_") for name in tests) else tests
 
 
-def _decorators(module: Module, name: str) -> list[str]:
-    nodes = module.defined.get(name, [])
-    return [ast.unparse(each) for node in nodes for each in getattr(node, "decorator_list", ())]
-
-
-def _text(module: Module, name: str) -> str:
-    """The decorators of a function, all of an assignment."""
-    nodes = module.defined.get(name, [])
-    return " ".join([*_decorators(module, name), *(ast.unparse(each) for each in nodes if hasattr(each, "value"))])
+def _marks(module: Module, name: str) -> set[str]:
+    """The marks in a function's decorators, or anywhere in an assignment; `soak` only if all parameters have it."""
+    found = set[str]()
+    for node in module.defined.get(name, ()):
+        for part in getattr(node, "decorator_list", [node] if hasattr(node, "value") else []):
+            text = ast.unparse(part)
+            names = {each.attr for each in ast.walk(part) if isinstance(each, ast.Attribute)}
+            found |= names & {"slow"} | ({"soak"} if name == "pytestmark" and "soak" in names else set())
+            found |= {"soak"} if text == "pytest.mark.soak" else set()
+    return found
 
 
 def eighth(path: str) -> int:
@@ -137,9 +136,10 @@ class Choice:
             words.add(path.stem)
         if path.parts[0] == "sql":
             return self._with(self._views(path.stem) | words) | self._beside_loaders()
-        found = self._with(words)
+        # Product code names pages only to its users.
+        found = self._with(words, "tests." if path.suffix == ".md" else "")
         for folder in path.parts[-2::-1] if not found else ():
-            if found := self._with({folder, f"{PREFIX}{folder}"}, product=False):
+            if found := self._with({folder}, "tests.", "sandbox.") | self._with({f"{PREFIX}{folder}"}):
                 break
         return found
 
@@ -155,13 +155,10 @@ class Choice:
             }
         return found
 
-    def _with(self, words: set[str], product: bool = True) -> set[Name]:
-        """Whose strings have one of these words; of product code, if it isn't asked for, only those with a dot."""
-        dotted = {each for each in words if "." in each}
+    def _with(self, words: set[str], *modules: str) -> set[Name]:
+        """The names in modules that begin so whose strings have one of these words."""
         return {
-            name
-            for name, own in self._words.items()
-            if not own.isdisjoint(words if product or name[0].startswith(("tests.", "sandbox.")) else dotted)
+            name for name, own in self._words.items() if not own.isdisjoint(words) and name[0].startswith(modules or "")
         }
 
     @cached_property

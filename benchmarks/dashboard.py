@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import pyarrow as pa
 from deltalake import DeltaTable
 
 from benchmarks.dashboard_spark import ask_in_spark
@@ -125,10 +124,8 @@ def _ask(lake: Path, name: str, parameters: dict[str, Any]) -> tuple[float, floa
 def _query(lake: Path, sql: str) -> tuple[float, float]:
     """Seconds of a query as `telemetry-lake query` runs it, and with every table read through delta-rs' datasets."""
 
-    def through_delta_rs(
-        connection: Any, name: str, table: DeltaTable, columns: pa.Schema | None = None, **_: Any
-    ) -> None:
-        connection.register(name, dataset(table, columns))
+    def through_delta_rs(connection: Any, name: str, table: DeltaTable, **_: Any) -> None:
+        connection.register(name, dataset(table))
 
     def seconds(runs: int) -> float:
         times = []

@@ -135,7 +135,7 @@ def a_reshard(folder: str) -> float:
         states[number] = (ShardFiles(folder, number).write_tables(tables, 0),)
     del mine, state
     began = time.process_time()
-    moved = redistribute(folder, folder, states, AFTER, 1)
+    moved = redistribute(folder, states, AFTER, 1)
     assert moved.clients == CLIENTS
     return (time.process_time() - began) * 1_000_000 / CLIENTS
 

@@ -17,7 +17,6 @@ from deltalake import DeltaTable
 
 from kafka_telemetry_lake.dashboards.questions import CHOSEN_IDS, ROLLUPS, Grain, question
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import Times, file_bounds, native_select
-from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_ROLLUPS_1H, METRIC_ROLLUPS_1M
 
 TABLES: dict[Grain, str] = {"minutes": METRIC_ROLLUPS_1M.name, "hours": METRIC_ROLLUPS_1H.name}
@@ -171,7 +170,7 @@ class _Sums:
     def _read(self, span: Span, only: Collection[str] | None) -> None:
         """Let the cursor see only files that may have rows of this span, and only these."""
         times = Times("window_start", (span,))
-        select = native_select(self._cursor, self._table, CATALOG[self._name], times, only=only)
+        select = native_select(self._cursor, self._table, times, only=only)
         self._cursor.execute(f'CREATE OR REPLACE TEMP VIEW "{self._name}" AS {select}')
 
 

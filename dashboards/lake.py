@@ -25,7 +25,8 @@ from kafka_telemetry_lake.pipelines.query.lake_query import is_lake, is_of_newer
 from kafka_telemetry_lake.pipelines.query.views import needed, views
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
-from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
+from kafka_telemetry_lake.pipelines.tables.table import check_table
+from kafka_telemetry_lake.udfs.errors import OtherFormatError, TelemetryLakeError
 
 Parameter = datetime | str | int | list[str]
 Versions = tuple[tuple[str, int], ...]
@@ -213,7 +214,7 @@ class Lake:
             if asked is not None:
                 asked.runs_on(cursor)
             for table in self._foreign & set(needed(reads)[1]):
-                cursor.register(table, dataset(self._tables[table], CATALOG[table]))
+                cursor.register(table, dataset(self._tables[table]))
             self._share(reads, cursor, store)
             for given, rows in supplied.items():
                 cursor.register(given, rows)
@@ -229,13 +230,17 @@ class Lake:
             if name in self._tables:
                 self._tables[name].update_incremental()
             else:
-                self._tables[name] = DeltaTable(f"{self.uri}/{name}")
+                table = DeltaTable(f"{self.uri}/{name}")
+                check_table(table, name, CATALOG[name])
+                self._tables[name] = table
             if moment is not None:
                 self._tables[name] = moment.at(name, self._tables[name])
         except TableNotFoundError:
             self._tables.pop(name, None)
         except (DeltaError, OSError) as error:
             raise LakeError(_advice(name, error)) from error
+        except OtherFormatError as error:
+            raise LakeError(str(error)) from error
 
     def _prepare(self, reads: frozenset[str]) -> None:
         """Create the views that a question reads, and the tables below them at their latest known versions."""
@@ -272,7 +277,7 @@ class Lake:
 
     def _view(self, name: str) -> None:
         table = self._tables.get(name)
-        select = None if table is None else native_select(self._database, table, CATALOG[name])
+        select = None if table is None else native_select(self._database, table)
         self._foreign.discard(name)
         if select is None:
             select = select_nothing(self._database, CATALOG[name])

@@ -216,7 +216,7 @@ def _start(
     tasks = (spark.sparkContext.defaultParallelism, SparkTasks(spark))
     lifecycle, reports = Lifecycle(lake.path, lake.fence, opened, tasks), None
     if knows_quotas(lake.path):
-        reports = ReportFollower(lake.path, lake.checkpoints, lake.fence, opened)
+        reports = ReportFollower(lake.path, lake.fence, opened)
     engines = {"fast": fast_engine, "spark": spark_engine}
     return lifecycle, reports, engines[settings.engine](spark, lake, source, settings, stop, observers.judged, opened)
 

@@ -17,7 +17,7 @@ from kafka_telemetry_lake.pipelines.ingest.streams import Lake
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
 from kafka_telemetry_lake.pipelines.replay.files import batches_of, dataset, drop_copies, push_files
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
-from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
+from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from kafka_telemetry_lake.pipelines.tables.table import NOT_OPENED, Opened
 from kafka_telemetry_lake.udfs.limits import Limits
 
@@ -49,8 +49,7 @@ def caught_up_operator(
         if stop.is_set():
             return operator
         operator.start_from(version)
-    # The batch that was begun may be why the previous run ended; that of `pushes` was an earlier release's.
-    is_begun = any(begun_batch(folder) is not None for folder in (lake.landing, lake.checkpoint(PUSHES.name)))
+    is_begun = begun_batch(lake.landing) is not None  # that batch may be why the previous run ended
     try:
         operator.catch_up(guarded=is_begun)
     except LogGapError as error:

@@ -68,7 +68,7 @@ def run(spark: SparkSession, lake: Lake, settings: ReplaySettings) -> None:
         return
     caught_up_operator(spark, lake, limits, settings.batch_mb << 20, threading.Event())
     if knows_quotas(lake.path):  # rows it hasn't read yet are about to be replaced
-        ReportFollower(lake.path, lake.checkpoints, lake.fence).catch_up()
+        ReportFollower(lake.path, lake.fence).catch_up()
 
     def run(task: ShardTask) -> Iterable[Mapping[str, Any]]:
         rows = run_tasks(spark, task)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import TableNotFoundError
 
 from kafka_telemetry_lake.pipelines.lake.damage import damage_of
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, file_rows
@@ -158,7 +158,7 @@ class Maintenance:
         pushes = files_table(DeltaTable(PUSHES.uri(self._lake)))
         dropped = pushes.filter(pc.less(pushes["day"], before.isoformat()))
         for snapshot in self._snapshots.all():
-            if any(self._days_without_outcome(dropped, snapshot.files_table(self._lake, PUSH_OUTCOMES))):
+            if any(self._days_without_outcome(dropped, snapshot.files_table(PUSH_OUTCOMES))):
                 self._snapshots.drop(snapshot)
 
     def _days_without_outcome(self, pushes: pa.Table, outcomes: pa.Table) -> Iterator[str]:
@@ -241,12 +241,7 @@ class Maintenance:
         if table is None:
             return needed
         for snapshot in self._snapshots.all():
-            try:
-                paths = snapshot.files_table(self._lake, table)["path"].to_pylist()
-                needed |= set(map(unquote, paths))
-            except DeltaError:  # an earlier release took it, and the log doesn't reach back to it
-                log.warning("maintain: no replay can start from snapshot %s any more: it is deleted", snapshot.name)
-                self._snapshots.drop(snapshot)
+            needed |= set(map(unquote, snapshot.files_table(table)["path"].to_pylist()))
         return needed
 
     def _files_of_moment(self, name: str, table: DeltaTable) -> set[str]:

@@ -34,7 +34,7 @@ def reshard(lake: str, checkpoints: str, shards: int, fence: Fence | None = None
     done = outcomes.transaction_version(app_id)
     if done is None or outcomes.transaction_version(read_id(app_id)) is None:
         raise StateError(
-            f"no push of {lake} has been judged by this release yet, so there is nothing to distribute: start "
+            f"no push of {lake} has been judged yet, so there is nothing to distribute: start "
             f"`telemetry-lake ingest` first; of a new lake, with --shards {shards}"
         )
     number = done + 1
@@ -48,4 +48,4 @@ def reshard(lake: str, checkpoints: str, shards: int, fence: Fence | None = None
     before = folder.before(number)
     if before.shards == shards:
         return Resharded(shards, None)
-    return change(lake, folder, before, shards, TableLog(PUSH_OUTCOMES, lake, fence), app_id)
+    return change(folder, before, shards, TableLog(PUSH_OUTCOMES, lake, fence), app_id)

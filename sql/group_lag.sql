@@ -49,8 +49,8 @@ logs AS (
   FROM shrunk
 ),
 
--- stable: where read_committed consumers end; polls of earlier releases don't know it. no_record_before: from the
--- committed offset on there is none.
+-- stable: where read_committed consumers end, if the poll knows it. no_record_before: from the committed offset on there
+-- is none.
 sampled AS (
   SELECT
     s.cluster_id,

@@ -29,7 +29,7 @@ from kafka_telemetry_lake.pipelines.runtime.java import java_program
 MATRIX = Path(".matrix")
 PYTHONS = ("3.11", "3.12", "3.13")
 POINTS, ROUNDS = 200_000, 3  # of a batch; the batches before the last warm up
-# Of each capability that uses Spark the test that says most: both sources, both engines, SQL, upkeep, S3, older lakes.
+# Of each capability that uses Spark the test that says most: both sources, both engines, SQL, upkeep, S3.
 TESTS = (
     "tests/unit/runtime/test_jars.py",
     "tests/spark/test_ingest_captured.py::test_points_kinds_nans_and_terminating_flags_are_those_of_the_index",
@@ -44,7 +44,6 @@ TESTS = (
     "tests/kafka/test_ingest_kafka.py::test_partitions_added_are_read_from_their_beginning",
     "tests/kafka/test_ingest_kafka.py::test_partitions_added_while_a_batch_waits_do_not_stop_the_job",
     "tests/kafka/test_ingest_kafka.py::test_sasl_options_reach_the_consumer",
-    "tests/spark/test_upgrade.py::test_a_lake_of_the_release_before_is_opened_and_continued",
     "tests/spark/test_spark_engine.py::test_captured_pushes_and_what_reads_them",
 )
 ALONE = ("tests/spark/test_sql_views.py",)  # to plan every view takes most of a session's heap, or all of it

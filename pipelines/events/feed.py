@@ -32,6 +32,7 @@ from kafka_telemetry_lake.pipelines.runtime.beside import beside
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError, existing_topics, message_of
 from kafka_telemetry_lake.pipelines.runtime.kafka_producer import Record, Send, producing
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS
+from kafka_telemetry_lake.udfs.errors import check_format
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,6 +42,7 @@ log = logging.getLogger(__name__)
 STREAM = "event_feed"
 PAUSE_S = 1.0
 RECORDS = 1000  # sent before waiting for their acknowledgements
+FORMAT = 1  # of the note
 
 
 class EventFeed:
@@ -50,6 +52,9 @@ class EventFeed:
 
     Args:
         send: sends records (key and value); returns after the topic has acknowledged all, otherwise raises.
+
+    Raises:
+        OtherFormatError: the note has another format.
     """
 
     def __init__(self, lake: str, send: Send) -> None:
@@ -97,16 +102,15 @@ class EventFeed:
 
     def _set_sent(self, version: int, at: datetime) -> None:
         """Note the version up to which all is sent, and a time before which it was the latest."""
-        write_json(*filesystem_of(self._note), {"version": version, "at": at.isoformat()})
+        write_json(*filesystem_of(self._note), {"format": FORMAT, "version": version, "at": at.isoformat()})
         self._sent, self._at = version, at
 
     def _read_note(self) -> tuple[int, datetime] | None:
-        filesystem, path = filesystem_of(self._note)
-        note = read_json(filesystem, path)
+        note = read_json(*filesystem_of(self._note))
         if note is None:
             return None
-        if "at" not in note:  # of an earlier release
-            return int(note["version"]), filesystem.get_file_info(path).mtime.astimezone(UTC)
+        advice = "delete it (the feed begins with the next event), or use the build that wrote it"
+        check_format(self._note, note.get("format"), FORMAT, advice)
         return int(note["version"]), datetime.fromisoformat(note["at"])
 
 

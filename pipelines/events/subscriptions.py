@@ -64,7 +64,7 @@ def add_subscription_events(lake: str) -> int:
             number += _add(events, _events(lake, pushes), position, now)
     except (LogGapError, FileNotFoundError) as error:
         log.info("subscription events: of all stored pushes, those that are missing are added: %s", error)
-        if (read_at := events.transaction_version(READ_AT)) is not None:  # else it was an earlier release
+        if (read_at := events.transaction_version(READ_AT)) is not None:  # else nothing has been processed
             record_dropped(lake, FOLLOWER, PUSH_OUTCOMES, position, datetime.fromtimestamp(read_at, UTC))
         number += _add_missing(lake, events, position, until, now)
     return number

@@ -187,7 +187,7 @@ class Counting:
         """`metric_points` as it is now, in DuckDB, and its version."""
         table = DeltaTable(METRIC_POINTS.uri(self._lake))
         with connect(self._lake) as connection:
-            register_table(connection, METRIC_POINTS.name, table, METRIC_POINTS.schema)
+            register_table(connection, METRIC_POINTS.name, table)
             yield connection, table.version()
 
     def _may_count(self, table: DuckDBPyConnection, condition: str) -> bool:

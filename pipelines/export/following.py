@@ -77,13 +77,16 @@ class PositionNote:
 
         Raises:
             StateError: it is damaged.
+            OtherFormatError: it has another format.
         """
         if self._filesystem.get_file_info(self._path).type == pafs.FileType.NotFound:
             return None
         with self._filesystem.open_input_file(self._path) as stream:
             data = stream.read()
         try:
-            return read_note(data, self._fields)[0]
+            return read_note(
+                data, self._fields, self._path, f"delete it, and {self._lost}, or use the build that wrote it"
+            )
         except DamagedNoteError as error:
             raise self.damaged(error) from None
 

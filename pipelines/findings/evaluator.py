@@ -31,12 +31,13 @@ from kafka_telemetry_lake.pipelines.findings.lake_hours import (
     SeenIn,
     Subject,
 )
-from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError, StateVersionError
+from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.transactions import append_once
 from kafka_telemetry_lake.pipelines.query.finding_rules import rules
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
+from kafka_telemetry_lake.udfs.errors import check_format
 from kafka_telemetry_lake.udfs.findings.states import (
     DEFAULT,
     HOUR_US,
@@ -55,7 +56,7 @@ GRACE_US = 600_000_000
 # A step evaluates whole hours until they have this many pushes, of at most this many hours.
 STEP_PUSHES = 2_000_000
 STEP_HOURS = 24
-NOTE, NOTE_VERSION = "_findings.json", 1
+NOTE, FORMAT = "_findings.json", 1
 
 
 def hysteresis_of(finding: str) -> Hysteresis:
@@ -130,7 +131,7 @@ class Evaluator:
 
     Raises:
         StateMissingError: the table has rows, but the note is missing.
-        StateVersionError: the note was written by a release with another format.
+        OtherFormatError: the note has another format.
     """
 
     def __init__(
@@ -241,7 +242,7 @@ class Evaluator:
             vars(cluster) | {"states": {key: vars(state) for key, state in cluster.states.items()}}
             for cluster in note.clusters
         ]
-        content = {"version_of_note": NOTE_VERSION, **vars(note), "clusters": clusters}
+        content = {"format": FORMAT, **vars(note), "clusters": clusters}
         write_json(self._filesystem, self._note_path, content)
         self._note = note
 
@@ -252,7 +253,7 @@ def latest_rows(lake: str) -> dict[str, dict[str, Any]]:
     It reads a file, and evaluates nothing. `window_start` is the row's hour.
 
     Raises:
-        StateVersionError: another release wrote the file.
+        OtherFormatError: the file has another format.
     """
     filesystem, root = filesystem_of(FINDING_CHANGES.uri(lake))
     content = _note(filesystem, f"{root}/{NOTE}") or {"clusters": []}
@@ -265,8 +266,12 @@ def latest_rows(lake: str) -> dict[str, dict[str, Any]]:
 
 def _note(filesystem: pafs.FileSystem, path: str) -> dict[str, Any] | None:
     content = read_json(filesystem, path)
-    if content is not None and content["version_of_note"] != NOTE_VERSION:
-        raise StateVersionError(f"{path}: written by another release, this one reads version {NOTE_VERSION}")
+    if content is not None:
+        advice = (
+            f"use the build that wrote it, or delete the folder of table {FINDING_CHANGES.name} to evaluate all hours "
+            "of the lake again; what people said is then lost"
+        )
+        check_format(path, content.get("format"), FORMAT, advice)
     return content
 
 

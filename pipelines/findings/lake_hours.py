@@ -31,7 +31,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
     QUARANTINE,
     QUOTA_USAGE,
 )
-from kafka_telemetry_lake.pipelines.tables.table import table_uri
+from kafka_telemetry_lake.pipelines.tables.table import check_table, table_uri
 from kafka_telemetry_lake.udfs.findings.states import HOUR_US
 
 WEEK = timedelta(days=7)
@@ -222,7 +222,9 @@ class LakeHours:
             column, earlier = HOURS_READ[name]
             times = Times(column, tuple((begin - by, end - by) for by in earlier))
         try:
-            register_table(connection, ALL + name, DeltaTable(table_uri(self._lake, name)), CATALOG[name], times)
+            table = DeltaTable(table_uri(self._lake, name))
+            check_table(table, name, CATALOG[name])
+            register_table(connection, ALL + name, table, times)
         except TableNotFoundError:
             connection.register(ALL + name, CATALOG[name].empty_table())
 

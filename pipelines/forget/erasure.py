@@ -27,16 +27,16 @@ from kafka_telemetry_lake.pipelines.forget.states import forget_in_states
 from kafka_telemetry_lake.pipelines.forget.subject import Request, Subject, subject_of
 from kafka_telemetry_lake.pipelines.iceberg.places import FOLDER as ICEBERG
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of
-from kafka_telemetry_lake.pipelines.lake.errors import StateVersionError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import absolute_uri, checkpoints_root, filesystem_of
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
+from kafka_telemetry_lake.udfs.errors import check_format
 
 log = logging.getLogger(__name__)
 
 NOTES = "_forget"  # the lake's folder with a note for each erasure under way
-NOTE_VERSION = 2  # version 1 didn't have the checkpoints
+FORMAT = 1  # of the notes
 LOG = "_delta_log"
 THREADS = 4  # that look into files
 NOT_OTHERS = (".parquet", ".state", ".lock", ".crc", ".part")
@@ -86,7 +86,7 @@ class Note:
     removed: dict[str, Removed] = field(default_factory=dict)
     counted: dict[str, list[str]] = field(default_factory=dict)
     checkpoints: str | None = None
-    version: int = NOTE_VERSION
+    format: int = FORMAT
 
 
 class Erasure:
@@ -99,7 +99,7 @@ class Erasure:
         fence: the claim under which the lake is written.
 
     Raises:
-        StateVersionError: the note of an erasure was written by a release with another format.
+        OtherFormatError: the note of an erasure has another format.
     """
 
     def __init__(
@@ -204,17 +204,15 @@ class Erasure:
 
     def _forget_in_state(self, note: Note) -> None:
         filesystem, root = filesystem_of(self._checkpoints)
-        state, snapshots = f"{root}/points-state", list[str]()
+        notes = [f"{root}/points-state"]
         for entry in filesystem.get_file_info(pafs.FileSelector(f"{root}/points-snapshots", allow_not_found=True)):
             if entry.type == pafs.FileType.Directory:
-                snapshots.append(entry.path)
+                notes.append(entry.path)
         done = note.removed.setdefault(STATE, Removed(STATE))
-        for folder in (state, *snapshots):
-            notes = (state, *snapshots) if folder == state else (folder,)
-            sizes = forget_in_states(filesystem, folder, notes, note.subject.keys, note.erasure, self._write)
-            done.files += len(sizes)
-            done.bytes_before += sum(before for before, _ in sizes)
-            done.bytes_after += sum(after for _, after in sizes)
+        sizes = forget_in_states(filesystem, notes, note.subject.keys, note.erasure, self._write)
+        done.files += len(sizes)
+        done.bytes_before += sum(before for before, _ in sizes)
+        done.bytes_after += sum(after for _, after in sizes)
         self._save(note)
 
     def _forget_elsewhere(self, note: Note, files: Iterable[str]) -> None:
@@ -252,11 +250,10 @@ class Erasure:
         for entry in self._filesystem.get_file_info(pafs.FileSelector(self._notes, allow_not_found=True)):
             content = read_json(self._filesystem, entry.path) if entry.extension == "json" else None
             if content is not None:
-                if content["version"] > NOTE_VERSION:
-                    raise StateVersionError(
-                        f"{entry.path}: an erasure that a later release has begun: finish it with that release, whose "
-                        "`telemetry-lake doctor` names the command"
-                    )
+                check_format(
+                    entry.path, content.get("format"), FORMAT,
+                    "finish the erasure with the build that has begun it, whose `telemetry-lake doctor` says how",
+                )  # fmt: skip
                 content["request"] = Request(**content["request"])
                 content["subject"] = Subject.from_json(content["subject"])
                 content["removed"] = {name: Removed(**each) for name, each in content["removed"].items()}

@@ -22,23 +22,22 @@ from kafka_telemetry_lake.udfs.conversion.state import (
     SCHEMAS,
     DamagedStateError,
     ShardState,
-    UnknownStateVersionError,
     column,
     write_tables,
 )
+from kafka_telemetry_lake.udfs.errors import OtherFormatError
 from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
 
 Sizes = list[tuple[int, int]]
 
 
 def forget_in_states(
-    filesystem: pafs.FileSystem, folder: str, notes: Sequence[str], keys: Int64s, erasure: str, write: bool
+    filesystem: pafs.FileSystem, folders: Sequence[str], keys: Int64s, erasure: str, write: bool
 ) -> Sizes:
-    """Remove clients and budgets from all state files of a folder.
+    """Remove clients and budgets from all state files.
 
     Args:
-        folder: that of the state, or of a snapshot of an earlier release.
-        notes: folders of the manifests and snapshots that name its files.
+        folders: that of the state, then those of snapshots, which name its files too.
         keys: of `Subject.keys`.
         erasure: makes the names of new files.
         write: False: only look.
@@ -49,7 +48,7 @@ def forget_in_states(
     Raises:
         StateError: a state file is damaged; all others are rewritten.
     """
-    new: dict[str, str] = {}
+    folder, new = folders[0], dict[str, str]()
     sizes: Sizes = []
     damaged: list[str] = []
     entries = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
@@ -58,7 +57,7 @@ def forget_in_states(
             continue
         try:
             state = _read(filesystem, entry.path)
-        except (DamagedStateError, UnknownStateVersionError):
+        except (DamagedStateError, OtherFormatError):
             damaged.append(entry.base_name)
             continue
         if any(np.isin(column(getattr(state, name), "client"), keys).any() for name in SCHEMAS):
@@ -68,14 +67,14 @@ def forget_in_states(
                 size = _write(filesystem, f"{folder}/{new[entry.base_name]}", state.without(keys))
             sizes.append((entry.size, size))
     if write and new:
-        for each in notes:
+        for each in folders:
             _rename(filesystem, each, new)
         for name in new:
             filesystem.delete_file(f"{folder}/{name}")
     if damaged:
         raise StateError(
-            f"state file {damaged[0]} below {folder} is damaged, so what it has can't be erased. Run `{REBUILD}`, or "
-            "delete the snapshot that it is in; then the same command again"
+            f"state file {damaged[0]} below {folder} is damaged, so what it has can't be erased. Run `{REBUILD}`, then "
+            "the same command again"
         )
     return sizes
 
@@ -110,14 +109,11 @@ def _rename(filesystem: pafs.FileSystem, folder: str, new: dict[str, str]) -> No
             content = json.loads(data)
             states = content["states"]
             plain = {name: value for name, value in content.items() if name != CHECKSUM}
-            if content.get(CHECKSUM, "") not in ("", sealed(plain)[CHECKSUM]):
+            if content[CHECKSUM] != sealed(plain)[CHECKSUM]:
                 continue
-            renamed = {
-                shard: new.get(names, names) if isinstance(names, str) else [new.get(name, name) for name in names]
-                for shard, names in states.items()
-            }
+            renamed = {shard: [new.get(name, name) for name in names] for shard, names in states.items()}
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
         if renamed != states:
             plain["states"] = renamed
-            write_json(filesystem, entry.path, sealed(plain) if CHECKSUM in content else plain)
+            write_json(filesystem, entry.path, sealed(plain))

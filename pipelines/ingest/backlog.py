@@ -1,7 +1,7 @@
-"""Pushes that table `pushes` had before the operator followed it: of an earlier release, or of another checkpoint.
+"""Pushes that table `pushes` had before the operator followed it: those of another checkpoint.
 
-Spark's Delta source works them off: it knows how far the checkpoint of an earlier release has read, and where there is
-no checkpoint it begins with the files that the table has now, as the table's log may not reach back to its beginning.
+Spark's Delta source works them off: it begins with the files that the table has now, as the table's log may not reach
+back to its beginning.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def start_backlog(spark: SparkSession, lake: Lake, operator: Operator, max_bytes
 
 
 def has_backlog(lake: Lake) -> bool:
-    """Whether the table has pushes, or the checkpoint of an earlier release has begun with them."""
+    """Whether the table has pushes, or an earlier run has begun with them."""
     return lake.has_pushes() or begun_batch(lake.checkpoint(POINTS)) is not None
 
 

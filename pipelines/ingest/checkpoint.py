@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from kafka_telemetry_lake.pipelines.lake.errors import ForeignCheckpointError, OldCheckpointError, OldLakeError
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.state.manifest import OTHER_FORMAT
 from kafka_telemetry_lake.pipelines.tables.operator import (
     OPERATOR_TABLES,
     PUSHES,
@@ -25,8 +26,9 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
     RECEIVER_HEALTH,
 )
 from kafka_telemetry_lake.pipelines.tables.table import NOT_OPENED, Opened, Table, table_uri
+from kafka_telemetry_lake.udfs.errors import check_format
 
-NOTE = "lake.json"
+NOTE, FORMAT = "lake.json", 1  # of this note and of all others of the checkpoints that have no number of their own
 TOPICS_NOTE = "topics.json"  # the landing topics' ids, and the checkpoint that reads them (`topic_ids`)
 POINTS = "points"  # the operator's name in checkpoints, logs and metrics
 BATCH = "batch.json"  # beside the operator's id: what the batch reads whose commits are under way
@@ -35,9 +37,6 @@ LANDING = "landing"  # first checkpoint of the query that stores all landing rec
 SPARK_ENGINE = "spark"  # checkpoint of the query of the Spark engine, with its state
 STREAMS: dict[str, tuple[Table, ...]] = {
     LANDING: (PUSHES, RECEIVER_HEALTH, QUOTA_SAMPLES, QUARANTINE),
-    # Earlier releases had a query for each table.
-    PUSHES.name: (PUSHES,),
-    RECEIVER_HEALTH.name: (RECEIVER_HEALTH,),
     POINTS: OPERATOR_TABLES,
     SPARK_ENGINE: (PUSHES, RECEIVER_HEALTH, QUOTA_SAMPLES, *OPERATOR_TABLES),
 }
@@ -51,6 +50,7 @@ def check_checkpoints(lake: str, checkpoints: str, opened: Opened = NOT_OPENED) 
 
     Raises:
         ForeignCheckpointError: the checkpoints belong to another lake.
+        OtherFormatError: they have another format.
         OldCheckpointError: the checkpoints are older than the lake.
         OldLakeError: the tables are older than the checkpoints.
     """
@@ -63,7 +63,7 @@ def check_checkpoints(lake: str, checkpoints: str, opened: Opened = NOT_OPENED) 
         if query is None:
             continue
         last = _last_manifest(filesystem, root) if stream == POINTS else last_batch(filesystem, folder)
-        written = _last_written(lake, tables, (query, f"kafka-telemetry-lake:{stream}:{query}"), opened)
+        written = _last_written(lake, tables, f"kafka-telemetry-lake:{stream}:{query}", opened)
         check_age(checkpoints, stream, last, written)
     batch = read_json(filesystem, f"{root}/{POINTS}/{BATCH}")
     if batch is not None and batch["version"] > pushes.version():
@@ -83,13 +83,16 @@ def check_lake_of(checkpoints: str, lake: str, own: str) -> None:
 
     Raises:
         ForeignCheckpointError: it is another lake.
+        OtherFormatError: they have another format.
     """
     filesystem, root = filesystem_of(checkpoints)
     filesystem.create_dir(root, recursive=True)
     note = read_json(filesystem, f"{root}/{NOTE}")
     if note is None:
-        write_json(filesystem, f"{root}/{NOTE}", {"pushes": own})
-    elif note["pushes"] != own:
+        write_json(filesystem, f"{root}/{NOTE}", {"format": FORMAT, "pushes": own})
+        return
+    check_format(f"the checkpoint below {checkpoints}", note.get("format"), FORMAT, OTHER_FORMAT)
+    if note["pushes"] != own:
         raise ForeignCheckpointError(
             f"the checkpoints below {checkpoints} do not belong to lake {lake}, or the lake was deleted and created "
             "again: name the lake's own checkpoints with --checkpoints, or a new folder to read the source from its "
@@ -125,8 +128,7 @@ def begun_batch(checkpoint: str) -> int | None:
 def points_app_id(checkpoints: str) -> str:
     """The application id of the operator's commits.
 
-    Noted beside the checkpoint at its first start, where Spark notes the id of a query: an earlier release ran the
-    operator as one.
+    Noted beside the checkpoint at its first start, where Spark notes the id of a query: `backlog` runs one there.
     """
     filesystem, root = filesystem_of(table_uri(checkpoints, POINTS))
     query = query_id(filesystem, root)
@@ -165,12 +167,12 @@ def _last_manifest(filesystem: pafs.FileSystem, root: str) -> int:
     return max((int(name[1]) for name in names), default=-1)
 
 
-def _last_written(lake: str, tables: Iterable[Table], app_ids: Iterable[str], opened: Opened) -> int:
+def _last_written(lake: str, tables: Iterable[Table], app_id: str, opened: Opened) -> int:
     there = [opened[table.name] for table in tables if table.name in opened]
     there += [
         DeltaTable(table.uri(lake))
         for table in tables
         if table.name not in opened and DeltaTable.is_deltatable(table.uri(lake))
     ]
-    versions = [table.transaction_version(app_id) for table in there for app_id in app_ids]
+    versions = [table.transaction_version(app_id) for table in there]
     return max((version for version in versions if version is not None), default=-1)

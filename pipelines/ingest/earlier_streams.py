@@ -1,80 +1,54 @@
-"""Takes over from earlier checkpoints: a new one begins where they ended, and passes over what is stored already.
+"""After a landing topic was replaced by another of its name, a new checkpoint begins where the one before it ended.
 
-Earlier releases stored pushes, statuses and quota samples by a query each, with a checkpoint of its own. And after a
-landing topic was replaced by another of its name, the query goes on with a new checkpoint (`topic_ids`). In Kafka it
-begins at the offsets after the last finished batch, with files at the first file.
+In Kafka it begins at the offsets after the last finished batch, with files at the first file, and passes over what is
+stored already. The replaced topic is read from its beginning (`topic_ids`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import reduce
 
 import pyarrow.dataset as ds
-import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, STREAMS, batches_of, landing_name, query_id
+from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, STREAMS, landing_name, last_batch
 from kafka_telemetry_lake.pipelines.ingest.offset_log import end_of
 from kafka_telemetry_lake.pipelines.ingest.sources import Offsets
 from kafka_telemetry_lake.pipelines.ingest.topic_ids import replaced_topics
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json
 from kafka_telemetry_lake.pipelines.lake.offset_guard import NOTE, OffsetGuard, OffsetRange
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, QUOTA_SAMPLES, RECEIVER_HEALTH
 from kafka_telemetry_lake.pipelines.tables.table import Table, table_uri
-
-# Each stream's tables, and the folder below the checkpoints with the note of what a table had before it.
-EARLIER = {
-    PUSHES.name: ((PUSHES, PUSHES.name),),
-    RECEIVER_HEALTH.name: ((RECEIVER_HEALTH, RECEIVER_HEALTH.name),),
-    QUOTA_SAMPLES.name: tuple((table, f"{QUOTA_SAMPLES.name}/{table.name}") for table in (QUOTA_SAMPLES, QUARANTINE)),
-}
 
 
 def take_over(lake: str, checkpoints: str) -> Offsets:
-    """The offsets up to which earlier streams have read, by topic and partition; notes what is stored after them.
+    """The offsets up to which the checkpoint before has read, by topic and partition; notes what is stored after them.
 
-    Empty if there were none, or if the one query has begun a batch. Until then its checkpoint may not have its first
+    Empty if there was none, or if the query has begun a batch. Until then its checkpoint may not have its first
     offsets yet, even if it has an id. A replaced topic has no offsets: each partition is read from its beginning.
     """
-    if _has_begun(checkpoints, landing_name(checkpoints)):
+    if last_batch(*filesystem_of(table_uri(checkpoints, landing_name(checkpoints)))) >= 0:
         return {}
     before, replaced = replaced_topics(checkpoints)
-    own = () if before is None else tuple((table, f"{before}/{table.name}") for table in STREAMS[LANDING])
-    earlier = {before: own} if before is not None and _has_begun(checkpoints, before) else EARLIER
-    start: dict[str, Mapping[int, int]] = {}
-    for stream, tables in earlier.items():
-        filesystem, root = filesystem_of(table_uri(checkpoints, stream))
-        if query_id(filesystem, root) is None:
-            continue
-        done = max(batches_of(filesystem, root, "commits"), default=-1)
-        offsets = {topic: own for topic, own in end_of(filesystem, root, done).items() if topic not in replaced}
-        start |= offsets
-        for table, folder in tables:
-            note = read_json(*_note(checkpoints, folder))
+    start: Offsets = {}
+    if before is not None:
+        filesystem, root = filesystem_of(table_uri(checkpoints, before))
+        ends = end_of(filesystem, root, last_batch(filesystem, root, "commits"))
+        start = {topic: own for topic, own in ends.items() if topic not in replaced}
+        for table in STREAMS[LANDING]:
+            note = read_json(filesystem, f"{root}/{table.name}/{NOTE}")
             if note is not None and DeltaTable.is_deltatable(table.uri(lake)):
                 noted = (OffsetRange(**each) for each in note["ranges"] if each["topic"] not in replaced)
-                ranges = (*(each for each in noted if not _is_read(each, start)), *_stored_after(table, lake, offsets))
+                ranges = (*(each for each in noted if not _is_read(each, start)), *_stored_after(table, lake, start))
                 guard = OffsetGuard(table.uri(lake), ranges, note["version"])
                 guard.note(guard_folder(checkpoints, table))
-    return start | {topic: {} for topic in replaced}
+    return {**start, **{topic: {} for topic in replaced}}
 
 
 def guard_folder(checkpoints: str, table: Table) -> str:
-    """The folder where the one query notes what a table had before it."""
+    """The folder where the query notes what a table had before it."""
     return table_uri(checkpoints, f"{landing_name(checkpoints)}/{table.name}")
-
-
-def _note(checkpoints: str, folder: str) -> tuple[pafs.FileSystem, str]:
-    filesystem, root = filesystem_of(table_uri(checkpoints, folder))
-    return filesystem, f"{root}/{NOTE}"
-
-
-def _has_begun(checkpoints: str, name: str) -> bool:
-    """Whether a query with this checkpoint has begun a batch."""
-    filesystem, root = filesystem_of(table_uri(checkpoints, name))
-    return bool(batches_of(filesystem, root, "offsets"))
 
 
 def _is_read(offsets: OffsetRange, start: Offsets) -> bool:

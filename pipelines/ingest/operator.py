@@ -164,9 +164,7 @@ class Operator:
                 self._state.drop_after(self._number - 1)
         if begun is None:
             outcomes = self._logs[PUSH_OUTCOMES.name]
-            self._number += change_if_asked(
-                self._request, self._settings.lake, self._state, self._number, outcomes, self.app_id
-            )
+            self._number += change_if_asked(self._request, self._state, self._number, outcomes, self.app_id)
         while (cut := self._next(self.position, begun, until)) is not None:
             if cut.paths:
                 if judged is not None and _is_of(judged.task, self._number, cut):

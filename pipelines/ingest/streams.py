@@ -53,8 +53,14 @@ class Lake:
     fence: Fence | None = None  # the claim under which it is written
 
     def create_tables(self) -> dict[str, DeltaTable]:
-        """Create the tables that the lake lacks; returns all of them by name, open."""
-        return {table.name: table.create(self.path) for table in (*TABLES, LOST_RECORDS)}
+        """Create the tables that the lake lacks; returns all of them by name, open.
+
+        Raises:
+            OtherFormatError: a table has another format; none is created.
+        """
+        tables = (*TABLES, LOST_RECORDS)
+        opened = {table.name: table.open(self.path) for table in tables}
+        return {table.name: opened[table.name] or table.create(self.path) for table in tables}
 
     def has_pushes(self) -> bool:
         """Whether the lake has any landing records."""

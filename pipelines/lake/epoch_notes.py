@@ -19,12 +19,12 @@ from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 
 
 class EpochNote:
-    """A note in a folder. Without an epoch its name is ``<stem>.json``, which earlier releases wrote.
+    """A note in a folder: the file ``<stem>-e<epoch>.json``.
 
     Args:
         uri: the folder.
         stem: name of the note.
-        fence: the claim of this process; None: its epoch is that of the note, as nothing else writes the lake.
+        fence: the claim of this process; None: its epoch is that of the note, else 0: nothing else writes the lake.
     """
 
     def __init__(self, uri: str, stem: str, fence: Fence | None = None) -> None:
@@ -64,9 +64,9 @@ class EpochNote:
             self._filesystem.delete_file(self._path(epoch))
 
     def _stored(self) -> list[int]:
-        pattern = rf"{self._stem}(?:-e(\d{{12}}))?\.json"
+        pattern = rf"{self._stem}-e(\d{{12}})\.json"
         entries = self._filesystem.get_file_info(pafs.FileSelector(self._root, allow_not_found=True))
-        return [int(match[1] or 0) for entry in entries if (match := re.fullmatch(pattern, entry.base_name))]
+        return [int(match[1]) for entry in entries if (match := re.fullmatch(pattern, entry.base_name))]
 
     def _path(self, epoch: int) -> str:
-        return f"{self._root}/{self._stem}{f'-e{epoch:012d}' if epoch else ''}.json"
+        return f"{self._root}/{self._stem}-e{epoch:012d}.json"

@@ -15,10 +15,6 @@ class StateMissingError(StateError):
     """State that the next step needs is missing: a batch's state files, or the lifecycle's note in its table folder."""
 
 
-class StateVersionError(StateError):
-    """The state was written by a release whose format this one can't read."""
-
-
 class RebuildError(StateError):
     """A new checkpoint can't rebuild the state: some pushes whose points are stored have been deleted."""
 

@@ -1,8 +1,8 @@
 """Notes, in the commit that adds a file of pushes, which shards have pushes in it: other tasks needn't open it.
 
 A note is for the number of shards at the time of writing. With another number it says less, but never too little: of
-two numbers of shards a client has the same remainder by their greatest common divisor. A file without a note (of an
-earlier release, merged, or of another writer) may hold pushes of all shards.
+two numbers of shards a client has the same remainder by their greatest common divisor. A file without a note
+(merged, or of another writer) may hold pushes of all shards.
 """
 
 from __future__ import annotations

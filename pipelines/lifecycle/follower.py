@@ -72,7 +72,7 @@ class Lifecycle:
 
     Raises:
         StateMissingError: the table has rows, but its note is missing.
-        StateVersionError: the note was written by a release with another format.
+        OtherFormatError: the note has another format.
     """
 
     def __init__(
@@ -267,9 +267,6 @@ class Lifecycle:
             self._subscriptions = DeltaTable(SUBSCRIPTIONS.uri(self._lake))
         self._subscriptions.update_incremental()
         rows = self._subscriptions.to_pyarrow_table()
-        for name in SUBSCRIPTIONS.schema.names:
-            if name not in rows.column_names:  # of an earlier release
-                rows = rows.append_column(name, pa.nulls(rows.num_rows, SUBSCRIPTIONS.schema.field(name).type))
         return rows.select(SUBSCRIPTIONS.schema.names).cast(SUBSCRIPTIONS.schema)
 
     def _written(self, table: Table, rows: pa.Table) -> list[DataFile]:

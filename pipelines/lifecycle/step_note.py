@@ -6,10 +6,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
-from kafka_telemetry_lake.pipelines.lake.errors import StateVersionError
+from kafka_telemetry_lake.udfs.errors import OTHER_LAKE, check_format
 
-VERSION = 1
-EVENT_COUNTS = "told"  # the file's name for `Note.event_counts`; a new name would need a new version
+FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -43,24 +42,17 @@ def read_note(file: EpochNote) -> Note | None:
     """The note; None: there is none.
 
     Raises:
-        StateVersionError: it was written by a release with another format.
+        OtherFormatError: it has another format.
     """
     content = file.read()
     if content is None:
         return None
-    if content.pop("version") != VERSION:
-        raise StateVersionError(f"{file.path}: written by another release, this one reads version {VERSION}")
+    check_format(file.path, content.pop("format", None), FORMAT, OTHER_LAKE)
     ends = {name: content[name] and StepEnd(**content[name]) for name in ("done", "under_way")}
     clocks = tuple((place[0], place[1], place[2], place[3]) for place in content["clocks"])
-    event_counts = content.pop(EVENT_COUNTS)
-    return Note(**(content | ends | {"clocks": clocks, "event_counts": event_counts}))
+    return Note(**(content | ends | {"clocks": clocks}))
 
 
 def write_note(file: EpochNote, note: Note) -> None:
     """Replace the note."""
-    content = {"version": VERSION, **asdict(note)}
-    for end in (content["done"], content["under_way"]):
-        if end is not None and not end["part"]:  # earlier releases don't know it
-            del end["part"]
-    content[EVENT_COUNTS] = content.pop("event_counts")
-    file.write(content)
+    file.write({"format": FORMAT, **asdict(note)})

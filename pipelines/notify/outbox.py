@@ -26,6 +26,7 @@ from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 log = logging.getLogger(__name__)
 
 FIELDS = ("version", "recorded_at", "findings", "out")
+START_AGAIN = "delete it, and the sink is sent all open findings again"
 
 
 class Outbox(ABC):
@@ -159,12 +160,11 @@ class Outbox(ABC):
         with self._filesystem.open_input_file(self._path) as stream:
             data = stream.read()
         try:
-            content, _ = read_note(data, FIELDS)
+            advice = f"{START_AGAIN}, or use the build that wrote it"
+            content = read_note(data, FIELDS, self._path, advice)
             self._version, self._recorded_at = content["version"], content["recorded_at"]
             self.findings = {finding_id: Finding(**stored) for finding_id, stored in content["findings"].items()}
             self.out = content["out"]
         except (DamagedNoteError, KeyError, TypeError) as error:
             reason = f"is damaged ({error})" if isinstance(error, DamagedNoteError) else "is of another type of sink"
-            raise StateError(
-                f"{self._path} {reason}: delete it, and the sink is sent all open findings again"
-            ) from None
+            raise StateError(f"{self._path} {reason}: {START_AGAIN}") from None

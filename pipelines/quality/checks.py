@@ -203,7 +203,7 @@ class Lake:
             connection.register(relation, pa.table(columns))
 
     def _rows(self, name: str, files: pa.Table | None) -> pads.Dataset:
-        """The rows of some files of a table. Columns that a later version of the project defines are NULL."""
+        """The rows of some files of a table."""
         schema = CATALOG[name]
         return pads.dataset(schema.empty_table()) if files is None else rows_in(f"{self._path}/{name}", schema, files)
 

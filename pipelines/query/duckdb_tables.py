@@ -55,23 +55,21 @@ def register_table(
     connection: duckdb.DuckDBPyConnection,
     name: str,
     table: DeltaTable,
-    columns: pa.Schema | None = None,
     times: Times | None = None,
     days: Collection[str] | None = None,
 ) -> None:
     """Create a temporary view for the loaded version of a Delta table. The connection's time zone must be UTC.
 
     Args:
-        columns: columns that the view must have. Those that the table lacks, if it is of an older release, are NULL.
         times: the view has only these rows; files that have none of them by the table's statistics aren't opened.
         days: the view has only files of these landed dates; None: of all.
 
     Raises:
         DeltaError: the table has a newer format, or can't be read.
     """
-    select = native_select(connection, table, columns, times, days)
+    select = native_select(connection, table, times, days)
     if select is None:
-        rows = dataset(table, columns, days)
+        rows = dataset(table, days)
         connection.register(name, rows if times is None else rows.filter(_expression(times, rows.schema)))
     else:
         where = "" if times is None else f"SELECT * FROM ({select}) WHERE {times.sql}"
@@ -81,7 +79,6 @@ def register_table(
 def native_select(
     connection: duckdb.DuckDBPyConnection,
     table: DeltaTable,
-    columns: pa.Schema | None = None,
     times: Times | None = None,
     days: Collection[str] | None = None,
     only: Collection[str] | None = None,
@@ -100,7 +97,7 @@ def native_select(
     root = local_folder(table.table_uri)
     if root is None or table.protocol().min_reader_version > 1:
         return None
-    types = _types(connection, table_columns(table, columns))
+    types = _types(connection, table_columns(table))
     partitions = table.metadata().partition_columns
     files = _files(table, times, days)
     if only is not None:
@@ -179,14 +176,14 @@ def _expression(times: Times, schema: pa.Schema) -> pads.Expression:
     return functools.reduce(operator.or_, spans)
 
 
-def dataset(table: DeltaTable, columns: pa.Schema | None = None, days: Collection[str] | None = None) -> pads.Dataset:
-    """The table's rows, read by delta-rs. Those of `columns` that the table lacks are NULL.
+def dataset(table: DeltaTable, days: Collection[str] | None = None) -> pads.Dataset:
+    """The table's rows, read by delta-rs.
 
     Args:
         days: only these landed dates; None: all.
     """
     partitions = None if days is None else [(LANDED_DATE.name, "in", sorted(days) or [NO_VALUE[1]])]
-    return table.to_pyarrow_dataset(partitions=partitions).replace_schema(table_columns(table, columns))
+    return table.to_pyarrow_dataset(partitions=partitions).replace_schema(table_columns(table))
 
 
 def local_folder(uri: str) -> Path | None:
@@ -197,10 +194,9 @@ def local_folder(uri: str) -> Path | None:
     return Path(url2pathname(parts.path)) if parts.scheme == "file" and not parts.netloc else None
 
 
-def table_columns(table: DeltaTable, columns: pa.Schema | None) -> pa.Schema:
-    """The table's columns, and those of `columns` that it lacks."""
-    own = pa.schema(table.schema().to_arrow())
-    return pa.schema([*own, *(field for field in columns or () if field.name not in own.names)])
+def table_columns(table: DeltaTable) -> pa.Schema:
+    """The table's columns."""
+    return pa.schema(table.schema().to_arrow())
 
 
 def _are_in_partitions(paths: list[str], partitions: pa.ChunkedArray) -> bool:

@@ -38,7 +38,8 @@ from kafka_telemetry_lake.pipelines.query.views import views as views_by_name
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG, MEANINGS
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES
 from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
-from kafka_telemetry_lake.pipelines.tables.table import table_uri
+from kafka_telemetry_lake.pipelines.tables.table import check_table, table_uri
+from kafka_telemetry_lake.udfs.errors import OtherFormatError
 from kafka_telemetry_lake.udfs.subscriptions.view_names import PREFIX
 
 UNQUOTED_AT = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|\bat\b(?!\s+time\s+zone\b)""", re.IGNORECASE)
@@ -66,7 +67,8 @@ def run_query(
         check: is called with the connection and the query before it runs, and may raise ``NotAQueryError``.
 
     Raises:
-        QueryError: there is no such lake or table, the text isn't a query, or DuckDB reports an error.
+        QueryError: there is no such lake or table, a table has another format, the text isn't a query, or DuckDB
+            reports an error.
     """
     connection = connect(lake, not allow_files, memory, spill)
     tables = _tables(lake)
@@ -94,7 +96,7 @@ def run_query(
     except DeltaError as error:
         newer = "the lake was written by a newer version: update kafka-telemetry-lake: "
         raise QueryError(f"{newer if is_of_newer_version(error) else ''}{one_line(error)}") from error
-    except (NotAQueryError, NoMomentError) as error:
+    except (NotAQueryError, NoMomentError, OtherFormatError) as error:
         raise QueryError(str(error)) from error
     except duckdb.Error as error:
         if isinstance(error, duckdb.CatalogException) and not there:
@@ -119,18 +121,20 @@ def _open(
     opened = _at_newest(lake, existing) if moment is None else _at_moment(lake, existing, moment)
     large = {name: days for name, (table, _) in opened.items() if (days := days_of(table)) is not None}
     for name, (table, days) in opened.items():
+        if name in CATALOG:
+            check_table(table, name, CATALOG[name])
         if name in large:
             large[name] = large[name] if days is None else large[name] & days
-            stand_in(connection, name, table_columns(table, CATALOG.get(name)), large[name])
+            stand_in(connection, name, table_columns(table), large[name])
         else:
-            register_table(connection, name, table, CATALOG.get(name), days=days)
+            register_table(connection, name, table, days=days)
     for name in set(below) - set(tables):
         connection.register(name, CATALOG[name].empty_table())
     selects = {view.name: view.duckdb for view in views} | own
     for name, select in selects.items():
         connection.execute(f'CREATE TEMP VIEW "{name}" AS {select}')
     for name, asked in needed_days(connection, sql, large).items() if large else ():
-        register_table(connection, name, opened[name][0], CATALOG.get(name), days=asked)
+        register_table(connection, name, opened[name][0], days=asked)
     if MOMENTS in named and MOMENTS not in tables:
         connection.register(MOMENTS, moments_table(lake))
     return list(dict.fromkeys([*existing, *below, *selects]))

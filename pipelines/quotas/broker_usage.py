@@ -112,26 +112,8 @@ class BrokerUsage:
         record_dropped(self._lake, STREAM, QUOTA_SAMPLES, self._position, read_at, self._fence)
 
     def _first_position(self) -> int:
-        usage = QUOTA_USAGE.create(self._lake)
-        position = usage.transaction_version(APP_ID)
-        if position is not None:
-            return position
-        is_brokers = ds.field("source") == "broker"
-        is_begun = usage.to_pyarrow_dataset().head(1, columns=["source"], filter=is_brokers).num_rows > 0
-        # An earlier release computed the windows of a batch right after it had stored its samples.
-        return self._before_last_append() if is_begun else -1
-
-    def _before_last_append(self) -> int:
-        """The version before the last commit that added samples; the latest, if the log doesn't reach back to it."""
-        latest = DeltaTable(self._samples.uri).version()
-        for version in range(latest, -1, -1):
-            try:
-                (commit,) = self._samples.commits(version - 1, version)
-            except LogGapError:
-                return latest
-            if commit.files:
-                return version - 1
-        return latest
+        position = QUOTA_USAGE.create(self._lake).transaction_version(APP_ID)
+        return -1 if position is None else position
 
 
 def minutes_of(times: pa.ChunkedArray) -> list[int]:

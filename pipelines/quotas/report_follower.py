@@ -7,7 +7,6 @@ passes over the reports that are stored already.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Iterator
@@ -20,21 +19,20 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.pipelines.ingest.checkpoint import batches_of
 from kafka_telemetry_lake.pipelines.ingest.operator_task import without
 from kafka_telemetry_lake.pipelines.lake.dropped_rows import record_dropped
 from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
-from kafka_telemetry_lake.pipelines.lake.errors import LogGapError, StateVersionError
+from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.followed_table import Commit, FollowedTable
-from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_since
 from kafka_telemetry_lake.pipelines.lake.transactions import append_once, has_committed
 from kafka_telemetry_lake.pipelines.quotas.client_reports import minutes_of, read_reports, replace_estimates
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, QUOTA_REPORTS, QUOTA_USAGE
 from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
-from kafka_telemetry_lake.pipelines.tables.table import NOT_OPENED, Opened, table_uri
+from kafka_telemetry_lake.pipelines.tables.table import NOT_OPENED, Opened
+from kafka_telemetry_lake.udfs.errors import check_format
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +40,7 @@ STREAM = "quota_reports"
 APP_ID = "kafka-telemetry-lake:client_reports"
 PAUSE_S = 60.0  # a push covers minutes, and a step has fixed costs
 STEP_BYTES = 256 << 20  # of metric_points; about a twentieth of the points are quota reports
-NOTE, NOTE_VERSION = "_client_reports", 1
+NOTE, FORMAT = "_client_reports", 1
 
 
 @dataclass(frozen=True)
@@ -85,22 +83,20 @@ class ReportFollower:
     """The quota reports of one lake. One process at a time.
 
     Args:
-        checkpoints: of the job; an earlier release followed the points by a query of Spark's with a checkpoint there.
         fence: the claim under which the tables are written.
         opened: tables of the lake that are open already.
 
     Raises:
-        StateVersionError: the note was written by a release with another format.
+        OtherFormatError: the note has another format.
     """
 
-    def __init__(self, lake: str, checkpoints: str, fence: Fence | None = None, opened: Opened = NOT_OPENED) -> None:
+    def __init__(self, lake: str, fence: Fence | None = None, opened: Opened = NOT_OPENED) -> None:
         self._lake, self._fence = lake, fence
         for table in (METRIC_POINTS, QUOTA_REPORTS, QUOTA_USAGE):
             if table.name not in opened:
                 table.create(lake)
         self._points = FollowedTable(METRIC_POINTS.uri(lake))
         self._note = EpochNote(QUOTA_REPORTS.uri(lake), NOTE, fence)
-        self._query = filesystem_of(table_uri(checkpoints, STREAM))
         self._position = self._read_note() or self._first_position()
         if (step := self._position.under_way) is not None:
             self._finish(step)
@@ -122,7 +118,6 @@ class ReportFollower:
             self._store(reports, Read(commits[-1].version, at))
         elif self._position.guarded:
             self._write_note(replace(self._position, guarded=False))
-            self._drop_query()
         return bool(commits)
 
     def catch_up(self) -> None:
@@ -178,47 +173,26 @@ class ReportFollower:
         self._write_note(position)
 
     def _first_position(self) -> Position:
-        """Where a lake without a note begins: where the query of an earlier release ended, or before all points."""
+        """Where a lake without a note begins: before all points."""
         reports, usage = (DeltaTable(table.uri(self._lake)) for table in (QUOTA_REPORTS, QUOTA_USAGE))
         step = max(table.transaction_version(APP_ID) or 0 for table in (reports, usage))
-        return Position(
-            self._read_by_query() or Read(-1, f"{datetime.fromtimestamp(0, UTC)}"), step, reports.count() > 0
-        )
-
-    def _read_by_query(self) -> Read | None:
-        filesystem, root = self._query
-        done = max(batches_of(filesystem, root, "commits"), default=None)
-        if done is None:
-            return None
-        path = f"{root}/offsets/{done}"
-        with filesystem.open_input_file(path) as stream:
-            offset = json.loads(stream.read().splitlines()[-1])
-        if offset["isStartingVersion"]:  # it has read some of the files that the table had then
-            return None
-        # It may have ended in the middle of this version.
-        return Read(int(offset["reservoirVersion"]) - 1, f"{filesystem.get_file_info(path).mtime.astimezone(UTC)}")
-
-    def _drop_query(self) -> None:
-        """Delete the checkpoint of an earlier release's query: the note goes on where it ended."""
-        filesystem, root = self._query
-        if batches_of(filesystem, root, "offsets"):
-            filesystem.delete_dir(root)
+        return Position(Read(-1, f"{datetime.fromtimestamp(0, UTC)}"), step, reports.count() > 0)
 
     def _read_note(self) -> Position | None:
         content = self._note.read()
         if content is None:
             return None
-        if content.pop("note_version") != NOTE_VERSION:
-            raise StateVersionError(
-                f"{self._note.path}: written by another release, this one reads version {NOTE_VERSION}"
-            )
+        check_format(
+            self._note.path, content.pop("format", None), FORMAT,
+            "delete it (all points are read again, nothing is stored twice), or use the build that wrote it",
+        )  # fmt: skip
         step = content.pop("under_way")
         under_way = step and Step(Read(**step["read"]), tuple(step["minutes"]))
         return Position(Read(**content.pop("read")), **content, under_way=under_way)
 
     def _write_note(self, position: Position) -> None:
         if position != self._position:
-            self._note.write({"note_version": NOTE_VERSION, **asdict(position)})
+            self._note.write({"format": FORMAT, **asdict(position)})
             self._position = position
 
 

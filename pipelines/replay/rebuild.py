@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import points_app_id, read_id
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
@@ -32,6 +31,7 @@ from kafka_telemetry_lake.pipelines.state.manifest import Manifest, StateFolder
 from kafka_telemetry_lake.pipelines.state.redistribute import restored
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshot, Snapshots
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
+from kafka_telemetry_lake.udfs.errors import OtherFormatError
 from kafka_telemetry_lake.udfs.limits import Limits
 
 # Runs a task for the given shards and returns rows of `operator_task.TASK_RESULT`.
@@ -69,11 +69,11 @@ def rebuild_state(lake: str, checkpoints: str, limits: Limits, batch_bytes: int,
         return Rebuilt(target.batch_id, [], None)
     _check_one_checkpoint(checkpoints)
     until = _version_after(lake, points_app_id(checkpoints), target.batch_id)
-    snapshot = _usable_snapshot(lake, checkpoints, target)
+    snapshot = _usable_snapshot(checkpoints, folder.uri, target)
     _check_pushes(lake, snapshot, until)
     states: dict[int, tuple[str, ...]] = {}
     if snapshot is not None:
-        states = restored(lake, snapshot, folder.uri, target)
+        states = restored(snapshot, folder.uri, target)
         states = {shard: names for shard, names in states.items() if shard in damaged}
     # The tables have all rows: tasks only update the state.
     included = dataset(PUSH_OUTCOMES.uri(lake), until)
@@ -105,7 +105,7 @@ def _last_done(lake: str, checkpoints: str) -> int | None:
     outcomes, app_id = DeltaTable(PUSH_OUTCOMES.uri(lake)), points_app_id(checkpoints)
     if outcomes.transaction_version(read_id(app_id)) is not None:
         return outcomes.transaction_version(app_id)
-    # An earlier release ran the operator as a query of its own, whose batches Spark marked.
+    # A new checkpoint works off the lake's pushes by a query of Spark's (`backlog`), which marks its batches.
     filesystem, root = filesystem_of(f"{checkpoints}/points/commits")
     entries = filesystem.get_file_info(pafs.FileSelector(root, allow_not_found=True))
     return max((int(entry.base_name) for entry in entries if entry.base_name.isdigit()), default=None)
@@ -116,7 +116,7 @@ def _is_damaged(folder: StateFolder, manifest: Manifest, shard: int) -> bool:
         return True
     try:
         ShardFiles(folder.uri, shard).check(manifest.states.get(shard, ()))
-    except StateError:
+    except (StateError, OtherFormatError):
         return True
     return False
 
@@ -146,16 +146,15 @@ def _version_after(lake: str, app_id: str, batch_id: int) -> int:
     return int(table.version())
 
 
-def _usable_snapshot(lake: str, checkpoints: str, target: Manifest) -> Snapshot | None:
+def _usable_snapshot(checkpoints: str, states_uri: str, target: Manifest) -> Snapshot | None:
     """The newest usable snapshot that isn't after the target; None: start from the first push."""
     for snapshot in reversed(Snapshots(checkpoints).all()):
         if snapshot.batch_id > target.batch_id:
             continue
         try:
-            snapshot.dataset(lake, PUSH_OUTCOMES)
             for shard, names in snapshot.states.items():
-                ShardFiles(snapshot.states_uri, shard).check(names)
-        except (DeltaError, KeyError, StateError):
+                ShardFiles(states_uri, shard).check(names)
+        except (StateError, OtherFormatError):
             continue
         return snapshot
     return None

@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
@@ -92,7 +91,7 @@ def replay(
     generation = uuid.uuid4().hex
     states: dict[int, tuple[str, ...]] = {}
     if snapshot is not None:
-        states = restored(lake, snapshot, state.uri, last)
+        states = restored(snapshot, state.uri, last)
     files: list[DataFile] = []
     before = None if snapshot is None else snapshot.dataset(lake, PUSH_OUTCOMES)
     batches = batches_of(push_files(lake, generation, before), batch_bytes)
@@ -126,10 +125,9 @@ def finish_swap(lake: str, checkpoints: str, fence: Fence | None = None) -> bool
         return False
     files = [DataFile(**file) for file in swap["files"]]
     app_id = f"kafka-telemetry-lake:replay:{swap['generation']}"
-    minutes = swap.get("quota_minutes")  # None: the swap was prepared by an earlier release
-    reports = (QUOTA_REPORTS,) if minutes is not None and DeltaTable.is_deltatable(QUOTA_REPORTS.uri(lake)) else ()
+    reports = (QUOTA_REPORTS,) if DeltaTable.is_deltatable(QUOTA_REPORTS.uri(lake)) else ()
     snapshots = Snapshots(checkpoints)
-    restored = _restored_files(lake, snapshots, swap["snapshot"])
+    restored = _restored_files(snapshots, swap["snapshot"])
     logs = {table: TableLog(table, lake, fence) for table in (*reports, *COMMIT_ORDER)}
     moment = (logs[PUSH_OUTCOMES].transaction_version(MOMENT) or 0) + 1
     versions = {PUSHES.name: DeltaTable(PUSHES.uri(lake)).version()}
@@ -145,20 +143,20 @@ def finish_swap(lake: str, checkpoints: str, fence: Fence | None = None) -> bool
         if snapshot.name > swap["snapshot"]:
             snapshots.drop(snapshot)
     _clear_stored_before(filesystem, root)
-    update_followers(lake, minutes or (), app_id, fence)
+    update_followers(lake, swap["quota_minutes"], app_id, fence)
     filesystem.delete_file(note)
     drop_copies(lake)
     return True
 
 
-def _restored_files(lake: str, snapshots: Snapshots, name: str) -> dict[str, list[dict[str, Any]]]:
+def _restored_files(snapshots: Snapshots, name: str) -> dict[str, list[dict[str, Any]]]:
     """The files, by table, that a swap restores: those of the snapshot that the replay started from."""
     if not name:
         return {}
     for snapshot in snapshots.all():
         if snapshot.name == name:
             # Of events the replay has written all rows.
-            return {table.name: snapshot.files(lake, table) for table in OPERATOR_TABLES if table is not CLIENT_EVENTS}
+            return {table.name: snapshot.files(table) for table in OPERATOR_TABLES if table is not CLIENT_EVENTS}
     raise ReplayError(
         f"the interrupted replay needs snapshot {name} of the state, which is gone: restore it, or the lake and its "
         "checkpoints, from a backup"
@@ -168,10 +166,7 @@ def _restored_files(lake: str, snapshots: Snapshots, name: str) -> dict[str, lis
 def _snapshot_before(lake: str, checkpoints: str, wanted: str) -> Snapshot | None:
     """The newest snapshot before all of the wanted pushes; None: the replay must start from the first push."""
     for snapshot in reversed(Snapshots(checkpoints).all()):
-        try:
-            outcomes = snapshot.dataset(lake, PUSH_OUTCOMES)
-        except (DeltaError, KeyError):
-            continue  # an earlier release took it, and the table's log doesn't reach back to it
+        outcomes = snapshot.dataset(lake, PUSH_OUTCOMES)
         if ask(f"SELECT count(*) FROM outcomes WHERE {wanted}", outcomes=outcomes) == [(0,)]:
             return snapshot
     return None

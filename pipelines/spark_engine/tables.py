@@ -20,7 +20,13 @@ from kafka_telemetry_lake.pipelines.query.literals import quoted
 from kafka_telemetry_lake.pipelines.runtime.causes import cause
 from kafka_telemetry_lake.pipelines.tables.names import Names
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
-from kafka_telemetry_lake.pipelines.tables.table import DELETION_VECTORS, LANDED_DATE, Table
+from kafka_telemetry_lake.pipelines.tables.table import (
+    DELETION_VECTORS,
+    FORMAT_PROPERTY,
+    LANDED_DATE,
+    Table,
+    check_columns,
+)
 
 COMMITS = 100  # of a table, in which the last one of a batch is looked for; others are those of upkeep
 
@@ -87,9 +93,9 @@ class TablesByName:
         return rows.toArrow().cast(table.schema)
 
     def create(self, tables: Sequence[Table]) -> None:
-        """Create the schema and the tables that are missing, and add columns that they lack.
+        """Create the schema and the tables that are missing.
 
-        All that exists is looked at before anything is written.
+        All tables that exist are looked at before one is created.
 
         Args:
             tables: `pushes` comes first: its property says that the other tables are the lake's.
@@ -97,6 +103,7 @@ class TablesByName:
         Raises:
             CatalogError: there is no such catalog, or the schema can't be created.
             OtherEngineError, OtherTableError: another program's tables have these names.
+            OtherFormatError: a table has another format, or lacks columns.
         """
         self._create_schema()
         existing = [table for table in tables if self._spark.catalog.tableExists(self._names.of(table.name))]
@@ -104,13 +111,12 @@ class TablesByName:
             self._check_kind(table)
         if existing:
             self._must_be_own(existing)
-        lacking = {table.name: columns for table in existing if (columns := self._lacking(table))}
+        for table in existing:
+            self._check_columns(table)
         try:
             for table in tables:
                 if table not in existing:
                     self._spark.sql(_create(self._names.of(table.name), table))
-            for name, columns in lacking.items():
-                self._spark.sql(f"ALTER TABLE {self._names.of(name)} ADD COLUMNS ({_columns(columns)})")
         except (Py4JError, PySparkException) as error:  # a catalog's own errors are not Spark's
             raise CatalogError(f"the tables of {self.lake} can't be created: {cause(str(error))}") from error
 
@@ -159,12 +165,8 @@ class TablesByName:
                 "another schema with --schema"
             )
 
-    def _lacking(self, table: Table) -> list[pa.Field]:
-        """Columns that an earlier release didn't have.
-
-        Raises:
-            OtherTableError: the table has columns that no release has, or of other types.
-        """
+    def _check_columns(self, table: Table) -> None:
+        found = self._detail(table.name)["properties"].get(FORMAT_PROPERTY)
         stored = {
             field.name: field.dataType.simpleString() for field in self._spark.table(self._names.of(table.name)).schema
         }
@@ -174,7 +176,7 @@ class TablesByName:
                 f"{self.lake}.{table.name} exists with other columns: {', '.join(differ[:3])}"
                 f"{' and more' if len(differ) > 3 else ''}: name another schema with --schema"
             )
-        return [field for field in table.stored if field.name not in stored]
+        check_columns(f"{self.lake}.{table.name}", found, stored, table.stored)
 
     def _detail(self, table: str) -> Mapping[str, Any]:
         (row,) = self._spark.sql(f"DESCRIBE DETAIL {self._names.of(table)}").collect()

@@ -20,15 +20,14 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from kafka_telemetry_lake.pipelines.lake.durable import sync
-from kafka_telemetry_lake.pipelines.lake.errors import StateError, StateVersionError
+from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.state.manifest import REBUILD, UPGRADE
+from kafka_telemetry_lake.pipelines.state.manifest import REBUILD
 from kafka_telemetry_lake.pipelines.state.node_files import CachedFile, NodeFiles
 from kafka_telemetry_lake.pipelines.state.parts import StateParts
 from kafka_telemetry_lake.udfs.conversion.state import (
     DamagedStateError,
     ShardState,
-    UnknownStateVersionError,
     write_tables,
 )
 
@@ -81,7 +80,7 @@ class ShardFiles:
 
         Raises:
             StateError: a file is damaged or missing.
-            StateVersionError: a file was written in a layout that this release doesn't read.
+            OtherFormatError: a file has another format.
         """
         chain = _cached.get(self._key, Chain())
         if tuple(names[: len(chain.names)]) != chain.names:
@@ -149,11 +148,6 @@ class ShardFiles:
             raise StateError(
                 f"state file {name} below {self._key[0]} is {problem}. Stop the job and run `{REBUILD}`, which "
                 "rebuilds the state of its shard from table pushes"
-            ) from error
-        except UnknownStateVersionError as error:
-            raise StateVersionError(
-                f"state file {name} below {self._key[0]}: {error}. {UPGRADE}, or, if no later release wrote it, run "
-                f"`{REBUILD}`"
             ) from error
         unmapped = chain.unmapped + (0 if is_mapped else size)
         return Chain((*chain.names, name), (*chain.sizes, size), unmapped, state)

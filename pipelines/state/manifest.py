@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow.fs as pafs
 
-from kafka_telemetry_lake.pipelines.lake.errors import ShardCountError, StateError, StateMissingError, StateVersionError
+from kafka_telemetry_lake.pipelines.lake.errors import ShardCountError, StateError, StateMissingError
 from kafka_telemetry_lake.pipelines.lake.json_files import write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.state.notes import (
@@ -24,13 +24,13 @@ from kafka_telemetry_lake.pipelines.state.notes import (
     sealed,
 )
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
-from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
-# Version 1 named one file per shard with the whole state, which is a chain of length one. Version 2 had no checksum.
-VERSION = 3
 RETAINED_MANIFESTS = 3  # Spark repeats only the last batch
 REBUILD = "telemetry-lake replay --rebuild-state"
-UPGRADE = "Upgrade kafka-telemetry-lake to the release that wrote it, or restore lake and checkpoints from one backup"
+OTHER_FORMAT = (
+    "name a new folder with --checkpoints (the source is read from its beginning, nothing is stored twice), or use the "
+    "build that wrote it"
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class StateFolder:
 
     Raises:
         ShardCountError: the stored state has a number of shards other than `shards`.
+        OtherFormatError: a manifest has another format. Every reading of manifests may raise it.
     """
 
     def __init__(self, uri: str, shards: int | None, default_shards: int) -> None:
@@ -127,7 +128,7 @@ class StateFolder:
 
     def write(self, manifest: Manifest) -> None:
         """Write the manifest, then delete old manifests and all state files that nothing names any more."""
-        content = {"version": VERSION, "shards": manifest.shards, "states": manifest.states}
+        content = {"shards": manifest.shards, "states": manifest.states}
         path = self._manifest_path(manifest.batch_id)
         write_json(self._filesystem, path, sealed(content))
         self._sweep()
@@ -139,11 +140,7 @@ class StateFolder:
         with self._filesystem.open_input_file(path) as stream:
             data = stream.read()
         try:
-            return _manifest(path, data)
-        except UnknownManifestError as error:
-            raise StateVersionError(
-                f"state of version {error} below {self.uri}: this release reads 1 to {VERSION}. {UPGRADE}"
-            ) from error
+            return _manifest(path, data, f"manifest {path.rpartition('/')[2]} below {self.uri}")
         except DamagedNoteError as error:
             raise StateError(
                 f"manifest {path.rpartition('/')[2]} below {self.uri} is damaged ({error}): no batch can start from "
@@ -174,22 +171,10 @@ class StateFolder:
                 self._filesystem.delete_file(entry.path)
 
 
-class UnknownManifestError(TelemetryLakeError):
-    """The manifest has a version that this release doesn't know; the message is the version."""
-
-
-def _manifest(path: str, data: bytes) -> Manifest:
-    content, sealed = read_note(data, ("version", "shards", "states"))
-    version = number(content["version"])
-    if not 1 <= version <= VERSION:
-        raise UnknownManifestError(str(version))
-    if version >= 3 and not sealed:
-        raise DamagedNoteError("its checksum is missing")
+def _manifest(path: str, data: bytes, name: str) -> Manifest:
+    content = read_note(data, ("shards", "states"), name, OTHER_FORMAT)
     shards = number(content["shards"], 1, MOST_SHARDS)
-    states = content["states"]
-    if version == 1 and isinstance(states, dict):
-        states = {shard: [name] for shard, name in states.items()}
     stem = path[-15:-5]
     if not stem.isdecimal():
         raise DamagedNoteError("its name has no batch number")
-    return Manifest(int(stem), shards, chains(states, shards))
+    return Manifest(int(stem), shards, chains(content["states"], shards))

@@ -1,4 +1,4 @@
-"""JSON files with a checksum: manifests and snapshots of the state. A damaged one raises an error."""
+"""JSON files with a format number and a checksum, such as manifests. A damaged one raises an error."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import xxhash
 
-from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
+from kafka_telemetry_lake.udfs.errors import TelemetryLakeError, check_format
 
+FORMAT = 1  # of all these notes
 MOST_SHARDS = 1 << 20
 CHECKSUM = "xxh3"  # the field: xxh3-64 in hex of the other fields as canonical JSON
 
@@ -19,23 +20,23 @@ class DamagedNoteError(TelemetryLakeError):
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The content with its checksum."""
-    plain: dict[str, Any] = json.loads(json.dumps(content))  # keys become text
+    """The content with its format number and checksum."""
+    plain: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **content}))  # keys become text
     return plain | {CHECKSUM: _checksum(plain)}
 
 
-def read_note(data: bytes, fields: Iterable[str]) -> tuple[dict[str, Any], bool]:
+def read_note(data: bytes, fields: Iterable[str], name: str, advice: str) -> dict[str, Any]:
     """The content of a note: an object with these fields and no others.
 
     Args:
         data: content of the file.
         fields: names of the fields.
-
-    Returns:
-        The content, and whether it had a checksum: notes of earlier releases have none.
+        name: of the note, for an error.
+        advice: what to do about one of another format.
 
     Raises:
         DamagedNoteError: the content differs from what was written.
+        OtherFormatError: it has another format.
     """
     try:
         content = json.loads(data)
@@ -43,12 +44,15 @@ def read_note(data: bytes, fields: Iterable[str]) -> tuple[dict[str, Any], bool]
         raise DamagedNoteError("it isn't JSON") from error
     if not isinstance(content, dict):
         raise DamagedNoteError("it isn't a JSON object")
-    has_checksum = CHECKSUM in content
-    if has_checksum and content.pop(CHECKSUM) != _checksum(content):
+    checksum = content.pop(CHECKSUM, None)
+    if checksum is not None and checksum != _checksum(content):
         raise DamagedNoteError("its checksum is wrong")
+    check_format(name, content.pop("format", None), FORMAT, advice)
+    if checksum is None:
+        raise DamagedNoteError("its checksum is missing")
     if content.keys() != set(fields):
         raise DamagedNoteError(f"its fields aren't {', '.join(fields)}")
-    return content, has_checksum
+    return content
 
 
 def number(value: Any, least: int = 0, most: int = 1 << 62) -> int:

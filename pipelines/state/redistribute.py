@@ -12,20 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from deltalake import DeltaTable
+import pyarrow.compute as pc
 
-from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.state.chain import ShardFiles
 from kafka_telemetry_lake.pipelines.state.manifest import Manifest
 from kafka_telemetry_lake.pipelines.state.parts import StateParts
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshot
-from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
-from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from kafka_telemetry_lake.udfs.conversion.budget_shares import Holders, shares
-from kafka_telemetry_lake.udfs.conversion.state import CLIENTS, ShardState, column
-from kafka_telemetry_lake.udfs.identity import client_keys
-from kafka_telemetry_lake.udfs.kernels.arrays import Int32s, Int64s
-from kafka_telemetry_lake.udfs.kernels.sharding import places_of, shards_at
+from kafka_telemetry_lake.udfs.conversion.state import ShardState, column
+from kafka_telemetry_lake.udfs.kernels.sharding import shards_at
 
 log = logging.getLogger("telemetry-lake")
 
@@ -39,23 +34,22 @@ class Redistributed(NamedTuple):
     clients: int
 
 
-def redistribute(lake: str, uri: str, states: Chains, shards: int, batch_id: int) -> Redistributed:
+def redistribute(uri: str, states: Chains, shards: int, batch_id: int) -> Redistributed:
     """Write the clients of some shards as the bases of others. They are in use when a manifest names them.
 
     Args:
-        lake: says where clients of an earlier layout belong: it stored no hash of their ids.
         uri: folder of the state.
         states: of all shards.
         shards: the new number of shards.
         batch_id: part of the new files' names.
 
     Raises:
-        StateError: a state file is damaged or missing, or a client is nowhere in the lake.
+        StateError: a state file is damaged or missing.
     """
     parts: dict[int, list[str]] = {}
     cuts: list[_Cut] = []
     for number, (shard, names) in enumerate(sorted(states.items()), 1):
-        cuts.append(_cut(lake, ShardFiles(uri, shard), names, shards, batch_id))
+        cuts.append(_cut(ShardFiles(uri, shard), names, shards, batch_id))
         for target, name in cuts[-1].parts.items():
             parts.setdefault(target, []).append(name)
         log.info("state: read shard %d of %d: %s clients", number, len(states), f"{cuts[-1].clients:,}")
@@ -67,12 +61,11 @@ def redistribute(lake: str, uri: str, states: Chains, shards: int, batch_id: int
     return Redistributed(result, sum(cut.clients for cut in cuts))
 
 
-def restored(lake: str, snapshot: Snapshot, uri: str, target: Manifest) -> dict[int, tuple[str, ...]]:
-    """Copy a snapshot's state files to a state folder, with the number of shards that a manifest has."""
-    snapshot.restore(uri)
+def restored(snapshot: Snapshot, uri: str, target: Manifest) -> dict[int, tuple[str, ...]]:
+    """The state files of a snapshot, with the number of shards that a manifest has."""
     if snapshot.shards == target.shards:
         return snapshot.states
-    return redistribute(lake, uri, snapshot.states, target.shards, target.batch_id).states
+    return redistribute(uri, snapshot.states, target.shards, target.batch_id).states
 
 
 class _Cut(NamedTuple):
@@ -84,10 +77,11 @@ class _Cut(NamedTuple):
     holders: Holders
 
 
-def _cut(lake: str, files: ShardFiles, names: Sequence[str], shards: int, batch_id: int) -> _Cut:
+def _cut(files: ShardFiles, names: Sequence[str], shards: int, batch_id: int) -> _Cut:
     state = files.load(names).state
     accounts = _accounts(state)
-    clients = _placed(lake, next(state.whole())[1], accounts)
+    # A row without a place is a budget's, or what remains of one, which says nothing.
+    clients = next(state.whole())[1].filter(pc.field("place") != 0)
     target = shards_at(column(clients, "place").astype(np.int32), shards)
     parts = {}
     for shard in np.unique(target).tolist():
@@ -110,49 +104,6 @@ def _accounts(state: StateParts) -> ShardState:
     keys = [column(part.state.budgets, "client") for part in state.parts]
     found = state.rows_of(np.unique(np.concatenate([np.zeros(0, np.int64), *keys])))
     return found.rows_of(np.unique(column(found.budgets, "client")))
-
-
-def _placed(lake: str, clients: pa.Table, accounts: ShardState) -> pa.Table:
-    """The rows of clients, each with its place. Budgets' rows are left out, and what remains of budgets.
-
-    That looks like the tombstone of a client without a place that never sent a point, which says nothing either.
-    """
-    place, key = column(clients, "place"), column(clients, "client")
-    says_nothing = column(clients, "evicted") & (column(clients, "last_time") == 0)
-    unplaced = (place == 0) & ~says_nothing & ~np.isin(key, column(accounts.clients, "client"))
-    if unplaced.any():
-        place = place.copy()
-        place[unplaced] = _places_in(lake, key[unplaced])
-        if missing := int((place[unplaced] == 0).sum()):
-            raise StateError(
-                f"the state has {missing:,} clients of an earlier release whose ids no table has any more, so their "
-                "new shard is unknown. Let ingest run until they have pushed again or are forgotten (30 days after "
-                "their eviction)"
-            )
-        clients = clients.set_column(CLIENTS.get_field_index("place"), CLIENTS.field("place"), pa.array(place))
-    return clients.filter(pa.array(place != 0))
-
-
-def _places_in(lake: str, keys: Int64s) -> Int32s:
-    """The place of each client (`identity.client_keys`, sorted) by its id in the lake's tables; 0: not there."""
-    places = np.zeros(len(keys), np.int32)
-    for table in (CLIENT_CHANGES, PUSH_OUTCOMES):  # the first has few rows of each client
-        if not DeltaTable.is_deltatable(table.uri(lake)):
-            continue
-        for batch in DeltaTable(table.uri(lake)).to_pyarrow_dataset().to_batches(["cluster_id", "client_instance_id"]):
-            if (places != 0).all():
-                return places
-            _look_up(batch, keys, places)
-    return places
-
-
-def _look_up(ids: pa.RecordBatch, keys: Int64s, places: Int32s) -> None:
-    pairs = pa.table(ids).group_by(ids.schema.names).aggregate([]).combine_chunks()
-    cluster, client = (pairs[name].combine_chunks().dictionary_encode() for name in ids.schema.names)
-    found = client_keys(cluster, client)
-    index = np.minimum(np.searchsorted(keys, found), len(keys) - 1)
-    hit = keys[index] == found
-    places[index[hit]] = places_of(pairs["client_instance_id"].combine_chunks())[hit]
 
 
 def _with_clients(clients: pa.Table, tables: Iterator[tuple[str, pa.Table]]) -> Iterator[tuple[str, pa.Table]]:

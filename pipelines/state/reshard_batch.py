@@ -22,7 +22,7 @@ class Resharded(NamedTuple):
     clients: int | None
 
 
-def change(lake: str, folder: StateFolder, before: Manifest, shards: int, outcomes: TableLog, app_id: str) -> Resharded:
+def change(folder: StateFolder, before: Manifest, shards: int, outcomes: TableLog, app_id: str) -> Resharded:
     """Do it as the batch after the one whose manifest is given.
 
     Args:
@@ -33,16 +33,14 @@ def change(lake: str, folder: StateFolder, before: Manifest, shards: int, outcom
         StateError: the state can't be read; nothing has changed.
     """
     number = before.batch_id + 1
-    new = redistribute(lake, folder.uri, before.states, shards, number)
+    new = redistribute(folder.uri, before.states, shards, number)
     folder.write(Manifest(number, shards, new.states))
     outcomes.commit([], app_id, number, {})
     folder.shards = shards
     return Resharded(before.shards, new.clients)
 
 
-def change_if_asked(
-    request: ReshardRequest, lake: str, folder: StateFolder, number: int, outcomes: TableLog, app_id: str
-) -> bool:
+def change_if_asked(request: ReshardRequest, folder: StateFolder, number: int, outcomes: TableLog, app_id: str) -> bool:
     """Do it as batch `number`, if a running job is asked for it; returns whether it was done.
 
     What can't be done is refused.
@@ -55,7 +53,7 @@ def change_if_asked(
         return False
     began = time.monotonic()
     try:
-        done = change(lake, folder, before, shards, outcomes, app_id)
+        done = change(folder, before, shards, outcomes, app_id)
     except StateError as error:
         log.warning("points: the number of shards stays %d: %s", before.shards, error)
         request.refuse(str(error))

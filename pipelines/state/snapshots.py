@@ -3,13 +3,11 @@
 A replay of recent pushes starts from a snapshot instead of the first push (docs/operate.md). A snapshot is a folder
 next to the checkpoint, `points-snapshots/<time>-<batch>/`, with a list of files for each table, and `snapshot.json`,
 written last, which names the state files. These stay in the folder of the state as long as a snapshot names them
-(`manifest`). The lists make it independent of the tables' logs, which forget their old versions. Snapshots of earlier
-releases have copies of the state files.
+(`manifest`). The lists make it independent of the tables' logs, which forget their old versions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -39,9 +37,10 @@ from kafka_telemetry_lake.pipelines.tables.table import Table, table_uri
 if TYPE_CHECKING:
     from kafka_telemetry_lake.pipelines.state.manifest import Manifest  # which needs this module
 
-FOLDER, STATES = "points-snapshots", "points-state"  # below the checkpoints
+FOLDER = "points-snapshots"  # below the checkpoints
 NAME = "snapshot.json"
-FIELDS = ("batch_id", "shards", "states", "versions")
+FIELDS = ("batch_id", "shards", "states")
+START_EARLIER = "a replay then starts from an older snapshot or from the first push"
 TIME = "%Y%m%dT%H%M%SZ"
 
 
@@ -52,9 +51,7 @@ class Snapshot:
     Attributes:
         uri: folder of the snapshot.
         taken_at: UTC.
-        states: state files of each shard, oldest first.
-        states_uri: folder of these files.
-        versions: versions of the operator's tables, by name. `maintain` keeps their files as long as the snapshot.
+        states: state files of each shard, oldest first, in the folder of the state.
     """
 
     uri: str
@@ -62,51 +59,41 @@ class Snapshot:
     batch_id: int
     shards: int
     states: dict[int, tuple[str, ...]]
-    versions: dict[str, int]
-    states_uri: str
 
     @property
     def name(self) -> str:
         """Name of its folder. Names sort by time."""
         return self.uri.rpartition("/")[2]
 
-    def restore(self, state_uri: str) -> None:
-        """Let a state folder have the snapshot's state files."""
-        if self.states_uri == self.uri:
-            _copy(self.uri, state_uri, [name for names in self.states.values() for name in names])
-
-    def files_table(self, lake: str, table: Table) -> pa.Table:
-        """The files that an operator's table had, as `stored_files.files_table` returns them.
-
-        Raises:
-            KeyError: the snapshot doesn't have this table.
-            deltalake.exceptions.DeltaError: an earlier release took it, and the table's log doesn't reach back to it.
-        """
+    def files_table(self, table: Table) -> pa.Table:
+        """The files that an operator's table had, as `stored_files.files_table` returns them."""
         filesystem, root = filesystem_of(self.uri)
-        try:
-            return pq.read_table(f"{root}/{table.name}.parquet", filesystem=filesystem)
-        except FileNotFoundError:
-            return files_table(DeltaTable(table.uri(lake), version=self.versions[table.name]))
+        return pq.read_table(f"{root}/{table.name}.parquet", filesystem=filesystem)
 
-    def files(self, lake: str, table: Table) -> list[dict[str, Any]]:
+    def files(self, table: Table) -> list[dict[str, Any]]:
         """The same as `delta_log.files_of` returns them."""
-        return file_rows(self.files_table(lake, table))
+        return file_rows(self.files_table(table))
 
     def dataset(self, lake: str, table: Table) -> pads.Dataset:
-        """The rows that an operator's table had. Raises as `files_table` does."""
-        return rows_in(table.uri(lake), table.stored, self.files_table(lake, table))
+        """The rows that an operator's table had."""
+        return rows_in(table.uri(lake), table.stored, self.files_table(table))
 
 
 class Snapshots:
     """The snapshots of one checkpoint."""
 
     def __init__(self, checkpoints: str) -> None:
-        self._uri, self._states_uri = table_uri(checkpoints, FOLDER), table_uri(checkpoints, STATES)
+        self._uri = table_uri(checkpoints, FOLDER)
         self._filesystem, self._root = filesystem_of(self._uri)
         self._known: dict[str, Snapshot] = {}
 
     def all(self) -> list[Snapshot]:
-        """All complete snapshots, oldest first."""
+        """All complete snapshots, oldest first.
+
+        Raises:
+            StateError: one is damaged.
+            OtherFormatError: one has another format.
+        """
         entries = self._filesystem.get_file_info(pafs.FileSelector(self._root, allow_not_found=True))
         names = sorted(entry.base_name for entry in entries if entry.type == pafs.FileType.Directory)
         for name in names:
@@ -124,13 +111,10 @@ class Snapshots:
         name = f"{now.astimezone(UTC):{TIME}}-{manifest.batch_id:010d}"
         folder = f"{self._root}/{name}"
         self._filesystem.create_dir(folder, recursive=True)
-        versions = {}
         for table in OPERATOR_TABLES:
-            delta = DeltaTable(table.uri(lake))
-            versions[table.name] = delta.version()
-            pq.write_table(files_table(delta), f"{folder}/{table.name}.parquet", filesystem=self._filesystem)
-        content = {"batch_id": manifest.batch_id, "shards": manifest.shards, "states": manifest.states,
-                   "versions": versions, "states_in": STATES}  # fmt: skip
+            files = files_table(DeltaTable(table.uri(lake)))
+            pq.write_table(files, f"{folder}/{table.name}.parquet", filesystem=self._filesystem)
+        content = {"batch_id": manifest.batch_id, "shards": manifest.shards, "states": manifest.states}
         write_json(self._filesystem, f"{folder}/{NAME}", sealed(content))
 
     def drop_older(self, than: datetime) -> list[Snapshot]:
@@ -153,47 +137,20 @@ class Snapshots:
         except FileNotFoundError:
             return None
         try:
-            return _snapshot(f"{self._uri}/{name}", self._states_uri, data)
+            return _snapshot(f"{self._uri}/{name}", data)
         except DamagedNoteError as error:
             raise StateError(
-                f"{self._uri}/{name}/{NAME} is damaged ({error}): no replay can start from it. Delete its folder; a "
-                "replay then starts from an older snapshot or from the first push"
+                f"{self._uri}/{name}/{NAME} is damaged ({error}): no replay can start from it. Delete its folder; "
+                f"{START_EARLIER}"
             ) from error
 
 
-def _snapshot(uri: str, states_uri: str, data: bytes) -> Snapshot:
-    try:
-        content, _ = read_note(data, (*FIELDS, "states_in"))
-        if content["states_in"] != STATES:
-            raise DamagedNoteError("its states are in an unknown folder")
-    except DamagedNoteError as error:
-        try:
-            content, _ = read_note(data, FIELDS)  # of an earlier release
-        except DamagedNoteError:
-            raise error from None
-        states_uri = uri
-    shards, versions = number(content["shards"], 1, MOST_SHARDS), content["versions"]
-    if not isinstance(versions, dict):
-        raise DamagedNoteError("its versions aren't an object")
+def _snapshot(uri: str, data: bytes) -> Snapshot:
+    advice = f"delete its folder ({START_EARLIER}), or use the build that wrote it"
+    content = read_note(data, FIELDS, f"snapshot {uri}/{NAME}", advice)
+    shards = number(content["shards"], 1, MOST_SHARDS)
     try:
         taken_at = datetime.strptime(uri.rpartition("/")[2].partition("-")[0], TIME).replace(tzinfo=UTC)
     except ValueError as error:
         raise DamagedNoteError("its folder's name isn't a time") from error
-    return Snapshot(
-        uri,
-        taken_at,
-        number(content["batch_id"]),
-        shards,
-        chains(content["states"], shards),
-        {table: number(version) for table, version in versions.items()},
-        states_uri,
-    )
-
-
-def _copy(source: str, target: str, names: Sequence[str]) -> None:
-    from_files, from_root = filesystem_of(source)
-    to_files, to_root = filesystem_of(target)
-    for name in names:
-        pafs.copy_files(
-            f"{from_root}/{name}", f"{to_root}/{name}", source_filesystem=from_files, destination_filesystem=to_files
-        )
+    return Snapshot(uri, taken_at, number(content["batch_id"]), shards, chains(content["states"], shards))

@@ -13,7 +13,7 @@ PIPELINE_METRICS = Table(
     pa.schema(
         [
             column("cluster_id", pa.string(), "the job's setting; NULL when it has none"),
-            column("stream", pa.string(), "pushes, points; in lakes of earlier releases quota_reports"),
+            column("stream", pa.string(), "pushes, points"),
             column("run_id", pa.string(), "Spark's id of the stream since its start"),
             column("batch_id", pa.int64(), "number of the batch in the stream's checkpoint"),
             column("started_at", TIMESTAMP, "when the batch began"),

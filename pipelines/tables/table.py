@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from kafka_telemetry_lake.udfs.errors import OTHER_LAKE, OtherFormatError, check_format
 from kafka_telemetry_lake.udfs.rows import TIMESTAMP
 
 LANDED_DATE = pa.field("landed_date", pa.date32(), metadata={"comment": "UTC date of landed_at; the partition"})
@@ -19,6 +21,7 @@ LANDED_DATE = pa.field("landed_date", pa.date32(), metadata={"comment": "UTC dat
 Row = Mapping[str, Any]
 Opened = Mapping[str, DeltaTable]  # tables of a lake that are open already, by name
 NOT_OPENED: Opened = MappingProxyType({})
+FORMAT, FORMAT_PROPERTY = 1, "kafka_telemetry_lake.format"
 DELETION_VECTORS = "delta.enableDeletionVectors"
 # A log has a commit every few seconds, and whoever opens the table lists it. Nothing needs its old entries.
 LOG_SETTINGS = {
@@ -65,39 +68,61 @@ class Table:
         return table_uri(lake, self.name)
 
     def create(self, lake: str) -> DeltaTable:
-        """Open the table. Creates it empty if it doesn't exist, and adds columns that it lacks."""
-        uri = self.uri(lake)
+        """Open the table, or create it empty. Raises ``OtherFormatError`` as `open` does."""
+        return self.open(lake) or DeltaTable.create(
+            self.uri(lake),
+            mode="ignore",
+            schema=self.stored,
+            name=self.name,
+            description=self.meaning,
+            partition_by=[LANDED_DATE.name] if self.by_day else None,
+            configuration={**self.configuration()},  # its type is that of a dict with NULLs
+            raise_if_key_not_exists=False,  # it isn't Delta's
+        )
+
+    def open(self, lake: str) -> DeltaTable | None:
+        """Open the table; None: it doesn't exist.
+
+        Raises:
+            OtherFormatError: it has another format, or lacks columns.
+        """
         try:
-            table = DeltaTable(uri)
+            table = DeltaTable(self.uri(lake))
         except TableNotFoundError:
-            return DeltaTable.create(
-                uri,
-                mode="ignore",
-                schema=self.stored,
-                name=self.name,
-                description=self.meaning,
-                partition_by=[LANDED_DATE.name] if self.by_day else None,
-                configuration={**self.configuration()},  # its type is that of a dict with NULLs
-            )
-        settings = table.metadata().configuration
-        if any(settings.get(name) != value for name, value in LOG_SETTINGS.items()):  # of an earlier release
-            table.alter.set_table_properties(LOG_SETTINGS)
-        existing = {field.name for field in table.schema().fields}
-        new = [field for field in Schema.from_arrow(self.stored).fields if field.name not in existing]
-        if new:
-            table.alter.add_columns(new)
+            return None
+        check_table(table, self.name, self.stored)
         return table
 
     def configuration(self) -> dict[str, str]:
         """The table's properties."""
+        properties = {FORMAT_PROPERTY: str(FORMAT), **LOG_SETTINGS}
         if not self.statistics:
-            return {**LOG_SETTINGS}
+            return properties
         return {
-            **LOG_SETTINGS,
+            **properties,
             "delta.dataSkippingStatsColumns": ",".join(self.statistics),
             # Deletion vectors and column mapping would make delta-rs' readers refuse or misread the table.
             DELETION_VECTORS: "false",
         }
+
+
+def check_table(table: DeltaTable, name: str, columns: pa.Schema) -> None:
+    """Raise ``OtherFormatError`` if an open table has another format, or lacks columns that this build reads."""
+    found = table.metadata().configuration.get(FORMAT_PROPERTY)
+    check_columns(
+        f"{name} at {unquote(table.table_uri)}", found, [field.name for field in table.schema().fields], columns
+    )
+
+
+def check_columns(name: str, found: str | None, stored: Collection[str], columns: pa.Schema) -> None:
+    """The same by a table's format and the names of its columns.
+
+    Args:
+        found: its property `FORMAT_PROPERTY`; None: another program has made the table, and its columns count.
+    """
+    check_format(f"table {name}", found or str(FORMAT), str(FORMAT), OTHER_LAKE)
+    if lacking := [column for column in columns.names if column not in stored]:
+        raise OtherFormatError(f"table {name} lacks column {lacking[0]}, which this build reads: {OTHER_LAKE}")
 
 
 def table_uri(lake: str, name: str) -> str:

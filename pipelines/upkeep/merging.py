@@ -127,7 +127,7 @@ def merged_pushes(lake: str, rows: Rows, ended: threading.Event | None = None) -
     filesystem, root = filesystem_of(PUSHES.uri(lake))
     paths = [unquote(row["path"]) for row in rows]
     stored = pa.unify_schemas([pq.read_schema(f"{root}/{path}", filesystem=filesystem) for path in paths])
-    # Files written by earlier releases lack newer columns.
+    # A file lacks columns that are NULL in all of its rows.
     known = [stored.field(field.name) if field.name in stored.names else field for field in PUSHES.schema]
     schema = pa.schema([field.remove_metadata() for field in known])
     day = rows[0]["partition"][LANDED_DATE.name]

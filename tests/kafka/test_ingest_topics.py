@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -132,72 +131,6 @@ def cut_off_before(name: str) -> Callable[..., bool]:
         return commit(log, *arguments, **options)
 
     return cut_off
-
-
-def earlier(checkpoints: Path, stream: str, topic: str, partitions: int, done: int, *notes: str) -> None:
-    """The checkpoint of an earlier release's stream: a batch is finished up to offset `done`, another one is begun."""
-    for name in ("offsets", "commits", *notes):
-        (checkpoints / stream / name).mkdir(parents=True, exist_ok=True)
-    (checkpoints / stream / "metadata").write_text(f'{{"id":"{stream}"}}')
-    for number, offset in enumerate((done, done + 2)):
-        offsets = {topic: {str(partition): offset if partition == 0 else 0 for partition in range(partitions)}}
-        (checkpoints / stream / "offsets" / str(number)).write_text(f"v1\n{{}}\n{json.dumps(offsets)}")
-    (checkpoints / stream / "commits" / "0").write_text("v1\n{}")
-    for note in notes or (".",):
-        (checkpoints / stream / note / "offsets-before.json").write_text('{"version": 0, "ranges": []}')
-
-
-@pytest.mark.slow
-def test_a_lake_of_separate_streams_is_continued_where_each_of_them_ended(
-    cluster: LocalCluster, ingest: Ingest, topic: str, tmp_path: Path
-) -> None:
-    lake, flags = tmp_path / "lake", [*flags_of(cluster, topic), "--starting-offsets", "latest"]
-    for name in ("status", "quotas"):
-        cluster.create_topic(f"{topic}.{name}", partitions=2)
-    land(cluster, topic, *[push()] * 4)
-    land(cluster, f"{topic}.status", *map(status, range(4)))
-    land(cluster, f"{topic}.quotas", *[sample(second) for second in (0, 1, 2)], b"no JSON")
-    ingest(None, lake, *flags[:-2])
-    # The last two of each topic are stored by a batch that was begun and not finished.
-    shutil.rmtree(lake / "_checkpoints" / "landing")
-    earlier(lake / "_checkpoints", "pushes", topic, 2, 2)
-    earlier(lake / "_checkpoints", "receiver_health", f"{topic}.status", 1, 2)  # a partition was added since
-    earlier(lake / "_checkpoints", "quota_samples", f"{topic}.quotas", 2, 2, "quota_samples", "quarantine")
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    for name in (topic, f"{topic}.status", f"{topic}.quotas"):  # as retention does: reading doesn't begin at 0
-        for future in admin.delete_records([TopicPartition(name, 0, 1)]).values():
-            future.result(PATIENCE_S)
-    land(cluster, topic, push(), push())
-    land(cluster, f"{topic}.status", status(4))
-    land(cluster, f"{topic}.status", status(5), partition=1)
-    land(cluster, f"{topic}.quotas", sample(3), b"no JSON")
-    for _ in range(2):
-        ingest(None, lake, *flags)
-        assert places(lake, "pushes") == [(0, offset) for offset in range(6)]
-        assert places(lake, "receiver_health") == [*((0, offset) for offset in range(5)), (1, 0)]
-        assert places(lake, "quota_samples") == [(0, offset) for offset in (0, 1, 2, 4)]
-        assert places(lake, "quarantine", f"{topic}.quotas") == [(0, 3), (0, 5)]
-    assert {row["samples"] for row in table(lake, "quota_usage").to_pylist()} == {4}
-    assert places(lake, "push_outcomes") == places(lake, "pushes")
-
-
-@pytest.mark.slow
-def test_a_topic_of_an_earlier_stream_may_be_gone(
-    cluster: LocalCluster, ingest: Ingest, topic: str, tmp_path: Path
-) -> None:
-    lake, flags = tmp_path / "lake", flags_of(cluster, topic)
-    land(cluster, topic, push(), push())
-    ingest(None, lake, *flags)
-    shutil.rmtree(lake / "_checkpoints" / "landing")
-    earlier(lake / "_checkpoints", "pushes", topic, 2, 0)
-    earlier(lake / "_checkpoints", "receiver_health", f"{topic}.status", 1, 2)
-    land(cluster, topic, push())
-    ingest(None, lake, *flags)
-    assert places(lake, "pushes") == places(lake, "push_outcomes") == [(0, 0), (0, 1), (0, 2)]
-    cluster.create_topic(f"{topic}.status", partitions=1)
-    land(cluster, f"{topic}.status", status(1))
-    ingest(None, lake, *flags)
-    assert places(lake, "receiver_health") == [(0, 0)]
 
 
 @pytest.mark.slow

@@ -35,6 +35,8 @@ from kafka_telemetry_lake.pipelines.spark_engine.output import WRITTEN
 from kafka_telemetry_lake.pipelines.spark_engine.tables import TablesByName
 from kafka_telemetry_lake.pipelines.tables.names import Names
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES, RECEIVER_HEALTH
+from kafka_telemetry_lake.pipelines.tables.table import FORMAT_PROPERTY
+from kafka_telemetry_lake.udfs.errors import OtherFormatError
 from tests.conftest import Ingest
 from tests.support.documented_commands import ROOT
 from tests.support.hive_catalog import HiveCatalog
@@ -82,12 +84,20 @@ def test_tables_are_created_and_a_batch_is_appended_once(spark: SparkSession, na
     assert tables.last_batch("app") == 3
 
 
-def test_a_column_of_a_later_release_is_added(spark: SparkSession, names: Names) -> None:
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ("", "lacks column .*, which this build reads: start a new lake"),
+        (f", '{FORMAT_PROPERTY}' = '2'", "has format 2, and this build reads format 1 only: start a new lake"),
+    ],
+)
+def test_a_table_of_another_format_is_refused(spark: SparkSession, names: Names, properties: str, message: str) -> None:
     kept = ", ".join(f"`{name}` STRING" for name in ("topic", "client_id"))
     spark.sql(f"CREATE TABLE {names.of('pushes')} ({kept}, landed_date DATE) USING DELTA PARTITIONED BY (landed_date) "
-              f"TBLPROPERTIES ('{PROPERTY}' = 'spark')")  # fmt: skip
-    TablesByName(spark, names).create([PUSHES])
-    assert set(spark.table(names.of("pushes")).columns) == set(PUSHES.stored.names)
+              f"TBLPROPERTIES ('{PROPERTY}' = 'spark'{properties})")  # fmt: skip
+    with pytest.raises(OtherFormatError, match=f"pushes {message}"):
+        TablesByName(spark, names).create([PUSHES, RECEIVER_HEALTH])
+    assert tables_of(spark, names) == ["pushes"]
 
 
 OTHERS = {

@@ -119,18 +119,14 @@ def fill(stream: LocalStream, client: Client) -> None:
     (lake / "pages" / "index.html").write_text(f"<li>{client.instance}, {client.client_id}, {client.client_id}0")
 
 
-def lake_of(folder: Path, clients: int = 4, *, copied: bool = False) -> tuple[LocalStream, Fleet, list[Client]]:
-    """A lake with three batches of a fleet's pushes, a snapshot of the state, and every client in every table.
-
-    Args:
-        copied: the snapshot is of an earlier release.
-    """
+def lake_of(folder: Path, clients: int = 4) -> tuple[LocalStream, Fleet, list[Client]]:
+    """A lake with three batches of a fleet's pushes, a snapshot of the state, and every client in every table."""
     stream, fleet = LocalStream(folder), Fleet(clients=clients)
     named_clients = [Client(fleet, number) for number in range(clients)]
     for number in range(3):
         stream.batch(named(fleet.round(), named_clients))
         if number == 1:
-            stream.snapshot(copied=copied)
+            stream.snapshot()
     Lifecycle(str(stream.lake)).catch_up()
     return stream, fleet, named_clients
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -19,8 +17,6 @@ from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
-from kafka_telemetry_lake.pipelines.state.notes import sealed
-from kafka_telemetry_lake.pipelines.state.snapshots import FIELDS
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES, TABLES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
 
@@ -100,15 +96,7 @@ class LocalStream:
         paths: list[str] = pa.table(DeltaTable(PUSHES.uri(str(self.lake))).get_add_actions())["path"].to_pylist()
         return paths
 
-    def snapshot(self, *, copied: bool = False) -> None:
-        """As the job takes one, after a batch; or, with copies of the state files, as earlier releases did."""
+    def snapshot(self) -> None:
+        """As the job takes one, after a batch."""
         at = datetime(2026, 11, 21, tzinfo=UTC) + timedelta(hours=self.batch_id)
-        manifest = self.state.before(self.batch_id)
-        self.state.snapshots.take(at, manifest, str(self.lake))
-        if copied:
-            path = max((self.checkpoints / "points-snapshots").glob("*/snapshot.json"))
-            for name in (name for names in manifest.states.values() for name in names):
-                shutil.copy(self.checkpoints / "points-state" / name, path.parent)
-            content = json.loads(path.read_bytes())
-            path.write_text(json.dumps(sealed({name: content[name] for name in FIELDS})))
-            self.state = StateFolder(self.state.uri, None, SHARDS)  # which hasn't read it yet
+        self.state.snapshots.take(at, self.state.before(self.batch_id), str(self.lake))

@@ -247,7 +247,7 @@ def _new_state(folder: str, shard: int, batch: int, pushes: Sequence[int]) -> st
     return name
 
 
-def redistributed(_: str, uri: str, states: Mapping[int, Sequence[str]], shards: int, batch: int) -> Redistributed:
+def redistributed(uri: str, states: Mapping[int, Sequence[str]], shards: int, batch: int) -> Redistributed:
     """Instead of `redistribute`: each push to another shard, modulo their number."""
     folder = path_in(uri)
     pushes = _pushes_of(folder, states)

@@ -25,16 +25,19 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from kafka_telemetry_lake.udfs.errors import check_format
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s
 from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
 from kafka_telemetry_lake.udfs.kernels.ragged import Ragged, gathered
 
-# Every change of the layout gets a new number; a reader refuses unknown numbers.
-VERSION = 5
-# Four bytes of version, then four that mark the layout: eight keep Arrow's buffers aligned in the file.
-# Versions 1 and 2 had the version only; the next four bytes are the marker at the start of each Arrow message.
+FORMAT = 1  # every change of the layout gets a new number; another one is refused
+# Four bytes of the number, then four that mark a state: eight keep Arrow's buffers aligned in the file.
 HEADER_BYTES = 8
-MARKS = {1: b"\xff\xff\xff\xff", 2: b"\xff\xff\xff\xff", 3: b"\0\0\0\0", 4: b"KTLS", 5: b"KTLS"}
+MARK = b"KTLS"
+REBUILT = (
+    "stop the job and run `telemetry-lake replay --rebuild-state`, which makes it from table pushes again, or use the "
+    "build that wrote it"
+)
 CHECKSUM_BYTES = 8  # at the end: xxh3-64 of all bytes before it, then of the file's name
 
 CLIENTS = pa.schema(
@@ -53,7 +56,7 @@ CLIENTS = pa.schema(
         ("tombstone_time", pa.int64()),  # last_time when the client was evicted, else 0
         ("tombstone_until", pa.int64()),  # landing time up to which the tombstone counts
         ("principal", pa.int64()),  # xxh3-64 of the principal that it belongs to, 0: unknown
-        ("place", pa.int32()),  # sharding.places_of its id, 0: unknown
+        ("place", pa.int32()),  # sharding.places_of its id, 0: it is a budget
     ]
 )
 RECENT_PUSHES = pa.schema(
@@ -109,10 +112,6 @@ BUDGETS = pa.schema(
         ("landed_bytes", pa.int64()),
     ]
 )
-
-
-class UnknownStateVersionError(ValueError):
-    """The state was written by a version of this package with another layout."""
 
 
 class DamagedStateError(ValueError):
@@ -221,15 +220,14 @@ class ShardState:
         """Read `to_bytes`. Columns stay views of `data` where its rows are sorted.
 
         Raises:
-            UnknownStateVersionError: written in a layout that this package doesn't read.
-            DamagedStateError: not what was written under that name. Versions before 4 have no checksum: of those only
-                what Arrow can't read is detected.
+            OtherFormatError: it has another format.
+            DamagedStateError: not what was written under that name.
         """
         blob = pa.py_buffer(data)
-        version = _version(blob, name)
-        source = pa.BufferReader(blob[HEADER_BYTES if version > 2 else HEADER_BYTES // 2 :])
+        _check(blob, name)
+        source = pa.BufferReader(blob[HEADER_BYTES:])
         try:
-            tables = {each: _upgraded(each, pa.ipc.open_stream(source).read_all()) for each in _NAMES[version]}
+            tables = {each: pa.ipc.open_stream(source).read_all() for each in SCHEMAS}
             return ShardState(**{each: _sorted(table) for each, table in tables.items()})
         except (pa.ArrowException, KeyError) as error:
             raise DamagedStateError("Arrow can't read it") from error
@@ -257,8 +255,6 @@ SCHEMAS = {
     "budgets": BUDGETS,
 }
 EMPTY = {name: schema.empty_table() for name, schema in SCHEMAS.items()}
-_BEFORE_4 = [name for name in SCHEMAS if name != "budgets"]
-_NAMES = {1: _BEFORE_4, 2: _BEFORE_4, 3: _BEFORE_4, 4: list(SCHEMAS), 5: list(SCHEMAS)}
 
 
 class Sink(Protocol):
@@ -277,7 +273,7 @@ def write_tables(sink: Sink, tables: Iterable[tuple[str, pa.Table]], name: str) 
         name: the file's name; the file can't be read under another one.
     """
     summed = _ChecksumSink(sink)
-    summed.write(VERSION.to_bytes(HEADER_BYTES // 2, "little") + MARKS[VERSION])
+    summed.write(FORMAT.to_bytes(HEADER_BYTES // 2, "little") + MARK)
     for each, table in tables:
         with pa.ipc.new_stream(pa.PythonFile(summed, mode="w"), SCHEMAS[each]) as stream:
             stream.write_table(table)
@@ -301,20 +297,17 @@ class _ChecksumSink(io.RawIOBase):
         return int(self._sink.write(data))
 
 
-def _version(blob: pa.Buffer, name: str) -> int:
-    """The layout version of a blob; checks mark and checksum."""
+def _check(blob: pa.Buffer, name: str) -> None:
+    """Check mark, format and checksum of a state under this name. Raises as `ShardState.from_bytes` does."""
     head = blob[:HEADER_BYTES].to_pybytes()
-    version, mark = int.from_bytes(head[: HEADER_BYTES // 2], "little"), head[HEADER_BYTES // 2 :]
-    if version not in MARKS:
-        raise UnknownStateVersionError(f"shard state has layout version {version}; this package reads 1 to {VERSION}")
-    if mark != MARKS[version]:
+    number, mark = int.from_bytes(head[: HEADER_BYTES // 2], "little"), head[HEADER_BYTES // 2 :]
+    if mark != MARK:
         raise DamagedStateError("its header is damaged")
-    if version >= 4:
-        digest = xxhash.xxh3_64(memoryview(blob)[:-CHECKSUM_BYTES])
-        digest.update(name.encode())
-        if digest.digest() != blob[-CHECKSUM_BYTES:].to_pybytes():
-            raise DamagedStateError("its checksum is wrong")
-    return version
+    check_format(f"state file {name}", number, FORMAT, REBUILT)
+    digest = xxhash.xxh3_64(memoryview(blob)[:-CHECKSUM_BYTES])
+    digest.update(name.encode())
+    if digest.digest() != blob[-CHECKSUM_BYTES:].to_pybytes():
+        raise DamagedStateError("its checksum is wrong")
 
 
 def joined(name: str, parts: Sequence[tuple[pa.Table, Int64s | None]]) -> pa.Table:
@@ -348,19 +341,6 @@ def joined(name: str, parts: Sequence[tuple[pa.Table, Int64s | None]]) -> pa.Tab
                 arrays = [array.take(pa.array(rows)) for array, rows in zip(arrays, rows_of, strict=True)]
             columns.append(pa.concat_arrays(arrays).take(index))
     return pa.table(columns, SCHEMAS[name])
-
-
-def _upgraded(name: str, table: pa.Table) -> pa.Table:
-    """A table of an earlier layout with today's columns: those that it lacks read as false, or as 0.
-
-    Version 1 had no `is_delta`. It marked a total sent as DELTA by `delta_since`; so read, nothing is counted twice.
-    """
-    schema = SCHEMAS[name]
-    if table.schema.names == schema.names:
-        return table
-    missing = {each.name: pa.array(np.zeros(table.num_rows, each.type.to_pandas_dtype())) for each in schema
-               if each.name not in table.schema.names}  # fmt: skip
-    return pa.table([missing[each] if each in missing else table[each] for each in schema.names], schema)
 
 
 def _sorted(table: pa.Table) -> pa.Table:

@@ -36,8 +36,7 @@ CLIENT_MATCHES = pa.schema(
 def subscription_of(version: Mapping[str, Any]) -> Subscription:
     """The subscription of a row of table `subscriptions`."""
     match = tuple(sorted((key, pattern) for key, pattern in version["match"]))
-    unread = version.get("problem")  # polls of earlier releases have none
-    return Subscription(version["name"], tuple(version["metrics"]), version["interval_ms"], match, unread)
+    return Subscription(version["name"], tuple(version["metrics"]), version["interval_ms"], match, version["problem"])
 
 
 def client_matches(clients: pa.Table, versions: pa.Table) -> pa.Table:

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from kafka_telemetry_lake.udfs.conversion.shard import process
-from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, VERSION, ShardState, UnknownStateVersionError, column
+from kafka_telemetry_lake.udfs.conversion.state import FORMAT, SCHEMAS, DamagedStateError, ShardState, column
+from kafka_telemetry_lake.udfs.errors import OtherFormatError
 from kafka_telemetry_lake.udfs.identity import client_keys
 from kafka_telemetry_lake.udfs.kernels.sharding import places_of
 from tests.support.otlp_builder import (
@@ -93,17 +94,16 @@ def test_state_empty_round_trip() -> None:
     assert_equal(ShardState.from_bytes(ShardState.empty().to_bytes()), ShardState.empty())
 
 
-def test_version_2_had_a_shorter_header() -> None:
-    state = full_state()
-    assert_equal(ShardState.from_bytes((2).to_bytes(4, "little") + state.to_bytes()[8:]), state)
-
-
-def test_state_of_another_version_is_refused() -> None:
-    for version in (0, VERSION + 1):
-        data = version.to_bytes(8, "little") + full_state().to_bytes()[8:]
-        with pytest.raises(UnknownStateVersionError, match=f"version {version}; this package reads 1 to {VERSION}"):
-            ShardState.from_bytes(data)
-    with pytest.raises(UnknownStateVersionError, match="version 0;"):
+def test_state_of_another_format_is_refused() -> None:
+    for number in (0, FORMAT + 1):
+        data = number.to_bytes(4, "little") + full_state().to_bytes()[4:]
+        with pytest.raises(
+            OtherFormatError,
+            match=rf"^state file x.state has format {number}, and this build reads format {FORMAT} only: stop the job "
+            r"and run `telemetry-lake replay --rebuild-state`, which makes it from table pushes again, or use .*$",
+        ):
+            ShardState.from_bytes(data, "x.state")
+    with pytest.raises(DamagedStateError, match="header"):
         ShardState.from_bytes(b"")  # a disk that was full
 
 

@@ -152,17 +152,6 @@ def test_days_of_events_that_retention_dropped_unsent_are_a_row(
     assert sum("see table lost_records" in line for line in caplog.messages) == 2
 
 
-def test_a_note_of_an_earlier_release_goes_on_at_the_time_it_was_written(lake: LandedLake, topic: Topic) -> None:
-    EventFeed(str(lake.path), topic.send)
-    note = lake.path / "client_events" / "_event_feed.json"
-    note.write_text(json.dumps({"version": json.loads(note.read_text())["version"]}))
-    lake.land([push(1, 1, "b")]).judge()
-    lake.land([push(2, 2, "c")]).judge()
-    expire_logs(lake.path)
-    assert EventFeed(str(lake.path), topic.send).send_new() == 2
-    assert topic.keys_and_events() == [("b", "first_seen"), ("c", "first_seen")]
-
-
 def test_events_whose_files_were_merged_and_deleted_are_sent(lake: LandedLake, topic: Topic) -> None:
     EventFeed(str(lake.path), topic.send)
     for second in range(3):

@@ -265,7 +265,7 @@ def test_a_damaged_note_is_named_with_what_to_do(tmp_path: Path) -> None:
     for damage in (
         '{"version": 1',
         note_of(lake).read_text().replace('"version": ', '"version": 1'),
-        '{"version": null}',
+        '{"format": 1, "version": null}',
     ):
         note_of(lake).write_text(damage)
         with pytest.raises(StateError, match=r"prometheus.json is damaged .* delete it, and counters begin at"):

@@ -360,6 +360,6 @@ def test_a_stop_ends_it_while_the_endpoint_is_down(tmp_path: Path, monkeypatch: 
 def test_a_damaged_note_is_named_with_what_to_do(tmp_path: Path, found: Endpoint) -> None:
     lake = make_lake(tmp_path, point("a", SENT, delta=1))
     send(lake, found)
-    note_of(lake, "x-otlp-metrics").write_text("{}")
+    note_of(lake, "x-otlp-metrics").write_text("{")
     with pytest.raises(StateError, match=r"x-otlp-metrics.json is damaged .* metrics are sent from then on"):
         send(lake, found)

@@ -174,9 +174,8 @@ def test_a_client_that_pushes_again_is_a_new_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("copied", [False, True])
-def test_a_replay_does_not_bring_it_back_from_the_first_push_or_from_a_snapshot(tmp_path: Path, copied: bool) -> None:
-    stream, _, clients = lake_of(tmp_path, copied=copied)
+def test_a_replay_does_not_bring_it_back_from_the_first_push_or_from_a_snapshot(tmp_path: Path) -> None:
+    stream, _, clients = lake_of(tmp_path)
     client = clients[2]
     before = rows_of(stream.lake, client)
     forget(stream.lake, client_instance=client.instance)
@@ -502,7 +501,7 @@ def test_a_dry_run_changes_no_file_and_counts_what_the_run_removes(tmp_path: Pat
     assert forget(stream.lake, client_instance=clients[2].instance) == {}
 
 
-def test_an_older_state_layout_and_a_damaged_state_file(tmp_path: Path) -> None:
+def test_a_damaged_state_file(tmp_path: Path) -> None:
     stream, _, clients = lake_of(tmp_path)
     keys = keys_of(stream.lake, client_instance=clients[2].instance)
     folder = stream.checkpoints / "points-state"

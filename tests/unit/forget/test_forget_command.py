@@ -246,15 +246,15 @@ def test_an_erasure_whose_lake_is_taken_over_has_not_ended(
     assert traces(stream.lake, client.texts) == set()
 
 
-def test_an_erasure_that_a_later_release_has_begun_is_left_to_it(
+def test_an_erasure_that_another_build_has_begun_is_left_to_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stream = LocalStream(tmp_path)
     note = stream.lake / "_forget" / "0a1b2c3d.json"
     note.parent.mkdir(parents=True)
-    note.write_text(json.dumps({"version": 3, "who": "a later release's field"}))
+    note.write_text(json.dumps({"format": 2, "who": "another build's field"}))
     code, _, error = run(capsys, "--lake", str(stream.lake), "--client-instance", GOOD_ID)
     assert (code, error) == (
-        2, f"telemetry-lake: {note}: an erasure that a later release has begun: finish it with that release, whose "
-        "`telemetry-lake doctor` names the command\n",
+        2, f"telemetry-lake: {note} has format 2, and this build reads format 1 only: finish the erasure with the "
+        "build that has begun it, whose `telemetry-lake doctor` says how\n",
     )  # fmt: skip

@@ -51,8 +51,6 @@ def test_checkpoints_of_another_lake_are_refused(lake: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("stream", "table", "app_id"),
     [
-        ("pushes", PUSHES.name, "query-1"),  # Delta's own sink
-        ("pushes", PUSHES.name, "kafka-telemetry-lake:pushes:query-1"),
         ("landing", PUSHES.name, "kafka-telemetry-lake:landing:query-1"),
         ("landing", QUOTA_SAMPLES.name, "kafka-telemetry-lake:landing:query-1"),  # a batch of samples only
         ("points", METRIC_POINTS.name, "kafka-telemetry-lake:points:query-1"),

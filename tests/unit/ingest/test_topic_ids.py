@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import landing_name
 from kafka_telemetry_lake.pipelines.ingest.earlier_streams import guard_folder, take_over
 from kafka_telemetry_lake.pipelines.ingest.topic_ids import TopicReplacedError, check_topic_ids, replaced_topics
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, QUOTA_SAMPLES, RECEIVER_HEALTH
-
-from .test_earlier_streams import noted, store
+from kafka_telemetry_lake.pipelines.tables.table import Table
 
 BEFORE, AFTER = {"t": "old-id", "s": "status-id"}, {"t": "new-id", "s": "status-id"}
+AT = datetime(2026, 11, 21, tzinfo=UTC)
 NOTES = tuple(table.name for table in (PUSHES, RECEIVER_HEALTH, QUOTA_SAMPLES, QUARANTINE))
 
 
@@ -32,6 +35,17 @@ def landing(folder: Path, *batches: dict[str, Any], done: int) -> None:
         (folder / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
     for name in NOTES:
         (folder / name / "offsets-before.json").write_text('{"version": 0, "ranges": []}')
+
+
+def store(lake: Path, to: Table, topic: str, *offsets: tuple[int, int]) -> None:
+    identity = {"source": "kafka", "topic": topic, "landed_at": AT, "landed_date": AT.date()}
+    rows = [identity | {"partition": partition, "offset": offset} for partition, offset in offsets]
+    write_deltalake(to.create(str(lake)), pa.Table.from_pylist(rows, to.stored), mode="append")
+
+
+def noted(checkpoints: Path, table: Table) -> list[tuple[str, int, int, int]]:
+    note = json.loads((Path(guard_folder(str(checkpoints), table)) / "offsets-before.json").read_text())
+    return sorted((each["topic"], each["partition"], each["low"], each["high"]) for each in note["ranges"])
 
 
 def test_a_topic_with_another_id_is_refused_with_what_to_do(tmp_path: Path) -> None:
@@ -72,6 +86,36 @@ def test_a_new_topic_is_read_from_its_beginning_and_the_others_go_on(tmp_path: P
     landing(old / "landing-2", {"t": {"0": 1}, "s": {"0": 4}}, done=0)
     assert take_over(str(lake), str(old)) == {}
     check_topic_ids(str(old), AFTER)
+
+
+def test_what_is_read_already_is_not_looked_for_again(tmp_path: Path) -> None:
+    """Each range that is looked for makes a batch a join with the table."""
+    lake, old = tmp_path / "lake", tmp_path / "checkpoints"
+    check_topic_ids(str(old), BEFORE)
+    landing(old / "landing", {"t": {"0": 5}, "s": {"0": 5, "1": 7}}, done=1)
+    ranges = [("s", 0, 0, 4), ("s", 0, 0, 5), ("s", 1, 0, 6), ("s", 2, 0, 3), ("other", 0, 0, 3), ("t", 0, 0, 9)]
+    (old / "landing" / RECEIVER_HEALTH.name / "offsets-before.json").write_text(json.dumps({"version": 3, "ranges": [
+        {"source": "kafka", "topic": topic, "partition": partition, "low": low, "high": high}
+        for topic, partition, low, high in ranges
+    ]}))  # fmt: skip
+    RECEIVER_HEALTH.create(str(lake))
+    check_topic_ids(str(old), AFTER, new_topic=True)
+    take_over(str(lake), str(old))
+    assert noted(old, RECEIVER_HEALTH) == [("other", 0, 0, 3), ("s", 0, 0, 5), ("s", 2, 0, 3)]
+
+
+def test_a_checkpoint_that_finished_no_batch_is_continued_at_its_first_offset(tmp_path: Path) -> None:
+    lake, old = tmp_path / "lake", tmp_path / "checkpoints"
+    check_topic_ids(str(old), BEFORE)
+    landing(old / "landing", {"t": {"0": 5}, "s": {"0": 90}}, done=0)
+    (old / "landing" / "sources" / "0" / "0").write_bytes(b'\x00v1\n{"s":{"0":40}}')
+    check_topic_ids(str(old), AFTER, new_topic=True)
+    assert take_over(str(lake), str(old)) == {"t": {}, "s": {0: 40}}
+
+
+def test_a_new_lake_has_nothing_to_take_over(tmp_path: Path) -> None:
+    assert take_over(str(tmp_path / "lake"), str(tmp_path / "checkpoints")) == {}
+    assert not (tmp_path / "checkpoints").exists()
 
 
 def test_a_topic_is_replaced_again_before_and_after_the_new_checkpoint_has_begun(tmp_path: Path) -> None:

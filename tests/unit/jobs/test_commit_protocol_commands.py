@@ -154,9 +154,9 @@ def test_no_guard_of_reshard_may_be_missing(monkeypatch: pytest.MonkeyPatch, mut
 
 
 def _a_change_before_its_manifest(patch: pytest.MonkeyPatch) -> None:
-    def change(lake: str, folder: StateFolder, before: Manifest, shards: int, outcomes: TableLog, app_id: str) -> Any:
+    def change(folder: StateFolder, before: Manifest, shards: int, outcomes: TableLog, app_id: str) -> Any:
         number = before.batch_id + 1
-        new = redistributed(lake, folder.uri, before.states, shards, number)
+        new = redistributed(folder.uri, before.states, shards, number)
         outcomes.commit([], app_id, number, {})
         folder.write(Manifest(number, shards, new.states))
         folder.shards = shards

@@ -43,7 +43,7 @@ UNUSABLE = (
 def test_a_lake_is_read_in_a_folder_of_this_name(name: str, tmp_path: Path) -> None:
     (tmp_path / "aXb").mkdir()  # a pattern would match it, too
     for folder in (tmp_path / name, tmp_path / "aXb"):
-        rows = pa.table({"received": [1], "partition": pa.array([0], pa.int32())})
+        rows = pa.Table.from_pylist([{"received": 1, "partition": 0}], RECEIVER_HEALTH.stored)
         write_deltalake(RECEIVER_HEALTH.uri(str(folder)), rows)
     for lake in (str(tmp_path / name), f"{tmp_path / name}/", (tmp_path / name).as_uri()):
         check_place(lake)

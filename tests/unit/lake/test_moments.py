@@ -228,7 +228,7 @@ def test_a_new_checkpoint_goes_on_with_the_numbers(job: Job, tmp_path: Path) -> 
 
 def test_a_lake_without_moments_is_read_at_its_latest_versions(tmp_path: Path) -> None:
     stream, fleet = LocalStream(tmp_path), Fleet()
-    stream.batch(fleet.round())  # commits as earlier releases did
+    stream.batch(fleet.round())  # its commits have no numbers
     stream.land(fleet.round())
     lake, rows = str(stream.lake), latest(str(stream.lake))
     assert newest_moment(lake) == Moment(lake, 0, None)

@@ -386,8 +386,10 @@ def test_an_outcome_may_be_read_before_any_push_of_its_partition(lake: LandedLak
 
 def test_table_without_its_note_is_refused(lake: LandedLake) -> None:
     lake.land([push(0, 0)]).judge()
-    (lake.path / "client_changes" / "_lifecycle.json").unlink()
-    with pytest.raises(StateMissingError, match=r"_lifecycle.json is missing: delete the folder of table client_ch"):
+    (lake.path / "client_changes" / "_lifecycle-e000000000000.json").unlink()
+    with pytest.raises(
+        StateMissingError, match=r"_lifecycle-e000000000000.json is missing: delete the folder of table client_ch"
+    ):
         lake.judge()
 
 

@@ -67,9 +67,9 @@ def test_an_open_alert_has_the_newest_evidence_and_its_first_start(lake: SmallLa
         (None, None),
         (b"{", "JSONDecodeError"),
         (b"\xff", "UnicodeDecodeError"),
-        (b"[]", "TypeError"),
-        (b'{"version_of_note": 1, "clusters": [{}]}', "KeyError"),
-        (b'{"version_of_note": 2}', "_findings.json: written by another release"),
+        (b"[]", "AttributeError"),
+        (b'{"format": 1, "clusters": [{}]}', "KeyError"),
+        (b'{"format": 2}', "_findings.json has format 2, and this build reads format 1 only"),
     ],
 )
 def test_an_alert_is_sent_whatever_has_become_of_the_evaluation(

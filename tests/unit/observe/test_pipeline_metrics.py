@@ -11,7 +11,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from prometheus_client import make_wsgi_app
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -19,6 +21,7 @@ from kafka_telemetry_lake.jobs.logs import JsonLines
 from kafka_telemetry_lake.jobs.observed import Observers
 from kafka_telemetry_lake.pipelines.observe.metrics_server import JobHealth, JobMetrics, MetricsServer
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import BatchFacts, PipelineMetrics, metrics_row
+from kafka_telemetry_lake.pipelines.tables.pipeline_metrics import PIPELINE_METRICS
 from tests.support.lake_tables import table
 from tests.support.patience import PATIENCE_S
 from tests.support.sql_views import answer
@@ -101,6 +104,15 @@ def test_rows_that_could_not_be_written_are_tried_again(tmp_path: Path, caplog: 
     (tmp_path / "away").rename(log)
     metrics.flush()
     assert table(tmp_path, "pipeline_metrics")["batch_id"].to_pylist() == [1, 0]
+
+
+def test_a_column_may_be_described_in_other_words(tmp_path: Path) -> None:
+    others = [field.with_metadata({"comment": "in other words"}) for field in PIPELINE_METRICS.stored]
+    DeltaTable.create(str(tmp_path / "pipeline_metrics"), pa.schema(others), partition_by=["landed_date"])
+    metrics = PipelineMetrics(str(tmp_path))
+    metrics.add(progress("pushes", 0))
+    metrics.flush()
+    assert table(tmp_path, "pipeline_metrics")["batch_id"].to_pylist() == [0]
 
 
 def test_prometheus_and_health_over_http(tmp_path: Path) -> None:

@@ -40,11 +40,10 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """The days of each large table whose files were listed; a table is large from one file on."""
     days: dict[str, list[str]] = {}
 
-    def register_table(connection: Any, name: str, table: DeltaTable, columns: pa.Schema | None = None,
-                       *, days: Collection[str] | None = None) -> None:  # fmt: skip
+    def register_table(connection: Any, name: str, table: DeltaTable, *, days: Collection[str] | None = None) -> None:
         if days is not None:
             seen[name] = sorted(days)
-        register(connection, name, table, columns, days=days)
+        register(connection, name, table, days=days)
 
     seen = days
     monkeypatch.setattr(needed_days, "MANY_FILES", 1)

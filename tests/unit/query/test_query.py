@@ -24,6 +24,7 @@ from kafka_telemetry_lake.pipelines.query.lake_query import run_query, with_subs
 from kafka_telemetry_lake.pipelines.query.views import needed, parse_view, view_names, views
 from kafka_telemetry_lake.pipelines.subscriptions.configured import ConfiguredSubscriptions
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, METRIC_POINTS, PUSHES, TABLES
+from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
 from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription
 from tests.support.config_polls import record_subscriptions
 
@@ -114,9 +115,14 @@ def test_a_newer_lake_says_what_to_update(capsys: pytest.CaptureFixture[str], la
 
 
 def test_whatever_table_a_lake_holds_can_be_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Not only those of ingest: `sync` keeps some of its own."""
-    write_deltalake(str(tmp_path / "subscriptions"), pa.table({"name": ["everything"]}))
-    assert ask(capsys, tmp_path, "SELECT name FROM subscriptions", "csv") == (0, "name\neverything\n", "")
+    """Not only those of ingest: `sync` keeps some of its own, and people too."""
+    SUBSCRIPTIONS.create(str(tmp_path))
+    write_deltalake(str(tmp_path / "notes"), pa.table({"name": ["everything"]}))
+    assert ask(capsys, tmp_path, "SELECT name FROM subscriptions UNION SELECT name FROM notes", "csv") == (
+        0,
+        "name\neverything\n",
+        "",
+    )
 
 
 def test_tables_without_rows_and_without_answers(capsys: pytest.CaptureFixture[str], lake: Path) -> None:

@@ -1,4 +1,4 @@
-"""Windows of brokers' samples follow the table's commits: each commit once, also after a crash and an upgrade."""
+"""Windows of brokers' samples follow the table's commits: each commit once, also after a crash."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.quotas import broker_usage
-from kafka_telemetry_lake.pipelines.quotas.broker_usage import APP_ID, BrokerUsage, replace_usage
+from kafka_telemetry_lake.pipelines.quotas.broker_usage import BrokerUsage
 from kafka_telemetry_lake.pipelines.runtime.follower_thread import FollowerThread
-from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_SAMPLES, QUOTA_USAGE
+from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_SAMPLES
 from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table
 
@@ -77,18 +77,6 @@ def test_a_step_reads_no_more_than_its_rows(tmp_path: Path, monkeypatch: pytest.
     assert windows(tmp_path) == {0: 2}
     usage.catch_up()
     assert windows(tmp_path) == {0: 2, 60: 2, 120: 2}
-
-
-def test_after_an_earlier_release_the_last_batch_is_computed_again_and_no_other(tmp_path: Path) -> None:
-    append(tmp_path, 5)
-    QUOTA_USAGE.create(str(tmp_path))
-    replace_usage(str(tmp_path), [round(NOON.timestamp())], "earlier", 0)
-    append(tmp_path, 6)  # its windows were computed too, but are not touched again: what is stored stays
-    append(tmp_path, 65)  # the release was killed after this
-    DeltaTable(str(tmp_path / "quota_samples")).optimize.compact()
-    BrokerUsage(str(tmp_path)).catch_up()
-    assert windows(tmp_path) == {0: 1, 60: 1}
-    assert DeltaTable(str(tmp_path / "quota_usage")).transaction_version(APP_ID) is not None
 
 
 def test_samples_whose_files_are_gone_are_computed_by_their_day(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,14 +12,12 @@ import pytest
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake import stored_files
-from kafka_telemetry_lake.pipelines.lake.errors import StateVersionError
 from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.quotas import report_follower
 from kafka_telemetry_lake.pipelines.quotas.client_reports import replace_estimates
 from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas, configured_quotas
-from kafka_telemetry_lake.pipelines.quotas.report_follower import NOTE, ReportFollower
+from kafka_telemetry_lake.pipelines.quotas.report_follower import ReportFollower
 from tests.support.config_polls import record_quotas
-from tests.support.earlier_lake import EarlierLake
 from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table
 from tests.support.local_stream import LocalStream
@@ -43,7 +40,7 @@ def stream(tmp_path: Path) -> LocalStream:
 
 
 def follower(stream: LocalStream) -> ReportFollower:
-    return ReportFollower(str(stream.lake), str(stream.checkpoints))
+    return ReportFollower(str(stream.lake))
 
 
 def batch(stream: LocalStream, number: int) -> None:
@@ -126,7 +123,7 @@ def test_a_step_that_was_cut_off_is_finished_or_begun_again(
 
 
 def _no_note(stream: LocalStream) -> None:
-    (stream.lake / "quota_reports" / f"{NOTE}.json").unlink()
+    (stream.lake / "quota_reports" / "_client_reports-e000000000000.json").unlink()
 
 
 def _no_log(stream: LocalStream) -> None:
@@ -194,7 +191,7 @@ def test_days_that_retention_dropped_unread_are_a_row(stream: LocalStream, monke
         expire_logs(stream.lake)
         copy = shutil.copytree(stream.lake, stream.lake.parent / f"{day}-{len(list(stream.lake.parent.iterdir()))}")
         for _ in range(2):
-            ReportFollower(str(copy), str(stream.checkpoints)).catch_up()
+            ReportFollower(str(copy)).catch_up()
         found = table(copy, "lost_records").to_pylist() if (copy / "lost_records").exists() else []
         assert len(found) == expected
     (row,) = found
@@ -202,37 +199,3 @@ def test_days_that_retention_dropped_unread_are_a_row(stream: LocalStream, monke
         "source": "quota_reports", "topic": "metric_points", "records": None, "reason": "dropped",
         "first_date": first, "last_date": today - timedelta(days=1),
     }  # fmt: skip
-
-
-def test_a_note_of_another_release_is_refused(stream: LocalStream) -> None:
-    batch(stream, 0)
-    follower(stream).catch_up()
-    note = stream.lake / "quota_reports" / f"{NOTE}.json"
-    note.write_text(json.dumps(json.loads(note.read_text()) | {"note_version": 2}))
-    with pytest.raises(StateVersionError, match="written by another release, this one reads version 1"):
-        follower(stream)
-
-
-@pytest.mark.parametrize("done", [12, 8])
-def test_a_lake_whose_query_of_spark_followed_the_points_goes_on(tmp_path: Path, done: int) -> None:
-    """Its last batch was begun: its reports are stored (12), or not yet (8)."""
-    lake = EarlierLake("quota-query", tmp_path).path
-    stored = DeltaTable(str(lake / "quota_reports"))
-    assert stored.count() == 12
-    if done == 8:
-        stored.delete('"offset" >= 4')
-    checkpoint = lake / "_checkpoints" / "quota_reports"
-    assert sorted(each.name for each in (checkpoint / "offsets").iterdir()) == ["0", "1"]
-    assert [each.name for each in (checkpoint / "commits").iterdir()] == ["0"]
-
-    def rows() -> list[list[Any]]:
-        return [sorted(table(lake, name).to_pylist(), key=repr) for name in ("quota_reports", "quota_usage")]
-
-    ReportFollower(str(lake), str(lake / "_checkpoints")).catch_up()
-    found = rows()
-    assert len(found[0]) == 12
-    assert not checkpoint.exists()
-    for name in ("quota_reports", "quota_usage"):
-        shutil.rmtree(lake / name)
-    ReportFollower(str(lake), str(lake / "_checkpoints")).catch_up()
-    assert rows() == found

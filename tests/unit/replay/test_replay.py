@@ -184,15 +184,14 @@ def test_from_a_snapshot_only_the_later_pushes_are_replayed(
     assert check(stream.lake, fleet.ledger).problems == []
 
 
-@pytest.mark.parametrize("copied", [False, True])
-def test_a_snapshot_needs_no_log(tmp_path: Path, copied: bool) -> None:
+def test_a_snapshot_needs_no_log(tmp_path: Path) -> None:
     stream, fleet, right = LocalStream(tmp_path), Fleet(clients=4), LocalStream(tmp_path / "right")
     rounds = [fleet.round() for _ in range(3)]
     for number, records in enumerate(rounds):
         stream.batch(records)
         right.batch(records)
         if number == 0:
-            stream.snapshot(copied=copied)
+            stream.snapshot()
     for name in ("pushes", "push_outcomes"):
         DeltaTable(str(stream.lake / name)).optimize.compact()
     expire_logs(stream.lake)

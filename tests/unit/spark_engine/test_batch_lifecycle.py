@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kafka_telemetry_lake.pipelines.lake.errors import StateVersionError
 from kafka_telemetry_lake.pipelines.spark_engine import lifecycle
 from kafka_telemetry_lake.pipelines.spark_engine.lifecycle import NOTE, BatchLifecycle
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS
 from kafka_telemetry_lake.pipelines.tables.table import Table
+from kafka_telemetry_lake.udfs.errors import OtherFormatError
 from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN
 from kafka_telemetry_lake.udfs.lifecycle.shard import OUTCOMES_IN
 
@@ -132,7 +132,9 @@ def test_changes_are_merged(whole: MemoryTables, tmp_path: Path, monkeypatch: py
     assert tables.events() == whole.events()
 
 
-def test_a_note_of_another_release_is_refused(tmp_path: Path) -> None:
-    (tmp_path / NOTE).write_text('{"version": 2}', "utf-8")
-    with pytest.raises(StateVersionError, match=r"lifecycle\.json: written by another release, this one reads"):
+def test_a_note_of_another_format_is_refused(tmp_path: Path) -> None:
+    (tmp_path / NOTE).write_text('{"format": 2}', "utf-8")
+    with pytest.raises(
+        OtherFormatError, match=r"lifecycle\.json has format 2, and this build reads format 1 only: start"
+    ):
         run(MemoryTables(), tmp_path)

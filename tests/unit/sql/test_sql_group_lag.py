@@ -117,7 +117,7 @@ def test_a_marker_is_no_unread_record() -> None:
 
 
 def test_what_nobody_looked_at_is_not_said() -> None:
-    """Without Read on the topic, or by an earlier release, which knows no stable offset either."""
+    """Without Read on the topic."""
     old: Row = {"next_record_offset": None, "stable_offset": None, "retention_ms": 1000}
     polls = [sample(0, 5, 5, **old), sample(10, 5, 6, **old), sample(500, 5, 6, **old), sample(510, 5, 6, 6, **old)]
     before, *left, gone = lags(polls)

@@ -6,24 +6,20 @@ import gc
 import random
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.state import chain as state_chain
 from kafka_telemetry_lake.pipelines.state.chain import Chain, ShardFiles
 from kafka_telemetry_lake.pipelines.state.parts import StateParts
 from kafka_telemetry_lake.pipelines.state.redistribute import redistribute
-from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
-from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from kafka_telemetry_lake.udfs.conversion.principals import budget_keys
 from kafka_telemetry_lake.udfs.conversion.shard import process
-from kafka_telemetry_lake.udfs.conversion.state import CLIENTS, SCHEMAS, ShardState, column
+from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, ShardState, column
 from kafka_telemetry_lake.udfs.kernels.sharding import places_of, shards_of
 from kafka_telemetry_lake.udfs.limits import Limits
 from tests.support.otlp_builder import counter, delta, exponential, histogram, push, table
@@ -106,10 +102,10 @@ def spent(states: Mapping[int, ShardState]) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_state_is_that_of_a_run_with_this_number_of_shards(tmp_path: Path, seed: int) -> None:
     """Row for row, in mid-stream: 2 -> 8 -> 3 -> 1."""
-    lake, batches = str(tmp_path), pushes_of(seed)
+    batches = pushes_of(seed)
     states = run(tmp_path / "moved", 2, batches[:4])
     for shards, first, last in ((8, 4, 7), (3, 7, 10), (1, 10, 12)):
-        moved = redistribute(lake, str(tmp_path / "moved"), states, shards, 100 + shards)
+        moved = redistribute(str(tmp_path / "moved"), states, shards, 100 + shards)
         straight = read(tmp_path / f"{shards}", run(tmp_path / f"{shards}", shards, batches[:first]))
         found = read(tmp_path / "moved", moved.states)
         assert_same_clients(found, straight)
@@ -122,7 +118,7 @@ def test_the_state_is_that_of_a_run_with_this_number_of_shards(tmp_path: Path, s
 
 def test_every_row_of_a_budget_is_beside_a_client_of_its_principal(tmp_path: Path) -> None:
     states = run(tmp_path, 2, pushes_of(5))
-    found = read(tmp_path, redistribute(str(tmp_path), str(tmp_path), states, 8, 99).states)
+    found = read(tmp_path, redistribute(str(tmp_path), states, 8, 99).states)
     held = 0
     for state in found.values():
         owners = np.unique(budget_keys(column(of_clients(state).clients, "principal")))
@@ -136,7 +132,7 @@ def test_every_row_of_a_budget_is_beside_a_client_of_its_principal(tmp_path: Pat
 def test_only_the_new_bases_are_left_beside_what_was_there(tmp_path: Path) -> None:
     states = run(tmp_path, 2, pushes_of(1))
     before = {path.name for path in tmp_path.iterdir()}
-    moved = redistribute(str(tmp_path), str(tmp_path), states, 5, 99)
+    moved = redistribute(str(tmp_path), states, 5, 99)
     after = {path.name for path in tmp_path.iterdir()}
     assert before <= after
     assert after - before == {name for names in moved.states.values() for name in names}
@@ -144,7 +140,7 @@ def test_only_the_new_bases_are_left_beside_what_was_there(tmp_path: Path) -> No
 
 
 def test_an_empty_state_has_no_files(tmp_path: Path) -> None:
-    assert redistribute(str(tmp_path), str(tmp_path), {}, 4, 1) == ({}, 0)
+    assert redistribute(str(tmp_path), {}, 4, 1) == ({}, 0)
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
@@ -155,46 +151,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / name).unlink()
     (tmp_path / name).write_bytes(data)
     with pytest.raises(StateError, match=rf"state file {name} below .* is damaged .*replay --rebuild-state"):
-        redistribute(str(tmp_path), str(tmp_path), states, 4, 99)
-
-
-def without_places(folder: Path, states: Chains, clients: Sequence[str]) -> Chains:
-    """The state as layout 4 had it, in which these clients have pushed again since."""
-    result = {}
-    for shard, state in read(folder, states).items():
-        place = column(state.clients, "place").copy()
-        place[~np.isin(place, places_of(pa.array(clients, pa.string())))] = 0
-        index = CLIENTS.get_field_index("place")
-        old = replace(state, clients=state.clients.set_column(index, CLIENTS.field(index), pa.array(place)))
-        result[shard] = ShardFiles(str(folder), shard).write(Chain(), old, 50).names
-    return result
-
-
-def know(lake: Path, table_name: str, clients: Sequence[str]) -> None:
-    schema = (CLIENT_CHANGES if table_name == CLIENT_CHANGES.name else PUSH_OUTCOMES).stored
-    rows = [{"cluster_id": "cluster", "client_instance_id": client} for client in (*clients, *clients, None, "another")]
-    write_deltalake(str(lake / table_name), pa.Table.from_pylist(rows, schema), mode="append")
-
-
-def test_clients_of_an_earlier_layout_are_found_by_their_ids(tmp_path: Path) -> None:
-    """It stored no hash of the ids: the lake's tables have them."""
-    states = run(tmp_path / "state", 2, pushes_of(2))
-    expected = redistribute(str(tmp_path), str(tmp_path / "state"), states, 5, 98)
-    old = without_places(tmp_path / "state", states, NAMES[:6])
-    know(tmp_path, CLIENT_CHANGES.name, NAMES[6:15])
-    know(tmp_path, PUSH_OUTCOMES.name, NAMES[10:])
-    found = redistribute(str(tmp_path), str(tmp_path / "state"), old, 5, 99)
-    assert found.clients == expected.clients
-    assert_same_clients(read(tmp_path / "state", found.states), read(tmp_path / "state", expected.states))
-    assert spent(read(tmp_path / "state", found.states)) == spent(read(tmp_path / "state", states))
-
-
-def test_a_client_that_is_nowhere_is_an_error(tmp_path: Path) -> None:
-    states = run(tmp_path / "state", 2, pushes_of(2))
-    old = without_places(tmp_path / "state", states, NAMES[:6])
-    know(tmp_path, CLIENT_CHANGES.name, NAMES[6:-3])
-    with pytest.raises(StateError, match="whose ids no table has any more"):
-        redistribute(str(tmp_path), str(tmp_path / "state"), old, 5, 99)
+        redistribute(str(tmp_path), states, 4, 99)
 
 
 def test_what_remains_of_a_budget_is_left_behind(tmp_path: Path) -> None:
@@ -203,7 +160,7 @@ def test_what_remains_of_a_budget_is_left_behind(tmp_path: Path) -> None:
     later = table([push(2, counter(1, 0, 30 * HOUR), landed=30 * HOUR, client_instance_id="speaks")])
     states = run(tmp_path, 1, [silent, later])
     assert sum(state.clients.num_rows for state in read(tmp_path, states).values()) == 3
-    moved = redistribute(str(tmp_path), str(tmp_path), states, 3, 99)
+    moved = redistribute(str(tmp_path), states, 3, 99)
     left = [row for state in read(tmp_path, moved.states).values() for row in state.clients.to_pylist()]
     assert sorted((row["evicted"], row["place"]) for row in left) == [
         (False, places_of(pa.array(["speaks"]))[0]), (True, places_of(pa.array(["silent"]))[0]),
@@ -223,6 +180,6 @@ def test_one_shard_is_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.Mo
 
     seen: list[weakref.ref[StateParts]] = []
     monkeypatch.setattr(ShardFiles, "load", counted)
-    redistribute(str(tmp_path), str(tmp_path), states, 6, 99)
+    redistribute(str(tmp_path), states, 6, 99)
     assert len(alive) == 12
     assert max(alive) == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 
@@ -10,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kafka_telemetry_lake.pipelines.lake.errors import StateError, StateVersionError
+from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.state import chain as state_chain
 from kafka_telemetry_lake.pipelines.state.chain import LONGEST_CHAIN, Chain, ShardFiles
-from kafka_telemetry_lake.pipelines.state.manifest import RETAINED_MANIFESTS, Manifest, StateFolder
+from kafka_telemetry_lake.pipelines.state.manifest import RETAINED_MANIFESTS, StateFolder
 from kafka_telemetry_lake.pipelines.state.parts import StateParts
 from kafka_telemetry_lake.udfs.conversion.shard import process, process_parts
 from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, ShardState, column
@@ -21,7 +20,6 @@ from kafka_telemetry_lake.udfs.limits import Limits
 from tests.support.otlp_builder import counter, delta, exponential, histogram, push, table
 
 HOUR = 3600
-STATE_V1 = Path(__file__).parents[2] / "data" / "state-v1.bin"
 
 
 @pytest.fixture(autouse=True)
@@ -300,36 +298,3 @@ def test_a_crash_between_files_and_manifest_starts_from_the_manifest_before(tmp_
     assert dead.names[1] not in again.names
     state_chain._cached.clear()
     assert files.read(folder.before(2).states[0]).state.client_columns().landed_at.max() == 8
-
-
-def test_a_manifest_of_version_1_is_a_chain_of_one_file(tmp_path: Path) -> None:
-    name = "shard-00001-batch-0000000004-00000000.state"
-    content = {"version": 1, "shards": 2, "states": {"1": name}}
-    (tmp_path / "manifest-0000000004.json").write_text(json.dumps(content))
-    (tmp_path / name).write_bytes(STATE_V1.read_bytes())
-    folder = StateFolder(str(tmp_path), None, 8)
-    assert folder.before(5) == Manifest(4, 2, {1: (name,)})
-    chain = ShardFiles(str(tmp_path), 1).read(folder.before(5).states[1])
-    assert whole(chain.state).clients.num_rows == 2
-    folder.write(folder.before(5).after(5, {0: ["x.state"]}))
-    assert folder.before(6).states == {0: ("x.state",), 1: (name,)}
-    assert (tmp_path / name).exists()
-
-
-def test_a_manifest_of_a_later_version_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "manifest-0000000000.json").write_text('{"version": 4, "shards": 1, "states": {}}')
-    with pytest.raises(
-        StateVersionError, match=r"state of version 4 below .*: this release reads 1 to 3\. Upgrade .* one backup$"
-    ):
-        StateFolder(str(tmp_path), None, 8).last()
-
-
-def test_a_state_file_of_a_later_version_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.state").write_bytes((6).to_bytes(8, "little"))
-    with pytest.raises(StateVersionError) as refused:
-        ShardFiles(str(tmp_path), 0).read(["x.state"])
-    assert str(refused.value) == (
-        f"state file x.state below {tmp_path}: shard state has layout version 6; this package reads 1 to 5. Upgrade "
-        "kafka-telemetry-lake to the release that wrote it, or restore lake and checkpoints from one backup, or, if no "
-        "later release wrote it, run `telemetry-lake replay --rebuild-state`"
-    )

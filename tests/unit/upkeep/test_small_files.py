@@ -300,15 +300,5 @@ def test_every_table_of_the_job_is_looked_after_and_one_that_fails_is_tried_agai
     assert {each.name for each in KEPT_UP} > {each.name for each in TABLES}
 
 
-def test_tables_of_earlier_releases_get_the_settings_of_the_log(tmp_path: Path) -> None:
-    created = PUSH_OUTCOMES.create(str(tmp_path))
-    assert created.metadata().configuration.items() >= LOG_SETTINGS.items()
-    DeltaTable.create(
-        PUSHES.uri(str(tmp_path)), schema=PUSHES.stored, partition_by=["landed_date"],
-        configuration={"delta.logRetentionDuration": "interval 30 days"},
-    )  # fmt: skip
-    PUSHES.create(str(tmp_path))
-    opened = DeltaTable(PUSHES.uri(str(tmp_path)))
-    assert opened.metadata().configuration.items() >= LOG_SETTINGS.items()
-    PUSHES.create(str(tmp_path))
-    assert DeltaTable(PUSHES.uri(str(tmp_path))).version() == opened.version()
+def test_new_tables_have_the_settings_of_the_log(tmp_path: Path) -> None:
+    assert PUSH_OUTCOMES.create(str(tmp_path)).metadata().configuration.items() >= LOG_SETTINGS.items()

@@ -14,13 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, begun_batch, landing_name
-from kafka_telemetry_lake.pipelines.ingest.earlier_streams import guard_folder, take_over
 from kafka_telemetry_lake.pipelines.ingest.landing_batches import LandingBatches
 from kafka_telemetry_lake.pipelines.ingest.landing_rows import OTHERS, landing_rows
 from kafka_telemetry_lake.pipelines.ingest.lost_records import KafkaCluster, LostRecords
 from kafka_telemetry_lake.pipelines.ingest.offset_log import OffsetLog
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
+from kafka_telemetry_lake.pipelines.ingest.replaced_topics import guard_folder, take_over
 from kafka_telemetry_lake.pipelines.ingest.sources import KafkaSource, Source, Topics
 from kafka_telemetry_lake.pipelines.ingest.store_task import STORED, Stored, store
 from kafka_telemetry_lake.pipelines.ingest.torn_entries import entries

@@ -78,6 +78,7 @@ def main(argv: list[str]) -> int:
             return code, seconds, time.monotonic() - began
 
         steps = {"ruff": pool.submit(timed, "ruff", said), "types": pool.submit(timed, "types", typed)}
+        os.environ["TEST_LANE"] = "check"  # so that pytest says which files took them
         code, seconds = run(BIN / "pytest", "--ff", *(argv or TESTS))
         took = {"tests": (code, seconds, time.monotonic() - began)}
         for (step, future), output in zip(steps.items(), (said, typed), strict=True):

@@ -20,6 +20,8 @@ from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, TABLES
 from tests.support.listeners import listening
 from tests.support.patience import idle_clock
 
+pytestmark = pytest.mark.lake  # it starts commands
+
 KAFKA = "ingest --source kafka --lake new --bootstrap-servers"
 SYNC = "sync --lake new --bootstrap-servers"
 NOTIFY = "ingest --source kafka --lake new --bootstrap-servers 127.0.0.1:1 --findings-minutes 5 --notify"

@@ -26,6 +26,8 @@ from kafka_telemetry_lake.udfs.sources import digest
 from tests.support.patience import PATIENCE_S
 from tools.machine_code import add
 
+pytestmark = pytest.mark.lake  # it starts processes that compile
+
 MODULE = "kafka_telemetry_lake.udfs.small.twice"
 # A package with one small kernel, and the modules that compile and load it as they are.
 SMALL = {

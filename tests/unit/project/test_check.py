@@ -28,6 +28,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> tuple[Ran, dict[str, int]]:
         return codes.get(name, 0), 1.5
 
     monkeypatch.setattr(check, "run", run)
+    monkeypatch.setenv("TEST_LANE", "")
     monkeypatch.setattr(check, "changed", lambda: ["udfs/a.py"])
     return commands, codes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -27,13 +28,19 @@ def _modules(*tops: str) -> dict[str, Path]:
     return {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
 
 
+@cache
+def _import_statements(file: Path) -> list[ast.Import | ast.ImportFrom]:
+    tree = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    return [node for node in tree if isinstance(node, (ast.Import, ast.ImportFrom))]
+
+
 def _imported(file: Path, modules: Iterable[str] = ()) -> set[str]:
     """What a file imports, without the project's prefix; a name is a module where `modules` has it."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in _import_statements(file):
         if isinstance(node, ast.Import):
             names |= {alias.name.removeprefix(PREFIX) for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif node.module:
             package = f"{node.module}.".removeprefix(PREFIX).removesuffix(".")
             full = [f"{package}.{alias.name}".removeprefix(".") for alias in node.names]
             names |= {name if name in modules else package or name for name in full}
@@ -71,8 +78,8 @@ def test_no_circle_between_folders() -> None:
 def test_only_one_name_is_installed() -> None:
     everywhere = {**_modules(*LAYERS, "benchmarks", "tests"), "conftest": ROOT / "tests" / "conftest.py"}
     for name, file in everywhere.items():
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and not node.level:
-                assert (node.module or "").split(".")[0] not in (*LAYERS, "sql"), name
-            elif isinstance(node, ast.Import):
+        for node in _import_statements(file):
+            if isinstance(node, ast.ImportFrom):
+                assert node.level or (node.module or "").split(".")[0] not in (*LAYERS, "sql"), name
+            else:
                 assert not {alias.name.split(".")[0] for alias in node.names} & {*LAYERS, "sql"}, name

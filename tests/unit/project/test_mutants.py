@@ -39,6 +39,7 @@ def test_no_fault_is_put_back_twice() -> None:
     assert len(faults) >= 40
 
 
+@pytest.mark.lake
 @pytest.mark.parametrize(
     ("becomes", "tests", "result"),
     [
@@ -61,6 +62,7 @@ def test_a_mutant_is_caught_if_all_its_tests_fail(tmp_path: Path, becomes: str, 
     assert (tree / "added.py").read_text().count("a + b") == 1
 
 
+@pytest.mark.lake
 def test_without_a_mutant_all_tests_have_to_pass(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]")
     (tmp_path / "test_x.py").write_text("def test_it(): assert False")

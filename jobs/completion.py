@@ -1,87 +1,62 @@
 """``telemetry-lake completion``: a script by which a shell completes commands, flags and their values.
 
-The script has all words in it: pressing Tab starts no Python.
+shtab writes it from the parsers that `CliApp` makes of the settings. All words are in it: Tab starts no Python.
 """
 
 from __future__ import annotations
 
 import sys
+from argparse import Action, ArgumentParser
 from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
+
+import shtab
+from pydantic_settings import CliSettingsSource
 
 from kafka_telemetry_lake.jobs.commands import COMMANDS, settings_of
 from kafka_telemetry_lake.jobs.completion_settings import CompletionSettings
 from kafka_telemetry_lake.jobs.entry import run_command
-from kafka_telemetry_lake.jobs.settings import POSITIONAL, fields_by_flag, flags_of
-
-# Where a value is not one of a few words, the shell completes names of files.
-_BASH = """\
-_telemetry_lake() {{
-  local current=${{COMP_WORDS[COMP_CWORD]}} words=
-  case $COMP_CWORD:${{COMP_WORDS[1]}}:${{COMP_WORDS[COMP_CWORD-1]}} in
-    1:*) words="{commands} help --help --version" ;;
-    2:help:*) words="{commands}" ;;
-{values}
-    *) [[ $current == -* ]] && case ${{COMP_WORDS[1]}} in
-{flags}
-      esac ;;
-  esac
-  COMPREPLY=($(compgen -W "$words" -- "$current"))
-}}
-complete -o default -F _telemetry_lake telemetry-lake
-"""
-_ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
+from kafka_telemetry_lake.jobs.settings import JobSettings, fields_by_flag
 
 
 def run_job(settings: CompletionSettings) -> int:
     """Print the script of the shell."""
-    print({"bash": bash, "zsh": lambda: _ZSH + bash(), "fish": fish}[settings.shell](), end="")
+    print(shtab.complete(parser(), settings.shell))
     return 0
 
 
-def bash() -> str:
-    """The script for bash, and for zsh's emulation of its completion."""
-    values = []
-    flags = []
-    for command in COMMANDS:
-        settings = settings_of(command)
-        flags.append(f'        {command}) words="{" ".join(flags_of(settings))}" ;;')
-        for flag, words in _choices(command):
-            place = f"*:{command}:{flag}" if flag else f"2:{command}:*"
-            values.append(f'    {place}) words="{" ".join(words)}" ;;')
-    return _BASH.format(commands=" ".join(COMMANDS), values="\n".join(values), flags="\n".join(flags))
+def parser() -> ArgumentParser:
+    """All commands with their flags, as they are read one by one."""
+    program = ArgumentParser("telemetry-lake")
+    program.add_argument("-V", "--version", action="version", help="print the version")
+    commands = program.add_subparsers()
+    commands.add_parser("help", help="list the flags of a command").add_argument("command", choices=tuple(COMMANDS))
+    for name, meaning in COMMANDS.items():
+        command = commands.add_parser(name, help=meaning)
+        _completed(command.add_argument("--conf", help="a YAML file of settings"), ())
+        _add_settings(command, settings_of(name))
+    return program
 
 
-def fish() -> str:
-    """The script for fish, which shows also what each word means."""
-    lines = [_fish("__fish_use_subcommand", f"-f -a {name}", meaning) for name, meaning in COMMANDS.items()]
-    for command in COMMANDS:
-        here = f"__fish_seen_subcommand_from {command}"
-        fields = fields_by_flag(settings_of(command))
-        choices = dict(_choices(command))
-        if "" in choices:
-            lines.append(_fish(here, f"-f -a '{' '.join(choices[''])}'", ""))
-        lines.append(_fish(here, "-l conf -r", "a YAML file of settings"))
-        for flag, field in fields.items():
-            value = "" if field.annotation is bool else " -r"
-            if flag in choices:
-                value = f" -x -a '{' '.join(choices[flag])}'"
-            lines.append(_fish(here, f"-l {flag.removeprefix('--')}{value}", field.description or ""))
-    return "\n".join(lines) + "\n"
+def _add_settings(command: ArgumentParser, settings: type[JobSettings]) -> None:
+    fields = {**settings.model_fields, **fields_by_flag(settings)}
+
+    def add(to: ArgumentParser, *names: str, **kwargs: Any) -> Action:
+        action = to.add_argument(*names, **kwargs)
+        field = fields.get(names[0])  # the help of all commands has none
+        if field is not None and action.nargs != 0:
+            _completed(action, tuple(_words(field.annotation)))
+        return action
+
+    CliSettingsSource(settings, root_parser=command, add_argument_method=add)
 
 
-def _fish(condition: str, what: str, meaning: str) -> str:
-    said = meaning.splitlines()[0].partition(";")[0].replace("\\", "\\\\").replace("'", "\\'") if meaning else ""
-    return f"complete -c telemetry-lake -n '{condition}' {what}" + (f" -d '{said}'" if said else "")
-
-
-def _choices(command: str) -> Iterator[tuple[str, list[str]]]:
-    """The flags that take one of a few words, and these words; for the positional argument the flag is empty."""
-    settings = settings_of(command)
-    positional = [("", field) for field in settings.model_fields.values() if POSITIONAL in field.metadata]
-    for flag, field in [*positional, *fields_by_flag(settings).items()]:
-        if words := list(_words(field.annotation)):
-            yield flag, words
+def _completed(action: Action, words: tuple[str, ...]) -> None:
+    """Let the shell complete a value: one of a few words, else the name of a file."""
+    if words:
+        action.choices = words
+    else:
+        action.complete = shtab.FILE  # type: ignore[attr-defined]  # shtab's interface
 
 
 def _words(annotation: Any) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""``telemetry-lake export``: fleet figures for Prometheus over HTTP and remote write, points and events by OTLP."""
+"""``telemetry-lake export``: fleet figures for Prometheus over HTTP, points and events by OTLP."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import contextlib
 import logging
 import sys
 import threading
-import time
-from collections.abc import Callable
 
 from deltalake.exceptions import DeltaError
 from pydantic import SecretStr
@@ -65,49 +63,29 @@ def _export(settings: ExportSettings, stop: threading.Event) -> None:
         except OSError as error:
             raise UsageError(f"port: can't listen on {settings.host}:{settings.port}: {error.strerror}") from error
         log.info("export: figures and health at http://%s:%d/metrics and /health", settings.host, server.port)
-        after = _sending(settings, fleet, stack)
-        after()
+        if settings.otlp is not None:
+            _send_otlp(settings, settings.otlp, fleet, stack)
         while not stop.wait(settings.refresh_seconds):
-            if _refresh(fleet, health):
-                after()
+            _refresh(fleet, health)
 
 
 def _counting(settings: ExportSettings) -> Counting:
     return Counting(settings.lake, settings.name, selection_of(settings))
 
 
-def _refresh(fleet: Fleet, health: JobHealth) -> bool:
-    is_read = fleet.refresh()
-    if is_read:
+def _refresh(fleet: Fleet, health: JobHealth) -> None:
+    if fleet.refresh():
         health.reported(FIGURES)
-    return is_read
 
 
-def _sending(settings: ExportSettings, fleet: Fleet, stack: contextlib.ExitStack) -> Callable[[], None]:
-    """Start what sends; returns what is to be called after each refresh."""
-    if settings.remote_write is None and settings.otlp is None:
-        return lambda: None
+def _send_otlp(settings: ExportSettings, url: SecretStr, fleet: Fleet, stack: contextlib.ExitStack) -> None:
     # What sends needs the extra `notify`, serving doesn't.
-    from kafka_telemetry_lake.pipelines.runtime.trust import (  # noqa: PLC0415  # it needs the extra
+    from kafka_telemetry_lake.pipelines.export.otlp import SIGNALS, Otlp  # noqa: PLC0415  # it needs the extra
+    from kafka_telemetry_lake.pipelines.runtime.trust import (  # noqa: PLC0415  # the same
         trust_what_the_machine_trusts,
     )
 
     trust_what_the_machine_trusts()
-    if settings.otlp is not None:
-        _send_otlp(settings, settings.otlp, fleet, stack)
-    if settings.remote_write is None:
-        return lambda: None
-    from kafka_telemetry_lake.pipelines.export.remote_write import RemoteWrite  # noqa: PLC0415  # the same
-
-    remote = RemoteWrite(settings.remote_write, settings.remote_write_headers, settings.remote_write_labels)
-    fleet.also(remote.families)
-    stack.enter_context(beside("remote-write", remote.run, SEND_PATIENCE_S))
-    return lambda: remote.take(fleet.families, time.time())
-
-
-def _send_otlp(settings: ExportSettings, url: SecretStr, fleet: Fleet, stack: contextlib.ExitStack) -> None:
-    from kafka_telemetry_lake.pipelines.export.otlp import SIGNALS, Otlp  # noqa: PLC0415  # the same
-
     clients = KnownClients(settings.lake)
     for signal in dict.fromkeys(settings.otlp_signals.split(",")):
         sender = Otlp(

@@ -12,20 +12,17 @@ from kafka_telemetry_lake.jobs.settings import JobSettings, UsageError
 from kafka_telemetry_lake.pipelines.export.measures import DEFAULT_DIMENSIONS, DIMENSIONS
 
 
-def _url(value: SecretStr) -> SecretStr:
-    if not value.get_secret_value().startswith(("http://", "https://")):
+def _otlp_url(value: SecretStr) -> SecretStr:
+    url = value.get_secret_value()
+    if not url.startswith(("http://", "https://")):
         raise ValueError("allowed: a URL that begins with http:// or https://")
     try:
-        has_host = bool(urlsplit(value.get_secret_value()).hostname)
+        has_host = bool(urlsplit(url).hostname)
     except ValueError:
         has_host = False
-    if not has_host or not value.get_secret_value().isprintable():
+    if not has_host or not url.isprintable():
         raise ValueError("allowed: a URL that begins with http:// or https:// and names a host")
-    return value
-
-
-def _otlp_url(value: SecretStr) -> SecretStr:
-    path = urlsplit(_url(value).get_secret_value()).path.rstrip("/")
+    path = urlsplit(url).path.rstrip("/")
     if found := re.search(r"/v1/(?:metrics|logs|traces)$", path):
         raise ValueError(f"leave {found[0]} out: the path of each signal is added")
     return value
@@ -44,13 +41,11 @@ def _signals(value: str) -> str:
     return value
 
 
-Url = Annotated[SecretStr, AfterValidator(_url)]
 OtlpUrl = Annotated[SecretStr, AfterValidator(_otlp_url)]
-Headers = Annotated[dict[str, SecretStr], Field(default_factory=dict)]
 
 
 class ExportSettings(JobSettings):
-    """Serve fleet figures to Prometheus until stopped; send them by remote write, or points and events by OTLP."""
+    """Serve fleet figures to Prometheus until stopped, and send points and events by OTLP."""
 
     lake: str
     """folder or URI of the lake"""
@@ -70,15 +65,9 @@ class ExportSettings(JobSettings):
     """look at the lake every so many seconds; scrapes in between get the same figures"""
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")] = "prometheus"
     """of this exporter: its position in the lake is stored under it, so each exporter of a lake needs its own"""
-    remote_write: Url | None = None
-    """URL of a Prometheus remote write endpoint, such as http://host:9090/api/v1/write; figures are sent after each look [off]"""  # noqa: E501  # the help of the flag, in one line
-    remote_write_headers: Headers
-    """NAME=VALUE: headers of remote write, for tokens; never logged"""
-    remote_write_labels: Annotated[dict[str, str], Field(default_factory=dict)]
-    """NAME=VALUE: labels of all series that are sent by remote write, such as job=kafka"""
     otlp: OtlpUrl | None = None
     """URL of an OTLP/HTTP endpoint, such as http://host:4318; points go to its /v1/metrics, events to its /v1/logs [off]"""  # noqa: E501  # the help of the flag, in one line
-    otlp_headers: Headers
+    otlp_headers: Annotated[dict[str, SecretStr], Field(default_factory=dict)]
     """NAME=VALUE: headers of OTLP requests, for tokens; never logged"""
     otlp_signals: Annotated[str, AfterValidator(_signals)] = "metrics,logs"
     """what is sent, with a comma in between: metrics (points), logs (events)"""
@@ -92,9 +81,5 @@ class ExportSettings(JobSettings):
     """log lines as text or as one JSON object per line"""
 
     def check_together(self) -> None:
-        if (self.remote_write_headers or self.remote_write_labels) and self.remote_write is None:
-            raise UsageError("remote_write_headers, remote_write_labels: need --remote-write URL")
         if self.otlp_headers and self.otlp is None:
             raise UsageError("otlp_headers: needs --otlp URL")
-        if "__name__" in self.remote_write_labels:
-            raise UsageError("remote_write_labels: __name__ is the name of each metric")

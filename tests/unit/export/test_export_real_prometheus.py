@@ -1,4 +1,4 @@
-"""A real Prometheus that scrapes the exporter twice a second and takes its remote writes has what SQL says.
+"""A real Prometheus that scrapes the exporter twice a second has what SQL says, and so has one that an agent writes to.
 
 It is Debian's: `apt-get download prometheus; dpkg-deb -x prometheus_*.deb DIR`, which .ci/run does.
 """
@@ -29,6 +29,7 @@ from tests.unit.export.made_lake import HOSTILE, LATENCY_MAX, NOW, SENT, ask, po
 from tests.unit.export.test_export_fleet import hostile_lake
 
 NAME = "telemetry_lake_client_records_sent_total"
+LOG = "prometheus.log"
 
 pytestmark = [
     pytest.mark.slow,
@@ -69,31 +70,36 @@ class Prometheus:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[tuple[Callable[..., Any], Prometheus]]:
-    """Starts exporters that a running Prometheus scrapes and is written to."""
-    ports = ReservedPorts(2)
-    own, exporters = ports.numbers
-    config = {
-        "global": {"scrape_interval": "2s", "scrape_timeout": "2s"},
-        "scrape_configs": [{"job_name": "telemetry-lake", "static_configs": [{"targets": [f"127.0.0.1:{exporters}"]}]}],
-    }
-    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config), "utf-8")
-    command = [
-        "env", "GOMAXPROCS=1", "prometheus", f"--config.file={tmp_path}/prometheus.yml",
-        f"--storage.tsdb.path={tmp_path}/data", f"--web.listen-address=127.0.0.1:{own}",
-        "--web.enable-remote-write-receiver",
-    ]  # fmt: skip
+    """Starts exporters that a running Prometheus scrapes, and one in agent mode that writes to it, as job `agent`."""
+    ports = ReservedPorts(3)
+    own, agents, exporters = ports.numbers
     prometheus = Prometheus(own)
+    server = _command(tmp_path, "telemetry-lake", exporters, own)
+    server += [f"--storage.tsdb.path={tmp_path}/data", "--web.enable-remote-write-receiver"]
+    agent = _command(tmp_path, "agent", exporters, agents, remote_write=[{"url": f"{prometheus.url}/api/v1/write"}])
+    agent += [f"--storage.agent.path={tmp_path}/agent", "--enable-feature=agent"]
 
     def start(lake: str, *flags: str) -> Any:
         return running([
             sys.executable, "-m", "kafka_telemetry_lake.jobs.export", "--lake", lake, "--port", str(exporters),
             "--refresh-seconds", "0.5", "--stale-minutes", "525600", *flags,
-            "--remote-write", f"{prometheus.url}/api/v1/write", "--remote-write-labels", "job=pushed",
         ], tmp_path / "export.log")  # fmt: skip
 
-    with running(command, tmp_path / "prometheus.log"):
+    with running(server, tmp_path / LOG), running(agent, tmp_path / "agent.log"):
         yield start, prometheus
     ports.release()
+
+
+def _command(folder: Path, job: str, scraped: int, own: int, **others: Any) -> list[str]:
+    """Of a Prometheus on port `own` that scrapes port `scraped`, without its storage."""
+    config = {
+        "global": {"scrape_interval": "2s", "scrape_timeout": "2s"},
+        "scrape_configs": [{"job_name": job, "static_configs": [{"targets": [f"127.0.0.1:{scraped}"]}]}],
+        **others,
+    }
+    (folder / f"{job}.yml").write_text(yaml.safe_dump(config), "utf-8")
+    own_port = f"--web.listen-address=127.0.0.1:{own}"
+    return ["env", "GOMAXPROCS=1", "prometheus", f"--config.file={folder}/{job}.yml", own_port]
 
 
 def expected(lake: str) -> dict[str, float]:
@@ -112,7 +118,7 @@ def test_both_have_what_sql_says_and_no_counter_falls_when_the_exporter_is_kille
         put(lake, METRIC_POINTS, rows)
 
     def both_are_equal() -> bool:
-        return prometheus.values("telemetry-lake") == prometheus.values("pushed") == expected(lake)
+        return prometheus.values("telemetry-lake") == prometheus.values("agent") == expected(lake)
 
     with starting(lake) as exporter:
         wait_until(both_are_equal)
@@ -127,12 +133,12 @@ def test_both_have_what_sql_says_and_no_counter_falls_when_the_exporter_is_kille
         exporter.stop(PATIENCE_S)
         assert exporter.returncode == 0
     assert len(expected(lake)) == len(HOSTILE) + 5
-    for job in ("telemetry-lake", "pushed"):
+    for job in ("telemetry-lake", "agent"):
         resets = prometheus.query(f'resets({NAME}{{job="{job}"}}[10m])')
         assert [row["value"][1] for row in resets] == ["0"] * len(expected(lake))
     (up,) = prometheus.query('min_over_time(scrape_samples_scraped{job="telemetry-lake"}[10m])')
     assert up["value"][1] == "0"  # of the scrapes while it was killed
-    warnings = [line for line in (tmp_path / "prometheus.log").read_text("utf-8").splitlines() if "level=error" in line]
+    warnings = [line for line in (tmp_path / LOG).read_text("utf-8").splitlines() if "level=error" in line]
     assert warnings == []
 
 
@@ -142,14 +148,14 @@ def test_a_gauge_without_new_points_ends_at_once_on_both_sides(
     """Without the signs of an end, Prometheus would show it for five minutes."""
     starting, prometheus = start
     name = "telemetry_lake_client_request_latency_max_seconds"
-    gone: dict[str, dict[str, float]] = {"telemetry-lake": {}, "pushed": {}}
+    gone: dict[str, dict[str, float]] = {"telemetry-lake": {}, "agent": {}}
     lake = hostile_lake(tmp_path)
 
     def found() -> dict[str, dict[str, float]]:
         return {job: prometheus.values(job, name) for job in gone}
 
     with starting(lake, "--window-minutes", "0.3"):
-        wait_until(lambda: prometheus.values("pushed") == expected(lake))
+        wait_until(lambda: prometheus.values("agent") == expected(lake))
         assert found() == gone
 
         def is_found_while_it_is_new() -> bool:
@@ -159,4 +165,4 @@ def test_a_gauge_without_new_points_ends_at_once_on_both_sides(
 
         wait_until(is_found_while_it_is_new, every_s=5)
         wait_until(lambda: found() == gone)
-        assert prometheus.values("pushed") == expected(lake)
+        assert prometheus.values("agent") == expected(lake)

@@ -138,8 +138,6 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     ("export --lake {lake} --top 0", 2, "top: Input should be greater than or equal to 1", 1),
     ("export --lake {lake} --name A/b", 2, "name: String should match pattern", 1),
     ("export --lake {lake} --port {http}", 2, "port: can't listen on 127.0.0.1:", 8),
-    ("export --lake {lake} --remote-write localhost:9090", 2, "remote_write: Value error, allowed: a URL that", 1),
-    ("export --lake {lake} --remote-write-labels a=b", 2, "remote_write_headers, remote_write_labels: need --rem", 1),
     ("export --lake {lake} --otlp ftp://x", 2, "otlp: Value error, allowed: a URL that begins with http://", 1),
     ("export --lake {lake} --otlp http://h/a/v1/metrics/?b", 2, "leave /v1/metrics out: the path of each signal", 1),
     ("export --lake {lake} --otlp http:///v1", 2, "begins with http:// or https:// and names a host", 1),

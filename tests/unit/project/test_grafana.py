@@ -24,7 +24,6 @@ from kafka_telemetry_lake.pipelines.export.fleet import Fleet
 from kafka_telemetry_lake.pipelines.export.known_clients import KnownClients
 from kafka_telemetry_lake.pipelines.export.measures import COUNTERS, DIMENSIONS, LEVELS, PREFIX
 from kafka_telemetry_lake.pipelines.export.otlp import SIGNALS, Otlp
-from kafka_telemetry_lake.pipelines.export.remote_write import RemoteWrite
 from kafka_telemetry_lake.pipelines.export.states import STATES
 from kafka_telemetry_lake.pipelines.observe.metrics_server import JobMetrics
 from tests.unit.export.made_lake import counting, make_lake
@@ -62,7 +61,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     lake, url = make_lake(tmp_path_factory.mktemp("served")), SecretStr("http://127.0.0.1:1")
     counts = counting(lake)
     fleet = Fleet(lake, counts, 1)
-    fleet.also(RemoteWrite(url, {}, {}).families)
     for signal in SIGNALS.values():
         fleet.also(Otlp(lake, "x", signal, KnownClients(lake), url, {}, is_cumulative=False, from_start=False).families)
     assert fleet.refresh()

@@ -15,6 +15,8 @@ import pytest
 from kafka_telemetry_lake.jobs import cli, signals
 from tests.support.patience import PATIENCE_S
 
+pytestmark = pytest.mark.lake  # it starts processes that are signalled
+
 MOMENTS, LONGEST_S = 2000, 5e-4
 MANY = """
 import logging, sys, time

@@ -16,6 +16,8 @@ from playwright.sync_api import sync_playwright
 
 from tests.support.patience import PATIENCE_S
 
+pytestmark = pytest.mark.lake  # it builds the site
+
 ROOT = Path(__file__).parents[3]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -19,7 +19,7 @@ COMMANDS = {
     "maintain": "apply retention, compact files and VACUUM; safe while ingest runs",
     "query": "run SQL over a lake, without Spark",
     "replay": "decode and convert stored pushes again after a fix, and replace their rows",
-    "reshard": "distribute the state to another number of shards, for other cores; a running job does it itself",
+    "reshard": "distribute the state to another number of shards, for other cores",
     "forget": "erase a client or a principal from every table and file; the job must be stopped",
     "sync": "record the history of subscriptions, quotas, consumer groups and client aliases",
     "check-landing": "say what is wrong with the landing records of another receiver",

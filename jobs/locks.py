@@ -59,10 +59,10 @@ def only_job(
     with contextlib.ExitStack() as locks:
         alone = True
         try:
-            locks.enter_context(_lock(lake, LOCK, busy if take_over is None else f"{busy}. {TAKE_OVER}"))
+            locks.enter_context(_lock(lake, LOCK, busy))
         except LakeBusyError:
             if not take_over:
-                raise
+                raise _busy_error(busy, _holder(lake), take_over) from None
             alone = False
         fence = _claim(lake, JOB, command, busy, alone=alone and "://" not in lake, take_over=take_over)
         fence.keep_alive(lambda: lost and lost(_taken_over(command, fence)))
@@ -148,8 +148,18 @@ def _claim(
     try:
         return Claims(lake, role).claim(this_process(command, own), noted, alone=alone, take_over=bool(take_over))
     except WriterRunsError as error:
-        advice = "" if take_over is None else f". {TAKE_OVER}"
-        raise LakeBusyError(f"{busy}: {error}{advice}") from None
+        raise _busy_error(busy, str(error), take_over) from None
+
+
+def _holder(lake: str) -> str | None:
+    """Which process has the job's lock; None: it hasn't claimed the lake yet."""
+    claims = Claims(lake, JOB)
+    epoch = claims.latest()
+    return None if epoch == 0 or claims.is_released(epoch) else claims.describe(epoch)
+
+
+def _busy_error(busy: str, holder: str | None, take_over: bool | None) -> LakeBusyError:
+    return LakeBusyError(f"{busy}{f': {holder}' if holder else ''}{'' if take_over is None else f'. {TAKE_OVER}'}")
 
 
 def _is_lost(fence: Fence) -> bool:

@@ -12,7 +12,7 @@ MOST_SHARDS = 10_000  # each is a task and a file of every batch
 
 
 class ReshardSettings(JobSettings):
-    """Distribute the state of a lake's clients to another number of shards, so that ingest uses as many cores. A job that runs does it between two batches."""  # noqa: E501  # the command's help, in one line
+    """Distribute the state of a lake's clients to another number of shards, so that ingest uses as many cores."""
 
     lake: str
     """folder or URI of the lake"""

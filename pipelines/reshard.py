@@ -7,16 +7,25 @@ before it, whose files stay. So a crash at any step, or a job that takes over, l
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import STATE, check_checkpoints, points_app_id, read_id
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
-from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
-from kafka_telemetry_lake.pipelines.state.reshard_batch import Resharded, change
+from kafka_telemetry_lake.pipelines.state.manifest import Manifest, StateFolder
+from kafka_telemetry_lake.pipelines.state.redistribute import redistribute
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSH_OUTCOMES
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
+
+
+class Resharded(NamedTuple):
+    """The number of shards before, and the clients that have moved; None: it was that number already."""
+
+    before: int
+    clients: int | None
 
 
 def reshard(lake: str, checkpoints: str, shards: int, fence: Fence | None = None) -> Resharded:
@@ -48,4 +57,7 @@ def reshard(lake: str, checkpoints: str, shards: int, fence: Fence | None = None
     before = folder.before(number)
     if before.shards == shards:
         return Resharded(shards, None)
-    return change(folder, before, shards, TableLog(PUSH_OUTCOMES, lake, fence), app_id)
+    new = redistribute(folder.uri, before.states, shards, number)
+    folder.write(Manifest(number, shards, new.states))
+    TableLog(PUSH_OUTCOMES, lake, fence).commit([], app_id, number, {})
+    return Resharded(before.shards, new.clients)

@@ -41,8 +41,6 @@ from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import BatchFacts
 from kafka_telemetry_lake.pipelines.quality.batch import broken_rules, describe
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
-from kafka_telemetry_lake.pipelines.state.reshard_batch import change_if_asked
-from kafka_telemetry_lake.pipelines.state.reshard_request import ReshardRequest
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import NOT_OPENED, Opened, Table, table_uri
 from kafka_telemetry_lake.udfs.limits import Limits
@@ -106,7 +104,7 @@ class Operator:
         self._logs = {
             table.name: TableLog(table, settings.lake, settings.fence, opened.get(table.name)) for table in COMMIT_ORDER
         }
-        self._placement, self._request = Placement(spark), ReshardRequest(settings.lake)
+        self._placement = Placement(spark)
         self._run_id = uuid.uuid4().hex
         self.position = self._logs[PUSH_OUTCOMES.name].transaction_version(self._read_id)
         """The version of table `pushes` up to which all pushes are judged; None: `start_from` must say it first."""
@@ -162,9 +160,6 @@ class Operator:
             begun = self._begun(self._number)
             if begun is None:
                 self._state.drop_after(self._number - 1)
-        if begun is None:
-            outcomes = self._logs[PUSH_OUTCOMES.name]
-            self._number += change_if_asked(self._request, self._state, self._number, outcomes, self.app_id)
         while (cut := self._next(self.position, begun, until)) is not None:
             if cut.paths:
                 if judged is not None and _is_of(judged.task, self._number, cut):

@@ -170,7 +170,7 @@ class Claims:
             )
         own = replace(own, locked=alone)
         lock_is_free = alone and before.locked and before.machine == own.machine
-        is_gone = latest == 0 or self._is_released(latest) or lock_is_free
+        is_gone = latest == 0 or self.is_released(latest) or lock_is_free
         if not (is_gone or take_over) and self._is_alive(latest):
             raise WriterRunsError(self.describe(latest))
         if self._role == JOB or latest == 0:  # the others, some of which start every few minutes, only once
@@ -241,7 +241,8 @@ class Claims:
         with self._filesystem.open_output_stream(f"{self._root}/{self._name(epoch, 'released')}") as stream:
             stream.write(b"released")  # some stores refuse an empty file
 
-    def _is_released(self, epoch: int) -> bool:
+    def is_released(self, epoch: int) -> bool:
+        """Whether the process of an epoch has noted that it has ended."""
         info = self._filesystem.get_file_info(f"{self._root}/{self._name(epoch, 'released')}")
         return bool(info.type != pafs.FileType.NotFound)
 
@@ -251,7 +252,7 @@ class Claims:
         log.info("waiting up to %.0f s for a sign of life of %s", PATIENCE_S, self.describe(epoch))
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            if self._is_released(epoch):
+            if self.is_released(epoch):
                 return False
             if self._sign(epoch) != first:
                 return True

@@ -41,7 +41,7 @@ from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.replay import replay
-from kafka_telemetry_lake.pipelines.state import manifest, reshard_batch
+from kafka_telemetry_lake.pipelines.state import manifest
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.state.redistribute import Redistributed
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES, PUSHES
@@ -330,7 +330,7 @@ def model() -> Iterator[None]:
         (replay, "drop_copies", lambda _: None),
         (reshard_command, "is_lake", lambda _: True),
         (pipelines_reshard, "OPERATOR_TABLES", (METRIC_POINTS, PUSH_OUTCOMES)),
-        (reshard_batch, "redistribute", redistributed),
+        (pipelines_reshard, "redistribute", redistributed),
         (checkpoint_folders, "CATALOG", {table.name: table for table in TABLES}),
         (locks, "Path", _Folder),
         (locks, "FileLock", _FileLock),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import pytest
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.ingest import idle_cores
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
+from kafka_telemetry_lake.jobs.locks import only_job
 from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import points_app_id, read_id
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
@@ -262,7 +264,14 @@ def test_what_it_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     begun = run(capsys, stream, "--shards", "3")
     assert (begun[0], "batch 1 of LAKE was cut off in its commits: start `tele" in begun[2]) == (2, True), begun
     assert state_of(stream, 1) == before
-    assert [len(refused[2].splitlines()) for refused in (new, swapping, begun)] == [1] * 3
+    with only_job(str(stream.lake), "ingest", "busy"):
+        busy = run(capsys, stream, "--shards", "3")
+    assert busy[0] == 2
+    assert busy[2].startswith(
+        f"telemetry-lake: a job is running on LAKE: stop it, reshard, then start it again: `ingest`, process {os.getpid()}"
+    )
+    assert state_of(stream, 1) == before
+    assert [len(refused[2].splitlines()) for refused in (new, swapping, begun, busy)] == [1] * 4
 
 
 def test_a_damaged_state_is_refused_and_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

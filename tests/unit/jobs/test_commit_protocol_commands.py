@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,19 +11,16 @@ import pytest
 from kafka_telemetry_lake.pipelines import reshard as resharding
 from kafka_telemetry_lake.pipelines.forget import history
 from kafka_telemetry_lake.pipelines.forget.history import TableHistory
-from kafka_telemetry_lake.pipelines.lake import fence, followed_table
+from kafka_telemetry_lake.pipelines.lake import followed_table
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.followed_table import Commit
 from kafka_telemetry_lake.pipelines.lake.transactions import transaction
 from kafka_telemetry_lake.pipelines.replay import replay
-from kafka_telemetry_lake.pipelines.state import reshard_batch
-from kafka_telemetry_lake.pipelines.state.manifest import Manifest, StateFolder
-from kafka_telemetry_lake.pipelines.state.reshard_batch import Resharded
-from kafka_telemetry_lake.pipelines.state.reshard_request import FILE
+from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from tests.support.interleavings import Explored, Explorer, Process
 from tests.support.model_forget import ERASED, FORGET, forget, forgetting
-from tests.support.model_jobs import LAKE, ingest, maintain, model, redistributed, reshard, swap
+from tests.support.model_jobs import ingest, maintain, model, reshard, swap
 from tests.support.model_store import Files, ask, path_in
 from tests.support.protocol_invariants import (
     MAINTAIN,
@@ -33,9 +29,7 @@ from tests.support.protocol_invariants import (
     is_invisible_beside_forget,
     recover_with_shards,
 )
-from tests.support.protocol_lakes import lake, problem, two
-
-REQUEST = f"{path_in(LAKE)}/{fence.FOLDER}/{FILE}"
+from tests.support.protocol_lakes import lake, problem
 
 
 @pytest.fixture(autouse=True)
@@ -99,23 +93,6 @@ def test_a_reshard_beside_a_job() -> None:
     assert explored.states > 10_000
 
 
-def jobs_that_are_asked() -> Explored:
-    """Two jobs, both of which find that other shards are asked for; each may be the one that changes them."""
-    disk = lake(crashed=True).changed({REQUEST: json.dumps({"shards": 2, "refused": None}).encode()})
-    invariants = Invariants(3, wake=False, recover=recover_with_shards)
-    explored = Explorer(two(), invariants, is_invisible, 1).explore(disk)
-    print(f"asked to reshard, 1 switch: {explored.states:,} states, {explored.disks:,} contents of the store")
-    return explored
-
-
-@pytest.mark.slow
-def test_two_jobs_that_are_asked_for_other_shards() -> None:
-    explored = jobs_that_are_asked()
-    assert problem(explored) == "none", explored.found
-    assert {"p1: done", "p2: done"} <= explored.ends.keys()
-    assert explored.states > 5000
-
-
 def _reshard_without_its_claim(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(resharding, "TableLog", lambda table, lake, _: TableLog(table, lake))
 
@@ -151,33 +128,6 @@ def _a_number_without_a_commit_counts(patch: pytest.MonkeyPatch) -> None:
 def test_no_guard_of_reshard_may_be_missing(monkeypatch: pytest.MonkeyPatch, mutant: Any, expected: str) -> None:
     mutant(monkeypatch)
     assert expected in problem(reshard_beside())
-
-
-def _a_change_before_its_manifest(patch: pytest.MonkeyPatch) -> None:
-    def change(folder: StateFolder, before: Manifest, shards: int, outcomes: TableLog, app_id: str) -> Any:
-        number = before.batch_id + 1
-        new = redistributed(folder.uri, before.states, shards, number)
-        outcomes.commit([], app_id, number, {})
-        folder.write(Manifest(number, shards, new.states))
-        folder.shards = shards
-        return Resharded(before.shards, new.clients)
-
-    patch.setattr(reshard_batch, "change", change)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("mutant", "expected"),
-    [
-        (_a_change_before_its_manifest, "the manifest of batch 1, which is committed, is gone"),
-        (_a_number_without_a_commit_counts, "recovery: ShardCountError: 1 shards requested"),
-    ],
-)
-def test_no_guard_of_a_job_that_changes_its_shards_may_be_missing(
-    monkeypatch: pytest.MonkeyPatch, mutant: Any, expected: str
-) -> None:
-    mutant(monkeypatch)
-    assert expected in problem(jobs_that_are_asked())
 
 
 def forget_beside() -> Explored:

@@ -17,9 +17,9 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -31,17 +31,20 @@ from pyspark.sql import SparkSession
 from benchmarks.figures import print_figures
 from benchmarks.peers import naive_spark
 from benchmarks.shapes import STOCK
+from kafka_telemetry_lake.jobs.ingest_by_name import TABLES
 from kafka_telemetry_lake.jobs.judging import caught_up_operator
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, start_landing
 from kafka_telemetry_lake.pipelines.runtime.session import spark_session
 from kafka_telemetry_lake.pipelines.spark_engine.query import start_spark_engine
-from kafka_telemetry_lake.pipelines.spark_engine.tables import TablesByPath
+from kafka_telemetry_lake.pipelines.spark_engine.tables import TablesByName
+from kafka_telemetry_lake.pipelines.tables.names import Names
 from kafka_telemetry_lake.udfs.kernels.sharding import places_of, shards_at
 from kafka_telemetry_lake.udfs.limits import Limits
 from tests.support.landing_records import SCHEMA
 
 PARTITIONS, SHARDS = 4, 2
+NO_LIFECYCLE: Any = SimpleNamespace(step=lambda *_: None)  # that of the fast engine is no part of its round either
 MAX_BYTES = 1 << 30  # a batch of the fast engine takes all that a round stores
 
 
@@ -114,8 +117,11 @@ def spark(folder: Path) -> dict[str, Any]:
     """The same by the Spark engine."""
     rounds = Rounds()
     session, lake, source = _begin(folder, "spark")
-    tables = TablesByPath(lake.path)
-    query = start_spark_engine(session, lake, tables, source, None, Limits(), SHARDS, rounds.add, nullcontext())
+    names = Names("spark_catalog", "benchmark")
+    session.sql(f"CREATE SCHEMA {names.quoted} LOCATION '{folder / 'managed'}'")
+    tables = TablesByName(session, names)
+    tables.create(TABLES)
+    query = start_spark_engine(session, lake, tables, source, None, Limits(), SHARDS, rounds.add, NO_LIFECYCLE)
     query.awaitTermination()
     return rounds.result()
 

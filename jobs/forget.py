@@ -21,7 +21,6 @@ from kafka_telemetry_lake.pipelines.forget.erasure import Erasure, Removed
 from kafka_telemetry_lake.pipelines.forget.subject import Request, clusters_with
 from kafka_telemetry_lake.pipelines.iceberg.behind import has_iceberg_tables
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of, drop_old, own_checkpoints
-from kafka_telemetry_lake.pipelines.lake.engine import require_fast
 from kafka_telemetry_lake.pipelines.query.formats import write_table
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.query.printable import printable
@@ -32,7 +31,6 @@ def run_job(settings: ForgetSettings) -> int:
     """Finish the erasures that were interrupted, then do this one."""
     if not is_lake(settings.lake):
         raise UsageError(f"no lake at {settings.lake}")
-    require_fast(settings.lake, "forget")
     request = Request(settings.client_instance, settings.principal, settings.cluster_id)
     busy = (
         f"{settings.lake} is in use: stop ingest, notify, maintain and whatever else writes to it, erase, then start "

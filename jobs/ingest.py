@@ -20,12 +20,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.jobs.engines import RunningEngine, fast_engine, spark_engine
 from kafka_telemetry_lake.jobs.entry import fail, run_command
 from kafka_telemetry_lake.jobs.export_beside import exporting
 from kafka_telemetry_lake.jobs.findings_beside import evaluating
 from kafka_telemetry_lake.jobs.ingest_by_name import run_by_name
-from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
+from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings, size_in_bytes
+from kafka_telemetry_lake.jobs.judging import caught_up_operator
+from kafka_telemetry_lake.jobs.limits import limits_of
 from kafka_telemetry_lake.jobs.locks import TakenOverError, only_job
 from kafka_telemetry_lake.jobs.observed import Observers, observed
 from kafka_telemetry_lake.jobs.privacy import privacy_of
@@ -36,14 +37,14 @@ from kafka_telemetry_lake.pipelines.events.feed import feeding
 from kafka_telemetry_lake.pipelines.forget.erasure import unfinished
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_meanwhile
+from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.restarted_query import RestartedQuery
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, KafkaSource, Source, Topics
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger
+from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger, start_landing
 from kafka_telemetry_lake.pipelines.ingest.topic_ids import check_topic_ids
 from kafka_telemetry_lake.pipelines.ingest.torn_entries import drop_torn_entries
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
 from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
-from kafka_telemetry_lake.pipelines.lake.engine import check_engine, claim_engine
 from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_root
 from kafka_telemetry_lake.pipelines.lifecycle import live_source
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
@@ -59,7 +60,6 @@ from kafka_telemetry_lake.pipelines.runtime.beside import beside
 from kafka_telemetry_lake.pipelines.runtime.causes import cause
 from kafka_telemetry_lake.pipelines.runtime.follower_thread import FollowerThread
 from kafka_telemetry_lake.pipelines.runtime.session import SparkStartError, kill_java, spark_session
-from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.pipelines.upkeep.upkeep import Upkeep
 
 NO_PUSHES_ADVICE = (
@@ -102,8 +102,6 @@ def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
         if settings.master.startswith("local"):  # else the workers are on other machines
             compiling.enter_context(compiled_meanwhile(partial(log.info, "ingest: %s"), stop))
         source.check()
-        if settings.engine == "spark":  # before Spark starts; opening the table takes a second where its log is long
-            check_engine(lake.path, settings.engine)
         fence = stack.enter_context(
             only_job(lake.path, "ingest", busy, take_over=settings.take_over, lost=_end_at_once)
         )
@@ -157,21 +155,21 @@ def _run_streams(
 ) -> None:  # fmt: skip
     source.check_topics(spark)
     started = time.monotonic()
-    lifecycle, reports, engine = _start(spark, lake, source, settings, stop, observers)
+    lifecycle, reports, operator = _start(spark, lake, source, settings, stop, observers)
     usage = BrokerUsage(lake.path, lake.fence)
     trigger: Trigger = None if settings.once else settings.trigger_seconds
     if stop.is_set():
         log.info("ingest: stopped")
         return
-    log.info("ingest: %s -> %s (%d shards)", settings.source, lake.path, engine.shards)
-    if (gain := idle_cores(settings, engine.shards, spark.sparkContext.defaultParallelism)) is not None:
+    log.info("ingest: %s -> %s (%d shards)", settings.source, lake.path, operator.shards)
+    if (gain := idle_cores(settings, operator.shards, spark.sparkContext.defaultParallelism)) is not None:
         log.info("ingest: %s", gain)
     topics = source.topics
     landing = RestartedQuery(
-        lambda: engine.start(trigger),
+        lambda: start_landing(spark, lake, source, trigger, operator),
         (topics.telemetry, topics.status, topics.quotas),
     )
-    upkeep = Upkeep(lake.path, engine.judged, lake.fence, engine.turn)
+    upkeep = Upkeep(lake.path, lambda: operator.position, lake.fence)
     running: list[Stream] = [landing]
     if settings.once:  # what follows the tables comes last
         work_off(running, stop)
@@ -185,7 +183,7 @@ def _run_streams(
     else:
         step = live_source.step(lifecycle, lambda: live_source.read_until(landing.status, settings.trigger_seconds))
         pause_s = max(settings.trigger_seconds, live_source.LEAST_PAUSE_S)
-        running.append(FollowerThread("lifecycle", engine.in_turn(lifecycle.catch_up), pause_s, engine.in_turn(step)))
+        running.append(FollowerThread("lifecycle", lifecycle.catch_up, pause_s, step))
         running.append(FollowerThread("quota_usage", usage.catch_up, broker_usage.PAUSE_S))
         if reports is not None:
             pause_s = max(settings.trigger_seconds, report_follower.PAUSE_S)
@@ -200,10 +198,9 @@ def _run_streams(
 def _start(
     spark: SparkSession, lake: Lake, source: Source, settings: IngestSettings, stop: threading.Event,
     observers: Observers,
-) -> tuple[Lifecycle, ReportFollower | None, RunningEngine]:  # fmt: skip
+) -> tuple[Lifecycle, ReportFollower | None, Operator]:  # fmt: skip
     """Check the lake, and judge what an earlier run has stored. Each table is opened once for all of it."""
     opened = lake.create_tables()
-    claim_engine(lake.path, settings.engine, opened[PUSHES.name])
     drop_torn_entries(lake.checkpoints)
     check_checkpoints(lake.path, lake.checkpoints, opened)
     check_topic_ids(lake.checkpoints, source.topic_ids(spark), new_topic=settings.new_topic)
@@ -217,13 +214,16 @@ def _start(
     lifecycle, reports = Lifecycle(lake.path, lake.fence, opened, tasks), None
     if knows_quotas(lake.path):
         reports = ReportFollower(lake.path, lake.fence, opened)
-    engines = {"fast": fast_engine, "spark": spark_engine}
-    return lifecycle, reports, engines[settings.engine](spark, lake, source, settings, stop, observers.judged, opened)
+    operator = caught_up_operator(
+        spark, lake, limits_of(settings), size_in_bytes(settings.max_bytes_per_batch), stop, settings.shards,
+        observers.judged, opened,
+    )  # fmt: skip
+    return lifecycle, reports, operator
 
 
 def idle_cores(settings: IngestSettings, shards: int, cores: int) -> str | None:
     """What other cores than those of the lake's first run would gain; None: nothing, or the number was asked for."""
-    if shards >= cores or settings.shards is not None or settings.engine != "fast":
+    if shards >= cores or settings.shards is not None:
         return None
     checkpoints = "" if settings.checkpoints is None else f" --checkpoints {shlex.quote(settings.checkpoints)}"
     command = f"telemetry-lake reshard --lake {shlex.quote(settings.folder)}{checkpoints} --shards {cores}"

@@ -10,7 +10,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -24,7 +23,7 @@ from kafka_telemetry_lake.jobs.named_lake import alone, session_of
 from kafka_telemetry_lake.jobs.observed import observed
 from kafka_telemetry_lake.jobs.privacy import privacy_of
 from kafka_telemetry_lake.jobs.running import work_off
-from kafka_telemetry_lake.pipelines.ingest.checkpoint import SPARK_ENGINE, check_age, check_lake_of, last_batch
+from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_age, check_lake_of, last_batch
 from kafka_telemetry_lake.pipelines.ingest.restarted_query import RestartedQuery
 from kafka_telemetry_lake.pipelines.ingest.sources import Source
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
@@ -36,7 +35,7 @@ from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import PipelineMetr
 from kafka_telemetry_lake.pipelines.runtime.causes import cause
 from kafka_telemetry_lake.pipelines.spark_engine.lifecycle import BatchLifecycle
 from kafka_telemetry_lake.pipelines.spark_engine.output import WRITTEN
-from kafka_telemetry_lake.pipelines.spark_engine.query import app_id_of, shards_of, start_spark_engine
+from kafka_telemetry_lake.pipelines.spark_engine.query import SPARK_ENGINE, app_id_of, shards_of, start_spark_engine
 from kafka_telemetry_lake.pipelines.spark_engine.tables import TablesByName
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.names import Names
@@ -83,7 +82,7 @@ def run(
     with observed(spark, metrics, settings.metrics_host, settings.metrics_port, settings.health_file) as observers:
         query = RestartedQuery(
             lambda: start_spark_engine(
-                spark, lake, tables, source, trigger, limits, shards, observers.judged, nullcontext(), lifecycle
+                spark, lake, tables, source, trigger, limits, shards, observers.judged, lifecycle
             ),
             (source.topics.telemetry, source.topics.status, source.topics.quotas),
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,7 +11,6 @@ from kafka_telemetry_lake.jobs.kafka_settings import KafkaOptions
 from kafka_telemetry_lake.jobs.limit_settings import LimitSettings
 from kafka_telemetry_lake.jobs.named_lake_settings import NamedLakeSettings, require_checkpoints
 from kafka_telemetry_lake.jobs.settings import UsageError, secret_text
-from kafka_telemetry_lake.pipelines.lake.object_store import in_s3
 
 
 def _source(value: str) -> str:
@@ -37,8 +35,6 @@ class IngestSettings(NamedLakeSettings, LimitSettings):
 
     source: Annotated[str, AfterValidator(_source)]
     """kafka, or files:<folder> with Parquet files that have the columns of Spark's Kafka source"""
-    engine: Literal["fast", "spark"] = "fast"
-    """fast: the job's tasks write state and tables; spark: Spark's own state store and Delta writer, several times the CPU; a lake stays with its first"""  # noqa: E501  # the help of the flag, in one line
     take_over: bool = False
     """start in the place of a job that still has this lake but was cut off or doesn't answer; it can change nothing any more"""  # noqa: E501  # the help of the flag, in one line
     once: bool = False
@@ -107,7 +103,6 @@ class IngestSettings(NamedLakeSettings, LimitSettings):
     def check_together(self) -> None:
         self.check_place_of_lake()
         require_checkpoints(self.names, self.checkpoints)
-        self._check_engine()
         self._check_names()
         if self.personal_data == "hash" and not secret_text(self.personal_data_key):
             raise UsageError(
@@ -129,35 +124,24 @@ class IngestSettings(NamedLakeSettings, LimitSettings):
             raise UsageError("sync_seconds: works only with --source kafka; with files run `telemetry-lake sync`")
 
     def _check_names(self) -> None:
-        """What a lake of tables by name can't have: what reads or writes tables by path."""
+        """What a lake of tables by name can't have: what reads or writes tables by path, and what Spark can't do."""
         if self.names is None:
-            return
-        if self.engine != "spark":
-            raise UsageError("catalog: the fast engine writes tables by path: add --engine spark, or name a --lake")
-        asked = {
-            "sync_seconds": self.sync_seconds, "findings_minutes": self.findings_minutes,
-            "events_topic": self.events_topic, "metrics_fleet": self.metrics_fleet or None,
-        }  # fmt: skip
-        for name in (name for name, value in asked.items() if value is not None):
-            raise UsageError(
-                f"{name}: reads tables by path, so it doesn't work with --catalog: ask views by SQL instead"
-            )
-
-    def _check_engine(self) -> None:
-        """What the Spark engine can't do."""
-        if self.engine != "spark":
             return
         if self.take_over:
             raise UsageError(
-                "take_over: Spark's commits can't be fenced, so the Spark engine can't take over: end the other job"
-            )
-        if self.lake is not None and in_s3(self.lake) and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
-            raise UsageError(
-                "engine: in S3 open-source Spark's commits can replace those of others: use --engine fast, or a folder"
+                "take_over: Spark's commits can't be fenced, so it doesn't work with --catalog: end the other job"
             )
         for name, asked in (("no-fail-on-data-loss", not self.fail_on_data_loss), ("new-topic", self.new_topic)):
             if asked:
                 raise UsageError(
-                    f"engine: the Spark engine has no record of what a topic has lost: leave out --{name} and write to "
-                    "a new lake, or use --engine fast"
+                    "catalog: tables by name have no record of what a topic has lost: leave out "
+                    f"--{name} and write to a new schema"
                 )
+        asked_by_path = {
+            "sync_seconds": self.sync_seconds, "findings_minutes": self.findings_minutes,
+            "events_topic": self.events_topic, "metrics_fleet": self.metrics_fleet or None,
+        }  # fmt: skip
+        for name in (name for name, value in asked_by_path.items() if value is not None):
+            raise UsageError(
+                f"{name}: reads tables by path, so it doesn't work with --catalog: ask views by SQL instead"
+            )

@@ -8,19 +8,18 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from deltalake.exceptions import DeltaError
 
-from kafka_telemetry_lake.jobs.locks import only_job, only_upkeep
+from kafka_telemetry_lake.jobs.locks import only_upkeep
 from kafka_telemetry_lake.jobs.maintain_settings import MaintainSettings
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.pipelines.iceberg.behind import behind
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of
 from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
-from kafka_telemetry_lake.pipelines.lake.engine import engine_of_lake
 from kafka_telemetry_lake.pipelines.maintain import BY_DAY, Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.replay.swap_note import is_swapping
@@ -47,7 +46,6 @@ def run_job(settings: MaintainSettings) -> int:
     checkpoints = checkpoints_of(settings.folder, settings.checkpoints)
     try:
         with (
-            _alone(settings.folder),
             only_upkeep(settings.folder, BUSY.format(lake=settings.folder)),
             _engine(settings) as engine,
         ):
@@ -85,13 +83,6 @@ def _warn_of_iceberg(settings: MaintainSettings) -> None:
                 "maintain: Iceberg table %s lacks commits since %s: its readers may fail on files that VACUUM deletes; "
                 "run `telemetry-lake iceberg`", late.table, f"{late.since:%Y-%m-%d %H:%M}",
             )  # fmt: skip
-
-
-def _alone(lake: str) -> AbstractContextManager[object]:
-    """Nothing; for a lake of the Spark engine, whose commits may replace others of the same moment, the job's lock."""
-    if engine_of_lake(lake) == "fast":
-        return nullcontext()
-    return only_job(lake, "maintain", f"a job of the Spark engine is running on {lake}: stop it before maintain")
 
 
 @contextmanager

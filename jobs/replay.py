@@ -27,7 +27,6 @@ from kafka_telemetry_lake.pipelines.ingest.operator_task import TASK_RESULT, Sha
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import log_set_aside, run_tasks
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
-from kafka_telemetry_lake.pipelines.lake.engine import require_fast
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.quotas.report_follower import ReportFollower, knows_quotas
 from kafka_telemetry_lake.pipelines.replay.rebuild import rebuild_state
@@ -43,7 +42,6 @@ def run_job(settings: ReplaySettings) -> int:
     """Replay the pushes that the settings select, in a new Spark session."""
     if not is_lake(settings.lake):
         raise UsageError(f"no lake at {settings.lake}")
-    require_fast(settings.lake, "replay")
     busy = f"another job, maintain or quality is running on {settings.lake}: stop it before the replay"
     with only_job(settings.lake, "replay", busy) as fence, only_upkeep(settings.lake, busy):
         lake = Lake(settings.lake, own_checkpoints(settings.lake, settings.checkpoints, fence), fence=fence)

@@ -13,7 +13,6 @@ from kafka_telemetry_lake.jobs.reshard_settings import ReshardSettings
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
-from kafka_telemetry_lake.pipelines.lake.engine import require_fast
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.replay.swap_note import is_swapping
@@ -26,7 +25,6 @@ def run_job(settings: ReshardSettings) -> int:
     """Distribute the state, unless it has that number of shards already."""
     if not is_lake(settings.lake):
         raise UsageError(f"no lake at {settings.lake}")
-    require_fast(settings.lake, "reshard")
     busy = f"a job is running on {settings.lake}: stop it, reshard, then start it again"
     with only_job(settings.lake, "reshard", busy) as fence:
         _reshard(settings, fence)

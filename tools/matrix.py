@@ -44,7 +44,7 @@ TESTS = (
     "tests/kafka/test_ingest_kafka.py::test_partitions_added_are_read_from_their_beginning",
     "tests/kafka/test_ingest_kafka.py::test_partitions_added_while_a_batch_waits_do_not_stop_the_job",
     "tests/kafka/test_ingest_kafka.py::test_sasl_options_reach_the_consumer",
-    "tests/spark/test_spark_engine.py::test_captured_pushes_and_what_reads_them",
+    "tests/spark/test_tables_by_name.py::test_captured_pushes",
 )
 ALONE = ("tests/spark/test_sql_views.py",)  # to plan every view takes most of a session's heap, or all of it
 

@@ -34,11 +34,9 @@ POINTS = "points"  # the operator's name in checkpoints, logs and metrics
 BATCH = "batch.json"  # beside the operator's id: what the batch reads whose commits are under way
 STATE = "points-state"
 LANDING = "landing"  # first checkpoint of the query that stores all landing records (`landing_name`)
-SPARK_ENGINE = "spark"  # checkpoint of the query of the Spark engine, with its state
 STREAMS: dict[str, tuple[Table, ...]] = {
     LANDING: (PUSHES, RECEIVER_HEALTH, QUOTA_SAMPLES, QUARANTINE),
     POINTS: OPERATOR_TABLES,
-    SPARK_ENGINE: (PUSHES, RECEIVER_HEALTH, QUOTA_SAMPLES, *OPERATOR_TABLES),
 }
 
 

@@ -55,10 +55,6 @@ class UnfitStoreError(CannotRunError):
     """The store of a lake lacks what its writers need; the message says what, and what to do."""
 
 
-class OtherEngineError(CannotRunError):
-    """The lake is written by another engine than the one that was asked for, or than the command can work with."""
-
-
 class CatalogError(CannotRunError):
     """A catalog of Spark doesn't have, or refuses, what a lake of tables by name needs; the message says what."""
 

@@ -8,7 +8,6 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -30,7 +29,7 @@ from kafka_telemetry_lake.pipelines.runtime.worker_task import WorkerTask
 from kafka_telemetry_lake.pipelines.spark_engine.blobs import from_blob
 from kafka_telemetry_lake.pipelines.spark_engine.lifecycle import BatchLifecycle
 from kafka_telemetry_lake.pipelines.spark_engine.shard_processor import FACTS
-from kafka_telemetry_lake.pipelines.spark_engine.tables import Tables
+from kafka_telemetry_lake.pipelines.spark_engine.tables import TablesByName
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES, QUOTA_SAMPLES, RECEIVER_HEALTH
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
 from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN
@@ -74,17 +73,18 @@ class BatchWriter:
 
     Args:
         app_id: returns the application of the commits; there is none before the first batch.
-        turn: held while a table is written.
-        fence: the claim under which the job runs. Spark's commits don't carry it: it is looked at before each.
         lifecycle: judges the clients of each batch, once its rows are written.
+        fence: the claim under which the job runs; None: none excludes others. Spark's commits don't carry it: it is
+            looked at before each.
     """
 
     def __init__(
-        self, tables: Tables, app_id: Callable[[], str], report: Report, turn: AbstractContextManager[object],
-        fence: Fence | None = None, lifecycle: BatchLifecycle | None = None,
+        self, tables: TablesByName, app_id: Callable[[], str], report: Report, lifecycle: BatchLifecycle,
+        fence: Fence | None,
     ) -> None:  # fmt: skip
-        self._tables, self._app_id, self._report, self._turn, self._fence = tables, app_id, report, turn, fence
-        self._lifecycle = lifecycle
+        self._tables, self._app_id, self._report, self._lifecycle, self._fence = (
+            tables, app_id, report, lifecycle, fence,
+        )  # fmt: skip
         self._run_id = uuid.uuid4().hex
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
@@ -103,9 +103,9 @@ class BatchWriter:
                     if self._fence is not None:
                         self._fence.check()
                     rows = rows_of(batch, table, own)
-                    with self._turn, named(batch.sparkSession, f"{table.name}: batch {batch_id}: write rows"):
+                    with named(batch.sparkSession, f"{table.name}: batch {batch_id}: write rows"):
                         self._tables.append(table, rows, app_id, batch_id)
-            if self._lifecycle is not None and any(row["name"] == PUSHES.name for row in parts):
+            if any(row["name"] == PUSHES.name for row in parts):
                 pushes, outcomes = (
                     columns_of(batch, PUSHES, LIFECYCLE_IN),
                     columns_of(batch, PUSH_OUTCOMES, OUTCOMES_IN),

@@ -11,14 +11,14 @@ off runs again from the same records and the same state, so it has the same rows
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kafka_telemetry_lake.pipelines.ingest.checkpoint import SPARK_ENGINE, begun_batch, query_id
+from kafka_telemetry_lake.pipelines.ingest.checkpoint import begun_batch, query_id
 from kafka_telemetry_lake.pipelines.ingest.landing_rows import landing_rows
 from kafka_telemetry_lake.pipelines.ingest.offset_log import OffsetLog
 from kafka_telemetry_lake.pipelines.ingest.operator import Report
@@ -33,10 +33,11 @@ from kafka_telemetry_lake.pipelines.spark_engine.lifecycle import BatchLifecycle
 from kafka_telemetry_lake.pipelines.spark_engine.output import BatchWriter
 from kafka_telemetry_lake.pipelines.spark_engine.packing import PACKED, PackTask
 from kafka_telemetry_lake.pipelines.spark_engine.shard_processor import OUTPUT, ShardProcessor
-from kafka_telemetry_lake.pipelines.spark_engine.tables import Tables
+from kafka_telemetry_lake.pipelines.spark_engine.tables import TablesByName
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES
 from kafka_telemetry_lake.udfs.limits import Limits
 
+SPARK_ENGINE = "spark"  # checkpoint of the query, with its state
 NOTE = "spark-engine.json"  # in the folder of checkpoints: the number of shards
 SETTINGS = {
     # The only state store with what `transformWithStateInPandas` needs.
@@ -59,8 +60,8 @@ SETTINGS = {
 
 
 def start_spark_engine(
-    spark: SparkSession, lake: Lake, tables: Tables, source: Source, trigger: Trigger, limits: Limits, shards: int,
-    report: Report, turn: AbstractContextManager[object], lifecycle: BatchLifecycle | None = None,
+    spark: SparkSession, lake: Lake, tables: TablesByName, source: Source, trigger: Trigger, limits: Limits,
+    shards: int, report: Report, lifecycle: BatchLifecycle,
 ) -> StreamingQuery:  # fmt: skip
     """Start the query.
 
@@ -68,8 +69,7 @@ def start_spark_engine(
         tables: those of the lake.
         shards: as `shards_of` returned it.
         report: called after each batch.
-        turn: held while a table is written.
-        lifecycle: what judges the clients of each batch; None: something else follows the tables.
+        lifecycle: judges the clients of each batch.
     """
     checkpoint = lake.checkpoint(SPARK_ENGINE)
     records = landing_rows(spark, source, lake.cluster_id, lake.privacy, {})
@@ -78,7 +78,7 @@ def start_spark_engine(
     packed = records.mapInArrow(PackTask(keys_of(spark, shards)), PACKED)
     processor = ShardProcessor(limits, shards, begun_batch(checkpoint))
     judged = packed.groupBy("key").transformWithStateInPandas(processor, OUTPUT, "append", "None")
-    writer = BatchWriter(tables, lambda: app_id_of(checkpoint), report, turn, lake.fence, lifecycle)
+    writer = BatchWriter(tables, lambda: app_id_of(checkpoint), report, lifecycle, lake.fence)
     with _settings(spark, {**SETTINGS, "spark.sql.shuffle.partitions": str(shards)}):  # the query takes a copy
         run = naming(spark, source, OffsetLog(checkpoint), writer.write)
         return start_batches(judged, PUSHES.name, lake, trigger and source.poll_s(trigger), run, SPARK_ENGINE)
@@ -100,7 +100,7 @@ def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None
                 spark.conf.set(name, old)
 
 
-def shards_of(lake: Lake, tables: Tables, asked: int | None, cores: int) -> int:
+def shards_of(lake: Lake, tables: TablesByName, asked: int | None, cores: int) -> int:
     """The number of shards of the lake's state; that of a new lake is noted.
 
     Args:
@@ -117,7 +117,7 @@ def shards_of(lake: Lake, tables: Tables, asked: int | None, cores: int) -> int:
         if tables.has_pushes():
             raise StateMissingError(
                 f"{tables.lake} has pushes, and the Spark engine's state of them is not below {lake.checkpoints}: name "
-                "the folder of the lake's checkpoints with --checkpoints, or write to a new lake"
+                "the folder of the lake's checkpoints with --checkpoints, or write to a new schema"
             )
         filesystem.create_dir(root, recursive=True)
         note = {"shards": asked or cores}
@@ -125,7 +125,7 @@ def shards_of(lake: Lake, tables: Tables, asked: int | None, cores: int) -> int:
     if asked is not None and asked != note["shards"]:
         raise ShardCountError(
             f"the state of {tables.lake} is in {note['shards']} shards, not {asked}, and the Spark engine can't change "
-            "that: leave out --shards, or write to a new lake"
+            "that: leave out --shards, or write to a new schema"
         )
     return int(note["shards"])
 

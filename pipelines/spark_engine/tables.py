@@ -1,21 +1,19 @@
-"""How the Spark engine addresses the tables that it writes: by path below a lake's folder, or by name in a catalog."""
+"""The tables that the Spark engine writes, by name in a catalog."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
-from kafka_telemetry_lake.pipelines.lake.engine import PROPERTY
-from kafka_telemetry_lake.pipelines.lake.errors import CatalogError, OtherEngineError, OtherTableError
+from kafka_telemetry_lake.pipelines.lake.errors import CatalogError, OtherTableError
 from kafka_telemetry_lake.pipelines.query.literals import quoted
 from kafka_telemetry_lake.pipelines.runtime.causes import cause
 from kafka_telemetry_lake.pipelines.tables.names import Names
@@ -31,34 +29,6 @@ from kafka_telemetry_lake.pipelines.tables.table import (
 COMMITS = 100  # of a table, in which the last one of a batch is looked for; others are those of upkeep
 
 
-class Tables(Protocol):
-    """The tables of one lake."""
-
-    @property
-    def lake(self) -> str:
-        """The lake's name, for people."""
-
-    def has_pushes(self) -> bool:
-        """Whether the lake has any landing records."""
-
-    def append(self, table: Table, rows: DataFrame, app_id: str, batch_id: int) -> None:
-        """Append rows in one commit, unless the table has this commit: the batch of the application."""
-
-
-class TablesByPath:
-    """Tables below a folder or URI. They exist."""
-
-    def __init__(self, lake: str) -> None:
-        self.lake = lake
-
-    def has_pushes(self) -> bool:
-        return DeltaTable(PUSHES.uri(self.lake)).count() > 0
-
-    def append(self, table: Table, rows: DataFrame, app_id: str, batch_id: int) -> None:
-        writer = rows.write.format("delta").mode("append")
-        writer.option("txnAppId", app_id).option("txnVersion", batch_id).save(table.uri(self.lake))
-
-
 class TablesByName:
     """Tables of a schema in a catalog of Spark. Nothing here knows, or lists, the folders of their files."""
 
@@ -67,10 +37,14 @@ class TablesByName:
         self.lake = str(names)
 
     def has_pushes(self) -> bool:
+        """Whether the lake has any landing records."""
         return not self._spark.table(self._names.of(PUSHES.name)).isEmpty()
 
     def append(self, table: Table, rows: DataFrame, app_id: str, batch_id: int) -> None:
-        """As of `Tables`. The table's history has the batch, since SQL can't ask for Delta's ``txn``."""
+        """Append rows in one commit, unless the table has this commit: the batch of the application.
+
+        The table's history has the batch, since SQL can't ask for Delta's ``txn``.
+        """
         writer = rows.writeTo(self._names.of(table.name))
         writer = writer.option("txnAppId", app_id).option("txnVersion", str(batch_id))
         writer.option("userMetadata", json.dumps({"app": app_id, "batch": batch_id})).append()
@@ -97,20 +71,19 @@ class TablesByName:
 
         All tables that exist are looked at before one is created.
 
-        Args:
-            tables: `pushes` comes first: its property says that the other tables are the lake's.
-
         Raises:
             CatalogError: there is no such catalog, or the schema can't be created.
-            OtherEngineError, OtherTableError: another program's tables have these names.
+            OtherTableError: another program's tables have these names.
             OtherFormatError: a table has another format, or lacks columns.
         """
         self._create_schema()
         existing = [table for table in tables if self._spark.catalog.tableExists(self._names.of(table.name))]
         for table in existing:
             self._check_kind(table)
-        if existing:
-            self._must_be_own(existing)
+        if existing and PUSHES not in existing:
+            raise OtherTableError(
+                f"{self.lake}.{existing[0].name} exists, but {PUSHES.name} doesn't: name another schema with --schema"
+            )
         for table in existing:
             self._check_columns(table)
         try:
@@ -154,17 +127,6 @@ class TablesByName:
                 f"{', '.join(partition) or 'nothing'}: name another schema with --schema"
             )
 
-    def _must_be_own(self, existing: Sequence[Table]) -> None:
-        if PUSHES not in existing:
-            raise OtherTableError(
-                f"{self.lake}.{existing[0].name} exists, but {PUSHES.name} doesn't: name another schema with --schema"
-            )
-        if self._detail(PUSHES.name)["properties"].get(PROPERTY) != "spark":
-            raise OtherEngineError(
-                f"{self.lake}.{PUSHES.name} is not a table of the Spark engine, which keeps its own state: name "
-                "another schema with --schema"
-            )
-
     def _check_columns(self, table: Table) -> None:
         found = self._detail(table.name)["properties"].get(FORMAT_PROPERTY)
         stored = {
@@ -186,8 +148,6 @@ class TablesByName:
 def _create(name: str, table: Table) -> str:
     # Whether a table has deletion vectors is up to its catalog: Unity Catalog demands them of managed tables.
     properties = {key: value for key, value in table.configuration().items() if key != DELETION_VECTORS}
-    if table is PUSHES:
-        properties[PROPERTY] = "spark"
     partition = f" PARTITIONED BY ({LANDED_DATE.name})" if table.by_day else ""
     listed = ", ".join(f"{quoted(key)} = {quoted(value)}" for key, value in properties.items())
     return (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, date, datetime
 
 import pyarrow as pa
@@ -32,14 +31,10 @@ class Upkeep:
     Args:
         judged: the version of table `pushes` up to which all pushes are judged; a batch may need later files as they
             are.
-        turn: held while a table is looked after.
     """
 
-    def __init__(
-        self, lake: str, judged: Callable[[], int | None], fence: Fence | None = None,
-        turn: AbstractContextManager[object] = nullcontext(),  # noqa: B008  # it has no state
-    ) -> None:  # fmt: skip
-        self._lake, self._judged, self._turn = lake, judged, turn
+    def __init__(self, lake: str, judged: Callable[[], int | None], fence: Fence | None = None) -> None:
+        self._lake, self._judged = lake, judged
         self._tables = {table.name: (table, SmallFiles(table, lake, fence)) for table in KEPT_UP}
 
     def run(self, ended: threading.Event) -> None:
@@ -62,9 +57,8 @@ class Upkeep:
                     continue
                 until = (self._judged() or 0) if table is PUSHES else None
                 # The lifecycle merges its own changes.
-                with self._turn:
-                    replaced = 0 if table is CLIENT_CHANGES else files.merge(today, until, ended)
-                    files.write_checkpoint()
+                replaced = 0 if table is CLIENT_CHANGES else files.merge(today, until, ended)
+                files.write_checkpoint()
             except (MergeEndedError, FencedError):
                 return
             except (DeltaError, OSError, pa.ArrowException) as error:

@@ -15,7 +15,6 @@ from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
 
 
-
 @pytest.mark.slow
 def test_two_to_eight_to_three(ingest: Ingest, tmp_path: Path) -> None:
     fleet, lake, straight = Fleet(), tmp_path / "lake", tmp_path / "straight"

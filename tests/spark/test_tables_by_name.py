@@ -1,4 +1,4 @@
-"""A lake of tables by name: the same rows as by path, and no other program's table is touched."""
+"""A lake of tables by name: Spark's engine gives the rows of the fast one, and no other program's table is touched."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ import pytest
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.jobs.ingest_by_name import TABLES
 from kafka_telemetry_lake.jobs.running import StreamFailedError
-from kafka_telemetry_lake.pipelines.lake.engine import PROPERTY
 from kafka_telemetry_lake.pipelines.lake.errors import (
     CatalogError,
     ForeignCheckpointError,
     OldCheckpointError,
-    OtherEngineError,
     OtherTableError,
+    StateMissingError,
 )
 from kafka_telemetry_lake.pipelines.query.spark_catalog import create_named_views
 from kafka_telemetry_lake.pipelines.query.views import views
@@ -69,8 +69,7 @@ def test_tables_are_created_and_a_batch_is_appended_once(spark: SparkSession, na
     own = DeltaTable(tmp_path / "managed" / "pushes")
     by_path = PUSHES.create(str(tmp_path / "path"))
     assert (own.metadata().description, own.metadata().partition_columns) == (PUSHES.meaning, ["landed_date"])
-    configuration = own.metadata().configuration
-    assert configuration == {**by_path.metadata().configuration, PROPERTY: "spark"}
+    assert own.metadata().configuration == by_path.metadata().configuration
     assert own.schema().to_arrow() == by_path.schema().to_arrow()  # comments included
     assert tables.has_pushes() is False
     rows = spark.createDataFrame(pa.table({"client_id": ["orders"]}, pa.schema([PUSHES.schema.field("client_id")])))
@@ -88,26 +87,26 @@ def test_tables_are_created_and_a_batch_is_appended_once(spark: SparkSession, na
     ("properties", "message"),
     [
         ("", "lacks column .*, which this build reads: start a new lake"),
-        (f", '{FORMAT_PROPERTY}' = '2'", "has format 2, and this build reads format 1 only: start a new lake"),
+        (
+            f"TBLPROPERTIES ('{FORMAT_PROPERTY}' = '2')",
+            "has format 2, and this build reads format 1 only: start a new lake",
+        ),
     ],
 )
 def test_a_table_of_another_format_is_refused(spark: SparkSession, names: Names, properties: str, message: str) -> None:
     kept = ", ".join(f"`{name}` STRING" for name in ("topic", "client_id"))
     spark.sql(f"CREATE TABLE {names.of('pushes')} ({kept}, landed_date DATE) USING DELTA PARTITIONED BY (landed_date) "
-              f"TBLPROPERTIES ('{PROPERTY}' = 'spark'{properties})")  # fmt: skip
+              f"{properties}")  # fmt: skip
     with pytest.raises(OtherFormatError, match=f"pushes {message}"):
         TablesByName(spark, names).create([PUSHES, RECEIVER_HEALTH])
     assert tables_of(spark, names) == ["pushes"]
 
 
 OTHERS = {
-    "(a INT) USING DELTA": (OtherTableError, "pushes is partitioned by nothing, not by landed_date: name another"),
-    "(a INT) USING PARQUET": (OtherTableError, "pushes is a table of parquet, not of Delta"),
-    f"(offset STRING, mine INT, landed_date DATE) USING DELTA PARTITIONED BY (landed_date) TBLPROPERTIES ('{PROPERTY}' "
-    "= 'spark')": (OtherTableError, r"pushes exists with other columns: offset \(string\), mine \(int\): name another"),
-    "(topic STRING, landed_date DATE) USING DELTA PARTITIONED BY (landed_date)": (
-        OtherEngineError,
-        "pushes is not a table of the Spark engine",
+    "(a INT) USING DELTA": "pushes is partitioned by nothing, not by landed_date: name another",
+    "(a INT) USING PARQUET": "pushes is a table of parquet, not of Delta",
+    "(offset STRING, mine INT, landed_date DATE) USING DELTA PARTITIONED BY (landed_date)": (
+        r"pushes exists with other columns: offset \(string\), mine \(int\): name another"
     ),
 }
 
@@ -121,9 +120,8 @@ def tables_of(spark: SparkSession, names: Names) -> list[str]:
 @pytest.mark.parametrize("columns", OTHERS)
 def test_another_table_of_the_name_is_left_alone(spark: SparkSession, names: Names, columns: str) -> None:
     spark.sql(f"CREATE TABLE {names.of('pushes')} {columns}")
-    error, said = OTHERS[columns]
     before = spark.sql(f"DESCRIBE TABLE EXTENDED {names.of('pushes')}").collect()
-    with pytest.raises(error, match=rf"^spark_catalog\.by_name\.{said}"):
+    with pytest.raises(OtherTableError, match=rf"^spark_catalog\.by_name\.{OTHERS[columns]}"):
         TablesByName(spark, names).create([PUSHES, RECEIVER_HEALTH])
     assert tables_of(spark, names) == ["pushes"]
     assert spark.sql(f"DESCRIBE TABLE EXTENDED {names.of('pushes')}").collect() == before
@@ -154,14 +152,17 @@ def newest(lake: Path) -> dict[tuple[str, str], dict[str, Any]]:
     return {(row["cluster_id"], row["client_instance_id"]): {**row, "step": 0} for row in rows}
 
 
+# tests/unit/spark_engine/test_both_engines.py compares both engines for more seeds without Spark.
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (1, 3, 4))])
 def test_whole_tables_are_the_same(
-    spark: SparkSession, ingest: Ingest, names: Names, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, ingest: Ingest, names: Names, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """The second of three rounds is cut off after some of its commits, and each run is a new start."""
     monkeypatch.setattr(lifecycle, "LEAST_CHANGES", 10)  # so that the clients' rows are merged
-    random, place = Random(2), WRITTEN.index(METRIC_POINTS)
-    parts, rows_of = rounds(random, made_up(random, 8), 3), output.rows_of
+    random = Random(seed)
+    parts = rounds(random, made_up(random, int(os.environ.get("ENGINE_SCENARIOS", "8"))), 3)
+    place, rows_of = WRITTEN.index(METRIC_POINTS) if seed == 2 else random.randrange(len(WRITTEN)), output.rows_of
 
     def cut_off(batch: Any, table: Any, found: Any) -> Any:
         if WRITTEN.index(table) >= place:
@@ -173,7 +174,7 @@ def test_whole_tables_are_the_same(
 
     for number, part in enumerate(parts):
         land(tmp_path / "source", number, part)
-        ingest(tmp_path / "source", tmp_path / "path", "--engine", "spark", *SHARDS)
+        ingest(tmp_path / "source", tmp_path / "path", *SHARDS)
         if number == 1:
             with monkeypatch.context() as patch:
                 patch.setattr(output, "rows_of", cut_off)
@@ -187,6 +188,34 @@ def test_whole_tables_are_the_same(
     assert min(compared.rows[name] for name in ("quarantine", "client_events", "receiver_health")) > 0
     batches = spark.sql(f"SELECT batch_id FROM {names.of('pipeline_metrics')} WHERE stream = 'points' ORDER BY 1")
     assert [row.batch_id for row in batches.collect()] == [0, 1, 2]
+
+
+@pytest.mark.slow
+def test_captured_pushes(spark: SparkSession, ingest: Ingest, names: Names, tmp_path: Path) -> None:
+    ingest(CAPTURED, tmp_path / "path", *SHARDS)
+    ingest_by_name(spark, CAPTURED, names, tmp_path / "checkpoints", *SHARDS)
+    compared = compare(stored(tmp_path / "path"), stored(tmp_path / "managed"))
+    print(f"{sum(compared.rows.values()):,} rows of both engines are the same: {compared.rows}")
+    assert compared.differences == {}
+    assert compared.rows["metric_points"] == 157_260
+    assert newest(tmp_path / "managed") == newest(tmp_path / "path")
+    assert (tmp_path / "checkpoints" / "spark" / "state").is_dir()
+
+
+@pytest.mark.slow
+def test_the_tables_of_a_lake_by_path_are_another_lakes(
+    spark: SparkSession, ingest: Ingest, names: Names, tmp_path: Path
+) -> None:
+    land(tmp_path / "source", 0, made_up(Random(2), 3))
+    ingest(tmp_path / "source", tmp_path / "path", *SHARDS)
+    for each in TABLES:
+        if DeltaTable.is_deltatable(each.uri(str(tmp_path / "path"))):
+            place = each.uri(str(tmp_path / "path"))
+            spark.sql(f"CREATE TABLE {names.of(each.name)} USING DELTA LOCATION '{place}'")
+    before = stored(tmp_path / "path")
+    with pytest.raises(StateMissingError, match=r"spark_catalog\.by_name has pushes, and the Spark engine's state of"):
+        ingest_by_name(spark, tmp_path / "source", names, tmp_path / "checkpoints", *SHARDS)
+    assert compare(before, stored(tmp_path / "path")).differences == {}
 
 
 @pytest.mark.slow
@@ -235,14 +264,14 @@ def hive(tmp_path: Path) -> HiveCatalog:
 
 def flags_of(tmp_path: Path, source: Path) -> list[str]:
     return ["ingest", "--source", f"files:{source}", "--once", "--source-name", "test", *PLACE,
-            "--checkpoints", str(tmp_path / "checkpoints"), "--engine", "spark", *SHARDS]  # fmt: skip
+            "--checkpoints", str(tmp_path / "checkpoints"), *SHARDS]  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.soak
 def test_captured_pushes_in_a_metastore(hive: HiveCatalog, ingest: Ingest, tmp_path: Path) -> None:
     """Each command is a process of its own. What it knows of the tables is in the metastore."""
-    ingest(CAPTURED, tmp_path / "path", "--engine", "spark", *SHARDS)
+    ingest(CAPTURED, tmp_path / "path", *SHARDS)
     hive.run(*flags_of(tmp_path, CAPTURED))
     compared = compare(stored(tmp_path / "path"), stored(hive.tables("client_telemetry")))
     print(f"{sum(compared.rows.values()):,} rows are the same by name and by path: {compared.rows}")

@@ -87,10 +87,6 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"telemetry-lake sync .*--check", f"{KAFKA}::test_sync_and_ingest"),
     (r"telemetry-lake sync ", f"{KAFKA}::test_sync_and_ingest"),
     (r"telemetry-lake ingest --conf conf/ingest.yml", f"{KAFKA}::test_sync_and_ingest"),
-    (
-        r"telemetry-lake ingest --engine spark",
-        "tests/spark/test_spark_engine.py::test_captured_pushes_and_what_reads_them",
-    ),
     (r"telemetry-lake ingest --source files:", SPARK),
     (r"telemetry-lake replay ", SPARK),
     (

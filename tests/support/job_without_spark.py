@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from kafka_telemetry_lake.jobs import engines, ingest
+from kafka_telemetry_lake.jobs import ingest
 from kafka_telemetry_lake.pipelines.ingest import streams
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, batches_of, begun_batch, query_id
 from kafka_telemetry_lake.pipelines.ingest.landing_batches import LandingBatches
@@ -40,8 +40,7 @@ MOST_FILES = 2  # of a batch
 
 def replace_spark() -> None:
     """Let the command `ingest` of this process run without Spark."""
-    vars(ingest).update(spark_session=lambda *_, **__: _SESSION, kill_java=_nothing)
-    vars(engines).update(start_landing=_start_landing)
+    vars(ingest).update(spark_session=lambda *_, **__: _SESSION, kill_java=_nothing, start_landing=_start_landing)
 
 
 class Rows:

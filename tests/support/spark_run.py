@@ -26,8 +26,8 @@ def ingest_once(spark: SparkSession, folder: Path | None, lake: Path, *flags: st
 
 def ingest_by_name(spark: SparkSession, folder: Path, names: Names, checkpoints: Path, *flags: str) -> None:
     """The same into a catalog that the session has."""
-    argv = ["--source", f"files:{folder}", "--engine", "spark", "--catalog", names.catalog, "--schema", names.schema,
-            "--checkpoints", str(checkpoints), "--once", "--source-name", "test", *flags]  # fmt: skip
+    argv = ["--source", f"files:{folder}", "--catalog", names.catalog, "--schema", names.schema, "--checkpoints",
+            str(checkpoints), "--once", "--source-name", "test", *flags]  # fmt: skip
     asked = parse(IngestSettings, argv, "test")
     asked.check_together()
     ingest_named(spark, names, make_source(asked), asked, threading.Event())

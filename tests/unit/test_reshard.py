@@ -268,7 +268,8 @@ def test_what_it_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         busy = run(capsys, stream, "--shards", "3")
     assert busy[0] == 2
     assert busy[2].startswith(
-        f"telemetry-lake: a job is running on LAKE: stop it, reshard, then start it again: `ingest`, process {os.getpid()}"
+        "telemetry-lake: a job is running on LAKE: stop it, reshard, then start it again: "
+        f"`ingest`, process {os.getpid()} on "
     )
     assert state_of(stream, 1) == before
     assert [len(refused[2].splitlines()) for refused in (new, swapping, begun, busy)] == [1] * 4

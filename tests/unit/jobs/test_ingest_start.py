@@ -11,7 +11,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from kafka_telemetry_lake.jobs import cli, engines, ingest
+from kafka_telemetry_lake.jobs import cli, ingest
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure
@@ -23,7 +23,7 @@ from tests.support.operator_alone import Job, without_spark
 
 def lines_at_start(lake: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What a job says that is asked to stop before its streams start."""
-    monkeypatch.setattr(engines, "caught_up_operator", MagicMock())
+    monkeypatch.setattr(ingest, "caught_up_operator", MagicMock())
     monkeypatch.setattr(ingest, "check_topic_ids", MagicMock())
     settings = parse(IngestSettings, ["--source", "files:in", "--lake", str(lake)], "test")
     stop = threading.Event()

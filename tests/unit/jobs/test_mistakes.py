@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.commands import COMMANDS, job_of
-from kafka_telemetry_lake.pipelines.lake.engine import claim_engine
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, TABLES
 from tests.support.listeners import listening
 from tests.support.patience import idle_clock
@@ -45,34 +44,26 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     ("ingest --lake new --source s3:x", 2, "allowed: files:<folder> or kafka, got 's3:x'", 1),
     ("ingest --lake new --source files:x --shards 0", 2, "shards: Input should be greater than 0", 1),
     ("ingest --lake new --source files:x --shards many", 2, "shards: Input should be a valid integer", 1),
-    ("ingest --lake new --source files:x --engine slow", 2, "engine: Input should be 'fast' or 'spark'", 1),
-    ("ingest --lake new --source files:x --engine spark --take-over", 2, "the Spark engine can't take over", 1),
-    ("ingest --lake new --source files:x --engine spark --new-topic", 2, "leave out --new-topic and write to a", 1),
     # tables by name
     ("ingest --source files:. --catalog main", 2, "catalog: needs the schema of the lake's tables; add --schema", 1),
     ("ingest --source files:. --schema telemetry", 2, "schema: works only with --catalog", 1),
     ("ingest --source files:.", 2, "lake: required; set --lake or TELEMETRY_LAKE_LAKE", 1),
     ("ingest --source files:. --catalog main --schema t --lake new", 2, "catalog: not together with --lake", 1),
     ("ingest --source files:. --catalog main --schema t", 2, "catalog: needs --checkpoints: a folder or URI for", 1),
-    (f"{NAMED} main --schema t", 2, "catalog: the fast engine writes tables by path: add --engine spark", 1),
-    (f"{NAMED} main --schema t --engine fast", 2, "catalog: the fast engine writes tables by path", 1),
-    (f"{NAMED} main.t --schema t --engine spark", 2, "catalog: Value error, allowed: letters, digits, _ and -", 1),
-    (f"{NAMED} main --schema a`b --engine spark", 2, "schema: Value error, allowed: letters, digits, _ and -", 1),
-    (f"{NAMED} main --schema a'b --engine spark", 2, "schema: Value error, allowed: letters, digits, _ and -", 1),
-    (f"{NAMED} main --schema | --engine spark", 2, "schema: Value error, allowed: letters, digits, _ and -", 1),
-    (f"{NAMED} main --schema t --engine spark --findings-minutes 5", 2, "findings_minutes: reads tables by path", 1),
-    (f"{NAMED} main --schema t --engine spark --take-over", 2, "the Spark engine can't take over", 1),
-    (f"{NAMED.replace('files:.', 'files:/no/such')} main --schema t --engine spark", 2, "/no/such does not exist", 6),
-    (f"{NAMED.replace('new', '{file}')} main --schema t --engine spark", 2, "can't write to ", 6),
+    (f"{NAMED} main.t --schema t", 2, "catalog: Value error, allowed: letters, digits, _ and -", 1),
+    (f"{NAMED} main --schema a`b", 2, "schema: Value error, allowed: letters, digits, _ and -", 1),
+    (f"{NAMED} main --schema a'b", 2, "schema: Value error, allowed: letters, digits, _ and -", 1),
+    (f"{NAMED} main --schema |", 2, "schema: Value error, allowed: letters, digits, _ and -", 1),
+    (f"{NAMED} main --schema t --findings-minutes 5", 2, "findings_minutes: reads tables by path", 1),
+    (f"{NAMED} main --schema t --take-over", 2, "take_over: Spark's commits can't be fenced", 1),
+    (f"{NAMED} main --schema t --new-topic", 2, "leave out --new-topic and write to a new schema", 1),
+    (f"{NAMED.replace('files:.', 'files:/no/such')} main --schema t", 2, "/no/such does not exist", 6),
+    (f"{NAMED.replace('new', '{file}')} main --schema t", 2, "can't write to ", 6),
     ("maintain --catalog main --schema t", 2, "catalog: needs --checkpoints: a folder or URI for state, notes and", 1),
     ("maintain --catalog main", 2, "catalog: needs the schema of the lake's tables; add --schema", 1),
     ("quality --catalog main --schema t", 2, "catalog: this command reads and writes tables by path, in a folder", 1),
     ("query --catalog main --schema t FROM|pushes", 2, "a catalog's tables are asked by SQL in its own engine", 1),
     ("dashboard --catalog main --schema t", 2, "a catalog's tables are asked by SQL in its own engine", 1),
-    ("ingest --lake {lake} --source files:. --engine spark", 2, "is a lake of the fast engine, which keeps other", 6),
-    ("replay --lake {spark} --from earliest", 2, "`replay` can't change the state in Spark's checkpoint", 6),
-    ("reshard --lake {spark} --shards 8", 2, "`reshard` can't change the state in Spark's checkpoint", 6),
-    ("forget --lake {spark} --principal User:a", 2, "`forget` can't change the state in Spark's checkpoint", 6),
     ("ingest --lake new --source kafka", 2, "bootstrap_servers: required with --source kafka", 1),
     ("ingest --lake new --source files:/no/such", 2, "source folder /no/such does not exist", 6),
     ("maintain --lake {lake} --retention-days metric_points", 2, "retention_days: allowed: NAME=VALUE", 1),
@@ -221,15 +212,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         table.create(str(folder / "lake"))
     one = pa.Table.from_pylist([{"client_id": "orders"}], PUSHES.stored)
     write_deltalake(PUSHES.uri(str(folder / "lake")), one, mode="append")
-    for table in TABLES:
-        table.create(str(folder / "spark"))
-    claim_engine(str(folder / "spark"), "spark", DeltaTable(folder / "spark" / "pushes"))
     for command in COMMANDS:  # Python's imports are not what is measured
         job_of(command)
     with listening(lambda _: None) as silent, listening(http) as web, listening(socket.socket.close) as closing:
         places = {key: str(folder / name) for key, (name, _) in contents.items()}
         ports = {"silent": str(silent), "http": str(web), "closing": str(closing)}
-        yield places | ports | {"lake": str(folder / "lake"), "spark": str(folder / "spark")}
+        yield places | ports | {"lake": str(folder / "lake")}
 
 
 def words(line: str, place: dict[str, str]) -> list[str]:

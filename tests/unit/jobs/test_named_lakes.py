@@ -18,7 +18,7 @@ NAMED = ["--catalog", "main", "--schema", "client-telemetry", "--checkpoints", "
 
 
 def test_a_catalog_and_schema_are_a_lake(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = parse(IngestSettings, ["--source", "files:x", "--engine", "spark", *NAMED], "test")
+    settings = parse(IngestSettings, ["--source", "files:x", *NAMED], "test")
     settings.check_together()
     assert settings.names == Names("main", "client-telemetry")
     assert (str(settings.names), settings.names.of("pushes")) == (

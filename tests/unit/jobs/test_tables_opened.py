@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.jobs import cli, engines, ingest
+from kafka_telemetry_lake.jobs import cli, ingest
 from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
@@ -22,8 +22,8 @@ from tests.support.ledger import Fleet
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs the job once, without Spark, and counts how often it opens each table."""
-    for module, name in ((ingest, "spark_session"), (ingest, "kill_java"), (engines, "start_landing")):
-        monkeypatch.setattr(module, name, getattr(module, name))
+    for name in ("spark_session", "kill_java", "start_landing"):
+        monkeypatch.setattr(ingest, name, getattr(ingest, name))
     replace_spark()
     opens, init = Counter[str](), DeltaTable.__init__
 

@@ -295,7 +295,9 @@ def test_the_job_is_refused_or_takes_over(lake: str) -> None:
             pass
 
     with only_job(lake, "ingest", "busy", take_over=False) as first:
-        with pytest.raises(LakeBusyError, match=r"^busy: `ingest`, .* \(epoch 1\)\. If it was cut off, .* --take-over starts"):
+        with pytest.raises(
+            LakeBusyError, match=r"^busy: `ingest`, .* \(epoch 1\)\. If it was cut off, .* --take-over starts"
+        ):
             start("ingest", take_over=False)
         with pytest.raises(LakeBusyError, match=r"^busy: `ingest`, process \d+ on \S+ \(epoch 1\)$"):
             start("replay")

@@ -127,7 +127,7 @@ def test_a_folder_may_be_called_anything_else(name: str, tmp_path: Path, asked: 
         "doctor --lake {}",
         "connect --lake {} --bootstrap-servers 127.0.0.1:1", "demo --lake {}", "views --lake {} --database x",
         "ingest --source kafka --bootstrap-servers 127.0.0.1:1 --lake x --checkpoints {}",
-        "ingest --source files:. --engine spark --catalog a --schema b --checkpoints {}",
+        "ingest --source files:. --catalog a --schema b --checkpoints {}",
         "maintain --catalog a --schema b --checkpoints {}", "maintain --lake x --checkpoints {}",
         "replay --lake x --from earliest --checkpoints {}", "reshard --lake x --shards 2 --checkpoints {}",
         "forget --lake x --principal User:a --checkpoints {}", "iceberg --lake x --to {}",

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.export_settings import ExportSettings
-from kafka_telemetry_lake.jobs.locks import only_exporter
+from kafka_telemetry_lake.jobs.locks import export_as, only
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.jobs.signals import stop_at_signals
@@ -38,7 +38,7 @@ def run_job(settings: ExportSettings) -> int:
     stop = stop_at_signals("export: stopped while the lake or an endpoint was slow to answer")
     busy = f"another exporter of {settings.lake} runs under the name {settings.name}: give this one a --name of its own"
     try:
-        with only_exporter(settings.lake, settings.name, busy):
+        with only(export_as(settings.name), settings.lake, busy):
             _export(settings, stop)
     except (DeltaError, OSError) as error:
         raise JobFailedError(f"export: {' '.join(str(error).split())}; run it again") from error

@@ -10,7 +10,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry
 
-from kafka_telemetry_lake.jobs.locks import LakeBusyError, only_exporter
+from kafka_telemetry_lake.jobs.locks import LakeBusyError, export_as, only
 from kafka_telemetry_lake.pipelines.export.counting import Counting, Selection
 from kafka_telemetry_lake.pipelines.export.fleet import Fleet
 from kafka_telemetry_lake.pipelines.export.following import READ_ERRORS
@@ -37,7 +37,7 @@ def _follow(lake: str, registry: CollectorRegistry, ended: threading.Event) -> N
             if not is_lake(lake):  # the job is about to make its tables
                 ended.wait(REFRESH_S)
                 continue
-            with only_exporter(lake, NAME, ""):
+            with only(export_as(NAME), lake, ""):
                 _serve(lake, registry, ended)
         except LakeBusyError:
             log.warning("export: another process exports this lake under the name %s; next time again", NAME)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 
@@ -12,7 +11,7 @@ from deltalake.exceptions import DeltaError
 
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.findings_settings import FindingsSettings
-from kafka_telemetry_lake.jobs.locks import LakeBusyError, only_findings, only_upkeep
+from kafka_telemetry_lake.jobs.locks import FINDINGS, LakeBusyError, only
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
@@ -57,11 +56,11 @@ def run_job(settings: FindingsSettings) -> int:
 
 
 def _evaluate(lake: str, overrides: Overrides, now: int) -> None:
-    """Evaluate what is new in the lake. If another process does, or changes its tables, print what is known."""
+    """Evaluate what is new in the lake. If another process does, or replaces its rows, print what is known."""
     try:
-        with contextlib.ExitStack() as locks:
-            locks.enter_context(only_findings(lake, "another process evaluates the findings of this lake"))
-            locks.enter_context(only_upkeep(lake, "maintain, quality or a replay is running on this lake"))
+        with only(
+            FINDINGS, lake, "another process evaluates the findings of this lake, or a replay or forget runs on it"
+        ):
             Evaluator(lake, LakeHours(lake, overrides)).evaluate(now)
     except LakeBusyError as busy:
         print(f"not evaluated now: {busy}; what was evaluated before follows", file=sys.stderr)

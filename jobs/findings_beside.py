@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from kafka_telemetry_lake.jobs.locks import LakeBusyError, only_findings
+from kafka_telemetry_lake.jobs.locks import FINDINGS, LakeBusyError, only
 from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
 from kafka_telemetry_lake.pipelines.findings.lake_hours import LakeHours
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
@@ -56,7 +56,7 @@ def _repeat(lake: str, overrides: Overrides, pause_s: float, ended: threading.Ev
 
 def _evaluate(lake: str, overrides: Overrides) -> None:
     try:
-        with only_findings(lake, ""):
+        with only(FINDINGS, lake, ""):
             Evaluator(lake, LakeHours(lake, overrides)).evaluate(time.time_ns() // 1000)
     except LakeBusyError:
         log.info("findings: another process evaluates them; next time again")

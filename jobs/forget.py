@@ -14,7 +14,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from kafka_telemetry_lake.jobs.forget_settings import ForgetSettings
-from kafka_telemetry_lake.jobs.locks import only_findings, only_job, only_notifier, only_upkeep
+from kafka_telemetry_lake.jobs.locks import FINDINGS, NOTIFY, UPKEEP, only, only_job
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError, secret_text
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure, Removed
@@ -38,8 +38,8 @@ def run_job(settings: ForgetSettings) -> int:
     )
     with ExitStack() as locks:
         fence = locks.enter_context(only_job(settings.lake, "forget", busy))
-        for lock in (only_upkeep, only_findings, only_notifier):
-            locks.enter_context(lock(settings.lake, busy))
+        for role in (UPKEEP, FINDINGS, NOTIFY):
+            locks.enter_context(only(role, settings.lake, busy))
         if settings.dry_run:  # changes nothing, so it copies and deletes nothing either
             checkpoints = checkpoints_of(settings.lake, settings.checkpoints)
         else:

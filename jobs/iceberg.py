@@ -15,7 +15,7 @@ from pyiceberg.exceptions import ValidationError, ValidationException
 
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.iceberg_settings import IcebergSettings
-from kafka_telemetry_lake.jobs.locks import only_iceberg
+from kafka_telemetry_lake.jobs.locks import ICEBERG, only
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.jobs.signals import stop_at_signals
@@ -42,7 +42,7 @@ def run_job(settings: IcebergSettings) -> int:
         check_place(root)
     except PlaceError as error:
         raise UsageError(str(error).replace("lake:", "to:", 1)) from error
-    with only_iceberg(root, f"another `iceberg` writes {root}: wait until it has ended, or stop it"):
+    with only(ICEBERG, root, f"another `iceberg` writes {root}: wait until it has ended, or stop it"):
         tables = _Tables(settings, root)
         if settings.follow:
             _until(

@@ -1,4 +1,4 @@
-"""One process at a time in each role of a lake: the job, upkeep, evaluating findings, and sending messages.
+"""One process at a time in each role of a lake: the job (`only_job`), and others beside it (`only`).
 
 In a folder the operating system has a lock, which ends with the process. Elsewhere, and between machines, claims and
 signs of life say who writes (`pipelines/lake/fence`). The job has a claim in any case, under which it commits.
@@ -21,6 +21,10 @@ from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.udfs.errors import CannotRunError, TelemetryLakeError
 
 LOCK = ".lock"
+UPKEEP = "upkeep"  # whoever removes files from tables, and whoever reads for long what they removed
+FINDINGS = "findings"  # whoever follows the lake's hours, and notes how far
+NOTIFY = "notify"  # whoever sends messages about a lake: two processes would send each of them twice
+ICEBERG = "iceberg"  # whoever writes the Iceberg tables
 TAKE_OVER = (
     "If it was cut off, or doesn't answer, --take-over starts this one in its place; the other one can't change "
     "anything any more"
@@ -80,6 +84,11 @@ def only_job(
             raise _taken_over(command, fence)
 
 
+def export_as(name: str) -> str:
+    """The role of an exporter: its name's note has one writer."""
+    return f"export-{name}"
+
+
 def job_runs(lake: str) -> bool | None:
     """Whether a job has the lake's lock; None: not known, because it is in an object store or may not be looked at."""
     if "://" in lake:
@@ -96,33 +105,18 @@ def job_runs(lake: str) -> bool | None:
         return None
 
 
-def only_upkeep(lake: str, busy: str) -> contextlib.AbstractContextManager[None]:
-    """Lock for removing files from tables: `maintain`, which may run beside the job, or a replay."""
-    return _only(lake, "upkeep", busy)
-
-
-def only_findings(lake: str, busy: str) -> contextlib.AbstractContextManager[None]:
-    """Lock for evaluating findings: one process at a time follows the lake's hours."""
-    return _only(lake, "findings", busy)
-
-
-def only_notifier(lake: str, busy: str) -> contextlib.AbstractContextManager[None]:
-    """Lock for sending messages about a lake: two processes would send each of them twice."""
-    return _only(lake, "notify", busy)
-
-
-def only_exporter(lake: str, name: str, busy: str) -> contextlib.AbstractContextManager[None]:
-    """Lock for exporting a lake's figures or points under a name: the name's note has one writer."""
-    return _only(lake, f"export-{name}", busy)
-
-
-def only_iceberg(root: str, busy: str) -> contextlib.AbstractContextManager[None]:
-    """Lock for writing the Iceberg tables in a folder or at a URI, which may be another place than the lake."""
-    return _only(root, "iceberg", busy)
-
-
 @contextlib.contextmanager
-def _only(lake: str, role: str, busy: str) -> Iterator[None]:
+def only(role: str, lake: str, busy: str) -> Iterator[None]:
+    """The lock of a role beside the job's, which commits under no claim.
+
+    Args:
+        role: `UPKEEP`, `FINDINGS`, `NOTIFY`, `ICEBERG`, or that of `export_as`.
+        lake: its folder or URI; for `ICEBERG` those of the Iceberg tables, which may be in another place.
+        busy: says that another process has the role, and what to do.
+
+    Raises:
+        LakeBusyError: another process has the lock, or shows signs of life.
+    """
     if "://" not in lake:
         with _lock(lake, f".{role}.lock", busy):
             yield

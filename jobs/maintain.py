@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from deltalake.exceptions import DeltaError
 
-from kafka_telemetry_lake.jobs.locks import only_upkeep
+from kafka_telemetry_lake.jobs.locks import UPKEEP, only
 from kafka_telemetry_lake.jobs.maintain_settings import MaintainSettings
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
@@ -46,7 +46,7 @@ def run_job(settings: MaintainSettings) -> int:
     checkpoints = checkpoints_of(settings.folder, settings.checkpoints)
     try:
         with (
-            only_upkeep(settings.folder, BUSY.format(lake=settings.folder)),
+            only(UPKEEP, settings.folder, BUSY.format(lake=settings.folder)),
             _engine(settings) as engine,
         ):
             job = Maintenance(settings.folder, checkpoints, chosen, datetime.now(UTC).date(), engine)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from deltalake.exceptions import DeltaError
 
 from kafka_telemetry_lake.jobs.entry import run_command
-from kafka_telemetry_lake.jobs.locks import only_notifier
+from kafka_telemetry_lake.jobs.locks import NOTIFY, only
 from kafka_telemetry_lake.jobs.notify_settings import NotifySettings
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
@@ -44,7 +44,7 @@ def _preview(settings: NotifySettings, file: NotifyFile) -> list[str]:
 def _send(settings: NotifySettings, file: NotifyFile) -> list[str]:
     """Returns a line for each sink that was given up."""
     stop = stop_at_signals("notify: stopped while a sink was slow to answer; its message will be sent again")
-    with only_notifier(settings.lake, f"another notify is running on {settings.lake}"):
+    with only(NOTIFY, settings.lake, f"another notify is running on {settings.lake}"):
         FINDING_CHANGES.create(settings.lake)
         return run(
             deliveries(settings.lake, file, _machine(file)),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.jobs.locks import LakeBusyError, only_notifier
+from kafka_telemetry_lake.jobs.locks import NOTIFY, LakeBusyError, only
 from kafka_telemetry_lake.pipelines.notify.delivery import deliveries
 from kafka_telemetry_lake.pipelines.notify.file import NotifyFile, read_notify_file
 from kafka_telemetry_lake.pipelines.notify.run import describe, run
@@ -63,7 +63,7 @@ def _follow(lake: str, file: NotifyFile, machine: Machine, ended: threading.Even
 
 def _send(lake: str, file: NotifyFile, machine: Machine, stop: threading.Event, give_up_seconds: float | None) -> None:
     try:
-        with only_notifier(lake, ""):
+        with only(NOTIFY, lake, ""):
             FINDING_CHANGES.create(lake)
             for problem in run(deliveries(lake, file, machine), stop, POLL_S, give_up_seconds):
                 log.warning("notify: %s; the next run sends what it misses", problem)

@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from kafka_telemetry_lake.jobs.locks import only_upkeep
+from kafka_telemetry_lake.jobs.locks import UPKEEP, only
 from kafka_telemetry_lake.jobs.quality_settings import QualitySettings
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
@@ -33,7 +33,7 @@ def run_job(settings: QualitySettings) -> int:
         raise UsageError(no_lake(settings.lake))
     busy = f"maintain or a replay is running on {settings.lake}: check again after it has finished"
     try:
-        with only_upkeep(settings.lake, busy):
+        with only(UPKEEP, settings.lake, busy):
             asked = {"tables": settings.tables, "full": settings.full, "stale_hours": settings.stale_hours}
             return _check(settings, CheckNote(settings.lake, asked))
     except duckdb.Error as error:  # delta-rs' DELETE writes string views, which Arrow can't compare

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.judging import caught_up_operator
 from kafka_telemetry_lake.jobs.limits import limits_of
-from kafka_telemetry_lake.jobs.locks import only_job, only_upkeep
+from kafka_telemetry_lake.jobs.locks import FINDINGS, UPKEEP, only, only_job
 from kafka_telemetry_lake.jobs.replay_settings import ReplaySettings
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
@@ -42,8 +42,12 @@ def run_job(settings: ReplaySettings) -> int:
     """Replay the pushes that the settings select, in a new Spark session."""
     if not is_lake(settings.lake):
         raise UsageError(f"no lake at {settings.lake}")
-    busy = f"another job, maintain or quality is running on {settings.lake}: stop it before the replay"
-    with only_job(settings.lake, "replay", busy) as fence, only_upkeep(settings.lake, busy):
+    busy = f"another job, maintain, quality or findings is running on {settings.lake}: stop it before the replay"
+    with (
+        only_job(settings.lake, "replay", busy) as fence,
+        only(UPKEEP, settings.lake, busy),
+        only(FINDINGS, settings.lake, busy),  # its hours are read from several tables, which are replaced one by one
+    ):
         lake = Lake(settings.lake, own_checkpoints(settings.lake, settings.checkpoints, fence), fence=fence)
         with compiled_meanwhile(partial(log.info, "replay: %s"), threading.Event()):
             spark = spark_session(

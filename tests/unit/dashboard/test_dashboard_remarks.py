@@ -18,7 +18,7 @@ from kafka_telemetry_lake.dashboards.remarks import ALLOWED, RemarkError, comman
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.selection import Selection
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.jobs.locks import only_findings, only_upkeep
+from kafka_telemetry_lake.jobs.locks import FINDINGS, UPKEEP, only
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import TABLES
 from kafka_telemetry_lake.udfs.findings.remarks import ACKNOWLEDGED, MUTED, UNMUTED, end_of_mute
@@ -162,7 +162,7 @@ def test_a_lake_that_can_not_be_written(lake: Path) -> None:
 
 
 def test_locks_of_other_processes_do_not_matter(lake: Path) -> None:
-    with only_findings(str(lake), ""), only_upkeep(str(lake), ""):
+    with only(FINDINGS, str(lake), ""), only(UPKEEP, str(lake), ""):
         say(str(lake), ORDERS, ACKNOWLEDGED, TEXTS, NOW)
     assert [row["change"] for row in remarks(lake)] == ["acknowledged"]
 

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from kafka_telemetry_lake.jobs import export_beside as module
 from kafka_telemetry_lake.jobs.export_beside import exporting
-from kafka_telemetry_lake.jobs.locks import only_exporter
+from kafka_telemetry_lake.jobs.locks import export_as, only
 from kafka_telemetry_lake.pipelines.export.counting import Selection
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS
 from tests.support.patience import PATIENCE_S, wait_until
@@ -47,7 +47,7 @@ def test_the_registry_has_the_figures_while_the_block_runs(tmp_path: Path) -> No
 def test_an_exporter_of_the_same_name_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     registry, lake = CollectorRegistry(), make_lake(tmp_path, point("a", SENT, delta=10))
     with contextlib.ExitStack() as stack:
-        with only_exporter(lake, module.NAME, ""):
+        with only(export_as(module.NAME), lake, ""):
             stack.enter_context(exporting(lake, registry, wanted=True))
             wait_until(lambda: "another process exports this lake under the name prometheus" in caplog.text)
             assert list(registry.collect()) == []

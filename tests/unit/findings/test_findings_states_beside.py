@@ -14,7 +14,7 @@ import pytest
 
 from kafka_telemetry_lake.jobs import findings_beside
 from kafka_telemetry_lake.jobs.findings_beside import evaluating
-from kafka_telemetry_lake.jobs.locks import only_findings
+from kafka_telemetry_lake.jobs.locks import FINDINGS, only
 from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
 from kafka_telemetry_lake.pipelines.findings.lake_hours import LakeHours
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Override
@@ -80,7 +80,7 @@ def test_a_failure_is_logged_and_tried_again(
 
 
 def test_another_process_evaluates(lake: SmallLake, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO), only_findings(lake.name, ""), evaluating(lake.name, SOON, once=True):
+    with caplog.at_level(logging.INFO), only(FINDINGS, lake.name, ""), evaluating(lake.name, SOON, once=True):
         pass
     assert caplog.messages == ["findings: another process evaluates them; next time again"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import time
-from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.jobs.locks import only_findings, only_upkeep
+from kafka_telemetry_lake.jobs.locks import FINDINGS, UPKEEP, only
 from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
-from kafka_telemetry_lake.pipelines.findings.lake_hours import LakeHours, LandedHour
+from kafka_telemetry_lake.pipelines.findings.lake_hours import Hours, LakeHours, LandedHour
+from kafka_telemetry_lake.pipelines.maintain import BY_DAY, Maintenance, MaintenanceResult, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Override
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES
@@ -58,7 +60,9 @@ class SmallLake:
         common = {"cluster_id": "c", "landed_at": at, "principal": "User:shop"}
         named = [(client, "points") for client in clients] + [(client, "quarantined") for client in damaged]
         outcomes = [
-            common | {"client_id": client, "outcome": outcome, "client_instance_id": f"i{number}"}
+            common
+            | {"client_id": client, "outcome": outcome, "client_instance_id": f"i{number}", "partition": 0}
+            | {"offset": 100 * (hour + 300) + number}
             for number, (client, outcome) in enumerate(named)
         ]
         self.append(PUSHES, outcomes)
@@ -432,15 +436,59 @@ def test_the_command_evaluates_and_prints(lake: SmallLake, capsys: pytest.Captur
 
 
 def test_a_busy_lake_shows_what_is_known(lake: SmallLake, capsys: pytest.CaptureFixture[str]) -> None:
-    for lock in (only_findings, only_upkeep):
-        with lock(lake.name, ""):
-            assert run(lake) == 0
+    with only(FINDINGS, lake.name, ""):
+        assert run(lake) == 0
         out, err = capsys.readouterr()
         assert len(out.splitlines()) == 2, "it isn't evaluated"
-        assert err.startswith("not evaluated now: ")
+        assert err.startswith("not evaluated now: another process evaluates the findings of this lake, or a replay or ")
         assert err.endswith("; what was evaluated before follows\n0 findings open\n")
-    assert run(lake) == 0
+        assert cli.main(["replay", "--lake", lake.name, "--from", "earliest"]) == 2
+        assert f"maintain, quality or findings is running on {lake.name}: stop" in capsys.readouterr().err
+    with only(UPKEEP, lake.name, ""):  # maintain and quality may run beside it, and it doesn't keep them waiting
+        assert run(lake) == 0
     assert capsys.readouterr().err == "1 finding open\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["follows", "reads", "appends"])
+def test_maintain_beside_an_evaluation_changes_nothing_of_it(tmp_path: Path, step: str) -> None:
+    """It merges a day's files and drops another day, before a step of the evaluation."""
+    alone, beside = (SmallLake(tmp_path / name) for name in ("alone", "beside"))
+    done: dict[str, MaintenanceResult] = {}
+    for each in (alone, beside):
+        each.land(-240, [], ["gone"]).land(0, ["bills"], ["orders"]).evaluate()
+        for hour in range(1, 7):
+            each.land(hour, ["orders"], ["bills"])
+
+    def maintain(before: str) -> None:
+        if before != step or done:
+            return
+        settings = MaintenanceSettings(dict.fromkeys(BY_DAY, 5), 64 << 20, 24, 7)
+        with only(UPKEEP, beside.name, ""):
+            job = Maintenance(beside.name, f"{beside.name}/_checkpoints", settings, date(2026, 11, 23))
+            done.update({name: job.maintain(name) for name in job.tables()})
+        assert {name: each.problems for name, each in done.items() if each.problems} == {}
+        assert done["push_outcomes"].dropped_days == ("2026-11-11",)
+        assert done["push_outcomes"].compacted_files == 7
+
+    class Beside(LakeHours):
+        def landed(self, after: int | None) -> tuple[int | None, list[LandedHour]]:
+            maintain("follows")
+            return super().landed(after)
+
+        @contextmanager
+        def hours(self, first: int, last: int) -> Iterator[Hours]:
+            with super().hours(first, last) as hours:
+                maintain("reads")
+                yield hours
+            maintain("appends")
+
+    with only(FINDINGS, beside.name, ""):
+        Evaluator(beside.name, Beside(beside.name)).evaluate(NOW + 1)
+    alone.evaluate(NOW + 1)
+    found = [each for each in changes(alone.path) if each[0] != "gone"]
+    assert [each for each in changes(beside.path) if each[0] != "gone"] == found
+    assert {each[:2] for each in found} == {("orders", "opened"), ("orders", "resolved"), ("bills", "opened")}
 
 
 @pytest.mark.slow

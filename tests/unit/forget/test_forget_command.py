@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import socket
 import subprocess
 import sys
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.jobs.locks import only_findings, only_job, only_notifier, only_upkeep
+from kafka_telemetry_lake.jobs.locks import FINDINGS, NOTIFY, UPKEEP, only, only_job
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure, unfinished
 from kafka_telemetry_lake.pipelines.forget.history import TableHistory
 from kafka_telemetry_lake.pipelines.forget.subject import Request
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
-from kafka_telemetry_lake.pipelines.lake.fence import Fence
+from kafka_telemetry_lake.pipelines.lake.fence import JOB
 from tests.support.erasable_lake import lake_of, named, traces
 from tests.support.lake_tables import table
 from tests.support.landing_records import GOOD_ID
@@ -101,22 +103,17 @@ def test_it_reports_what_went_as_a_table_and_as_json(tmp_path: Path, capsys: pyt
     assert traces(stream.lake, [*clients[2].texts, *clients[1].texts]) == set()
 
 
-def _job(lake: str, busy: str) -> AbstractContextManager[Fence]:
-    return only_job(lake, "ingest", busy)
-
-
-@pytest.mark.parametrize("lock", [_job, only_upkeep, only_findings, only_notifier])
-def test_nothing_may_write_to_the_lake_meanwhile(
-    lock: type, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stream = LocalStream(tmp_path)
-    with lock(str(stream.lake), ""):
-        code, _, error = run(capsys, "--lake", str(stream.lake), "--client-instance", GOOD_ID)
-    assert (code, error) == (
-        2,
-        f"telemetry-lake: {stream.lake} is in use: stop ingest, notify, maintain and whatever else writes to it, "
-        "erase, then start them again\n",
+@pytest.mark.parametrize("role", [JOB, UPKEEP, FINDINGS, NOTIFY])
+def test_nothing_may_write_to_the_lake_meanwhile(role: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lake = str(LocalStream(tmp_path).lake)
+    with only_job(lake, "ingest", "") if role == JOB else only(role, lake, ""):
+        code, _, error = run(capsys, "--lake", lake, "--client-instance", GOOD_ID)
+    said = (
+        f"telemetry-lake: {lake} is in use: stop ingest, notify, maintain and whatever else writes to it, erase, then "
+        "start them again"
     )
+    holder = f": `ingest`, process {os.getpid()} on {socket.gethostname()} (epoch 1)" if role == JOB else ""
+    assert (code, error) == (2, f"{said}{holder}\n")
 
 
 def test_after_an_interrupted_replay_it_says_to_finish_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

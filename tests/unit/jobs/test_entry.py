@@ -11,7 +11,7 @@ import pytest
 
 from kafka_telemetry_lake.jobs import entry
 from kafka_telemetry_lake.jobs.commands import COMMANDS, job_of, settings_of
-from kafka_telemetry_lake.jobs.locks import LakeBusyError, only_job, only_upkeep
+from kafka_telemetry_lake.jobs.locks import UPKEEP, LakeBusyError, only, only_job
 from kafka_telemetry_lake.jobs.settings import JobSettings
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
@@ -81,10 +81,10 @@ def test_an_unknown_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_lake_has_one_job_and_one_upkeep_beside_it(tmp_path: Path) -> None:
     lake = str(tmp_path)
-    with only_job(lake, "ingest", "busy"), only_upkeep(lake, "busy"):
+    with only_job(lake, "ingest", "busy"), only(UPKEEP, lake, "busy"):
         with pytest.raises(LakeBusyError, match="another job"), only_job(lake, "ingest", "another job"):
             pass
-        with pytest.raises(LakeBusyError, match="another upkeep"), only_upkeep(lake, "another upkeep"):
+        with pytest.raises(LakeBusyError, match="another upkeep"), only(UPKEEP, lake, "another upkeep"):
             pass
     with only_job(lake, "ingest", "busy"):
         pass

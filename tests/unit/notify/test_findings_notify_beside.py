@@ -18,7 +18,7 @@ import yaml
 from kafka_telemetry_lake.jobs import ingest, notify_beside
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
-from kafka_telemetry_lake.jobs.locks import only_notifier
+from kafka_telemetry_lake.jobs.locks import NOTIFY, only
 from kafka_telemetry_lake.jobs.notify_beside import notifying
 from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.pipelines.notify import topic
@@ -63,7 +63,7 @@ def test_changes_are_sent_while_the_block_runs(lake: str, sink: HttpSink) -> Non
     record(lake, change("orders", "resolved", 5))
     time.sleep(0.3)
     assert sink.changes() == OPENED
-    with only_notifier(lake, "it is over"):
+    with only(NOTIFY, lake, "it is over"):
         pass
 
 
@@ -122,7 +122,7 @@ def test_a_failure_is_logged_in_one_line_and_tried_again(
 
 def test_another_process_sends_them(lake: str, sink: HttpSink, caplog: pytest.LogCaptureFixture) -> None:
     record(lake, change("orders"))
-    with only_notifier(lake, ""):
+    with only(NOTIFY, lake, ""):
         with beside(lake, notify_file(sink.url)):
             wait_until(lambda: len(caplog.messages) > 1)
         with beside(lake, notify_file(sink.url), once=True):

@@ -1,14 +1,11 @@
 """``telemetry-lake maintain``: retention, compaction with clustering, and VACUUM. Safe while the job runs.
 
-It needs Spark only if its work shall run on a cluster (``--engine spark``).
+It needs Spark only for tables by name (``--catalog``).
 """
 
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from deltalake.exceptions import DeltaError
@@ -23,7 +20,6 @@ from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
 from kafka_telemetry_lake.pipelines.maintain import BY_DAY, Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.replay.swap_note import is_swapping
-from kafka_telemetry_lake.pipelines.upkeep.compaction import InThisProcess, UpkeepEngine
 from kafka_telemetry_lake.udfs.nearest import did_you_mean
 
 log = logging.getLogger("telemetry-lake")
@@ -45,11 +41,8 @@ def run_job(settings: MaintainSettings) -> int:
     )
     checkpoints = checkpoints_of(settings.folder, settings.checkpoints)
     try:
-        with (
-            only(UPKEEP, settings.folder, BUSY.format(lake=settings.folder)),
-            _engine(settings) as engine,
-        ):
-            job = Maintenance(settings.folder, checkpoints, chosen, datetime.now(UTC).date(), engine)
+        with only(UPKEEP, settings.folder, BUSY.format(lake=settings.folder)):
+            job = Maintenance(settings.folder, checkpoints, chosen, datetime.now(UTC).date())
             if is_swapping(checkpoints):  # its files count for nobody yet
                 raise UsageError("a replay was interrupted in its swap: finish it with `ingest` or `replay` first")
             if (problem := clock_problem(settings.folder, datetime.now(UTC))) is not None:
@@ -83,24 +76,6 @@ def _warn_of_iceberg(settings: MaintainSettings) -> None:
                 "maintain: Iceberg table %s lacks commits since %s: its readers may fail on files that VACUUM deletes; "
                 "run `telemetry-lake iceberg`", late.table, f"{late.since:%Y-%m-%d %H:%M}",
             )  # fmt: skip
-
-
-@contextmanager
-def _engine(settings: MaintainSettings) -> Iterator[UpkeepEngine]:
-    """Where files are compacted and deleted."""
-    if settings.engine == "local":
-        yield InThisProcess()
-        return
-    # The other engine works where Spark isn't installed.
-    from kafka_telemetry_lake.pipelines.runtime.session import spark_session  # noqa: PLC0415  # see above
-    from kafka_telemetry_lake.pipelines.upkeep.spark_tasks import InSpark  # noqa: PLC0415  # see above
-
-    spark = spark_session("telemetry-lake maintain", settings.master, settings.driver_memory, settings.folder)
-    try:
-        yield InSpark(spark)
-    finally:
-        if "DATABRICKS_RUNTIME_VERSION" not in os.environ:
-            spark.stop()
 
 
 def check_retention(days: dict[str, int], allowed: tuple[str, ...]) -> None:

@@ -22,12 +22,10 @@ class MaintainSettings(NamedLakeSettings):
     """delete files unused for so many hours; must be longer than any query and any downtime of the job"""
     snapshot_days: PositiveInt = 7
     """days to keep state snapshots, from which `replay` can start"""
-    engine: Literal["local", "spark"] = "local"
-    """local: one file after another in this process, without Spark; spark: compact and delete by tasks of a session"""
     master: str = "local[*,3]"
-    """spark: Spark master; without effect under spark-submit and Databricks"""
+    """with --catalog: Spark master; without effect under spark-submit and Databricks"""
     driver_memory: Annotated[str, Field(pattern=r"^\d+[mg]$")] = "2g"
-    """spark: memory of a local Spark driver"""
+    """with --catalog: memory of a local Spark driver"""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """lowest level of log lines to print"""
 

@@ -29,7 +29,7 @@ from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, table_uri
-from kafka_telemetry_lake.pipelines.upkeep.compaction import TABLES, FileGroup, InThisProcess, UpkeepEngine, groups_of
+from kafka_telemetry_lake.pipelines.upkeep.compaction import TABLES, FileGroup, delete_files, groups_of
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 # Tables that are partitioned by landed date, so retention can drop days.
@@ -83,15 +83,10 @@ class Maintenance:
         checkpoints: the checkpoints of its job.
         settings: what to do.
         today: UTC date from which ages are computed.
-        engine: where files are compacted and deleted; None: in this process.
     """
 
-    def __init__(
-        self, lake: str, checkpoints: str, settings: MaintenanceSettings, today: date,
-        engine: UpkeepEngine | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, lake: str, checkpoints: str, settings: MaintenanceSettings, today: date) -> None:
         self._lake, self._settings, self._today = lake, settings, today
-        self._engine = engine or InThisProcess()
         self._snapshots = Snapshots(checkpoints)
         self._pushes_retention_failed = False
 
@@ -202,8 +197,8 @@ class Maintenance:
                 compacted += number
         if groups:
             table_log = TableLog(TABLES[name], self._lake)
-            for group, written in self._engine.compact(self._lake, groups):
-                table_log.rearrange(group.files, written)
+            for group in groups:
+                table_log.rearrange(group.files, group.compact(self._lake))
                 compacted += len(group.files)
         return compacted
 
@@ -231,7 +226,7 @@ class Maintenance:
         # delta-rs names a file twice if it is removed, under two spellings of its path, and lies in the folder.
         paths = sorted({f"{root}/{unquote(path)}" for path in unreferenced if unquote(path) not in needed})
         files = [info.path for info in filesystem.get_file_info(paths) if info.type == pafs.FileType.File]
-        self._engine.delete(table.table_uri, files)
+        delete_files(table.table_uri, files)
         return len(files)
 
     def _files_of_snapshots(self, name: str) -> set[str]:

@@ -33,7 +33,7 @@ POINTS, ROUNDS = 200_000, 3  # of a batch; the batches before the last warm up
 TESTS = (
     "tests/unit/runtime/test_jars.py",
     "tests/spark/test_ingest_captured.py::test_points_kinds_nans_and_terminating_flags_are_those_of_the_index",
-    "tests/spark/test_maintain_in_spark.py",
+    "tests/spark/test_replay_job.py::test_upkeep_beside_the_running_streams",
     "tests/spark/test_operator.py::test_results_count_if_they_are_of_the_pushes_that_the_batch_reads",
     "tests/spark/test_readers.py",
     "tests/spark/test_sql_functions.py",

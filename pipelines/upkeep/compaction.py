@@ -1,14 +1,13 @@
 """Compaction of past days in the tables that the job's tasks write: files of one day become fewer, sorted or in order.
 
-The files of a day are divided into groups. A group can be compacted by any process that reaches the lake; only whoever
-maintains the lake commits.
+The files of a day are divided into groups, each of which is committed once it is compacted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
@@ -58,36 +57,13 @@ def groups_of(table: str, files: Iterable[File], target_bytes: int) -> Iterator[
         yield FileGroup(table, tuple(group), target_bytes)
 
 
-class UpkeepEngine(Protocol):
-    """Where the work of upkeep runs. Whoever calls it decides and commits."""
-
-    def compact(self, lake: str, groups: Sequence[FileGroup]) -> Iterator[tuple[FileGroup, list[DataFile]]]:
-        """Compact the groups; yields each with its new files, as soon as it can be committed."""
-        ...
-
-    def delete(self, uri: str, paths: Sequence[str]) -> None:
-        """Delete files.
-
-        Args:
-            uri: of the table's folder.
-            paths: on the file system of `uri`.
-        """
-        ...
-
-
-class InThisProcess:
-    """One group after another, in the process that maintains the lake."""
-
-    def compact(self, lake: str, groups: Sequence[FileGroup]) -> Iterator[tuple[FileGroup, list[DataFile]]]:
-        for group in groups:
-            yield group, group.compact(lake)
-
-    def delete(self, uri: str, paths: Sequence[str]) -> None:
-        delete_files(uri, paths)
-
-
 def delete_files(uri: str, paths: Iterable[str]) -> None:
-    """Delete files of a table's folder. One that is gone already is no error: a task may run twice."""
+    """Delete files of a table's folder. One that is gone already is no error.
+
+    Args:
+        uri: of the table's folder.
+        paths: on the file system of `uri`.
+    """
     filesystem, _ = filesystem_of(uri)
     for path in paths:
         try:

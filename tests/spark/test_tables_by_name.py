@@ -40,7 +40,7 @@ from kafka_telemetry_lake.udfs.errors import OtherFormatError
 from tests.conftest import Ingest
 from tests.support.documented_commands import ROOT
 from tests.support.hive_catalog import HiveCatalog
-from tests.support.lake_tables import table
+from tests.support.lake_tables import clients_of, table
 from tests.support.landing_records import CAPTURED
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.spark_run import ingest_by_name
@@ -146,12 +146,6 @@ def test_a_catalog_that_is_not_there_is_one_line(spark: SparkSession) -> None:
     assert "\n" not in str(error.value)
 
 
-def newest(lake: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    """The last row of each client, but for the number of its step."""
-    rows = sorted(table(lake, "client_changes").to_pylist(), key=lambda row: row["step"])
-    return {(row["cluster_id"], row["client_instance_id"]): {**row, "step": 0} for row in rows}
-
-
 # tests/unit/spark_engine/test_both_engines.py compares both engines for more seeds without Spark.
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (1, 3, 4))])
@@ -183,7 +177,7 @@ def test_whole_tables_are_the_same(
         by_name()
     compared = compare(stored(tmp_path / "path"), stored(tmp_path / "managed"))
     assert compared.differences == {}
-    assert newest(tmp_path / "managed") == newest(tmp_path / "path")
+    assert clients_of(tmp_path / "managed") == clients_of(tmp_path / "path")
     assert compared.rows["metric_points"] > 100
     assert min(compared.rows[name] for name in ("quarantine", "client_events", "receiver_health")) > 0
     batches = spark.sql(f"SELECT batch_id FROM {names.of('pipeline_metrics')} WHERE stream = 'points' ORDER BY 1")
@@ -198,7 +192,7 @@ def test_captured_pushes(spark: SparkSession, ingest: Ingest, names: Names, tmp_
     print(f"{sum(compared.rows.values()):,} rows of both engines are the same: {compared.rows}")
     assert compared.differences == {}
     assert compared.rows["metric_points"] == 157_260
-    assert newest(tmp_path / "managed") == newest(tmp_path / "path")
+    assert clients_of(tmp_path / "managed") == clients_of(tmp_path / "path")
     assert (tmp_path / "checkpoints" / "spark" / "state").is_dir()
 
 
@@ -277,7 +271,7 @@ def test_captured_pushes_in_a_metastore(hive: HiveCatalog, ingest: Ingest, tmp_p
     print(f"{sum(compared.rows.values()):,} rows are the same by name and by path: {compared.rows}")
     assert compared.differences == {}
     assert compared.rows["metric_points"] == 157_260
-    assert newest(hive.tables("client_telemetry")) == newest(tmp_path / "path")
+    assert clients_of(hive.tables("client_telemetry")) == clients_of(tmp_path / "path")
     hive.run(*flags_of(tmp_path, CAPTURED))  # a restart: nothing is new
     hive.run("maintain", *PLACE, "--checkpoints", str(tmp_path / "checkpoints"))
     assert compare(stored(tmp_path / "path"), stored(hive.tables("client_telemetry"))).differences == {}

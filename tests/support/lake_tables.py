@@ -40,3 +40,9 @@ def point_sums(lake: Path, seconds: int) -> Sums:
         entry[1] += row["delta_int"] or 0
         entry[2] += row["delta_status"] in ("late", "duplicate", "conflict", "too_late")
     return sums
+
+
+def clients_of(lake: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """The last row of each client in `client_changes`, but for the number of its step."""
+    rows = sorted(table(lake, "client_changes").to_pylist(), key=lambda row: row["step"])
+    return {(row["cluster_id"], row["client_instance_id"]): {**row, "step": 0} for row in rows}

@@ -89,7 +89,6 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     ("ingest --source files:. --lake hdfs://nameservice/lake", 2, "hdfs:// is not supported; allowed: a folder, or", 1),
     ("query --lake http://host/lake FROM|pushes", 2, "http:// is not supported; allowed: a folder, or a URI", 1),
     ("sync --lake dbfs:/lake --subscriptions-file x.yml", 2, "dbfs:/lake is neither a folder nor a URI", 1),
-    ("maintain --lake {lake} --engine dask", 2, "engine: Input should be 'local' or 'spark'", 1),
     ("maintain --lake=", 2, "lake: the name is empty", 1),
     ("query --lake new FROM|pushes", 1, "no lake at new: create one with `telemetry-lake ingest", 2),
     ("query --lake new SHOW|TABLES", 1, "no lake at new", 2),

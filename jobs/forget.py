@@ -17,10 +17,11 @@ from kafka_telemetry_lake.jobs.forget_settings import ForgetSettings
 from kafka_telemetry_lake.jobs.locks import FINDINGS, NOTIFY, UPKEEP, only, only_job
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError, secret_text
-from kafka_telemetry_lake.pipelines.forget.erasure import Erasure, Removed
+from kafka_telemetry_lake.pipelines.forget.erasure import Erasure, Removed, unfinished
 from kafka_telemetry_lake.pipelines.forget.subject import Request, clusters_with
 from kafka_telemetry_lake.pipelines.iceberg.behind import has_iceberg_tables
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of, drop_old, own_checkpoints
+from kafka_telemetry_lake.pipelines.lake.erased_files import erased_files
 from kafka_telemetry_lake.pipelines.query.formats import write_table
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.query.printable import printable
@@ -31,6 +32,9 @@ def run_job(settings: ForgetSettings) -> int:
     """Finish the erasures that were interrupted, then do this one."""
     if not is_lake(settings.lake):
         raise UsageError(f"no lake at {settings.lake}")
+    if settings.status:
+        _print_status(settings)
+        return 0
     request = Request(settings.client_instance, settings.principal, settings.cluster_id)
     busy = (
         f"{settings.lake} is in use: stop ingest, notify, maintain and whatever else writes to it, erase, then start "
@@ -61,7 +65,7 @@ def run_job(settings: ForgetSettings) -> int:
     _report(settings, request, removed, elsewhere)
     if any(removed) and not settings.dry_run and has_iceberg_tables(settings.lake):
         again = shlex.join(["telemetry-lake", "iceberg", "--lake", settings.lake])
-        print(f"forget: the lake's Iceberg tables name files that are gone: run `{again}`", file=sys.stderr)
+        print(f"forget: the lake's Iceberg tables name the files before: run `{again}`", file=sys.stderr)
     return 0
 
 
@@ -88,4 +92,25 @@ def _summary(settings: ForgetSettings, request: Request, removed: Sequence[Remov
     rows, files = sum(each.rows for each in removed), sum(each.files for each in removed)
     size = sum(each.bytes_before for each in removed)
     does = "would remove" if settings.dry_run else "removed"
-    return f"{does} {rows:,} rows of {request}; {files:,} files of {size:,} bytes rewritten"
+    done = f"{does} {rows:,} rows of {request}; {files:,} files of {size:,} bytes rewritten"
+    waiting = [each for each in erased_files(settings.lake) if each.gone_at is None]
+    if settings.dry_run or not waiting:
+        return done
+    last = waiting[-1]
+    until = f"{last.due:%Y-%m-%d %H:%M} UTC"
+    return f"{done}; erasure {last.erasure}: the tables' history has them until `maintain` runs after {until}"
+
+
+def _print_status(settings: ForgetSettings) -> None:
+    rows = [{"erasure": each.erasure, "erased_at": each.erased_at, "gone_at": each.gone_at, "due": each.due.isoformat()}
+            for each in erased_files(settings.lake)]  # fmt: skip
+    if settings.format == "json":
+        print(json.dumps(rows, indent=1))
+    else:
+        schema = pa.schema([(name, pa.string()) for name in ("erasure", "erased_at", "gone_at", "due")])
+        write_table(pa.Table.from_pylist(rows, schema).to_reader(), sys.stdout)
+    sys.stdout.flush()
+    left = sum(each["gone_at"] is None for each in rows)
+    print(f"forget: {len(rows)} erasures; the tables' history has rows of {left} of them", file=sys.stderr)
+    for request, command in unfinished(settings.lake).items():
+        print(printable(f"forget: the erasure of {request} is not finished: run `{command}`"), file=sys.stderr)

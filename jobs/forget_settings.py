@@ -43,11 +43,15 @@ class ForgetSettings(JobSettings):
     """folder or URI for checkpoints [<lake>/_checkpoints]"""
     dry_run: bool = False
     """only report what would be erased"""
+    status: bool = False
+    """only list the erasures: when nothing was left of each, or from when on `maintain` can clear its history"""
     format: Literal["table", "json"] = "table"
     """how to print the report"""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "WARNING"
     """lowest level of log lines to print"""
 
     def check_together(self) -> None:
+        if self.status:
+            return
         if (self.client_instance is None) == (self.principal is None):
             raise UsageError("client_instance, principal: name one of them: --client-instance ID or --principal NAME")

@@ -14,6 +14,7 @@ from kafka_telemetry_lake.jobs.locks import UPKEEP, only
 from kafka_telemetry_lake.jobs.maintain_settings import MaintainSettings
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.pipelines.forget.history import clear
 from kafka_telemetry_lake.pipelines.iceberg.behind import behind
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of
 from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
@@ -60,6 +61,8 @@ def run_job(settings: MaintainSettings) -> int:
                     "maintain: %s: %s, %d files compacted, %d files deleted",
                     name, days, done.compacted_files, done.vacuumed_files,
                 )  # fmt: skip
+            for erasure in clear(settings.folder, datetime.now(UTC)):
+                log.info("maintain: erasure %s: the tables' history has nothing of it any more", erasure)
     except (DeltaError, OSError) as error:
         raise JobFailedError(f"maintain: {' '.join(str(error).split())}; run it again") from error
     if problems:

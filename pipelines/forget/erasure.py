@@ -21,12 +21,13 @@ import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.forget.files import Rewritten, TableFolder
-from kafka_telemetry_lake.pipelines.forget.history import TableHistory
+from kafka_telemetry_lake.pipelines.forget.history import commit, rename_in_list
 from kafka_telemetry_lake.pipelines.forget.others import OtherFiles
 from kafka_telemetry_lake.pipelines.forget.states import forget_in_states
 from kafka_telemetry_lake.pipelines.forget.subject import Request, Subject, subject_of
 from kafka_telemetry_lake.pipelines.iceberg.places import FOLDER as ICEBERG
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of
+from kafka_telemetry_lake.pipelines.lake.erased_files import ErasedFiles, replaced_files
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import absolute_uri, checkpoints_root, filesystem_of
@@ -51,7 +52,6 @@ class Removed:
         rows: that the table's latest version had.
         changed_rows: rows of others, in which a mention was replaced.
         files: that were rewritten, those of earlier versions included.
-        log_entries: of the table's log, that were changed; a dry run doesn't count those that name a file.
         bytes_before, bytes_after: size of the files; the same in a dry run.
     """
 
@@ -59,12 +59,11 @@ class Removed:
     rows: int = 0
     changed_rows: int = 0
     files: int = 0
-    log_entries: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.files or self.log_entries)
+        return bool(self.files)
 
 
 @dataclass
@@ -76,6 +75,8 @@ class Note:
         begun: UTC, ISO 8601.
         removed: what is done, by name.
         counted: files that `removed` counts already, by name: after a crash a step runs again.
+        files: new file of each old one, by table.
+        versions: of the tables that have a commit of the erasure.
         checkpoints: the folder that was given for the lake's checkpoints; None: the one inside the lake.
     """
 
@@ -85,6 +86,8 @@ class Note:
     begun: str
     removed: dict[str, Removed] = field(default_factory=dict)
     counted: dict[str, list[str]] = field(default_factory=dict)
+    files: dict[str, dict[str, str]] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
     checkpoints: str | None = None
     format: int = FORMAT
 
@@ -144,17 +147,27 @@ class Erasure:
         note.subject |= subject_of(self._lake, request, personal_data_key)
         self._save(note)
         files = _files_below(self._filesystem, self._root)
-        for name, paths in _by_table(files).items():
+        tables = _by_table(files)
+        for name, paths in tables.items():
             self._forget_in_table(note, name, paths)
+        if self._write and any(note.files.values()):
+            # The logs of all tables: one may have statistics of files that are gone already.
+            for name in tables.keys() - note.versions.keys():
+                note.versions[name] = commit(table_uri(self._lake, name), (), self._fence)
+                self._save(note)
         self._forget_in_state(note)
         self._forget_elsewhere(note, files)
         if self._write:
             if self._fence is not None:  # a job that took over meanwhile may have copied the state as it was
                 self._fence.check()
+            if any(note.files.values()):
+                now = datetime.now(UTC).isoformat()
+                ErasedFiles(note.erasure, now, None, note.versions, note.files).write(self._lake)
             self._delete(f"{self._path(note)}.tmp")
             self._delete(self._path(note))
-            if not self._read_notes():
-                self._filesystem.delete_dir(self._notes)
+            if not self._read_notes():  # what a killed run has left of one may be there
+                for entry in self._filesystem.get_file_info(pafs.FileSelector(self._notes, allow_not_found=True)):
+                    self._delete(entry.path)
         return list(note.removed.values())
 
     def _forget_in_table(self, note: Note, name: str, paths: Sequence[str]) -> None:
@@ -165,11 +178,12 @@ class Erasure:
         folder = TableFolder(
             self._filesystem, name, root, note.subject, note.erasure, [each for each in bounded.split(",") if each]
         )
+        replaced = replaced_files(uri)  # which wait for their end
+        paths = [path for path in paths if path not in replaced]
         with ThreadPoolExecutor(THREADS) as threads:
             found = dict(zip(paths, threads.map(folder.find, paths), strict=True))
         found = {path: counts for path, counts in found.items() if any(counts)}
         active = {unquote(path) for path in pa.table(table.get_add_actions())["path"].to_pylist()}
-        history = TableHistory(uri, note.subject.gone, self._fence)
         done, counted = note.removed.setdefault(name, Removed(name)), note.counted.setdefault(name, [])
         new = [path for path in found if path not in counted]
         counted += new
@@ -178,29 +192,27 @@ class Erasure:
         done.files += len(new)
         done.bytes_before += sum(self._filesystem.get_file_info(f"{root}/{path}").size for path in new)
         if not self._write:
-            done.bytes_after, done.log_entries = done.bytes_before, history.rename((), write=False)
-            done.log_entries += self._rename_in_snapshots(history, name, ())
+            done.bytes_after = done.bytes_before
+            return
+        if not found:
             return
         files = [folder.rewrite(path) for path in found]
         done.bytes_after += sum(file.size for file in files if file.old in new)
+        note.files.setdefault(name, {}).update({file.old: file.new for file in files})
         self._save(note)
-        history.commit(files)
-        done.log_entries += history.rename(files) + self._rename_in_snapshots(history, name, files)
-        for file in files:
-            self._filesystem.delete_file(f"{root}/{file.old}")
+        note.versions[name] = commit(uri, files, self._fence)
+        self._rename_in_snapshots(name, files)
         self._save(note)
-        if done:
-            log.info(
-                "forget: %s: %d rows, %d files, %d entries of the log", name, done.rows, done.files, done.log_entries
-            )
+        log.info("forget: %s: %d rows, %d files", name, done.rows, done.files)
 
-    def _rename_in_snapshots(self, history: TableHistory, name: str, files: Sequence[Rewritten]) -> int:
-        """Let the lists of files that the state's snapshots have name the new ones; returns how many changed."""
+    def _rename_in_snapshots(self, name: str, files: Sequence[Rewritten]) -> None:
+        """Let the lists of files that the state's snapshots have name the new ones."""
         filesystem, root = filesystem_of(f"{self._checkpoints}/points-snapshots")
         lists = [f"{folder.path}/{name}.parquet"
                  for folder in filesystem.get_file_info(pafs.FileSelector(root, allow_not_found=True))]  # fmt: skip
         there = [info.path for info in filesystem.get_file_info(lists) if info.type == pafs.FileType.File]
-        return sum(history.rename_in_list(filesystem, path, files, self._write) for path in there)
+        for path in there:
+            rename_in_list(filesystem, path, files)
 
     def _forget_in_state(self, note: Note) -> None:
         filesystem, root = filesystem_of(self._checkpoints)

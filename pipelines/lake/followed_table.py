@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
+from kafka_telemetry_lake.pipelines.lake.erased_files import replaced_files
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
 from kafka_telemetry_lake.pipelines.lake.held_shards import TAG, HeldShards
 from kafka_telemetry_lake.pipelines.lake.log_files import Action, LogFiles
@@ -39,14 +40,17 @@ class FollowedTable:
         self.uri = uri
         self._filesystem, self._root = filesystem_of(uri)
         self._log = LogFiles(uri)
+        self._replaced: dict[str, str] | None = None
 
     def commits(self, after: int, until: int | None = None) -> Iterator[Commit]:
         """The commits after version `after`, up to and including `until` (None: up to the latest).
 
+        In place of a file that an erasure has replaced since, a commit has the one without the erased rows.
+
         Raises:
             LogGapError: the log no longer has the next commit.
         """
-        version = after + 1
+        replaced, version = self._erased(), after + 1
         while until is None or version <= until:
             actions = self._log.read(version)
             if actions is None and until is None:
@@ -58,7 +62,7 @@ class FollowedTable:
                 actions = self._log.read(version)  # the commit may have been written after the first look
             if actions is None:
                 raise LogGapError(f"{self.uri}: version {version} is no longer in the table's log")
-            yield _commit(version, actions)
+            yield _commit(version, actions, replaced)
             version += 1
 
     def read(self, files: list[str], schema: pa.Schema) -> pa.Table:
@@ -66,19 +70,30 @@ class FollowedTable:
         return self.dataset(files, schema).to_table() if files else schema.empty_table()
 
     def dataset(self, files: list[str], schema: pa.Schema) -> ds.Dataset:
-        """Columns of files, not read yet. A column that a file lacks is NULL."""
-        paths = [f"{self._root}/{file}" for file in files]
+        """Columns of files, not read yet. A column that a file lacks is NULL.
+
+        A file that an erasure has replaced since it was noted is read without the erased rows.
+        """
+        replaced = self._erased()
+        paths = [f"{self._root}/{replaced.get(file, file)}" for file in files]
         return ds.dataset(paths, schema=schema, filesystem=self._filesystem, format="parquet")
 
+    def _erased(self) -> dict[str, str]:
+        """The files that erasures have replaced: none meanwhile, since they wait for the job's end."""
+        if self._replaced is None:
+            self._replaced = replaced_files(self.uri)
+        return self._replaced
 
-def _commit(version: int, actions: Sequence[Action]) -> Commit:
+
+def _commit(version: int, actions: Sequence[Action], replaced: Mapping[str, str]) -> Commit:
     adds = [action["add"] for action in actions if "add" in action and action["add"].get("dataChange", True)]
     replaces = any("remove" in action and action["remove"].get("dataChange", True) for action in actions)
     if replaces:
         return Commit(version, (), 0, 0)
     rows = sum(int(json.loads(str(add.get("stats") or "{}")).get("numRecords", 0)) for add in adds)
     size = sum(int(str(add["size"])) for add in adds)
-    paths = tuple(unquote(str(add["path"])) for add in adds)
+    names = [unquote(str(add["path"])) for add in adds]
+    paths = tuple(replaced.get(name, name) for name in names)
     tags = [(add.get("tags") or {}).get(TAG) for add in adds]
     held = {path: HeldShards.from_json(tag) for path, tag in zip(paths, tags, strict=True) if tag is not None}
     return Commit(version, paths, rows, size, held)

@@ -19,6 +19,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from kafka_telemetry_lake.pipelines.lake.erased_files import APP_ID as ERASURE
 from kafka_telemetry_lake.pipelines.lake.log_files import Action, LogFiles
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
@@ -112,7 +113,10 @@ class NotedMoment:
 
 
 def noted_moments(lake: str) -> Iterator[NotedMoment]:
-    """The moments that the log of table `push_outcomes` reaches back to, the newest first."""
+    """The moments that the log of table `push_outcomes` reaches back to, the newest first.
+
+    Those before an erasure are not among them: their versions have what was erased, until the log forgets them.
+    """
     uri = PUSH_OUTCOMES.uri(lake)
     try:
         version = int(DeltaTable(uri).version())
@@ -120,6 +124,8 @@ def noted_moments(lake: str) -> Iterator[NotedMoment]:
         return
     log = LogFiles(uri)
     while version >= 0 and (actions := log.read(version)) is not None:
+        if any("txn" in action and action["txn"]["appId"] == ERASURE for action in actions):
+            return
         for action in actions:
             if (noted := _noted(action, version)) is not None:
                 yield noted

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
+from kafka_telemetry_lake.pipelines.forget.history import clear
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.state.notes import sealed
 from kafka_telemetry_lake.pipelines.subscriptions.client_matches import update_client_matches
@@ -129,6 +131,19 @@ def lake_of(folder: Path, clients: int = 4) -> tuple[LocalStream, Fleet, list[Cl
             stream.snapshot()
     Lifecycle(str(stream.lake)).catch_up()
     return stream, fleet, named_clients
+
+
+def age_logs(lake: Path) -> None:
+    """Let the files of all logs be two days older."""
+    for file in lake.glob("*/_delta_log/*"):
+        before = file.stat().st_mtime - 2 * 86_400
+        os.utime(file, (before, before))
+
+
+def end_history(lake: Path) -> list[str]:
+    """Do what `maintain` does for erasures, two days later."""
+    age_logs(lake)
+    return clear(str(lake), datetime.now(UTC) + timedelta(days=2))
 
 
 def traces(folder: Path, texts: Iterable[str], keys: Iterable[int] = ()) -> set[str]:

@@ -87,7 +87,6 @@ def forgetting() -> Iterator[None]:
         (erasure, "TableFolder", _TableFolder),
         (erasure, "ThreadPoolExecutor", InOrder),
         (erasure, "datetime", SimpleNamespace(now=lambda _: SimpleNamespace(isoformat=lambda: "2026-11-24"))),
-        (history, "ThreadPoolExecutor", InOrder),
         (history, "time", SimpleNamespace(time=lambda: 0.0)),
         (Subject, "keys", np.array([ERASED])),
         (states, "SCHEMAS", ("pushes",)),

@@ -248,6 +248,9 @@ class Delta:
         ]
         return pa.Table.from_pylist(rows, FILES_OF)
 
+    def create_checkpoint(self) -> None:
+        """A log has all its entries here."""
+
     def create_write_transaction(
         self, actions: Sequence[AddAction | RemoveAction], *, commit_properties: CommitProperties, **_: Any
     ) -> None:

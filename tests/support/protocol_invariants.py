@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from kafka_telemetry_lake.pipelines.forget.history import APP_ID as FORGET_ID
 from kafka_telemetry_lake.pipelines.lake import moments
+from kafka_telemetry_lake.pipelines.lake.erased_files import APP_ID as FORGET_ID
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES, PUSHES
 from tests.support.interleavings import Node, Process, run_alone
@@ -21,7 +21,7 @@ POINTS_ID = f"kafka-telemetry-lake:points:{QUERY}"
 LATEST = 3  # epoch of the second of two processes after another one
 MAINTAIN = "maintain"  # a process that has no epoch: its commits change no row
 NEVER_WRITTEN = (
-    "/_last_checkpoint", "/metadata", "/topics.json", ".alive", "/offsets-before.json",
+    "/_last_checkpoint", "/metadata", "/topics.json", ".alive", "/offsets-before.json", "/_forget/history",
 )  # fmt: skip
 
 
@@ -198,13 +198,22 @@ def _manifest(disk: Disk, batch: int) -> Any:
 
 
 def _check_gone(disk: Disk, erased: frozenset[int]) -> None:
-    """No file that the lake has for its readers or its next job has a trace of what was erased."""
-    data = [path for path in disk.files if "/landed_date=" in path and _is_named(disk, path)]
+    """No file that the lake has for its readers or its next job has a trace of what was erased.
+
+    Files that only earlier versions name may have, if the erasure says that they will go.
+    """
+    history = f"{ROOT}/_forget/history/"
+    notes = [_read(data) for path, data in disk.files.items() if path.startswith(history)]
+    going = {f"{ROOT}/{table}/{old}" for note in notes for table, files in note["files"].items() for old in files}
+    data = [path for path in disk.files if "/landed_date=" in path and _is_named(disk, path) and path not in going]
     states = [path for path in disk.files if path.startswith(checkpoints(disk)) and path.endswith(".state")]
     for path in data + states:
         pushes = [each if path.endswith(".state") else each[0] for each in _read(disk.files[path])]
         assert not erased & {*pushes}, f"the erasure has ended, and {path} has pushes {pushes}"
-    assert not any(path.startswith(f"{ROOT}/_forget/") for path in disk.files), "the note of the erasure stays"
+    for table in TABLES:
+        assert not erased & {row[0] for row in _rows(disk, table.name)}, f"{table.name} has rows that were erased"
+    stays = [path for path in disk.files if path.startswith(f"{ROOT}/_forget/") and not path.startswith(history)]
+    assert not stays, f"the note of the erasure stays: {stays}"
 
 
 def _is_named(disk: Disk, path: str) -> bool:
@@ -271,7 +280,7 @@ def is_invisible(name: str, step: Step, disk: Disk, latest: int = LATEST) -> boo
         claim = json.loads(disk.files[f"{ROOT}/_writers/job-{folder[1]}.json"])
         assert claim["token"].startswith(f"{name}-"), f"{name} uses the folder of another process: {step}"
         return bool(verb != "copy")
-    if path.endswith(NEVER_WRITTEN) and (verb == "read" or path.endswith(".alive")):
+    if path.endswith(NEVER_WRITTEN) and (verb in ("read", "list") or path.endswith(".alive")):
         return True
     if "/landed_date=" in path:  # a name that nobody knows before the commit of its process
         return True

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,10 @@ from deltalake import DeltaTable, write_deltalake
 
 from kafka_telemetry_lake.pipelines.forget import erasure, files, history, states
 from kafka_telemetry_lake.pipelines.forget.erasure import NOTES, Erasure, Removed
-from kafka_telemetry_lake.pipelines.forget.history import TableHistory
+from kafka_telemetry_lake.pipelines.forget.history import clear
 from kafka_telemetry_lake.pipelines.forget.others import OtherFiles
 from kafka_telemetry_lake.pipelines.forget.subject import Request, Subject, pseudonym, subject_of
-from kafka_telemetry_lake.pipelines.lake.durable import sync
+from kafka_telemetry_lake.pipelines.lake.erased_files import erased_files
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
@@ -30,7 +32,7 @@ from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES, QUOTA_USAGE
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
-from tests.support.erasable_lake import NOON, Client, append, fill, lake_of, named, traces
+from tests.support.erasable_lake import NOON, Client, append, end_history, fill, lake_of, named, traces
 from tests.support.lake_tables import table
 from tests.support.landing_records import GOOD_ID
 from tests.support.ledger import Fleet
@@ -63,6 +65,12 @@ def rows_of(lake: Path, client: Client) -> dict[str, list[str]]:
     return {name: others(table(lake, name), client) for name in names}
 
 
+def named_by(lake: Path, client: Client) -> set[str]:
+    """The tables whose latest version names a client."""
+    names = [name for name in CATALOG if (lake / name / "_delta_log").exists()]
+    return {name for name in names if any(text in str(table(lake, name).to_pylist()) for text in client.texts)}
+
+
 def versions_of(lake: Path, client: Client) -> dict[tuple[str, int], list[str]]:
     """The same of every version of the operator's tables and of `pushes`."""
     found = {}
@@ -71,6 +79,12 @@ def versions_of(lake: Path, client: Client) -> dict[tuple[str, int], list[str]]:
             then = DeltaTable(each.uri(str(lake)), version=version)
             found[each.name, version] = others(then.to_pyarrow_table(), client)
     return found
+
+
+def left(lake: Path, texts: Iterable[str], keys: Iterable[int] = ()) -> set[str]:
+    """What is left of a client once the history has ended."""
+    end_history(lake)
+    return traces(lake, texts, keys)
 
 
 def maintain(lake: Path, vacuum_hours: int = 0) -> None:
@@ -93,9 +107,21 @@ def test_no_byte_of_a_client_is_left_in_any_file(tmp_path: Path) -> None:
         "pages",
     }  # fmt: skip
     removed = forget(stream.lake, client_instance=client.instance)
+    assert not named_by(stream.lake, client)
+    (waiting,) = erased_files(str(stream.lake))
+    assert (waiting.gone_at, set(waiting.versions)) == (
+        None,
+        {log.parent.name for log in stream.lake.glob("*/_delta_log")},
+    )
+    assert clear(str(stream.lake), waiting.due - timedelta(seconds=1)) == []
+    assert clear(str(stream.lake), waiting.due) == []  # by the clock of its files the logs are younger
+    assert end_history(stream.lake) == [waiting.erasure]
     assert traces(stream.lake, client.texts, keys) == {"pages/index.html"}
     assert (stream.lake / "pages" / "index.html").read_text() == f"<li>(forgotten), (forgotten), {client.client_id}0"
-    assert not (stream.lake / NOTES).exists()
+    (receipt,) = erased_files(str(stream.lake))
+    assert (receipt.erasure, receipt.erased_at) == (waiting.erasure, waiting.erased_at)
+    assert (receipt.gone_at is not None, receipt.versions, receipt.files) == (True, {}, {})
+    assert [path.name for path in (stream.lake / NOTES).rglob("*.json")] == [f"{receipt.erasure}.json"]
     rows = {name: each.rows for name, each in removed.items() if each.rows}
     assert rows["pushes"] == rows["push_outcomes"] == rows["metric_points"] / 3 == 7
     assert rows["client_changes"] == rows["group_members"] == rows["client_aliases"] == rows["finding_changes"] == 1
@@ -188,7 +214,7 @@ def test_a_replay_does_not_bring_it_back_from_the_first_push_or_from_a_snapshot(
         after = rows_of(stream.lake, client)
         for name in ("metric_points", "push_outcomes", "quarantine", "client_events", "client_changes"):
             assert after[name] == before[name], name
-        assert traces(stream.lake, [client.instance]) == set()
+        assert left(stream.lake, [client.instance]) == set()
 
 
 @pytest.mark.slow
@@ -200,33 +226,54 @@ def test_what_followers_have_not_read_yet_they_read_afterwards(tmp_path: Path) -
         each.land(named(source.round(), clients))  # nor the operator
     position = DeltaTable(PUSHES.uri(str(stream.lake))).version() - 1
     forget(stream.lake, client_instance=client.instance)
-    assert traces(stream.lake, client.texts) == set()
     for each in (stream, other):
         followed = FollowedTable(PUSHES.uri(str(each.lake)))
         each.judge([path for commit in followed.commits(position) for path in commit.files])
         Lifecycle(str(each.lake)).catch_up()
+    assert not named_by(stream.lake, client)
     assert rows_of(stream.lake, client) == rows_of(other.lake, client)
+    assert left(stream.lake, client.texts) == set()
 
 
-def test_every_version_has_the_others_rows_and_old_files_and_statistics_are_gone(tmp_path: Path) -> None:
+def test_the_log_stays_as_it_was_until_the_history_ends(tmp_path: Path) -> None:
     stream, fleet, clients = lake_of(tmp_path)
     client = clients[2]
     for _ in range(3):
         stream.batch(named(fleet.round(), clients))
-    pushes = DeltaTable(PUSHES.uri(str(stream.lake)))
-    pushes.create_checkpoint()
+    DeltaTable(PUSHES.uri(str(stream.lake))).create_checkpoint()
     maintain(stream.lake, 24)
-    DeltaTable(OPERATOR_TABLES[0].uri(str(stream.lake))).create_checkpoint()
     stream.batch(named(fleet.round(), clients))
     before = versions_of(stream.lake, client)
+    logs = {path: path.read_bytes() for path in stream.lake.glob("*/_delta_log/0*")}
     files = set((stream.lake / "pushes").glob("landed_date=*/*.parquet"))
     removed = forget(stream.lake, client_instance=client.instance)
     assert removed["pushes"].files == 8  # six compacted ones, that of the last batch and the compacted one
+    assert {path: path.read_bytes() for path in logs} == logs
     assert {key: rows for key, rows in versions_of(stream.lake, client).items() if key in before} == before
-    assert traces(stream.lake, client.texts) == set()
+    rows = rows_of(stream.lake, client)
+    assert left(stream.lake, client.texts) == set()
     assert not files & set(stream.lake.rglob("*.parquet"))
+    assert not any(path.exists() for path in logs)
+    assert rows_of(stream.lake, client) == rows
     maintain(stream.lake)
     stream.batch(named(fleet.round(), clients))
+
+
+@pytest.mark.parametrize("killed", ["_delete_files", "replace"])
+def test_killed_while_the_history_ends_the_next_run_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: str
+) -> None:
+    stream, _, clients = lake_of(tmp_path, 3)
+    forget(stream.lake, client_instance=clients[2].instance)
+    with monkeypatch.context() as patch:
+        patch.setattr(history, killed, _dying(getattr(history, killed), 0))
+        with pytest.raises(KeyboardInterrupt):
+            end_history(stream.lake)
+    (waiting,) = erased_files(str(stream.lake))
+    assert waiting.gone_at is None
+    assert clear(str(stream.lake), datetime.now(UTC) + timedelta(days=2)) == [waiting.erasure]
+    assert traces(stream.lake, clients[2].texts) == set()
+    assert clear(str(stream.lake), datetime.now(UTC) + timedelta(days=3)) == []
 
 
 @pytest.mark.slow
@@ -237,7 +284,7 @@ def test_statistics_of_files_that_are_gone_already_lose_their_bounds(tmp_path: P
     maintain(stream.lake)
     for client in clients:
         forget(stream.lake, client_instance=client.instance)
-        assert traces(stream.lake, client.texts) == set()
+        assert left(stream.lake, client.texts) == set()
     assert table(stream.lake, "metric_points").num_rows == 0
 
 
@@ -245,16 +292,16 @@ def test_statistics_of_files_that_are_gone_already_lose_their_bounds(tmp_path: P
 def test_a_second_erasure_finds_the_files_of_the_first(tmp_path: Path) -> None:
     stream, fleet, clients = lake_of(tmp_path)
     for client in clients[:2]:
-        before = versions_of(stream.lake, client)
+        before = rows_of(stream.lake, client)
         forget(stream.lake, client_instance=client.instance)
-        assert {key: rows for key, rows in versions_of(stream.lake, client).items() if key in before} == before
-    assert traces(stream.lake, [text for client in clients[:2] for text in client.texts]) == set()
+        assert rows_of(stream.lake, client) == before
+    assert left(stream.lake, [text for client in clients[:2] for text in client.texts]) == set()
     assert all(file.name.count("~") <= 1 for file in stream.lake.rglob("*.parquet"))
     stream.batch(named(fleet.round(), clients))
 
 
 STEPS = (
-    (erasure.Erasure, "_save"), (erasure.Erasure, "_delete"), (TableHistory, "commit"), (history, "sync"),
+    (erasure.Erasure, "_save"), (erasure.Erasure, "_delete"), (erasure, "commit"), (history, "sync"),
     (files.TableFolder, "rewrite"), (files, "sync"), (states, "_write"), (states, "_rename"), (OtherFiles, "forget"),
 )  # fmt: skip
 
@@ -299,10 +346,10 @@ def killed_and_finished(made: Path, lake: Path, client: Client, step: int, monke
     if died:
         removed = forget(lake, client_instance=client.instance)
         after = rows_of(lake, client)
-    assert traces(lake, client.texts, keys) <= {"pages/index.html"}, step
+    assert left(lake, client.texts, keys) <= {"pages/index.html"}, step
     assert {name: each.rows for name, each in removed.items() if each.rows} == rows, step
     assert after["finding_changes"] == before["finding_changes"] or len(after["finding_changes"]) == 1
-    assert not (lake / NOTES).exists()
+    assert Erasure(str(lake)).notes() == []
     return died
 
 
@@ -315,36 +362,12 @@ def test_killed_at_some_step_the_next_run_finishes_it(
     assert killed_and_finished(stream.lake, tmp_path / "copy", clients[2], step, monkeypatch)
 
 
-def test_killed_between_any_two_entries_of_a_log_each_row_is_there_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream, _, clients = lake_of(tmp_path, 6)
-    client, lake, folder = clients[2], str(stream.lake), stream.lake / "metric_points"
-    DeltaTable(str(folder)).optimize.compact()  # an entry that removes what others add
-    before = others(table(stream.lake, "metric_points"), client)
-    note = erasure.Note(Request(client.instance), subject_of(lake, Request(client.instance)), "0a1b2c3d", "")
-    kills = 0
-    while True:
-        paths = [str(file.relative_to(folder)) for file in folder.glob("landed_date=*/*.parquet")]
-        with monkeypatch.context() as patch:
-            patch.setattr(history, "sync", _dying(sync, 1))
-            try:
-                Erasure(lake, f"{lake}/_checkpoints")._forget_in_table(note, "metric_points", paths)
-                break
-            except KeyboardInterrupt:
-                kills += 1
-        assert others(table(stream.lake, "metric_points"), client) == before, kills
-    assert kills == 4  # three batches and the compaction
-    assert others(table(stream.lake, "metric_points"), client) == before
-    assert traces(folder, client.texts) == set()
-
-
 def test_killed_before_a_commit_it_counts_each_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stream, _, clients = lake_of(tmp_path, 3)
     planned = forget(stream.lake, write=False, client_instance=clients[2].instance)
     for step in (0, 2):
         with monkeypatch.context() as patch:
-            patch.setattr(TableHistory, "commit", _dying(TableHistory.commit, step))
+            patch.setattr(erasure, "commit", _dying(history.commit, step))
             with pytest.raises(KeyboardInterrupt):
                 forget(stream.lake, client_instance=clients[2].instance)
     done = forget(stream.lake, client_instance=clients[2].instance)
@@ -356,11 +379,11 @@ def _dying(do: Any, step: int) -> Any:
     """A function that dies instead of its call of that number."""
     calls: list[None] = []
 
-    def wrapper(*args: Any) -> Any:
+    def wrapper(*args: Any, **options: Any) -> Any:
         calls.append(None)
         if len(calls) > step:
             raise KeyboardInterrupt
-        return do(*args)
+        return do(*args, **options)
 
     return wrapper
 
@@ -399,7 +422,7 @@ def test_a_principal_with_its_clients_its_quotas_and_its_pseudonym(tmp_path: Pat
     keys = keys_of(stream.lake, client_instance=clients[2].instance)
     assert len(keys) == 3  # of the client in no and in one cluster, and of the principal's budget
     forget(stream.lake, key=key, principal=name)
-    assert traces(stream.lake, texts, keys) == set()
+    assert left(stream.lake, texts, keys) == set()
     assert table(stream.lake, "quota_usage")["user"].to_pylist() == ["bob"]
     (finding,) = table(stream.lake, "finding_changes").to_pylist()
     assert (finding["finding_id"], finding["principal"], finding["by"]) == ("other", None, None)
@@ -419,19 +442,6 @@ def test_what_the_note_says_about_a_principal_is_read_as_it_was() -> None:
     assert Subject.from_json(json.loads(json.dumps(subject.to_json()))) == subject
 
 
-def test_bounds_that_a_writer_cut_and_odd_ends_of_lines(tmp_path: Path) -> None:
-    name = f"a-long-name-of-a-client\u2028{'x' * 40}"
-    uri = str(tmp_path / "t")
-    for text in (name, "another"):
-        write_deltalake(uri, pa.table({"client_id": [text], "n": [1]}), mode="append")
-    entry = tmp_path / "t" / "_delta_log" / f"{0:020d}.json"
-    assert "a-long-name-of-a-client" in entry.read_text()
-    TableHistory(uri, [name]).rename(())
-    assert "a-long-name" not in entry.read_text()
-    assert DeltaTable(uri).to_pyarrow_table()["client_id"].to_pylist() == ["another", name]
-    assert '"another"' in entry.with_name(f"{1:020d}.json").read_text().replace("\\", "")
-
-
 @pytest.mark.slow
 def test_a_client_with_a_hundred_thousand_pushes(tmp_path: Path) -> None:
     number = 200_000
@@ -442,7 +452,7 @@ def test_a_client_with_a_hundred_thousand_pushes(tmp_path: Path) -> None:
     rows = PUSHES.with_partition(pa.table(pushes, schema=PUSHES.schema))
     write_deltalake(PUSHES.create(str(tmp_path)), rows, mode="append")
     assert forget(tmp_path, client_instance=GOOD_ID)["pushes"].rows == 100_000
-    assert traces(tmp_path, [GOOD_ID]) == set()
+    assert left(tmp_path, [GOOD_ID]) == set()
     assert table(tmp_path, "pushes")["offset"].to_pylist() == list(range(1, number, 2))
 
 
@@ -463,9 +473,9 @@ def test_a_principal_that_used_anothers_id_loses_only_its_own_pushes(tmp_path: P
     forget(stream.lake, principal="User:thief")
     assert {name: table(stream.lake, name).num_rows for name in before} == before | {"pushes": before["pushes"] - 3}
     assert table(stream.lake, "quarantine").num_rows == 2
-    assert traces(stream.lake, ["User:thief", "6.6.6.6", "thieves-app"]) == set()
+    assert left(stream.lake, ["User:thief", "6.6.6.6", "thieves-app"]) == set()
     forget(stream.lake, principal=owner.principal)
-    assert traces(stream.lake, owner.texts) == set()
+    assert left(stream.lake, owner.texts) == set()
 
 
 def test_of_two_clusters_only_the_one_that_is_asked_for(tmp_path: Path) -> None:
@@ -483,7 +493,7 @@ def test_of_two_clusters_only_the_one_that_is_asked_for(tmp_path: Path) -> None:
     assert {row["cluster_id"] for row in rows if row["client_instance_id"] == mine} == {"c2"}
     assert clients[0].client_id in table(stream.lake, "metric_rollups_1m")["client_id"].to_pylist()
     assert forget(stream.lake, client_instance=mine, cluster_id="c2")["pushes"].rows == pushes[1]
-    assert traces(stream.lake, clients[0].texts) == set()
+    assert left(stream.lake, clients[0].texts) == set()
 
 
 def test_a_dry_run_changes_no_file_and_counts_what_the_run_removes(tmp_path: Path) -> None:
@@ -512,5 +522,5 @@ def test_a_damaged_state_file(tmp_path: Path) -> None:
         forget(stream.lake, client_instance=clients[2].instance)
     damaged.write_bytes(good)
     forget(stream.lake, client_instance=clients[2].instance)
-    assert traces(stream.lake, clients[2].texts, keys) == set()
+    assert left(stream.lake, clients[2].texts, keys) == set()
     assert StateFolder(str(folder), None, 1).last() is not None

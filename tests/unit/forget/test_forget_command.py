@@ -9,18 +9,22 @@ import socket
 import subprocess
 import sys
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.locks import FINDINGS, NOTIFY, UPKEEP, only, only_job
+from kafka_telemetry_lake.pipelines.forget import erasure as erasure_module
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure, unfinished
-from kafka_telemetry_lake.pipelines.forget.history import TableHistory
 from kafka_telemetry_lake.pipelines.forget.subject import Request
+from kafka_telemetry_lake.pipelines.lake import erased_files as erased_files_module
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
+from kafka_telemetry_lake.pipelines.lake.erased_files import erased_files
 from kafka_telemetry_lake.pipelines.lake.fence import JOB
-from tests.support.erasable_lake import lake_of, named, traces
+from tests.support.erasable_lake import age_logs, end_history, lake_of, named, traces
 from tests.support.lake_tables import table
 from tests.support.landing_records import GOOD_ID
 from tests.support.ledger import Fleet
@@ -95,12 +99,42 @@ def test_it_reports_what_went_as_a_table_and_as_json(tmp_path: Path, capsys: pyt
     code, out, error = run(capsys, *lake, "--client-instance", clients[2].instance)
     assert (code, error.startswith(f"forget: removed {rows} rows of client {clients[2].instance}; ")) == (0, True)
     assert out.splitlines()[0].split() == [
-        "name", "rows", "changed_rows", "files", "log_entries", "bytes_before", "bytes_after",
+        "name", "rows", "changed_rows", "files", "bytes_before", "bytes_after",
     ]  # fmt: skip
     assert [line.split()[:2] for line in out.splitlines() if line.startswith("pushes")] == [["pushes", "7"]]
     code, _, error = run(capsys, *lake, "--principal", clients[1].principal)
     assert code == 0
+    end_history(stream.lake)
     assert traces(stream.lake, [*clients[2].texts, *clients[1].texts]) == set()
+
+
+def test_the_first_maintain_after_a_day_ends_the_history_and_the_status_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, _, clients = lake_of(tmp_path)
+    lake, client = ["--lake", str(stream.lake)], clients[2]
+    code, out, error = run(capsys, *lake, "--status")
+    assert (code, out.split()[:4]) == (0, ["erasure", "erased_at", "gone_at", "due"])
+    assert error == "forget: 0 erasures; the tables' history has rows of 0 of them\n"
+    _, _, error = run(capsys, *lake, "--client-instance", client.instance)
+    (waiting,) = erased_files(str(stream.lake))
+    assert error.endswith(
+        f"; erasure {waiting.erasure}: the tables' history has them until `maintain` runs after "
+        f"{waiting.due:%Y-%m-%d %H:%M} UTC\n"
+    )
+    cli.main(["maintain", *lake])
+    code, out, error = run(capsys, *lake, "--status", "--format", "json")
+    expected = {"erasure": waiting.erasure, "erased_at": waiting.erased_at, "gone_at": None}
+    assert (code, json.loads(out)) == (0, [expected | {"due": waiting.due.isoformat()}])
+    assert error == "forget: 1 erasures; the tables' history has rows of 1 of them\n"
+    age_logs(stream.lake)
+    monkeypatch.setattr(erased_files_module, "RETENTION", timedelta(0))
+    assert traces(stream.lake, client.texts)
+    cli.main(["maintain", *lake])
+    assert traces(stream.lake, client.texts) == set()
+    _, out, error = run(capsys, *lake, "--status", "--format", "json")
+    assert json.loads(out)[0]["gone_at"] > waiting.erased_at
+    assert error == "forget: 1 erasures; the tables' history has rows of 0 of them\n"
 
 
 @pytest.mark.parametrize("role", [JOB, UPKEEP, FINDINGS, NOTIFY])
@@ -138,6 +172,7 @@ def test_it_finishes_an_interrupted_erasure_of_another_client_first(
     assert erasure.under_way() == [Request(clients[2].instance)]
     _, _, error = run(capsys, "--lake", str(stream.lake), "--client-instance", clients[1].instance)
     assert error.startswith(f"forget: finished the erasure of client {clients[2].instance}\nforget: removed ")
+    end_history(stream.lake)
     assert traces(stream.lake, [*clients[2].texts, *clients[1].texts]) == set()
     assert erasure.under_way() == []
 
@@ -158,6 +193,7 @@ def test_killed_by_the_system_and_run_again(tmp_path: Path) -> None:
                 process.kill()
         assert table(stream.lake, "metric_points").num_rows in (rows, left)
     subprocess.run(command, check=True)
+    end_history(stream.lake)
     assert traces(stream.lake, clients[2].texts) == set()
     assert table(stream.lake, "metric_points").num_rows == left
 
@@ -213,10 +249,10 @@ def test_an_unfinished_erasure_is_a_warning_of_doctor_that_names_the_command(
 
 
 @pytest.mark.parametrize(
-    ("owner", "step"), [(TableHistory, "commit"), (Erasure, "_forget_in_state"), (Erasure, "_forget_elsewhere")]
+    ("owner", "step"), [(erasure_module, "commit"), (Erasure, "_forget_in_state"), (Erasure, "_forget_elsewhere")]
 )
 def test_an_erasure_whose_lake_is_taken_over_has_not_ended(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, owner: type, step: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, owner: Any, step: str
 ) -> None:
     """The job that takes over copies the checkpoints: the client may be in its state, and stays until the next run."""
     stream, _, clients = lake_of(tmp_path)
@@ -226,11 +262,11 @@ def test_an_erasure_whose_lake_is_taken_over_has_not_ended(
     real = getattr(owner, step)
     with ExitStack() as job, monkeypatch.context() as patch:
 
-        def later(*args: object) -> None:
+        def later(*args: object) -> object:
             patch.setattr(owner, step, real)
             own = job.enter_context(only_job(lake, "ingest", "busy", take_over=True))
             own_checkpoints(lake, None, own)
-            real(*args)
+            return real(*args)
 
         patch.setattr(owner, step, later)
         code, _, error = run(capsys, *erase)
@@ -240,6 +276,7 @@ def test_an_erasure_whose_lake_is_taken_over_has_not_ended(
     if step == "commit":
         assert {name: len(table(stream.lake, name)) for name in before} == before
     assert run(capsys, *erase)[0] == 0
+    end_history(stream.lake)
     assert traces(stream.lake, client.texts) == set()
 
 

@@ -154,7 +154,7 @@ def test_forget_says_what_to_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert cli.main([*command, "--dry-run"]) == 0
     assert "Iceberg" not in capsys.readouterr().err
     assert cli.main(command) == 0
-    advice = f"forget: the lake's Iceberg tables name files that are gone: run `telemetry-lake iceberg --lake {lake}`\n"
+    advice = f"forget: the lake's Iceberg tables name the files before: run `telemetry-lake iceberg --lake {lake}`\n"
     assert capsys.readouterr().err.endswith(advice)
     assert cli.main(["iceberg", "--lake", str(lake)]) == 0
     assert is_same(lake, POINTS)

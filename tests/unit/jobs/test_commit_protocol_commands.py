@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from kafka_telemetry_lake.pipelines import reshard as resharding
-from kafka_telemetry_lake.pipelines.forget import history
-from kafka_telemetry_lake.pipelines.forget.history import TableHistory
+from kafka_telemetry_lake.pipelines.forget import erasure, history
 from kafka_telemetry_lake.pipelines.lake import followed_table
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
@@ -58,7 +57,7 @@ def test_maintain_beside_a_job() -> None:
 
 @pytest.mark.slow
 def test_a_merged_file_must_not_be_read_as_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    def all_new(version: int, actions: Any) -> Commit:
+    def all_new(version: int, actions: Any, _: Any) -> Commit:
         paths = tuple(action["add"]["path"] for action in actions if "add" in action)
         return Commit(version, paths, len(paths), len(paths))
 
@@ -153,14 +152,12 @@ def _an_erasure_ends_unseen(patch: pytest.MonkeyPatch) -> None:
 
 
 def _old_files_go_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    commit = TableHistory.commit
-
-    def late(self: TableHistory, files: Any) -> None:
+    def late(uri: str, files: Any, fence: Fence) -> int:
         for file in files:
-            ask("delete", f"{path_in(self._uri)}/{file.old}")
-        commit(self, files)
+            ask("delete", f"{path_in(uri)}/{file.old}")
+        return history.commit(uri, files, fence)
 
-    patch.setattr(TableHistory, "commit", late)
+    patch.setattr(erasure, "commit", late)
     patch.setattr(Files, "delete_file", lambda _, path: ask("delete", path))
 
 

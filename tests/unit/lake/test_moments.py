@@ -188,8 +188,15 @@ def test_what_was_forgotten_is_in_no_moment(tmp_path: Path, monkeypatch: pytest.
     job.cut_off_batch(monkeypatch)
     Erasure(job.lake, str(job.stream.checkpoints)).forget(Request(client_instance=gone))
     for moment in (1, 2, 3):
-        assert rows(moment) == (0, before[moment][1] - before[moment][0])
+        with pytest.raises(QueryError, match=rf"has no moment {moment}: it has none"):
+            rows(moment)
     assert rows()[0] == 0
+    job.start()
+    job.batch()
+    newest = newest_moment(job.lake).number
+    assert rows(newest) == rows()
+    with pytest.raises(QueryError, match=rf"has no moment 3: it has those from \d to {newest}"):
+        rows(3)
 
 
 def test_a_swap_of_replay_is_a_moment(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

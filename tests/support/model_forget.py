@@ -82,7 +82,7 @@ def forgetting() -> Iterator[None]:
         (command, "clusters_with", lambda *_: []),
         (command, "_report", lambda *_: None),
         # Whom no process of the model is beside.
-        *((command, f"only_{role}", lambda *_: nullcontext()) for role in ("upkeep", "findings", "notifier")),
+        (command, "only", lambda *_: nullcontext()),
         (erasure, "subject_of", lambda *_: Subject(instances=frozenset({CLIENT}))),
         (erasure, "TableFolder", _TableFolder),
         (erasure, "ThreadPoolExecutor", InOrder),

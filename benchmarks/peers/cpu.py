@@ -67,11 +67,16 @@ class TreeCpu:
         """CPU-seconds, user and system, from the start of each process until now."""
         self._look()
         with self._lock:
-            ended: dict[int, float] = {}
-            for each in self._seen.values():
-                if not each.running:
-                    ended[each.parent] = ended.get(each.parent, 0.0) + each.own_s + each.reaped_s
-            return sum(each.own_s + max(0.0, each.reaped_s - ended.get(pid, 0.0)) for pid, each in self._seen.items())
+            # A parent has the times of children that it waited for. Of an ended one they were last seen before that, so
+            # what its children took counts if it is more. Children come after their parents.
+            total, ended = 0.0, dict[int, float]()
+            for pid, each in reversed(self._seen.items()):
+                whole = each.own_s + max(each.reaped_s, ended.get(pid, 0.0))
+                if each.running or each.parent not in self._seen:
+                    total += whole
+                else:
+                    ended[each.parent] = ended.get(each.parent, 0.0) + whole
+            return total
 
     def cpu_s_at_end(self, limit_s: float = 60.0) -> float:
         """Wait until the process, a child of this one, has ended, and return the CPU-seconds of its whole life.

@@ -29,7 +29,9 @@ Looks = Callable[[TreeCpu], object]
 
 
 @contextmanager
-def watched(program: str, meanwhile: Looks = lambda _: None) -> Iterator[tuple[TreeCpu, float]]:
+def watched(
+    program: str, meanwhile: Looks = lambda _: None, interval_s: float = 0.02
+) -> Iterator[tuple[TreeCpu, float]]:
     """A Python program that says when it is done with its children, and then waits; gives its own CPU-seconds, too.
 
     Args:
@@ -38,7 +40,7 @@ def watched(program: str, meanwhile: Looks = lambda _: None) -> Iterator[tuple[T
     argv = [sys.executable, "-S", "-c", program + DONE]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
-            with TreeCpu(process.pid, interval_s=0.02) as tree:
+            with TreeCpu(process.pid, interval_s) as tree:
                 assert process.stdout is not None
                 meanwhile(tree)
                 yield tree, float(process.stdout.readline())
@@ -103,6 +105,22 @@ subprocess.Popen({child(0.6, gates.arrive("burnt") + gates.arrive("looked"))}).w
 
     with watched(program, look) as (tree, own_s):
         assert tree.cpu_s() == pytest.approx(own_s + 0.6, abs=SLACK_S)
+
+
+def test_a_child_that_ends_with_its_own_child_counts_it_once(tmp_path: Path) -> None:
+    """The child was last seen before it had waited for the grandchild."""
+    gates = Gates(tmp_path, "burnt", "looked")
+    grandchild = child(0.6, gates.arrive("burnt") + gates.arrive("looked"))
+    parent = f"import os, subprocess, sys\nsubprocess.run({grandchild})\nos._exit(0)"
+    program = f"import subprocess, sys\nsubprocess.run([sys.executable, '-S', '-c', {parent!r}])"
+
+    def look(tree: TreeCpu) -> None:
+        gates.open("burnt")
+        tree.cpu_s()
+        gates.open("looked")
+
+    with watched(program, look, interval_s=60) as (tree, own_s):
+        assert tree.cpu_s() == pytest.approx(own_s + 0.6, abs=2 * SLACK_S)  # the child's own start is in it
 
 
 def test_cpu_of_a_grandchild_whose_parent_ended(tmp_path: Path) -> None:

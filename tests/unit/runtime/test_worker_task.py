@@ -80,8 +80,5 @@ def test_every_task_of_spark_is_one() -> None:
             takes_batches = any("RecordBatch" in ast.unparse(call.args) for call in calls)
             if takes_batches or "StatefulProcessor" in bases:
                 (found if "WorkerTask" in bases else others).add(node.name)
-    assert found == {
-        "CompactionTask", "DeletionTask", "PackTask", "ShardProcessor", "ShardTask", "ShardsTask", "StoreTask",
-        "UnpackTask",
-    }  # fmt: skip
+    assert found == {"PackTask", "ShardProcessor", "ShardTask", "ShardsTask", "StoreTask", "UnpackTask"}
     assert others == set()

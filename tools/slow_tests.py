@@ -21,7 +21,7 @@ import re
 import subprocess
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -45,6 +45,11 @@ def lane_of(path: str) -> str:
     if path.startswith("tests/spark/"):
         return "spark-2" if re.match(r"tests/spark/test_[s-z]", path) else "spark"
     return "unit"
+
+
+def in_order(paths: Iterable[str]) -> list[str]:
+    """The dashboard's tests come last: their browser leaves the process an event loop, beside which asyncio has none."""
+    return sorted(paths, key=lambda path: (path.startswith("tests/dashboard/"), path))
 
 
 def slow_tests(module: Module) -> set[str]:
@@ -225,7 +230,7 @@ def main(argv: list[str]) -> int:
     folder = Path(".slow")
     folder.mkdir(exist_ok=True)
     for lane in LANES:
-        own = [path for path in chosen if lane_of(path) == lane]
+        own = in_order(path for path in chosen if lane_of(path) == lane)
         (folder / lane).write_text("".join(f"{path}\n" for path in own), "utf-8")
         if "--all" not in argv:
             print("".join(f"{lane:8} {path}: {chosen[path]}\n" for path in own), end="")

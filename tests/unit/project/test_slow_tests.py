@@ -11,7 +11,7 @@ import pytest
 
 from tools import slow_tests
 from tools.code_links import Links, Module
-from tools.slow_tests import EIGHTHS, LANES, PROPERTIES, Change, Choice, eighth, lane_of
+from tools.slow_tests import EIGHTHS, LANES, PROPERTIES, Change, Choice, eighth, in_order, lane_of
 
 ROOT = Path(__file__).parents[3]
 SOURCES = {
@@ -191,3 +191,8 @@ def test_what_is_compared_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "udfs").mkdir()
     (tmp_path / "udfs" / "x.py").write_text("A = 1")
     assert slow_tests.change_since(old) == Change(frozenset({("udfs.x", "A")}))
+
+
+def test_tests_with_a_browser_come_after_those_with_an_event_loop() -> None:
+    paths = ["tests/unit/b.py", "tests/dashboard/a.py", "tests/unit/a.py"]
+    assert in_order(paths) == ["tests/unit/a.py", "tests/unit/b.py", "tests/dashboard/a.py"]

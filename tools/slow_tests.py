@@ -48,7 +48,7 @@ def lane_of(path: str) -> str:
 
 
 def in_order(paths: Iterable[str]) -> list[str]:
-    """The dashboard's tests come last: their browser leaves the process an event loop, beside which asyncio has none."""
+    """The dashboard's tests come last: their browser leaves an event loop, beside which asyncio has none."""
     return sorted(paths, key=lambda path: (path.startswith("tests/dashboard/"), path))
 
 

@@ -19,13 +19,13 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
-
-import psutil
 
 from benchmarks.figures import print_figures
+from benchmarks.peers.cpu import TreeCpu
 
 ROOT = Path(__file__).parents[1]
 FIRST_ROW = re.compile(rb"lake: \S+ \(.+\) is in the lake: ")
@@ -69,74 +69,29 @@ def first_use(commit: str) -> dict[str, float]:
         other.mkdir(mode=0o700)
         command = ["--source", "files:sandbox/data/captured", "--lake", f"{folder}/lake", "--once"]
         ingest = [".venv/bin/telemetry-lake", "ingest", *command]
-        with FirstRow(Path(folder) / "lake" / "metric_points" / "_delta_log") as first:
+        with first_row(Path(folder) / "lake" / "metric_points" / "_delta_log") as first:
             times, cpu = _run(ingest, clone, environment | {"HOME": str(other)})
         kernels = kernels_cold_cpu_s(clone, environment | {"NUMBA_CACHE_DIR": f"{folder}/numba"})
-        return (
-            figures
-            | {"once_cold_first_row_s": first.seconds}
-            | {"once_cold_s": times[b""], "once_cold_cpu_s": cpu, "kernels_cold_cpu_s": kernels}
-        )
+        figures |= {"once_cold_first_row_s": first.result(), "once_cold_s": times[b""], "once_cold_cpu_s": cpu}
+        return figures | {"kernels_cold_cpu_s": kernels}
 
 
-class FirstRow:
-    """A context manager that notes in `seconds` when a Delta table's log first adds a file."""
+@contextmanager
+def first_row(log: Path) -> Iterator[Future[float]]:
+    """Gives the seconds until a Delta table's log first adds a file; NaN if none has come when the block ends."""
+    began, ended = time.monotonic(), threading.Event()
 
-    def __init__(self, log: Path) -> None:
-        self._log, self._began, self._end = log, time.monotonic(), threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self.seconds = float("nan")
+    def watch() -> float:
+        while not ended.wait(0.1):
+            if any(b'"add"' in each.read_bytes() for each in log.glob("*.json")):
+                return time.monotonic() - began
+        return float("nan")
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._end.wait(0.1):
-            if any(b'"add"' in each.read_bytes() for each in self._log.glob("*.json")):
-                self.seconds = time.monotonic() - self._began
-                return
-
-
-class SparkWorkers:
-    """A context manager that adds up the CPU-s of Spark's Python workers, which nobody waits for.
-
-    Linux discards their times when they end, so theirs are those of the last sample, a quarter of a second before.
-    """
-
-    def __init__(self) -> None:
-        self._seen: dict[int, float] = {}
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end.set()
-        self._thread.join()
-
-    def cpu_s(self) -> float:
-        return sum(self._seen.values())
-
-    def _watch(self) -> None:
-        while not self._end.wait(0.25):
-            daemons = {
-                each.pid: each for each in psutil.process_iter(["ppid", "cmdline", "cpu_times"])
-                if "pyspark.daemon" in (each.info["cmdline"] or ())
-            }  # fmt: skip
-            for pid, each in daemons.items():
-                if each.info["ppid"] in daemons and (times := each.info["cpu_times"]) is not None:
-                    self._seen[pid] = times.user + times.system
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            yield pool.submit(watch)
+        finally:
+            ended.set()
 
 
 def kernels_cold_cpu_s(clone: Path, environment: dict[str, str]) -> float:
@@ -147,24 +102,21 @@ def kernels_cold_cpu_s(clone: Path, environment: dict[str, str]) -> float:
 
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> tuple[dict[bytes, float], float]:
     """Seconds until lines that match the patterns, and until the end (``b""``); and CPU-s of all processes."""
-    began, before = time.monotonic(), os.times()
+    began = time.monotonic()
     times: dict[bytes, float] = {}
-    with (
-        SparkWorkers() as workers,
-        subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE) as run,
-    ):
+    run = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE)
+    with TreeCpu(run.pid) as tree:
         assert run.stdout is not None
         for line in run.stdout:
             for pattern in (DEMO, FIRST_ROW):
                 if pattern.search(line):
                     times.setdefault(pattern.pattern, time.monotonic() - began)
+        tree.cpu_s_at_end()
+        times[b""] = time.monotonic() - began
         if run.wait():
             raise SystemExit(f"{' '.join(command)} ended with {run.returncode}")
-        times[b""] = time.monotonic() - began
         _wait_for_the_last()
-    after = os.times()
-    waited_for = after.children_user + after.children_system - before.children_user - before.children_system
-    return times, waited_for + workers.cpu_s()
+        return times, tree.cpu_s()
 
 
 def _wait_for_the_last() -> None:

@@ -15,7 +15,6 @@ from kafka_telemetry_lake.dashboards.selection import Selection
 from kafka_telemetry_lake.dashboards.show import table
 from kafka_telemetry_lake.pipelines.query.finding_rules import LIBRARIES, Rule, rules
 
-RANK = {"error": 0, "warning": 1, "info": 2}
 # What a finding may be about, and the parameter of that thing's page.
 SCOPES = {
     "client_id": ("client-id", "client"),

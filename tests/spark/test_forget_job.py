@@ -10,7 +10,7 @@ import pytest
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
 from tests.conftest import Ingest
-from tests.support.erasable_lake import traces
+from tests.support.erasable_lake import end_history, traces
 from tests.support.lake_tables import table
 from tests.support.landing_records import captured, write
 
@@ -29,6 +29,7 @@ def test_the_job_goes_on_after_an_erasure(ingest: Ingest, tmp_path: Path) -> Non
     again = set(second["key"].cast(pa.string()).to_pylist())
     client = next(each for each in table(erased, "quota_reports")["client_instance_id"].to_pylist() if each in again)
     assert cli.main(["forget", "--lake", str(erased), f"--client-instance={client}"]) == 0
+    end_history(erased)
     assert traces(erased, [client]) == set()
     write(tmp_path / "in", "1.parquet", second)
     for lake in lakes:

@@ -23,10 +23,9 @@ from benchmarks.dashboard_spark import ask_in_spark
 from benchmarks.figures import print_figures, store_runs
 from benchmarks.fleet_lake import build
 from kafka_telemetry_lake.dashboards.lake import Lake
-from kafka_telemetry_lake.dashboards.navigation import TITLES
+from kafka_telemetry_lake.dashboards.metric_names import PREFIX, Consumer, Producer
+from kafka_telemetry_lake.dashboards.pages import BY_PATH
 from kafka_telemetry_lake.dashboards.questions import names, question
-from kafka_telemetry_lake.dashboards.scene import PREFIX
-from kafka_telemetry_lake.dashboards.screens import consumers, producers
 from kafka_telemetry_lake.pipelines.query import lake_query
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import dataset
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
@@ -36,15 +35,15 @@ RUNS = 3
 FIRST_VISIT = "first visit"  # with a newly started server and browser
 QUERIES = {
     "points by metric": "SELECT metric, count(*), sum(delta) FROM metric_points GROUP BY metric",
-    "one metric": f"SELECT count(*), sum(delta) FROM metric_points WHERE metric = '{PREFIX}{producers.SENT}'",
+    "one metric": f"SELECT count(*), sum(delta) FROM metric_points WHERE metric = '{PREFIX}{Producer.SENT}'",
     "one client": "SELECT * FROM metric_points WHERE client_instance_id = (SELECT min(client_instance_id) FROM pushes)",
     "latest pushes": "SELECT * FROM pushes ORDER BY landed_at DESC LIMIT 10",
     "findings": "SELECT finding, count(*) FROM findings GROUP BY finding",
 }
 METRICS = {
-    "groups": consumers.GROUP_METRICS,
-    "metric_by_client": producers.OVER_TIME,
-    "metric_over_time": producers.OVER_TIME,
+    "groups": Consumer.OF_GROUPS,
+    "metric_by_client": Producer.OVER_TIME,
+    "metric_over_time": Producer.OVER_TIME,
 }
 
 
@@ -97,7 +96,7 @@ def _parameters(lake: Path) -> dict[str, Any]:
     (client,) = opened.ask("instances", {"start": start, "stop": stop}).slice(0, 1).to_pylist()
     return {
         "start": start, "stop": stop, "first_window": start.replace(second=0, microsecond=0), "step_ms": 300_000,
-        "top": 200, "instance": client["client_instance_id"], "metric": f"{PREFIX}{producers.SENT}",
+        "top": 200, "instance": client["client_instance_id"], "metric": f"{PREFIX}{Producer.SENT}",
         "filters": 0, "client": client["client_id"], "group": "", "topic": "",
         "hour": stop.replace(minute=0, second=0, microsecond=0), "instances": 40, "entities": 40,
     }  # fmt: skip
@@ -160,7 +159,7 @@ def _open_pages(lake: Path) -> dict[str, float]:
         try:
             wait_until_served(server, f"http://127.0.0.1:{port}")
             page = tools.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"]).new_page()
-            for name, path in {FIRST_VISIT: "subscriptions", **{path or "problems": path for path in TITLES}}.items():
+            for name, path in {FIRST_VISIT: "subscriptions", **{path or "problems": path for path in BY_PATH}}.items():
                 began = time.perf_counter()
                 page.goto(f"http://127.0.0.1:{port}/{path}?range=1h")
                 settled(page)

@@ -37,7 +37,7 @@ from websockets.typing import Subprotocol
 from benchmarks.figures import print_figures, store_runs
 from benchmarks.million_lake import build_million
 from kafka_telemetry_lake.dashboards.lake import Lake
-from kafka_telemetry_lake.dashboards.navigation import TITLES
+from kafka_telemetry_lake.dashboards.pages import BY_PATH
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from tests.dashboard.conftest import free_port, wait_until_served
 
@@ -52,7 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lake", type=Path, required=True)
     parser.add_argument("--points", type=int, default=100_000_000)
-    parser.add_argument("--pages", nargs="*", default=[path or "problems" for path in TITLES])
+    parser.add_argument("--pages", nargs="*", default=[path or "problems" for path in BY_PATH])
     parser.add_argument("--visits", type=int, default=VISITS, help="of each page, by one visitor")
     parser.add_argument("--alone", action="store_true", help="only one visitor; stores nothing")
     args = parser.parse_args()

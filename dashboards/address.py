@@ -7,23 +7,9 @@ from urllib.parse import urlencode
 
 import pandas as pd
 
+from kafka_telemetry_lake.dashboards.pages import OF_COLUMN
 from kafka_telemetry_lake.dashboards.selection import Selection
 
-# Column of an answer: the page about its value, and the parameter that names it.
-PAGES = {
-    "client_id": ("client-id", "client"),
-    "client_instance_id": ("client", "instance"),
-    "worst_instance": ("client", "instance"),
-    "group_id": ("group", "group"),
-    "reader_groups": ("group", "group"),
-    "topic": ("topic", "topic"),
-    "principal": ("principal", "principal"),
-    "application": ("application", "application"),
-    "owner": ("application", "owner"),
-    "software": ("version", "version"),
-    "broker_id": ("broker", "broker"),
-    "finding": ("findings", "finding"),
-}
 TIMES = ("range", "from", "to", "refresh", "compare")
 MANY = ", "  # how views list several names in a text
 
@@ -41,12 +27,12 @@ def with_query(page: str, query: Mapping[str, object]) -> str:
 
 def of_value(column: str, value: object, selection: Selection) -> str | None:
     """The address of the page about a value of a column; None: there is no page about it."""
-    if column not in PAGES or not isinstance(value, str | int) or value in ("", "<default>"):
+    if column not in OF_COLUMN or not isinstance(value, str | int) or value in ("", "<default>"):
         return None
     text = str(value)
     if column in ("application", "owner") and MANY in text:
         return None  # of several: the row's other links lead there
-    page, key = PAGES[column]
+    page, key = OF_COLUMN[column]
     return address(page, selection, **{key: text})
 
 
@@ -54,7 +40,7 @@ def of_column(rows: pd.DataFrame, column: str, selection: Selection) -> list[str
     """The addresses of a column's values; None: its values have no pages."""
     if f"{column} link" in rows.columns:  # the caller knows better, as for a finding's subject
         return [None if pd.isna(value) else str(value) for value in rows[f"{column} link"]]
-    if column not in PAGES:
+    if column not in OF_COLUMN:
         return None
     known = dict[object, str | None]()
     return [_known(known, column, value, selection) for value in rows[column]]

@@ -11,15 +11,13 @@ from kafka_telemetry_lake.dashboards.controls import controls, range_control, re
 from kafka_telemetry_lake.dashboards.elements import page_style
 from kafka_telemetry_lake.dashboards.header import header, lake_name
 from kafka_telemetry_lake.dashboards.lake import LakeError
-from kafka_telemetry_lake.dashboards.navigation import TITLES, navigation
+from kafka_telemetry_lake.dashboards.navigation import navigation
+from kafka_telemetry_lake.dashboards.pages import PAGES, Page
 from kafka_telemetry_lake.dashboards.scene import Scene, open_scene
-from kafka_telemetry_lake.dashboards.screens import PAGES
 from kafka_telemetry_lake.dashboards.show import plain
-from kafka_telemetry_lake.dashboards.subjects import ABOUT, subject
+from kafka_telemetry_lake.dashboards.subjects import subject
 from kafka_telemetry_lake.dashboards.users import ask_to_log_in, login_required, offer_to_log_out, user
 from kafka_telemetry_lake.dashboards.waiting import CancelledError, cancel_button, show_cancelled
-
-Page = Callable[[Scene], None]
 
 
 def main() -> None:
@@ -30,8 +28,8 @@ def main() -> None:
     st.html(f"<style>{page_style()}</style>")
     chosen = st.navigation(
         [
-            st.Page(_shown(path, title, uri), title=title, url_path=path or "problems", default=not path)
-            for path, title in TITLES.items()
+            st.Page(_shown(page, uri), title=page.title, url_path=page.path or "problems", default=not page.path)
+            for page in PAGES
         ],
         position="hidden",
     )
@@ -41,17 +39,17 @@ def main() -> None:
     chosen.run()
 
 
-def _shown(path: str, title: str, uri: str) -> Callable[[], None]:
+def _shown(page: Page, uri: str) -> Callable[[], None]:
     """A page with its title and the sidebar; its body reruns at the refresh interval of the selection."""
 
     def show() -> None:
         cancel_button()
         selection, problems = read_address()
-        heading = title
+        heading = page.title
         st.session_state["selection"] = selection
         query = {key: st.query_params.get_all(key) for key in st.query_params}
-        if about := subject(path, query):
-            heading = f"{ABOUT[path][1]} {about}"
+        if page.about and (about := subject(page, query)):
+            heading = f"{page.about.noun} {about}"
         with st.sidebar:
             range_control(selection)  # also while the page waits until the clients are counted, or can't know
         scene, errors, failed = None, 0, None
@@ -64,7 +62,7 @@ def _shown(path: str, title: str, uri: str) -> Callable[[], None]:
         cluster = f" · {', '.join(named)}" if named else ""
         st.set_page_config(page_title=f"{heading} · {lake_name(uri)}{cluster}")
         with st.sidebar:
-            navigation(path, selection, query, errors)
+            navigation(page.path, selection, query, errors)
             controls(selection, scene)
             offer_to_log_out()
         st.title(plain(heading), anchor=False)
@@ -73,12 +71,12 @@ def _shown(path: str, title: str, uri: str) -> Callable[[], None]:
             return
         for said in problems:
             st.warning(plain(said))
-        st.fragment(lambda: _body(path, uri, query), run_every=selection.refresh or None)()
+        st.fragment(lambda: _body(page, uri, query), run_every=selection.refresh or None)()
 
     return show
 
 
-def _body(path: str, uri: str, query: dict[str, list[str]]) -> None:
+def _body(page: Page, uri: str, query: dict[str, list[str]]) -> None:
     try:
         selection, _ = read_address()
         if selection != st.session_state["selection"]:  # a plot was zoomed: the sidebar must know too
@@ -91,11 +89,11 @@ def _body(path: str, uri: str, query: dict[str, list[str]]) -> None:
             )
             return
         st.session_state["shown"] = scene.start, scene.stop
-        header(scene, path, query)
+        header(scene, page.path, query)
         if scene.totals.instances == 0:
             st.info("No client that matches the filters pushed in this time range. Widen the range or remove a filter.")
         st.session_state["marks"] = scene.marks()
-        PAGES[path](scene)
+        page.show(scene)
     except LakeError as problem:
         _say(problem)
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import streamlit as st
 
+from kafka_telemetry_lake.dashboards.metric_names import PREFIX
 from kafka_telemetry_lake.dashboards.plots import lines
-from kafka_telemetry_lake.dashboards.scene import PREFIX, Scene
+from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.show import every_column, heading, table
 
 SPREAD = {"typical": "median", "high": "95th percentile", "most": "largest"}

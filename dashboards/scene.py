@@ -16,6 +16,7 @@ import streamlit as st
 
 from kafka_telemetry_lake.dashboards.clients import Clients, Totals
 from kafka_telemetry_lake.dashboards.lake import Lake, Parameter, Versions, view_sql
+from kafka_telemetry_lake.dashboards.metric_names import SUMMED_TOGETHER
 from kafka_telemetry_lake.dashboards.questions import (
     MOST_ROWS,
     OF_WINDOWS,
@@ -32,10 +33,8 @@ from kafka_telemetry_lake.pipelines.query.views import views
 from kafka_telemetry_lake.udfs.findings.remarks import MUTED
 
 MINUTE_S, HOUR_S = 60, 3600
-PREFIX = "org.apache.kafka."
 MOST_MARKS = 30
 MOST_CLIENT_WINDOWS = 100_000  # client ids times windows of a plot; each has ten metrics, of 90 bytes
-ROLLED_UP: set[str] = set()  # metrics that pages plot, with `PREFIX`: summed up together
 NOT_OF_ONE_CLIENT = ("", "<default>")  # client ids of quota entities
 
 
@@ -121,7 +120,7 @@ class Scene:
         if name in OF_WINDOWS and self._fits_windows:
             metrics = asked["metrics"]
             assert isinstance(metrics, list)
-            summed = {**asked, "metrics": sorted({*ROLLED_UP, *metrics}), "top": 0}
+            summed = {**asked, "metrics": sorted({*SUMMED_TOGETHER, *metrics}), "top": 0}
             windows = _windows(key, summed, self)
             answered = _answer(key, name, asked, "windows", self, windows)
         else:
@@ -270,7 +269,7 @@ def _answer(
 
 def _windows(key: Hashable, parameters: Mapping[str, Parameter], scene: Scene) -> pa.Table:
     """The answer to `client_windows`; of sums that the lake keeps, if it may keep them and of all these metrics."""
-    if not scene.keeps_windows or parameters["metrics"] != sorted(ROLLED_UP):
+    if not scene.keeps_windows or parameters["metrics"] != sorted(SUMMED_TOGETHER):
         return _answer(key, "client_windows", parameters, scene.grain, scene)
     chosen = None if scene.is_of_everybody else scene.chosen
     return answer(

@@ -10,30 +10,19 @@ import streamlit as st
 
 from kafka_telemetry_lake.dashboards.address import of_value
 from kafka_telemetry_lake.dashboards.elements import element
+from kafka_telemetry_lake.dashboards.pages import Page
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.selection import Selection
 from kafka_telemetry_lake.dashboards.show import plain
 
 MOST_NAMES = 12
 
-# Pages that are about one value of a parameter, and what that is called. Without a value they list all.
-ABOUT = {
-    "client-id": ("client", "Client id"),
-    "client": ("instance", "Client instance"),
-    "group": ("group", "Consumer group"),
-    "topic": ("topic", "Topic"),
-    "principal": ("principal", "Principal"),
-    "application": ("application", "Application"),
-    "version": ("version", "Version"),
-    "broker": ("broker", "Broker"),
-}
 
-
-def subject(page: str, query: Mapping[str, list[str]]) -> str | None:
+def subject(page: Page, query: Mapping[str, list[str]]) -> str | None:
     """The one thing that a page's address is about."""
-    if page not in ABOUT:
+    if page.about is None:
         return None
-    named = query.get(ABOUT[page][0]) or []
+    named = query.get(page.about.parameter) or []
     return named[-1] if len(named) == 1 else None
 
 

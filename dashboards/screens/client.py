@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 import streamlit as st
 
 from kafka_telemetry_lake.dashboards.controls import page_value, preset
+from kafka_telemetry_lake.dashboards.metric_names import PREFIX, Consumer, Producer
 from kafka_telemetry_lake.dashboards.plots import lines
 from kafka_telemetry_lake.dashboards.problems import asked_first, in_full
-from kafka_telemetry_lake.dashboards.scene import PREFIX, Scene
-from kafka_telemetry_lake.dashboards.screens import consumers, producers
+from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.show import numbers, plain, table
 from kafka_telemetry_lake.dashboards.subjects import facts
 
@@ -37,19 +37,19 @@ class Row:
 
 ROWS = (
     Row("Throughput, records", "records per second", "per_second",
-        {producers.SENT: "sent", consumers.RECORDS: "consumed"}),
-    Row("Throughput, bytes", "bytes per second", "per_second", {producers.BYTES: "sent", consumers.BYTES: "consumed"}),
-    Row("Latency", "ms", "mean", {producers.LATENCY: "produce requests", consumers.FETCH: "fetch requests"}),
-    Row("Errors", "per second", "per_second", {producers.FAILED: "failed records", producers.RETRIED: "retried records",
+        {Producer.SENT: "sent", Consumer.RECORDS: "consumed"}),
+    Row("Throughput, bytes", "bytes per second", "per_second", {Producer.BYTES: "sent", Consumer.BYTES: "consumed"}),
+    Row("Latency", "ms", "mean", {Producer.LATENCY: "produce requests", Consumer.FETCH: "fetch requests"}),
+    Row("Errors", "per second", "per_second", {Producer.FAILED: "failed records", Producer.RETRIED: "retried records",
         **{f"{kind}.failed.authentication.total": f"failed authentications ({kind})" for kind in KINDS}}),
-    Row("Queue", "ms", "mean", {producers.QUEUE: "time in the producer's queue"}),
-    Row("Lag", "records", "most", {consumers.LAG: "partition furthest behind"}),
-    Row("Polling", "ratio", "mean", {consumers.IDLE: "share of the time that poll() waits"}),
+    Row("Queue", "ms", "mean", {Producer.QUEUE: "time in the producer's queue"}),
+    Row("Lag", "records", "most", {Consumer.LAG: "partition furthest behind"}),
+    Row("Polling", "ratio", "mean", {Consumer.IDLE: "share of the time that poll() waits"}),
     Row("Connections opened", "per second", "per_second",
         {f"{kind}.connection.creation.total": kind for kind in KINDS}),
-    Row("Delays by quotas", "ms", "most", {producers.THROTTLE: "producer",
+    Row("Delays by quotas", "ms", "most", {Producer.THROTTLE: "producer",
         "consumer.fetch.manager.fetch.throttle.time.max": "consumer"}),
-    Row("Rebalances", "per second", "per_second", {consumers.REBALANCES: "rebalances", consumers.FAILED: "failed"}),
+    Row("Rebalances", "per second", "per_second", {Consumer.REBALANCES: "rebalances", Consumer.FAILED: "failed"}),
 )  # fmt: skip
 
 

@@ -7,11 +7,11 @@ import pandas as pd
 import sqlglot
 import streamlit as st
 
+from kafka_telemetry_lake.dashboards.metric_names import PREFIX, Consumer, Producer
 from kafka_telemetry_lake.dashboards.metrics import ask_over_time, largest, spread, total
 from kafka_telemetry_lake.dashboards.plots import heat
 from kafka_telemetry_lake.dashboards.problems import cards, current
-from kafka_telemetry_lake.dashboards.scene import PREFIX, Scene
-from kafka_telemetry_lake.dashboards.screens import consumers, producers
+from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.show import halves, table
 from kafka_telemetry_lake.dashboards.subjects import about_clients
 from kafka_telemetry_lake.pipelines.query.finding_rules import Rule, rules
@@ -19,7 +19,7 @@ from kafka_telemetry_lake.pipelines.query.finding_rules import Rule, rules
 OUTLIER = 3  # times the median of its siblings
 MOST_INSTANCES = 40  # rows of the heat map
 # The first of these that its instances push; librdkafka and franz-go push no counter of records.
-HEAT = (producers.SENT, consumers.RECORDS, *(f"{kind}.connection.creation.total" for kind in ("producer", "consumer")))
+HEAT = (Producer.SENT, Consumer.RECORDS, *(f"{kind}.connection.creation.total" for kind in ("producer", "consumer")))
 
 
 def page(scene: Scene) -> None:
@@ -151,7 +151,7 @@ def measured(hours: pd.DataFrame, rule: Rule) -> pd.DataFrame | None:
 
 def over_time(scene: Scene) -> None:
     """What the chosen clients do over time, whichever kind they are."""
-    both = dict.fromkeys((*producers.OVER_TIME, *consumers.OVER_TIME))
+    both = dict.fromkeys((*Producer.OVER_TIME, *Consumer.OVER_TIME))
     rows = ask_over_time(scene, tuple(both))
     pushed = set(rows["metric"].str.removeprefix(PREFIX))
     place = halves()
@@ -159,28 +159,28 @@ def over_time(scene: Scene) -> None:
     def has(*metrics: str) -> bool:
         return not pushed.isdisjoint(metrics)
 
-    if has(producers.SENT, consumers.RECORDS):
+    if has(Producer.SENT, Consumer.RECORDS):
         with next(place):
-            total(rows, scene, {producers.SENT: "sent", consumers.RECORDS: "consumed"}, "records per second", "Records")
-    if has(producers.BYTES, consumers.BYTES):
+            total(rows, scene, {Producer.SENT: "sent", Consumer.RECORDS: "consumed"}, "records per second", "Records")
+    if has(Producer.BYTES, Consumer.BYTES):
         with next(place):
-            total(rows, scene, {producers.BYTES: "sent", consumers.BYTES: "consumed"}, "bytes per second", "Bytes")
-    if has(producers.LATENCY):
+            total(rows, scene, {Producer.BYTES: "sent", Consumer.BYTES: "consumed"}, "bytes per second", "Bytes")
+    if has(Producer.LATENCY):
         with next(place):
-            spread(rows, scene, producers.LATENCY, "ms", "Request latency, mean of each client")
-    if has(producers.RETRIED, producers.FAILED):
+            spread(rows, scene, Producer.LATENCY, "ms", "Request latency, mean of each client")
+    if has(Producer.RETRIED, Producer.FAILED):
         with next(place):
-            failing = {producers.RETRIED: "retried", producers.FAILED: "failed"}
+            failing = {Producer.RETRIED: "retried", Producer.FAILED: "failed"}
             total(rows, scene, failing, "records per second", "Records retried and failed")
-    if has(producers.QUEUE):
+    if has(Producer.QUEUE):
         with next(place):
-            spread(rows, scene, producers.QUEUE, "ms", "Time in the producer's queue", most=False)
-    if has(consumers.LAG):
+            spread(rows, scene, Producer.QUEUE, "ms", "Time in the producer's queue", most=False)
+    if has(Consumer.LAG):
         with next(place):
-            largest(rows, scene, {consumers.LAG: "lag"}, "records", "Lag of the partition furthest behind")
-    if has(consumers.REBALANCES):
+            largest(rows, scene, {Consumer.LAG: "lag"}, "records", "Lag of the partition furthest behind")
+    if has(Consumer.REBALANCES):
         with next(place):
-            rebalances = {consumers.REBALANCES: "rebalances", consumers.FAILED: "failed"}
+            rebalances = {Consumer.REBALANCES: "rebalances", Consumer.FAILED: "failed"}
             total(rows, scene, rebalances, "per second", "Rebalances")
 
 

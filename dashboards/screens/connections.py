@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
+from kafka_telemetry_lake.dashboards.metric_names import Connections, Producer
 from kafka_telemetry_lake.dashboards.metrics import ask_over_time, by_client, largest, total
-from kafka_telemetry_lake.dashboards.scene import PREFIX, ROLLED_UP, Scene
+from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.screens.lifecycle import EVENT_COLUMNS, NONE_YET
 from kafka_telemetry_lake.dashboards.show import every_column, halves, table
 
-KINDS = ("producer", "consumer", "admin.client")
-CREATED, CLOSED, REFUSED = (
-    {f"{kind}.{what}.total": kind.replace(".", " ") for kind in KINDS}
-    for what in ("connection.creation", "connection.close", "failed.authentication")
-)
-AGE = "producer.metadata.age"
 EVENTS = ("rebootstrap", "data_path_dead", "data_path_restored", "went_silent", "mass_silence", "mass_restart")
-ROLLED_UP.update(PREFIX + metric for metric in (*CREATED, *CLOSED, *REFUSED, AGE))
 
 
 def page(scene: Scene) -> None:
-    rows = ask_over_time(scene, (*CREATED, *CLOSED, *REFUSED, AGE))
+    rows = ask_over_time(scene, Connections.OVER_TIME)
     place = halves()
     with next(place):
         note = "librdkafka doesn't report connections from before its first push."
-        total(rows, scene, CREATED, "connections per second", "Connections opened", note)
+        total(rows, scene, Connections.CREATED, "connections per second", "Connections opened", note)
     with next(place):
-        total(rows, scene, CLOSED, "connections per second", "Connections closed", "Sent by Java clients only.")
+        total(
+            rows,
+            scene,
+            Connections.CLOSED,
+            "connections per second",
+            "Connections closed",
+            "Sent by Java clients only.",
+        )
     with next(place):
         note = "Normally below metadata.max.age.ms (default 300 s). If it keeps growing, the cluster is lost."
-        largest(rows, scene, {AGE: "age"}, "s", "Oldest metadata of any producer", note)
+        largest(rows, scene, {Producer.METADATA_AGE: "age"}, "s", "Oldest metadata of any producer", note)
     with next(place):
-        total(rows, scene, REFUSED, "per second", "Failed authentications")
+        total(rows, scene, Connections.REFUSED, "per second", "Failed authentications")
     events = scene.ask("events", top=500)
     table(
         events[events["event"].isin(EVENTS)],
@@ -44,7 +45,7 @@ def page(scene: Scene) -> None:
             ("admin.client.connection.creation.total", "increase"): "admin: opened",
             ("producer.connection.close.total", "increase"): "producer: closed",
             ("consumer.connection.close.total", "increase"): "consumer: closed",
-            (AGE, "most"): "metadata age, max (s)",
+            (Producer.METADATA_AGE, "most"): "metadata age, max (s)",
         },
         "Connections by client id",
     )

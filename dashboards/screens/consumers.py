@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
+from kafka_telemetry_lake.dashboards.metric_names import PREFIX, Consumer
 from kafka_telemetry_lake.dashboards.metrics import ask_over_time, by_client, by_minute, largest, spread, total
-from kafka_telemetry_lake.dashboards.scene import PREFIX, ROLLED_UP, Scene
+from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.show import halves, table
 
-RECORDS, BYTES = (f"consumer.fetch.manager.{what}.consumed.total" for what in ("records", "bytes"))
-LAG, FETCH = "consumer.fetch.manager.records.lag.max", "consumer.fetch.manager.fetch.latency.avg"
-IDLE, BETWEEN_POLLS = "consumer.poll.idle.ratio.avg", "consumer.time.between.poll.max"
-REBALANCES, FAILED = (f"consumer.coordinator.{what}rebalance.total" for what in ("", "failed."))
-COMMIT = "consumer.coordinator.commit.latency.avg"
-OVER_TIME = (RECORDS, BYTES, LAG, FETCH, IDLE, REBALANCES, FAILED, COMMIT)
-GROUP_METRICS = (LAG, REBALANCES, FAILED, COMMIT, IDLE, BETWEEN_POLLS)
-GROUP_NAMES = [PREFIX + metric for metric in GROUP_METRICS]
+GROUP_NAMES = [PREFIX + metric for metric in Consumer.OF_GROUPS]
 GROUP_COLUMNS = {
     "group_id": "consumer group",
     "instances": "instances",
@@ -25,38 +19,37 @@ GROUP_COLUMNS = {
     "poll_idle_ratio": "idle in poll (ratio)",
     "between_polls_max_ms": "longest between polls (ms)",
 }
-ROLLED_UP.update(PREFIX + metric for metric in (*OVER_TIME, *GROUP_METRICS))
 
 
 def page(scene: Scene) -> None:
     groups(scene)
-    rows = ask_over_time(scene, OVER_TIME)
+    rows = ask_over_time(scene, Consumer.OVER_TIME)
     place = halves()
     with next(place):
-        total(rows, scene, {RECORDS: "consumed"}, "records per second", "Records consumed")
+        total(rows, scene, {Consumer.RECORDS: "consumed"}, "records per second", "Records consumed")
     with next(place):
-        total(rows, scene, {BYTES: "consumed"}, "bytes per second", "Bytes consumed")
+        total(rows, scene, {Consumer.BYTES: "consumed"}, "bytes per second", "Bytes consumed")
     with next(place):
-        largest(rows, scene, {LAG: "lag"}, "records", "Lag of the partition furthest behind")
+        largest(rows, scene, {Consumer.LAG: "lag"}, "records", "Lag of the partition furthest behind")
     with next(place):
-        total(rows, scene, {REBALANCES: "rebalances", FAILED: "failed"}, "per second", "Rebalances")
+        total(rows, scene, {Consumer.REBALANCES: "rebalances", Consumer.FAILED: "failed"}, "per second", "Rebalances")
     with next(place):
-        spread(rows, scene, FETCH, "ms", "Fetch latency, mean of each client")
+        spread(rows, scene, Consumer.FETCH, "ms", "Fetch latency, mean of each client")
     with next(place):
         note = "Near 0, processing is the bottleneck."
-        spread(rows, scene, IDLE, "ratio", "Share of the time that poll() waits", note, most=False)
-    spread(rows, scene, COMMIT, "ms", "Commit latency, mean of each client")
+        spread(rows, scene, Consumer.IDLE, "ratio", "Share of the time that poll() waits", note, most=False)
+    spread(rows, scene, Consumer.COMMIT, "ms", "Commit latency, mean of each client")
     by_client(
         scene,
         {
-            (RECORDS, "increase"): "records consumed",
-            (RECORDS, "rate"): "records/s",
-            (LAG, "most"): "lag, largest (records)",
-            (FETCH, "mean"): "fetch latency, mean (ms)",
-            (IDLE, "mean"): "idle in poll (ratio)",
-            (REBALANCES, "increase"): "rebalances",
-            (BETWEEN_POLLS, "most"): "longest between polls (ms)",
-            (COMMIT, "mean"): "commit latency, mean (ms)",
+            (Consumer.RECORDS, "increase"): "records consumed",
+            (Consumer.RECORDS, "rate"): "records/s",
+            (Consumer.LAG, "most"): "lag, largest (records)",
+            (Consumer.FETCH, "mean"): "fetch latency, mean (ms)",
+            (Consumer.IDLE, "mean"): "idle in poll (ratio)",
+            (Consumer.REBALANCES, "increase"): "rebalances",
+            (Consumer.BETWEEN_POLLS, "most"): "longest between polls (ms)",
+            (Consumer.COMMIT, "mean"): "commit latency, mean (ms)",
         },
         "Consumers by client id",
         note="Rates are per instance, over the time that its pushes cover.",

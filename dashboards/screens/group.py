@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
+from kafka_telemetry_lake.dashboards.metric_names import Consumer
 from kafka_telemetry_lake.dashboards.metrics import ask_over_time, largest, on_demand, spread, total
 from kafka_telemetry_lake.dashboards.plots import lines
 from kafka_telemetry_lake.dashboards.problems import cards
@@ -76,16 +77,16 @@ def page(scene: Scene) -> None:
     table(members, MEMBER_COLUMNS, "Members and what they are assigned", none=NO_SYNC)
     if scene.totals.instances:
         about_clients(scene)
-    rows = ask_over_time(scene, consumers.OVER_TIME)
+    rows = ask_over_time(scene, Consumer.OVER_TIME)
     place = halves()
     with next(place):
-        total(rows, scene, {consumers.RECORDS: "consumed"}, "records per second", "Records consumed")
+        total(rows, scene, {Consumer.RECORDS: "consumed"}, "records per second", "Records consumed")
     with next(place):
-        rebalances = {consumers.REBALANCES: "rebalances", consumers.FAILED: "failed"}
+        rebalances = {Consumer.REBALANCES: "rebalances", Consumer.FAILED: "failed"}
         total(rows, scene, rebalances, "per second", "Rebalances")
     with next(place):
-        largest(rows, scene, {consumers.LAG: "lag"}, "records", "Lag of the partition furthest behind")
+        largest(rows, scene, {Consumer.LAG: "lag"}, "records", "Lag of the partition furthest behind")
     with next(place):
-        spread(rows, scene, consumers.IDLE, "ratio", "Share of the time that poll() waits", most=False)
+        spread(rows, scene, Consumer.IDLE, "ratio", "Share of the time that poll() waits", most=False)
     if on_demand("By member and minute", "This reads every data point of the time range."):
         every_column(scene.rows("consumer_groups", "minute", group_id=group), "Membership by minute")

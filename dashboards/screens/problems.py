@@ -6,10 +6,10 @@ import pandas as pd
 import streamlit as st
 
 from kafka_telemetry_lake.dashboards.address import address
+from kafka_telemetry_lake.dashboards.metric_names import PREFIX, Consumer, Producer
 from kafka_telemetry_lake.dashboards.problems import current, current_table, is_evaluated, is_looked_for, offer_to_look
 from kafka_telemetry_lake.dashboards.readings import lights
-from kafka_telemetry_lake.dashboards.scene import PREFIX, Scene
-from kafka_telemetry_lake.dashboards.screens import quotas
+from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.screens.fleet import clients_over_time, points_over_time
 from kafka_telemetry_lake.dashboards.show import numbers, table
 
@@ -94,7 +94,7 @@ def _by_owner(rows: pd.DataFrame, scene: Scene) -> None:
 
 def changes(scene: Scene) -> pd.DataFrame:
     """What happened in the hour before the newest push: rows of question `changes`."""
-    return scene.ask("changes", metrics=[PREFIX + metric for metric in (quotas.PRODUCE, quotas.FETCH)])
+    return scene.ask("changes", metrics=[PREFIX + metric for metric in (Producer.THROTTLE, Consumer.THROTTLE)])
 
 
 def _changes(scene: Scene) -> None:

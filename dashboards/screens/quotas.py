@@ -5,13 +5,12 @@ from __future__ import annotations
 import streamlit as st
 
 from kafka_telemetry_lake.dashboards.address import address
+from kafka_telemetry_lake.dashboards.metric_names import Consumer, Producer
 from kafka_telemetry_lake.dashboards.metrics import ask_over_time, by_client, largest
 from kafka_telemetry_lake.dashboards.plots import MOST_SERIES, heat, lines
-from kafka_telemetry_lake.dashboards.scene import PREFIX, ROLLED_UP, Scene
+from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.show import every_column, table
 from kafka_telemetry_lake.udfs.quotas.precedence import DEFAULT
-
-PRODUCE, FETCH = "producer.produce.throttle.time.max", "consumer.fetch.manager.fetch.throttle.time.max"
 
 MOST_ENTITIES = 40  # of the heat map and the table
 USAGE_WINDOW_S = 10  # of table quota_usage
@@ -46,15 +45,14 @@ THROTTLED_COLUMNS = {
     "owner": "owner",
 }
 NO_SAMPLES = "No samples of brokers' quota sensors. docs/quotas.md explains how brokers send them."
-ROLLED_UP.update(PREFIX + metric for metric in (PRODUCE, FETCH))
 
 
 def page(scene: Scene) -> None:
-    rows = ask_over_time(scene, (PRODUCE, FETCH))
+    rows = ask_over_time(scene, (Producer.THROTTLE, Consumer.THROTTLE))
     largest(
         rows,
         scene,
-        {PRODUCE: "producers", FETCH: "consumers"},
+        {Producer.THROTTLE: "producers", Consumer.THROTTLE: "consumers"},
         "ms",
         "Longest throttling reported by clients",
         "Clients report throttle times only; librdkafka consumers don't report them.",
@@ -78,7 +76,7 @@ def page(scene: Scene) -> None:
     timeline(scene, step_s)
     by_client(
         scene,
-        {(PRODUCE, "most"): "longest, producer (ms)", (FETCH, "most"): "longest, consumer (ms)"},
+        {(Producer.THROTTLE, "most"): "longest, producer (ms)", (Consumer.THROTTLE, "most"): "longest, consumer (ms)"},
         "Throttling by client id",
         above=0,
         none="No client reported that it was throttled.",

@@ -11,7 +11,7 @@ import pytest
 from deltalake import write_deltalake
 from playwright.sync_api import Page, expect
 
-from kafka_telemetry_lake.dashboards.navigation import TITLES
+from kafka_telemetry_lake.dashboards.pages import BY_PATH
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from tests.dashboard.conftest import PATIENCE_MS, Open, Serve, number, settled
 from tests.support.captured_lake import HOSTILE, write_lake
@@ -42,10 +42,10 @@ def keep(page: Page, name: str) -> None:
     page.set_viewport_size({"width": 1400, "height": 1000})
 
 
-@pytest.mark.parametrize("path", TITLES)
+@pytest.mark.parametrize("path", BY_PATH)
 def test_every_page_shows_the_captured_lake(open_page: Open, path: str) -> None:
     page = open_page(path)
-    expect(page.locator("[data-testid=stMain] h1")).to_have_text(TITLES[path])
+    expect(page.locator("[data-testid=stMain] h1")).to_have_text(BY_PATH[path].title)
     expect(page.get_by_test_id("stMain")).to_contain_text("139 client instances")
     expect(page.get_by_test_id("stAlertContentError")).to_have_count(0)
     expect(page.locator("[data-testid=stVegaLiteChart] canvas, [data-testid=stVegaLiteChart] svg")).to_have_count(

@@ -10,15 +10,16 @@ from urllib.parse import parse_qs, urlsplit
 import pandas as pd
 import pytest
 
-from kafka_telemetry_lake.dashboards.address import PAGES, address, of_value, with_query
+from kafka_telemetry_lake.dashboards.address import address, of_value, with_query
 from kafka_telemetry_lake.dashboards.clients import NONE
 from kafka_telemetry_lake.dashboards.header import age_text, header
+from kafka_telemetry_lake.dashboards.pages import BY_PATH, OF_COLUMN
 from kafka_telemetry_lake.dashboards.plot_style import axis_labels, styles
 from kafka_telemetry_lake.dashboards.plots import _few, in_words
 from kafka_telemetry_lake.dashboards.problems import linked, setting, subject_address
 from kafka_telemetry_lake.dashboards.selection import Selection
 from kafka_telemetry_lake.dashboards.show import readable, table_data
-from kafka_telemetry_lake.dashboards.subjects import ABOUT, subject
+from kafka_telemetry_lake.dashboards.subjects import subject
 from kafka_telemetry_lake.pipelines.query.finding_rules import rules
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -43,9 +44,9 @@ def test_what_has_no_page_has_no_link(column: str, value: object) -> None:
 
 
 def test_a_page_is_about_one_thing_only() -> None:
-    assert subject("client-id", {"client": ["orders"]}) == "orders"
-    assert subject("client-id", {"client": ["orders", "bills"]}) is None
-    assert subject("fleet", {"client": ["orders"]}) is None
+    assert subject(BY_PATH["client-id"], {"client": ["orders"]}) == "orders"
+    assert subject(BY_PATH["client-id"], {"client": ["orders", "bills"]}) is None
+    assert subject(BY_PATH["fleet"], {"client": ["orders"]}) is None
 
 
 def test_a_finding_leads_to_what_has_it() -> None:
@@ -157,12 +158,12 @@ def test_ages(seconds: float, text: str) -> None:
     assert age_text(seconds) == text
 
 
-@pytest.mark.parametrize("column", PAGES)
+@pytest.mark.parametrize("column", OF_COLUMN)
 def test_a_name_leads_to_the_page_about_it(column: str) -> None:
     where = urlsplit(of_value(column, "x", Selection()) or "")
     query = parse_qs(where.query)
-    if where.path in ABOUT and column != "owner":  # owners share the page of applications
-        assert subject(where.path, query) == "x"
+    if BY_PATH[where.path].about and column != "owner":  # owners share the page of applications
+        assert subject(BY_PATH[where.path], query) == "x"
     else:
         assert query in ({"owner": ["x"]}, {"finding": ["x"]})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 pytest_plugins = ["tests.support.lane_costs"]
 Ingest = Callable[..., None]
 
+# Many images forbid bytecode: each worker would rewrite the asserts of all tests, and each command compile its modules.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 # A test's JVM lives for a minute or two: HotSpot's second compiler would cost a fifth of its CPU, and pay too late.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")

@@ -69,7 +69,7 @@ def run_checks(settings: DoctorSettings) -> Iterator[Check]:
             yield from check_lake(
                 settings.lake, read_lake(settings.lake), job_runs(settings.lake), newest_ms, datetime.now(UTC)
             )
-            yield from check_erasures(settings.lake)
+            yield from check_erasures(settings.lake, datetime.now(UTC))
             yield from check_iceberg(settings.lake, datetime.now(UTC))
         except QueryError as error:
             yield Check("lake", "failed", str(error), "docs/operate.md")

@@ -5,19 +5,21 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 
 from kafka_telemetry_lake.pipelines.doctor.check import Check, age_text
 from kafka_telemetry_lake.pipelines.forget.erasure import unfinished
 from kafka_telemetry_lake.pipelines.iceberg.behind import behind, has_iceberg_tables
+from kafka_telemetry_lake.pipelines.lake.erased_files import erased_files
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake, run_query
 from kafka_telemetry_lake.udfs.subscriptions.matching import CLIENTS
 
 BEHIND_S = 300.0
 ICEBERG_BEHIND_S = 3600.0
 BUSY = 0.8
+MAINTAINED_EACH = timedelta(days=1)
 _HEALTH = """
     SELECT max(last_batch_at) AS batch_at,
            max(last_batch_at - to_microseconds(CAST(1e6 * freshness_s AS BIGINT))) AS landed_at,
@@ -77,12 +79,20 @@ def check_lake(
         )  # fmt: skip
 
 
-def check_erasures(lake: str) -> Iterator[Check]:
-    """Whether an erasure was begun and not finished: until then the lake may have anything of its subject."""
+def check_erasures(lake: str, now: datetime) -> Iterator[Check]:
+    """Erasures that aren't finished, and those whose history `maintain` should have ended a day ago."""
     for request, command in unfinished(lake).items():
         yield Check(
             "erasure", "warning", f"the erasure of {request} was begun and is not finished",
             f"stop the job, run `{command}`, start it again",
+        )  # fmt: skip
+    due = [each for each in erased_files(lake) if each.gone_at is None and each.due + MAINTAINED_EACH <= now]
+    if due:
+        yield Check(
+            "erasure", "warning",
+            f"old versions of the tables still have what was erased, in {len(due)} of the lake's erasures; `maintain` "
+            f"could have ended that since {due[0].due:%Y-%m-%d %H:%M} UTC",
+            f"run `{shlex.join(['telemetry-lake', 'maintain', '--lake', lake])}`, each day",
         )  # fmt: skip
 
 

@@ -17,14 +17,15 @@ import pytest
 
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.locks import FINDINGS, NOTIFY, UPKEEP, only, only_job
+from kafka_telemetry_lake.pipelines.doctor.lake_checks import check_erasures
 from kafka_telemetry_lake.pipelines.forget import erasure as erasure_module
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure, unfinished
 from kafka_telemetry_lake.pipelines.forget.subject import Request
 from kafka_telemetry_lake.pipelines.lake import erased_files as erased_files_module
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
-from kafka_telemetry_lake.pipelines.lake.erased_files import erased_files
+from kafka_telemetry_lake.pipelines.lake.erased_files import ErasedFiles, erased_files
 from kafka_telemetry_lake.pipelines.lake.fence import JOB
-from tests.support.erasable_lake import age_logs, end_history, lake_of, named, traces
+from tests.support.erasable_lake import NOON, age_logs, end_history, lake_of, named, traces
 from tests.support.lake_tables import table
 from tests.support.landing_records import GOOD_ID
 from tests.support.ledger import Fleet
@@ -246,6 +247,20 @@ def test_an_unfinished_erasure_is_a_warning_of_doctor_that_names_the_command(
     monkeypatch.chdir("/")
     assert run(capsys, *shlex.split(command)[2:])[0] == 0  # it finishes the erasure
     assert (unfinished(lake), erasures()) == ({}, [])
+
+
+def test_doctor_says_when_maintain_is_late(tmp_path: Path) -> None:
+    lake, begun = str(tmp_path), NOON
+    ErasedFiles("0badcafe", begun.isoformat(), None, {"pushes": 3}, {}).write(lake)
+    ErasedFiles("00c0ffee", begun.isoformat(), begun.isoformat(), {}, {}).write(lake)
+    assert list(check_erasures(lake, begun + timedelta(hours=47))) == []
+    (late,) = check_erasures(lake, begun + timedelta(hours=48))
+    assert (late.status, late.text) == (
+        "warning",
+        "old versions of the tables still have what was erased, in 1 of the lake's erasures; `maintain` "
+        f"could have ended that since {begun + timedelta(days=1):%Y-%m-%d %H:%M} UTC",
+    )
+    assert late.advice == f"run `telemetry-lake maintain --lake {lake}`, each day"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ class CannotRunError(TelemetryLakeError):
     exit_code = 2
 
 
-OTHER_LAKE = "start a new lake (`telemetry-lake ingest` reads the landing topic again), or use the build that wrote it"
+NEW_LAKE = "start a new lake (`telemetry-lake ingest` reads the landing topic again)"
+OTHER_LAKE = f"{NEW_LAKE}, or use the build that wrote it"
 
 
 class OtherFormatError(CannotRunError):

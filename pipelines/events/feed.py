@@ -13,26 +13,18 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.fs as pafs
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from kafka_telemetry_lake.pipelines.events.event_id import ORDER, event_id, plain_event
-from kafka_telemetry_lake.pipelines.lake.dropped_rows import record_dropped
-from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
-from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
-from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
-from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.lake.stored_files import files_since, rows_in
+from kafka_telemetry_lake.pipelines.lake.follower import FIELDS, Follower, Gap, Position
+from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.runtime.beside import beside
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError, existing_topics, message_of
 from kafka_telemetry_lake.pipelines.runtime.kafka_producer import Record, Send, producing
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS
-from kafka_telemetry_lake.udfs.errors import check_format
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,8 +33,9 @@ log = logging.getLogger(__name__)
 
 STREAM = "event_feed"
 PAUSE_S = 1.0
+STEP_ROWS = 100_000  # a step sends whole commits until they have this many events
 RECORDS = 1000  # sent before waiting for their acknowledgements
-FORMAT = 1  # of the note
+ANEW = "delete it, and the feed begins with the next event"
 
 
 class EventFeed:
@@ -58,60 +51,25 @@ class EventFeed:
     """
 
     def __init__(self, lake: str, send: Send) -> None:
-        self._lake, self._table = lake, CLIENT_EVENTS.create(lake)
-        self._events = FollowedTable(CLIENT_EVENTS.uri(lake))
-        self._note = f"{CLIENT_EVENTS.uri(lake)}/_event_feed.json"
-        self._filesystem, self._log = filesystem_of(f"{CLIENT_EVENTS.uri(lake)}/_delta_log")
+        self._follower = Follower(lake, CLIENT_EVENTS, Gap.GO_ON, STREAM, CLIENT_EVENTS.schema, most_rows=STEP_ROWS)
+        self._note = FencedNote(CLIENT_EVENTS.uri(lake), "_event_feed", FIELDS, ANEW)
         self._send = send
-        self._begun = False
-        noted = self._read_note()
+        noted = self._note.read()
+        self._position = self._follower.now() if noted is None else Position.of(noted)
         if noted is None:
-            self._set_sent(self._table.version(), datetime.now(UTC))
-        else:
-            self._sent, self._at = noted
+            self._note.write(self._position.stored())
 
     def send_new(self) -> int:
         """Send the rows of new commits; returns their number."""
-        if self._begun and not self._has_next():
-            return 0
-        self._begun = True
-        number, at = 0, datetime.now(UTC)
-        try:
-            for commit in self._events.commits(self._sent):
-                number += self._send_rows(self._events.read(list(commit.files), CLIENT_EVENTS.schema))
-                self._set_sent(commit.version, at)
-        except (LogGapError, FileNotFoundError) as error:
-            log.info("events: sends the rows of the table's files, not of its commits: %s", error)
-            self._table.update_incremental()
-            record_dropped(self._lake, STREAM, CLIENT_EVENTS, self._sent, self._at)
-            files = files_since(self._table, self._at)
-            number += self._send_rows(rows_in(self._events.uri, CLIENT_EVENTS.schema, files).to_table())
-            self._set_sent(self._table.version(), at)
+        number = 0
+        for step in self._follower.steps(self._position):
+            rows = step.rows.sort_by([(name, "ascending") for name in ORDER])
+            for first in range(0, rows.num_rows, RECORDS):
+                self._send([_record(row) for row in rows.slice(first, RECORDS).to_pylist()])
+            number += rows.num_rows
+            self._position = step.position
+            self._note.write(self._position.stored())
         return number
-
-    def _send_rows(self, rows: pa.Table) -> int:
-        records = [_record(row) for row in rows.sort_by([(name, "ascending") for name in ORDER]).to_pylist()]
-        for first in range(0, len(records), RECORDS):
-            self._send(records[first : first + RECORDS])
-        return len(records)
-
-    def _has_next(self) -> bool:
-        """Whether the log has another commit. Cheaper than `FollowedTable.commits`, which also checks for gaps."""
-        next_commit = f"{self._log}/{self._sent + 1:020d}.json"
-        return bool(self._filesystem.get_file_info(next_commit).type != pafs.FileType.NotFound)
-
-    def _set_sent(self, version: int, at: datetime) -> None:
-        """Note the version up to which all is sent, and a time before which it was the latest."""
-        write_json(*filesystem_of(self._note), {"format": FORMAT, "version": version, "at": at.isoformat()})
-        self._sent, self._at = version, at
-
-    def _read_note(self) -> tuple[int, datetime] | None:
-        note = read_json(*filesystem_of(self._note))
-        if note is None:
-            return None
-        advice = "delete it (the feed begins with the next event), or use the build that wrote it"
-        check_format(self._note, note.get("format"), FORMAT, advice)
-        return int(note["version"]), datetime.fromisoformat(note["at"])
 
 
 def _record(row: dict[str, Any]) -> Record:

@@ -16,13 +16,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from prometheus_client import Metric
@@ -30,20 +29,17 @@ from pydantic import SecretStr
 
 from kafka_telemetry_lake.pipelines.export import otlp_logs, otlp_points
 from kafka_telemetry_lake.pipelines.export.cumulative import Totals
-from kafka_telemetry_lake.pipelines.export.following import READ_ERRORS, PositionNote, next_step
+from kafka_telemetry_lake.pipelines.export.following import READ_ERRORS
 from kafka_telemetry_lake.pipelines.export.known_clients import KnownClients
 from kafka_telemetry_lake.pipelines.export.measures import PREFIX
 from kafka_telemetry_lake.pipelines.export.metrics import counter
 from kafka_telemetry_lake.pipelines.export.otlp_answers import acknowledgement
-from kafka_telemetry_lake.pipelines.lake.dropped_rows import record_dropped
-from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
-from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
-from kafka_telemetry_lake.pipelines.lake.stored_files import files_since, rows_in
+from kafka_telemetry_lake.pipelines.lake.follower import FIELDS, Follower, Gap, Position
+from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.notify.http import Answer, RefusedError, SinkDownError, below, pause_after, post
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, METRIC_POINTS
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
-from kafka_telemetry_lake.udfs.rows import TIMESTAMP
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +49,6 @@ NOTE_S = 30.0  # totals are written to the note no more often
 HEADERS = {"Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"}
 # The same data would be refused again. 401, 403 and 404 say that a setting is wrong: data waits until it is right.
 REFUSED = (400, 405, 411, 413, 414, 415, 422, 431)
-FIELDS = ("version", "landed_at", "totals")
 LONGEST_WHY = 200  # characters of an endpoint's text
 
 
@@ -121,21 +116,24 @@ class Otlp:
         headers: Mapping[str, SecretStr], *, is_cumulative: bool, from_start: bool,
         clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
-        self._lake, self._name, self._signal, self._clients, self._clock = lake, name, signal, clients, clock
+        self._signal, self._clients, self._clock = signal, clients, clock
         self._url = below(url.get_secret_value(), signal.path)
         self._headers: dict[str, SecretStr | str] = {**headers, **HEADERS}
         self._totals = Totals() if is_cumulative and signal.table is METRIC_POINTS else None
-        self._schema = pa.schema([signal.table.schema.field(name) for name in signal.columns])
-        table = signal.table.create(lake)
-        self._followed = FollowedTable(table.table_uri)
-        lost = f"{signal.name} are sent from then on, or all of them with --otlp-since start"
-        self._note = PositionNote(lake, f"{name}-otlp-{signal.name}", FIELDS, lost)
-        self._version, self._landed_at, self._noted_at = -1, 0.0, clock()
+        columns = pa.schema([signal.table.schema.field(name) for name in signal.columns])
+        # One commit at a time: the same requests again after a crash, whatever was committed meanwhile.
+        self._follower = Follower(lake, signal.table, Gap.GO_ON, f"export:{name}:{signal.name}", columns, most_bytes=0)
+        lost = f"delete it, and {signal.name} are sent from then on, or all of them with --otlp-since start"
+        self._note = FencedNote(
+            METRIC_POINTS.uri(lake), f"_export-{name}-otlp-{signal.name}", (*FIELDS, "totals"), lost
+        )
+        now = self._follower.now()
+        self._position, self._noted_at = Position(table=now.table), clock()  # its time: landing of the newest row
         self._ended = threading.Event()
         self.sent = self.rejected = self.retries = 0
         if not self._restore():
             if not from_start:
-                self._version, self._landed_at = table.version(), clock()
+                self._position = replace(now, read_at=datetime.fromtimestamp(clock(), UTC))
             self._store()
 
     def run(self, ended: threading.Event) -> None:
@@ -155,40 +153,24 @@ class Otlp:
         self._store()
 
     def step(self) -> bool:
-        """Send the next commit; returns whether there was one."""
-        try:
-            # One commit at a time: the same requests again after a crash, whatever was committed meanwhile.
-            step = next_step(self._followed, self._version, self._schema, 0)
-        except (LogGapError, FileNotFoundError) as error:
-            self._send_files(error)
-            return True
-        if step is None or not self._clients.may_go_on(step.rows["client_instance_id"], self._signal.name):
-            return False
-        self._send_rows(step.rows)
-        self._version = step.last
-        if self._totals is None or self._clock() - self._noted_at >= NOTE_S:
-            self._store()
-        return True
-
-    def _send_files(self, error: Exception) -> None:
-        """Send the rows that landed since the newest that was sent: the log has forgotten which ones are new."""
-        name, since = self._signal.table.name, datetime.fromtimestamp(self._landed_at, UTC)
-        log.info("export: otlp: sends rows of the files of %s, not of its commits: %s", name, error)
-        record_dropped(self._lake, f"export:{self._name}:{self._signal.name}", self._signal.table, self._version, since)
-        table = DeltaTable(self._signal.table.uri(self._lake))
-        self._clients.read()
-        rows = rows_in(table.table_uri, self._schema, files_since(table, since))
-        for batch in rows.to_batches(filter=pc.field("landed_at") > pa.scalar(since, TIMESTAMP)):
-            self._send_rows(pa.Table.from_batches([batch]))
-        self._version = table.version()
-        self._store()
-
-    def _send_rows(self, rows: pa.Table) -> None:
-        for request, number in self._signal.make(rows, self._clients.rows, self._totals):
-            self._send(gzip.compress(request.SerializeToString(), 1), number)
-        newest = pc.max(rows["landed_at"]).as_py()
-        if newest is not None:
-            self._landed_at = max(self._landed_at, newest.timestamp())
+        """Send the next commit, after a gap what landed since the newest row that was sent; returns whether it has."""
+        since = newest = self._position.read_at
+        for step in self._follower.steps(self._position):
+            rows, is_gap = step.rows, step.first is None
+            if is_gap and since is not None:
+                rows = rows.filter(pc.field("landed_at") > since)
+            if not self._clients.may_go_on(rows["client_instance_id"], self._signal.name) and not is_gap:
+                return False
+            for request, number in self._signal.make(rows, self._clients.rows, self._totals):
+                self._send(gzip.compress(request.SerializeToString(), 1), number)
+            landed = pc.max(rows["landed_at"]).as_py()
+            newest = max((each for each in (newest, landed) if each is not None), default=None)
+            if step.position != self._position:
+                self._position = replace(step.position, read_at=newest)
+                if is_gap or self._totals is None or self._clock() - self._noted_at >= NOTE_S:
+                    self._store()
+                return True
+        return False
 
     def _send(self, data: bytes, number: int) -> None:
         """Send a request until it is taken or refused."""
@@ -224,7 +206,7 @@ class Otlp:
 
     def _store(self) -> None:
         totals = None if self._totals is None else self._totals.stored()
-        self._note.write(self._version, self._landed_at, totals)
+        self._note.write({**self._position.stored(), "totals": totals})
         self._noted_at = self._clock()
 
     def _restore(self) -> bool:
@@ -232,7 +214,7 @@ class Otlp:
         if content is None:
             return False
         try:
-            self._version, self._landed_at = int(content["version"]), float(content["landed_at"])
+            self._position = Position.of(content)
             if self._totals is not None and content["totals"] is not None:
                 self._totals.restore(content["totals"])
         except (TypeError, ValueError) as error:

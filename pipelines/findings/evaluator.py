@@ -19,7 +19,6 @@ from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.findings.lake_hours import (
@@ -32,12 +31,10 @@ from kafka_telemetry_lake.pipelines.findings.lake_hours import (
     Subject,
 )
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
-from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
-from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.lake.transactions import append_once
 from kafka_telemetry_lake.pipelines.query.finding_rules import rules
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
-from kafka_telemetry_lake.udfs.errors import check_format
 from kafka_telemetry_lake.udfs.findings.states import (
     DEFAULT,
     HOUR_US,
@@ -56,7 +53,11 @@ GRACE_US = 600_000_000
 # A step evaluates whole hours until they have this many pushes, of at most this many hours.
 STEP_PUSHES = 2_000_000
 STEP_HOURS = 24
-NOTE, FORMAT = "_findings.json", 1
+FIELDS = ("step", "version", "clusters", "rows")
+ANEW = (
+    f"delete the folder of table {FINDING_CHANGES.name} to evaluate all hours of the lake again; what people said is "
+    "then lost"
+)
 
 
 def hysteresis_of(finding: str) -> Hysteresis:
@@ -140,14 +141,10 @@ class Evaluator:
         self._uri = FINDING_CHANGES.uri(lake)
         self._source, self._rules = source or LakeHours(lake), rules
         table = FINDING_CHANGES.create(lake)
-        self._filesystem, root = filesystem_of(self._uri)
-        self._note_path = f"{root}/{NOTE}"
+        self._note_file = _note_of(lake)
         note = self._read_note()
         if note is None and table.transaction_version(APP_ID) is not None:
-            raise StateMissingError(
-                f"{self._note_path} is missing: restore it with the table, or delete the folder of table "
-                f"{FINDING_CHANGES.name} to evaluate all hours of the lake again; what people said is then lost"
-            )
+            raise StateMissingError(f"{self._note_file.path} is missing: restore it with the table, or {ANEW}")
         self._note = note or Note()
         self._append()
 
@@ -224,7 +221,7 @@ class Evaluator:
             append_once(FINDING_CHANGES, DeltaTable(self._uri), rows, APP_ID, self._note.step)
 
     def _read_note(self) -> Note | None:
-        content = _note(self._filesystem, self._note_path)
+        content = self._note_file.read()
         if content is None:
             return None
         clusters = tuple(
@@ -242,8 +239,7 @@ class Evaluator:
             vars(cluster) | {"states": {key: vars(state) for key, state in cluster.states.items()}}
             for cluster in note.clusters
         ]
-        content = {"format": FORMAT, **vars(note), "clusters": clusters}
-        write_json(self._filesystem, self._note_path, content)
+        self._note_file.write({**vars(note), "clusters": clusters})
         self._note = note
 
 
@@ -253,10 +249,10 @@ def latest_rows(lake: str) -> dict[str, dict[str, Any]]:
     It reads a file, and evaluates nothing. `window_start` is the row's hour.
 
     Raises:
-        OtherFormatError: the file has another format.
+        StateError: the file is damaged.
+        OtherFormatError: it has another format.
     """
-    filesystem, root = filesystem_of(FINDING_CHANGES.uri(lake))
-    content = _note(filesystem, f"{root}/{NOTE}") or {"clusters": []}
+    content = _note_of(lake).read() or {"clusters": []}
     return {
         key: state["latest"] | {"window_start": datetime.fromtimestamp(state["last"] * 3600, UTC)}
         for cluster in content["clusters"]
@@ -264,15 +260,8 @@ def latest_rows(lake: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def _note(filesystem: pafs.FileSystem, path: str) -> dict[str, Any] | None:
-    content = read_json(filesystem, path)
-    if content is not None:
-        advice = (
-            f"use the build that wrote it, or delete the folder of table {FINDING_CHANGES.name} to evaluate all hours "
-            "of the lake again; what people said is then lost"
-        )
-        check_format(path, content.get("format"), FORMAT, advice)
-    return content
+def _note_of(lake: str) -> FencedNote:
+    return FencedNote(FINDING_CHANGES.uri(lake), "_findings", FIELDS, ANEW)
 
 
 def _groups(pairs: list[Pair]) -> Iterator[list[Pair]]:

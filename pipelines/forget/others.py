@@ -11,7 +11,7 @@ import pyarrow.fs as pafs
 from kafka_telemetry_lake.pipelines.forget.rows import patterns, replaced
 from kafka_telemetry_lake.pipelines.forget.subject import Subject
 from kafka_telemetry_lake.pipelines.lake.json_files import write_json
-from kafka_telemetry_lake.pipelines.state.notes import CHECKSUM, sealed
+from kafka_telemetry_lake.pipelines.lake.notes import CHECKSUM, sealed
 
 DROPPED = object()
 

@@ -3,7 +3,7 @@
 A process that writes claims the next epoch of its role (`JOB`, for example) by adding a file to the folder `_writers`
 of the lake, which only one process can (`new_files`). From then on a process with a lower epoch can change nothing that
 counts: a commit fails where the table's log has a commit of a higher epoch (`commit_log`), and notes of a lower epoch
-are passed over (`epoch_notes`). So nothing depends on clocks, or on the other process noticing in time.
+are passed over (`notes`). So nothing depends on clocks, or on the other process noticing in time.
 
 Whether the process before still runs is a different question, and decides only whether a new one waits: it says so by
 writing its `.alive` file every few seconds, and adds a `.released` file when it has ended.

@@ -48,22 +48,26 @@ class FollowedTable:
         In place of a file that an erasure has replaced since, a commit has the one without the erased rows.
 
         Raises:
-            LogGapError: the log no longer has the next commit.
+            LogGapError: the log no longer has the next commit, or it ends before version `after`.
         """
         replaced, version = self._erased(), after + 1
         while until is None or version <= until:
             actions = self._log.read(version)
             if actions is None and until is None:
-                is_past = self._log.is_past(version)
-                if is_past is None:
-                    is_past = DeltaTable(self.uri).version() >= version
-                if not is_past:
+                checkpoint = self._log.checkpoint()
+                if (DeltaTable(self.uri).version() if checkpoint is None else checkpoint) < version:
+                    if version == after + 1 and checkpoint is not None and checkpoint < after and not self.has(after):
+                        raise LogGapError(f"{self.uri}: the table ends before version {after}")
                     return
                 actions = self._log.read(version)  # the commit may have been written after the first look
             if actions is None:
                 raise LogGapError(f"{self.uri}: version {version} is no longer in the table's log")
             yield _commit(version, actions, replaced)
             version += 1
+
+    def has(self, version: int) -> bool:
+        """Whether the log has the commit of a version. It is cheaper than `commits`, which sees gaps, too."""
+        return self._log.has(version)
 
     def read(self, files: list[str], schema: pa.Schema) -> pa.Table:
         """Read columns of files. A column that a file lacks is NULL."""

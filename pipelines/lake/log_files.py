@@ -47,14 +47,14 @@ class LogFiles:
 
     def latest(self) -> int | None:
         """The latest version, found by a few looks at which files are there; None: they don't say it."""
-        checkpoint = self._checkpoint()
-        if checkpoint is None or (checkpoint < 0 and not self._has(0)):
+        checkpoint = self.checkpoint()
+        if checkpoint is None or (checkpoint < 0 and not self.has(0)):
             return None
         found, step = max(checkpoint, 0), 1
-        while self._has(found + step):
+        while self.has(found + step):
             found, step = found + step, 2 * step
         while step := step // 2:
-            found += step if self._has(found + step) else 0
+            found += step if self.has(found + step) else 0
         return found
 
     def is_past(self, version: int) -> bool | None:
@@ -62,7 +62,7 @@ class LogFiles:
 
         None: the file that says so is damaged.
         """
-        checkpoint = self._checkpoint()
+        checkpoint = self.checkpoint()
         return None if checkpoint is None else checkpoint >= version
 
     def add(self, version: int, actions: Iterable[Action]) -> bool:
@@ -70,10 +70,11 @@ class LogFiles:
         data = "\n".join(json.dumps(action, separators=(",", ":")) for action in actions).encode()
         return self._new.add(f"{version:020d}.json", data)
 
-    def _has(self, version: int) -> bool:
+    def has(self, version: int) -> bool:
+        """Whether the log has a commit of this version."""
         return bool(self._filesystem.get_file_info(f"{self._root}/{version:020d}.json").type == pafs.FileType.File)
 
-    def _checkpoint(self) -> int | None:
+    def checkpoint(self) -> int | None:
         """The version of the log's last checkpoint; -1: it has none; None: the file that says so is damaged."""
         try:
             with self._filesystem.open_input_file(f"{self._root}/_last_checkpoint") as stream:

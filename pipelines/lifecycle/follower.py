@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from urllib.parse import unquote
 
@@ -24,16 +24,17 @@ from deltalake.exceptions import CommitFailedError
 
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.dropped_rows import record_dropped
-from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError, StateMissingError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.followed_table import Commit, FollowedTable
+from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile, TableFiles
 from kafka_telemetry_lake.pipelines.lifecycle.shard_runs import InProcess, InTasks, RunTask, ShardRuns
 from kafka_telemetry_lake.pipelines.lifecycle.shard_task import Judge, Merge, MergeResult, ShardResult
-from kafka_telemetry_lake.pipelines.lifecycle.step_note import Note, StepEnd, read_note, write_note
+from kafka_telemetry_lake.pipelines.lifecycle.step_note import FIELDS, Note, StepEnd
 from kafka_telemetry_lake.pipelines.lifecycle.stored_rows import (
+    ANEW,
     PLACE,
     Reached,
     StoredRows,
@@ -88,15 +89,13 @@ class Lifecycle:
         self._logs = {
             table.name: TableLog(table, lake, fence, tables[table.name]) for table in (CLIENT_EVENTS, CLIENT_CHANGES)
         }
-        self._note_file = EpochNote(CLIENT_CHANGES.uri(lake), "_lifecycle", fence)
-        note = read_note(self._note_file)
+        self._note_file = FencedNote(CLIENT_CHANGES.uri(lake), "_lifecycle", FIELDS, ANEW, fence)
+        content = self._note_file.read()
+        note = None if content is None else Note.of(content)
         files = pa.table(tables[CLIENT_CHANGES.name].get_add_actions())
         self._changes, self._files = pc.sum(files["num_records"], min_count=0).as_py(), files.num_rows
         if note is None and self._changes:
-            raise StateMissingError(
-                f"{self._note_file.path} is missing: delete the folder of table {CLIENT_CHANGES.name} to process all "
-                "pushes of the lake again, or restore both from one backup"
-            )
+            raise StateMissingError(f"{self._note_file.path} is missing: {ANEW}, or restore both from one backup")
         # Begun again, its steps follow those whose events are stored.
         self._note = note or Note(self._logs[CLIENT_EVENTS.name].transaction_version(APP_ID) or 0)
         self._runs, self._size = self._runs_for(self._changes, tables[CLIENT_CHANGES.name]), self._changes
@@ -191,8 +190,7 @@ class Lifecycle:
     def _stored_rows(self) -> StoredRows:
         if self._stored is None:
             raise StateMissingError(
-                f"the list of files beside {self._note_file.path} is missing: delete the folder of table "
-                f"{CLIENT_CHANGES.name} to process all pushes of the lake again, or restore it from a backup"
+                f"the list of files beside {self._note_file.path} is missing: {ANEW}, or restore it from a backup"
             )
         return self._stored
 
@@ -306,7 +304,7 @@ class Lifecycle:
             filesystem.delete_file(path)
 
     def _write_note(self, note: Note) -> None:
-        write_note(self._note_file, note)
+        self._note_file.write(asdict(note))
         self._note = note
 
 

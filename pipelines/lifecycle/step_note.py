@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
-
-from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
-from kafka_telemetry_lake.udfs.errors import OTHER_LAKE, check_format
-
-FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -37,22 +33,12 @@ class Note:
     waves: dict[str, Any] = field(default_factory=dict)
     under_way: StepEnd | None = None
 
-
-def read_note(file: EpochNote) -> Note | None:
-    """The note; None: there is none.
-
-    Raises:
-        OtherFormatError: it has another format.
-    """
-    content = file.read()
-    if content is None:
-        return None
-    check_format(file.path, content.pop("format", None), FORMAT, OTHER_LAKE)
-    ends = {name: content[name] and StepEnd(**content[name]) for name in ("done", "under_way")}
-    clocks = tuple((place[0], place[1], place[2], place[3]) for place in content["clocks"])
-    return Note(**(content | ends | {"clocks": clocks}))
+    @staticmethod
+    def of(content: Mapping[str, Any]) -> Note:
+        """The note with a stored content."""
+        ends = {name: content[name] and StepEnd(**content[name]) for name in ("done", "under_way")}
+        clocks = tuple((place[0], place[1], place[2], place[3]) for place in content["clocks"])
+        return Note(**(dict(content) | ends | {"clocks": clocks}))
 
 
-def write_note(file: EpochNote, note: Note) -> None:
-    """Replace the note."""
-    file.write({"format": FORMAT, **asdict(note)})
+FIELDS = tuple(each.name for each in fields(Note))

@@ -18,13 +18,14 @@ import pyarrow.dataset as pads
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.delta_log import files_of
-from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
+from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, PUSH_OUTCOMES, PUSHES
 
-STEM = "_lifecycle_files"
+NAME, FIELDS = "_lifecycle_files", ("pushes", "outcomes", "parts", "reached")
+ANEW = f"delete the folder of table {CLIENT_CHANGES.name} to process all pushes of the lake again"
 PLACE = ("source", "topic", "partition")
 EVENT = (*IDENTITY, "client_instance_id", "event", "at")  # what identifies an event
 
@@ -148,5 +149,5 @@ def _by_landing(table: DeltaTable) -> list[_File]:
     return sorted(files, key=lambda file: (file.first, file.last, file.path))
 
 
-def _note(lake: str, fence: Fence | None = None) -> EpochNote:
-    return EpochNote(CLIENT_CHANGES.uri(lake), STEM, fence)
+def _note(lake: str, fence: Fence | None = None) -> FencedNote:
+    return FencedNote(CLIENT_CHANGES.uri(lake), NAME, FIELDS, ANEW, fence)

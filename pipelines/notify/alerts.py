@@ -91,9 +91,8 @@ class Alerts(Outbox):
         try:
             rows = latest_rows(self._lake)
             return {key: plain_row({name: row[name] for name in NEWEST}) for key, row in rows.items()}
-        except (TelemetryLakeError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = str(error) if isinstance(error, (TelemetryLakeError, OSError)) else type(error).__name__
-            log.warning("notify: %s: alerts have the evidence of their last change: %s", self.sink, reason)
+        except (TelemetryLakeError, OSError) as error:
+            log.warning("notify: %s: alerts have the evidence of their last change: %s", self.sink, error)
             return {}
 
     def done(self) -> None:

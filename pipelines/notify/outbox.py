@@ -12,15 +12,13 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-import pyarrow.fs as pafs
-
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.lake.json_files import write_json
+from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.notify.changes import Changes
 from kafka_telemetry_lake.pipelines.notify.file import NotifyFile, Route, Row
 from kafka_telemetry_lake.pipelines.notify.findings import Finding, as_text, change_id
-from kafka_telemetry_lake.pipelines.state.notes import DamagedNoteError, read_note, sealed
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 
 log = logging.getLogger(__name__)
@@ -47,8 +45,9 @@ class Outbox(ABC):
         self.findings: dict[str, Finding] = {}
         self._file, self._writes, self._counts_unrouted = file, writes, counts_unrouted
         self._changes = Changes(lake, f"notify:{sink}" if writes else None)
-        self._filesystem, self._folder = filesystem_of(f"{FINDING_CHANGES.uri(lake)}/_notify")
-        self._path = f"{self._folder}/{sink}.json"
+        uri = f"{FINDING_CHANGES.uri(lake)}/_notify"
+        self._filesystem, self._folder = filesystem_of(uri)
+        self._note = FencedNote(uri, sink, FIELDS, START_AGAIN)
         self._version: int | None = None
         self._recorded_at = ""
         if writes:
@@ -146,7 +145,7 @@ class Outbox(ABC):
             return
         findings = {finding_id: vars(finding) for finding_id, finding in self.findings.items()}
         content = (self._version, self._recorded_at, findings, self.out)
-        write_json(self._filesystem, self._path, sealed(dict(zip(FIELDS, content, strict=True))))
+        self._note.write(dict(zip(FIELDS, content, strict=True)))
 
     def park(self, name: str, content: dict[str, Any]) -> str:
         """Store a message that the sink refuses; returns the file's path."""
@@ -155,16 +154,12 @@ class Outbox(ABC):
         return path
 
     def _read(self) -> None:
-        if self._filesystem.get_file_info(self._path).type == pafs.FileType.NotFound:
+        content = self._note.read()
+        if content is None:
             return
-        with self._filesystem.open_input_file(self._path) as stream:
-            data = stream.read()
         try:
-            advice = f"{START_AGAIN}, or use the build that wrote it"
-            content = read_note(data, FIELDS, self._path, advice)
             self._version, self._recorded_at = content["version"], content["recorded_at"]
             self.findings = {finding_id: Finding(**stored) for finding_id, stored in content["findings"].items()}
             self.out = content["out"]
-        except (DamagedNoteError, KeyError, TypeError) as error:
-            reason = f"is damaged ({error})" if isinstance(error, DamagedNoteError) else "is of another type of sink"
-            raise StateError(f"{self._path} {reason}: {START_AGAIN}") from None
+        except (KeyError, TypeError):
+            raise StateError(f"{self._note.path} is of another type of sink: {START_AGAIN}") from None

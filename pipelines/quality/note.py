@@ -15,16 +15,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
-from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.lake.transactions import append_once
 from kafka_telemetry_lake.pipelines.tables.quality import QUALITY_RESULTS
 
-NOTE = "_check.json"
-VERSION = 1
+FIELDS = ("asked", "checked_at", "number", "tables")
 EVERY_S = 5.0
 ALL_DAYS = "all"  # in place of a landed date: rules that are asked once for all days
 APP_ID = "telemetry-lake-quality"
@@ -52,14 +49,14 @@ class CheckNote:
             asked: what is to be checked, as JSON. Of a check of something else nothing is used.
         """
         self._lake, self._uri = lake, QUALITY_RESULTS.uri(lake or "")
+        self._file = FencedNote(self._uri, "_check", FIELDS, "delete it, and the check begins again")
         self._content: dict[str, Any] = {
-            "version": VERSION, "asked": asked, "checked_at": datetime.now(UTC).isoformat(), "number": 1, "tables": {},
+            "asked": asked, "checked_at": datetime.now(UTC).isoformat(), "number": 1, "tables": {},
         }  # fmt: skip
         self.goes_on = False
         if lake is not None and DeltaTable.is_deltatable(self._uri):
-            filesystem, root = filesystem_of(self._uri)
-            stored = read_json(filesystem, f"{root}/{NOTE}") or {}
-            if (stored.get("version"), stored.get("asked")) == (VERSION, asked):
+            stored = self._file.read()
+            if stored is not None and stored["asked"] == asked:
                 self._content, self.goes_on = stored, True
             else:  # a number, since a clock may be set back
                 self._content["number"] += DeltaTable(self._uri).transaction_version(APP_ID) or 0
@@ -86,8 +83,7 @@ class CheckNote:
         noted["findings"] = findings
         if self._lake is not None and time.monotonic() - self._stored >= EVERY_S:
             QUALITY_RESULTS.create(self._lake)
-            filesystem, root = filesystem_of(self._uri)
-            write_json(filesystem, f"{root}/{NOTE}", self._content)
+            self._file.write(self._content)
             print(line, file=sys.stderr)
             self._stored = time.monotonic()
 
@@ -95,6 +91,4 @@ class CheckNote:
         """Append the rows of the check to `quality_results`, unless it was interrupted after that; delete the note."""
         assert self._lake is not None
         append_once(QUALITY_RESULTS, QUALITY_RESULTS.create(self._lake), rows, APP_ID, self._content["number"])
-        filesystem, root = filesystem_of(self._uri)
-        if filesystem.get_file_info(f"{root}/{NOTE}").type == pafs.FileType.File:
-            filesystem.delete_file(f"{root}/{NOTE}")
+        self._file.delete()

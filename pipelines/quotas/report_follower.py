@@ -21,10 +21,10 @@ from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.ingest.operator_task import without
 from kafka_telemetry_lake.pipelines.lake.dropped_rows import record_dropped
-from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.followed_table import Commit, FollowedTable
+from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_since
 from kafka_telemetry_lake.pipelines.lake.transactions import append_once, has_committed
@@ -32,7 +32,6 @@ from kafka_telemetry_lake.pipelines.quotas.client_reports import minutes_of, rea
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, QUOTA_REPORTS, QUOTA_USAGE
 from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
 from kafka_telemetry_lake.pipelines.tables.table import NOT_OPENED, Opened
-from kafka_telemetry_lake.udfs.errors import check_format
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +39,8 @@ STREAM = "quota_reports"
 APP_ID = "kafka-telemetry-lake:client_reports"
 PAUSE_S = 60.0  # a push covers minutes, and a step has fixed costs
 STEP_BYTES = 256 << 20  # of metric_points; about a twentieth of the points are quota reports
-NOTE, FORMAT = "_client_reports", 1
+FIELDS = ("read", "step", "guarded", "under_way")
+ANEW = "delete it, and all points are read again (nothing is stored twice)"
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class ReportFollower:
             if table.name not in opened:
                 table.create(lake)
         self._points = FollowedTable(METRIC_POINTS.uri(lake))
-        self._note = EpochNote(QUOTA_REPORTS.uri(lake), NOTE, fence)
+        self._note = FencedNote(QUOTA_REPORTS.uri(lake), "_client_reports", FIELDS, ANEW, fence)
         self._position = self._read_note() or self._first_position()
         if (step := self._position.under_way) is not None:
             self._finish(step)
@@ -182,17 +182,13 @@ class ReportFollower:
         content = self._note.read()
         if content is None:
             return None
-        check_format(
-            self._note.path, content.pop("format", None), FORMAT,
-            "delete it (all points are read again, nothing is stored twice), or use the build that wrote it",
-        )  # fmt: skip
         step = content.pop("under_way")
         under_way = step and Step(Read(**step["read"]), tuple(step["minutes"]))
         return Position(Read(**content.pop("read")), **content, under_way=under_way)
 
     def _write_note(self, position: Position) -> None:
         if position != self._position:
-            self._note.write({"format": FORMAT, **asdict(position)})
+            self._note.write(asdict(position))
             self._position = position
 
 

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
-from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.spark_engine.tables import TablesByName
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS
 from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
-from kafka_telemetry_lake.udfs.errors import OTHER_LAKE, check_format
+from kafka_telemetry_lake.udfs.errors import NEW_LAKE
 from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
 from kafka_telemetry_lake.udfs.lifecycle.events import EventLimit
 from kafka_telemetry_lake.udfs.lifecycle.push_sequences import Clocks, with_clocks
@@ -30,7 +29,6 @@ from kafka_telemetry_lake.udfs.lifecycle.waves import Waves
 
 log = logging.getLogger(__name__)
 
-NOTE, FORMAT = "lifecycle.json", 1
 LEAST_CHANGES = 100_000  # rows of `client_changes` from which it is rewritten, if it has twice as many as clients
 EMPTY: dict[str, Any] = {"batch": -1, "step": 0, "clocks": [], "counts": {}, "waves": {}}
 
@@ -47,9 +45,8 @@ class BatchLifecycle:
 
     def __init__(self, tables: TablesByName, checkpoints: str) -> None:
         self._tables = tables
-        self._filesystem, self._path = filesystem_of(f"{checkpoints}/{NOTE}")
-        note = read_json(self._filesystem, self._path) or {**EMPTY, "format": FORMAT}
-        check_format(self._path, note.get("format"), FORMAT, OTHER_LAKE)
+        self._note = FencedNote(checkpoints, "lifecycle", EMPTY, NEW_LAKE)
+        note = self._note.read() or EMPTY
         self._batch, self._step = int(note["batch"]), int(note["step"])
         self._clocks: Clocks = {(source, topic, part): clock for source, topic, part, clock in note["clocks"]}
         self._event_limit, self._waves = EventLimit(note["counts"], list(self._clocks)), Waves(note["waves"])
@@ -92,8 +89,8 @@ class BatchLifecycle:
 
     def _write_note(self) -> None:
         note = {
-            "format": FORMAT, "batch": self._batch, "step": self._step,
+            "batch": self._batch, "step": self._step,
             "clocks": [[*place, clock] for place, clock in self._clocks.items()],
             "counts": self._event_limit.content(list(self._clocks)), "waves": self._waves.content(),
         }  # fmt: skip
-        write_json(self._filesystem, self._path, note)
+        self._note.write(note)

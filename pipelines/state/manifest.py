@@ -14,15 +14,9 @@ import pyarrow.fs as pafs
 
 from kafka_telemetry_lake.pipelines.lake.errors import ShardCountError, StateError, StateMissingError
 from kafka_telemetry_lake.pipelines.lake.json_files import write_json
+from kafka_telemetry_lake.pipelines.lake.notes import DamagedNoteError, read_note, sealed
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.state.notes import (
-    MOST_SHARDS,
-    DamagedNoteError,
-    chains,
-    number,
-    read_note,
-    sealed,
-)
+from kafka_telemetry_lake.pipelines.state.notes import MOST_SHARDS, chains, number
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 
 RETAINED_MANIFESTS = 3  # Spark repeats only the last batch

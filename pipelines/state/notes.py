@@ -1,58 +1,12 @@
-"""JSON files with a format number and a checksum, such as manifests. A damaged one raises an error."""
+"""Checks of values in manifests and snapshots (`lake.notes`)."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
 from typing import Any
 
-import xxhash
+from kafka_telemetry_lake.pipelines.lake.notes import DamagedNoteError
 
-from kafka_telemetry_lake.udfs.errors import TelemetryLakeError, check_format
-
-FORMAT = 1  # of all these notes
 MOST_SHARDS = 1 << 20
-CHECKSUM = "xxh3"  # the field: xxh3-64 in hex of the other fields as canonical JSON
-
-
-class DamagedNoteError(TelemetryLakeError):
-    """The content differs from what was written; the message says where."""
-
-
-def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The content with its format number and checksum."""
-    plain: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **content}))  # keys become text
-    return plain | {CHECKSUM: _checksum(plain)}
-
-
-def read_note(data: bytes, fields: Iterable[str], name: str, advice: str) -> dict[str, Any]:
-    """The content of a note: an object with these fields and no others.
-
-    Args:
-        data: content of the file.
-        fields: names of the fields.
-        name: of the note, for an error.
-        advice: what to do about one of another format.
-
-    Raises:
-        DamagedNoteError: the content differs from what was written.
-        OtherFormatError: it has another format.
-    """
-    try:
-        content = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise DamagedNoteError("it isn't JSON") from error
-    if not isinstance(content, dict):
-        raise DamagedNoteError("it isn't a JSON object")
-    checksum = content.pop(CHECKSUM, None)
-    if checksum is not None and checksum != _checksum(content):
-        raise DamagedNoteError("its checksum is wrong")
-    check_format(name, content.pop("format", None), FORMAT, advice)
-    if checksum is None:
-        raise DamagedNoteError("its checksum is missing")
-    if content.keys() != set(fields):
-        raise DamagedNoteError(f"its fields aren't {', '.join(fields)}")
-    return content
 
 
 def number(value: Any, least: int = 0, most: int = 1 << 62) -> int:
@@ -78,7 +32,3 @@ def chains(value: Any, shards: int) -> dict[int, tuple[str, ...]]:
 
 def _is_name(name: Any) -> bool:
     return isinstance(name, str) and name.endswith(".state") and "/" not in name and len(name) <= 255
-
-
-def _checksum(content: Mapping[str, Any]) -> str:
-    return xxhash.xxh3_64_hexdigest(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())

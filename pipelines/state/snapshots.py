@@ -21,16 +21,10 @@ from deltalake import DeltaTable
 from kafka_telemetry_lake.pipelines.lake.delta_log import file_rows
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.lake.json_files import write_json
+from kafka_telemetry_lake.pipelines.lake.notes import DamagedNoteError, read_note, sealed
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_table, rows_in
-from kafka_telemetry_lake.pipelines.state.notes import (
-    MOST_SHARDS,
-    DamagedNoteError,
-    chains,
-    number,
-    read_note,
-    sealed,
-)
+from kafka_telemetry_lake.pipelines.state.notes import MOST_SHARDS, chains, number
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES
 from kafka_telemetry_lake.pipelines.tables.table import Table, table_uri
 

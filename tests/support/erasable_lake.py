@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
 from kafka_telemetry_lake.pipelines.forget.history import clear
+from kafka_telemetry_lake.pipelines.lake.notes import sealed
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
-from kafka_telemetry_lake.pipelines.state.notes import sealed
 from kafka_telemetry_lake.pipelines.subscriptions.client_matches import update_client_matches
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.groups import GROUP_MEMBERS
@@ -116,7 +116,7 @@ def fill(stream: LocalStream, client: Client) -> None:
     }  # fmt: skip
     (folder / "sink.json").write_text(json.dumps(sealed(content)))
     note = {"step": 1, "rows": rows[:1], "clusters": [{"states": {row["finding_id"]: {"latest": row} for row in rows}}]}
-    (lake / FINDING_CHANGES.name / "_findings.json").write_text(json.dumps(note))
+    (lake / FINDING_CHANGES.name / "_findings-e000000000000.json").write_text(json.dumps(note))
     (lake / "pages").mkdir(exist_ok=True)
     (lake / "pages" / "index.html").write_text(f"<li>{client.instance}, {client.client_id}, {client.client_id}0")
 

@@ -36,8 +36,8 @@ from kafka_telemetry_lake.pipelines.ingest.store_task import Stored
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
 from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, commit_log, delta_log, fence
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, files_of
-from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
+from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.replay import replay
@@ -162,7 +162,8 @@ def follow(pushes: int, per_step: int, *, take_over: bool = False) -> str:
 def _follow(pushes: int, per_step: int, *, take_over: bool) -> None:
     with locks.only_job(LAKE, "ingest", "busy", take_over=take_over) as claim:
         checkpoint_folders.own_checkpoints(LAKE, None, claim)
-        log, file = TableLog(METRIC_POINTS, LAKE, claim), EpochNote(METRIC_POINTS.uri(LAKE), "_follower", claim)
+        log = TableLog(METRIC_POINTS, LAKE, claim)
+        file = FencedNote(METRIC_POINTS.uri(LAKE), "_follower", ("step", "done", "until"), "delete it", claim)
         note = file.read() or {"step": 0, "done": 0, "until": None}
         while note["until"] is not None or note["done"] < pushes:
             if note["until"] is None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.ingest import operator, streams, torn_entries
-from kafka_telemetry_lake.pipelines.lake import epoch_notes, fence, json_files
+from kafka_telemetry_lake.pipelines.lake import fence, json_files, notes
 from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
 from kafka_telemetry_lake.pipelines.state import manifest, snapshots
 from tests.support.job_without_spark import replace_spark
@@ -57,7 +57,7 @@ def main(step: str, steps: Path, argv: list[str]) -> int:
     fence.BEAT_S = 3600
     NewFiles.add = stepping(NewFiles.add, lambda self, name, _: f"add {end(self.uri)}/{name}")  # type: ignore[method-assign]  # the step is noted first
     noted = stepping(json_files.write_json, lambda _, path, *__: f"note {end(path)}")
-    for module in (epoch_notes, manifest, snapshots, operator):
+    for module in (notes, manifest, snapshots, operator):
         module.write_json = noted  # type: ignore[attr-defined]  # the step is noted first
     manifest.StateFolder._sweep = stepping(manifest.StateFolder._sweep, lambda _: "sweep")  # type: ignore[method-assign]  # the step is noted first
     noted_by_spark = stepping(torn_entries.entries, lambda _, batch: f"begun offsets/{batch}")

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.events.feed import EventFeed
 from kafka_telemetry_lake.pipelines.lake import stored_files
+from kafka_telemetry_lake.pipelines.lake.notes import CHECKSUM, sealed
 from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.runtime.kafka_producer import Record
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS
@@ -128,8 +129,10 @@ def test_days_of_events_that_retention_dropped_unsent_are_a_row(
     """So are those of pushes that the lifecycle hadn't read."""
     lake.land([push(0, 0)], {}).judge()
     EventFeed(str(lake.path), topic.send)
-    note, first = lake.path / "client_events" / "_event_feed.json", at(0).date()
-    note.write_text(json.dumps(json.loads(note.read_text()) | {"at": at(0).isoformat()}))
+    note, first = lake.path / "client_events" / "_event_feed-e000000000000.json", at(0).date()
+    noted = json.loads(note.read_text()) | {"read_at": at(0).isoformat()}
+    noted.pop(CHECKSUM)
+    note.write_text(json.dumps(sealed(noted)))
     lake.land([push(1, 1, "b")], {}).judge()
     lake.land([push(2, 2, "c")], {})
     today = first + timedelta(days=2)

@@ -94,7 +94,7 @@ def shown(counted: Counting, dimension: str, measure: str) -> dict[tuple[str, ..
 
 def note_of(lake: str, name: str = "prometheus") -> Path:
     """The file with an exporter's position."""
-    return Path(lake) / "metric_points" / "_export" / f"{name}.json"
+    return Path(lake) / "metric_points" / f"_export-{name}-e000000000000.json"
 
 
 def read_note(lake: str, name: str = "prometheus") -> dict[str, Any]:

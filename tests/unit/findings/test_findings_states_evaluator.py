@@ -256,8 +256,8 @@ def test_without_its_note_the_table_is_refused(tmp_path: Path) -> None:
     made = MadeLake()
     made.land(100, {"orders": "warning"})
     Evaluator(str(tmp_path), made).evaluate(NOW)
-    (tmp_path / "finding_changes" / "_findings.json").unlink()
-    with pytest.raises(StateMissingError, match=r"_findings\.json is missing: restore it with the table, or delete"):
+    (tmp_path / "finding_changes" / "_findings-e000000000000.json").unlink()
+    with pytest.raises(StateMissingError, match=r"_findings-e0+\.json is missing: restore it with the table, or"):
         Evaluator(str(tmp_path), made)
 
 
@@ -309,17 +309,18 @@ def test_any_cut_gives_the_rows_of_one_pass(
 KILLED = """
 import os, signal, sys
 from kafka_telemetry_lake.pipelines.findings import evaluator as evaluation
+from kafka_telemetry_lake.pipelines.lake import notes
 from tests.unit.findings.test_findings_states_evaluator import MadeLake, Evaluator, NOW
 made = MadeLake()
 for hour in range(100, {until}):
     made.land(hour, {{"orders": "warning"}} if hour < 101 else {{}}, ["orders"])
 die = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-step = evaluation.{where}
+step = {where}
 evaluator = Evaluator({lake!r}, made)
 if {after}:
-    evaluation.{where} = lambda *args: (step(*args), die())
+    {where} = lambda *args: (step(*args), die())
 else:
-    evaluation.{where} = die
+    {where} = die
 evaluator.evaluate(NOW + {until})
 """
 
@@ -327,7 +328,12 @@ evaluator.evaluate(NOW + {until})
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "after", "rows_then"),
-    [("write_json", False, 0), ("write_json", True, 0), ("append_once", False, 0), ("append_once", True, 2)],
+    [
+        ("notes.write_json", False, 0),
+        ("notes.write_json", True, 0),
+        ("evaluation.append_once", False, 0),
+        ("evaluation.append_once", True, 2),
+    ],
 )
 def test_killed_between_the_steps(tmp_path: Path, where: str, after: bool, rows_then: int) -> None:
     """kill -9 before and after the note, and before and after the rows: the next start has them once."""

@@ -148,7 +148,7 @@ def test_rows_and_notes_of_others_lose_only_the_mention(tmp_path: Path) -> None:
     assert [[row["finding_id"] for row in group["rows"]] for group in outbox["out"]["waiting"].values()] == [
         ["id-shared"]
     ]
-    note = json.loads((folder / "_findings.json").read_text())
+    note = json.loads((folder / "_findings-e000000000000.json").read_text())
     assert (note["rows"], list(note["clusters"][0]["states"])) == ([], ["id-shared"])
 
 

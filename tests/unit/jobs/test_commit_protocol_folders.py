@@ -13,8 +13,8 @@ import pytest
 
 from kafka_telemetry_lake.jobs import locks
 from kafka_telemetry_lake.pipelines.lake import fence
-from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
 from kafka_telemetry_lake.pipelines.lake.fence import Claims
+from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from tests.support.interleavings import Explored, Explorer, Process, run_alone
 from tests.support.model_jobs import FOLDER, empty_lake, follow, ingest, model, unlocked
 from tests.support.model_store import MISSING, process_name
@@ -106,13 +106,13 @@ def test_notes_in_the_folders_of_tables() -> None:
 
 
 def _notes_without_their_epoch(patch: pytest.MonkeyPatch) -> None:
-    made = EpochNote.__init__
-    patch.setattr(EpochNote, "__init__", lambda self, uri, stem, _: made(self, uri, stem))
+    made = FencedNote.__init__
+    patch.setattr(FencedNote, "__init__", lambda self, *args: made(self, *args[:4]))
 
 
 def _a_note_that_went_was_never_there(patch: pytest.MonkeyPatch) -> None:
-    stored = EpochNote._stored
-    patch.setattr(EpochNote, "_stored", lambda self: [] if _looks_again() else stored(self))
+    stored = FencedNote._stored
+    patch.setattr(FencedNote, "_stored", lambda self: [] if _looks_again() else stored(self))
 
 
 def _looks_again() -> bool:
@@ -121,7 +121,7 @@ def _looks_again() -> bool:
 
 
 def _who_deletes_second_ends(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(EpochNote, "_drop", lambda self, epoch: self._filesystem.delete_file(self._path(epoch)))
+    patch.setattr(FencedNote, "_drop", lambda self, epoch: self._filesystem.delete_file(self._path(epoch)))
 
 
 @pytest.mark.slow

@@ -10,9 +10,9 @@ from deltalake import DeltaTable
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of, drop_old, own_checkpoints
 from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
-from kafka_telemetry_lake.pipelines.lake.epoch_notes import EpochNote
 from kafka_telemetry_lake.pipelines.lake.errors import FencedError
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, JOB, Claims, Fence, this_process
+from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES
 
 
@@ -91,19 +91,23 @@ def test_the_next_clean_start_deletes_what_was_copied_and_nothing_else(lake: Pat
     assert checkpoints_of(str(lake)) == str(own)
 
 
+def note_of(lake: Path, fence: Fence | None = None) -> FencedNote:
+    return FencedNote(str(lake), "_note", ["step"], "delete it", fence)
+
+
 def test_a_note_of_a_lower_epoch_does_not_count(lake: Path) -> None:
     first, second = claim(lake, take_over=False), claim(lake, take_over=True)
-    old, new = EpochNote(str(lake), "_note", first), EpochNote(str(lake), "_note", second)
+    old, new = note_of(lake, first), note_of(lake, second)
     old.write({"step": 1})
     assert new.read() == {"step": 1}
     new.write({"step": 2})
     old.write({"step": 3})
-    assert new.read() == EpochNote(str(lake), "_note").read() == {"step": 2}
+    assert new.read() == note_of(lake).read() == {"step": 2}
     old.delete()
     assert new.read() == {"step": 2}
     new.write({"step": 4})
     assert sorted(path.name for path in lake.glob("_note*")) == ["_note-e000000000002.json"]
-    EpochNote(str(lake), "_note").write({"step": 5})
+    note_of(lake).write({"step": 5})
     assert new.read() == {"step": 5}, "without a claim it is the note that counts"
     new.delete()
     assert new.read() is None
@@ -114,20 +118,20 @@ def test_a_process_that_was_taken_over_may_delete_the_notes_before_it_at_any_mom
 ) -> None:
     """It wakes up between the other's look which notes there are, and what that one does with them."""
     first, second, third = claim(lake, take_over=False), *(claim(lake, take_over=True) for _ in range(2))
-    zombie, live = EpochNote(str(lake), "_note", second), EpochNote(str(lake), "_note", third)
-    look = EpochNote._stored
+    zombie, live = note_of(lake, second), note_of(lake, third)
+    look = FencedNote._stored
 
-    def zombie_wakes(note: EpochNote) -> list[int]:
+    def zombie_wakes(note: FencedNote) -> list[int]:
         found = look(note)
-        monkeypatch.setattr(EpochNote, "_stored", look)
+        monkeypatch.setattr(FencedNote, "_stored", look)
         zombie.write({"step": 2})
         return found
 
-    EpochNote(str(lake), "_note", first).write({"step": 1})
-    monkeypatch.setattr(EpochNote, "_stored", zombie_wakes)
+    note_of(lake, first).write({"step": 1})
+    monkeypatch.setattr(FencedNote, "_stored", zombie_wakes)
     assert live.read() == {"step": 2}, "not as if there had never been one"
-    EpochNote(str(lake), "_note", first).write({"step": 1})
-    monkeypatch.setattr(EpochNote, "_stored", zombie_wakes)
+    note_of(lake, first).write({"step": 1})
+    monkeypatch.setattr(FencedNote, "_stored", zombie_wakes)
     live.write({"step": 3})
     assert live.read() == {"step": 3}
 

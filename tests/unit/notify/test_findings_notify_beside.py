@@ -97,7 +97,7 @@ def test_a_single_run_gives_a_sink_up_that_is_down(
 def test_a_failure_is_logged_in_one_line_and_tried_again(
     lake: str, sink: HttpSink, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    note = Path(FINDING_CHANGES.uri(lake)) / "_notify" / "one.json"
+    note = Path(FINDING_CHANGES.uri(lake)) / "_notify" / "one-e000000000000.json"
     note.parent.mkdir()
     note.write_text("{")
     fails: list[Exception] = [RuntimeError(f"a bug at {sink.url}"), OSError("disk full")]

@@ -17,7 +17,7 @@ from tests.unit.notify.changed_findings import http_sink, notify_file
 
 pytestmark = pytest.mark.lake
 
-NOTE = Path("finding_changes") / "_findings.json"
+NOTE = Path("finding_changes") / "_findings-e000000000000.json"
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +65,11 @@ def test_an_open_alert_has_the_newest_evidence_and_its_first_start(lake: SmallLa
     ("note", "said"),
     [
         (None, None),
-        (b"{", "JSONDecodeError"),
-        (b"\xff", "UnicodeDecodeError"),
-        (b"[]", "AttributeError"),
-        (b'{"format": 1, "clusters": [{}]}', "KeyError"),
-        (b'{"format": 2}', "_findings.json has format 2, and this build reads format 1 only"),
+        (b"{", "_findings-e000000000000.json is damaged (it isn't JSON)"),
+        (b"\xff", "is damaged (it isn't JSON)"),
+        (b"[]", "is damaged (it isn't a JSON object)"),
+        (b'{"format": 1, "clusters": [{}]}', "is damaged (its checksum is missing)"),
+        (b'{"format": 2}', "_findings-e000000000000.json has format 2, and this build reads format 1 only"),
     ],
 )
 def test_an_alert_is_sent_whatever_has_become_of_the_evaluation(

@@ -20,8 +20,9 @@ import pytest
 import yaml
 
 from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.pipelines.lake import notes
 from kafka_telemetry_lake.pipelines.lake.json_files import write_json
-from kafka_telemetry_lake.pipelines.notify import delivery, http, outbox
+from kafka_telemetry_lake.pipelines.notify import delivery, http
 from kafka_telemetry_lake.pipelines.notify.delivery import Delivery, deliveries
 from kafka_telemetry_lake.pipelines.notify.file import NotifyFile
 from kafka_telemetry_lake.pipelines.notify.http import LONGEST_PAUSE_S, SinkDownError, pause_after, post_json
@@ -252,7 +253,7 @@ def test_whenever_the_process_ends_nothing_is_missing_and_only_the_same_message_
 
         return called
 
-    monkeypatch.setattr(outbox, "write_json", or_end(write_json))
+    monkeypatch.setattr(notes, "write_json", or_end(write_json))
     monkeypatch.setattr(delivery, "post_json", or_end(post_json))
     url = sink.url if kind == "webhook" else sink.url.removesuffix("/hook")
     file = notify_file(url, type=kind)

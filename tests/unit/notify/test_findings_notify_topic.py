@@ -14,8 +14,9 @@ import pytest
 import yaml
 
 from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.pipelines.lake import notes
 from kafka_telemetry_lake.pipelines.lake.json_files import write_json
-from kafka_telemetry_lake.pipelines.notify import outbox, topic
+from kafka_telemetry_lake.pipelines.notify import topic
 from kafka_telemetry_lake.pipelines.notify.delivery import Delivery, deliveries
 from kafka_telemetry_lake.pipelines.notify.file import NotifyFile, NotifyFileError, read_notify_file
 from kafka_telemetry_lake.pipelines.notify.http import SinkDownError
@@ -259,7 +260,7 @@ def test_whenever_the_process_ends_nothing_is_missing_and_only_the_same_records_
 
         return called
 
-    monkeypatch.setattr(outbox, "write_json", or_end(write_json))
+    monkeypatch.setattr(notes, "write_json", or_end(write_json))
     monkeypatch.setattr(topic.Topic, "send", or_end(topic.Topic.send))
     ended_at, ends, repeated = 0, True, 0
     while ends:

@@ -307,7 +307,7 @@ def test_a_check_that_was_killed_after_its_commit_is_not_stored_twice(
     lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(note, "EVERY_S", 0)
-    file, asked = lake / "quality_results" / note.NOTE, {"full": False}
+    file, asked = lake / "quality_results" / "_check-e000000000000.json", {"full": False}
     rows = pa.Table.from_pylist([{"rule": "pushes_once", "checked_at": NOW}], QUALITY_RESULTS.schema)
     for stored in (1, 2):
         begun = CheckNote(str(lake), asked)

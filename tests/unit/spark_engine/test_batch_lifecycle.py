@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.spark_engine import lifecycle
-from kafka_telemetry_lake.pipelines.spark_engine.lifecycle import NOTE, BatchLifecycle
+from kafka_telemetry_lake.pipelines.spark_engine.lifecycle import BatchLifecycle
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS
 from kafka_telemetry_lake.pipelines.tables.table import Table
@@ -98,7 +99,7 @@ def test_clients_are_judged_by_batch(whole: MemoryTables) -> None:
     assert {name: row["pushes"] for name, row in whole.clients().items()} == {"a": 6, "b": 4}
 
 
-@pytest.mark.parametrize("table", [CLIENT_EVENTS.name, CLIENT_CHANGES.name, NOTE])
+@pytest.mark.parametrize("table", [CLIENT_EVENTS.name, CLIENT_CHANGES.name, "note"])
 @pytest.mark.parametrize("batch", [0, 2, 4])
 def test_a_batch_that_is_cut_off_counts_once(
     whole: MemoryTables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, batch: int
@@ -111,8 +112,8 @@ def test_a_batch_that_is_cut_off_counts_once(
         raise KilledError
 
     with monkeypatch.context() as patch:
-        if table == NOTE:
-            patch.setattr(lifecycle, "write_json", killed)
+        if table == "note":
+            patch.setattr(FencedNote, "write", killed)
         with pytest.raises(KilledError):
             run(tables, tmp_path, batch)
     tables.kill = None
@@ -133,8 +134,8 @@ def test_changes_are_merged(whole: MemoryTables, tmp_path: Path, monkeypatch: py
 
 
 def test_a_note_of_another_format_is_refused(tmp_path: Path) -> None:
-    (tmp_path / NOTE).write_text('{"format": 2}', "utf-8")
+    (tmp_path / "lifecycle-e000000000000.json").write_text('{"format": 2}', "utf-8")
     with pytest.raises(
-        OtherFormatError, match=r"lifecycle\.json has format 2, and this build reads format 1 only: start"
+        OtherFormatError, match=r"lifecycle-e0+\.json has format 2, and this build reads format 1 only: start"
     ):
         run(MemoryTables(), tmp_path)

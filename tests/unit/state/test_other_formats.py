@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,24 +15,26 @@ from deltalake import DeltaTable
 
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.pipelines.events.feed import EventFeed
-from kafka_telemetry_lake.pipelines.export.following import PositionNote
 from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
+from kafka_telemetry_lake.pipelines.lake.notes import CHECKSUM, sealed
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
+from kafka_telemetry_lake.pipelines.notify.messages import Messages
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
 from kafka_telemetry_lake.pipelines.quotas.report_follower import ReportFollower
 from kafka_telemetry_lake.pipelines.state import chain as state_chain
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
-from kafka_telemetry_lake.pipelines.state.notes import CHECKSUM, sealed
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, METRIC_POINTS, PUSHES, TABLES
 from kafka_telemetry_lake.pipelines.tables.table import FORMAT_PROPERTY
 from kafka_telemetry_lake.udfs.errors import OtherFormatError
 from tests.support.ledger import Fleet
 from tests.support.local_stream import LocalStream
+from tests.unit.export.made_lake import counting
+from tests.unit.notify.changed_findings import notify_file
 
 pytestmark = pytest.mark.lake
 
@@ -51,8 +54,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ReportFollower(lake).catch_up()
     Evaluator(lake)._write_note(Evaluator(lake)._note)
     EventFeed(lake, NOTHING)
-    PositionNote(lake, "prometheus", ("version",), "counters begin anew").write(1)
+    counting(lake).close()
+    outbox(lake).take(datetime.now(UTC))
     return folder
+
+
+def outbox(lake: str) -> Messages:
+    return Messages(lake, "one", notify_file("http://127.0.0.1:1"))
 
 
 @pytest.fixture
@@ -93,24 +101,28 @@ KINDS = {
     ),
     "lifecycle": Kind(
         "client_changes/_lifecycle-e*.json", lambda it: Lifecycle(str(it.lake)),
-        "start a new lake (`telemetry-lake ingest` reads the landing topic again)",
+        "delete the folder of table client_changes to process all pushes of the lake again",
     ),
     "quota reports": Kind(
         "quota_reports/_client_reports-e*.json", lambda it: ReportFollower(str(it.lake)),
-        "delete it (all points are read again, nothing is stored twice)",
+        "delete it, and all points are read again (nothing is stored twice)",
     ),
     "findings": Kind(
-        "finding_changes/_findings.json", lambda it: Evaluator(str(it.lake)),
-        "use the build that wrote it, or delete the folder of table finding_changes",
+        "finding_changes/_findings-e*.json", lambda it: Evaluator(str(it.lake)),
+        "delete the folder of table finding_changes",
     ),
     "event feed": Kind(
-        "client_events/_event_feed.json", lambda it: EventFeed(str(it.lake), NOTHING),
-        "delete it (the feed begins with the next event)",
+        "client_events/_event_feed-e*.json", lambda it: EventFeed(str(it.lake), NOTHING),
+        "delete it, and the feed begins with the next event",
+    ),
+    "outbox": Kind(
+        "finding_changes/_notify/one-e*.json", lambda it: outbox(str(it.lake)),
+        "delete it, and the sink is sent all open findings again",
     ),
     "exporter": Kind(
-        "metric_points/_export/prometheus.json",
-        lambda it: PositionNote(str(it.lake), "prometheus", ("version",), "counters begin anew").read(),
-        "delete it, and counters begin anew",
+        "metric_points/_export-prometheus-e*.json",
+        lambda it: counting(str(it.lake)),
+        "delete it, and counters begin at the table's totals again",
     ),
 }  # fmt: skip
 

@@ -15,11 +15,11 @@ from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
+from kafka_telemetry_lake.pipelines.lake.notes import sealed
 from kafka_telemetry_lake.pipelines.replay.rebuild import Rebuilt, rebuild_state
 from kafka_telemetry_lake.pipelines.state import chain as state_chain
 from kafka_telemetry_lake.pipelines.state.chain import ShardFiles
 from kafka_telemetry_lake.pipelines.state.manifest import Manifest, StateFolder
-from kafka_telemetry_lake.pipelines.state.notes import sealed
 from kafka_telemetry_lake.pipelines.state.parts import StateParts
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshot, Snapshots
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES

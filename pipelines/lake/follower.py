@@ -1,0 +1,247 @@
+"""Follows a Delta table from a position: its new rows in steps of bounded size, also where its log has a gap.
+
+A gap is one of these: the log has forgotten the next commit, the files of a commit are gone (merged and deleted), the
+table was made again, or it ends before the position (it was restored from an earlier time). What follows then is said
+once, by the `Gap` of a follower, and what retention has dropped unread is recorded here.
+
+Whose result is a commit of a Delta table stores its `Position` in that commit: `Position.transactions` and
+`Follower.committed`. Others keep it in a note (`lake.notes`): `Position.stored` and `Position.of`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from kafka_telemetry_lake.pipelines.lake.dropped_rows import record_dropped
+from kafka_telemetry_lake.pipelines.lake.errors import LogGapError, StateError
+from kafka_telemetry_lake.pipelines.lake.fence import Fence
+from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
+from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
+from kafka_telemetry_lake.pipelines.lake.stored_files import files_since, files_table
+from kafka_telemetry_lake.pipelines.tables.table import Table
+
+log = logging.getLogger(__name__)
+
+GAPS_S = 60.0  # a log that had no gap is looked through for one again after so long: it keeps commits for a day
+ANOTHER = "another"  # id of a table that isn't known any more
+
+
+class Gap(Enum):
+    """What follows a gap in a table's log.
+
+    Attributes:
+        GO_ON: steps with the rows of all files that may have been written since the position, read or not.
+        ANEW: one step without rows: its consumer begins anew with what the table has now.
+        STOP: an error that says what to do.
+    """
+
+    GO_ON = "go on"
+    ANEW = "anew"
+    STOP = "stop"
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a table is read.
+
+    Attributes:
+        version: the rows of all commits up to it are read; -1: nothing is.
+        table: the table's id; "": not known yet.
+        read_at: UTC; a time before which that was the latest version; None: not known.
+    """
+
+    version: int = -1
+    table: str = ""
+    read_at: datetime | None = None
+
+    @staticmethod
+    def of(content: Mapping[str, Any]) -> Position:
+        """The position of a note. Raises ``KeyError``, ``TypeError`` or ``ValueError``: it has none."""
+        at = content["read_at"]
+        return Position(int(content["version"]), str(content["table"]), at and datetime.fromisoformat(at))
+
+    def stored(self) -> dict[str, Any]:
+        """What a note has of it."""
+        return {
+            "version": self.version, "table": self.table, "read_at": self.read_at and self.read_at.isoformat(),
+        }  # fmt: skip
+
+    def transactions(self, app_id: str) -> dict[str, int]:
+        """The versions of applications (`txn`) that a commit carries which is the result of reading up to it."""
+        if self.version < 0 or self.read_at is None:
+            return {}
+        return {f"{app_id}:{self.table}": self.version, _read_at(app_id): int(self.read_at.timestamp())}
+
+
+FIELDS = ("version", "table", "read_at")  # of `Position.stored`
+
+
+@dataclass(frozen=True)
+class Step:
+    """The next rows of a table.
+
+    Attributes:
+        position: when they are read.
+        first: the version of the first commit; None: they follow a gap, and some may have been read before.
+        rows: the columns and rows that were asked for; empty: none were, and files are named only.
+        files: as paths below the table.
+        number: of rows in the files.
+        size: of the files in bytes.
+        held: of `pushes`: which shards a file holds, where that is known.
+    """
+
+    position: Position
+    first: int | None
+    rows: pa.Table
+    files: tuple[str, ...] = ()
+    number: int = 0
+    size: int = 0
+    held: Mapping[str, HeldShards] = field(default_factory=dict)
+
+
+class Follower:
+    """Follows one table. Not for several threads.
+
+    Args:
+        name: of the consumer, under which rows are recorded that retention dropped unread; None: they aren't.
+        columns: that are read, NULL where a file lacks one; None: files are named, not read.
+        needed: condition of the rows.
+        most_bytes: of a step's files, `most_rows` of its rows: the commit that reaches it is the last one.
+        remedy: what to do about a gap, if its policy is to stop.
+        fence: the claim under which is recorded what retention dropped.
+    """
+
+    def __init__(
+        self, lake: str, table: Table, gap: Gap, name: str | None = None, columns: pa.Schema | None = None, *,
+        needed: pc.Expression | None = None, most_bytes: float = float("inf"), most_rows: float = float("inf"),
+        remedy: str = "", fence: Fence | None = None,
+    ) -> None:  # fmt: skip
+        self._lake, self._table, self._gap, self._name = lake, table, gap, name
+        self._columns, self._needed = columns, needed
+        self._most_bytes, self._most_rows = most_bytes, most_rows
+        self._remedy, self._fence = remedy, fence
+        self._commits = FollowedTable(table.uri(lake))
+        self._id: str | None = None  # of the table, once it was checked
+        self._seen: tuple[int, float] | None = None  # the version that was the latest, and when (monotonic)
+
+    def now(self) -> Position:
+        """The position of who has read all that the table has; creates the table."""
+        at, delta = datetime.now(UTC), self._table.create(self._lake)
+        return Position(delta.version(), str(delta.metadata().id), at)
+
+    def committed(self, result: DeltaTable, app_id: str) -> Position:
+        """The position that the last commit of an application to the table of its results has."""
+        seconds = result.transaction_version(_read_at(app_id))
+        if seconds is None or not self._exists():
+            return Position()
+        version = result.transaction_version(f"{app_id}:{self._id}")
+        read_at = datetime.fromtimestamp(seconds, UTC)
+        return Position(-1, ANOTHER, read_at) if version is None else Position(version, self._id or "", read_at)
+
+    def steps(self, position: Position, until: int | None = None) -> Iterator[Step]:
+        """All new rows. Steps after a gap have the position before it, but for the last one.
+
+        Args:
+            until: the last version to read; None: the latest.
+
+        Raises:
+            StateError: there is a gap, and its policy is to stop; or the log is damaged.
+            OtherFormatError: the table has another format.
+        """
+        while True:
+            at = datetime.now(UTC)
+            if not self._exists():
+                return
+            try:
+                if position.table not in ("", self._id):
+                    raise LogGapError(f"{self._commits.uri}: the table was made again")
+                step = self._next(position, until, at)
+            except (LogGapError, FileNotFoundError) as gap:
+                for step in self._after_gap(position, at, gap):
+                    yield step
+                    position = step.position
+                continue
+            if step is None:
+                return
+            yield step
+            position = step.position
+
+    def next(self, position: Position, until: int | None = None) -> Step | None:
+        """The first of `steps`; None: there is nothing new."""
+        return next(self.steps(position, until), None)
+
+    def _exists(self) -> bool:
+        """Whether there is the table; at the first look its format is checked, too."""
+        if self._id is None and (table := self._table.open(self._lake)) is not None:
+            self._id = str(table.metadata().id)
+        return self._id is not None
+
+    def _next(self, position: Position, until: int | None, at: datetime) -> Step | None:
+        files, rows, size, first, held = list[str](), 0, 0, None, dict[str, HeldShards]()
+        version = position.version
+        if until is None and self._is_quiet(version):
+            return None
+        for commit in self._commits.commits(version, until):
+            first = commit.version if first is None else first
+            version, rows, size = commit.version, rows + commit.rows, size + commit.size
+            files += commit.files
+            held |= commit.held
+            if size >= self._most_bytes or rows >= self._most_rows:
+                break
+        if first is None:
+            self._seen = version, time.monotonic()
+            return None
+        end = Position(version, self._id or "", at)
+        return Step(end, first, self._read(files), tuple(files), rows, size, held)
+
+    def _is_quiet(self, version: int) -> bool:
+        """Whether nothing has come since the last look, which found this to be the latest version."""
+        if self._seen is None or self._seen[0] != version or time.monotonic() - self._seen[1] > GAPS_S:
+            return False
+        return not self._commits.has(version + 1)
+
+    def _read(self, files: list[str]) -> pa.Table:
+        if self._columns is None:
+            return pa.table({})
+        if not files:
+            return self._columns.empty_table()
+        return self._commits.dataset(files, self._columns).to_table(filter=self._needed)
+
+    def _after_gap(self, position: Position, at: datetime, gap: Exception) -> Iterator[Step]:
+        if self._gap is Gap.STOP:
+            raise StateError(f"{gap}: {self._remedy}") from gap
+        log.warning("%s: reads what %s has now, not its commits: %s", self._name or "follower", self._table.name, gap)
+        self._id = None
+        end = self.now()
+        if self._name is not None:
+            record_dropped(self._lake, self._name, self._table, position.version, position.read_at, self._fence)
+        if self._gap is Gap.ANEW or self._columns is None:
+            yield Step(Position(end.version, end.table, at), None, self._read([]))
+            return
+        delta = DeltaTable(self._commits.uri, version=end.version)
+        is_same = position.table in ("", end.table) and position.read_at is not None
+        files = files_since(delta, position.read_at) if is_same and position.read_at else files_table(delta)
+        part, number, size = list[str](), 0, 0
+        stored = files.select(["path", "size_bytes", "num_records", "modification_time"])
+        for row in stored.sort_by("modification_time").to_pylist():
+            if part and (size >= self._most_bytes or number >= self._most_rows):
+                yield Step(position, None, self._read(part), tuple(part), number, size)
+                part, number, size = [], 0, 0
+            part.append(unquote(row["path"]))
+            number, size = number + (row["num_records"] or 0), size + row["size_bytes"]
+        yield Step(Position(end.version, end.table, at), None, self._read(part), tuple(part), number, size)
+
+
+def _read_at(app_id: str) -> str:
+    return f"{app_id}:read-at"

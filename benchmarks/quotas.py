@@ -30,7 +30,7 @@ from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, start_landing
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
-from kafka_telemetry_lake.pipelines.quotas.broker_usage import BrokerUsage
+from kafka_telemetry_lake.pipelines.quotas.broker_usage import sample_windows
 from kafka_telemetry_lake.pipelines.quotas.client_reports import read_reports
 from kafka_telemetry_lake.pipelines.runtime.jars import maven
 from kafka_telemetry_lake.pipelines.runtime.session import spark_session
@@ -99,7 +99,7 @@ def stream(spark: SparkSession, cpu_s: Callable[[], float]) -> dict[str, float]:
             lake.create_tables()
             source = Once(str(folder), "benchmark", max_files_per_trigger=1)
             start_landing(spark, lake, source, None, nobody).awaitTermination()
-            BrokerUsage(lake.path).catch_up()
+            sample_windows(lake.path).catch_up()
             used[sensors] = (cpu_s() - before) / SWEEPS
             rows = DeltaTable(f"{lake.path}/quota_samples").count()
             if rows != sensors * SWEEPS:

@@ -53,7 +53,6 @@ from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import PipelineMetr
 from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.printable import printable
 from kafka_telemetry_lake.pipelines.quotas import broker_usage, report_follower
-from kafka_telemetry_lake.pipelines.quotas.broker_usage import BrokerUsage
 from kafka_telemetry_lake.pipelines.quotas.report_follower import ReportFollower, knows_quotas
 from kafka_telemetry_lake.pipelines.replay.replay import finish_swap
 from kafka_telemetry_lake.pipelines.runtime.beside import beside
@@ -156,7 +155,7 @@ def _run_streams(
     source.check_topics(spark)
     started = time.monotonic()
     lifecycle, reports, operator = _start(spark, lake, source, settings, stop, observers)
-    usage = BrokerUsage(lake.path, lake.fence)
+    usage = broker_usage.sample_windows(lake.path, lake.fence)
     trigger: Trigger = None if settings.once else settings.trigger_seconds
     if stop.is_set():
         log.info("ingest: stopped")

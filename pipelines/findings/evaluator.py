@@ -31,6 +31,7 @@ from kafka_telemetry_lake.pipelines.findings.lake_hours import (
     Subject,
 )
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
+from kafka_telemetry_lake.pipelines.lake.follower import Position
 from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.lake.transactions import append_once
 from kafka_telemetry_lake.pipelines.query.finding_rules import rules
@@ -53,7 +54,7 @@ GRACE_US = 600_000_000
 # A step evaluates whole hours until they have this many pushes, of at most this many hours.
 STEP_PUSHES = 2_000_000
 STEP_HOURS = 24
-FIELDS = ("step", "version", "clusters", "rows")
+FIELDS = ("step", "position", "clusters", "rows")
 ANEW = (
     f"delete the folder of table {FINDING_CHANGES.name} to evaluate all hours of the lake again; what people said is "
     "then lost"
@@ -69,7 +70,7 @@ def hysteresis_of(finding: str) -> Hysteresis:
 class Source(Protocol):
     """What is read of `LakeHours`."""
 
-    def landed(self, after: int | None) -> tuple[int | None, list[LandedHour]]: ...
+    def landed(self, after: Position) -> tuple[Position, list[LandedHour]]: ...
 
     def hours(self, first: int, last: int) -> AbstractContextManager[Hours]: ...
 
@@ -117,12 +118,12 @@ class Note:
     """What is known after a step.
 
     Attributes:
-        version: of `push_outcomes`, as last read; None: not read yet.
+        position: in `push_outcomes`.
         rows: that the step appends to `finding_changes`, with times in µs.
     """
 
     step: int = 0
-    version: int | None = None
+    position: Position = field(default_factory=Position)
     clusters: tuple[Cluster, ...] = ()
     rows: tuple[dict[str, Any], ...] = ()
 
@@ -154,9 +155,9 @@ class Evaluator:
         Args:
             now: µs; pushes that landed later don't finish an hour yet.
         """
-        before = self._note.version
-        version, landed = self._source.landed(before)
-        self._note = replace(self._note, version=version)
+        before = self._note.position
+        position, landed = self._source.landed(before)
+        self._note = replace(self._note, position=position)
         self._add(landed, now)
         new = {(each.cluster_id, each.hour) for each in landed}
         finished: list[Pair] = []
@@ -174,7 +175,7 @@ class Evaluator:
                 under_way.append((cluster, following))
         changes = sum(self._step(group, now, finished=True) for group in _groups(finished))
         changes += sum(self._step(group, now, finished=False) for group in _groups(under_way))
-        if version != before and not finished and not under_way:
+        if position != before and not finished and not under_way:
             self._write_note(self._note)
         return changes
 
@@ -232,14 +233,14 @@ class Evaluator:
             )
             for cluster in content["clusters"]
         )  # fmt: skip
-        return Note(content["step"], content["version"], clusters, tuple(content["rows"]))
+        return Note(content["step"], Position.of(content["position"]), clusters, tuple(content["rows"]))
 
     def _write_note(self, note: Note) -> None:
         clusters = [
             vars(cluster) | {"states": {key: vars(state) for key, state in cluster.states.items()}}
             for cluster in note.clusters
         ]
-        self._note_file.write({**vars(note), "clusters": clusters})
+        self._note_file.write({**vars(note), "position": note.position.stored(), "clusters": clusters})
         self._note = note
 
 

@@ -14,8 +14,7 @@ import pyarrow.dataset as pads
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
-from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
+from kafka_telemetry_lake.pipelines.lake.follower import Follower, Gap, Position
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import Times, register_table
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
@@ -43,6 +42,7 @@ HOURS_READ = {
     METRIC_ROLLUPS_1H.name: ("window_start", [timedelta(), WEEK]),  # a rule compares with a week before
 }
 LANDED = pa.schema([PUSH_OUTCOMES.schema.field(name) for name in ("cluster_id", "landed_at")])
+STEP_ROWS = 1_000_000
 LANDED_HOURS = f"""
     SELECT cluster_id, epoch_us(landed_at) // {HOUR_US} AS hour, max(epoch_us(landed_at)) AS latest, count(*) AS pushes
     FROM landed GROUP BY 1, 2"""
@@ -157,26 +157,22 @@ class LakeHours:
 
     def __init__(self, lake: str, overrides: Overrides = ()) -> None:
         self._lake, self._overrides = lake, overrides
-        self._outcomes = FollowedTable(PUSH_OUTCOMES.uri(lake))
+        self._follower = Follower(lake, PUSH_OUTCOMES, Gap.ANEW, None, LANDED, most_rows=STEP_ROWS)
 
-    def landed(self, after: int | None) -> tuple[int | None, list[LandedHour]]:
-        """The latest version of `push_outcomes`, and which hours have rows that were added after version `after`.
+    def landed(self, after: Position) -> tuple[Position, list[LandedHour]]:
+        """Which hours have rows of `push_outcomes` that were added after a position, and the position after them.
 
-        Args:
-            after: None: rows of all versions. So too if the log no longer reaches back to the version.
+        An hour may be there several times. Of a first look, and after a gap, all rows are there again.
         """
-        if not DeltaTable.is_deltatable(self._outcomes.uri):
-            return None, []
-        try:
-            if after is not None:
-                commits = list(self._outcomes.commits(after))
-                files = [file for commit in commits for file in commit.files]
-                hours = _hours_of(self._outcomes.dataset(files, LANDED)) if files else []
-                return commits[-1].version if commits else after, hours
-        except (LogGapError, FileNotFoundError):
-            pass  # not evaluated for longer than the log, or files since compacted, are retained
-        delta = DeltaTable(self._outcomes.uri)
-        return delta.version(), _hours_of(delta.to_pyarrow_dataset())
+        hours = list[LandedHour]()
+        for step in self._follower.steps(after):
+            if step.first is None:
+                stored = DeltaTable(PUSH_OUTCOMES.uri(self._lake), version=step.position.version)
+                hours = _hours_of(stored.to_pyarrow_dataset())
+            else:
+                hours += _hours_of(step.rows)
+            after = step.position
+        return after, hours
 
     @contextmanager
     def hours(self, first: int, last: int) -> Iterator[Hours]:
@@ -229,7 +225,7 @@ class LakeHours:
             connection.register(ALL + name, CATALOG[name].empty_table())
 
 
-def _hours_of(landed: pads.Dataset) -> list[LandedHour]:
+def _hours_of(landed: pads.Dataset | pa.Table) -> list[LandedHour]:
     with connect() as connection:
         connection.register("landed", landed)
         return [LandedHour(*row) for row in connection.sql(LANDED_HOURS).fetchall()]

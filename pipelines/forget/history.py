@@ -59,7 +59,7 @@ def commit(uri: str, files: Iterable[Rewritten], fence: Fence | None) -> int:
         mode="append",
         schema=table.schema(),
         partition_by=table.metadata().partition_columns,
-        commit_properties=transaction(APP_ID, 0 if done is None else done + 1, table, fence),
+        commit_properties=transaction({APP_ID: 0 if done is None else done + 1}, table, fence),
     )
     table = DeltaTable(uri)
     table.create_checkpoint()

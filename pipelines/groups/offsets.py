@@ -51,7 +51,7 @@ def record_offsets(
         table,
         pa.Table.from_pylist([*others, *rows], GROUP_OFFSETS.schema),
         mode="overwrite",
-        commit_properties=transaction(APP_ID, done + 1),
+        commit_properties=transaction({APP_ID: done + 1}),
     )
     return _add_events(lake, [row for row in rows if row["step"] == done + 1], done + 1)
 

@@ -163,7 +163,7 @@ def _write(table: HistoryTable, delta: DeltaTable, differences: Changes, now: da
         pa.Table.from_pylist(list(versions.values()), schema=table.schema),
         mode="overwrite",
         # Concurrent commits with one application id conflict, so no version is recorded twice or lost.
-        commit_properties=transaction(f"kafka-telemetry-lake:{table.name}", int(now.timestamp() * 1000)),
+        commit_properties=transaction({f"kafka-telemetry-lake:{table.name}": int(now.timestamp() * 1000)}),
     )
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
@@ -34,6 +34,7 @@ from kafka_telemetry_lake.pipelines.tables.table import Table
 log = logging.getLogger(__name__)
 
 GAPS_S = 60.0  # a log that had no gap is looked through for one again after so long: it keeps commits for a day
+Read = Callable[[Sequence[str]], pa.Table]  # rows of files, named as paths below the table
 ANOTHER = "another"  # id of a table that isn't known any more
 
 
@@ -81,7 +82,7 @@ class Position:
         """The versions of applications (`txn`) that a commit carries which is the result of reading up to it."""
         if self.version < 0 or self.read_at is None:
             return {}
-        return {f"{app_id}:{self.table}": self.version, _read_at(app_id): int(self.read_at.timestamp())}
+        return {f"{app_id}:{self.table}": self.version, _read_at(app_id): int(self.read_at.timestamp() * 1000)}
 
 
 FIELDS = ("version", "table", "read_at")  # of `Position.stored`
@@ -115,7 +116,7 @@ class Follower:
 
     Args:
         name: of the consumer, under which rows are recorded that retention dropped unread; None: they aren't.
-        columns: that are read, NULL where a file lacks one; None: files are named, not read.
+        columns: that are read, NULL where a file lacks one; or what reads files; None: they are named, not read.
         needed: condition of the rows.
         most_bytes: of a step's files, `most_rows` of its rows: the commit that reaches it is the last one.
         remedy: what to do about a gap, if its policy is to stop.
@@ -123,7 +124,7 @@ class Follower:
     """
 
     def __init__(
-        self, lake: str, table: Table, gap: Gap, name: str | None = None, columns: pa.Schema | None = None, *,
+        self, lake: str, table: Table, gap: Gap, name: str | None = None, columns: pa.Schema | Read | None = None, *,
         needed: pc.Expression | None = None, most_bytes: float = float("inf"), most_rows: float = float("inf"),
         remedy: str = "", fence: Fence | None = None,
     ) -> None:  # fmt: skip
@@ -137,16 +138,16 @@ class Follower:
 
     def now(self) -> Position:
         """The position of who has read all that the table has; creates the table."""
-        at, delta = datetime.now(UTC), self._table.create(self._lake)
+        at, delta = utc_now(), self._table.create(self._lake)
         return Position(delta.version(), str(delta.metadata().id), at)
 
     def committed(self, result: DeltaTable, app_id: str) -> Position:
         """The position that the last commit of an application to the table of its results has."""
-        seconds = result.transaction_version(_read_at(app_id))
-        if seconds is None or not self._exists():
+        milliseconds = result.transaction_version(_read_at(app_id))
+        if milliseconds is None or not self._exists():
             return Position()
         version = result.transaction_version(f"{app_id}:{self._id}")
-        read_at = datetime.fromtimestamp(seconds, UTC)
+        read_at = datetime.fromtimestamp(milliseconds / 1000, UTC)
         return Position(-1, ANOTHER, read_at) if version is None else Position(version, self._id or "", read_at)
 
     def steps(self, position: Position, until: int | None = None) -> Iterator[Step]:
@@ -160,7 +161,7 @@ class Follower:
             OtherFormatError: the table has another format.
         """
         while True:
-            at = datetime.now(UTC)
+            at = utc_now()
             if not self._exists():
                 return
             try:
@@ -168,7 +169,7 @@ class Follower:
                     raise LogGapError(f"{self._commits.uri}: the table was made again")
                 step = self._next(position, until, at)
             except (LogGapError, FileNotFoundError) as gap:
-                for step in self._after_gap(position, at, gap):
+                for step in self._after_gap(position, until, at, gap):
                     yield step
                     position = step.position
                 continue
@@ -214,20 +215,24 @@ class Follower:
     def _read(self, files: list[str]) -> pa.Table:
         if self._columns is None:
             return pa.table({})
+        if not isinstance(self._columns, pa.Schema):
+            return self._columns(files)
         if not files:
             return self._columns.empty_table()
         return self._commits.dataset(files, self._columns).to_table(filter=self._needed)
 
-    def _after_gap(self, position: Position, at: datetime, gap: Exception) -> Iterator[Step]:
+    def _after_gap(self, position: Position, until: int | None, at: datetime, gap: Exception) -> Iterator[Step]:
         if self._gap is Gap.STOP:
             raise StateError(f"{gap}: {self._remedy}") from gap
         log.warning("%s: reads what %s has now, not its commits: %s", self._name or "follower", self._table.name, gap)
         self._id = None
-        end = self.now()
+        end = replace(self.now(), read_at=at)
+        if until is not None and until < end.version:
+            end = replace(end, version=until)
         if self._name is not None:
             record_dropped(self._lake, self._name, self._table, position.version, position.read_at, self._fence)
-        if self._gap is Gap.ANEW or self._columns is None:
-            yield Step(Position(end.version, end.table, at), None, self._read([]))
+        if self._gap is Gap.ANEW:
+            yield Step(end, None, self._read([]))
             return
         delta = DeltaTable(self._commits.uri, version=end.version)
         is_same = position.table in ("", end.table) and position.read_at is not None
@@ -240,7 +245,11 @@ class Follower:
                 part, number, size = [], 0, 0
             part.append(unquote(row["path"]))
             number, size = number + (row["num_records"] or 0), size + row["size_bytes"]
-        yield Step(Position(end.version, end.table, at), None, self._read(part), tuple(part), number, size)
+        yield Step(end, None, self._read(part), tuple(part), number, size)
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 def _read_at(app_id: str) -> str:

@@ -14,20 +14,18 @@ from kafka_telemetry_lake.pipelines.tables.table import Table
 
 
 def transaction(
-    app_id: str, version: int, delta: DeltaTable | None = None, fence: Fence | None = None,
-    also: Mapping[str, int] | None = None,
-) -> CommitProperties:  # fmt: skip
-    """Commit properties with an application's id and version, and the epoch of the process, if it needs one.
+    versions: Mapping[str, int], delta: DeltaTable | None = None, fence: Fence | None = None
+) -> CommitProperties:
+    """Commit properties with applications' ids and versions, and the epoch of the process, if it needs one.
 
     Args:
         delta: the table that the commit is made to, as last read. delta-rs refuses the commit if another epoch was
             committed after that.
-        also: versions of other applications.
 
     Raises:
         FencedError: the table has a commit of a higher epoch.
     """
-    own = [Transaction(*each) for each in {app_id: version, **(also or {})}.items()]
+    own = [Transaction(*each) for each in versions.items()]
     if delta is not None and fence is not None:
         if (latest := delta.transaction_version(FENCE_ID) or 0) > fence.epoch:
             raise fence.lose(latest)
@@ -42,15 +40,13 @@ def has_committed(delta: DeltaTable, app_id: str, version: int) -> bool:
 
 
 def append_once(
-    table: Table, delta: DeltaTable, rows: pa.Table, app_id: str, version: int, fence: Fence | None = None,
-    also: Mapping[str, int] | None = None,
-) -> bool:  # fmt: skip
+    table: Table, delta: DeltaTable, rows: pa.Table, app_id: str, version: int, fence: Fence | None = None
+) -> bool:
     """Append rows in one commit, unless the application has committed this version already.
 
     Args:
         rows: columns of ``table.schema``, without the partition.
         fence: the claim under which the commit is made; None: that of a process that needs none.
-        also: versions of other applications that the commit carries.
 
     Returns:
         Whether a commit was made. Without rows the commit is empty and only marks the version as done.
@@ -58,11 +54,28 @@ def append_once(
     Raises:
         deltalake.exceptions.CommitFailedError: another process committed under this id at the same time.
     """
-    properties = transaction(
-        app_id, version, delta, fence, also
-    )  # first: a higher epoch may have committed the version
+    properties = transaction({app_id: version}, delta, fence)  # first: a higher epoch may have committed the version
     if has_committed(delta, app_id, version):
         return False
+    _append(table, delta, rows, properties)
+    return True
+
+
+def append(
+    table: Table, delta: DeltaTable, rows: pa.Table, versions: Mapping[str, int], fence: Fence | None = None
+) -> None:
+    """Append rows in one commit that carries versions of applications: the position of who made them.
+
+    Args:
+        rows: columns of ``table.schema``, without the partition; there may be none.
+        fence: as that of `append_once`.
+
+    Raises:
+        deltalake.exceptions.CommitFailedError: another process committed under one of these ids at the same time.
+    """
+    _append(table, delta, rows, transaction(versions, delta, fence))
+
+
+def _append(table: Table, delta: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:
     write_deltalake(delta, table.with_partition(rows), mode="append", commit_properties=properties)
     sync_commit(delta)
-    return True

@@ -1,23 +1,17 @@
-"""Reads table `finding_changes` commit by commit."""
+"""Reads table `finding_changes` step by step. The time of a position is that of the latest change before it."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import replace
 
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from kafka_telemetry_lake.pipelines.lake.dropped_rows import record_dropped
-from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
-from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
+from kafka_telemetry_lake.pipelines.lake.follower import Follower, Gap, Position
 from kafka_telemetry_lake.pipelines.notify.file import Row
 from kafka_telemetry_lake.pipelines.notify.findings import plain_row
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
-
-log = logging.getLogger(__name__)
 
 ROWS = 5_000  # whole commits are read until they have this many rows
 
@@ -30,42 +24,36 @@ class Changes:
     """
 
     def __init__(self, lake: str, follower: str | None) -> None:
-        self._lake, self._follower = lake, follower
-        self._uri = FINDING_CHANGES.uri(lake)
-        self._table = FollowedTable(self._uri)
+        self._lake = lake
+        self._follower = Follower(
+            lake, FINDING_CHANGES, Gap.GO_ON, follower, FINDING_CHANGES.schema, most_rows=ROWS
+        )  # fmt: skip
 
-    def after(self, version: int, recorded_at: str) -> tuple[int, list[Row]]:
-        """The next changes, in order, and the version that they end with.
+    def after(self, position: Position) -> tuple[Position, list[Row]]:
+        """The next changes, in order, and the position after them.
 
-        If the log no longer has the next commit, they are those recorded at `recorded_at` or later. So none is
-        missing, but some may be there again.
+        After a gap they are those recorded at the time of the position or later. So none is missing, but some may be
+        there again.
         """
-        rows: list[dict[str, Any]] = []
-        try:
-            for commit in self._table.commits(version):
-                rows += self._table.read(list(commit.files), FINDING_CHANGES.schema).to_pylist()
-                version = commit.version
-                if len(rows) >= ROWS:
-                    break
-        except (LogGapError, FileNotFoundError):
-            log.warning("notify: commits of %s are no longer there; its rows are read instead", FINDING_CHANGES.name)
-            if self._follower is not None:
-                read_at = datetime.fromisoformat(recorded_at).astimezone(UTC) if recorded_at else None
-                record_dropped(self._lake, self._follower, FINDING_CHANGES, version, read_at)
-            version, every = self.every()
-            return version, [row for row in every if row["recorded_at"] >= recorded_at]
-        except TableNotFoundError:
-            return version, []
-        return version, _in_order(rows)
+        parts = [FINDING_CHANGES.schema.empty_table()]
+        for step in self._follower.steps(position):
+            is_again = step.first is None and position.read_at is not None
+            parts.append(step.rows.filter(pc.field("recorded_at") >= position.read_at) if is_again else step.rows)
+            if step.position != position:
+                return _read(position, step.position, parts)
+        return position, []
 
-    def every(self) -> tuple[int, list[Row]]:
-        """All changes in order, and the version that they end with; -1 if there is no table."""
-        try:
-            table = DeltaTable(self._uri)
-        except TableNotFoundError:
-            return -1, []
-        return table.version(), _in_order(table.to_pyarrow_table(columns=FINDING_CHANGES.schema.names).to_pylist())
+    def every(self) -> tuple[Position, list[Row]]:
+        """All changes in order, and the position after them."""
+        table = FINDING_CHANGES.open(self._lake)
+        if table is None:
+            return Position(), []
+        rows = table.to_pyarrow_table(columns=FINDING_CHANGES.schema.names)
+        return _read(Position(), Position(table.version(), str(table.metadata().id)), [rows])
 
 
-def _in_order(rows: Sequence[dict[str, Any]]) -> list[Row]:
-    return sorted(map(plain_row, rows), key=lambda row: (row["recorded_at"], row["at"]))
+def _read(before: Position, after: Position, parts: Iterable[pa.Table]) -> tuple[Position, list[Row]]:
+    rows = pa.concat_tables(part.cast(FINDING_CHANGES.schema) for part in parts)
+    latest = max((at for at in (before.read_at, pc.max(rows["recorded_at"]).as_py()) if at is not None), default=None)
+    in_order = sorted(map(plain_row, rows.to_pylist()), key=lambda row: (row["recorded_at"], row["at"]))
+    return replace(after, read_at=latest), in_order

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
+from kafka_telemetry_lake.pipelines.lake.follower import Position
 from kafka_telemetry_lake.pipelines.lake.json_files import write_json
 from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
@@ -23,7 +24,7 @@ from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 
 log = logging.getLogger(__name__)
 
-FIELDS = ("version", "recorded_at", "findings", "out")
+FIELDS = ("position", "findings", "out")
 START_AGAIN = "delete it, and the sink is sent all open findings again"
 
 
@@ -48,8 +49,7 @@ class Outbox(ABC):
         uri = f"{FINDING_CHANGES.uri(lake)}/_notify"
         self._filesystem, self._folder = filesystem_of(uri)
         self._note = FencedNote(uri, sink, FIELDS, START_AGAIN)
-        self._version: int | None = None
-        self._recorded_at = ""
+        self._position: Position | None = None
         if writes:
             self._filesystem.create_dir(self._folder)
         self._read()
@@ -57,11 +57,9 @@ class Outbox(ABC):
     def take(self, now: datetime) -> int:
         """Read the next changes, and end mutes whose time is over; returns the number of both."""
         moment = as_text(now)
-        if self._version is None:
+        if self._position is None:
             return self._start(moment, now.timestamp())
-        version, rows = (
-            self._changes.after(self._version, self._recorded_at) if self.has_room() else (self._version, [])
-        )
+        position, rows = self._changes.after(self._position) if self.has_room() else (self._position, [])
         taken = len(rows)
         unrouted = sum(self._take(row, now.timestamp()) for row in rows)
         for finding in list(self.findings.values()):
@@ -70,13 +68,13 @@ class Outbox(ABC):
                 taken += 1
         if unrouted and self._counts_unrouted:
             log.warning("notify: %d changes fit no route; they are only in table %s", unrouted, FINDING_CHANGES.name)
-        if version != self._version or taken:
-            self._version, self._recorded_at = version, max([self._recorded_at, *(row["recorded_at"] for row in rows)])
+        if position != self._position or taken:
+            self._position = position
             self.write()
         return taken
 
     def _start(self, moment: str, now: float) -> int:
-        version, rows = self._changes.every()
+        self._position, rows = self._changes.every()
         for row in rows:
             self.findings.setdefault(row["finding_id"], Finding()).apply(row)
         for finding in self.findings.values():
@@ -85,7 +83,6 @@ class Outbox(ABC):
             if finding.is_announced:
                 self.changed(finding, finding.row | {"change": "opened", "at": finding.row["opened_at"]}, now)
         self._forget(list(self.findings))
-        self._version, self._recorded_at = version, max((row["recorded_at"] for row in rows), default="")
         self.write()
         return sum(finding.is_announced for finding in self.findings.values())
 
@@ -144,8 +141,8 @@ class Outbox(ABC):
         if not self._writes:
             return
         findings = {finding_id: vars(finding) for finding_id, finding in self.findings.items()}
-        content = (self._version, self._recorded_at, findings, self.out)
-        self._note.write(dict(zip(FIELDS, content, strict=True)))
+        assert self._position is not None  # `take` has one
+        self._note.write({"position": self._position.stored(), "findings": findings, "out": self.out})
 
     def park(self, name: str, content: dict[str, Any]) -> str:
         """Store a message that the sink refuses; returns the file's path."""
@@ -158,7 +155,7 @@ class Outbox(ABC):
         if content is None:
             return
         try:
-            self._version, self._recorded_at = content["version"], content["recorded_at"]
+            self._position = Position.of(content["position"])
             self.findings = {finding_id: Finding(**stored) for finding_id, stored in content["findings"].items()}
             self.out = content["out"]
         except (KeyError, TypeError):

@@ -7,7 +7,7 @@ The result is rows of `quota_usage` with source `client` and `evidence`, in addi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
 import numpy as np
@@ -93,12 +93,18 @@ def minutes_of(reports: pa.Table) -> list[int]:
     return [60 * number for number in sorted(minutes)]
 
 
-def replace_estimates(lake: str, minutes: Sequence[int], app_id: str, version: int, fence: Fence | None = None) -> None:
-    """Recompute the windows of these minutes (Unix seconds, ascending) from all stored reports of clients."""
+def replace_estimates(
+    lake: str, minutes: Sequence[int], versions: Mapping[str, int], fence: Fence | None = None
+) -> None:
+    """Recompute the windows of these minutes (Unix seconds, ascending) from all stored reports of clients.
+
+    Args:
+        versions: of applications (`txn`), which the commit carries.
+    """
     stored = DeltaTable(QUOTA_REPORTS.uri(lake)).to_pyarrow_dataset()
-    versions: dict[str | None, list[Version]] = defaultdict(list)
+    limits: dict[str | None, list[Version]] = defaultdict(list)
     for version_row in QUOTAS.create(lake).to_pyarrow_table().to_pylist():
-        versions[version_row["cluster_id"]].append(version_row)
+        limits[version_row["cluster_id"]].append(version_row)
 
     def usage_of(start: int, end: int) -> Iterator[pa.Table]:
         yield USAGE.empty_table()
@@ -111,9 +117,9 @@ def replace_estimates(lake: str, minutes: Sequence[int], app_id: str, version: i
             reports = stored.to_table(QUOTA_REPORTS.schema.names, filter=within)
             for cluster in pc.unique(reports["cluster_id"]).to_pylist():
                 named = pc.field("cluster_id").is_null() if cluster is None else pc.field("cluster_id") == cluster
-                yield from cluster_usage(reports.filter(named), versions[cluster], first, last)
+                yield from cluster_usage(reports.filter(named), limits[cluster], first, last)
 
-    replace_windows(lake, ["client", "evidence"], minutes, usage_of, app_id, version, fence)
+    replace_windows(lake, ["client", "evidence"], minutes, usage_of, versions, fence)
 
 
 def cluster_usage(reports: pa.Table, versions: Sequence[Version], start: int, end: int) -> Iterator[pa.Table]:

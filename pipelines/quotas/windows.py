@@ -1,9 +1,16 @@
-"""Replaces windows of `quota_usage` (Q7): all rows of some minutes are recomputed and overwritten."""
+"""Replaces windows of `quota_usage` (Q7): all rows of some minutes are recomputed and overwritten.
+
+Who follows a table with samples or reports recomputes the windows of every minute with a new row from all stored rows
+of that minute. So late rows correct their window, and a repeated step gives the same windows. The commit of a step
+carries the position; the next step, also after a crash, goes on from there.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 import numpy as np
@@ -12,10 +19,14 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
-from kafka_telemetry_lake.pipelines.lake.transactions import has_committed, transaction
+from kafka_telemetry_lake.pipelines.lake.follower import Follower, Gap, Position
+from kafka_telemetry_lake.pipelines.lake.transactions import transaction
 from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_USAGE
-from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
+from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
 
+log = logging.getLogger(__name__)
+
+STEP_ROWS = 200_000  # a step reads whole commits until they have this many rows
 WINDOWS = (10, 60)  # seconds; each divides a minute, the unit that is recomputed
 MAX_RUNS = 50  # runs of minutes in a commit's condition: delta-rs handles nested conditions by recursion
 ATTEMPTS = 5
@@ -28,20 +39,61 @@ UsageOf = Callable[[int, int], Iterator[pa.Table]]
 _ONE_AT_A_TIME = threading.Lock()
 
 
+class WindowFollower:
+    """Computes windows from the rows of a table. One process at a time: that of the claim `fence`.
+
+    Args:
+        name: of the stream.
+        app_id: of the commits that carry the position.
+        columns: of the rows that `minutes_of` needs; it returns Unix seconds of minutes, ascending, each once.
+        replace: recomputes the windows of these minutes; it has the arguments of `replace_usage`.
+    """
+
+    def __init__(
+        self, lake: str, table: Table, name: str, app_id: str, columns: pa.Schema,
+        minutes_of: Callable[[pa.Table], Sequence[int]], replace: Callable[..., None], fence: Fence | None = None,
+    ) -> None:  # fmt: skip
+        self._lake, self._table, self._name, self._app_id, self._fence = lake, table, name, app_id, fence
+        self._minutes_of, self._replace = minutes_of, replace
+        self._follower = Follower(lake, table, Gap.GO_ON, name, columns, most_rows=STEP_ROWS, fence=fence)
+        self._position: Position | None = None
+
+    def step(self) -> bool:
+        """Recompute the windows of the next new rows; returns whether there were any."""
+        if not DeltaTable.is_deltatable(self._table.uri(self._lake)):
+            return False
+        if self._position is None:
+            self._position = self._follower.committed(QUOTA_USAGE.create(self._lake), self._app_id)
+        for step in self._follower.steps(self._position):
+            began, minutes = time.monotonic(), self._minutes_of(step.rows)
+            if minutes:
+                self._replace(self._lake, minutes, step.position.transactions(self._app_id), self._fence)
+                log.info("%s: %d minutes computed, %.1f s", self._name, len(minutes), time.monotonic() - began)
+            if step.position != self._position:
+                self._position = step.position
+                return True
+        return False
+
+    def catch_up(self) -> None:
+        """Compute the windows of all rows that are stored."""
+        while self.step():
+            pass
+
+
 def replace_windows(
-    lake: str, sources: Sequence[str], minutes: Sequence[int], usage_of: UsageOf, app_id: str, version: int,
+    lake: str, sources: Sequence[str], minutes: Sequence[int], usage_of: UsageOf, versions: Mapping[str, int],
     fence: Fence | None = None,
 ) -> None:  # fmt: skip
     """Recompute the windows of these minutes and replace their rows in `quota_usage`.
 
     It makes one commit, unless the minutes form more than `MAX_RUNS` runs, as those of a broken clock may. Then it
-    makes several commits, and the last one carries the transaction. If it is interrupted before that, it runs again
+    makes several commits, and the last one carries the versions. If it is interrupted before that, it runs again
     and replaces the committed rows by the same rows.
 
     Args:
         sources: values of column `source` in the rows to replace.
         minutes: Unix seconds of minutes, ascending, each once.
-        app_id, version: ``txnAppId``, ``txnVersion``; nothing is done if they are committed already.
+        versions: of applications (`txn`): the position of who follows the samples or reports.
         fence: the claim under which commits are made.
 
     Raises:
@@ -53,17 +105,14 @@ def replace_windows(
         group = runs[first : first + MAX_RUNS]
         is_last = first + MAX_RUNS >= len(runs)
         with _ONE_AT_A_TIME:
-            if has_committed(DeltaTable(QUOTA_USAGE.uri(lake)), app_id, version):
-                return
             parts = [QUOTA_USAGE.with_partition(part) for run in group for part in usage_of(*run)]
-            done = (app_id, version) if is_last else (f"{app_id}:part", version)
-            _replace(lake, pa.concat_tables(parts), _within(sources, group), done, fence)
+            _replace(lake, pa.concat_tables(parts), _within(sources, group), versions if is_last else {}, fence)
 
 
-def _replace(lake: str, rows: pa.Table, condition: str, done: tuple[str, int], fence: Fence | None) -> None:
+def _replace(lake: str, rows: pa.Table, condition: str, versions: Mapping[str, int], fence: Fence | None) -> None:
     for attempt in range(ATTEMPTS):
         usage = DeltaTable(QUOTA_USAGE.uri(lake))
-        properties = transaction(*done, usage, fence)
+        properties = transaction(versions, usage, fence)
         try:
             write_deltalake(usage, rows, mode="overwrite", predicate=condition, commit_properties=properties)
             return

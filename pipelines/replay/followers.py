@@ -61,11 +61,11 @@ def rewrite_quota_reports(lake: str, files: Sequence[DataFile]) -> tuple[list[Da
     return writer.close(), sorted(minutes)
 
 
-def update_followers(lake: str, minutes: Sequence[int], app_id: str, fence: Fence | None = None) -> None:
+def update_followers(lake: str, minutes: Sequence[int], fence: Fence | None = None) -> None:
     """After the swap, recompute the quota windows of these minutes and the labels of clients. Idempotent."""
     if minutes:
         QUOTA_USAGE.create(lake)
-        replace_estimates(lake, minutes, app_id, 0, fence)
+        replace_estimates(lake, minutes, {}, fence)
     if DeltaTable.is_deltatable(CLIENT_CHANGES.uri(lake)):
         lifecycle = Lifecycle(lake, fence)
         lifecycle.catch_up()

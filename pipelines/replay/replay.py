@@ -143,7 +143,7 @@ def finish_swap(lake: str, checkpoints: str, fence: Fence | None = None) -> bool
         if snapshot.name > swap["snapshot"]:
             snapshots.drop(snapshot)
     _clear_stored_before(filesystem, root)
-    update_followers(lake, swap["quota_minutes"], app_id, fence)
+    update_followers(lake, swap["quota_minutes"], fence)
     filesystem.delete_file(note)
     drop_copies(lake)
     return True

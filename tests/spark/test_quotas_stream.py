@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, start_landing
-from kafka_telemetry_lake.pipelines.quotas.broker_usage import BrokerUsage
+from kafka_telemetry_lake.pipelines.quotas.broker_usage import sample_windows
 from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas, configured_quotas
 from kafka_telemetry_lake.udfs.quotas.usage import SAMPLES_IN, quota_usage
 from tests.conftest import Ingest
@@ -64,7 +64,7 @@ def run(spark: SparkSession, folder: Path, lake: Path, checkpoints: str = "check
     # There are no pushes to judge.
     judge = cast(Operator, SimpleNamespace(next_task=lambda: None, catch_up=lambda *_, **__: None, shards=1))
     start_landing(spark, lake_of_job, FilesSource(str(folder), "test"), None, judge).awaitTermination()
-    BrokerUsage(str(lake)).catch_up()
+    sample_windows(str(lake)).catch_up()
 
 
 def in_any_order(lake: Path, name: str) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from kafka_telemetry_lake.pipelines.findings.evaluator import GRACE_US, Evaluator
 from kafka_telemetry_lake.pipelines.findings.lake_hours import Hours, LandedHour, LingersIn, SeenIn, Subject
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
+from kafka_telemetry_lake.pipelines.lake.follower import Position
 from kafka_telemetry_lake.udfs.findings.states import HOUR_US, Hysteresis
 from tests.support.lake_tables import table
 from tests.support.patience import PATIENCE_S
@@ -71,8 +72,8 @@ class MadeLake:
         """A push so late in the next hour that this one is finished."""
         self._landed.append(LandedHour("c", hour + 1, (hour + 1) * HOUR_US + GRACE_US, 1))
 
-    def landed(self, after: int | None) -> tuple[int | None, list[LandedHour]]:
-        return len(self._landed), self._landed[after or 0 :]
+    def landed(self, after: Position) -> tuple[Position, list[LandedHour]]:
+        return Position(len(self._landed)), self._landed[max(after.version, 0) :]
 
     @contextmanager
     def hours(self, first: int, last: int) -> Iterator[Hours]:
@@ -310,6 +311,7 @@ KILLED = """
 import os, signal, sys
 from kafka_telemetry_lake.pipelines.findings import evaluator as evaluation
 from kafka_telemetry_lake.pipelines.lake import notes
+from kafka_telemetry_lake.pipelines.lake.follower import Position
 from tests.unit.findings.test_findings_states_evaluator import MadeLake, Evaluator, NOW
 made = MadeLake()
 for hour in range(100, {until}):

@@ -19,6 +19,7 @@ from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.locks import FINDINGS, UPKEEP, only
 from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
 from kafka_telemetry_lake.pipelines.findings.lake_hours import Hours, LakeHours, LandedHour
+from kafka_telemetry_lake.pipelines.lake.follower import Position
 from kafka_telemetry_lake.pipelines.maintain import BY_DAY, Maintenance, MaintenanceResult, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.query.finding_overrides import Override
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
@@ -227,7 +228,7 @@ def test_what_is_read_of_an_hour_is_what_the_view_has_of_it(tmp_path: Path) -> N
     )
     whole = run_query(str(path), f"SELECT {columns} FROM findings").read_all().to_pylist()
     assert len(whole) >= 6
-    _, landed = LakeHours(str(path)).landed(None)
+    _, landed = LakeHours(str(path)).landed(Position())
     parts: Rows = []
     assert len({each.hour for each in landed}) == 2
     for hour in sorted({each.hour for each in landed}):
@@ -287,17 +288,20 @@ def test_a_measure_that_oscillates_is_one_finding(tmp_path: Path) -> None:
 def test_which_hours_landed_since(lake: SmallLake) -> None:
     hours = LakeHours(lake.name)
     first = LandedHour("c", FIRST, NOW - 100 * HOUR_US + HOUR_US // 2, 2)
-    version, landed = hours.landed(None)
+    position, landed = hours.landed(Position())
     assert landed == [first]
-    assert hours.landed(version) == (version, [])
+    assert hours.landed(position) == (position, [])
     lake.land(1, ["bills"])
     second = LandedHour("c", FIRST + 1, first.latest + HOUR_US, 1)
-    assert hours.landed(version) == (version + 1 if version is not None else None, [second])
+    after, landed = hours.landed(position)
+    assert (after.version, after.table, landed) == (position.version + 1, position.table, [second])
     outcomes = DeltaTable(PUSH_OUTCOMES.uri(lake.name))
     outcomes.optimize.compact()
-    assert hours.landed(version)[1] == [second], "compaction adds no rows"
+    assert hours.landed(position)[1] == [second], "compaction adds no rows"
     outcomes.vacuum(0, dry_run=False, enforce_retention_duration=False)
-    assert sorted(hours.landed(version)[1], key=lambda each: each.hour) == [first, second], "all, as its files are gone"
+    assert sorted(hours.landed(position)[1], key=lambda each: each.hour) == [first, second], (
+        "all, as its files are gone"
+    )
 
 
 @pytest.mark.slow
@@ -472,7 +476,7 @@ def test_maintain_beside_an_evaluation_changes_nothing_of_it(tmp_path: Path, ste
         assert done["push_outcomes"].compacted_files == 7
 
     class Beside(LakeHours):
-        def landed(self, after: int | None) -> tuple[int | None, list[LandedHour]]:
+        def landed(self, after: Position) -> tuple[Position, list[LandedHour]]:
             maintain("follows")
             return super().landed(after)
 

@@ -143,7 +143,7 @@ def test_a_forget_beside_a_job() -> None:
 
 
 def _forget_without_its_claim(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(history, "transaction", lambda app_id, version, *_: transaction(app_id, version))
+    patch.setattr(history, "transaction", lambda versions, *_: transaction(versions))
 
 
 def _an_erasure_ends_unseen(patch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,6 @@ def test_the_partition_is_the_utc_date_of_the_column_that_the_table_names(tmp_pa
 
 def test_a_commit_of_any_kind_carries_the_transaction(tmp_path: Path) -> None:
     delta = EVENTS.create(str(tmp_path))
-    write_deltalake(delta, EVENTS.with_partition(rows(1)), mode="overwrite", commit_properties=transaction("a", 7))
+    write_deltalake(delta, EVENTS.with_partition(rows(1)), mode="overwrite", commit_properties=transaction({"a": 7}))
     assert not append_once(EVENTS, delta, rows(2), "a", 7)
     assert numbers(str(tmp_path)) == [1]

@@ -298,7 +298,7 @@ def test_a_damaged_outbox_is_named_with_what_to_do(lake: str) -> None:
     with pytest.raises(StateError, match=r"_notify/one-e0+.json is of another type of sink: delete it"):
         Alerts(lake, "one", notify_file("http://127.0.0.1:9", type="alertmanager"))
     file = Path(FINDING_CHANGES.uri(lake)) / "_notify" / "one-e000000000000.json"
-    file.write_text(file.read_text().replace('"recorded_at": ""', '"recorded_at": "z"'))
+    file.write_text(file.read_text().replace('"read_at": null', '"read_at": "z"'))
     with pytest.raises(StateError, match=r"_notify/one-e0+.json is damaged \(its checksum is wrong\): delete it"):
         Messages(lake, "one", ONE)
 

@@ -12,9 +12,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from kafka_telemetry_lake.pipelines.lake import follower
 from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.quotas import broker_usage
-from kafka_telemetry_lake.pipelines.quotas.broker_usage import BrokerUsage
+from kafka_telemetry_lake.pipelines.quotas import windows as usage_windows
+from kafka_telemetry_lake.pipelines.quotas.broker_usage import sample_windows
 from kafka_telemetry_lake.pipelines.runtime.follower_thread import FollowerThread
 from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_SAMPLES
 from tests.support.expired_logs import expire_logs
@@ -48,7 +50,7 @@ def version(lake: Path) -> int:
 
 
 def test_q7_a_step_computes_the_minutes_of_new_samples_and_a_restart_goes_on(tmp_path: Path) -> None:
-    usage = BrokerUsage(str(tmp_path))
+    usage = sample_windows(str(tmp_path))
     assert not usage.step()
     assert not (tmp_path / "quota_usage").exists()
     append(tmp_path, 5, 15)
@@ -57,22 +59,22 @@ def test_q7_a_step_computes_the_minutes_of_new_samples_and_a_restart_goes_on(tmp
     assert windows(tmp_path) == {0: 1, 10: 2}
     assert windows(tmp_path, 60) == {0: 3}
     done = version(tmp_path)
-    assert not BrokerUsage(str(tmp_path)).step()
+    assert not sample_windows(str(tmp_path)).step()
     assert version(tmp_path) == done
     append(tmp_path, 17, 130)  # stored, and the job is killed before their windows are computed
-    BrokerUsage(str(tmp_path)).catch_up()
+    sample_windows(str(tmp_path)).catch_up()
     assert windows(tmp_path) == {0: 1, 10: 3, 130: 1}
     assert version(tmp_path) == done + 1
     DeltaTable(str(tmp_path / "quota_samples")).optimize.compact()
-    BrokerUsage(str(tmp_path)).catch_up()
+    sample_windows(str(tmp_path)).catch_up()
     assert version(tmp_path) == done + 1
 
 
 def test_a_step_reads_no_more_than_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_usage, "STEP_ROWS", 2)
+    monkeypatch.setattr(usage_windows, "STEP_ROWS", 2)
     for minute in range(3):
         append(tmp_path, 60 * minute, 60 * minute + 1)
-    usage = BrokerUsage(str(tmp_path))
+    usage = sample_windows(str(tmp_path))
     assert usage.step()
     assert windows(tmp_path) == {0: 2}
     usage.catch_up()
@@ -81,33 +83,37 @@ def test_a_step_reads_no_more_than_its_rows(tmp_path: Path, monkeypatch: pytest.
 
 def test_samples_whose_files_are_gone_are_computed_by_their_day(tmp_path: Path) -> None:
     append(tmp_path, 5)
-    BrokerUsage(str(tmp_path)).catch_up()
+    sample_windows(str(tmp_path)).catch_up()
     append(tmp_path, 6)  # the job is killed after this, and for long
     samples = DeltaTable(str(tmp_path / "quota_samples"))
     samples.optimize.compact()
     assert samples.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
-    BrokerUsage(str(tmp_path)).catch_up()
+    sample_windows(str(tmp_path)).catch_up()
     assert windows(tmp_path) == {0: 2}
 
 
 def test_samples_whose_commits_the_log_has_forgotten_are_computed(tmp_path: Path) -> None:
     append(tmp_path, 5)
-    BrokerUsage(str(tmp_path)).catch_up()
+    sample_windows(str(tmp_path)).catch_up()
     append(tmp_path, 15)
     append(tmp_path, 86_400 + 16)
     append(tmp_path, 25)
     expire_logs(tmp_path)
-    BrokerUsage(str(tmp_path)).catch_up()
+    sample_windows(str(tmp_path)).catch_up()
     assert windows(tmp_path) == {0: 1, 10: 1, 20: 1, 86_410: 1}
     done = version(tmp_path)
-    BrokerUsage(str(tmp_path)).catch_up()
+    sample_windows(str(tmp_path)).catch_up()
     assert version(tmp_path) == done
 
 
 @pytest.mark.parametrize("is_log_short", [True, False], ids=["the log is short", "files are gone"])
-def test_days_of_samples_that_retention_dropped_unread_are_a_row(tmp_path: Path, is_log_short: bool) -> None:
+def test_days_of_samples_that_retention_dropped_unread_are_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_log_short: bool
+) -> None:
     append(tmp_path, 5)
-    BrokerUsage(str(tmp_path)).catch_up()
+    with monkeypatch.context() as then:
+        then.setattr(follower, "utc_now", lambda: NOON)
+        sample_windows(str(tmp_path)).catch_up()
     append(tmp_path, 15)
     found: list[dict[str, Any]] = []
     for days, expected in ((0, 0), (3, 1)):
@@ -118,7 +124,7 @@ def test_days_of_samples_that_retention_dropped_unread_are_a_row(tmp_path: Path,
         if is_log_short:
             expire_logs(lake)
         for _ in range(2):
-            BrokerUsage(str(lake)).catch_up()
+            sample_windows(str(lake)).catch_up()
         found = table(lake, "lost_records").to_pylist() if (lake / "lost_records").exists() else []
         assert len(found) == expected
     assert [found[0][name] for name in ("source", "topic", "reason", "first_date", "last_date")] == [
@@ -126,25 +132,11 @@ def test_days_of_samples_that_retention_dropped_unread_are_a_row(tmp_path: Path,
     ]  # fmt: skip
 
 
-def test_samples_dropped_with_all_windows_before_them_are_a_row_without_a_first_date(tmp_path: Path) -> None:
-    append(tmp_path, 5)
-    BrokerUsage(str(tmp_path)).catch_up()
-    append(tmp_path, 15)
-    today = NOON.date() + timedelta(days=3)
-    settings = MaintenanceSettings({"quota_samples": 1, "quota_usage": 1}, 64 << 20, 0, 7)
-    for name in ("quota_samples", "quota_usage"):
-        Maintenance(str(tmp_path), str(tmp_path / "_checkpoints"), settings, today).maintain(name)
-    expire_logs(tmp_path)
-    BrokerUsage(str(tmp_path)).catch_up()
-    (row,) = table(tmp_path, "lost_records").to_pylist()
-    assert (row["first_date"], row["last_date"]) == (None, today - timedelta(days=1))
-
-
 def test_the_thread_computes_what_is_left_when_it_is_stopped_and_reports_its_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(tmp_path, 5)
-    stream = FollowerThread("quota_usage", BrokerUsage(str(tmp_path)).catch_up, pause_s=3600)
+    stream = FollowerThread("quota_usage", sample_windows(str(tmp_path)).catch_up, pause_s=3600)
     first_commit = tmp_path / "quota_usage" / "_delta_log" / f"{0:020}.json"
     while not first_commit.exists() or not windows(tmp_path):
         assert stream.isActive
@@ -160,6 +152,6 @@ def test_the_thread_computes_what_is_left_when_it_is_stopped_and_reports_its_err
 
     monkeypatch.setattr(broker_usage, "replace_usage", fail)
     append(tmp_path, 125)
-    broken = FollowerThread("quota_usage", BrokerUsage(str(tmp_path)).catch_up, pause_s=30)
+    broken = FollowerThread("quota_usage", sample_windows(str(tmp_path)).catch_up, pause_s=30)
     broken.stop()
     assert str(broken.exception()) == "disk"

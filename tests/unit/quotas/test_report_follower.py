@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from kafka_telemetry_lake.pipelines.lake import follower as lake_follower
 from kafka_telemetry_lake.pipelines.lake import stored_files
 from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.quotas import report_follower
@@ -89,7 +90,7 @@ def test_each_report_once_step_by_step_and_over_restarts(stream: LocalStream, mo
     assert found == of_one_pass(stream)
 
 
-@pytest.mark.parametrize("cut_at", ["append_once", "replace_estimates", "note"])
+@pytest.mark.parametrize("cut_at", ["append", "replace_estimates", "windows are stored"])
 @pytest.mark.parametrize("forgotten", [False, True])
 def test_a_step_that_was_cut_off_is_finished_or_begun_again(
     stream: LocalStream, monkeypatch: pytest.MonkeyPatch, cut_at: str, forgotten: bool
@@ -104,7 +105,7 @@ def test_a_step_that_was_cut_off_is_finished_or_begun_again(
         raise CutOffError
 
     with monkeypatch.context() as killed:
-        if cut_at == "note":
+        if cut_at == "windows are stored":
 
             def cut_after(*args: Any) -> None:
                 replace_estimates(*args)
@@ -122,10 +123,6 @@ def test_a_step_that_was_cut_off_is_finished_or_begun_again(
     assert found == of_one_pass(stream)
 
 
-def _no_note(stream: LocalStream) -> None:
-    (stream.lake / "quota_reports" / "_client_reports-e000000000000.json").unlink()
-
-
 def _no_log(stream: LocalStream) -> None:
     expire_logs(stream.lake)
 
@@ -136,18 +133,13 @@ def _merged(stream: LocalStream) -> None:
     assert points.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
 
 
-def _neither(stream: LocalStream) -> None:
-    _no_note(stream)
-    _no_log(stream)
-
-
 def _merged_and_forgotten(stream: LocalStream) -> None:
     _merged(stream)
     _no_log(stream)
 
 
-@pytest.mark.parametrize("harm", [_no_note, _no_log, _merged, _neither, _merged_and_forgotten])
-def test_nothing_is_lost_or_doubled_when_note_log_or_files_are_gone(
+@pytest.mark.parametrize("harm", [_no_log, _merged, _merged_and_forgotten])
+def test_nothing_is_lost_or_doubled_when_log_or_files_are_gone(
     stream: LocalStream, monkeypatch: pytest.MonkeyPatch, harm: Callable[[LocalStream], None]
 ) -> None:
     monkeypatch.setattr(report_follower, "STEP_BYTES", 1)
@@ -181,7 +173,7 @@ def test_only_files_that_were_written_since_are_read_when_the_log_has_forgotten(
 def test_days_that_retention_dropped_unread_are_a_row(stream: LocalStream, monkeypatch: pytest.MonkeyPatch) -> None:
     batch(stream, 0)
     with monkeypatch.context() as then:
-        then.setattr(report_follower, "_now", LANDED_AT.isoformat)
+        then.setattr(lake_follower, "utc_now", lambda: LANDED_AT)
         follower(stream).catch_up()
     batch(stream, 1)
     first, today = LANDED_AT.date(), LANDED_AT.date() + timedelta(days=3)

@@ -92,7 +92,7 @@ def follow(stream: LocalStream, batch: int, before: set[str]) -> None:
     reports_table = QUOTA_REPORTS.create(lake)
     dated = reports.append_column("landed_date", pc.cast(reports["landed_at"], pa.date32()))
     write_deltalake(reports_table, dated.cast(QUOTA_REPORTS.stored), mode="append")
-    replace_estimates(lake, minutes_of(reports), "stream", batch)
+    replace_estimates(lake, minutes_of(reports), {"stream": batch})
     Lifecycle(lake).catch_up()
 
 

@@ -24,7 +24,6 @@ from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.notify.messages import Messages
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
-from kafka_telemetry_lake.pipelines.quotas.report_follower import ReportFollower
 from kafka_telemetry_lake.pipelines.state import chain as state_chain
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
@@ -51,7 +50,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     stream.snapshot()
     check_checkpoints(lake, checkpoints)
     Lifecycle(lake).catch_up()
-    ReportFollower(lake).catch_up()
     Evaluator(lake)._write_note(Evaluator(lake)._note)
     EventFeed(lake, NOTHING)
     counting(lake).close()
@@ -102,10 +100,6 @@ KINDS = {
     "lifecycle": Kind(
         "client_changes/_lifecycle-e*.json", lambda it: Lifecycle(str(it.lake)),
         "delete the folder of table client_changes to process all pushes of the lake again",
-    ),
-    "quota reports": Kind(
-        "quota_reports/_client_reports-e*.json", lambda it: ReportFollower(str(it.lake)),
-        "delete it, and all points are read again (nothing is stored twice)",
     ),
     "findings": Kind(
         "finding_changes/_findings-e*.json", lambda it: Evaluator(str(it.lake)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from kafka_telemetry_lake.pipelines.events import subscriptions as subscription_events
 from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription_events
+from kafka_telemetry_lake.pipelines.lake import follower
 from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
@@ -279,7 +279,7 @@ def test_days_of_pushes_that_retention_dropped_before_their_events_were_added_ar
     sync(tmp_path, 0, Subscription("a", ("x.",), 5000))
     push(tmp_path, "orders-1", "orders-1")
     with monkeypatch.context() as then:
-        then.setattr(time, "time", T[1].timestamp)
+        then.setattr(follower, "utc_now", lambda: T[1])
         assert add_subscription_events(str(tmp_path)) == 1
     push(tmp_path, "orders-1", "orders-1", minute=2)
     first, found = T[1].date(), list[dict[str, Any]]()

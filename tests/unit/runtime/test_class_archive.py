@@ -1,4 +1,4 @@
-"""A job without an archive of its classes leaves one, and local sessions use it."""
+"""The second job without an archive of its classes leaves one, and local sessions use it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ def java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def test_only_a_job_writes_an_archive() -> None:
+def test_only_a_job_writes_an_archive_and_not_the_first_one() -> None:
     archive = class_archive.class_archive(CLASS_PATH)
-    assert archive_options(CLASS_PATH, write=False) == ()
+    assert archive_options(CLASS_PATH, write=False) == archive_options(CLASS_PATH, write=False) == ()
+    assert archive_options(CLASS_PATH, write=True) == ()
     assert archive_options(CLASS_PATH, write=True) == (f"-XX:ArchiveClassesAtExit={archive}", *QUIET)
+    assert archive_options(f"{CLASS_PATH}:/jars/c.jar", write=True) == ()
 
 
 def test_an_archive_is_used_when_its_header_is_there_which_is_written_last() -> None:
@@ -47,4 +49,4 @@ def test_each_class_path_and_each_java_has_its_own(java_home: Path) -> None:
 
 def test_a_java_without_an_archive_of_its_own_is_asked_for_none(java_home: Path) -> None:
     (java_home / "lib" / "server" / "classes.jsa").unlink()
-    assert archive_options(CLASS_PATH, write=True) == ()
+    assert [archive_options(CLASS_PATH, write=True) for _ in range(2)] == [(), ()]

@@ -106,8 +106,9 @@ def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
         )
         lake = replace(lake, checkpoints=own_checkpoints(lake.path, settings.checkpoints, fence), fence=fence)
         spark = spark_session(
-            "telemetry-lake ingest", settings.master, settings.driver_memory, lake.path, lake.checkpoints, is_job=True
-        )
+            "telemetry-lake ingest", settings.master, settings.driver_memory, lake.path, lake.checkpoints,
+            is_job=True, is_brief=settings.once and source.is_small(),
+        )  # fmt: skip
         compiling.close()  # the first batch needs the kernels
         feed = feeding(spark, lake.path, settings.events_topic, settings.bootstrap_servers, settings.kafka_options)
         findings = evaluating(lake.path, settings.findings_minutes, once=settings.once, overrides=overrides)

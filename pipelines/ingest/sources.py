@@ -41,6 +41,7 @@ ENOUGH_PUSHES = 50
 RECORDS_AT_HAND = 50
 OTHERS_WAIT_S = 30.0  # that statuses and quota samples wait for a batch: a batch has fixed costs
 EARLIEST = -2  # in Spark's starting offsets
+SMALL_BYTES = 256 << 20  # of files, for which code of HotSpot's optimizing compiler costs more than it saves
 
 Offsets = Mapping[str, Mapping[int, int]]  # next offset by topic and partition
 
@@ -81,12 +82,19 @@ class FilesSource:
                 rf"source folder {place} has a colon and one of [ ] {{ }} * ? \ in its path, and Spark can't read it: "
                 "rename it"
             )
-        # Spark doesn't read files of these names: others write them and rename them when they are whole.
-        files = [path] if path.is_file() else sorted(path.glob("[!_.]*.parquet"))
-        for file in files:
+        for file in self._files():
             if ":" in file.name:
                 raise SourceError(f"{file}: Spark can't read files with a colon in their name: rename it")
             _check_columns(file)
+
+    def is_small(self) -> bool:
+        """Whether its files, those that are stored already included, have little to read."""
+        return sum(file.stat().st_size for file in self._files()) <= SMALL_BYTES
+
+    def _files(self) -> list[Path]:
+        path = Path(self.path)
+        # Spark doesn't read files of these names: others write them and rename them when they are whole.
+        return [path] if path.is_file() else sorted(path.glob("[!_.]*.parquet"))
 
     def check_topics(self, spark: SparkSession) -> None:
         """Do nothing: any file may contain any topic."""
@@ -145,6 +153,10 @@ class KafkaSource:
     def check(self) -> None:
         """Raise ``KafkaUnavailableError`` if no broker answers. Topics are checked by `check_topics`."""
         check_brokers(self.bootstrap_servers, self.options)
+
+    def is_small(self) -> bool:
+        """False: how much waits in a topic isn't known before Spark starts."""
+        return False
 
     def check_topics(self, spark: SparkSession) -> None:
         """Raise ``SourceError`` if the landing topic doesn't exist. The other topics may appear later."""

@@ -26,6 +26,7 @@ from kafka_telemetry_lake.pipelines.runtime.environment import for_session, user
 from kafka_telemetry_lake.pipelines.runtime.jars import jars
 from kafka_telemetry_lake.pipelines.runtime.java import LANGUAGE, LEAST_HEAP, check_java, found_by_spark, spark_options
 from kafka_telemetry_lake.pipelines.runtime.spark_settings import (
+    BRIEF_JAVA_OPTIONS,
     JAVA_OPTIONS,
     LOCAL,
     ON_A_CLUSTER,
@@ -49,7 +50,7 @@ class SparkStartError(CannotRunError):
 
 def spark_session(
     app_name: str, master: str = "local[*]", driver_memory: str = "2g", lake: str = "", checkpoints: str | None = None,
-    *, is_job: bool = False,
+    *, is_job: bool = False, is_brief: bool = False,
 ) -> SparkSession:  # fmt: skip
     """Get the running session of a platform (Databricks, spark-submit), or start one, local or on a cluster.
 
@@ -57,6 +58,7 @@ def spark_session(
         lake: folder or URI of the lake; one in S3 needs more jars and settings.
         checkpoints: folder or URI of its checkpoints; the same holds for them.
         is_job: the session loads all classes of the job, so that they are worth an archive (`class_archive`).
+        is_brief: it ends after little work. One that is already there is taken as it is.
 
     Raises:
         JavaMissingError, EnvironmentUnfitError: no suitable Java is installed, or it can't start in this environment;
@@ -74,7 +76,8 @@ def spark_session(
         return _submitted(builder)
     local = master.startswith("local")
     for_session(local=local)
-    own_options = (*JAVA_OPTIONS, *LANGUAGE, *_home_options())
+    brief_options = BRIEF_JAVA_OPTIONS if is_brief and local else ()
+    own_options = (*JAVA_OPTIONS, *brief_options, *LANGUAGE, *_home_options())
     check_java((*spark_options(), f"-Xmx{driver_memory}", *own_options), LEAST_HEAP)
     if local:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # executors on other machines must reach the driver

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafka_telemetry_lake.pipelines.ingest import sources
-from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, KafkaSource, SourceError
+from kafka_telemetry_lake.pipelines.ingest.sources import SMALL_BYTES, FilesSource, KafkaSource, SourceError
 from tests.support.landing_records import SCHEMA
 
 
@@ -122,3 +122,15 @@ def test_a_file_that_is_no_source_is_named_before_spark(kind: str, tmp_path: Pat
 def test_what_spark_reads_as_null_may_be_missing(left_out: set[str], tmp_path: Path) -> None:
     pq.write_table(SCHEMA.empty_table().drop_columns(sorted(left_out)), tmp_path / "a.parquet")
     FilesSource(str(tmp_path), "files").check()
+
+
+def test_files_are_small_together(tmp_path: Path) -> None:
+    source = FilesSource(str(tmp_path), "files")
+    for name, size in (("a.parquet", SMALL_BYTES - 7), ("b.parquet", 7), ("_c.parquet", SMALL_BYTES), ("d.txt", 9)):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(size)
+    assert source.is_small()
+    (tmp_path / "e.parquet").write_bytes(b"1")
+    assert not source.is_small()
+    assert FilesSource(str(tmp_path / "b.parquet"), "files").is_small()
+    assert not KafkaSource("127.0.0.1:1").is_small()

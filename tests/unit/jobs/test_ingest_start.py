@@ -17,6 +17,7 @@ from kafka_telemetry_lake.jobs.settings import parse
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure
 from kafka_telemetry_lake.pipelines.forget.subject import Request
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
+from kafka_telemetry_lake.pipelines.runtime.session import SparkStartError
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from tests.support.operator_alone import Job, without_spark
 
@@ -100,3 +101,19 @@ def test_a_backup_of_a_part_beside_the_live_rest_is_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("telemetry-lake: ")
     assert said in line
+
+
+@pytest.mark.parametrize(("flags", "is_brief"), [(["--once"], True), ([], False)])
+def test_only_a_job_of_few_files_that_ends_with_them_is_brief(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], is_brief: bool
+) -> None:
+    (tmp_path / "in").mkdir()
+    asked: list[bool] = []
+
+    def session(*_: object, is_brief: bool, **__: object) -> None:
+        asked.append(is_brief)
+        raise SparkStartError("this is enough")
+
+    monkeypatch.setattr(ingest, "spark_session", session)
+    assert cli.main(["ingest", *flags, "--source", f"files:{tmp_path / 'in'}", "--lake", str(tmp_path / "lake")]) == 2
+    assert asked == [is_brief]

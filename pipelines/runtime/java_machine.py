@@ -41,7 +41,9 @@ def java_machine(spark: SparkSession | None = None) -> Iterator[HasJvm]:
     if platform or SparkSession.getActiveSession() is not None:
         yield spark_session("telemetry-lake sync")
         return
-    options = ["-Xmx128m", "-XX:+UseSerialGC", *LANGUAGE, f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"]
+    # Its few calls are over before code of HotSpot's optimizing compiler would pay.
+    few_calls = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    options = [*few_calls, *LANGUAGE, f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"]
     check_java(options)
     # Spark ships the codecs and the log binding that Kafka needs.
     class_path = os.pathsep.join([*map(str, jars("spark")), str(spark_jars() / "*")])

@@ -17,7 +17,7 @@ class DemoSettings(JobSettings):
     files: bool = False
     """start no broker: ingest captured pushes of real clients (all codecs, both temporalities, some damaged)"""
     seconds: Annotated[float, Field(ge=3, le=600)] = 90
-    """longest time that the clients run; a killed one counts as silent after 60 s, and then the demo goes on"""
+    """longest time that the clients run; a killed one counts as silent after 60 s, and then the demo ends"""
     franz_go: bool = False
     """add a producer of franz-go, which Go compiles first: half a minute on two cores"""
     driver_memory: str = "1g"

@@ -58,7 +58,7 @@ class NewRows:
         """Number of client instances that have been printed."""
         return sum(isinstance(each, str) for each in self._said)
 
-    def look(self) -> None:
+    def look(self, *, with_findings: bool = True) -> None:
         """Print what is new. A lake that isn't there yet, or is just being changed, has nothing new."""
         for row in self._rows(_CLIENTS, self._since):
             if self._is_new(row["client_instance_id"]) and self.clients <= MOST_CLIENTS:
@@ -70,7 +70,7 @@ class NewRows:
             if text is not None and self._is_new((row["client_instance_id"], row["event"], row["at"])):
                 self.events.add((row["event"], row["client_id"]))
                 self._tell(row["client_id"], text.format(likely_cause=row["likely_cause"]))
-        for row in self._rows(_FINDINGS, self._since - HOUR):
+        for row in self._rows(_FINDINGS, self._since - HOUR) if with_findings else ():
             if self._is_new((row["client_id"], row["finding"])):
                 self.findings.add((row["finding"], row["client_id"]))
                 self._tell(row["client_id"], f"has a finding, {row['finding']}: {row['evidence']}. {row['advice']}")

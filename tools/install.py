@@ -215,16 +215,18 @@ def archive_classes(python: Path) -> None:
         subprocess.run([java, "-Xshare:dump"], capture_output=True, check=False)
 
 
-def compile_ahead(python: Path) -> None:
-    """Compile kernels, and the Python modules of the first commands; what isn't compiled here, its first use compiles.
+def compile_ahead(python: Path, wanted: str) -> None:
+    """Compile the Python modules of the first commands, and kernels; what isn't compiled here, its first use compiles.
 
-    Many images set PYTHONDONTWRITEBYTECODE. Then each process would compile all modules again, for 2 to 5 CPU-s.
+    The demo's job compiles the kernels itself, while its broker, its clients and Spark start. Many images set
+    PYTHONDONTWRITEBYTECODE. Then each process would compile all modules again, for 2 to 5 CPU-s.
     """
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     imports = [str(python), "-c", f"import {', '.join(FIRST_MODULES)}"]
     with subprocess.Popen(imports, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL):
-        kernels = [str(python), "-m", "kafka_telemetry_lake.pipelines.ingest.compiling"]
-        subprocess.run(kernels, env=environment, check=False)
+        if wanted == "all":
+            kernels = [str(python), "-m", "kafka_telemetry_lake.pipelines.ingest.compiling"]
+            subprocess.run(kernels, env=environment, check=False)
 
 
 def main() -> None:
@@ -240,7 +242,7 @@ def main() -> None:
     install_packages(python, wanted, settings.folder)
     if not has_java(python):
         archive_classes(python)
-    compile_ahead(python)
+    compile_ahead(python, wanted)
     for each in LOCKS if wanted == "all" else ("demo",):
         (settings.folder / f".installed-{each}").touch()
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -49,11 +49,19 @@ _guard = _Guard()
 class Process:
     """A command in its own process group. Its output goes to ``log``; with ``pipes``, stdin and stdout are pipes.
 
+    ``variables`` are added to its environment.
     ``stop`` is SIGTERM, then SIGKILL after ``limit`` seconds; ``pause`` and ``resume`` are SIGSTOP and SIGCONT.
     All signals go to the whole group, and do nothing after it has ended.
     """
 
-    def __init__(self, command: Sequence[str | Path], log: Path, *, pipes: bool = False) -> None:
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        log: Path,
+        *,
+        pipes: bool = False,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self.command = [str(part) for part in command]
         self.log = log
         with log.open("ab") as output:
@@ -62,6 +70,7 @@ class Process:
                 stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
                 stdout=subprocess.PIPE if pipes else output,
                 stderr=output,
+                env={**os.environ, **(variables or {})},
                 start_new_session=True,
             )
         self.pid = self._child.pid

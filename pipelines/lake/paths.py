@@ -33,6 +33,7 @@ def literal(path: str) -> str:
 
 def filesystem_of(path: str) -> tuple[pafs.FileSystem, str]:
     """Arrow's file system for a local path or a URI, and the path in it. Hadoop's `s3a://` is `s3://` in Arrow."""
-    uri = re.sub(r"^s3a://", "s3://", absolute_uri(path))
-    filesystem_and_path: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(uri)
+    if "://" not in path:
+        return pafs.LocalFileSystem(), str(Path(path).resolve())
+    filesystem_and_path: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(re.sub(r"^s3a://", "s3://", path))
     return filesystem_and_path

@@ -100,6 +100,7 @@ class Lake:
         self._path = path.rstrip("/")
         self._note = begun or CheckNote()
         self._snapshots: dict[str, _Snapshot] = {}
+        self._database = connect(preserve_insertion_order="false")
         before = {} if full else self._before()
         self._moment = newest_moment(self._path)
         names = tables_with_rules()
@@ -128,7 +129,7 @@ class Lake:
         noted = self._note.table(name, snapshot.version, snapshot.since)
         for found in noted.findings:
             findings[found["rule"]] = replace(findings[found["rule"]], **_known(found))
-        with connect(preserve_insertion_order="false") as connection:
+        with self._database.cursor() as connection:
             self._relate(connection, snapshot, now, stale_hours)
             across = [rule for rule in rules if rule.across]
             if across:

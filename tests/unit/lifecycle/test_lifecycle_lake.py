@@ -35,7 +35,7 @@ from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN, Clo
 from kafka_telemetry_lake.udfs.lifecycle.rows import TERMINATED
 from kafka_telemetry_lake.udfs.lifecycle.transitions import advance
 from tests.support.expired_logs import expire_logs
-from tests.support.lake_tables import table
+from tests.support.lake_tables import clients_of, table
 from tests.support.patience import wait_until
 from tests.unit.lifecycle.test_lifecycle import Rows, at, others, push, random_pushes
 
@@ -87,14 +87,17 @@ class LandedLake:
         return sorted(table(self.path, "client_events").to_pylist(), key=lambda row: str(list(row.values())))
 
     def clients(self) -> dict[str, dict[str, Any]]:
-        rows = run_query(str(self.path), "SELECT * FROM clients").read_all().to_pylist()
-        return {row["client_instance_id"]: row for row in rows}
+        return {name: row for (_, name), row in clients_of(self.path).items()}
 
 
-@pytest.fixture(params=[None, IN_TASKS], ids=["in process", "in tasks"])
+@pytest.fixture
 def lake(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> LandedLake:
+    """Judged in tasks; a test of `both_ways` also judges in this process, as does what others are compared with."""
     monkeypatch.setattr(lifecycle, "MOST_IN_PROCESS", -1)
-    return LandedLake(tmp_path, request.param)
+    return LandedLake(tmp_path, getattr(request, "param", IN_TASKS))
+
+
+both_ways = pytest.mark.parametrize("lake", [None, IN_TASKS], ids=["in process", "in tasks"], indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -105,10 +108,12 @@ def machine(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     return folder
 
 
+@both_ways
 def test_a_lake_says_who_is_there(lake: LandedLake) -> None:
     lake.land([push(0, 0), push(0, 1, "b", terminating=True)], {"group_id": "g", "group_member_id": "m-1"}).judge()
     lake.land([push(30, 2)], {"group_id": "g", "group_member_id": "m-2"}).land([others(500, 3)]).judge()
-    clients = lake.clients()
+    rows = run_query(str(lake.path), "SELECT * FROM clients").read_all().to_pylist()
+    clients = {row["client_instance_id"]: row for row in rows}
     assert {name: (row["state"], row["pushes"]) for name, row in clients.items()} == {
         "a": ("silent", 2), "b": ("terminated", 1), "z": ("active", 1),
     }  # fmt: skip
@@ -133,21 +138,39 @@ def test_replay_from_zero_gives_the_same_events(tmp_path: Path, monkeypatch: pyt
         pushes = pushes[size:]
         if chance.random() < 0.6:
             cut.judge()
-    assert cut.judge().events() == whole.events()
-    assert cut.clients() == whole.clients()
+    assert said(cut.judge()) == said(whole)
 
 
 class KilledError(Exception):
     pass
 
 
+Said = tuple[dict[str, dict[str, Any]], Rows]
+
+
+def said(lake: LandedLake) -> Said:
+    return lake.clients(), lake.events()
+
+
+ROUNDS = [[push(0, 0), others(0, 1)], [push(30, 2), others(500, 3)], [push(600, 4), others(601, 5)]]
+
+
+@pytest.fixture(scope="module")
+def of_rounds(tmp_path_factory: pytest.TempPathFactory) -> Said:
+    """What a lake says whose steps nothing killed."""
+    lake = LandedLake(tmp_path_factory.mktemp("plain"))
+    for pushes in ROUNDS:
+        lake.land(pushes).judge()
+    return said(lake)
+
+
+@both_ways
 @pytest.mark.parametrize("when", ["client_events", "client_changes", "noted"])
 @pytest.mark.parametrize("before", [True, False])
 def test_a_step_that_was_killed_is_done_once(
-    lake: LandedLake, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, when: str, before: bool
+    lake: LandedLake, of_rounds: Said, monkeypatch: pytest.MonkeyPatch, when: str, before: bool
 ) -> None:
-    first, second, third = [push(0, 0), others(0, 1)], [push(30, 2), others(500, 3)], [push(600, 4), others(601, 5)]
-    plain = LandedLake(tmp_path_factory.mktemp("plain")).land(first).judge().land(second).judge().land(third).judge()
+    first, second, third = ROUNDS
     lake.land(first).judge().land(second)
 
     def killed(self: Lifecycle, which: Any, *rest: Any) -> None:
@@ -165,10 +188,10 @@ def test_a_step_that_was_killed_is_done_once(
         with pytest.raises(KilledError):
             lake.judge()
     lake.land(third)  # what lands meanwhile is not part of the step that runs again
-    assert lake.judge().events() == plain.events()
-    assert lake.clients() == plain.clients()
+    assert said(lake.judge()) == of_rounds
 
 
+@both_ways
 def test_merged_changes_are_the_same_clients(lake: LandedLake, monkeypatch: pytest.MonkeyPatch) -> None:
     for step in range(5):
         lake.land([push(10 * step, step, f"c{step % 2}", broker_id=step)], {"client_rack": "r"}).judge()
@@ -182,6 +205,7 @@ def test_merged_changes_are_the_same_clients(lake: LandedLake, monkeypatch: pyte
     assert lake.land([push(50, 6, "c0")]).judge().clients()["c0"]["pushes"] == 4
 
 
+@both_ways
 def test_l18_clients_that_are_gone_for_a_month_are_forgotten(lake: LandedLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "MOST_FILES", 0)
     month = 30 * 86_400
@@ -232,6 +256,7 @@ def test_the_thread_tells_why_it_failed(lake: LandedLake, monkeypatch: pytest.Mo
     assert str(stream.exception()) == "disk full"
 
 
+@both_ways
 def test_a_live_source_without_records_silences_its_clients(lake: LandedLake) -> None:
     lake.land([push(0, 0)]).judge()
     life = lake.lifecycle()
@@ -299,26 +324,32 @@ def test_each_commit_of_the_log_is_read_once(lake: LandedLake, monkeypatch: pyte
     assert lake.clients()["a"]["pushes"] == 10
 
 
+LATER = [push(1030, 19, "c0")]
+
+
+@pytest.fixture(scope="module")
+def of_parts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Said, Said]:
+    """What a lake says of these rounds and of a later push."""
+    lake = in_parts(LandedLake(tmp_path_factory.mktemp("plain"))).judge()
+    return said(lake), said(lake.land(LATER, {}).judge())
+
+
 @pytest.mark.parametrize("compacted", [False, True])
 def test_it_begins_with_the_stored_rows_if_the_log_has_forgotten_their_commits(
-    lake: LandedLake, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, compacted: bool
+    lake: LandedLake, of_parts: tuple[Said, Said], monkeypatch: pytest.MonkeyPatch, compacted: bool
 ) -> None:
-    plain = in_parts(LandedLake(tmp_path_factory.mktemp("plain"))).judge()
     in_parts(lake)
     if compacted:
         for name in ("pushes", "push_outcomes"):
             DeltaTable(str(lake.path / name)).optimize.compact()
     expire_logs(lake.path)
     monkeypatch.setattr(lifecycle, "STEP_ROWS", 4)
-    lake.judge()
-    assert lake.clients() == plain.clients()
-    assert lake.events() == plain.events()
+    assert said(lake.judge()) == of_parts[0]
     assert not [*(lake.path / "client_changes").glob(f"{NAME}-e*.json")]
-    later = [push(1030, 19, "c0")]
-    assert lake.land(later, {}).judge().events() == plain.land(later, {}).judge().events()
-    assert lake.clients() == plain.clients()
+    assert said(lake.land(LATER, {}).judge()) == of_parts[1]
 
 
+@both_ways
 def test_begun_again_it_repeats_no_event_and_misses_none(lake: LandedLake) -> None:
     for number in range(4):
         lake.land([push(30 * number, number)], {}).judge()
@@ -334,9 +365,8 @@ def test_begun_again_it_repeats_no_event_and_misses_none(lake: LandedLake) -> No
 
 @pytest.mark.parametrize("cut_at", [1, 2, 3])
 def test_cut_off_in_the_stored_rows_it_goes_on_with_the_same_files(
-    lake: LandedLake, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, cut_at: int
+    lake: LandedLake, of_parts: tuple[Said, Said], monkeypatch: pytest.MonkeyPatch, cut_at: int
 ) -> None:
-    plain = in_parts(LandedLake(tmp_path_factory.mktemp("plain"))).judge()
     in_parts(lake)
     expire_logs(lake.path)
     monkeypatch.setattr(lifecycle, "STEP_ROWS", 6)
@@ -355,8 +385,7 @@ def test_cut_off_in_the_stored_rows_it_goes_on_with_the_same_files(
     for name in ("pushes", "push_outcomes"):  # days of upkeep follow
         DeltaTable(str(lake.path / name)).optimize.compact()
     expire_logs(lake.path)
-    assert lake.judge().events() == plain.events()
-    assert lake.clients() == plain.clients()
+    assert said(lake.judge()) == of_parts[0]
 
 
 def test_commits_that_were_forgotten_before_they_were_read_are_found_in_the_tables(
@@ -369,8 +398,7 @@ def test_commits_that_were_forgotten_before_they_were_read_are_found_in_the_tabl
     for name in ("pushes", "push_outcomes"):  # read and unread pushes in one file
         DeltaTable(str(lake.path / name)).optimize.compact()
     expire_logs(lake.path)
-    assert lake.judge().events() == plain.judge().events()
-    assert lake.clients() == plain.clients()
+    assert said(lake.judge()) == said(plain.judge())
     assert lake.clients()["a"]["pushes"] == 2
 
 
@@ -404,6 +432,7 @@ def waves(lake: LandedLake) -> Rows:
     return [row for row in lake.events() if row["client_instance_id"] is None]
 
 
+@both_ways
 def test_l13_many_silent_clients_are_one_event(lake: LandedLake) -> None:
     lake.land(fleet(0, 100, 0, 0)).land(fleet(0, 60, 60, 100)).land([others(600, 200)]).judge()
     (wave,) = waves(lake)

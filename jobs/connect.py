@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from threading import Event
 
 from kafka_telemetry_lake.jobs import ingest
 from kafka_telemetry_lake.jobs.connect_settings import ConnectSettings
@@ -16,13 +15,13 @@ from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.logs import log_to_stdout
 from kafka_telemetry_lake.jobs.new_rows import NewRows
 from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.jobs.supervisor import Companion, stateless, supervised
 from kafka_telemetry_lake.pipelines.doctor.cluster_checks import (
     LEAST_MESSAGE_BYTES,
     brokers_without_plugin,
     plugin_class,
 )
 from kafka_telemetry_lake.pipelines.doctor.cluster_facts import ClusterFacts, read_cluster
-from kafka_telemetry_lake.pipelines.runtime.beside import beside
 from kafka_telemetry_lake.pipelines.runtime.java_machine import java_machine
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, create_topic
 from kafka_telemetry_lake.pipelines.runtime.kafka_reach import check_brokers
@@ -31,7 +30,7 @@ from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription
 
 SUBSCRIPTION = "telemetry-lake"
 LOOK_S = 2.0
-END_PATIENCE_S = 5
+END_PATIENCE_S = 5.0
 BROKER_TEXT = """
 What each broker needs (docs/receiver.md has the details):
 
@@ -175,12 +174,9 @@ def ingest_settings(settings: ConnectSettings) -> IngestSettings:
 def _printing_rows(lake: str) -> AbstractContextManager[None]:
     """Print what is new in the lake, inside the block."""
     rows = NewRows(lake, log.info)
-
-    def look(ended: Event) -> None:
-        while not ended.wait(LOOK_S):
-            rows.look()
-
-    return beside("new-rows", look, END_PATIENCE_S)
+    return supervised(
+        lake, [Companion("new-rows", stateless(lambda _: rows.look()), LOOK_S, END_PATIENCE_S, waits_first=True)]
+    )
 
 
 if __name__ == "__main__":

@@ -6,6 +6,9 @@ import contextlib
 import logging
 import sys
 import threading
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
 
 from deltalake.exceptions import DeltaError
 from pydantic import SecretStr
@@ -16,6 +19,7 @@ from kafka_telemetry_lake.jobs.locks import export_as, only
 from kafka_telemetry_lake.jobs.running import JobFailedError
 from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.jobs.signals import stop_at_signals
+from kafka_telemetry_lake.jobs.supervisor import Companion, Step, supervised
 from kafka_telemetry_lake.pipelines.export.counting import Counting, Selection
 from kafka_telemetry_lake.pipelines.export.fleet import Fleet
 from kafka_telemetry_lake.pipelines.export.known_clients import KnownClients
@@ -23,7 +27,9 @@ from kafka_telemetry_lake.pipelines.export.serving import RenderedOnce
 from kafka_telemetry_lake.pipelines.lake.place import no_lake
 from kafka_telemetry_lake.pipelines.observe.metrics_server import JobHealth, MetricsServer
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
-from kafka_telemetry_lake.pipelines.runtime.beside import beside
+
+if TYPE_CHECKING:
+    from kafka_telemetry_lake.pipelines.export.otlp import Otlp
 
 STALE_AFTER_S = 300.0
 FIGURES = "figures"
@@ -64,7 +70,9 @@ def _export(settings: ExportSettings, stop: threading.Event) -> None:
             raise UsageError(f"port: can't listen on {settings.host}:{settings.port}: {error.strerror}") from error
         log.info("export: figures and health at http://%s:%d/metrics and /health", settings.host, server.port)
         if settings.otlp is not None:
-            _send_otlp(settings, settings.otlp, fleet, stack)
+            stack.enter_context(
+                supervised(settings.lake, _senders(settings, settings.otlp, fleet), report=health.companion)
+            )
         while not stop.wait(settings.refresh_seconds):
             _refresh(fleet, health)
 
@@ -78,22 +86,31 @@ def _refresh(fleet: Fleet, health: JobHealth) -> None:
         health.reported(FIGURES)
 
 
-def _send_otlp(settings: ExportSettings, url: SecretStr, fleet: Fleet, stack: contextlib.ExitStack) -> None:
+def _senders(settings: ExportSettings, url: SecretStr, fleet: Fleet) -> list[Companion]:
     # What sends needs the extra `notify`, serving doesn't.
-    from kafka_telemetry_lake.pipelines.export.otlp import SIGNALS, Otlp  # noqa: PLC0415  # it needs the extra
+    from kafka_telemetry_lake.pipelines.export.otlp import PAUSE_S, SIGNALS, Otlp  # noqa: PLC0415  # it needs the extra
     from kafka_telemetry_lake.pipelines.runtime.trust import (  # noqa: PLC0415  # the same
         trust_what_the_machine_trusts,
     )
 
     trust_what_the_machine_trusts()
-    clients = KnownClients(settings.lake)
+    clients, rows = KnownClients(settings.lake), list[Companion]()
     for signal in dict.fromkeys(settings.otlp_signals.split(",")):
         sender = Otlp(
             settings.lake, settings.name, SIGNALS[signal], clients, url, settings.otlp_headers,
             is_cumulative=settings.otlp_temporality == "cumulative", from_start=settings.otlp_since == "start",
         )  # fmt: skip
         fleet.also(sender.families)
-        stack.enter_context(beside(f"otlp-{signal}", sender.run, SEND_PATIENCE_S))
+        rows.append(
+            Companion(f"otlp-{signal}", partial(_sending, sender), PAUSE_S, patience_s=SEND_PATIENCE_S, last_step=True)
+        )
+    return rows
+
+
+@contextlib.contextmanager
+def _sending(sender: Otlp) -> Iterator[Step]:
+    sender.restore()
+    yield sender.send_new
 
 
 if __name__ == "__main__":

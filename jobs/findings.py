@@ -45,7 +45,7 @@ def run_job(settings: FindingsSettings) -> int:
         if settings.acknowledge or settings.mute or settings.unmute:
             _take_remark(settings.lake, settings, now)
             return 0
-        _evaluate(settings.lake, overrides, now)
+        _evaluate(settings.lake, overrides)
     except (DeltaError, duckdb.Error, OSError, pa.ArrowException) as error:
         raise JobFailedError(f"findings: {' '.join(str(error).split())}; run it again") from error
     columns = FOR_PEOPLE if settings.format == "table" else "*"
@@ -55,13 +55,22 @@ def run_job(settings: FindingsSettings) -> int:
     return 0
 
 
-def _evaluate(lake: str, overrides: Overrides, now: int) -> None:
-    """Evaluate what is new in the lake. If another process does, or replaces its rows, print what is known."""
+def evaluate(lake: str, overrides: Overrides) -> None:
+    """Evaluate what is new in the lake, under the lock `FINDINGS`.
+
+    It alone is needed: an evaluation reads versions of tables and adds rows, so `maintain`, which holds `UPKEEP`, may
+    merge and delete files meanwhile. A replay and an erasure hold both locks, as they replace the rows that are read.
+    """
+    Evaluator(lake, LakeHours(lake, overrides)).evaluate(time.time_ns() // 1000)
+
+
+def _evaluate(lake: str, overrides: Overrides) -> None:
+    """Evaluate. If another process does, or replaces the lake's rows, print what is known."""
     try:
         with only(
             FINDINGS, lake, "another process evaluates the findings of this lake, or a replay or forget runs on it"
         ):
-            Evaluator(lake, LakeHours(lake, overrides)).evaluate(now)
+            evaluate(lake, overrides)
     except LakeBusyError as busy:
         print(f"not evaluated now: {busy}; what was evaluated before follows", file=sys.stderr)
 

@@ -8,8 +8,7 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -20,9 +19,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from kafka_telemetry_lake.jobs.companions import Followed, companions, events_address
 from kafka_telemetry_lake.jobs.entry import fail, run_command
-from kafka_telemetry_lake.jobs.export_beside import exporting
-from kafka_telemetry_lake.jobs.findings_beside import evaluating
 from kafka_telemetry_lake.jobs.ingest_by_name import run_by_name
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings, size_in_bytes
 from kafka_telemetry_lake.jobs.judging import caught_up_operator
@@ -30,15 +28,15 @@ from kafka_telemetry_lake.jobs.limits import limits_of
 from kafka_telemetry_lake.jobs.locks import TakenOverError, only_job
 from kafka_telemetry_lake.jobs.observed import Observers, observed
 from kafka_telemetry_lake.jobs.privacy import privacy_of
-from kafka_telemetry_lake.jobs.running import JobFailedError, Stream, work_off
+from kafka_telemetry_lake.jobs.running import JobFailedError, RunningQuery
 from kafka_telemetry_lake.jobs.signals import end_at_once, stop_at_signals
-from kafka_telemetry_lake.jobs.sync_beside import syncing
-from kafka_telemetry_lake.pipelines.events.feed import feeding
+from kafka_telemetry_lake.jobs.supervisor import supervised
+from kafka_telemetry_lake.pipelines.events import feed
 from kafka_telemetry_lake.pipelines.forget.erasure import unfinished
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_meanwhile
+from kafka_telemetry_lake.pipelines.ingest.new_partitions import has_new_partition
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
-from kafka_telemetry_lake.pipelines.ingest.restarted_query import RestartedQuery
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, KafkaSource, Source, Topics
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger, start_landing
 from kafka_telemetry_lake.pipelines.ingest.topic_ids import check_topic_ids
@@ -46,18 +44,16 @@ from kafka_telemetry_lake.pipelines.ingest.torn_entries import drop_torn_entries
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
 from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
 from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_root
-from kafka_telemetry_lake.pipelines.lifecycle import live_source
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
+from kafka_telemetry_lake.pipelines.lifecycle.shard_runs import RunTask
 from kafka_telemetry_lake.pipelines.lifecycle.spark_tasks import SparkTasks
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import PipelineMetrics
 from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.printable import printable
-from kafka_telemetry_lake.pipelines.quotas import broker_usage, report_follower
+from kafka_telemetry_lake.pipelines.quotas import broker_usage
 from kafka_telemetry_lake.pipelines.quotas.report_follower import ReportFollower, knows_quotas
 from kafka_telemetry_lake.pipelines.replay.replay import finish_swap
-from kafka_telemetry_lake.pipelines.runtime.beside import beside
 from kafka_telemetry_lake.pipelines.runtime.causes import cause
-from kafka_telemetry_lake.pipelines.runtime.follower_thread import FollowerThread
 from kafka_telemetry_lake.pipelines.runtime.session import SparkStartError, kill_java, spark_session
 from kafka_telemetry_lake.pipelines.upkeep.upkeep import Upkeep
 
@@ -91,10 +87,9 @@ def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
     if settings.names is not None:
         run_by_name(settings, settings.names, make_source(settings), stop, _end_at_once)
         return
-    messages = _notifier(settings, stop)
+    _check_files(settings)
     lake = make_lake(settings)
     source = make_source(settings)
-    overrides = read_overrides(settings.rules)
     busy = f"another job is writing this lake ({lake.path} is locked): run one job at a time"
     with ExitStack() as stack:
         compiling = stack.enter_context(ExitStack())
@@ -110,10 +105,7 @@ def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
             is_job=True, is_brief=settings.once and source.is_small(),
         )  # fmt: skip
         compiling.close()  # the first batch needs the kernels
-        feed = feeding(spark, lake.path, settings.events_topic, settings.bootstrap_servers, settings.kafka_options)
-        findings = evaluating(lake.path, settings.findings_minutes, once=settings.once, overrides=overrides)
-        with feed, syncing(spark, settings), messages(spark), findings:  # with --once, messages come after findings
-            run(spark, lake, source, settings, stop)
+        run(spark, lake, source, settings, stop)
         if not stop.is_set() and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
             spark.stop()
 
@@ -128,24 +120,19 @@ def _end_at_once(error: TakenOverError) -> None:
     end_at_once(say, kill_java, error.exit_code)
 
 
-def _notifier(
-    settings: IngestSettings, stop: threading.Event
-) -> Callable[[SparkSession], AbstractContextManager[None]]:
-    """What sends messages about findings while the streams run. A mistake in its file is an error now."""
-    if settings.notify is None:
-        return lambda _spark: nullcontext()
-    from kafka_telemetry_lake.jobs.notify_beside import notifier  # noqa: PLC0415  # it needs the extra `notify`
+def _check_files(settings: IngestSettings) -> None:
+    """A mistake in a file is an error before Spark starts."""
+    read_overrides(settings.rules)
+    if settings.notify is not None:
+        from kafka_telemetry_lake.pipelines.notify.file import read_notify_file  # noqa: PLC0415  # the extra `notify`
 
-    return notifier(settings.folder, settings.notify, stop, once=settings.once)
+        read_notify_file(settings.notify)
 
 
 def run(spark: SparkSession, lake: Lake, source: Source, settings: IngestSettings, stop: threading.Event) -> None:
     """Run the streams until all available input is processed (``once``), one fails, or `stop` is set."""
     metrics = PipelineMetrics(lake.path, settings.cluster_id)
-    with (
-        observed(spark, metrics, settings.metrics_host, settings.metrics_port, settings.health_file) as observers,
-        exporting(lake.path, observers.metrics.registry, wanted=settings.metrics_fleet),
-    ):
+    with observed(spark, metrics, settings.metrics_host, settings.metrics_port, settings.health_file) as observers:
         _run_streams(spark, lake, source, settings, stop, observers)
 
 
@@ -154,9 +141,11 @@ def _run_streams(
     observers: Observers,
 ) -> None:  # fmt: skip
     source.check_topics(spark)
+    if settings.events_topic is not None:
+        feed.begin(spark, lake.path, *events_address(settings))
     started = time.monotonic()
-    lifecycle, reports, operator = _start(spark, lake, source, settings, stop, observers)
-    usage = broker_usage.sample_windows(lake.path, lake.fence)
+    tasks = (spark.sparkContext.defaultParallelism, SparkTasks(spark))
+    lifecycle, reports, operator = _start(spark, lake, source, settings, stop, observers, tasks)
     trigger: Trigger = None if settings.once else settings.trigger_seconds
     if stop.is_set():
         log.info("ingest: stopped")
@@ -165,31 +154,21 @@ def _run_streams(
     if (gain := idle_cores(settings, operator.shards, spark.sparkContext.defaultParallelism)) is not None:
         log.info("ingest: %s", gain)
     topics = source.topics
-    landing = RestartedQuery(
+    landing = RunningQuery(
         lambda: start_landing(spark, lake, source, trigger, operator),
-        (topics.telemetry, topics.status, topics.quotas),
+        partial(has_new_partition, (topics.telemetry, topics.status, topics.quotas)),
     )
     upkeep = Upkeep(lake.path, lambda: operator.position, lake.fence)
-    running: list[Stream] = [landing]
-    if settings.once:  # what follows the tables comes last
-        work_off(running, stop)
-        running = []
-        if not stop.is_set():
+    followed = Followed(landing, lifecycle, reports, upkeep, tasks)
+    rows = companions(settings, spark, lake, followed, observers.metrics.registry, observers.companion)
+    with supervised(lake.path, rows, stop, observers.companion):
+        landing.work_off(stop)
+        if settings.once and not stop.is_set():  # what follows the tables comes last
             lifecycle.catch_up()
-            usage.catch_up()
+            broker_usage.sample_windows(lake.path, lake.fence).catch_up()
             if reports is not None:
                 reports.catch_up()
             upkeep.look(stop)
-    else:
-        step = live_source.step(lifecycle, lambda: live_source.read_until(landing.status, settings.trigger_seconds))
-        pause_s = max(settings.trigger_seconds, live_source.LEAST_PAUSE_S)
-        running.append(FollowerThread("lifecycle", lifecycle.catch_up, pause_s, step))
-        running.append(FollowerThread("quota_usage", usage.catch_up, broker_usage.PAUSE_S))
-        if reports is not None:
-            pause_s = max(settings.trigger_seconds, report_follower.PAUSE_S)
-            running.append(FollowerThread(report_follower.STREAM, reports.catch_up, pause_s))
-    with nullcontext() if settings.once else beside("upkeep", upkeep.run):
-        work_off(running, stop)
     if settings.once and not stop.is_set() and not lake.has_pushes():
         log.warning(NO_PUSHES_ADVICE)
     log.info("ingest: %s after %.0f s", "stopped" if stop.is_set() else "done", time.monotonic() - started)
@@ -197,7 +176,7 @@ def _run_streams(
 
 def _start(
     spark: SparkSession, lake: Lake, source: Source, settings: IngestSettings, stop: threading.Event,
-    observers: Observers,
+    observers: Observers, tasks: tuple[int, RunTask],
 ) -> tuple[Lifecycle, ReportFollower | None, Operator]:  # fmt: skip
     """Check the lake, and judge what an earlier run has stored. Each table is opened once for all of it."""
     opened = lake.create_tables()
@@ -210,7 +189,6 @@ def _start(
         log.warning("ingest: an erasure was begun and is not finished; stop the job and run `%s`", printable(command))
     if finish_swap(lake.path, lake.checkpoints, lake.fence):
         log.info("ingest: completed the swap of an interrupted replay")
-    tasks = (spark.sparkContext.defaultParallelism, SparkTasks(spark))
     lifecycle, reports = Lifecycle(lake.path, lake.fence, opened, tasks), None
     if knows_quotas(lake.path):
         reports = ReportFollower(lake.path, lake.fence, opened)

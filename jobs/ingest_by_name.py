@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -22,9 +23,9 @@ from kafka_telemetry_lake.jobs.locks import TakenOverError
 from kafka_telemetry_lake.jobs.named_lake import alone, session_of
 from kafka_telemetry_lake.jobs.observed import observed
 from kafka_telemetry_lake.jobs.privacy import privacy_of
-from kafka_telemetry_lake.jobs.running import work_off
+from kafka_telemetry_lake.jobs.running import RunningQuery
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_age, check_lake_of, last_batch
-from kafka_telemetry_lake.pipelines.ingest.restarted_query import RestartedQuery
+from kafka_telemetry_lake.pipelines.ingest.new_partitions import has_new_partition
 from kafka_telemetry_lake.pipelines.ingest.sources import Source
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
 from kafka_telemetry_lake.pipelines.ingest.topic_ids import check_topic_ids
@@ -80,13 +81,13 @@ def run(
     trigger, limits = None if settings.once else settings.trigger_seconds, limits_of(settings)
     metrics = MetricsByName(tables, settings.cluster_id)
     with observed(spark, metrics, settings.metrics_host, settings.metrics_port, settings.health_file) as observers:
-        query = RestartedQuery(
+        query = RunningQuery(
             lambda: start_spark_engine(
                 spark, lake, tables, source, trigger, limits, shards, observers.judged, lifecycle
             ),
-            (source.topics.telemetry, source.topics.status, source.topics.quotas),
+            partial(has_new_partition, (source.topics.telemetry, source.topics.status, source.topics.quotas)),
         )
-        work_off([query], stop)
+        query.work_off(stop)
     log.info("ingest: %s after %.0f s", "stopped" if stop.is_set() else "done", time.monotonic() - started)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.jobs.running import work_off
+from kafka_telemetry_lake.jobs.running import RunningQuery
 from kafka_telemetry_lake.pipelines.ingest.backlog import has_backlog, latest_version, start_backlog
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import STATE, begun_batch
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator, OperatorSettings, Report
@@ -45,7 +45,7 @@ def caught_up_operator(
     if operator.position is None:
         version = latest_version(lake)
         if has_backlog(lake):
-            work_off([start_backlog(spark, lake, operator, f"{max_bytes}b")], stop)
+            RunningQuery(lambda: start_backlog(spark, lake, operator, f"{max_bytes}b")).work_off(stop)
         if stop.is_set():
             return operator
         operator.start_from(version)

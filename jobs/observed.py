@@ -54,6 +54,12 @@ class Observers:
         if cause is not None:
             self.health.failed(stream, " ".join(cause.split())[:300])
 
+    def companion(self, name: str, problem: str | None) -> None:
+        """Take over that a companion has failed, or works again."""
+        self.health.companion(name, problem)
+        if problem is not None:
+            self.metrics.companion_failed(name)
+
 
 @contextlib.contextmanager
 def observed(

@@ -1,17 +1,20 @@
-"""Waits for running streams, and stops them between batches."""
+"""Waits for the query that is the job, and stops it between batches."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
 from kafka_telemetry_lake.pipelines.runtime.causes import cause
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 STOP_PATIENCE_S = 30
 
@@ -24,48 +27,48 @@ class StreamFailedError(JobFailedError):
     """A stream ended with an error."""
 
 
-class Stream(Protocol):
-    """What is read of Spark's ``StreamingQuery``, and of threads that run beside them."""
+class RunningQuery:
+    """A started streaming query, which is the job: its failure ends that.
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def isActive(self) -> bool: ...  # noqa: N802  # as StreamingQuery has it
-
-    @property
-    def status(self) -> Mapping[str, Any]: ...
-
-    def exception(self) -> Exception | None: ...
-
-    def stop(self) -> None: ...
-
-
-def work_off(queries: Sequence[Stream], stop: threading.Event) -> None:
-    """Wait until all queries have ended, one has failed, or `stop` is set; then stop those that still run.
-
-    Raises:
-        StreamFailedError: a stream failed.
+    Args:
+        start: starts the query from its checkpoint.
+        goes_on: whether it is started again after this failure, and not failed; logs why.
     """
-    try:
-        ended: list[Stream] = []
-        while len(ended) < len(queries) and not stop.wait(0.2):
-            ended = [query for query in queries if not query.isActive]  # a call of the JVM, which takes CPU time
-            for query in ended:
-                if (error := query.exception()) is not None and not stop.is_set():
-                    raise StreamFailedError(f"stream {query.name} failed: {cause(str(error))}")
-    except Py4JError:
-        if not stop.is_set():  # a signal to the process group also ends Spark's JVM, maybe before this process
-            raise
-    finally:
-        with contextlib.suppress(Py4JError):
-            for query in queries:
-                _let_finish(query)
-                query.stop()
 
+    def __init__(self, start: Callable[[], StreamingQuery], goes_on: Callable[[str], bool] = lambda _: False) -> None:
+        self._start, self._goes_on = start, goes_on
+        self._query = start()
 
-def _let_finish(query: Stream) -> None:
-    """Wait for the current batch to finish: if it were interrupted, the next start would repeat it."""
-    deadline = time.monotonic() + STOP_PATIENCE_S
-    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
-        time.sleep(0.1)
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """Spark's status of the query, for any thread."""
+        return self._query.status
+
+    def work_off(self, stop: threading.Event) -> None:
+        """Wait until the query has ended, or `stop` is set; then stop it.
+
+        Raises:
+            StreamFailedError: it failed.
+        """
+        try:
+            while not stop.wait(0.2):
+                if self._query.isActive:  # a call of the JVM, which takes CPU time
+                    continue
+                if (error := self._query.exception()) is None or stop.is_set():
+                    return
+                if not self._goes_on(str(error)):
+                    raise StreamFailedError(f"stream {self._query.name} failed: {cause(str(error))}")
+                self._query = self._start()
+        except Py4JError:
+            if not stop.is_set():  # a signal to the process group also ends Spark's JVM, maybe before this process
+                raise
+        finally:
+            with contextlib.suppress(Py4JError):
+                self._let_finish()
+                self._query.stop()
+
+    def _let_finish(self) -> None:
+        """Wait for the current batch to finish: if it were interrupted, the next start would repeat it."""
+        deadline = time.monotonic() + STOP_PATIENCE_S
+        while self._query.isActive and self._query.status["isTriggerActive"] and time.monotonic() < deadline:
+            time.sleep(0.1)

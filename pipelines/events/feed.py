@@ -1,6 +1,6 @@
 """Sends the events of a lake to a Kafka topic, for immediate reaction: each at least once, in order per client.
 
-A thread follows all commits of `client_events` and sends their rows in the order of `at`. The key of a record is the
+A follower reads all commits of `client_events` and sends their rows in the order of `at`. The key of a record is the
 client instance, so a client's events stay in order. An event that is sent again has the same `event_id` in its value,
 so consumers can drop it. Events are sent again after a crash, and where the table's log no longer has the next commits:
 then the rows of all files are sent that may have been written since.
@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 
 from kafka_telemetry_lake.pipelines.events.event_id import ORDER, event_id, plain_event
 from kafka_telemetry_lake.pipelines.lake.follower import FIELDS, Follower, Gap, Position
 from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
-from kafka_telemetry_lake.pipelines.runtime.beside import beside
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError, existing_topics, message_of
 from kafka_telemetry_lake.pipelines.runtime.kafka_producer import Record, Send, producing
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS
@@ -78,43 +75,35 @@ def _record(row: dict[str, Any]) -> Record:
     return row["client_instance_id"], json.dumps({"event_id": event_id(event), **event})
 
 
-@contextmanager
-def feeding(
-    spark: SparkSession, lake: str, topic: str | None, bootstrap_servers: str | None, options: Mapping[str, str]
-) -> Iterator[None]:
-    """Send a lake's events to a topic while the block runs, and the remaining ones when it ends.
-
-    A failure to send is logged and retried; it never ends the block.
-
-    Args:
-        topic: name of the topic; None: nothing is sent.
-        options: options of Spark's Kafka source; those with the prefix ``kafka.`` are the producer's (SASL, SSL).
+def begin(spark: SparkSession, lake: str, topic: str, bootstrap_servers: str, options: Mapping[str, str]) -> None:
+    """Check that a topic exists. The first feed of a lake begins with the next event.
 
     Raises:
         KafkaUnavailableError: the brokers don't answer or refuse access, or the topic doesn't exist.
     """
-    if topic is None or bootstrap_servers is None:
-        yield
-        return
     if topic not in existing_topics(spark, bootstrap_servers, options):
         raise KafkaUnavailableError(
             f"topic {topic} of --events-topic does not exist: create it, with the partitions it needs"
         )
-    with (
-        producing(spark, bootstrap_servers, options, topic) as send,
-        beside("event-feed", partial(_follow, EventFeed(lake, send))),
-    ):
-        yield
+    EventFeed(lake, lambda _: None)
 
 
-def _follow(feed: EventFeed, ended: threading.Event) -> None:
-    last = False
-    while not last:
-        last = ended.wait(PAUSE_S)
-        try:
-            feed.send_new()
-        except Py4JJavaError as error:
-            log.warning("events: sending failed, will be retried: %s", message_of(error))
-        except (Py4JError, OSError) as error:
-            if not ended.is_set():
-                log.warning("events: sending failed, will be retried: %s", error)
+@contextmanager
+def sending(
+    spark: SparkSession, lake: str, topic: str, bootstrap_servers: str, options: Mapping[str, str]
+) -> Iterator[Callable[[object], None]]:
+    """Open a producer for a lake's events; yields what sends those that are new.
+
+    Args:
+        options: options of Spark's Kafka source; those with the prefix ``kafka.`` are the producer's (SASL, SSL).
+    """
+    with producing(spark, bootstrap_servers, options, topic) as send:
+        feed = EventFeed(lake, send)
+
+        def step(_: object) -> None:
+            try:
+                feed.send_new()
+            except Py4JJavaError as error:
+                raise KafkaUnavailableError(f"sending failed: {message_of(error)}") from None
+
+        yield step

@@ -29,14 +29,14 @@ from pydantic import SecretStr
 
 from kafka_telemetry_lake.pipelines.export import otlp_logs, otlp_points
 from kafka_telemetry_lake.pipelines.export.cumulative import Totals
-from kafka_telemetry_lake.pipelines.export.following import READ_ERRORS
 from kafka_telemetry_lake.pipelines.export.known_clients import KnownClients
 from kafka_telemetry_lake.pipelines.export.measures import PREFIX
 from kafka_telemetry_lake.pipelines.export.metrics import counter
 from kafka_telemetry_lake.pipelines.export.otlp_answers import acknowledgement
 from kafka_telemetry_lake.pipelines.lake.follower import FIELDS, Follower, Gap, Position
 from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
-from kafka_telemetry_lake.pipelines.notify.http import Answer, RefusedError, SinkDownError, below, pause_after, post
+from kafka_telemetry_lake.pipelines.notify.http import Answer, RefusedError, SinkDownError, below, post
+from kafka_telemetry_lake.pipelines.runtime.retries import pause_after
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, METRIC_POINTS
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
@@ -44,7 +44,6 @@ from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 log = logging.getLogger(__name__)
 
 PAUSE_S = 1.0  # between looks at the tables
-FAILED_PAUSE_S = 30.0  # after one that failed
 NOTE_S = 30.0  # totals are written to the note no more often
 HEADERS = {"Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"}
 # The same data would be refused again. 401, 403 and 404 say that a setting is wrong: data waits until it is right.
@@ -131,26 +130,21 @@ class Otlp:
         self._position, self._noted_at = Position(table=now.table), clock()  # its time: landing of the newest row
         self._ended = threading.Event()
         self.sent = self.rejected = self.retries = 0
-        if not self._restore():
+        if not self.restore():
             if not from_start:
                 self._position = replace(now, read_at=datetime.fromtimestamp(clock(), UTC))
             self._store()
 
-    def run(self, ended: threading.Event) -> None:
-        """Send until `ended` is set."""
+    def send_new(self, ended: threading.Event) -> None:
+        """Send all new commits. Once `ended` is set, only the note is written; a request under way ends unsent.
+
+        After an error, `restore` first.
+        """
         self._ended = ended
-        while not ended.is_set():
-            pause = PAUSE_S
-            try:
-                while self.step():
-                    pass
-            except _EndedError:
-                return
-            except READ_ERRORS as error:
-                log.warning("export: otlp: %s; next time again", " ".join(str(error).split()))
-                pause = FAILED_PAUSE_S
-            ended.wait(pause)
-        self._store()
+        while not ended.is_set() and self.step():
+            pass
+        if ended.is_set():
+            self._store()
 
     def step(self) -> bool:
         """Send the next commit, after a gap what landed since the newest row that was sent; returns whether it has."""
@@ -209,7 +203,8 @@ class Otlp:
         self._note.write({**self._position.stored(), "totals": totals})
         self._noted_at = self._clock()
 
-    def _restore(self) -> bool:
+    def restore(self) -> bool:
+        """Go back to what the note has; returns whether there is one."""
         content = self._note.read()
         if content is None:
             return False

@@ -155,28 +155,31 @@ def to_apprise(sink: AppriseSink, message: Message) -> None:
         raise SinkDownError("apprise can't send it; the command `apprise -vv` of the same URL says why")
 
 
-def deliveries(lake: str, file: NotifyFile, machine: Machine | None = None) -> list[Delivery]:
-    """One delivery for each sink of the file.
+def delivery(lake: str, name: str, file: NotifyFile, machine: Machine | None = None) -> Delivery:
+    """The delivery for a sink of the file.
 
     Args:
-        machine: provides a JVM; needed only for sinks of type kafka.
+        machine: provides a JVM; needed only for a sink of type kafka.
+
+    Raises:
+        StateError: its file in the lake is damaged.
     """
     trust_what_the_machine_trusts()  # for apprise, which makes its requests itself
     explicit_settings_win()
-    result: list[Delivery] = []
-    for number, (name, sink) in enumerate(file.sinks.items()):
-        if isinstance(sink, AlertmanagerSink):
-            result.append(AlertDelivery(Alerts(lake, name, file, counts_unrouted=not number), sink))
-            continue
-        messages = Messages(lake, name, file, counts_unrouted=not number)
-        if isinstance(sink, KafkaSink):
-            assert machine is not None
-            result.append(TopicDelivery(messages, sink, machine))
-        elif isinstance(sink, WebhookSink):
-            result.append(MessageDelivery(messages, sink.per_minute, partial(to_webhook, sink)))
-        else:
-            result.append(MessageDelivery(messages, sink.per_minute, partial(to_apprise, sink)))
-    return result
+    sink, is_first = file.sinks[name], name == next(iter(file.sinks))
+    if isinstance(sink, AlertmanagerSink):
+        return AlertDelivery(Alerts(lake, name, file, counts_unrouted=is_first), sink)
+    messages = Messages(lake, name, file, counts_unrouted=is_first)
+    if isinstance(sink, KafkaSink):
+        assert machine is not None
+        return TopicDelivery(messages, sink, machine)
+    send = partial(to_webhook, sink) if isinstance(sink, WebhookSink) else partial(to_apprise, sink)
+    return MessageDelivery(messages, sink.per_minute, send)
+
+
+def deliveries(lake: str, file: NotifyFile, machine: Machine | None = None) -> list[Delivery]:
+    """One delivery for each sink of the file."""
+    return [delivery(lake, name, file, machine) for name in file.sinks]
 
 
 def previews(lake: str, file: NotifyFile, now: datetime) -> Iterator[str]:

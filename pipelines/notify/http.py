@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -21,7 +20,6 @@ from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 CONNECT_S, ANSWER_S = 5.0, 10.0
 LONGEST_RETRY_AFTER_S = 3600
-LONGEST_PAUSE_S = 300
 LONGEST_ANSWER = 1 << 16  # bytes of an answer that are read
 REFUSED = (400, 413, 415, 422)  # the same message would be refused again
 PAGE = re.compile(
@@ -162,9 +160,3 @@ def _seconds(retry_after: str) -> int:
     except (TypeError, ValueError, OverflowError):
         return 0
     return min(max(seconds, 0), LONGEST_RETRY_AFTER_S)
-
-
-def pause_after(failures: int, error: Exception) -> float:
-    """Seconds before the next attempt: doubled with each failure, and not the same for all sinks and processes."""
-    doubled = min(2.0 ** min(failures - 1, 16), LONGEST_PAUSE_S) * random.uniform(0.5, 1)
-    return max(doubled, error.retry_after if isinstance(error, SinkDownError) else 0)

@@ -37,6 +37,7 @@ class JobHealth:
         self._lock = threading.Lock()
         self._last_report: dict[str, float] = {}
         self._failed: dict[str, str] = {}
+        self._companions: dict[str, str] = {}
 
     def reported(self, stream: str) -> None:
         """The stream started, reported progress or that it is idle. One that had failed was started again."""
@@ -57,13 +58,26 @@ class JobHealth:
             self._last_report.pop(stream, None)
         self._write()
 
+    def companion(self, name: str, problem: str | None) -> None:
+        """What works beside the streams has failed and is started again, or (None) works. The status stays theirs."""
+        with self._lock:
+            if problem is None:
+                self._companions.pop(name, None)
+            else:
+                self._companions[name] = problem[:300]
+        self._write()
+
     def state(self) -> dict[str, Any]:
-        """``{"status": "ok"|"stuck"|"failed", "streams": {name: seconds since its last report}, "failed": {...}}``."""
+        """The status of the streams: ``ok``, ``stuck`` or ``failed``, and reasons.
+
+        ``streams``: seconds since the last report of each; ``failed`` and ``companions``: why each of them fails.
+        """
         with self._lock:
             ages = {name: round(self._clock() - at, 1) for name, at in self._last_report.items()}
             stuck = any(age > self._stale_after_s for age in ages.values())
             status = "failed" if self._failed else "stuck" if stuck else "ok"
-            return {"status": status, "streams": ages, "failed": dict(self._failed)}
+            failing = {"failed": dict(self._failed), "companions": dict(self._companions)}
+            return {"status": status, "streams": ages, **failing}
 
     def _write(self) -> None:
         if self._file is not None:
@@ -91,6 +105,15 @@ class JobMetrics:
         self._ended = Gauge(
             f"{prefix}_last_batch_timestamp_seconds", "End of the last batch", by, registry=self.registry
         )
+
+        self._companions = Counter(
+            f"{prefix}_companion_failures", "Failures of what runs beside the streams", ("companion",),
+            registry=self.registry,
+        )  # fmt: skip
+
+    def companion_failed(self, name: str) -> None:
+        """Count a failure of a companion."""
+        self._companions.labels(name).inc()
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Update the metrics from a row of `pipeline_metrics`."""

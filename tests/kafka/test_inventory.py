@@ -13,10 +13,11 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
+from kafka_telemetry_lake.jobs.companions import syncing
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.settings import parse
-from kafka_telemetry_lake.jobs.sync_beside import syncing
+from kafka_telemetry_lake.jobs.supervisor import supervised
 from kafka_telemetry_lake.pipelines.groups import members
 from kafka_telemetry_lake.pipelines.groups.members import ConsumerGroups
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
@@ -89,7 +90,7 @@ def test_the_lag_in_time_is_that_of_records_whose_times_are_known(
         rows = table(tmp_path, "group_lag_samples").to_pylist()
         return len({row["sampled_at"] for row in rows if row["group_id"] == "lag-stopped"})
 
-    with syncing(spark, parse(IngestSettings, [*flags, "--sync-seconds", str(POLL_S)], "test")):
+    with supervised("", [syncing(parse(IngestSettings, [*flags, "--sync-seconds", str(POLL_S)], "test"), spark)]):
         wait_until(lambda: polls() >= 5, every_s=0.2)
         groups["stopped"].pause()
         wait_until(lambda: polls() >= POLLS, every_s=0.2)

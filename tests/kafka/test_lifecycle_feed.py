@@ -11,10 +11,11 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
+from kafka_telemetry_lake.jobs.companions import events_address
 from kafka_telemetry_lake.jobs.ingest import make_lake
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.settings import parse
-from kafka_telemetry_lake.pipelines.events.feed import feeding
+from kafka_telemetry_lake.pipelines.events.feed import begin
 from kafka_telemetry_lake.pipelines.lifecycle import live_source
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError
 from kafka_telemetry_lake.sandbox.clients import LocalClients
@@ -62,16 +63,13 @@ def test_a_follower_hears_of_an_end_within_a_step_of_its_row(
     flags = [*FLAGS, "--lake", str(tmp_path), "--bootstrap-servers", cluster.bootstrap_servers]
     settings = parse(IngestSettings, flags, "test")
     lake = make_lake(settings)
-    address = settings.events_topic, cluster.bootstrap_servers, settings.kafka_options
-    with (
-        pytest.raises(KafkaUnavailableError, match="topic events of --events-topic does not exist"),
-        feeding(spark, lake.path, *address),
-    ):
-        pass
+    address = events_address(settings)
+    with pytest.raises(KafkaUnavailableError, match="topic events of --events-topic does not exist"):
+        begin(spark, lake.path, *address)
     cluster.create_topic("events")
     consumer = clients.consumer("java", topic, "telemetry-feed", group="feed")
     landing.wait_for_more("telemetry-feed", 2)
-    with feeding(spark, lake.path, *address), live_job(spark, *flags):
+    with live_job(spark, *flags):
         events = Events(cluster)
         wait_until(lambda: len(events.of("telemetry-feed")) == 1)
         consumer.close()

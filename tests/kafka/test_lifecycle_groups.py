@@ -11,10 +11,11 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartiti
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
+from kafka_telemetry_lake.jobs.companions import syncing
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.settings import parse
-from kafka_telemetry_lake.jobs.sync_beside import syncing
+from kafka_telemetry_lake.jobs.supervisor import supervised
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.sandbox.clients import LocalClients
@@ -141,7 +142,7 @@ def test_beside_ingest_a_group_of_members_that_push_and_one_that_does_not(
         landing.wait_for_more(each.client_id, 3)
     flags = ["--bootstrap-servers", cluster.bootstrap_servers]
     argv = ["--source", "kafka", "--lake", str(tmp_path), *flags, "--sync-seconds", "1"]
-    with syncing(spark, parse(IngestSettings, argv, "test")):
+    with supervised("", [syncing(parse(IngestSettings, argv, "test"), spark)]):
         ingest(None, tmp_path, *flags)
         wait_until((tmp_path / "group_members").exists)
         sql = "SELECT * FROM consumer_group_members WHERE group_id = 'beside'"

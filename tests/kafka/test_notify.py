@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,13 @@ import yaml
 from confluent_kafka import Consumer, TopicPartition
 
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.pipelines.notify.delivery import deliveries
+from kafka_telemetry_lake.jobs.notify import sinks
+from kafka_telemetry_lake.jobs.supervisor import supervised
 from kafka_telemetry_lake.pipelines.notify.file import read_notify_file
-from kafka_telemetry_lake.pipelines.notify.run import run
 from kafka_telemetry_lake.pipelines.runtime import kafka_producer
 from kafka_telemetry_lake.pipelines.runtime.java_machine import java_machine
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
-from tests.support.patience import PATIENCE_S, wait_until
+from tests.support.patience import wait_until
 from tests.unit.notify.changed_findings import change, http_sink, make_lake, record
 
 TOPIC = "client-findings"
@@ -102,16 +101,12 @@ def test_a_broker_that_is_killed_delays_no_other_sink_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(kafka_producer, "DELIVERY_MS", 16_000)  # 15 s are the least
-    monkeypatch.setattr("kafka_telemetry_lake.pipelines.notify.http.LONGEST_PAUSE_S", 1)
+    monkeypatch.setattr("kafka_telemetry_lake.pipelines.runtime.retries.LONGEST_PAUSE_S", 1)
     lake = make_lake(tmp_path)
     with LocalCluster() as cluster, http_sink() as hook:
         cluster.create_topic(TOPIC)
         file = config(tmp_path, cluster.bootstrap_servers, hook={"type": "webhook", "url": hook.url, "per_minute": 600})
-        stop = threading.Event()
-        every = deliveries(lake, read_notify_file(file), java_machine)
-        thread = threading.Thread(target=run, args=(every, stop, 0.1, None), daemon=True)
-        thread.start()
-        try:
+        with supervised(lake, sinks(lake, read_notify_file(file), java_machine, 0.1)):
             record(lake, change("a"))
             assert [value["subject"] for _, value in records(cluster, 1)] == ["a"]
             cluster.broker(1).kill()
@@ -124,7 +119,3 @@ def test_a_broker_that_is_killed_delays_no_other_sink_and_loses_nothing(
             cluster.broker(1).start()
             changes = [(value["subject"], value["change"]) for _, value in records(cluster, 3)]
             assert list(dict.fromkeys(changes)) == [("a", "opened"), ("b", "opened"), ("a", "resolved")]
-        finally:
-            stop.set()
-            thread.join(PATIENCE_S)
-        assert not thread.is_alive()

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from kafka_telemetry_lake.jobs.companions import syncing
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.settings import parse
-from kafka_telemetry_lake.jobs.sync_beside import syncing
+from kafka_telemetry_lake.jobs.supervisor import supervised
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
 from kafka_telemetry_lake.sandbox.clients import Client, Library, LocalClients
@@ -107,7 +108,7 @@ def test_each_view_holds_what_its_clients_were_asked_for(
     flags = ["--bootstrap-servers", cluster.bootstrap_servers]
     argv = ["--source", "kafka", "--lake", str(lake), *flags, "--sync-seconds", "1"]
     polled = (lake / "subscriptions" / "_polled.json").read_text()
-    with syncing(spark, parse(IngestSettings, argv, "test")):
+    with supervised("", [syncing(parse(IngestSettings, argv, "test"), spark)]):
         ingest(None, lake, *flags)
     assert (lake / "subscriptions" / "_polled.json").read_text() > polled
 

@@ -72,7 +72,7 @@ TRIED: tuple[tuple[str, str], ...] = (
         "tests/spark/test_ingest_command.py::"
         "test_messages_are_sent_beside_the_streams_and_a_sink_that_hangs_holds_nothing_up",
     ),
-    (r"telemetry-lake ingest .*--metrics-fleet", "tests/unit/export/test_export_beside.py"),
+    (r"telemetry-lake ingest .*--metrics-fleet", "tests/unit/export/test_export_in_job.py"),
     (r"telemetry-lake iceberg ", "tests/unit/iceberg/test_iceberg_command.py"),
     (r"telemetry-lake export .*--otlp", "tests/unit/export/test_export_real_collector.py"),
     (r"telemetry-lake export ", "tests/unit/export/test_export_real_prometheus.py"),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import threading
+import json
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,20 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from pydantic import SecretStr
 
+from kafka_telemetry_lake.jobs import supervisor
+from kafka_telemetry_lake.jobs.export import _sending
+from kafka_telemetry_lake.jobs.supervisor import Companion, supervised
 from kafka_telemetry_lake.pipelines.export import otlp as module
 from kafka_telemetry_lake.pipelines.export import otlp_points
 from kafka_telemetry_lake.pipelines.export.cumulative import Totals
 from kafka_telemetry_lake.pipelines.export.known_clients import KNOWN, KnownClients
 from kafka_telemetry_lake.pipelines.export.otlp import SIGNALS, Otlp
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
+from kafka_telemetry_lake.pipelines.notify.http import post
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, METRIC_POINTS
 from tests.support.http_endpoint import Endpoint, Post, endpoint
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, wait_until
 from tests.unit.export.made_lake import (
     LATENCY,
     NOW,
@@ -347,14 +352,29 @@ def test_rows_whose_commits_are_forgotten_are_sent_from_the_files(tmp_path: Path
 def test_a_stop_ends_it_while_the_endpoint_is_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = make_lake(tmp_path, point("a", SENT, delta=1))
     monkeypatch.setattr(module, "pause_after", lambda *_: 3000)
-    sending, ended = sender(lake, Endpoint("http://127.0.0.1:1")), threading.Event()
-    thread = threading.Thread(target=sending.run, args=(ended,))
-    thread.start()
-    while not sending.retries:
-        ended.wait(0.02)
-    ended.set()
-    thread.join(PATIENCE_S)
-    assert not thread.is_alive()
+    sending = sender(lake, Endpoint("http://127.0.0.1:1"))
+    with supervised(lake, [Companion("otlp-metrics", partial(_sending, sending), 1, PATIENCE_S, last_step=True)]):
+        wait_until(lambda: sending.retries)
+    assert json.loads(note_of(lake, "x-otlp-metrics").read_bytes())["version"] == 0  # the commit before its rows
+
+
+def test_after_a_failure_in_mid_work_totals_go_on_from_the_note(
+    tmp_path: Path, found: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Totals have counted what wasn't sent by then."""
+    lake = make_lake(tmp_path, point("a", SENT, delta=1))
+    sending, deaths = sender(lake, found, is_cumulative=True), [SystemExit()]
+
+    def dying(*arguments: Any) -> Any:
+        if deaths:
+            raise deaths.pop()
+        return post(*arguments)
+
+    monkeypatch.setattr(module, "post", dying)
+    monkeypatch.setattr(supervisor, "pause_after", lambda *_: 0.01)
+    with supervised(lake, [Companion("otlp-metrics", partial(_sending, sending), 1, PATIENCE_S, last_step=True)]):
+        wait_until(lambda: found.posts)
+    assert [value for *_, value, _ in sums(found.posts)] == [1]
 
 
 def test_a_damaged_note_is_named_with_what_to_do(tmp_path: Path, found: Endpoint) -> None:

@@ -6,6 +6,7 @@ import pickle
 import random
 import shutil
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,21 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
+from kafka_telemetry_lake.jobs import supervisor
+from kafka_telemetry_lake.jobs.companions import judging
+from kafka_telemetry_lake.jobs.supervisor import supervised
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles
 from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.lifecycle import follower as lifecycle
-from kafka_telemetry_lake.pipelines.lifecycle import live_source, shard_task
+from kafka_telemetry_lake.pipelines.lifecycle import shard_task
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.lifecycle.shard_runs import RunTask
 from kafka_telemetry_lake.pipelines.lifecycle.shard_task import ShardsTask
 from kafka_telemetry_lake.pipelines.lifecycle.stored_rows import NAME
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
-from kafka_telemetry_lake.pipelines.runtime.follower_thread import FollowerThread
+from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
 from kafka_telemetry_lake.pipelines.tables.table import Table
@@ -228,32 +232,42 @@ def test_maintenance_may_compact_meanwhile(lake: LandedLake, monkeypatch: pytest
     assert lake.land([push(60, 2)]).judge().clients()["a"]["pushes"] == 3
 
 
-def follows(lake: LandedLake, pause_s: float, until: Callable[[], int | None]) -> FollowerThread:
-    lifecycle = lake.lifecycle()
-    return FollowerThread("lifecycle", lifecycle.catch_up, pause_s, live_source.step(lifecycle, until))
-
-
-def test_the_thread_follows_the_lake_and_takes_what_is_there_at_its_end(lake: LandedLake) -> None:
+def test_the_companion_follows_the_lake_and_takes_what_is_there_at_its_end(lake: LandedLake) -> None:
     now = int(at(1000).timestamp() * 1e6)
     lake.land([push(0, 0)])
-    stream = follows(lake, 0.01, lambda: now)
-    wait_until(lambda: "went_silent" in [row["event"] for row in lake.events()])
-    stream.stop()
-    slow = follows(lake, 3600, lambda: None)
-    assert (stream.isActive, stream.exception(), slow.isActive) == (False, None, True)
-    lake.land([push(1001, 1)])
-    slow.stop()
+    with supervised(str(lake.path), [judging(lake.lifecycle(), lake.lifecycle, lambda: now, 0.01)]):
+        wait_until(lambda: "went_silent" in [row["event"] for row in lake.events()])
+    slow = judging(lake.lifecycle(), lake.lifecycle, lambda: None, 3600)
+    with supervised(str(lake.path), [replace(slow, waits_first=True)]):
+        lake.land([push(1001, 1)])
     assert [row["event"] for row in lake.events()].count("resumed") == 1
 
 
-def test_the_thread_tells_why_it_failed(lake: LandedLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> None:
-        raise OSError("disk full")
+def test_a_companion_that_dies_in_a_step_goes_on_as_if_it_had_not(
+    lake: LandedLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Half of the step is committed, and what is in memory counts it: another one is made from what is stored."""
+    steps = [[push(0, 0), push(0, 1, "b")], [push(30, 2), push(31, 3, "b", terminating=True)], [push(400, 4)]]
+    unharmed = LandedLake(tmp_path / "unharmed", lake.tasks)
+    for rows in steps:
+        unharmed.land(rows)
+    unharmed.judge()
+    commit, deaths = Lifecycle._commit, [SystemExit(), OSError("disk full")]
 
-    monkeypatch.setattr(Lifecycle, "step", fails)
-    stream = follows(lake, 0.01, lambda: None)
-    wait_until(lambda: not stream.isActive)
-    assert str(stream.exception()) == "disk full"
+    def dying(one: Lifecycle, which: Table, *more: Any) -> None:
+        if deaths and which is CLIENT_CHANGES:
+            raise deaths.pop()
+        commit(one, which, *more)
+
+    monkeypatch.setattr(supervisor, "pause_after", lambda *_: 0.01)
+    for rows in steps:
+        lake.land(rows)
+    monkeypatch.setattr(Lifecycle, "_commit", dying)
+    with supervised(str(lake.path), [judging(lake.lifecycle(), lake.lifecycle, lambda: None, 0.01)]):
+        wait_until(lambda: not deaths)
+    assert "lifecycle: disk full; tried again in 0 s" in caplog.messages
+    assert lake.events() == unharmed.events()
+    assert lake.clients() == unharmed.clients()
 
 
 @both_ways

@@ -20,13 +20,15 @@ import pytest
 import yaml
 
 from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.jobs.notify import sinks
+from kafka_telemetry_lake.jobs.supervisor import supervised
 from kafka_telemetry_lake.pipelines.lake import notes
 from kafka_telemetry_lake.pipelines.lake.json_files import write_json
 from kafka_telemetry_lake.pipelines.notify import delivery, http
 from kafka_telemetry_lake.pipelines.notify.delivery import Delivery, deliveries
 from kafka_telemetry_lake.pipelines.notify.file import NotifyFile
-from kafka_telemetry_lake.pipelines.notify.http import LONGEST_PAUSE_S, SinkDownError, pause_after, post_json
-from kafka_telemetry_lake.pipelines.notify.run import run
+from kafka_telemetry_lake.pipelines.notify.http import SinkDownError, post_json
+from kafka_telemetry_lake.pipelines.runtime.retries import LONGEST_PAUSE_S, pause_after
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.unit.notify.changed_findings import (
@@ -190,7 +192,7 @@ def test_the_rate_of_a_sink_is_bounded(lake: str, sink: HttpSink) -> None:
 def test_a_sink_that_is_down_or_slow_delays_no_other_and_misses_nothing(
     lake: str, sink: HttpSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafka_telemetry_lake.pipelines.notify.run.pause_after", lambda *_: 0.05)
+    monkeypatch.setattr("kafka_telemetry_lake.jobs.supervisor.pause_after", lambda *_: 0.05)
     monkeypatch.setattr(http, "ANSWER_S", 2 * PATIENCE_S)
     with http_sink() as slow, http_sink() as down:
         released = threading.Event()
@@ -205,10 +207,7 @@ def test_a_sink_that_is_down_or_slow_delays_no_other_and_misses_nothing(
                 "routes": [{"sinks": ["slow", "down", "fine"], "group_seconds": 0}],
             }
         )
-        stop = threading.Event()
-        thread = threading.Thread(target=run, args=(deliveries(lake, file), stop, 0.05, None), daemon=True)
-        thread.start()
-        try:
+        with supervised(lake, sinks(lake, file, None, 0.05)):
             record(lake, change("a", second=1))
             wait_until(lambda: len(slow.requests) > 0)
             record(lake, change("b", second=2))
@@ -217,11 +216,6 @@ def test_a_sink_that_is_down_or_slow_delays_no_other_and_misses_nothing(
             released.set()
             both = {("a", "opened"), ("b", "opened")}
             wait_until(lambda: set(slow.changes()) == both and set(down.changes()) == both)
-        finally:
-            released.set()
-            stop.set()
-            thread.join(PATIENCE_S)
-        assert not thread.is_alive()
     assert len(slow.changes()) == 2
 
 

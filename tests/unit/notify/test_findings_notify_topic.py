@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import socket
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,16 @@ import pytest
 import yaml
 
 from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.jobs.notify import sinks
+from kafka_telemetry_lake.jobs.supervisor import supervised
 from kafka_telemetry_lake.pipelines.lake import notes
 from kafka_telemetry_lake.pipelines.lake.json_files import write_json
 from kafka_telemetry_lake.pipelines.notify import topic
 from kafka_telemetry_lake.pipelines.notify.delivery import Delivery, deliveries
 from kafka_telemetry_lake.pipelines.notify.file import NotifyFile, NotifyFileError, read_notify_file
 from kafka_telemetry_lake.pipelines.notify.http import SinkDownError
-from kafka_telemetry_lake.pipelines.notify.run import run
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
-from tests.support.patience import PATIENCE_S, wait_until
+from tests.support.patience import wait_until
 from tests.unit.notify.changed_findings import at, change, http_sink, make_lake, record
 from tests.unit.notify.kafka_stand_in import Kafka
 
@@ -207,7 +207,7 @@ def test_one_too_large_does_not_hide_that_another_is_missing(lake: str, kafka: K
 def test_brokers_that_are_down_delay_no_other_sink_and_miss_nothing(
     lake: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("kafka_telemetry_lake.pipelines.notify.run.pause_after", lambda *_: 0.05)
+    monkeypatch.setattr("kafka_telemetry_lake.jobs.supervisor.pause_after", lambda *_: 0.05)
     kafka = Kafka()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -215,11 +215,7 @@ def test_brokers_that_are_down_delay_no_other_sink_and_miss_nothing(
         file = content(bootstrap_servers=f"127.0.0.1:{port}")
         file["sinks"]["hook"] = {"type": "webhook", "url": hook.url}
         file["routes"] = [{"sinks": ["one", "hook"], "group_seconds": 0}]
-        stop = threading.Event()
-        every = deliveries(lake, NotifyFile.model_validate(file), kafka.machine)
-        thread = threading.Thread(target=run, args=(every, stop, 0.05, None), daemon=True)
-        thread.start()
-        try:
+        with supervised(lake, sinks(lake, NotifyFile.model_validate(file), kafka.machine, 0.05)):
             record(lake, change("a"))
             wait_until(lambda: hook.changes() == [("a", "opened")])
             wait_until(lambda: f"127.0.0.1:{port}: connection refused" in caplog.text)
@@ -228,10 +224,6 @@ def test_brokers_that_are_down_delay_no_other_sink_and_miss_nothing(
             assert (kafka.records, kafka.machines) == ([], 0)  # no JVM starts before a broker answers
             monkeypatch.setattr(topic, "check_brokers", lambda _servers, _options: None)
             wait_until(lambda: kafka.changes() == [("a", "opened"), ("a", "resolved")])
-        finally:
-            stop.set()
-            thread.join(PATIENCE_S)
-        assert not thread.is_alive()
     assert (kafka.open_now, kafka.closed) == (0, 1)
 
 

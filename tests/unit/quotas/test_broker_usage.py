@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSett
 from kafka_telemetry_lake.pipelines.quotas import broker_usage
 from kafka_telemetry_lake.pipelines.quotas import windows as usage_windows
 from kafka_telemetry_lake.pipelines.quotas.broker_usage import sample_windows
-from kafka_telemetry_lake.pipelines.runtime.follower_thread import FollowerThread
 from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_SAMPLES
 from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table
@@ -132,26 +130,17 @@ def test_days_of_samples_that_retention_dropped_unread_are_a_row(
     ]  # fmt: skip
 
 
-def test_the_thread_computes_what_is_left_when_it_is_stopped_and_reports_its_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_that_failed_is_repeated_by_another_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the job's companion does (`jobs/companions`)."""
     append(tmp_path, 5)
-    stream = FollowerThread("quota_usage", sample_windows(str(tmp_path)).catch_up, pause_s=3600)
-    first_commit = tmp_path / "quota_usage" / "_delta_log" / f"{0:020}.json"
-    while not first_commit.exists() or not windows(tmp_path):
-        assert stream.isActive
-        time.sleep(0.01)
-    append(tmp_path, 65)
-    stream.stop()
-    assert windows(tmp_path) == {0: 1, 60: 1}
-    assert not stream.isActive
-    assert stream.exception() is None
 
     def fail(*_: object) -> None:
         raise OSError("disk")
 
-    monkeypatch.setattr(broker_usage, "replace_usage", fail)
-    append(tmp_path, 125)
-    broken = FollowerThread("quota_usage", sample_windows(str(tmp_path)).catch_up, pause_s=30)
-    broken.stop()
-    assert str(broken.exception()) == "disk"
+    with monkeypatch.context() as patch:
+        patch.setattr(broker_usage, "replace_usage", fail)
+        with pytest.raises(OSError, match="disk"):
+            sample_windows(str(tmp_path)).catch_up()
+    append(tmp_path, 65)
+    sample_windows(str(tmp_path)).catch_up()
+    assert windows(tmp_path) == {0: 1, 60: 1}

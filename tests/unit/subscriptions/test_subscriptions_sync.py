@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,10 +12,12 @@ import pytest
 from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.jobs import cli, sync, sync_beside
+from kafka_telemetry_lake.jobs import cli, companions, sync
+from kafka_telemetry_lake.jobs.companions import syncing
 from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.settings import parse
-from kafka_telemetry_lake.jobs.sync_beside import syncing
+from kafka_telemetry_lake.jobs.supervisor import supervised
+from kafka_telemetry_lake.jobs.sync import RefusedListsError
 from kafka_telemetry_lake.jobs.sync_settings import SyncSettings
 from kafka_telemetry_lake.pipelines.costs.brokers import Brokers
 from kafka_telemetry_lake.pipelines.query.views import views
@@ -74,51 +77,43 @@ def test_beside_ingest_a_failing_sync_is_reported_and_tried_again(
 ) -> None:
     looks: list[Any] = []
     again = threading.Event()
+    refused = RefusedListsError("quotas: not authorized")
+    fails = [KafkaUnavailableError("no broker answers"), refused, refused]
 
     def look(wanted: SyncSettings, spark: SparkSession, *_: object) -> None:
         looks.append((wanted.lake, wanted.bootstrap_servers, wanted.check, spark))
-        if len(looks) > 1:
+        if not fails:
             again.set()
-        raise KafkaUnavailableError("no broker answers")
+            return
+        raise fails.pop(0)
 
-    monkeypatch.setattr(sync, "sync", look)
-    with syncing(SPARK, settings(tmp_path, "--sync-seconds", "1")):
+    monkeypatch.setattr(companions, "sync", look)
+    with supervised(str(tmp_path), [replace(syncing(settings(tmp_path, "--sync-seconds", "1"), SPARK), interval_s=0)]):
         assert again.wait(PATIENCE_S)
     assert looks[0] == (str(tmp_path), "127.0.0.1:1", False, SPARK)
-    assert "sync: no broker answers; the history is unchanged" in caplog.text
+    failed, *others = caplog.messages
+    assert failed.startswith("sync: no broker answers; tried again in ")
+    # A list that is refused is a result: the others were recorded.
+    assert others == ["sync: quotas: not authorized; their history is unchanged"] * 2
     assert "sync" not in {thread.name for thread in threading.enumerate()}
-
-
-def test_beside_ingest_an_unforeseen_failure_ends_sync_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(*_: object) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(sync_beside, "run_sync", fail)
-    with syncing(SPARK, settings(tmp_path, "--sync-seconds", "1")):
-        for thread in threading.enumerate():
-            if thread.name == "sync":
-                thread.join(PATIENCE_S)
-    assert "changes on the cluster are no longer recorded" in caplog.text
 
 
 def test_after_ingest_new_clients_are_matched_also_without_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     matched: list[str] = []
-    monkeypatch.setattr(sync_beside, "add_subscription_events", matched.append)
-    with syncing(SPARK, settings(tmp_path)):
-        assert "sync" not in {thread.name for thread in threading.enumerate()}
+    monkeypatch.setattr(companions, "add_subscription_events", matched.append)
+    with supervised(str(tmp_path), [syncing(settings(tmp_path), SPARK)]):
+        assert matched == []
     assert matched == [str(tmp_path)]
 
     def conflict(_: str) -> int:
         raise DeltaError("another was faster")
 
-    monkeypatch.setattr(sync_beside, "add_subscription_events", conflict)
-    with syncing(SPARK, settings(tmp_path)):
+    monkeypatch.setattr(companions, "add_subscription_events", conflict)
+    with supervised(str(tmp_path), [syncing(settings(tmp_path), SPARK)]):
         pass
-    assert "sync: another was faster" in caplog.text
+    assert caplog.messages == ["sync: another was faster; its next start goes on"]
 
 
 def test_beside_files_there_is_no_cluster_to_ask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

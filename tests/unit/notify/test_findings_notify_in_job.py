@@ -7,27 +7,23 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 
-from kafka_telemetry_lake.jobs import ingest, notify_beside
+from kafka_telemetry_lake.jobs import notify, supervisor
 from kafka_telemetry_lake.jobs.entry import run_command
-from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.locks import NOTIFY, only
-from kafka_telemetry_lake.jobs.notify_beside import notifying
-from kafka_telemetry_lake.jobs.settings import parse
-from kafka_telemetry_lake.pipelines.notify import topic
-from kafka_telemetry_lake.pipelines.notify.delivery import deliveries
+from kafka_telemetry_lake.jobs.notify import following, sending_once
+from kafka_telemetry_lake.jobs.supervisor import NEVER, Companion, supervised
+from kafka_telemetry_lake.pipelines.notify.delivery import delivery
 from kafka_telemetry_lake.pipelines.notify.file import NotifyFile
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.unit.notify.changed_findings import HttpSink, change, http_sink, make_lake, notify_file, record
-from tests.unit.notify.kafka_stand_in import Kafka
 
 OPENED = [("orders", "opened")]
 
@@ -43,17 +39,16 @@ def sink() -> Iterator[HttpSink]:
         yield found
 
 
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notify_beside, "POLL_S", 0.05)
-    monkeypatch.setattr(notify_beside, "PAUSE_S", 0.05)
-    monkeypatch.setattr(notify_beside, "END_PATIENCE_S", PATIENCE_S)
-
-
 def beside(
-    lake: str, file: NotifyFile, *, once: bool = False, stop: threading.Event | None = None
-) -> AbstractContextManager[None]:
-    return notifying(lake, file, nullcontext, stop or threading.Event(), once=once)  # type: ignore[arg-type]  # no JVM
+    lake: str, file: NotifyFile, *, once: bool = False, stop: threading.Event | None = None, give_up_s: float = 60,
+    patience_s: float = PATIENCE_S,
+) -> AbstractContextManager[None]:  # fmt: skip
+    """Messages as the job sends them (`jobs/companions`), with less time to wait."""
+    opened = partial(following, lake, file, None, 0.05, lambda *_: None)
+    if once:
+        opened = partial(sending_once, lake, file, None, give_up_s)
+    row = Companion("notify", opened, NEVER, patience_s, role=NOTIFY, after=once)
+    return supervised(lake, [row], stop)
 
 
 def test_changes_are_sent_while_the_block_runs(lake: str, sink: HttpSink) -> None:
@@ -83,18 +78,15 @@ def test_a_single_run_that_is_stopped_sends_nothing_more(lake: str, sink: HttpSi
     assert sink.requests == []
 
 
-def test_a_single_run_gives_a_sink_up_that_is_down(
-    lake: str, sink: HttpSink, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(notify_beside, "GIVE_UP_S", 0)
+def test_a_single_run_gives_a_sink_up_that_is_down(lake: str, sink: HttpSink, caplog: pytest.LogCaptureFixture) -> None:
     sink.answer = lambda _request: 500
     record(lake, change("orders"))
-    with beside(lake, notify_file(sink.url), once=True):
+    with beside(lake, notify_file(sink.url), once=True, give_up_s=0):
         pass
-    assert caplog.messages == ["notify: one: it answers with HTTP 500; the next run sends what it misses"]
+    assert caplog.messages == ["notify: one: it answers with HTTP 500; the next start goes on"]
 
 
-def test_a_failure_is_logged_in_one_line_and_tried_again(
+def test_a_sink_that_fails_is_started_again_by_itself(
     lake: str, sink: HttpSink, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     note = Path(FINDING_CHANGES.uri(lake)) / "_notify" / "one-e000000000000.json"
@@ -105,31 +97,20 @@ def test_a_failure_is_logged_in_one_line_and_tried_again(
     def failing(*arguments: Any) -> Any:
         if fails:
             raise fails.pop()
-        return deliveries(*arguments)
+        return delivery(*arguments)
 
-    monkeypatch.setattr(notify_beside, "deliveries", failing)
+    monkeypatch.setattr(notify, "delivery", failing)
+    monkeypatch.setattr(supervisor, "pause_after", lambda *_: 0.05)
     record(lake, change("orders"))
     with beside(lake, notify_file(sink.url)):
         wait_until(lambda: "delete it, and the sink is sent all open findings again" in caplog.text)
         note.unlink()
         wait_until(lambda: sink.changes() == OPENED)
-    assert caplog.messages[0] == "notify: disk full; nothing is sent; next time again"
-    assert caplog.messages[1].startswith("notify: RuntimeError at line ")
+    assert caplog.messages[0] == "notify: one: disk full; tried again in 0 s"
+    assert caplog.messages[1].startswith("notify: one: RuntimeError at line ")
     assert f"{note} is damaged" in caplog.messages[2]
     assert sink.url not in caplog.text
     assert not any(each.exc_info for each in caplog.records)
-
-
-def test_another_process_sends_them(lake: str, sink: HttpSink, caplog: pytest.LogCaptureFixture) -> None:
-    record(lake, change("orders"))
-    with only(NOTIFY, lake, ""):
-        with beside(lake, notify_file(sink.url)):
-            wait_until(lambda: len(caplog.messages) > 1)
-        with beside(lake, notify_file(sink.url), once=True):
-            pass
-    (said,) = set(caplog.messages)
-    assert said == "notify: another process sends the messages of this lake; next time again"
-    assert sink.requests == []
 
 
 @pytest.mark.slow
@@ -138,13 +119,12 @@ def test_a_sink_that_hangs_delays_neither_the_block_nor_the_end_of_the_process(l
     sink.answer = lambda _request: 200 if released.wait() else 500
     record(lake, change("orders"))
     program = (
-        "import sys, threading, time\n"
-        "from contextlib import nullcontext\n"
-        "from kafka_telemetry_lake.jobs.notify_beside import notifying\n"
+        "import sys\n"
         "from kafka_telemetry_lake.pipelines.notify import http\n"
         "from tests.unit.notify.changed_findings import notify_file\n"
+        "from tests.unit.notify.test_findings_notify_in_job import beside\n"
         "http.ANSWER_S = 3600\n"
-        "with notifying(sys.argv[1], notify_file(sys.argv[2]), nullcontext, threading.Event(), once=False):\n"
+        "with beside(sys.argv[1], notify_file(sys.argv[2]), patience_s=2):\n"
         "    sys.stdin.readline()\n"
         "print('after the block', flush=True)\n"
     )
@@ -160,42 +140,6 @@ def test_a_sink_that_hangs_delays_neither_the_block_nor_the_end_of_the_process(l
     with beside(lake, notify_file(sink.url)):  # what wasn't answered is sent again
         wait_until(lambda: len(sink.requests) == 2)
     assert sink.requests[0].body == sink.requests[1].body
-
-
-def test_ingest_sends_to_topics_with_its_own_jvm(lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic, "check_brokers", lambda _servers, _options: None)
-    sinks = {"one": {"type": "kafka", "bootstrap_servers": "broker-1:9092", "topic": "findings"}}
-    file = tmp_path / "notify.yml"
-    file.write_text(yaml.safe_dump({"sinks": sinks, "routes": [{"sinks": ["one"]}]}))
-    flags = ["--source", "files:in", "--lake", lake, "--findings-minutes", "5"]
-    kafka, stop = Kafka(), threading.Event()
-    record(lake, change("orders"))
-    with kafka.machine() as session:
-        with ingest._notifier(parse(IngestSettings, flags, "ingest"), stop)(session):
-            time.sleep(0.3)
-        assert kafka.records == []  # off unless asked
-        with ingest._notifier(parse(IngestSettings, [*flags, "--notify", str(file)], "ingest"), stop)(session):
-            wait_until(lambda: kafka.changes() == OPENED)
-        assert (kafka.machines, kafka.open_now) == (1, 1)
-        wait_until(lambda: kafka.closed == 1)
-
-
-def test_a_single_run_evaluates_before_it_sends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[str] = []
-
-    @contextmanager
-    def at_its_end(name: str) -> Iterator[None]:
-        yield
-        done.append(name)
-
-    monkeypatch.setattr(ingest, "spark_session", lambda *_, **__: SimpleNamespace(stop=lambda: None))
-    monkeypatch.setattr(ingest, "syncing", lambda *_: nullcontext())
-    monkeypatch.setattr(ingest, "run", lambda *_: done.append("streams"))
-    monkeypatch.setattr(ingest, "evaluating", lambda *_, **__: at_its_end("findings"))
-    monkeypatch.setattr(ingest, "_notifier", lambda *_: lambda _spark: at_its_end("messages"))
-    flags = ["--source", f"files:{tmp_path}", "--lake", str(tmp_path / "lake"), "--once"]
-    ingest._run_in_session(parse(IngestSettings, flags, "ingest"), threading.Event())
-    assert done == ["streams", "findings", "messages"]
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

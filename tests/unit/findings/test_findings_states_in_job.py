@@ -1,0 +1,76 @@
+"""Findings evaluated beside ingest's streams: every so often, and at the end of a single run."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_telemetry_lake.jobs.companions import evaluating
+from kafka_telemetry_lake.jobs.locks import FINDINGS, UPKEEP, LakeBusyError, only
+from kafka_telemetry_lake.jobs.supervisor import supervised
+from kafka_telemetry_lake.pipelines.query.finding_overrides import Override, Overrides
+from tests.support.patience import PATIENCE_S, wait_until
+from tests.unit.findings.test_findings_states_lake import SmallLake
+
+pytestmark = pytest.mark.lake
+
+SOON = 0.001  # minutes
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> SmallLake:
+    return SmallLake(tmp_path / "lake").land(0, ["bills"], ["orders"])
+
+
+def beside(lake: SmallLake, overrides: Overrides = (), *, once: bool = False) -> AbstractContextManager[None]:
+    row = evaluating(lake.name, SOON, overrides, after=once)
+    return supervised(lake.name, [replace(row, patience_s=PATIENCE_S)])
+
+
+def test_every_so_often(lake: SmallLake) -> None:
+    with beside(lake):
+        wait_until(lake.open)
+
+
+def test_at_the_end_of_a_single_run(lake: SmallLake) -> None:
+    with beside(lake, once=True):
+        time.sleep(0.2)
+        assert not (lake.path / "finding_changes").exists()
+    assert lake.open() == {"orders": "open"}
+
+
+def test_with_other_bounds(lake: SmallLake) -> None:
+    with beside(lake, (Override("o*", "unreadable_telemetry", off=True),), once=True):
+        pass
+    assert lake.open() == {}
+
+
+def test_beside_maintain_and_quality_but_not_beside_another_evaluation_or_a_replay(
+    lake: SmallLake, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As the command (`test_findings_states_lake`): one lock, which a replay and an erasure hold too."""
+    with only(FINDINGS, lake.name, ""), beside(lake, once=True):
+        pass
+    assert caplog.messages == ["findings: another process has the role findings of this lake; left to it"]
+    assert not (lake.path / "finding_changes").exists()
+    with only(UPKEEP, lake.name, ""), beside(lake, once=True):
+        pass
+    assert lake.open() == {"orders": "open"}
+
+
+def test_between_two_evaluations_another_process_may_evaluate(lake: SmallLake) -> None:
+    with beside(lake):
+        wait_until(lake.open)
+        wait_until(lambda: evaluates(lake))
+
+
+def evaluates(lake: SmallLake) -> bool:
+    try:
+        with only(FINDINGS, lake.name, ""):
+            return True
+    except LakeBusyError:
+        return False

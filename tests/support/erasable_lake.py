@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -121,16 +124,28 @@ def fill(stream: LocalStream, client: Client) -> None:
     (lake / "pages" / "index.html").write_text(f"<li>{client.instance}, {client.client_id}, {client.client_id}0")
 
 
-def lake_of(folder: Path, clients: int = 4) -> tuple[LocalStream, Fleet, list[Client]]:
+@cache
+def _made(clients: int) -> tuple[TemporaryDirectory[str], LocalStream, Fleet]:
     """A lake with three batches of a fleet's pushes, a snapshot of the state, and every client in every table."""
-    stream, fleet = LocalStream(folder), Fleet(clients=clients)
-    named_clients = [Client(fleet, number) for number in range(clients)]
+    folder = TemporaryDirectory(ignore_cleanup_errors=True)
+    stream, fleet = LocalStream(Path(folder.name)), Fleet(clients=clients)
     for number in range(3):
-        stream.batch(named(fleet.round(), named_clients))
+        stream.batch(named(fleet.round(), clients_of(fleet, clients)))
         if number == 1:
             stream.snapshot()
     Lifecycle(str(stream.lake)).catch_up()
-    return stream, fleet, named_clients
+    return folder, stream, fleet
+
+
+def clients_of(fleet: Fleet, count: int) -> list[Client]:
+    return [Client(fleet, number) for number in range(count)]
+
+
+def lake_of(folder: Path, clients: int = 4) -> tuple[LocalStream, Fleet, list[Client]]:
+    """A copy of the lake of so many clients, with a fleet that goes on."""
+    _, stream, made = _made(clients)
+    fleet = deepcopy(made)
+    return stream.copied(folder), fleet, clients_of(fleet, clients)
 
 
 def age_logs(lake: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -58,6 +59,13 @@ class LocalStream:
         self.batch_id = 0
         for table in TABLES:
             table.create(str(self.lake))
+
+    def copied(self, folder: Path) -> LocalStream:
+        """The same lake below another folder."""
+        shutil.copytree(self.lake, folder / "lake")
+        other = LocalStream(folder)
+        other.batch_id = self.batch_id
+        return other
 
     def land(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Landing records into `pushes`, as one batch of the job does."""

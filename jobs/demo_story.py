@@ -143,9 +143,10 @@ class Story:
             self._check_job()
             self._relay()
             is_ready = READY.search(self._job.log.read_text(errors="replace")) is not None
-            if passed >= move_at and moves < MOVES and ("rebootstrap", MOVED) not in self._rows.events:
+            is_due = passed >= move_at and (is_ready or not moves)  # it isn't known before whether the first was enough
+            if is_due and moves < MOVES and ("rebootstrap", MOVED) not in self._rows.events:
                 proxy.move()
-                move_at, moves = move_at + 2 * MOVE_S, moves + 1
+                move_at, moves = passed + 2 * MOVE_S, moves + 1
                 log.info("demo: the brokers' addresses changed for %s, as when they move to other hosts", MOVED)
             ends = now >= ends_at or (now >= silent_at - CLOSED_S and not self._awaited(is_ready=is_ready))
             if not synced and (ends or (is_ready and passed >= SYNC_S)):

@@ -6,12 +6,13 @@ import logging
 import shutil
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from pathlib import Path
 
 from kafka_telemetry_lake.jobs.demo_report import report
 from kafka_telemetry_lake.jobs.demo_settings import DemoSettings
-from kafka_telemetry_lake.jobs.demo_story import PUSH_INTERVAL_MS, THROTTLED, Story
+from kafka_telemetry_lake.jobs.demo_story import PUSH_INTERVAL_MS, Story
 from kafka_telemetry_lake.jobs.entry import run_command
 from kafka_telemetry_lake.jobs.logs import log_to_stdout
 from kafka_telemetry_lake.jobs.signals import stop_at_signals
@@ -21,6 +22,7 @@ from kafka_telemetry_lake.pipelines.runtime.java import check_java
 from kafka_telemetry_lake.sandbox.clients import ClientUnavailableError, LocalClients
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.plugin import ReceiverUnavailableError, receiver_jar
+from kafka_telemetry_lake.sandbox.cluster.tools import tool_classes
 from kafka_telemetry_lake.udfs.errors import CannotRunError, TelemetryLakeError
 
 BROKER_S = 15.0
@@ -62,15 +64,16 @@ def _from_clients(settings: DemoSettings, stop: threading.Event) -> int:
         properties = {"client.telemetry.lander.status.interval.ms": 2000}
         with Waits("demo") as waits:
             waits.wait_for("the broker and its topics", BROKER_S)
+            with ThreadPoolExecutor(1) as beside:
+                beside.submit(tool_classes)
+                plugin = receiver_jar()
             # One partition: the clock of its records shows soon that a client is silent.
-            with LocalCluster(plugin=receiver_jar(), properties=properties, landing_partitions=1) as cluster:
+            with LocalCluster(plugin=plugin, properties=properties, landing_partitions=1) as cluster:
                 log.info("demo: starting the job, which stores what lands")
                 story = Story(cluster, settings.lake, settings.driver_memory, stop, waits)
                 try:
                     log.info("demo: creating a subscription that requests all metrics of all clients each second")
                     cluster.subscribe("everything", metrics=["org.apache.kafka."], interval_ms=PUSH_INTERVAL_MS)
-                    cluster.create_topic("orders", partitions=2)
-                    cluster.set_quota(client_id=THROTTLED, producer_byte_rate=60_000)
                     with LocalClients(cluster) as clients:
                         story.tell(clients, settings.seconds, with_franz_go=settings.franz_go)
                 finally:

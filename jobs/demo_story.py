@@ -73,7 +73,7 @@ class Story:
         flags += ["--source-name", f"kafka:{cluster.folder.name}", "--checkpoints", checkpoints]
         # The job's own consumers would be clients too.
         flags += ["--kafka-options", "kafka.enable.metrics.push=false"]
-        flags += ["--trigger-seconds", "2", "--driver-memory", driver_memory, "--master", "local[2]"]
+        flags += ["--trigger-seconds", "1", "--driver-memory", driver_memory, "--master", "local[2]"]
         command = [sys.executable, "-m", "kafka_telemetry_lake", "ingest", *flags]
         options = f"{os.environ.get(SPARK_OPTIONS, '')} {JAVA_OPTIONS}".strip()
         self._job = Process(command, cluster.folder / "ingest.log", variables={SPARK_OPTIONS: options})
@@ -107,6 +107,9 @@ class Story:
         """Kill a client when some of its pushes have landed; returns when (time.monotonic)."""
         log.info("demo: running %s, a librdkafka producer", CRASHING)
         crashing = clients.producer("librdkafka", "orders", CRASHING, rate=10)
+        # While its process starts: a client pushes before its topic is there, too.
+        self._cluster.create_topic("orders", partitions=2)
+        self._cluster.set_quota(client_id=THROTTLED, producer_byte_rate=60_000)
         self._waits.wait_for(f"the first pushes of {CRASHING}", PUSHED_S)
         while self._landed() < CRASHING_PUSHES and not self._stop.wait(0.3):
             self._check_job()

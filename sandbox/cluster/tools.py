@@ -18,12 +18,16 @@ class KafkaToolError(CannotRunError):
     """A tool ended with a status other than 0; the message is its output."""
 
 
+def tool_classes(version: str = "4.3.1") -> Path:
+    """The program that calls a version's tools, compiled. Raises ``CompileError``, ``JarsUnavailableError``."""
+    return compile_java([_SOURCE], kafka_class_path(version))
+
+
 class KafkaTools:
     """Runs the main classes behind ``bin/kafka-*.sh`` of a Kafka version, one at a time."""
 
     def __init__(self, version: str, log: Path) -> None:
-        classes = compile_java([_SOURCE], kafka_class_path(version))
-        class_path = kafka_class_path(version, classes)
+        class_path = kafka_class_path(version, tool_classes(version))
         self._process = Process(java_command(class_path, "KafkaTools", log=log, level="WARN"), log, pipes=True)
         self._turn = threading.Lock()
 

@@ -56,7 +56,8 @@ def test_every_question_is_answered_and_says_what_it_is(folder: Path) -> None:
     chosen = lake.ask("instances", PARAMETERS)
     assert chosen["client_id"].to_pylist() == ["orders"]
     for name in names():
-        for grain in GRAINS:
+        asked = {question(name, grain).duckdb: grain for grain in GRAINS}  # most are the same for each grain
+        for grain in asked.values():
             assert question(name, grain).parameters <= PARAMETERS.keys(), name
             assert question(name, grain).reads <= CATALOG.keys() | views().keys() | {CHOSEN, CHOSEN_IDS}, name
             lake.ask(name, PARAMETERS, chosen, grain)

@@ -58,8 +58,8 @@ def main() -> None:
     ):
         folder = Path(scratch)
         notify = folder / "notify.yml"
-        route = {"match": {"finding": FINDING}, "sinks": ["one"], "group_seconds": 0}
-        notify.write_text(yaml.safe_dump({"sinks": {"one": {"type": "webhook", "url": sink.url}}, "routes": [route]}))
+        one = {"type": "webhook", "url": sink.url, "match": {"finding": FINDING}}
+        notify.write_text(yaml.safe_dump({"sinks": {"one": one}}))
         cluster.subscribe("all", ["*"], INTERVAL_MS)
         cluster.set_quota(client_id=CLIENT, producer_byte_rate=50_000)
         cluster.create_topic("orders")

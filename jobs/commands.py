@@ -25,7 +25,7 @@ COMMANDS = {
     "check-landing": "say what is wrong with the landing records of another receiver",
     "quality": "check the lake's data quality rules on rows added since the last check",
     "findings": "evaluate findings and print those that are open, say who looks after one, or list the rules",
-    "notify": "send changes of findings to Alertmanager, webhooks, topics, chats and mail",
+    "notify": "send changes of findings to Alertmanager, webhooks, chats and mail",
     "export": "serve fleet figures to Prometheus, and send points and events by OTLP",
     "iceberg": "let Iceberg readers read a lake: Iceberg metadata over the same files, once or after each commit",
     "dashboard": "serve dashboard pages over a lake",

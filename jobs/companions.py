@@ -89,7 +89,7 @@ def companions(
         overrides = read_overrides(settings.rules)
         rows.append(evaluating(lake.path, settings.findings_minutes, overrides, after=settings.once))
     if settings.notify is not None:
-        rows.append(notifying(settings, settings.notify, spark, report))
+        rows.append(notifying(settings, settings.notify, report))
     rows.append(syncing(settings, spark))
     if settings.events_topic is not None:
         sending = partial(feed.sending, spark, lake.path, *events_address(settings))
@@ -112,8 +112,8 @@ def evaluating(lake: str, minutes: float, overrides: Overrides = (), *, after: b
     )  # fmt: skip
 
 
-def notifying(settings: IngestSettings, path: Path, spark: SparkSession, report: Report) -> Companion:
-    """Sends messages about findings to the sinks of a file, with the JVM of the session.
+def notifying(settings: IngestSettings, path: Path, report: Report) -> Companion:
+    """Sends messages about findings to the sinks of a file.
 
     Raises:
         NotifyFileError: the file is invalid.
@@ -123,9 +123,9 @@ def notifying(settings: IngestSettings, path: Path, spark: SparkSession, report:
     from kafka_telemetry_lake.pipelines.notify.file import read_notify_file  # noqa: PLC0415  # the extra
 
     lake, file = settings.folder, read_notify_file(path)
-    opened = partial(following, lake, file, lambda: nullcontext(spark), POLL_S, report)
+    opened = partial(following, lake, file, POLL_S, report)
     if settings.once:
-        opened = partial(sending_once, lake, file, lambda: nullcontext(spark), GIVE_UP_S)
+        opened = partial(sending_once, lake, file, GIVE_UP_S)
     return Companion("notify", opened, NEVER, role=NOTIFY, patience_s=SINKS_PATIENCE_S, after=settings.once)
 
 

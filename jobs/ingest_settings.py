@@ -80,7 +80,7 @@ class IngestSettings(NamedLakeSettings, LimitSettings):
     rules: Path | None = None
     """YAML file of other bounds of the findings' rules for some client ids, such as conf/findings.yml"""
     notify: Path | None = None
-    """YAML file of sinks and routes: send changes of findings inside this job, as `telemetry-lake notify` does; needs findings_minutes [off]"""  # noqa: E501  # the help of the flag, in one line
+    """YAML file of sinks: send changes of findings inside this job, as `telemetry-lake notify` does; needs findings_minutes [off]"""  # noqa: E501  # the help of the flag, in one line
     events_topic: str | None = None
     """kafka: existing topic to send each new row of client_events to, at least once and in order [off]"""
     personal_data: Literal["keep", "hash", "drop"] = "keep"

@@ -1,11 +1,11 @@
-"""``telemetry-lake notify``: sends changes of findings to Alertmanager, webhooks, Kafka topics, chats and mail."""
+"""``telemetry-lake notify``: sends changes of findings to Alertmanager, webhooks, chats and mail."""
 
 from __future__ import annotations
 
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 
@@ -19,9 +19,8 @@ from kafka_telemetry_lake.jobs.settings import UsageError
 from kafka_telemetry_lake.jobs.signals import stop_at_signals
 from kafka_telemetry_lake.jobs.supervisor import Companion, Report, Step, supervised
 from kafka_telemetry_lake.pipelines.notify.delivery import deliveries, delivery, previews
-from kafka_telemetry_lake.pipelines.notify.file import KafkaSink, NotifyFile, read_notify_file
-from kafka_telemetry_lake.pipelines.notify.run import send_all, send_due
-from kafka_telemetry_lake.pipelines.notify.topic import Machine
+from kafka_telemetry_lake.pipelines.notify.file import NotifyFile, read_notify_file
+from kafka_telemetry_lake.pipelines.notify.run import send_all
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 
@@ -49,31 +48,30 @@ def _preview(settings: NotifySettings, file: NotifyFile) -> list[str]:
 def _send(settings: NotifySettings, file: NotifyFile) -> list[str]:
     """Returns a line for each sink that was given up."""
     stop = stop_at_signals("notify: stopped while a sink was slow to answer; its message will be sent again")
-    lake, machine = settings.lake, _machine(file)
+    lake = settings.lake
     with only(NOTIFY, lake, f"another notify is running on {lake}"):
         FINDING_CHANGES.create(lake)
         if not settings.follow:
-            return send_all(deliveries(lake, file, machine), stop, settings.give_up_seconds)
-        for each in deliveries(lake, file, machine):  # a damaged file of one is an error now
-            each.close()
-        with supervised(lake, sinks(lake, file, machine, settings.poll_seconds)):
+            return send_all(deliveries(lake, file), stop, settings.give_up_seconds)
+        deliveries(lake, file)  # a damaged file of one is an error now
+        with supervised(lake, sinks(lake, file, settings.poll_seconds)):
             stop.wait()
     return []
 
 
 @contextmanager
-def following(lake: str, file: NotifyFile, machine: Machine | None, poll_s: float, report: Report) -> Iterator[Step]:
+def following(lake: str, file: NotifyFile, poll_s: float, report: Report) -> Iterator[Step]:
     """Send what there is and what comes while the block runs: each sink has a thread, which is started again by itself.
 
     The step that it yields does nothing.
     """
     FINDING_CHANGES.create(lake)
-    with supervised(lake, sinks(lake, file, machine, poll_s), report=report):
+    with supervised(lake, sinks(lake, file, poll_s), report=report):
         yield lambda _: None
 
 
 @contextmanager
-def sending_once(lake: str, file: NotifyFile, machine: Machine | None, give_up_s: float) -> Iterator[Step]:
+def sending_once(lake: str, file: NotifyFile, give_up_s: float) -> Iterator[Step]:
     """Yields a step that sends what there is.
 
     Raises:
@@ -82,33 +80,23 @@ def sending_once(lake: str, file: NotifyFile, machine: Machine | None, give_up_s
 
     def step(stop: threading.Event) -> None:
         FINDING_CHANGES.create(lake)
-        if problems := send_all(deliveries(lake, file, machine), stop, give_up_s):
+        if problems := send_all(deliveries(lake, file), stop, give_up_s):
             raise JobFailedError("; ".join(problems))
 
     yield step
 
 
-def sinks(lake: str, file: NotifyFile, machine: Machine | None, poll_s: float) -> list[Companion]:
+def sinks(lake: str, file: NotifyFile, poll_s: float) -> list[Companion]:
     return [
         # A message that is being sent at the end is sent again by the next start.
-        Companion(f"notify: {name}", partial(_sink, lake, name, file, machine, poll_s), poll_s, patience_s=1.0)
+        Companion(f"notify: {name}", partial(_sink, lake, name, file), poll_s, patience_s=1.0)
         for name in file.sinks
     ]
 
 
 @contextmanager
-def _sink(lake: str, name: str, file: NotifyFile, machine: Machine | None, poll_s: float) -> Iterator[Step]:
-    with closing(delivery(lake, name, file, machine)) as each:
-        yield partial(send_due, each, poll_s)
-
-
-def _machine(file: NotifyFile) -> Machine | None:
-    """What provides a JVM, if a sink needs one."""
-    if not any(isinstance(sink, KafkaSink) for sink in file.sinks.values()):
-        return None
-    from kafka_telemetry_lake.pipelines.runtime.java_machine import java_machine  # noqa: PLC0415  # it needs pyspark
-
-    return java_machine
+def _sink(lake: str, name: str, file: NotifyFile) -> Iterator[Step]:
+    yield delivery(lake, name, file).deliver
 
 
 if __name__ == "__main__":

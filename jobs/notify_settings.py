@@ -16,7 +16,7 @@ class NotifySettings(JobSettings):
     lake: str
     """folder or URI of the lake"""
     notify: Path
-    """YAML file of sinks and routes, such as conf/notify.yml; ${NAME} in a sink is an environment variable"""
+    """YAML file of sinks, such as conf/notify.yml; ${NAME} in a sink is an environment variable"""
     follow: bool = False
     """go on sending until stopped [send what there is, and end]"""
     dry_run: bool = False

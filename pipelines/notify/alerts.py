@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kafka_telemetry_lake.pipelines.findings.evaluator import latest_rows
-from kafka_telemetry_lake.pipelines.notify.file import NotifyFile, Row
-from kafka_telemetry_lake.pipelines.notify.findings import Finding, as_text, plain_row
+from kafka_telemetry_lake.pipelines.notify.changes import as_text, plain_row
+from kafka_telemetry_lake.pipelines.notify.file import Match, Row
 from kafka_telemetry_lake.pipelines.notify.outbox import Outbox
 from kafka_telemetry_lake.pipelines.query.printable import printable
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
@@ -28,7 +28,7 @@ LABELS = {
 }
 ANNOTATIONS = (
     "evidence", "advice", "client_id", "principal", "measure", "instances", "instances_affected", "worst_instance",
-    "window_start", "by", "why", "until",
+    "window_start",
 )  # fmt: skip
 # What the latest evaluation says of a finding that is open, though no change was recorded.
 NEWEST = ("evidence", "advice", "measure", "instances", "instances_affected", "worst_instance", "window_start")
@@ -39,53 +39,33 @@ Alert = dict[str, Any]
 
 
 class Alerts(Outbox):
-    """The alerts that an Alertmanager has of this lake, and those to be ended there."""
+    """The alerts that an Alertmanager has of this lake; those that are to be ended there wait."""
 
-    def __init__(self, lake: str, sink: str, file: NotifyFile, writes: bool = True, counts_unrouted: bool = False):
+    def __init__(self, lake: str, sink: str, match: Match, writes: bool = True) -> None:
         self._lake = lake
-        self._ending: list[Alert] = []
-        super().__init__(lake, sink, file, writes, counts_unrouted)
+        super().__init__(lake, sink, match, writes)
 
-    @property
-    def out(self) -> dict[str, Any]:
-        return {"ending": self._ending}
+    def changed(self, row: Row, before: Row | None, /) -> None:
+        if before is not None and (row["change"] == "resolved" or labels_of(before) != labels_of(row)):
+            self._end(row, before)
 
-    @out.setter
-    def out(self, content: dict[str, Any]) -> None:
-        self._ending = content["ending"]
+    def left(self, row: Row, before: Row, /) -> None:
+        del self.open[row["finding_id"]]
+        self._end(row, before)
 
-    def has_room(self) -> bool:
-        return True
-
-    def changed(self, finding: Finding, row: Row, now: float) -> None:
-        """Nothing waits: alerts are what the findings are when they are sent."""
-
-    def silenced(self, finding: Finding) -> None:
-        """As for changes."""
+    def _end(self, row: Row, before: Row) -> None:
+        known = row["recorded_at"]
+        self.waiting.append(_alert(labels_of(before), row, known, min(row["at"], known)))
 
     def alerts(self, now: datetime, expire_seconds: int) -> list[Alert]:
-        """All alerts to send now. Those that are open have the evidence of the latest evaluation.
-
-        Labels are stored before they are sent, so that an alert can be ended whenever the process ended.
-        """
-        open_alerts, is_new = [], False
-        newest = self._newest()
-        for finding_id, finding in list(self.findings.items()):
-            row = finding.row
-            labels = labels_of(row) if finding.is_announced and self.routes(row) else {}
-            if labels != finding.labels:
-                if finding.labels:
-                    self._ending.append(_alert(finding.labels, row, now, min(row["at"], as_text(now))))
-                finding.labels, is_new = labels, True
-            if labels:
-                shown = row | newest.get(finding_id, {})
-                open_alerts.append(_alert(labels, shown, now, as_text(now + timedelta(seconds=expire_seconds))))
-            self._forget([finding_id])
-        firing = {tuple(alert["labels"].items()) for alert in open_alerts}
-        self._ending = [alert for alert in self._ending if tuple(alert["labels"].items()) not in firing]
-        if is_new:
-            self.write()
-        return open_alerts + self._ending
+        """All alerts to send now. Those that are open have the evidence of the latest evaluation."""
+        newest, ends = self._newest(), as_text(now + timedelta(seconds=expire_seconds))
+        alerts = [
+            _alert(labels_of(row), row | newest.get(finding_id, {}), as_text(now), ends)
+            for finding_id, row in self.open.items()
+        ]
+        firing = [alert["labels"] for alert in alerts] if self.waiting else []
+        return alerts + [alert for alert in self.waiting if alert["labels"] not in firing]
 
     def _newest(self) -> dict[str, Row]:
         try:
@@ -97,8 +77,8 @@ class Alerts(Outbox):
 
     def done(self) -> None:
         """Alertmanager has the alerts."""
-        if self._ending:
-            self._ending = []
+        if self.waiting:
+            self.waiting = []
             self.write()
 
 
@@ -107,9 +87,9 @@ def labels_of(row: Row) -> dict[str, str]:
     return {label: _text(row[column], LONGEST_LABEL) for label, column in LABELS.items() if row[column]}
 
 
-def _alert(labels: dict[str, str], row: Row, now: datetime, ends: str) -> Alert:
+def _alert(labels: dict[str, str], row: Row, now: str, ends: str) -> Alert:
     annotations = {name: _text(row[name], LONGEST_ANNOTATION) for name in ANNOTATIONS if row[name] is not None}
-    starts = min(row["opened_at"], as_text(now))
+    starts = min(row["opened_at"], now)
     return {
         "labels": labels,
         "annotations": annotations | {"change": row["change"]},

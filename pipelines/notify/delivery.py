@@ -1,8 +1,10 @@
-"""Delivers a sink's messages: one step at a time, each at least once."""
+"""Delivers to a sink what its outbox has, each change at least once."""
 
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -13,20 +15,24 @@ import apprise
 
 from kafka_telemetry_lake.pipelines.notify import readable
 from kafka_telemetry_lake.pipelines.notify.alerts import Alerts
-from kafka_telemetry_lake.pipelines.notify.file import AlertmanagerSink, AppriseSink, KafkaSink, NotifyFile, WebhookSink
+from kafka_telemetry_lake.pipelines.notify.file import AlertmanagerSink, AppriseSink, NotifyFile, WebhookSink
 from kafka_telemetry_lake.pipelines.notify.http import Answer, RefusedError, SinkDownError, post_json
 from kafka_telemetry_lake.pipelines.notify.messages import Message, Messages
 from kafka_telemetry_lake.pipelines.notify.outbox import Outbox
-from kafka_telemetry_lake.pipelines.notify.topic import Machine, Topic
 from kafka_telemetry_lake.pipelines.query.printable import printable_json
 from kafka_telemetry_lake.pipelines.runtime.ambient import explicit_settings_win
 from kafka_telemetry_lake.pipelines.runtime.trust import trust_what_the_machine_trusts
 
 log = logging.getLogger(__name__)
+Clock = Callable[[], datetime]
 
 ALERTS_AT_ONCE = 500
 ALERTMANAGER_PATH = "/api/v2/alerts"
 ALERTMANAGER_ASKED = "is it an Alertmanager with API v2?"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 class Delivery(ABC):
@@ -36,42 +42,33 @@ class Delivery(ABC):
         self.name = outbox.sink
 
     @abstractmethod
-    def step(self, now: datetime, at_once: bool) -> float | None:
-        """Read new changes and send what is due.
-
-        Args:
-            at_once: everything is due.
-
-        Returns:
-            Seconds until there may be more to do; None: not before there are new changes.
+    def deliver(self, ended: threading.Event) -> None:
+        """Read the changes that are new, and send all that is due, or what there is time for until `ended` is set.
 
         Raises:
-            SinkDownError: the sink didn't take a message; the next step sends it again.
+            SinkDownError: the sink didn't take a message; another delivery sends it again.
         """
-
-    def close(self) -> None:  # noqa: B027  # most have none
-        """End connections that last from one message to the next."""
 
 
 class AlertDelivery(Delivery):
     """Sends all open alerts at intervals, and after each change."""
 
-    def __init__(self, alerts: Alerts, sink: AlertmanagerSink) -> None:
+    def __init__(self, alerts: Alerts, sink: AlertmanagerSink, clock: Clock) -> None:
         super().__init__(alerts)
-        self._alerts, self._sink = alerts, sink
+        self._alerts, self._sink, self._clock = alerts, sink, clock
         self._resend_at = datetime.min.replace(tzinfo=UTC)
 
-    def step(self, now: datetime, at_once: bool) -> float | None:
-        if self._alerts.take(now):
-            self._resend_at = now
-            return 0.0
-        if now >= self._resend_at:
-            alerts = self._alerts.alerts(now, self._sink.expire_seconds)
-            for first in range(0, len(alerts), ALERTS_AT_ONCE):
-                self._send(alerts[first : first + ALERTS_AT_ONCE])
-            self._alerts.done()
-            self._resend_at = now + timedelta(seconds=self._sink.resend_seconds)
-        return None if at_once else (self._resend_at - now).total_seconds()
+    def deliver(self, ended: threading.Event) -> None:
+        now, is_due = self._clock(), False
+        while not ended.is_set() and self._alerts.take():
+            is_due = True
+        if ended.is_set() or (not is_due and now < self._resend_at):
+            return
+        alerts = self._alerts.alerts(now, self._sink.expire_seconds)
+        for first in range(0, len(alerts), ALERTS_AT_ONCE):
+            self._send(alerts[first : first + ALERTS_AT_ONCE])
+        self._alerts.done()
+        self._resend_at = now + timedelta(seconds=self._sink.resend_seconds)
 
     def _send(self, alerts: list[dict[str, Any]]) -> None:
         try:
@@ -81,44 +78,29 @@ class AlertDelivery(Delivery):
 
 
 class MessageDelivery(Delivery):
-    """Sends one message after the other."""
+    """Sends one message after the other, at most so many a minute."""
 
-    def __init__(self, messages: Messages, per_minute: float, send: Callable[[Message], None]) -> None:
+    def __init__(self, messages: Messages, per_minute: int, send: Callable[[Message], None]) -> None:
         super().__init__(messages)
-        self._messages, self._send = messages, send
-        self._pause = timedelta(minutes=1 / per_minute)
-        self._next_at = datetime.min.replace(tzinfo=UTC)
+        self._messages, self._send, self._pause_s = messages, send, 60 / per_minute
+        self._next_at = time.monotonic()
 
-    def step(self, now: datetime, at_once: bool) -> float | None:
-        if self._messages.take(now):
-            return 0.0
-        seconds = self._messages.seconds_until_due(now)
-        if seconds is None or (seconds and not at_once):
-            return seconds
-        if timedelta() < self._next_at - now <= self._pause:
-            return (self._next_at - now).total_seconds()
-        message = self._messages.next_message()
-        try:
-            self._send(message)
-        except RefusedError as error:
-            parked = self._messages.park(message.id, vars(message))
-            log.error("notify: %s: %s; it is stored in %s, and the next one is sent", self.name, error, parked)
-        else:
-            log.info("notify: %s: %d changes sent", self.name, len(message.changes))
-        self._messages.done()
-        self._next_at = now + self._pause
-        return 0.0
-
-
-class TopicDelivery(MessageDelivery):
-    """Sends the changes of messages as records of a topic."""
-
-    def __init__(self, messages: Messages, sink: KafkaSink, machine: Machine) -> None:
-        self._topic = Topic(sink, machine)
-        super().__init__(messages, sink.per_minute, lambda message: self._topic.send(message.changes))
-
-    def close(self) -> None:
-        self._topic.close()
+    def deliver(self, ended: threading.Event) -> None:
+        while not ended.is_set():
+            while self._messages.take():
+                pass
+            message = self._messages.next_message()
+            if message is None or ended.wait(max(0.0, self._next_at - time.monotonic())):
+                return
+            try:
+                self._send(message)
+            except RefusedError as error:
+                parked = self._messages.park(message.id, vars(message))
+                log.error("notify: %s: %s; it is stored in %s, and the next one is sent", self.name, error, parked)
+            else:
+                log.info("notify: %s: %d changes sent", self.name, len(message.changes))
+            self._messages.done()
+            self._next_at = time.monotonic() + self._pause_s
 
 
 def _of_alertmanager(answer: Answer) -> None:
@@ -155,47 +137,39 @@ def to_apprise(sink: AppriseSink, message: Message) -> None:
         raise SinkDownError("apprise can't send it; the command `apprise -vv` of the same URL says why")
 
 
-def delivery(lake: str, name: str, file: NotifyFile, machine: Machine | None = None) -> Delivery:
+def delivery(lake: str, name: str, file: NotifyFile, clock: Clock = _now) -> Delivery:
     """The delivery for a sink of the file.
-
-    Args:
-        machine: provides a JVM; needed only for a sink of type kafka.
 
     Raises:
         StateError: its file in the lake is damaged.
     """
     trust_what_the_machine_trusts()  # for apprise, which makes its requests itself
     explicit_settings_win()
-    sink, is_first = file.sinks[name], name == next(iter(file.sinks))
+    sink = file.sinks[name]
     if isinstance(sink, AlertmanagerSink):
-        return AlertDelivery(Alerts(lake, name, file, counts_unrouted=is_first), sink)
-    messages = Messages(lake, name, file, counts_unrouted=is_first)
-    if isinstance(sink, KafkaSink):
-        assert machine is not None
-        return TopicDelivery(messages, sink, machine)
+        return AlertDelivery(Alerts(lake, name, sink.match), sink, clock)
     send = partial(to_webhook, sink) if isinstance(sink, WebhookSink) else partial(to_apprise, sink)
-    return MessageDelivery(messages, sink.per_minute, send)
+    return MessageDelivery(Messages(lake, name, sink.match), sink.per_minute, send)
 
 
-def deliveries(lake: str, file: NotifyFile, machine: Machine | None = None) -> list[Delivery]:
+def deliveries(lake: str, file: NotifyFile, clock: Clock = _now) -> list[Delivery]:
     """One delivery for each sink of the file."""
-    return [delivery(lake, name, file, machine) for name in file.sinks]
+    return [delivery(lake, name, file, clock) for name in file.sinks]
 
 
 def previews(lake: str, file: NotifyFile, now: datetime) -> Iterator[str]:
     """A JSON object for each request that would be sent now. Nothing is sent or written."""
-    for number, (name, sink) in enumerate(file.sinks.items()):
+    for name, sink in file.sinks.items():
         if isinstance(sink, AlertmanagerSink):
-            alerts = Alerts(lake, name, file, writes=False, counts_unrouted=not number)
-            while alerts.take(now):
+            alerts = Alerts(lake, name, sink.match, writes=False)
+            while alerts.take():
                 pass
             if content := alerts.alerts(now, sink.expire_seconds):
                 yield printable_json({"sink": name, "alerts": content})
             continue
-        messages = Messages(lake, name, file, writes=False, counts_unrouted=not number)
-        while messages.take(now) or messages.seconds_until_due(now) is not None:
-            if messages.seconds_until_due(now) is not None:
-                message = messages.next_message()
+        messages = Messages(lake, name, sink.match, writes=False)
+        while messages.take() or messages.waiting:
+            if (message := messages.next_message()) is not None:
                 shown = vars(message)
                 if isinstance(sink, AppriseSink):
                     shown = {"title": readable.title(message.changes), "text": readable.text(message.changes)}

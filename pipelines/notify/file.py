@@ -1,30 +1,33 @@
-"""Reads the file of ``telemetry-lake notify``: sinks, and routes that choose among them."""
+"""Reads the file of ``telemetry-lake notify``: sinks, and which changes each of them gets."""
 
 from __future__ import annotations
 
 import logging
-import math
 import os
 import re
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 import apprise
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
-from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError
-from kafka_telemetry_lake.pipelines.runtime.kafka_reach import PROTOCOLS, address_of
 from kafka_telemetry_lake.udfs.errors import CannotRunError
-from kafka_telemetry_lake.udfs.nearest import did_you_mean
 
 # These libraries log the URLs that they use, at level DEBUG or when reading or sending to one fails.
 TALKATIVE = ("apprise", "oauthlib", "requests_oauthlib", "urllib3")
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 SINK_NAME = r"^[a-z0-9][a-z0-9_-]{0,62}$"  # also the name of its file in the lake
+
+Texts = Annotated[list[str], Field(min_length=1)]
+# What was removed, and what does it instead.
+REMOVED = {
+    "routes": "give each sink a `match` of its own, or let Alertmanager route",
+    "group_seconds": "let Alertmanager group",
+    "type kafka": "use a webhook, or read table finding_changes",
+}
 
 Row = dict[str, Any]  # a row of table finding_changes; times as text
 
@@ -37,7 +40,39 @@ class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class _HttpSink(_Entry):
+class Match(_Entry):
+    """Patterns for columns of a change, `*` and `?` as in file names. An empty text stands for NULL."""
+
+    finding: Texts = Field(default_factory=list)
+    severity: Texts = Field(default_factory=list)
+    cluster_id: Texts = Field(default_factory=list)
+    scope: Texts = Field(default_factory=list)
+    subject: Texts = Field(default_factory=list)
+    client_id: Texts = Field(default_factory=list)
+    principal: Texts = Field(default_factory=list)
+    application: Texts = Field(default_factory=list)
+    owner: Texts = Field(default_factory=list)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lists(cls, content: Any) -> Any:
+        if not isinstance(content, dict):
+            return content
+        return {key: [value] if isinstance(value, str) else value for key, value in content.items()}
+
+    def fits(self, row: Row) -> bool:
+        return all(
+            any(fnmatchcase(row[column] or "", pattern) for pattern in patterns)
+            for column, patterns in self
+            if patterns
+        )
+
+
+class _Sink(_Entry):
+    match: Match = Field(default_factory=Match)
+
+
+class _HttpSink(_Sink):
     url: SecretStr
     headers: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")], SecretStr] = Field(default_factory=dict)
 
@@ -91,7 +126,7 @@ class WebhookSink(_HttpSink):
     per_minute: Annotated[int, Field(ge=1, le=600)] = 60
 
 
-class AppriseSink(_Entry):
+class AppriseSink(_Sink):
     """A target of the library apprise: Slack, mail, PagerDuty and others."""
 
     type: Literal["apprise"]
@@ -106,109 +141,18 @@ class AppriseSink(_Entry):
         return url
 
 
-class KafkaSink(_Entry):
-    """A Kafka topic that gets a record for each change."""
-
-    type: Literal["kafka"]
-    bootstrap_servers: str
-    topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
-    kafka_options: dict[str, SecretStr] = Field(default_factory=dict)
-    per_minute: ClassVar[float] = math.inf
-
-    @field_validator("bootstrap_servers")
-    @classmethod
-    def _servers(cls, servers: str) -> str:
-        try:
-            for server in servers.split(","):
-                address_of(server.strip())
-        except KafkaUnavailableError:
-            raise ValueError("allowed: host:port, or several with commas in between") from None
-        return servers
-
-    @field_validator("kafka_options")
-    @classmethod
-    def _options(cls, options: dict[str, SecretStr]) -> dict[str, SecretStr]:
-        for name in options:
-            if not name.startswith("kafka.") or name == "kafka.bootstrap.servers":
-                raise ValueError("allowed: options of Kafka's producer with the prefix kafka., not its servers")
-        protocol = options.get("kafka.security.protocol")
-        if protocol is not None and protocol.get_secret_value().strip().upper() not in PROTOCOLS:
-            raise ValueError(f"kafka.security.protocol: allowed: {', '.join(PROTOCOLS)}")
-        return options
-
-
-KINDS = (AlertmanagerSink, WebhookSink, AppriseSink, KafkaSink)
-Sink = Annotated[AlertmanagerSink | WebhookSink | AppriseSink | KafkaSink, Field(discriminator="type")]
-Texts = Annotated[list[str], Field(min_length=1)]
-
-
-class Match(_Entry):
-    """Patterns for columns of a change, `*` and `?` as in file names. An empty text stands for NULL."""
-
-    finding: Texts = Field(default_factory=list)
-    severity: Texts = Field(default_factory=list)
-    cluster_id: Texts = Field(default_factory=list)
-    scope: Texts = Field(default_factory=list)
-    subject: Texts = Field(default_factory=list)
-    client_id: Texts = Field(default_factory=list)
-    principal: Texts = Field(default_factory=list)
-    application: Texts = Field(default_factory=list)
-    owner: Texts = Field(default_factory=list)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _lists(cls, content: Any) -> Any:
-        if not isinstance(content, dict):
-            return content
-        return {key: [value] if isinstance(value, str) else value for key, value in content.items()}
-
-    def fits(self, row: Row) -> bool:
-        return all(
-            any(fnmatchcase(row[column] or "", pattern) for pattern in patterns)
-            for column, patterns in self
-            if patterns
-        )
-
-
-class Route(_Entry):
-    """Which changes go to which sinks. The first route that fits is used; one with `go_on` also lets later ones."""
-
-    match: Match = Field(default_factory=Match)
-    sinks: Texts
-    group_seconds: Annotated[int, Field(ge=0, le=86_400)] = 30
-    go_on: bool = False
+KINDS = (AlertmanagerSink, WebhookSink, AppriseSink)
+Sink = Annotated[AlertmanagerSink | WebhookSink | AppriseSink, Field(discriminator="type")]
 
 
 class NotifyFile(_Entry):
     """The whole file."""
 
     sinks: Annotated[dict[Annotated[str, Field(pattern=SINK_NAME)], Sink], Field(min_length=1)]
-    routes: Annotated[list[Route], Field(min_length=1)]
-
-    @model_validator(mode="after")
-    def _names(self) -> NotifyFile:
-        named = {name for route in self.routes for name in route.sinks}
-        for number, route in enumerate(self.routes):
-            for name in route.sinks:
-                if name not in self.sinks:
-                    raise ValueError(
-                        f"routes.{number}.sinks: no sink is called {name!r}{did_you_mean(name, self.sinks)}"
-                    )
-        if unused := sorted(self.sinks.keys() - named):
-            raise ValueError(f"sinks.{unused[0]}: no route names it, so nothing would be sent there")
-        return self
-
-    def routes_of(self, row: Row) -> Iterator[tuple[int, Route]]:
-        """The routes of a change, with their numbers."""
-        for number, route in enumerate(self.routes):
-            if route.match.fits(row):
-                yield number, route
-                if not route.go_on:
-                    return
 
 
 def read_notify_file(path: Path) -> NotifyFile:
-    """Read sinks and routes. `${NAME}` in a sink's texts is replaced by that environment variable.
+    """Read the sinks. `${NAME}` in a sink's texts is replaced by that environment variable.
 
     From then on the libraries that would log URLs of sinks log nothing.
 
@@ -260,11 +204,16 @@ def _explain(item: Any) -> str:
         case "missing":
             return f"{key}: needed"
         case "extra_forbidden":
-            return f"{key}: no such field"
+            return f"{key}: {_removed(place[-1]) or 'no such field'}"
         case "union_tag_not_found" | "union_tag_invalid":
-            return f"{key}.type: allowed: {', '.join(kinds)}"
+            removed = _removed(f"type {item['ctx'].get('tag')}")
+            return f"{key}.type: {removed or 'allowed: ' + ', '.join(kinds)}"
         case "value_error":
             said = str(item["ctx"]["error"])
             return said if not place else f"{key}: {said}"
         case _:
             return f"{key}: {item['msg']}" + ("" if in_sink else f", got {str(item['input'])[:80]!r}")
+
+
+def _removed(name: str) -> str | None:
+    return f"was removed: {REMOVED[name]}" if name in REMOVED else None

@@ -1,15 +1,12 @@
 """What a sink was sent, and what it is still to be sent: a file in the folder of table `finding_changes`.
 
-A message is written there before it is sent, and removed afterwards. After a crash in between it is sent again, with
-the same id and content. Each sink has a file of its own, so none waits for another one.
+What is sent is written there before, and removed afterwards. After a crash in between it is sent again, with the same
+id and content. Each sink has a file of its own, so none waits for another one.
 """
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from datetime import datetime
 from typing import Any
 
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
@@ -17,34 +14,37 @@ from kafka_telemetry_lake.pipelines.lake.follower import Position
 from kafka_telemetry_lake.pipelines.lake.json_files import write_json
 from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.notify.changes import Changes
-from kafka_telemetry_lake.pipelines.notify.file import NotifyFile, Route, Row
-from kafka_telemetry_lake.pipelines.notify.findings import Finding, as_text, change_id
+from kafka_telemetry_lake.pipelines.notify.changes import Changes, change_id
+from kafka_telemetry_lake.pipelines.notify.file import Match, Row
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 
-log = logging.getLogger(__name__)
-
-FIELDS = ("position", "findings", "out")
+FIELDS = ("position", "kind", "open", "waiting", "under_way")
 START_AGAIN = "delete it, and the sink is sent all open findings again"
+MOST_WAITING = 10_000  # then no more changes are read; they wait in the table
 
 
 class Outbox(ABC):
-    """A sink's part of the changes. Subclasses say what becomes of a change, and store that in `out`.
-
-    A new sink starts with the findings that are open, not with the history.
+    """A sink's part of the changes. A new sink starts with the findings that are open, not with the history.
 
     Args:
+        match: which changes are the sink's.
         writes: False: nothing is written, for a look at what would be sent.
-        counts_unrouted: log how many changes no route takes. One sink's outbox does that for all.
+
+    Attributes:
+        open: the latest change of each finding that is open for the sink, by its id.
+        waiting: what is to be sent, in order.
+        under_way: how many of these are in the message that is being sent.
 
     Raises:
         StateError: the file is damaged.
     """
 
-    def __init__(self, lake: str, sink: str, file: NotifyFile, writes: bool = True, counts_unrouted: bool = False):
+    def __init__(self, lake: str, sink: str, match: Match, writes: bool = True) -> None:
         self.sink = sink
-        self.findings: dict[str, Finding] = {}
-        self._file, self._writes, self._counts_unrouted = file, writes, counts_unrouted
+        self.open: dict[str, Row] = {}
+        self.waiting: list[dict[str, Any]] = []
+        self.under_way = 0
+        self._match, self._writes = match, writes
         self._changes = Changes(lake, f"notify:{sink}" if writes else None)
         uri = f"{FINDING_CHANGES.uri(lake)}/_notify"
         self._filesystem, self._folder = filesystem_of(uri)
@@ -54,95 +54,69 @@ class Outbox(ABC):
             self._filesystem.create_dir(self._folder)
         self._read()
 
-    def take(self, now: datetime) -> int:
-        """Read the next changes, and end mutes whose time is over; returns the number of both."""
-        moment = as_text(now)
+    def take(self) -> bool:
+        """Read the next changes; returns whether there may be more."""
         if self._position is None:
-            return self._start(moment, now.timestamp())
-        position, rows = self._changes.after(self._position) if self.has_room() else (self._position, [])
-        taken = len(rows)
-        unrouted = sum(self._take(row, now.timestamp()) for row in rows)
-        for finding in list(self.findings.values()):
-            if ended := finding.end_of_mute(moment):
-                self._take(ended, now.timestamp())
-                taken += 1
-        if unrouted and self._counts_unrouted:
-            log.warning("notify: %d changes fit no route; they are only in table %s", unrouted, FINDING_CHANGES.name)
-        if position != self._position or taken:
-            self._position = position
-            self.write()
-        return taken
-
-    def _start(self, moment: str, now: float) -> int:
-        self._position, rows = self._changes.every()
-        for row in rows:
-            self.findings.setdefault(row["finding_id"], Finding()).apply(row)
-        for finding in self.findings.values():
-            if ended := finding.end_of_mute(moment):
-                finding.apply(ended)
-            if finding.is_announced:
-                self.changed(finding, finding.row | {"change": "opened", "at": finding.row["opened_at"]}, now)
-        self._forget(list(self.findings))
-        self.write()
-        return sum(finding.is_announced for finding in self.findings.values())
-
-    def _take(self, row: Row, now: float) -> bool:
-        """Apply a change; returns whether no route takes it."""
-        finding = self.findings.setdefault(row["finding_id"], Finding())
-        if finding.row and change_id(finding.row) == change_id(row):
+            self._start()
+            return True
+        if len(self.waiting) >= MOST_WAITING:
             return False
-        was_announced = finding.is_announced
-        finding.apply(row)
-        kind = row["change"]
-        unrouted = False
-        if kind in ("opened", "changed") or (kind == "unmuted" and not was_announced):
-            if finding.is_announced:
-                self.changed(finding, finding.row, now)
-                unrouted = not any(self._file.routes_of(finding.row))
-        elif kind == "resolved":
-            self.changed(finding, finding.row, now)
-        elif kind in ("acknowledged", "muted"):
-            self.silenced(finding)
-        self._forget([row["finding_id"]])
-        return unrouted
+        position, rows = self._changes.after(self._position)
+        for row in rows:
+            self._take(row)
+        if position == self._position:
+            return False
+        self._position = position
+        self.write()
+        return True
 
-    def _forget(self, finding_ids: Iterable[str]) -> None:
-        for finding_id in finding_ids:
-            if finding_id in self.findings and self.findings[finding_id].is_over:
-                del self.findings[finding_id]
+    def _start(self) -> None:
+        self._position, rows = self._changes.every()
+        latest: dict[str, Row] = {}
+        for row in rows:
+            if row["change"] == "resolved":
+                latest.pop(row["finding_id"], None)
+            elif row["change"] in ("opened", "changed"):
+                latest[row["finding_id"]] = row
+        for finding_id, row in latest.items():
+            if self._match.fits(row):
+                self.open[finding_id] = row
+                self.changed(row | {"change": "opened", "at": row["opened_at"]}, None)
+        self.write()
 
-    def routes(self, row: Row) -> list[tuple[int, Route]]:
-        """The routes that take a change to this sink."""
-        return [(number, route) for number, route in self._file.routes_of(row) if self.sink in route.sinks]
+    def _take(self, row: Row) -> None:
+        finding_id = row["finding_id"]
+        before = self.open.get(finding_id)
+        match row["change"]:
+            case "opened" | "changed" if self._match.fits(row):
+                if before is None or change_id(before) != change_id(row):  # else it was read before
+                    self.open[finding_id] = row
+                    self.changed(row, before)
+            case "changed" if before is not None:
+                self.left(row, before)
+            case "resolved" if before is not None:
+                del self.open[finding_id]
+                self.changed(row, before)
 
     @abstractmethod
-    def changed(self, finding: Finding, row: Row, now: float) -> None:
-        """A finding that is announced has changed, or a finding is resolved."""
+    def changed(self, row: Row, before: Row | None, /) -> None:
+        """A finding of the sink has opened, changed or, with a `row` that says so, is resolved.
+
+        Args:
+            before: the change before; None: the sink hasn't heard of it.
+        """
 
     @abstractmethod
-    def silenced(self, finding: Finding) -> None:
-        """A finding was acknowledged or muted."""
-
-    @abstractmethod
-    def has_room(self) -> bool:
-        """Whether more changes may be read."""
-
-    @property
-    @abstractmethod
-    def out(self) -> dict[str, Any]:
-        """What is to be sent."""
-
-    @out.setter
-    @abstractmethod
-    def out(self, content: dict[str, Any]) -> None: ...
+    def left(self, row: Row, before: Row, /) -> None:
+        """A finding has changed so that it isn't the sink's any more."""
 
     def write(self) -> None:
         """Store the state."""
         if not self._writes:
             return
-        findings = {finding_id: vars(finding) for finding_id, finding in self.findings.items()}
         assert self._position is not None  # `take` has one
-        self._note.write({"position": self._position.stored(), "findings": findings, "out": self.out})
+        content = (self._position.stored(), type(self).__name__, self.open, self.waiting, self.under_way)
+        self._note.write(dict(zip(FIELDS, content, strict=True)))
 
     def park(self, name: str, content: dict[str, Any]) -> str:
         """Store a message that the sink refuses; returns the file's path."""
@@ -154,9 +128,7 @@ class Outbox(ABC):
         content = self._note.read()
         if content is None:
             return
-        try:
-            self._position = Position.of(content["position"])
-            self.findings = {finding_id: Finding(**stored) for finding_id, stored in content["findings"].items()}
-            self.out = content["out"]
-        except (KeyError, TypeError):
-            raise StateError(f"{self._note.path} is of another type of sink: {START_AGAIN}") from None
+        if content["kind"] != type(self).__name__:
+            raise StateError(f"{self._note.path} is of another type of sink: {START_AGAIN}")
+        self._position = Position.of(content["position"])
+        self.open, self.waiting, self.under_way = content["open"], content["waiting"], content["under_way"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, client_properties, root_of
+from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, client_properties
 from kafka_telemetry_lake.pipelines.runtime.kafka_classes import for_jvm, kafka_package
 
 log = logging.getLogger(__name__)
@@ -21,24 +21,18 @@ DELIVERY_MS = 30_000
 
 
 @contextmanager
-def producing(
-    java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topic: str, *, batches: bool = True
-) -> Iterator[Send]:
+def producing(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topic: str) -> Iterator[Send]:
     """Open a producer, and close it at the end of the block. It connects when it sends.
 
     Args:
         options: options of Spark's Kafka source; those with the prefix ``kafka.`` are the producer's (SASL, SSL).
-        batches: send records in batches. If the topic's `max.message.bytes` is below `batch.size`, Kafka's producer
-            3.9 divides a batch that is too large into itself again and again, and never answers.
 
     Yields:
         Sends records (key and value); returns after the topic has acknowledged all, otherwise raises
-        ``Py4JJavaError``: one that `is_too_large`, if the topic has acknowledged the others.
+        ``Py4JJavaError``.
     """
     jvm = java._jvm
     properties = _properties(java, bootstrap_servers, options)
-    if not batches:
-        properties.put("batch.size", "0")
     kafka = kafka_package(jvm)
     producer = kafka.clients.producer.KafkaProducer(properties)
 
@@ -53,7 +47,7 @@ def producing(
             except Py4JJavaError as error:
                 errors.append(error)
         if errors:
-            raise min(errors, key=is_too_large)
+            raise errors[0]
 
     try:
         yield send
@@ -62,11 +56,6 @@ def producing(
             producer.close(jvm.java.time.Duration.ofSeconds(1))
         except Py4JError:  # a signal that ends the process may have ended the JVM too
             log.debug("the producer's JVM has ended")
-
-
-def is_too_large(error: Py4JJavaError) -> bool:
-    """Whether a record is larger than the producer or the topic allows, so that it would be refused again."""
-    return bool(root_of(error).getClass().getSimpleName() == "RecordTooLargeException")
 
 
 def _properties(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str]) -> Any:

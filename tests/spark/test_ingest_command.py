@@ -108,8 +108,7 @@ def test_messages_are_sent_beside_the_streams_and_a_sink_that_hangs_holds_nothin
     with http_sink() as hook, http_sink() as hangs:
         hangs.answer = lambda _request: 200 if released.wait(PATIENCE_S) else 500
         sinks = {name: {"type": "webhook", "url": each.url} for name, each in {"hook": hook, "hangs": hangs}.items()}
-        routes = [{"sinks": ["hook", "hangs"], "group_seconds": 0}]
-        (tmp_path / "notify.yml").write_text(yaml.safe_dump({"sinks": sinks, "routes": routes}))
+        (tmp_path / "notify.yml").write_text(yaml.safe_dump({"sinks": sinks}))
         flags = ["--trigger-seconds", "1", "--findings-minutes", "0.02", "--notify", str(tmp_path / "notify.yml")]
         process = start(*flags)
         wait_for(lambda: _count(lake, "push_outcomes") == 100, process)

@@ -113,9 +113,8 @@ def fill(stream: LocalStream, client: Client) -> None:
     folder.mkdir(exist_ok=True)
     rows = [{name: str(value) for name, value in row.items()} for row in (finding, other)]
     content: dict[str, Any] = {
-        "version": 1, "recorded_at": "", "findings": {row["finding_id"]: {"row": row} for row in rows},
-        "out": {"waiting": {"0": {"due": 1, "rows": rows[:1]}, "1": {"due": 1, "rows": rows}},
-                "message": {"id": "m", "changes": rows[:1]}},
+        "position": {}, "kind": "Messages", "open": {row["finding_id"]: row for row in rows},
+        "waiting": rows, "under_way": 1,
     }  # fmt: skip
     (folder / "sink.json").write_text(json.dumps(sealed(content)))
     note = {"step": 1, "rows": rows[:1], "clusters": [{"states": {row["finding_id"]: {"latest": row} for row in rows}}]}

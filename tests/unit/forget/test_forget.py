@@ -143,11 +143,8 @@ def test_rows_and_notes_of_others_lose_only_the_mention(tmp_path: Path) -> None:
     assert match == {"all": [], "one": [("client_instance_id", "(forgotten)|x")]}
     folder = stream.lake / "finding_changes"
     outbox = json.loads((folder / "_notify" / "sink.json").read_text())
-    assert list(outbox["findings"]) == ["id-shared"]
-    assert outbox["out"]["message"] is None
-    assert [[row["finding_id"] for row in group["rows"]] for group in outbox["out"]["waiting"].values()] == [
-        ["id-shared"]
-    ]
+    assert list(outbox["open"]) == ["id-shared"]
+    assert [row["finding_id"] for row in outbox["waiting"]] == ["id-shared"]
     note = json.loads((folder / "_findings-e000000000000.json").read_text())
     assert (note["rows"], list(note["clusters"][0]["states"])) == ([], ["id-shared"])
 

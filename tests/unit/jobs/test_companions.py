@@ -40,7 +40,7 @@ def rows(tmp_path: Path, *flags: str) -> list[Companion]:
     """The companions of a job with all that may run beside its streams."""
     file = tmp_path / "notify.yml"
     sinks = {"one": {"type": "webhook", "url": "http://127.0.0.1:1/"}}
-    file.write_text(yaml.safe_dump({"sinks": sinks, "routes": [{"sinks": ["one"]}]}))
+    file.write_text(yaml.safe_dump({"sinks": sinks}))
     argv = ["--source", "kafka", "--bootstrap-servers", "127.0.0.1:1", "--lake", str(tmp_path / "lake")]
     argv += ["--findings-minutes", "5", "--notify", str(file), "--sync-seconds", "60", "--events-topic", "events"]
     settings = parse(IngestSettings, [*argv, *(flags or ("--metrics-port", "0", "--metrics-fleet"))], "ingest")

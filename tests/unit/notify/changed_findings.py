@@ -64,9 +64,9 @@ def record(lake: str, *rows: dict[str, Any]) -> None:
 
 
 def notify_file(url: str, **sink: Any) -> NotifyFile:
-    """One sink, `one`, that gets everything at once; a webhook unless `type` says otherwise."""
+    """One sink, `one`, that gets everything; a webhook unless `type` says otherwise."""
     content = {"type": "webhook", "url": url} | sink
-    return NotifyFile.model_validate({"sinks": {"one": content}, "routes": [{"sinks": ["one"], "group_seconds": 0}]})
+    return NotifyFile.model_validate({"sinks": {"one": content}})
 
 
 @dataclass

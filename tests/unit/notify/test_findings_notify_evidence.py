@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,8 @@ def resent(lake: SmallLake) -> dict[str, Any]:
     """The only alert, as a new process sends it a day later."""
     with http_sink() as sink:
         file = notify_file(sink.url.removesuffix("/hook"), type="alertmanager")
-        (one,) = deliveries(lake.name, file)
-        while one.step(START + timedelta(days=1), at_once=True) is not None:
-            pass
+        (one,) = deliveries(lake.name, file, lambda: START + timedelta(days=1))
+        one.deliver(threading.Event())
         ((alert,),) = (request.body for request in sink.requests)
     found: dict[str, Any] = alert
     return found

@@ -1,4 +1,4 @@
-"""The file of sinks and routes: what is refused, with the field's name and without a secret."""
+"""The file of sinks: what is refused, with the field's name and without a secret."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from tests.unit.notify.changed_findings import make_lake
 ROOT = Path(__file__).parents[3]
 GOOD = """
 sinks:
-  hook: {type: webhook, url: "https://hooks.example/${HOOK_TOKEN}", headers: {X-Key: "${KEY}-1"}}
+  hook:
+    {type: webhook, url: "https://hooks.example/${HOOK_TOKEN}", headers: {X-Key: "${KEY}-1"},
+     match: {owner: team-a, severity: [error, warning]}}
   alerts: {type: alertmanager, url: http://am:9093}
-routes:
-  - {match: {owner: team-a, severity: [error, warning]}, sinks: [hook], group_seconds: 60, go_on: true}
-  - {sinks: [alerts, hook]}
 """
 
 
@@ -40,8 +39,7 @@ def test_a_file_with_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert hook.url.get_secret_value() == "https://hooks.example/t0ken"
     assert hook.headers["X-Key"].get_secret_value() == "k-1"
     assert (alertmanager.resend_seconds, alertmanager.expire_seconds) == (60, 300)
-    assert file.routes[0].match.owner == ["team-a"]
-    assert (file.routes[0].group_seconds, file.routes[1].group_seconds) == (60, 30)
+    assert (hook.match.owner, hook.match.severity, hook.match.finding) == (["team-a"], ["error", "warning"], [])
     assert "t0ken" not in repr(file)
 
 
@@ -51,20 +49,19 @@ def test_the_example_of_the_project_is_valid_with_and_without_its_comments(
     example = ROOT / "conf" / "notify.yml"
     assert list(read_notify_file(example).sinks) == ["alertmanager"]
     monkeypatch.setenv("TICKETS_TOKEN", "t")
-    monkeypatch.setenv("KAFKA_JAAS", "j")
     monkeypatch.setenv("ORDERS_SLACK_URL", "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#kafka-clients")
-    commented = r"(?m)^  # (?=tickets:|orders-chat:|findings-topic:|- match:|  [a-z_]+:)"
+    commented = r"(?m)^  # (?=tickets:|orders-chat:|  [a-z_]+:)"
     (tmp_path / "notify.yml").write_text(re.sub(commented, "  ", example.read_text("utf-8")))
     file = read_notify_file(tmp_path / "notify.yml")
-    assert list(file.sinks) == ["alertmanager", "tickets", "orders-chat", "findings-topic"]
-    assert [route.sinks for route in file.routes] == [["orders-chat", "tickets", "findings-topic"], ["alertmanager"]]
+    assert list(file.sinks) == ["alertmanager", "tickets", "orders-chat"]
+    assert [sink.match.owner for sink in file.sinks.values()] == [[], [], ["orders-team"]]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("type: webhook", "type: telegram", r"sinks\.hook\.type: allowed: alertmanager, webhook, apprise, kafka$"),
-        ("type: webhook, ", "", r"sinks\.hook\.type: allowed: alertmanager, webhook, apprise, kafka$"),
+        ("type: webhook", "type: telegram", r"sinks\.hook\.type: allowed: alertmanager, webhook, apprise$"),
+        ("type: webhook, ", "", r"sinks\.hook\.type: allowed: alertmanager, webhook, apprise$"),
         ("${HOOK_TOKEN}", "${NO_SUCH}", r"sinks\.hook\.url: environment variable NO_SUCH isn't set$"),
         ("https://hooks", "ftp://hush", r"sinks\.hook\.url: allowed: a URL that begins with http:// or https://"),
         ("https://hooks.example", "http://hush:port", r"sinks\.hook\.url: allowed: a URL"),
@@ -86,22 +83,25 @@ def test_the_example_of_the_project_is_valid_with_and_without_its_comments(
         ),
         ("alerts: {", "Alerts: {", r"sinks\.Alerts.*should match pattern"),
         ("alerts: {", "../alerts: {", r"sinks\.\.\./alerts.*should match pattern"),
+        ("owner: team-a", "ownr: team-a", r"sinks\.hook\.match\.ownr: no such field$"),
+        ("owner: team-a", "owner: [1]", r"sinks\.hook\.match\.owner\.0: Input should be a valid string$"),
+        ("owner: team-a", "owner: []", r"sinks\.hook\.match\.owner: List should have at least 1 item"),
+        ("sinks:", "sink:", r"sinks: needed"),
         (
-            "sinks: [alerts, hook]",
-            "sinks: [alert]",
-            r"routes\.1\.sinks: no sink is called 'alert'; did you mean alerts\?",
+            "sinks:",
+            "routes: [{sinks: [hook], match: {owner: hush}, go_on: true}]\nsinks:",
+            r"routes: was removed: give each sink a `match` of its own, or let Alertmanager route$",
         ),
         (
-            "sinks: [alerts, hook]",
-            "sinks: [hook]",
-            r"sinks\.alerts: no route names it, so nothing would be sent there$",
+            "match: {",
+            "group_seconds: 60, match: {",
+            r"sinks\.hook\.group_seconds: was removed: let Alertmanager group$",
         ),
-        ("sinks: [alerts, hook]", "sinks: []", r"routes\.1\.sinks: List should have at least 1 item"),
-        ("owner: team-a", "ownr: team-a", r"routes\.0\.match\.ownr: no such field$"),
-        ("owner: team-a", "owner: [1]", r"routes\.0\.match\.owner\.0: Input should be a valid string, got '1'$"),
-        ("group_seconds: 60", "group_seconds: -1", r"routes\.0\.group_seconds: .*equal to 0, got '-1'$"),
-        ("group_seconds: 60", "group_seconds: soon", r"routes\.0\.group_seconds: .*valid integer, got 'soon'$"),
-        ("routes:", "rules:", r"routes: needed"),
+        (
+            "type: webhook",
+            "type: kafka",
+            r"sinks\.hook\.type: was removed: use a webhook, or read table finding_changes$",
+        ),
         ("alerts: {type: alertmanager, url: http://am:9093}", "alerts: 1", r"sinks\.alerts"),
         (
             "http://am:9093",
@@ -123,7 +123,7 @@ def test_what_is_wrong_is_named_without_a_secret(
     assert str(error.value).startswith(str(tmp_path))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "sinks", "sinks: {}\nroutes: []", "\x00", "a: &a [*a]", "- " * 5000 + "x"])
+@pytest.mark.parametrize("text", ["", "[]", "sinks", "sinks: {}", "\x00", "a: &a [*a]", "- " * 5000 + "x"])
 def test_other_texts_are_refused_in_one_way(text: str, tmp_path: Path) -> None:
     with pytest.raises(NotifyFileError):
         read(text, tmp_path)
@@ -132,7 +132,7 @@ def test_other_texts_are_refused_in_one_way(text: str, tmp_path: Path) -> None:
 def test_the_command_refuses_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = make_lake(tmp_path)
     file = tmp_path / "notify.yml"
-    file.write_text(yaml.safe_dump({"sinks": {}, "routes": []}))
+    file.write_text(yaml.safe_dump({"sinks": {}}))
     argv = ["notify", "--lake", lake, "--notify"]
     assert cli.main([*argv, str(tmp_path / "none.yml")]) == 2
     assert cli.main([*argv, str(file)]) == 2

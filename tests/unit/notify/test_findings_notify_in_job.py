@@ -44,9 +44,9 @@ def beside(
     patience_s: float = PATIENCE_S,
 ) -> AbstractContextManager[None]:  # fmt: skip
     """Messages as the job sends them (`jobs/companions`), with less time to wait."""
-    opened = partial(following, lake, file, None, 0.05, lambda *_: None)
+    opened = partial(following, lake, file, 0.05, lambda *_: None)
     if once:
-        opened = partial(sending_once, lake, file, None, give_up_s)
+        opened = partial(sending_once, lake, file, give_up_s)
     row = Companion("notify", opened, NEVER, patience_s, role=NOTIFY, after=once)
     return supervised(lake, [row], stop)
 

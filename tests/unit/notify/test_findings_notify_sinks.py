@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from kafka_telemetry_lake.jobs.notify import sinks
 from kafka_telemetry_lake.jobs.supervisor import supervised
 from kafka_telemetry_lake.pipelines.lake import notes
 from kafka_telemetry_lake.pipelines.lake.json_files import write_json
-from kafka_telemetry_lake.pipelines.notify import delivery, http
+from kafka_telemetry_lake.pipelines.notify import delivery, http, messages
 from kafka_telemetry_lake.pipelines.notify.delivery import Delivery, deliveries
 from kafka_telemetry_lake.pipelines.notify.file import NotifyFile
 from kafka_telemetry_lake.pipelines.notify.http import SinkDownError, post_json
@@ -58,10 +59,8 @@ def sink() -> Iterator[HttpSink]:
         yield found
 
 
-def settle(one: Delivery, second: float = 100) -> None:
-    """Step until nothing more is to be done now."""
-    while one.step(at(second), at_once=True) is not None:
-        second += 1
+def settle(one: Delivery) -> None:
+    one.deliver(threading.Event())
 
 
 def notify(lake: str, content: Any, folder: Path, *flags: str) -> int:
@@ -79,7 +78,7 @@ def late(seconds: float) -> Callable[[Request], int]:
 
 
 def one_webhook(url: str, **more: Any) -> dict[str, Any]:
-    return {"sinks": {"one": {"type": "webhook", "url": url, **more}}, "routes": [{"sinks": ["one"]}]}
+    return {"sinks": {"one": {"type": "webhook", "url": url, **more}}}
 
 
 def test_a_webhook_gets_the_changes_and_a_key_that_names_the_message(lake: str, sink: HttpSink) -> None:
@@ -178,15 +177,21 @@ def test_pauses_between_attempts_double_up_to_a_bound() -> None:
     assert LONGEST_PAUSE_S / 2 <= pause_after(100_000, down) <= LONGEST_PAUSE_S
 
 
-def test_the_rate_of_a_sink_is_bounded(lake: str, sink: HttpSink) -> None:
+def test_the_rate_of_a_sink_is_bounded(lake: str, sink: HttpSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "MOST_CHANGES", 1)
+    waits: list[float] = []
+
+    class Ended(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0)
+            return len(waits) > 3
+
+    record(lake, *(change(f"c{number}") for number in range(5)))
     (one,) = deliveries(lake, notify_file(sink.url, per_minute=6))
-    assert one.step(at(0), at_once=False) is None
-    for number in range(3):
-        record(lake, change(f"c{number}", second=number))
-    assert [one.step(at(10), at_once=False) for _ in range(3)] == [0.0, 0.0, None]
-    record(lake, change("d", second=4))
-    assert [one.step(at(second), at_once=False) for second in (12, 12, 19, 20)] == [0.0, 8.0, 1.0, 0.0]
-    assert [len(request.body["changes"]) for request in sink.requests] == [3, 1]
+    one.deliver(Ended())
+    assert len(sink.requests) == 3
+    assert waits[0] == 0
+    assert all(9 < wait <= 10 for wait in waits[1:])
 
 
 def test_a_sink_that_is_down_or_slow_delays_no_other_and_misses_nothing(
@@ -203,11 +208,10 @@ def test_a_sink_that_is_down_or_slow_delays_no_other_and_misses_nothing(
                 "sinks": {
                     name: {"type": "webhook", "url": each.url, "per_minute": 600}
                     for name, each in (("slow", slow), ("down", down), ("fine", sink))
-                },
-                "routes": [{"sinks": ["slow", "down", "fine"], "group_seconds": 0}],
+                }
             }
         )
-        with supervised(lake, sinks(lake, file, None, 0.05)):
+        with supervised(lake, sinks(lake, file, 0.05)):
             record(lake, change("a", second=1))
             wait_until(lambda: len(slow.requests) > 0)
             record(lake, change("b", second=2))
@@ -264,7 +268,7 @@ def test_whenever_the_process_ends_nothing_is_missing_and_only_the_same_message_
             record(lake, *rows)
             while True:
                 try:
-                    settle(deliveries(lake, file)[0], second)
+                    settle(deliveries(lake, file, partial(at, second))[0])
                     break
                 except Killed:
                     ends = True
@@ -324,9 +328,7 @@ def test_kill_9_between_sending_and_recording(lake: str, sink: HttpSink, tmp_pat
 @pytest.mark.slow
 def test_following_sends_new_changes_until_it_is_stopped(lake: str, sink: HttpSink, tmp_path: Path) -> None:
     config = tmp_path / "notify.yml"
-    content = one_webhook(sink.url)
-    content["routes"][0]["group_seconds"] = 0
-    config.write_text(yaml.safe_dump(content))
+    config.write_text(yaml.safe_dump(one_webhook(sink.url)))
     argv = ["--lake", lake, "--notify", str(config), "--follow", "--poll-seconds", "0.1"]
     process = subprocess.Popen(
         [sys.executable, "-m", "kafka_telemetry_lake.jobs.notify", *argv], stdout=subprocess.PIPE, text=True
@@ -376,8 +378,7 @@ def test_a_dry_run_prints_and_changes_nothing(
             "hook": {"type": "webhook", "url": sink.url, "headers": {"X-Key": "hush"}},
             "am": {"type": "alertmanager", "url": sink.url},
             "chat": {"type": "apprise", "url": f"json://127.0.0.1:1/{'t0ken'}"},
-        },
-        "routes": [{"sinks": ["hook", "am", "chat"]}],
+        }
     }
     assert notify(make_lake(tmp_path / "empty"), content, tmp_path, "--dry-run") == 0
     assert capsys.readouterr().out == "nothing to send\n"
@@ -431,8 +432,7 @@ def test_no_secret_is_in_logs_errors_or_the_lake(
     content: dict[str, Any] = {
         "sinks": {
             "one": {"type": kind, "url": f"{scheme}://user:{SECRETS[1]}@127.0.0.1:{port}/${{HOOK_TOKEN}}?cto=1&rto=1"}
-        },
-        "routes": [{"sinks": ["one"]}],
+        }
     }
     if kind != "apprise":
         content["sinks"]["one"]["headers"] = {"X-Key": SECRETS[2]}
@@ -465,12 +465,13 @@ def test_a_step_of_thousands_of_alerts_is_several_requests(lake: str, sink: Http
 
 def test_open_alerts_are_sent_again_and_ended_once(lake: str, sink: HttpSink) -> None:
     file = notify_file(sink.url.removesuffix("/hook"), type="alertmanager", resend_seconds=60, expire_seconds=240)
-    (one,) = deliveries(lake, file)
+    now = [0.0]
+    (one,) = deliveries(lake, file, lambda: at(now[0]))
 
     def sent_at(second: float) -> list[tuple[str, str, str, str]]:
         sink.requests.clear()
-        while one.step(at(second), at_once=False) == 0:
-            pass
+        now[0] = second
+        settle(one)
         return [
             (alert["labels"]["subject"], alert["labels"]["severity"], alert["startsAt"][11:19], alert["endsAt"][11:19])
             for request in sink.requests
@@ -486,24 +487,36 @@ def test_open_alerts_are_sent_again_and_ended_once(lake: str, sink: HttpSink) ->
     assert sorted(sent_at(80)) == [
         ("a", "error", "12:00:00", "12:05:20"),
         ("a", "warning", "12:00:00", "12:01:15"),
-        ("b", "warning", "12:01:20", "12:01:20"),  # it ends no earlier than it starts
+        ("b", "warning", "12:01:17", "12:01:17"),  # it ends no earlier than it starts
     ]
     assert sent_at(140) == [("a", "error", "12:00:00", "12:06:20")]
     record(lake, change("a", "muted", 150, severity="error", until=at(200), by="ann", why="known"))
-    assert sent_at(151) == [("a", "error", "12:00:00", "12:02:30")]
-    assert sink.requests[0].body[0]["annotations"]["by"] == "ann"
-    assert sent_at(199) == []
-    assert sent_at(201) == [("a", "error", "12:00:00", "12:07:21")]
-    record(lake, change("a", "acknowledged", 210, severity="error", by="ann"))
-    assert sent_at(211) == [("a", "error", "12:00:00", "12:03:30")]
+    assert sent_at(151) == [("a", "error", "12:00:00", "12:06:31")]  # silences are Alertmanager's
+    record(lake, change("a", "resolved", 160, severity="error"))
+    assert sent_at(161) == [("a", "error", "12:00:00", "12:02:40")]
     assert sent_at(300) == []
     (one,) = deliveries(lake, file)
     assert sent_at(301) == []
 
 
+def test_an_alert_ends_when_its_finding_does_not_fit_its_sink_any_more(lake: str, sink: HttpSink) -> None:
+    url, file = sink.url.removesuffix("/hook"), {"type": "alertmanager", "match": {"severity": "error"}}
+    record(lake, change("a", severity="error"), change("b"))
+    (one,) = deliveries(lake, notify_file(url, **file), partial(at, 10))
+    settle(one)
+    record(lake, change("a", "changed", 20, severity="warning"))
+    settle(one)
+    first, second = (request.body for request in sink.requests)
+    assert [(alert["labels"]["subject"], alert["endsAt"][11:19]) for alert in first] == [("a", "12:05:10")]
+    assert [(alert["labels"]["severity"], alert["endsAt"][11:19]) for alert in second] == [("error", "12:00:20")]
+    record(lake, change("a", "resolved", 30, severity="warning"))
+    settle(one)
+    assert [request.body for request in sink.requests[2:]] == []
+
+
 def test_an_alert_that_is_open_again_is_not_ended_in_the_same_request(lake: str, sink: HttpSink) -> None:
-    file = notify_file(sink.url.removesuffix("/hook"), type="alertmanager")
-    (one,) = deliveries(lake, file)
+    now = [100.0]
+    (one,) = deliveries(lake, notify_file(sink.url.removesuffix("/hook"), type="alertmanager"), lambda: at(now[0]))
     record(lake, change("x", owner="a"))
     settle(one)
     sink.answer = lambda _request: 500
@@ -512,7 +525,8 @@ def test_an_alert_that_is_open_again_is_not_ended_in_the_same_request(lake: str,
         with pytest.raises(SinkDownError):
             settle(one)
     sink.answer = lambda _request: 200
-    settle(one, 110)
+    (one,) = deliveries(lake, notify_file(sink.url.removesuffix("/hook"), type="alertmanager"), lambda: at(110))
+    settle(one)
     ends = {alert["labels"]["owner"]: alert["endsAt"][11:19] for alert in sink.requests[-1].body}
     assert len(sink.requests[-1].body) == 2
     assert ends == {"a": "12:06:50", "b": "12:00:06"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import ssl
+import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,7 +19,7 @@ from kafka_telemetry_lake.pipelines.notify.delivery import Delivery, deliveries
 from kafka_telemetry_lake.pipelines.notify.http import SinkDownError, post_json
 from kafka_telemetry_lake.pipelines.runtime import jars as module
 from kafka_telemetry_lake.pipelines.runtime.jars import JarsUnavailableError, jars
-from tests.unit.notify.changed_findings import at, change, make_lake, notify_file, record
+from tests.unit.notify.changed_findings import change, make_lake, notify_file, record
 
 JAR = b"logs"
 
@@ -83,8 +84,7 @@ def test_jars_come_from_a_repository_that_the_machine_trusts(
 
 
 def settle(one: Delivery) -> None:
-    while one.step(at(100), at_once=True) is not None:
-        pass
+    one.deliver(threading.Event())
 
 
 @pytest.mark.parametrize("kind", ["webhook", "apprise"])

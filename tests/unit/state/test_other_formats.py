@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
 from kafka_telemetry_lake.pipelines.lake.notes import CHECKSUM, sealed
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
+from kafka_telemetry_lake.pipelines.notify.file import Match
 from kafka_telemetry_lake.pipelines.notify.messages import Messages
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
@@ -33,7 +33,6 @@ from kafka_telemetry_lake.udfs.errors import OtherFormatError
 from tests.support.ledger import Fleet
 from tests.support.local_stream import LocalStream
 from tests.unit.export.made_lake import counting
-from tests.unit.notify.changed_findings import notify_file
 
 pytestmark = pytest.mark.lake
 
@@ -53,12 +52,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Evaluator(lake)._write_note(Evaluator(lake)._note)
     EventFeed(lake, NOTHING)
     counting(lake).close()
-    outbox(lake).take(datetime.now(UTC))
+    outbox(lake).take()
     return folder
 
 
 def outbox(lake: str) -> Messages:
-    return Messages(lake, "one", notify_file("http://127.0.0.1:1"))
+    return Messages(lake, "one", Match())
 
 
 @pytest.fixture

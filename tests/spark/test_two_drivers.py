@@ -58,18 +58,16 @@ SLOW, SOAK = [pytest.mark.slow], [pytest.mark.slow, pytest.mark.soak]
 @pytest.mark.parametrize(
     "step",
     [
-        "add push_outcomes/_delta_log/00000000000000000005.json",  # all other tables have the batch
-        *(
-            pytest.param(step, marks=marks)
-            for step, marks in {
-                "add lake/_writers/job-000000000002.json": SLOW,
-                "add metric_points/_delta_log/00000000000000000003.json": SOAK,  # its epoch
-                "begun offsets/1": SOAK,  # Spark has noted the batch
-                "add pushes/_delta_log/00000000000000000004.json": SOAK,
-                "note points-state/manifest-0000000001.json": SLOW,
-                "note client_changes/_lifecycle-e000000000002.json": SOAK,
-            }.items()
-        ),
+        pytest.param(step, marks=marks)
+        for step, marks in {
+            "add push_outcomes/_delta_log/00000000000000000005.json": SLOW,  # all other tables have the batch
+            "add lake/_writers/job-000000000002.json": SLOW,
+            "add metric_points/_delta_log/00000000000000000003.json": SOAK,  # its epoch
+            "begun offsets/1": SOAK,  # Spark has noted the batch
+            "add pushes/_delta_log/00000000000000000004.json": SOAK,
+            "note points-state/manifest-0000000001.json": SLOW,
+            "note client_changes/_lifecycle-e000000000002.json": SOAK,
+        }.items()
     ],
 )
 def test_a_job_that_was_taken_over_wakes_up_and_changes_nothing(spark: SparkSession, run: Run, step: str) -> None:

@@ -256,7 +256,7 @@ def test_the_log_stays_as_it_was_until_the_history_ends(tmp_path: Path) -> None:
     stream.batch(named(fleet.round(), clients))
 
 
-@pytest.mark.parametrize("killed", ["_delete_files", "replace"])
+@pytest.mark.parametrize("killed", [pytest.param("_delete_files", marks=pytest.mark.slow), "replace"])
 def test_killed_while_the_history_ends_the_next_run_ends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: str
 ) -> None:

@@ -264,7 +264,12 @@ def test_doctor_says_when_maintain_is_late(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "step"), [(erasure_module, "commit"), (Erasure, "_forget_in_state"), (Erasure, "_forget_elsewhere")]
+    ("owner", "step"),
+    [
+        (erasure_module, "commit"),
+        pytest.param(Erasure, "_forget_in_state", marks=pytest.mark.slow),
+        pytest.param(Erasure, "_forget_elsewhere", marks=pytest.mark.slow),
+    ],
 )
 def test_an_erasure_whose_lake_is_taken_over_has_not_ended(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, owner: Any, step: str

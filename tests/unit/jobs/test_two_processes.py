@@ -10,16 +10,20 @@ import pytest
 from benchmarks.soak_writers import ENDS, FAULTS_OF_WRITERS, take_over
 from tests.support.ledger_run import Run
 
+pytestmark = pytest.mark.lake  # it starts jobs
+
 LOSER = f"exit code 1: {ENDS}..."
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS_OF_WRITERS)
-def test_the_job_before_ends_and_no_row_is_lost_or_doubled(tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize(
+    ("fault", "times"),
+    [("zombie", 1), *(pytest.param(fault, 3, marks=pytest.mark.slow) for fault in FAULTS_OF_WRITERS)],
+)
+def test_the_job_before_ends_and_no_row_is_lost_or_doubled(tmp_path: Path, fault: str, times: int) -> None:
     run = Run(tmp_path)
     try:
-        seen = take_over(run, 3, random.Random(1), FAULTS_OF_WRITERS[fault])
+        seen = take_over(run, times, random.Random(1), FAULTS_OF_WRITERS[fault])
     finally:
         run.close()
     assert run.verdict().problems == []
-    assert seen["ended by SIGKILL" if fault == "killed at a step" else LOSER] == 3, seen
+    assert seen["ended by SIGKILL" if fault == "killed at a step" else LOSER] == times, seen

@@ -156,16 +156,37 @@ def volume(lake: Path, pushes_by_day: list[int]) -> None:
         write(lake, pushes=[push(100 * days + each, at, partition=1) for each in range(count)])
 
 
-@pytest.mark.parametrize("rule", [*BREAKS, *POINTS, "pushes_volume", "pushes_fresh"])
+# Each in a table of its own rules, so one lake has all of them.
+APART = {name for name, rows in BREAKS.items() if rows.keys().isdisjoint(("pushes", "push_outcomes", "metric_points"))}
+
+
+@pytest.mark.parametrize("rule", [*(name for name in BREAKS if name not in APART), "pushes_volume", "pushes_fresh"])
 def test_each_rule_finds_the_row_that_breaks_it(lake: Path, rule: str) -> None:
-    if rule in POINTS:
-        outcomes = {"pushes": [push(7)], "push_outcomes": [outcome(7)]}
-        write(lake, **outcomes, metric_points=[point(7, **POINTS[rule])])
-    elif rule == "pushes_volume":
+    if rule == "pushes_volume":
         volume(lake, [4, 5, 4, 1])
     elif rule in BREAKS:
         write(lake, **BREAKS[rule])
     assert broken(lake, stale_hours=2.9 if rule == "pushes_fresh" else None) == {rule: 1}
+
+
+def test_each_rule_of_the_other_tables_finds_the_row_that_breaks_it(lake: Path) -> None:
+    for rule in APART:
+        write(lake, **BREAKS[rule])
+    assert broken(lake) == dict.fromkeys(APART, 1)
+
+
+def test_each_rule_of_points_finds_the_point_that_breaks_it(lake: Path) -> None:
+    offsets = dict(enumerate(POINTS, 10))
+    write(
+        lake,
+        pushes=[push(each) for each in offsets],
+        push_outcomes=[outcome(each) for each in offsets],
+        metric_points=[point(each, **POINTS[rule]) for each, rule in offsets.items()],
+    )
+    found = check(lake)
+    assert {name: each.broken for name, each in found.items() if each.broken} == dict.fromkeys(POINTS, 1)
+    for offset, rule in offsets.items():
+        assert f"offset {offset}," in found[rule].examples[0]
 
 
 def test_every_rule_has_such_a_row() -> None:

@@ -110,7 +110,13 @@ def two_rounds(tmp_path_factory: pytest.TempPathFactory) -> tuple[LocalStream, F
     return stream, fleet
 
 
-@pytest.mark.parametrize("cut_at", range(len(OPERATOR_TABLES)))
+@pytest.mark.parametrize(
+    "cut_at",
+    [
+        pytest.param(at, marks=[] if each in (OPERATOR_TABLES[0], OPERATOR_TABLES[-1]) else pytest.mark.slow)
+        for at, each in enumerate(OPERATOR_TABLES)
+    ],
+)
 def test_cut_off_in_the_swap_it_goes_forward_from_there(
     tmp_path: Path, two_rounds: tuple[LocalStream, Fleet], monkeypatch: pytest.MonkeyPatch, cut_at: int
 ) -> None:

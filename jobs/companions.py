@@ -45,8 +45,8 @@ EXPORT_NAME = "prometheus"  # the default of `export`: it goes on where the job 
 REFRESH_S = 15.0
 POLL_S = 5.0  # of sinks
 GIVE_UP_S = 60.0  # of a sink, with --once
-PATIENCE_S = 5.0
-FOLLOWER_PATIENCE_S = 30.0
+PATIENCE_S = 30.0
+FIGURES_PATIENCE_S = 5.0
 SINKS_PATIENCE_S = 2.0
 FEED_PATIENCE_S = 35.0  # its producer answers within 30 s
 # An evaluation reads the whole hour under way again: it gets a tenth of the time, and a large fleet waits longer.
@@ -100,7 +100,11 @@ def companions(
 def exporting(lake: str, registry: CollectorRegistry) -> Companion:
     """Gives a registry the figures of the fleet, as `export` serves them."""
     return Companion(
-        "export", partial(_figures, lake, registry), REFRESH_S, role=export_as(EXPORT_NAME), patience_s=PATIENCE_S
+        "export",
+        partial(_figures, lake, registry),
+        REFRESH_S,
+        role=export_as(EXPORT_NAME),
+        patience_s=FIGURES_PATIENCE_S,
     )
 
 
@@ -152,7 +156,7 @@ def syncing(settings: IngestSettings, spark: SparkSession) -> Companion:
 
     return Companion(
         "sync", stateless(step), settings.sync_seconds or NEVER, waits_first=settings.sync_seconds is None,
-        patience_s=FOLLOWER_PATIENCE_S, last_step=True,
+        patience_s=PATIENCE_S, last_step=True,
     )  # fmt: skip
 
 
@@ -170,10 +174,10 @@ def judging(
         if ended.is_set():
             each.catch_up()
         else:
-            live_source.step(each, until)()
+            live_source.step(each, until())
 
     opened = _anew(lifecycle, make, step)
-    return Companion("lifecycle", opened, interval_s, FOLLOWER_PATIENCE_S, last_step=True)
+    return Companion("lifecycle", opened, interval_s, PATIENCE_S, last_step=True)
 
 
 def _followers(settings: IngestSettings, lake: Lake, followed: Followed) -> list[Companion]:
@@ -186,12 +190,12 @@ def _followers(settings: IngestSettings, lake: Lake, followed: Followed) -> list
             lambda: live_source.read_until(followed.landing.status, trigger_s),
             max(trigger_s, live_source.LEAST_PAUSE_S),
         ),
-        Companion(broker_usage.STREAM, usage, broker_usage.PAUSE_S, FOLLOWER_PATIENCE_S, last_step=True),
+        Companion(broker_usage.STREAM, usage, broker_usage.PAUSE_S, PATIENCE_S, last_step=True),
     ]
     if reports is not None:
         opened = _anew(reports, lambda: ReportFollower(lake.path, lake.fence), lambda each, _: each.catch_up())
         pause_s = max(trigger_s, report_follower.PAUSE_S)
-        rows.append(Companion(report_follower.STREAM, opened, pause_s, FOLLOWER_PATIENCE_S, last_step=True))
+        rows.append(Companion(report_follower.STREAM, opened, pause_s, PATIENCE_S, last_step=True))
     return [*rows, Companion("upkeep", stateless(followed.upkeep.look), UPKEEP_S, PATIENCE_S, waits_first=True)]
 
 

@@ -90,11 +90,8 @@ def run_job(settings: SyncSettings) -> int:
     return 0
 
 
-def run(settings: SyncSettings, stop: threading.Event, spark: SparkSession | None = None) -> None:
+def run(settings: SyncSettings, stop: threading.Event) -> None:
     """Sync once, or every `every_seconds` until `stop` is set. A periodic sync that fails is logged and retried.
-
-    Args:
-        spark: session whose JVM runs Kafka's Admin client; None: a JVM is started for it.
 
     Raises:
         SyncFailedError: the sync failed, and `every_seconds` isn't set.
@@ -103,7 +100,7 @@ def run(settings: SyncSettings, stop: threading.Event, spark: SparkSession | Non
     memory = Memory()
     while True:
         try:
-            sync(settings, spark, memory)
+            sync(settings, memory=memory)
         except (
             KafkaUnavailableError,
             SubscriptionError,
@@ -123,6 +120,9 @@ def run(settings: SyncSettings, stop: threading.Event, spark: SparkSession | Non
 
 def sync(settings: SyncSettings, spark: SparkSession | None = None, memory: Memory | None = None) -> None:
     """Poll once and record the changes in the lake; with `check` only log them.
+
+    Args:
+        spark: session whose JVM runs Kafka's Admin client; None: a JVM is started for it.
 
     Raises:
         RefusedListsError: lists of the cluster were refused; all others are recorded.

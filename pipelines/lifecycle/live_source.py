@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
@@ -15,19 +15,14 @@ GRACE_US = 30_000_000
 WAITING = ("Waiting for data to arrive", "Waiting for next trigger")
 
 
-def step(lifecycle: Lifecycle, until: Callable[[], int | None]) -> Callable[[], None]:
+def step(lifecycle: Lifecycle, now: int | None) -> None:
     """One step of the lifecycle, up to the newest push or, if there is none, up to the time that the source has.
 
     Args:
-        until: returns the time (µs) until which the source is known to have been read; None: not known.
+        now: the time (µs) until which the source is known to have been read; None: not known.
     """
-
-    def one() -> None:
-        now = until()
-        if not lifecycle.step() and now is not None:
-            lifecycle.step(now)
-
-    return one
+    if not lifecycle.step() and now is not None:
+        lifecycle.step(now)
 
 
 def read_until(status: Mapping[str, Any], trigger_s: float) -> int | None:

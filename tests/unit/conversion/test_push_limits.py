@@ -232,13 +232,8 @@ def measured(copies: int, *combinations: tuple[str, ...]) -> list[tuple[int, flo
     return [(int(size), float(seconds), int(peak), rest) for size, seconds, peak, rest in lines]
 
 
-SOONEST = ("slow", "rejected", "scopes")  # of these the pairs are judged in seconds
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in SOONEST else pytest.mark.slow) for name in DIMENSIONS]
-)
+@pytest.mark.parametrize("name", DIMENSIONS)
 def test_pairs_of_dimensions_at_their_most(name: str) -> None:
     """With each dimension that follows, and for the last one all of them together."""
     rest = list(DIMENSIONS)[list(DIMENSIONS).index(name) + 1 :]

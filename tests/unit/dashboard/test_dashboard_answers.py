@@ -14,6 +14,8 @@ from kafka_telemetry_lake.dashboards.lake import Lake, LakeError
 from kafka_telemetry_lake.pipelines.tables.operator import TABLES
 from tests.support.patience import PATIENCE_S
 
+pytestmark = pytest.mark.lake
+
 ROWS = pa.table({"a": [1, 2, 3]})
 SLOW = "SELECT count(*) AS n FROM range(10_000_000_000) AS a(x) WHERE hash(x) = 7"
 

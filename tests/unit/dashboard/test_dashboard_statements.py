@@ -24,6 +24,8 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
     TABLES,
 )
 
+pytestmark = pytest.mark.lake
+
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EVIL = "o'rders'); DROP TABLE pushes; --"
 SENT = "org.apache.kafka.producer.record.send.total"

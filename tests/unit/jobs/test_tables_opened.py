@@ -18,6 +18,8 @@ from tests.support.job_without_spark import replace_spark
 from tests.support.landing_records import write
 from tests.support.ledger import Fleet
 
+pytestmark = pytest.mark.lake
+
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:

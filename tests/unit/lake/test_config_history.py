@@ -19,6 +19,8 @@ from kafka_telemetry_lake.pipelines.lake.config_history import Changes, changes,
 from kafka_telemetry_lake.pipelines.tables.table import history_table
 from tests.support.lake_tables import table
 
+pytestmark = pytest.mark.lake
+
 LIMITS = history_table(
     "limits",
     "One limit.",

@@ -18,6 +18,8 @@ from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.operator import RECEIVER_HEALTH
 from tests.support.landing_records import record, write
 
+pytestmark = pytest.mark.lake
+
 USABLE = (
     "a b", "it's", 'a "b"', "a#b", "{a,b}", "a%", "a%zz", "a+b", "a:b", "a;b", "a&b", "a=b", "-a", "größe", "$HOME",
     "a`b", "a@b", "<a>", "(a)", "a,b", "a~",

@@ -16,6 +16,8 @@ from kafka_telemetry_lake.pipelines.runtime.jars import DEFAULT_LINE
 from kafka_telemetry_lake.pipelines.runtime.java import LOWEST_JAVA, newest_java
 from tools.matrix import PYTHONS
 
+pytestmark = pytest.mark.lake
+
 ROOT = Path(__file__).parents[3]
 VARIABLES = ("JAVA_HOME", "JAVA_TOOL_OPTIONS", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PYTHONHOME")
 

@@ -18,6 +18,8 @@ from kafka_telemetry_lake.pipelines.tables.table import Table
 from tools import compare_lakes
 from tools.compare_lakes import Compared, main
 
+pytestmark = pytest.mark.lake
+
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EVENTS = [{"landed_at": NOON, "at": NOON, "event": event, "detail": [("key", "value")]} for event in ("a", "b", "b")]
 

@@ -20,6 +20,8 @@ REASONED = re.compile(
 
 def unreasoned(source: str) -> list[str]:
     """The comments that suppress a check without a rule's name, or without a reason after it."""
+    if not SUPPRESSION.search(source):  # as in most files, which need not be cut into tokens
+        return []
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     comments = [token.string for token in tokens if token.type == tokenize.COMMENT]
     return [each for each in comments if SUPPRESSION.search(each) and not REASONED.fullmatch(each)]

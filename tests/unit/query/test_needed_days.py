@@ -17,6 +17,8 @@ from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, METRIC_POINTS
 
+pytestmark = pytest.mark.lake
+
 TODAY = datetime.now(UTC)
 DAYS = [(TODAY - timedelta(days=age)).date().isoformat() for age in range(3)]
 

@@ -19,6 +19,8 @@ from kafka_telemetry_lake.udfs.errors import OtherFormatError
 from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN
 from kafka_telemetry_lake.udfs.lifecycle.shard import OUTCOMES_IN
 
+pytestmark = pytest.mark.lake
+
 BATCHES = 6
 NO_OUTCOMES = OUTCOMES_IN.empty_table()
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

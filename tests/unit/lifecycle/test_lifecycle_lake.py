@@ -289,19 +289,19 @@ def test_a_commit_that_comes_while_the_log_is_looked_at_is_taken(
     lake: LandedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.land([push(0, 0)]).judge()
-    is_past, landed = LogFiles.is_past, set[str]()
+    checkpoint, landed = LogFiles.checkpoint, set[str]()
 
-    def landing_meanwhile(files: LogFiles, version: int) -> bool | None:
+    def landing_meanwhile(files: LogFiles) -> int | None:
         name = files.uri.rpartition("/")[2]
         if name in ("pushes", "push_outcomes") and name not in landed:
             landed.add(name)
             if len(landed) == 1:
                 lake.land([push(1, 1, "b")], {"group_id": "g"})
             DeltaTable(files.uri).create_checkpoint()
-        return is_past(files, version)
+        return checkpoint(files)
 
     life = lake.lifecycle()
-    monkeypatch.setattr(LogFiles, "is_past", landing_meanwhile)
+    monkeypatch.setattr(LogFiles, "checkpoint", landing_meanwhile)
     life.catch_up()
     assert landed == {"pushes", "push_outcomes"}
     assert sorted(lake.clients()) == ["a", "b"]

@@ -118,22 +118,23 @@ class Story:
         return time.monotonic()
 
     def _start(self, clients: LocalClients, proxy: AddressProxy) -> list[Client]:
-        """Few records a second: they tell as much, and all processes share this machine."""
+        """Few records and requests a second: they tell as much, and all processes share this machine."""
         log.info("demo: running Java and librdkafka producers and a consumer group; %s has a quota", THROTTLED)
         relocated = {
             "bootstrap.servers": proxy.bootstrap_servers, "metadata.max.age.ms": 3000,
             "metadata.recovery.rebootstrap.trigger.ms": 5000, "reconnect.backoff.max.ms": 2000,
         }  # fmt: skip
+        batched, fetched = {"linger.ms": 100}, {"fetch.min.bytes": 100_000}  # or what comes in half a second
         return [
-            clients.producer("java", "orders", "orders-service", rate=40),
-            # Its small buffer bounds what it still has to send when it closes.
+            clients.producer("java", "orders", "orders-service", rate=40, properties=batched),
+            # Of more than two batches at hand, one would always be sent before its telemetry.
             clients.producer(
-                "java", "orders", THROTTLED, rate=20, value_bytes=5000, properties={"buffer.memory": 200_000}
+                "java", "orders", THROTTLED, rate=20, value_bytes=5000, properties={"buffer.memory": 40_000}
             ),
             clients.producer("java", "orders", MOVED, rate=20, properties=relocated),
-            clients.consumer("java", "orders", "billing-1", group="billing"),
-            clients.consumer("librdkafka", "orders", "billing-2", group="billing"),
-            clients.producer("librdkafka", "orders", LAST, rate=20),
+            clients.consumer("java", "orders", "billing-1", group="billing", properties=fetched),
+            clients.consumer("librdkafka", "orders", "billing-2", group="billing", properties=fetched),
+            clients.producer("librdkafka", "orders", LAST, rate=20, properties=batched),
         ]
 
     def _go_on(self, proxy: AddressProxy, silent_at: float, ends_at: float) -> None:

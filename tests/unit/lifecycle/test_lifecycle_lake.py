@@ -286,8 +286,9 @@ def test_a_live_source_without_records_silences_its_clients(lake: LandedLake) ->
 
 
 def test_a_commit_that_comes_while_the_log_is_looked_at_is_taken(
-    lake: LandedLake, monkeypatch: pytest.MonkeyPatch
+    lake: LandedLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", lifecycle.__name__)
     lake.land([push(0, 0)]).judge()
     checkpoint, landed = LogFiles.checkpoint, set[str]()
 
@@ -304,6 +305,8 @@ def test_a_commit_that_comes_while_the_log_is_looked_at_is_taken(
     monkeypatch.setattr(LogFiles, "checkpoint", landing_meanwhile)
     life.catch_up()
     assert landed == {"pushes", "push_outcomes"}
+    assert "lifecycle: step 2" in caplog.text
+    assert "reads the stored pushes, not their commits" not in caplog.text
     assert sorted(lake.clients()) == ["a", "b"]
 
 

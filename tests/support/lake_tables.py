@@ -11,18 +11,19 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 
-def table(lake: Path, name: str) -> pa.Table:
-    """A Delta table's rows, read without Spark."""
-    return DeltaTable(str(lake / name)).to_pyarrow_table()
+def table(lake: Path, name: str, columns: list[str] | None = None) -> pa.Table:
+    """A Delta table's rows, or columns of them, read without Spark."""
+    return DeltaTable(str(lake / name)).to_pyarrow_table(columns=columns)
 
 
 Sums = dict[tuple[Any, ...], list[Any]]
+SERIES = ["client_id", "metric", "temporality"]
 
 
 def rollup_sums(lake: Path, name: str) -> Sums:
     """Per window, client id, metric and temporality: points, exact increase, refused points, as the rollup has them."""
     sums: Sums = defaultdict(lambda: [0, 0, 0])
-    for row in table(lake, name).to_pylist():
+    for row in table(lake, name, ["window_start", *SERIES, "points", "increase_int", "refused"]).to_pylist():
         entry = sums[row["window_start"], row["client_id"], row["metric"], row["temporality"]]
         entry[0] += row["points"]
         entry[1] += row["increase_int"] or 0
@@ -33,7 +34,7 @@ def rollup_sums(lake: Path, name: str) -> Sums:
 def point_sums(lake: Path, seconds: int) -> Sums:
     """The same of metric_points, for windows of so many seconds; series that aren't whole numbers count 0."""
     sums: Sums = defaultdict(lambda: [0, 0, 0])
-    for row in table(lake, "metric_points").to_pylist():
+    for row in table(lake, "metric_points", ["time", *SERIES, "delta_int", "delta_status"]).to_pylist():
         start = datetime.fromtimestamp(int(row["time"].timestamp()) // seconds * seconds, row["time"].tzinfo)
         entry = sums[start, row["client_id"], row["metric"], row["temporality"]]
         entry[0] += 1

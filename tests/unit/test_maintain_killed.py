@@ -70,6 +70,7 @@ def live_files(lake: Path, name: str) -> int:
     return len(DeltaTable(str(lake / name)).file_uris())
 
 
+@pytest.mark.slow
 def test_a_killed_pass_goes_on_where_it_stopped(tmp_path: Path) -> None:
     stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
     for pushes in (*[ALL_EVENING // 5] * 5, *[2] * 5):

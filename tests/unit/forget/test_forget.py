@@ -232,6 +232,7 @@ def test_what_followers_have_not_read_yet_they_read_afterwards(tmp_path: Path) -
     assert left(stream.lake, client.texts) == set()
 
 
+@pytest.mark.slow
 def test_the_log_stays_as_it_was_until_the_history_ends(tmp_path: Path) -> None:
     stream, fleet, clients = lake_of(tmp_path)
     client = clients[2]

@@ -10,7 +10,7 @@ import pytest
 from benchmarks import aged, week
 from kafka_telemetry_lake.pipelines.upkeep import small_files
 
-pytestmark = pytest.mark.lake
+pytestmark = [pytest.mark.lake, pytest.mark.slow]
 
 
 def test_days_pass_and_nothing_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

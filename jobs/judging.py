@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import uuid
 from collections.abc import Iterator
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -14,14 +14,11 @@ from kafka_telemetry_lake.pipelines.ingest.backlog import has_backlog, latest_ve
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import STATE, begun_batch
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator, OperatorSettings, Report
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
-from kafka_telemetry_lake.pipelines.lake.errors import LogGapError
 from kafka_telemetry_lake.pipelines.replay.files import batches_of, dataset, drop_copies, push_files
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from kafka_telemetry_lake.pipelines.tables.table import NOT_OPENED, Opened
 from kafka_telemetry_lake.udfs.limits import Limits
-
-log = logging.getLogger("telemetry-lake")
 
 
 def caught_up_operator(
@@ -37,9 +34,8 @@ def caught_up_operator(
         opened: tables of the lake that are open already.
     """
     state = StateFolder(lake.checkpoint(STATE), None, spark.sparkContext.defaultParallelism)
-    operator = Operator(
-        spark, OperatorSettings(lake.path, lake.checkpoints, limits, max_bytes, lake.fence), state, report, opened
-    )
+    settings = OperatorSettings(lake.path, lake.checkpoints, limits, max_bytes, lake.fence)
+    operator = Operator(spark, settings, state, report, opened, partial(_unjudged, lake.path, max_bytes))
     if shards is not None:
         operator.require_shards(shards)
     if operator.position is None:
@@ -50,13 +46,7 @@ def caught_up_operator(
             return operator
         operator.start_from(version)
     is_begun = begun_batch(lake.landing) is not None  # that batch may be why the previous run ended
-    try:
-        operator.catch_up(guarded=is_begun)
-    except LogGapError as error:
-        log.info("points: pushes without an outcome are looked for: %s", error)
-        version = latest_version(lake)
-        operator.judge_rest(_unjudged(lake.path, max_bytes), version, guarded=is_begun)
-        drop_copies(lake.path)
+    operator.catch_up(guarded=is_begun)
     return operator
 
 
@@ -65,3 +55,4 @@ def _unjudged(lake: str, max_bytes: int) -> Iterator[list[str]]:
     judged = dataset(PUSH_OUTCOMES.uri(lake))
     for batch in batches_of(push_files(lake, uuid.uuid4().hex, judged), max_bytes):
         yield [file.path for file in batch]
+    drop_copies(lake)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ from kafka_telemetry_lake.pipelines.ingest.store_task import workers_for
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
-from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
+from kafka_telemetry_lake.pipelines.lake.follower import Follower, Gap, Position, Step
 from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
 from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.moments import COMMIT_ORDER, MOMENT, READ, note_of
@@ -47,21 +47,10 @@ from kafka_telemetry_lake.udfs.limits import Limits
 
 log = logging.getLogger(__name__)
 
+START_AGAIN = "start the job again, which judges the pushes that have no outcome"
 SNAPSHOT_EVERY = timedelta(days=1)
 # Takes a batch's progress, with the fields of Spark's StreamingQueryProgress, and its facts.
 Report = Callable[[Mapping[str, Any], BatchFacts], None]
-
-
-class Cut(NamedTuple):
-    """What a batch reads: files below the folder of table `pushes`, their bytes, and the version that they reach.
-
-    `held` says which shards have pushes in them, where it is known.
-    """
-
-    version: int
-    paths: tuple[str, ...]
-    size: int
-    held: dict[str, HeldShards]
 
 
 @dataclass(frozen=True)
@@ -88,18 +77,24 @@ class Operator:
     Args:
         report: called after each batch.
         opened: tables of the lake that are open already.
+        unjudged: batches of files with the pushes that have no outcome, as paths below the folder of table `pushes`:
+            what is judged where the log no longer has their commits. None: then the operator stops.
     """
 
     def __init__(
         self, spark: SparkSession, settings: OperatorSettings, state: StateFolder, report: Report | None = None,
-        opened: Opened = NOT_OPENED,
+        opened: Opened = NOT_OPENED, unjudged: Callable[[], Iterable[Sequence[str]]] | None = None,
     ) -> None:  # fmt: skip
         self._spark, self._settings, self._state, self._report = spark, settings, state, report
+        self._unjudged = unjudged
         self.app_id = points_app_id(settings.checkpoints)
         self._read_id = read_id(self.app_id)
         checkpoint = table_uri(settings.checkpoints, POINTS)
         self.guard = OffsetGuard.load(spark, PUSH_OUTCOMES.uri(settings.lake), checkpoint)
-        self._pushes = FollowedTable(PUSHES.uri(settings.lake))
+        self._pushes = Follower(
+            settings.lake, PUSHES, Gap.STOP if unjudged is None else Gap.ANEW, most_bytes=settings.max_bytes,
+            remedy=START_AGAIN, checked=True,
+        )  # fmt: skip
         self._batch = filesystem_of(f"{checkpoint}/{BATCH}")
         self._logs = {
             table.name: TableLog(table, settings.lake, settings.fence, opened.get(table.name)) for table in COMMIT_ORDER
@@ -152,6 +147,9 @@ class Operator:
             until: the latest version of table `pushes`; None: not known.
             guarded: try each push of the first batch before it is processed: one of them may have ended the last run.
             judged: used if the next batch has the same pushes; else it is void, as that of a task that failed.
+
+        Raises:
+            StateMissingError: a batch was cut off in its commits, its note is missing, and so are its commits.
         """
         assert self.position is not None  # `start_from` has noted one
         begun = None
@@ -160,30 +158,27 @@ class Operator:
             begun = self._begun(self._number)
             if begun is None:
                 self._state.drop_after(self._number - 1)
-        while (cut := self._next(self.position, begun, until)) is not None:
-            if cut.paths:
-                if judged is not None and _is_of(judged.task, self._number, cut):
-                    self._finish(judged, cut.version)
+        while (step := self._next(self.position, begun, until)) is not None:
+            version = step.position.version
+            if step.first is None:
+                self._judge_rest(version, guarded=guarded)
+            elif step.files:
+                if judged is not None and _is_of(judged.task, self._number, step.files):
+                    self._finish(judged, version)
                 else:
-                    workers = workers_for(cut.size)
-                    self.run_batch(
-                        self._number, cut.paths, cut.version, guarded=guarded, workers=workers, held=cut.held
-                    )
+                    workers = workers_for(step.size)
+                    self.run_batch(self._number, step.files, version, guarded=guarded, workers=workers, held=step.held)
                 self._number += 1
-            self.position, begun, guarded = cut.version, None, False
+            self.position, begun, guarded = version, None, False
 
-    def judge_rest(self, batches: Iterable[Sequence[str]], version: int, *, guarded: bool = False) -> None:
+    def _judge_rest(self, version: int, *, guarded: bool) -> None:
         """Judge the pushes that have no outcome, where the log of table `pushes` no longer has their commits.
 
         Args:
-            batches: files with these pushes only, below the folder of table `pushes`; listed when they are needed.
             version: of that table, up to which all is judged then.
-            guarded: as in `catch_up`.
-
-        Raises:
-            StateMissingError: a batch was cut off in its commits, and its note is missing.
         """
         assert self.position is not None  # `start_from` has noted one
+        assert self._unjudged is not None  # else the follower stops
         number = self._next_number()
         if self._begun(number) is not None:
             batch = read_json(*self._batch)
@@ -194,7 +189,7 @@ class Operator:
                 )
             self.run_batch(number, batch["paths"], batch["version"], guarded=guarded)
             number, guarded = number + 1, False
-        for paths in batches:
+        for paths in self._unjudged():
             self.run_batch(number, paths, self.position, guarded=guarded)
             number, guarded = number + 1, False
         self.start_from(version)
@@ -272,16 +267,11 @@ class Operator:
         done = self._logs[PUSH_OUTCOMES.name].transaction_version(self.app_id)
         return 0 if done is None else done + 1
 
-    def _next(self, position: int, begun: int | None, until: int | None) -> Cut | None:
+    def _next(self, position: int, begun: int | None, until: int | None) -> Step | None:
         """What the next batch reads; None: nothing is new."""
-        version, paths, size, held = position, list[str](), 0, dict[str, HeldShards]()
-        for commit in self._pushes.commits(position, until if begun is None else begun):
-            version, size = commit.version, size + commit.size
-            paths += commit.files
-            held |= commit.held
-            if begun is None and size >= self._settings.max_bytes:
-                break
-        return Cut(version, tuple(paths), size, held) if version > position else None
+        if begun is not None:
+            return self._pushes.next(Position(position), begun, whole=True)
+        return self._pushes.next(Position(position), until)
 
     def _begun(self, number: int) -> int | None:
         """The version up to which a batch has read that some tables have and others don't; None: no table has it."""
@@ -291,9 +281,9 @@ class Operator:
         return None
 
 
-def _is_of(task: ShardTask, number: int, cut: Cut) -> bool:
+def _is_of(task: ShardTask, number: int, paths: Iterable[str]) -> bool:
     """Whether a task has judged exactly what this batch reads."""
-    return task.batch_id == number and set(task.paths) == set(cut.paths)
+    return task.batch_id == number and set(task.paths) == set(paths)
 
 
 def progress_of(run_id: str, number: int, ended_at: datetime, seconds: float, pushes: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.erased_files import replaced_files
@@ -81,6 +82,14 @@ class FollowedTable:
         replaced = self._erased()
         paths = [f"{self._root}/{replaced.get(file, file)}" for file in files]
         return ds.dataset(paths, schema=schema, filesystem=self._filesystem, format="parquet")
+
+    def check(self, files: Sequence[str]) -> None:
+        """Raise ``FileNotFoundError`` if a file was deleted: its rows were merged into another one, or dropped."""
+        replaced = self._erased()
+        paths = [f"{self._root}/{replaced.get(file, file)}" for file in files]
+        for info in self._filesystem.get_file_info(paths) if paths else ():
+            if info.type == pafs.FileType.NotFound:
+                raise FileNotFoundError(info.path)
 
     def _erased(self) -> dict[str, str]:
         """The files that erasures have replaced: none meanwhile, since they wait for the job's end."""

@@ -121,19 +121,20 @@ class Follower:
         most_bytes: of a step's files, `most_rows` of its rows: the commit that reaches it is the last one.
         remedy: what to do about a gap, if its policy is to stop.
         fence: the claim under which is recorded what retention dropped.
+        checked: the table is there, and its format and id have been looked at.
     """
 
     def __init__(
         self, lake: str, table: Table, gap: Gap, name: str | None = None, columns: pa.Schema | Read | None = None, *,
         needed: pc.Expression | None = None, most_bytes: float = float("inf"), most_rows: float = float("inf"),
-        remedy: str = "", fence: Fence | None = None,
+        remedy: str = "", fence: Fence | None = None, checked: bool = False,
     ) -> None:  # fmt: skip
         self._lake, self._table, self._gap, self._name = lake, table, gap, name
         self._columns, self._needed = columns, needed
         self._most_bytes, self._most_rows = most_bytes, most_rows
         self._remedy, self._fence = remedy, fence
         self._commits = FollowedTable(table.uri(lake))
-        self._id: str | None = None  # of the table, once it was checked
+        self._id = "" if checked else None  # of the table, once it was looked at; "": by another one
         self._seen: tuple[int, float] | None = None  # the version that was the latest, and when (monotonic)
 
     def now(self) -> Position:
@@ -150,11 +151,12 @@ class Follower:
         read_at = datetime.fromtimestamp(milliseconds / 1000, UTC)
         return Position(-1, ANOTHER, read_at) if version is None else Position(version, self._id or "", read_at)
 
-    def steps(self, position: Position, until: int | None = None) -> Iterator[Step]:
+    def steps(self, position: Position, until: int | None = None, *, whole: bool = False) -> Iterator[Step]:
         """All new rows. Steps after a gap have the position before it, but for the last one.
 
         Args:
             until: the last version to read; None: the latest.
+            whole: in one step, of whatever size.
 
         Raises:
             StateError: there is a gap, and its policy is to stop; or the log is damaged.
@@ -167,7 +169,7 @@ class Follower:
             try:
                 if position.table not in ("", self._id):
                     raise LogGapError(f"{self._commits.uri}: the table was made again")
-                step = self._next(position, until, at)
+                step = self._next(position, until, at, whole=whole)
             except (LogGapError, FileNotFoundError) as gap:
                 for step in self._after_gap(position, until, at, gap):
                     yield step
@@ -178,9 +180,9 @@ class Follower:
             yield step
             position = step.position
 
-    def next(self, position: Position, until: int | None = None) -> Step | None:
+    def next(self, position: Position, until: int | None = None, *, whole: bool = False) -> Step | None:
         """The first of `steps`; None: there is nothing new."""
-        return next(self.steps(position, until), None)
+        return next(self.steps(position, until, whole=whole), None)
 
     def _exists(self) -> bool:
         """Whether there is the table; at the first look its format is checked, too."""
@@ -188,7 +190,7 @@ class Follower:
             self._id = str(table.metadata().id)
         return self._id is not None
 
-    def _next(self, position: Position, until: int | None, at: datetime) -> Step | None:
+    def _next(self, position: Position, until: int | None, at: datetime, *, whole: bool) -> Step | None:
         files, rows, size, first, held = list[str](), 0, 0, None, dict[str, HeldShards]()
         version = position.version
         if until is None and self._is_quiet(version):
@@ -198,12 +200,14 @@ class Follower:
             version, rows, size = commit.version, rows + commit.rows, size + commit.size
             files += commit.files
             held |= commit.held
-            if size >= self._most_bytes or rows >= self._most_rows:
+            if not whole and (size >= self._most_bytes or rows >= self._most_rows):
                 break
         if first is None:
-            self._seen = version, time.monotonic()
+            self._seen = (version, time.monotonic()) if until is None else None
             return None
         end = Position(version, self._id or "", at)
+        if self._columns is None and until is None:
+            self._commits.check(files)
         return Step(end, first, self._read(files), tuple(files), rows, size, held)
 
     def _is_quiet(self, version: int) -> bool:
@@ -227,13 +231,13 @@ class Follower:
         log.warning("%s: reads what %s has now, not its commits: %s", self._name or "follower", self._table.name, gap)
         self._id = None
         end = replace(self.now(), read_at=at)
-        if until is not None and until < end.version:
-            end = replace(end, version=until)
         if self._name is not None:
             record_dropped(self._lake, self._name, self._table, position.version, position.read_at, self._fence)
         if self._gap is Gap.ANEW:
             yield Step(end, None, self._read([]))
             return
+        if until is not None and until < end.version:
+            end = replace(end, version=until)
         delta = DeltaTable(self._commits.uri, version=end.version)
         is_same = position.table in ("", end.table) and position.read_at is not None
         files = files_since(delta, position.read_at) if is_same and position.read_at else files_table(delta)

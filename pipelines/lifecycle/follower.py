@@ -10,8 +10,8 @@ input, and tables that already have its number skip it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from urllib.parse import unquote
 
@@ -23,10 +23,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
-from kafka_telemetry_lake.pipelines.lake.dropped_rows import record_dropped
-from kafka_telemetry_lake.pipelines.lake.errors import LogGapError, StateMissingError
+from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
-from kafka_telemetry_lake.pipelines.lake.followed_table import Commit, FollowedTable
+from kafka_telemetry_lake.pipelines.lake.follower import Follower, Gap, Position, Step
 from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile, TableFiles
@@ -61,7 +60,7 @@ MOST_FILES = 200  # of a shard
 # With more rows than that the clients are judged in tasks, if there are any: so many take 0.1 GB of this process.
 MOST_IN_PROCESS = 100_000
 RETENTION_HOURS = 1  # time for readers of the files before a merge to finish
-Input = tuple[list[Commit], list[Commit]]  # commits of `pushes` and of `push_outcomes`
+Files = tuple[tuple[str, ...], tuple[str, ...]]  # of `pushes` and of `push_outcomes`
 
 
 class Lifecycle:
@@ -85,7 +84,12 @@ class Lifecycle:
             for table in (PUSHES, PUSH_OUTCOMES, CLIENT_EVENTS, CLIENT_CHANGES)
         }
         self._lake, self._fence, self._tasks = lake, fence, tasks
-        self._pushes, self._outcomes = FollowedTable(PUSHES.uri(lake)), FollowedTable(PUSH_OUTCOMES.uri(lake))
+        self._pushes, self._outcomes = (
+            Follower(
+                lake, table, Gap.ANEW, "lifecycle" if table is PUSHES else None, most_rows=STEP_ROWS, fence=fence
+            )
+            for table in (PUSHES, PUSH_OUTCOMES)
+        )  # fmt: skip
         self._logs = {
             table.name: TableLog(table, lake, fence, tables[table.name]) for table in (CLIENT_EVENTS, CLIENT_CHANGES)
         }
@@ -104,7 +108,6 @@ class Lifecycle:
         partitions = list(self._clocks)
         self._event_limit, self._waves = EventLimit(self._note.event_counts, partitions), Waves(self._note.waves)
         self._subscriptions: DeltaTable | None = None
-        self._found: tuple[StepEnd, Input] | None = None  # the commits of the next step, as `_next` has seen them
         self._stored = StoredRows.read(lake)
         if not any(end and end.part for end in (self._note.done, self._note.under_way)):
             drop_stored_rows(lake, fence)  # of a beginning that was cut off before its first step, or after its last
@@ -123,14 +126,14 @@ class Lifecycle:
             now: µs; all pushes until then are known to have been read from a live source. So clients that should have
                 pushed by then are silent, even if no later push advances the clock.
         """
-        end = self._note.under_way or self._next(now)
+        end, files = self._next(now)
         if end is None:
             return False
-        if self._note.under_way is None:
+        if self._note.under_way != end:
             self._write_note(replace(self._note, under_way=end))
         done = self._note.done
         is_new = end.part > 0 or (end.pushes, end.outcomes) != (done.pushes, done.outcomes)
-        self._process(end)
+        self._process(end, files)
         self._merge_changes()
         return is_new
 
@@ -159,29 +162,43 @@ class Lifecycle:
         log.info("lifecycle: clients are judged in tasks of %d shards: there are %s rows of them", shards, f"{rows:,}")
         return InTasks(self._lake, shards, run)
 
-    def _next(self, now: int | None) -> StepEnd | None:
-        done = self._note.done
-        if done.part:
-            return self._next_part(done.part + 1)
-        try:
-            # Outcomes first: their pushes were stored earlier, so the step reads those too.
-            outcomes = _next_commits(self._outcomes.commits(done.outcomes))
-            pushes = _next_commits(self._pushes.commits(done.pushes))
-        except LogGapError as error:
-            log.info("lifecycle: reads the stored pushes, not their commits: %s", error)
-            if self._clocks:
-                newest = datetime.fromtimestamp(max(self._clocks.values()) / 1e6, UTC)
-                record_dropped(self._lake, "lifecycle", PUSHES, done.pushes, newest, self._fence)
-            self._stored = StoredRows.now(self._lake, self._reached(), STEP_ROWS)
-            self._stored.write(self._lake, self._fence)
-            return self._next_part(1)
-        if pushes or outcomes:
-            end = StepEnd(_last(pushes, done.pushes), _last(outcomes, done.outcomes))
-            self._found = end, (pushes, outcomes)
-            return end
-        if now is None or not self._is_due(now):
-            return None
-        return StepEnd(done.pushes, done.outcomes, now)
+    def _next(self, now: int | None) -> tuple[StepEnd | None, Files]:
+        """The end and the files of the next step, which is the one under way if there is one; None: there is none."""
+        done, end = self._note.done, self._note.under_way
+        nothing: Files = ((), ())
+        if end is not None and end.part:
+            return end, nothing
+        if end is None and done.part:
+            return self._next_part(done.part + 1), nothing
+        # Outcomes first: their pushes were stored earlier, so the step reads those too.
+        if end is None:
+            outcomes, pushes = self._outcomes.next(done.outcomes), self._pushes.next(done.pushes)
+        else:
+            outcomes = self._outcomes.next(done.outcomes, end.outcomes.version, whole=True)
+            pushes = self._pushes.next(done.pushes, end.pushes.version, whole=True)
+        if any(each is not None and each.first is None for each in (outcomes, pushes)):
+            return self._anew(), nothing
+        if end is None and (pushes or outcomes):
+            end = StepEnd(self._reached_in(pushes, done.pushes), self._reached_in(outcomes, done.outcomes))
+        elif end is None and now is not None and self._is_due(now):
+            end = StepEnd(done.pushes, done.outcomes, now)
+        return end, (() if pushes is None else pushes.files, () if outcomes is None else outcomes.files)
+
+    def _reached_in(self, step: Step | None, before: Position) -> Position:
+        """The position after a step; its time is the newest landing that was read before."""
+        newest = max(self._clocks.values(), default=None)
+        read_at = None if newest is None else datetime.fromtimestamp(newest / 1e6, UTC)
+        return replace(before if step is None else step.position, read_at=read_at)
+
+    def _anew(self) -> StepEnd:
+        """Begin with the stored rows. What a step that was cut off has committed counts as that of a step done."""
+        step = max(self._note.step, *(table.transaction_version(APP_ID) or 0 for table in self._logs.values()))
+        if step > self._note.step:
+            self._write_note(replace(self._note, step=step, under_way=None))
+            self._runs = self._runs_for(self._changes, CLIENT_CHANGES.create(self._lake))
+        self._stored = StoredRows.now(self._lake, self._reached(), STEP_ROWS)
+        self._stored.write(self._lake, self._fence)
+        return self._next_part(1)
 
     def _next_part(self, number: int) -> StepEnd:
         stored = self._stored_rows()
@@ -204,32 +221,21 @@ class Lifecycle:
         greatest = {tuple(row[name] for name in PLACE): row["offset_max"] for row in offsets.to_pylist()}
         return [Reached(*place, greatest.get(place, -1), clock) for place, clock in self._clocks.items()]
 
-    def _work(self, end: StepEnd) -> Judge:
+    def _work(self, end: StepEnd, files: Files) -> Judge:
         """What a step does."""
-        if end.part == 0:
-            pushes, outcomes = self._commits(end)
-            files, stored = (_files(pushes), _files(outcomes)), None
-        else:
+        stored = None
+        if end.part:
             stored = self._stored_rows()
             part = stored.parts[end.part - 1]
             files = (part.pushes, part.outcomes)
         return Judge(*files, stored, self._versions(), Clocks(self._clocks), end.now)
 
-    def _commits(self, end: StepEnd) -> Input:
-        """The commits of both tables that a step reads: those that were seen before it, unless it was cut off."""
-        found, self._found = self._found, None
-        if found is not None and found[0] == end:
-            return found[1]
-        done = self._note.done
-        pushes = list(self._pushes.commits(done.pushes, end.pushes))
-        return pushes, list(self._outcomes.commits(done.outcomes, end.outcomes))
-
     def _is_due(self, now: int) -> bool:
         return self._deadline < now or self._waves.waits(now)
 
-    def _process(self, end: StepEnd) -> None:
+    def _process(self, end: StepEnd, files: Files) -> None:
         step = self._note.step + 1
-        results: list[ShardResult] = self._runs(self._work(end), step)
+        results: list[ShardResult] = self._runs(self._work(end, files), step)
         self._clocks = results[0].clocks
         self._deadline = min(result.deadline for result in results)
         self._size = sum(result.clients for result in results)
@@ -237,10 +243,10 @@ class Lifecycle:
         rows = step_events(found, self._event_limit, self._waves, self._clocks, until)
         events = unstored_events(self._lake, rows) if end.part else rows
         self._commit(CLIENT_EVENTS, self._written(CLIENT_EVENTS, events), step)
-        files = [file for result in results for file in result.files]
-        self._commit(CLIENT_CHANGES, files, step)
+        changes = [file for result in results for file in result.files]
+        self._commit(CLIENT_CHANGES, changes, step)
         self._changes += sum(result.changed for result in results)
-        self._files += len(files)
+        self._files += len(changes)
         is_last_part = self._stored is not None and end.part == len(self._stored.parts)
         done = replace(end, now=None, part=0 if is_last_part else end.part)
         places = tuple((*place, clock) for place, clock in self._clocks.items())
@@ -304,25 +310,5 @@ class Lifecycle:
             filesystem.delete_file(path)
 
     def _write_note(self, note: Note) -> None:
-        self._note_file.write(asdict(note))
+        self._note_file.write(note.stored())
         self._note = note
-
-
-def _next_commits(commits: Iterable[Commit]) -> list[Commit]:
-    """The commits that a step reads."""
-    found, rows = list[Commit](), 0
-    for commit in commits:
-        found.append(commit)
-        rows += commit.rows
-        if rows >= STEP_ROWS:
-            break
-    return found
-
-
-def _last(commits: Sequence[Commit], done: int) -> int:
-    """The version of the last commit; without any, that of the step before."""
-    return commits[-1].version if commits else done
-
-
-def _files(commits: Iterable[Commit]) -> tuple[str, ...]:
-    return tuple(file for commit in commits for file in commit.files)

@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.delta_log import files_of
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
+from kafka_telemetry_lake.pipelines.lake.follower import Position
 from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
@@ -51,10 +52,10 @@ class Reached:
 
 @dataclass(frozen=True)
 class StoredRows:
-    """The files of both tables at their versions `pushes` and `outcomes`, and which of their rows are new."""
+    """The files of both tables at positions `pushes` and `outcomes`, and which of their rows are new."""
 
-    pushes: int
-    outcomes: int
+    pushes: Position
+    outcomes: Position
     parts: tuple[Part, ...]
     reached: tuple[Reached, ...]
 
@@ -75,7 +76,8 @@ class StoredRows:
             judged = [each for each in judged if each not in own]
             parts.append(Part(tuple(waiting), tuple(each.path for each in own)))
             waiting, rows = [], 0
-        return StoredRows(pushes.version(), outcomes.version(), tuple(parts or [Part((), ())]), tuple(reached))
+        ends = [Position(table.version(), str(table.metadata().id)) for table in (pushes, outcomes)]
+        return StoredRows(ends[0], ends[1], tuple(parts or [Part((), ())]), tuple(reached))
 
     @staticmethod
     def read(lake: str) -> StoredRows | None:
@@ -85,10 +87,11 @@ class StoredRows:
             return None
         parts = tuple(Part(tuple(each["pushes"]), tuple(each["outcomes"])) for each in content["parts"])
         reached = tuple(Reached(**each) for each in content["reached"])
-        return StoredRows(content["pushes"], content["outcomes"], parts, reached)
+        return StoredRows(Position.of(content["pushes"]), Position.of(content["outcomes"]), parts, reached)
 
     def write(self, lake: str, fence: Fence | None = None) -> None:
-        _note(lake, fence).write(asdict(self))
+        ends = {"pushes": self.pushes.stored(), "outcomes": self.outcomes.stored()}
+        _note(lake, fence).write(asdict(self) | ends)
 
     def unread(self, rows: pa.Table) -> pa.Table:
         """The rows of pushes that the steps before haven't read."""

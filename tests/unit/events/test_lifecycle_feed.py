@@ -155,17 +155,6 @@ def test_days_of_events_that_retention_dropped_unsent_are_a_row(
     assert sum("see table lost_records" in line for line in caplog.messages) == 2
 
 
-def test_events_whose_files_were_merged_and_deleted_are_sent(lake: LandedLake, topic: Topic) -> None:
-    EventFeed(str(lake.path), topic.send)
-    for second in range(3):
-        lake.land([push(second, second, f"c{second}")]).judge()
-    events = DeltaTable(str(lake.path / "client_events"))
-    events.optimize.compact()
-    assert events.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
-    assert EventFeed(str(lake.path), topic.send).send_new() == 3
-    assert [key for key, _ in topic.records] == ["c0", "c1", "c2"]
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

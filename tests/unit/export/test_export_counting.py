@@ -18,7 +18,6 @@ from kafka_telemetry_lake.pipelines.forget.others import OtherFiles
 from kafka_telemetry_lake.pipelines.forget.subject import Subject
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.tables.lifecycle import APPLICATION_RULES, CLIENT_CHANGES
-from kafka_telemetry_lake.pipelines.tables.lost_records import LOST_RECORDS
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS
 from kafka_telemetry_lake.udfs.rows import TIMESTAMP
 from tests.unit.export.made_lake import (
@@ -143,19 +142,6 @@ def test_rows_whose_commits_are_forgotten_wait_for_their_clients_too(tmp_path: P
     put(lake, CLIENT_CHANGES, [client("new")])
     again.read()
     assert shown(again, "software", "records_sent") == {("c", "apache-kafka-java", "4.3.0"): 13}
-
-
-def test_a_log_that_has_forgotten_commits_costs_no_count(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    lake = make_lake(tmp_path, point("a", SENT, delta=10))
-    counting(lake).close()
-    put(lake, METRIC_POINTS, [point("a", SENT, delta=3, second=30)])
-    put(lake, METRIC_POINTS, [point("a", SENT, delta=4, second=60)])
-    forget_commits(lake)
-    again = counting(lake)
-    again.read()
-    assert shown(again, "client", "records_sent") == {("c", "a"): 17}
-    assert "reads what metric_points has now, not its commits" in caplog.text
-    assert not DeltaTable.is_deltatable(LOST_RECORDS.uri(lake))  # retention has dropped nothing
 
 
 def test_rows_wait_for_their_clients_to_be_known_but_not_for_long(tmp_path: Path) -> None:

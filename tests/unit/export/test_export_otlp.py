@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
@@ -334,19 +333,6 @@ def test_rows_rejected_in_json_are_counted(tmp_path: Path, found: Endpoint, capl
     sending = send(lake, found)
     assert (sending.sent, sending.rejected) == (1, 1)
     assert "it rejects 1 rows: too old" in caplog.text
-
-
-def test_rows_whose_commits_are_forgotten_are_sent_from_the_files(tmp_path: Path, found: Endpoint) -> None:
-    lake = make_lake(tmp_path, point("a", SENT, delta=1))
-    send(lake, found)
-    put(lake, METRIC_POINTS, [point("a", SENT, delta=2, second=20)])
-    put(lake, METRIC_POINTS, [point("a", SENT, delta=4, second=40)])
-    table = DeltaTable(METRIC_POINTS.uri(lake))
-    table.create_checkpoint()
-    for version in range(table.version()):
-        (Path(lake) / "metric_points" / "_delta_log" / f"{version:020d}.json").unlink()
-    send(lake, found)
-    assert sorted(value for *_, value, _ in sums(found.posts)) == [1, 2, 4]
 
 
 def test_a_stop_ends_it_while_the_endpoint_is_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

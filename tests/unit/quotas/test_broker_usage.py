@@ -79,31 +79,6 @@ def test_a_step_reads_no_more_than_its_rows(tmp_path: Path, monkeypatch: pytest.
     assert windows(tmp_path) == {0: 2, 60: 2, 120: 2}
 
 
-def test_samples_whose_files_are_gone_are_computed_by_their_day(tmp_path: Path) -> None:
-    append(tmp_path, 5)
-    sample_windows(str(tmp_path)).catch_up()
-    append(tmp_path, 6)  # the job is killed after this, and for long
-    samples = DeltaTable(str(tmp_path / "quota_samples"))
-    samples.optimize.compact()
-    assert samples.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
-    sample_windows(str(tmp_path)).catch_up()
-    assert windows(tmp_path) == {0: 2}
-
-
-def test_samples_whose_commits_the_log_has_forgotten_are_computed(tmp_path: Path) -> None:
-    append(tmp_path, 5)
-    sample_windows(str(tmp_path)).catch_up()
-    append(tmp_path, 15)
-    append(tmp_path, 86_400 + 16)
-    append(tmp_path, 25)
-    expire_logs(tmp_path)
-    sample_windows(str(tmp_path)).catch_up()
-    assert windows(tmp_path) == {0: 1, 10: 1, 20: 1, 86_410: 1}
-    done = version(tmp_path)
-    sample_windows(str(tmp_path)).catch_up()
-    assert version(tmp_path) == done
-
-
 @pytest.mark.parametrize("is_log_short", [True, False], ids=["the log is short", "files are gone"])
 def test_days_of_samples_that_retention_dropped_unread_are_a_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_log_short: bool

@@ -258,21 +258,6 @@ def test_a_client_behind_a_change_is_an_event(tmp_path: Path) -> None:
     assert events(tmp_path) == [("subscription_changed", 1, "orders-1", T[3], detail)]
 
 
-def test_events_of_pushes_whose_commits_the_log_has_forgotten_are_added_once(tmp_path: Path) -> None:
-    sync(tmp_path, 0, Subscription("a", ("x.",), 5000))
-    push(tmp_path, "orders-1", "orders-1")
-    assert add_subscription_events(str(tmp_path)) == 1
-    push(tmp_path, "orders-1", "orders-1", minute=2)
-    push(tmp_path, "orders-1", "orders-1", minute=3)
-    expire_logs(tmp_path)
-    assert add_subscription_events(str(tmp_path)) == 2
-    found = events(tmp_path)
-    assert [(event, offset) for event, offset, *_ in found] == [("early_push", offset) for offset in (1, 3, 5)]
-    assert add_subscription_events(str(tmp_path)) == 0
-    push(tmp_path, "orders-1", "orders-1", minute=4)
-    assert add_subscription_events(str(tmp_path)) == 1
-
-
 def test_days_of_pushes_that_retention_dropped_before_their_events_were_added_are_a_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,18 +7,22 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+import duckdb
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
 from prometheus_client import Metric
 from prometheus_client.registry import Collector
 
 from kafka_telemetry_lake.pipelines.export.counting import Counting
 from kafka_telemetry_lake.pipelines.export.families import Labels
-from kafka_telemetry_lake.pipelines.export.following import READ_ERRORS
 from kafka_telemetry_lake.pipelines.export.measures import COUNTERS, DIMENSIONS, LEVELS, OTHER, PREFIX, REST
 from kafka_telemetry_lake.pipelines.export.metrics import counter, gauge
 from kafka_telemetry_lake.pipelines.export.states import states
+from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 log = logging.getLogger(__name__)
 
+READ_ERRORS = (TelemetryLakeError, DeltaError, duckdb.Error, OSError, pa.ArrowException)  # of a look at the lake
 STATES_COST = 10  # views are asked again after this many times the seconds that they took
 
 _COUNTERS = {each.measure: each for each in COUNTERS}

@@ -83,13 +83,12 @@ class FollowedTable:
         paths = [f"{self._root}/{replaced.get(file, file)}" for file in files]
         return ds.dataset(paths, schema=schema, filesystem=self._filesystem, format="parquet")
 
-    def check(self, files: Sequence[str]) -> None:
-        """Raise ``FileNotFoundError`` if a file was deleted: its rows were merged into another one, or dropped."""
+    def missing(self, files: Sequence[str]) -> str | None:
+        """The first of these files that was deleted: its rows were merged into another one, or dropped."""
         replaced = self._erased()
         paths = [f"{self._root}/{replaced.get(file, file)}" for file in files]
-        for info in self._filesystem.get_file_info(paths) if paths else ():
-            if info.type == pafs.FileType.NotFound:
-                raise FileNotFoundError(info.path)
+        found = self._filesystem.get_file_info(paths) if paths else []
+        return next((info.path for info in found if info.type == pafs.FileType.NotFound), None)
 
     def _erased(self) -> dict[str, str]:
         """The files that erasures have replaced: none meanwhile, since they wait for the job's end."""

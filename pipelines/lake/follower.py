@@ -184,6 +184,10 @@ class Follower:
         """The first of `steps`; None: there is nothing new."""
         return next(self.steps(position, until, whole=whole), None)
 
+    def has(self, files: Sequence[str]) -> bool:
+        """Whether all of these files of the table are still there."""
+        return self._commits.missing(files) is None
+
     def _exists(self) -> bool:
         """Whether there is the table; at the first look its format is checked, too."""
         if self._id is None and (table := self._table.open(self._lake)) is not None:
@@ -206,8 +210,8 @@ class Follower:
             self._seen = (version, time.monotonic()) if until is None else None
             return None
         end = Position(version, self._id or "", at)
-        if self._columns is None and until is None:
-            self._commits.check(files)
+        if self._columns is None and until is None and (missing := self._commits.missing(files)) is not None:
+            raise FileNotFoundError(missing)
         return Step(end, first, self._read(files), tuple(files), rows, size, held)
 
     def _is_quiet(self, version: int) -> bool:

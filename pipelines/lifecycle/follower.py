@@ -166,10 +166,11 @@ class Lifecycle:
         """The end and the files of the next step, which is the one under way if there is one; None: there is none."""
         done, end = self._note.done, self._note.under_way
         nothing: Files = ((), ())
-        if end is not None and end.part:
-            return end, nothing
-        if end is None and done.part:
-            return self._next_part(done.part + 1), nothing
+        if (end is not None and end.part) or (end is None and done.part):
+            part = self._next_part(done.part + 1)
+            files = self._stored_rows().parts[part.part - 1]
+            is_there = self._pushes.has(files.pushes) and self._outcomes.has(files.outcomes)
+            return part if is_there else self._anew(), nothing
         # Outcomes first: their pushes were stored earlier, so the step reads those too.
         if end is None:
             outcomes, pushes = self._outcomes.next(done.outcomes), self._pushes.next(done.pushes)
@@ -212,14 +213,16 @@ class Lifecycle:
         return self._stored
 
     def _reached(self) -> list[Reached]:
-        """How far each partition has been read."""
+        """How far each partition has been read: by the note, and by a step that was cut off before it was noted."""
         table = DeltaTable(CLIENT_CHANGES.uri(self._lake)).to_pyarrow_dataset()
-        of_steps_done = pads.field("step") <= self._note.step
-        offsets = (
-            table.to_table([*PLACE, "offset"], filter=of_steps_done).group_by([*PLACE]).aggregate([("offset", "max")])
-        )
-        greatest = {tuple(row[name] for name in PLACE): row["offset_max"] for row in offsets.to_pylist()}
-        return [Reached(*place, greatest.get(place, -1), clock) for place, clock in self._clocks.items()]
+        rows = table.to_table([*PLACE, "offset", "landed_at"], filter=pads.field("step") <= self._note.step)
+        greatest = rows.group_by([*PLACE]).aggregate([("offset", "max"), ("landed_at", "max")])
+        landed, offsets = greatest["landed_at_max"].cast(pa.int64()).to_pylist(), greatest["offset_max"].to_pylist()
+        places = zip(*(greatest[name].to_pylist() for name in PLACE), strict=True)
+        last = {place: (offset, at) for place, offset, at in zip(places, offsets, landed, strict=True)}
+        for place, (_, at) in last.items():
+            self._clocks[place] = max(self._clocks.get(place, at), at)
+        return [Reached(*place, last.get(place, (-1, 0))[0], clock) for place, clock in self._clocks.items()]
 
     def _work(self, end: StepEnd, files: Files) -> Judge:
         """What a step does."""

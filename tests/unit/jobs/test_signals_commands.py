@@ -51,7 +51,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("signals")
     PUSHES.create(str(folder / "lake"))
     put(folder / "lake")
-    content = {"sinks": {"one": {"type": "webhook", "url": "http://127.0.0.1:9"}}, "routes": [{"sinks": ["one"]}]}
+    content = {"sinks": {"one": {"type": "webhook", "url": "http://127.0.0.1:9"}}}
     (folder / "notify.yml").write_text(yaml.safe_dump(content))
     return {
         "lake": str(folder / "lake"),

@@ -24,7 +24,8 @@ LEFT_OUT = {
     "pipeline_metrics": ("run_id", "started_at", "ended_at", "seconds", "records_per_s", "freshness_s", "landed_date"),
     "pipeline_health": ("last_batch_at", "freshness_s", "busy", "longest_batch_s"),
     "lost_records": ("noticed_at", "landed_date"),
-    "quality_results": ("checked_at", "landed_date"),
+    "quality_results": ("checked_at", "landed_date", "seconds"),
+    "open_findings": ("open_hours",),
     "finding_changes": ("recorded_at", "landed_date"),
 }
 SHOWN = 3  # rows of a difference

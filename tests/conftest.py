@@ -45,7 +45,7 @@ def spark() -> Iterator[SparkSession]:
     from kafka_telemetry_lake.pipelines.runtime.session import spark_session  # noqa: PLC0415  # most tests need no Spark
 
     memory = os.environ.get("TEST_DRIVER_MEMORY", "1g")
-    session = spark_session("tests", master="local[2]", driver_memory=memory)
+    session = spark_session("tests", master="local[2]", driver_memory=memory, is_brief=True)
     yield session
     session.stop()
 

@@ -29,7 +29,7 @@ from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_since, files_table
-from kafka_telemetry_lake.pipelines.tables.table import Table
+from kafka_telemetry_lake.pipelines.tables.table import NOT_OPENED, Opened, Table
 
 log = logging.getLogger(__name__)
 
@@ -122,12 +122,13 @@ class Follower:
         remedy: what to do about a gap, if its policy is to stop.
         fence: the claim under which is recorded what retention dropped.
         checked: the table is there, and its format and id have been looked at.
+        opened: tables of the lake that are open already.
     """
 
     def __init__(
         self, lake: str, table: Table, gap: Gap, name: str | None = None, columns: pa.Schema | Read | None = None, *,
         needed: pc.Expression | None = None, most_bytes: float = float("inf"), most_rows: float = float("inf"),
-        remedy: str = "", fence: Fence | None = None, checked: bool = False,
+        remedy: str = "", fence: Fence | None = None, checked: bool = False, opened: Opened = NOT_OPENED,
     ) -> None:  # fmt: skip
         self._lake, self._table, self._gap, self._name = lake, table, gap, name
         self._columns, self._needed = columns, needed
@@ -135,6 +136,8 @@ class Follower:
         self._remedy, self._fence = remedy, fence
         self._commits = FollowedTable(table.uri(lake))
         self._id = "" if checked else None  # of the table, once it was looked at; "": by another one
+        if self._id is None and table.name in opened:
+            self._id = str(opened[table.name].metadata().id)
         self._seen: tuple[int, float] | None = None  # the version that was the latest, and when (monotonic)
 
     def now(self) -> Position:

@@ -86,7 +86,8 @@ class Lifecycle:
         self._lake, self._fence, self._tasks = lake, fence, tasks
         self._pushes, self._outcomes = (
             Follower(
-                lake, table, Gap.ANEW, "lifecycle" if table is PUSHES else None, most_rows=STEP_ROWS, fence=fence
+                lake, table, Gap.ANEW, "lifecycle" if table is PUSHES else None, most_rows=STEP_ROWS, fence=fence,
+                opened=tables,
             )
             for table in (PUSHES, PUSH_OUTCOMES)
         )  # fmt: skip

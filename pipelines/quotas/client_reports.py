@@ -67,6 +67,8 @@ def _points(stream: pa.NativeFile) -> pa.Table:
 
 def _principals(lake: str, points: pa.Table) -> pa.ChunkedArray:
     """The principal of each point's push."""
+    if points.num_rows == 0:
+        return pa.chunked_array([], pa.string())
     records = points.select(RECORD).group_by(list(RECORD)).aggregate([])
     days = pc.unique(pc.cast(records["landed_at"], LANDED_DATE.type))
     files = files_table(DeltaTable(PUSHES.uri(lake)))

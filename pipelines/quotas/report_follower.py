@@ -53,10 +53,13 @@ class ReportFollower:
         self._lake, self._fence = lake, fence
         tables = {each.name: opened.get(each.name) or each.create(lake) for each in (QUOTA_REPORTS, QUOTA_USAGE)}
         read = partial(read_reports, lake)
-        self._follower = Follower(lake, METRIC_POINTS, Gap.GO_ON, STREAM, read, most_bytes=STEP_BYTES, fence=fence)
-        self._windows = WindowFollower(
-            lake, QUOTA_REPORTS, f"{STREAM}:windows", f"{APP_ID}:windows", SPANS, minutes_of, replace_estimates, fence
+        self._follower = Follower(
+            lake, METRIC_POINTS, Gap.GO_ON, STREAM, read, most_bytes=STEP_BYTES, fence=fence, opened=opened
         )
+        self._windows = WindowFollower(
+            lake, QUOTA_REPORTS, f"{STREAM}:windows", f"{APP_ID}:windows", SPANS, minutes_of, replace_estimates, fence,
+            tables,
+        )  # fmt: skip
         self._position = self._noted = self._follower.committed(tables[QUOTA_REPORTS.name], APP_ID)
 
     def step(self) -> bool:

@@ -22,7 +22,7 @@ from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.follower import Follower, Gap, Position
 from kafka_telemetry_lake.pipelines.lake.transactions import transaction
 from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_USAGE
-from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
+from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, NOT_OPENED, Opened, Table
 
 log = logging.getLogger(__name__)
 
@@ -47,16 +47,21 @@ class WindowFollower:
         app_id: of the commits that carry the position.
         columns: of the rows that `minutes_of` needs; it returns Unix seconds of minutes, ascending, each once.
         replace: recomputes the windows of these minutes; it has the arguments of `replace_usage`.
+        opened: tables of the lake that are open already; of `quota_usage` its position.
     """
 
     def __init__(
         self, lake: str, table: Table, name: str, app_id: str, columns: pa.Schema,
         minutes_of: Callable[[pa.Table], Sequence[int]], replace: Callable[..., None], fence: Fence | None = None,
+        opened: Opened = NOT_OPENED,
     ) -> None:  # fmt: skip
         self._lake, self._table, self._name, self._app_id, self._fence = lake, table, name, app_id, fence
         self._minutes_of, self._replace = minutes_of, replace
-        self._follower = Follower(lake, table, Gap.GO_ON, name, columns, most_rows=STEP_ROWS, fence=fence)
-        self._position: Position | None = None
+        self._follower = Follower(
+            lake, table, Gap.GO_ON, name, columns, most_rows=STEP_ROWS, fence=fence, opened=opened
+        )
+        usage = opened.get(QUOTA_USAGE.name)
+        self._position: Position | None = None if usage is None else self._follower.committed(usage, app_id)
 
     def step(self) -> bool:
         """Recompute the windows of the next new rows; returns whether there were any."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lane_costs import BUDGETS, children_of, cpu_s, over
+from tests.support.lane_costs import BUDGETS, children_of, cpu_s, fixed_work_ms, over
 
 pytestmark = pytest.mark.lake  # it starts pytest
 
@@ -30,7 +30,7 @@ TESTS = {
     ),
 }
 RUN = (
-    "import sys, pytest, tests.support.lane_costs as costs; costs.BUDGETS = {'small': 0.6, 'large': 60}; "
+    "import sys, pytest, tests.support.lane_costs as costs; costs.BUDGETS = {'small': 0.6, 'large': 60}; costs.FIXED_WORK_MS = 1e6; "
     "sys.exit(pytest.main(sys.argv[1:]))"
 )
 
@@ -84,6 +84,15 @@ def test_a_quarter_more_is_allowed() -> None:
         "BUDGET a took 126 CPU-s; its budget is 100, and a quarter (tests/budget.toml)"
     )
     assert over("b", 126, {"a": 100}) == ""
+
+
+def test_a_slower_machine_may_take_as_much_longer() -> None:
+    assert over("a", 250, {"a": 100}, 2.0) == ""
+    assert over("a", 251, {"a": 100}, 2.0) == (
+        "BUDGET a took 251 CPU-s; its budget is 100, and a quarter, on a machine 2.0 times as slow (tests/budget.toml)"
+    )
+    taken = [fixed_work_ms() for _ in range(5)]
+    assert 1 < min(taken) <= max(taken) < 20 * min(taken)
 
 
 def test_each_pytest_lane_of_make_test_has_a_budget() -> None:

@@ -77,10 +77,8 @@ def over(lane: str, taken: float, budgets: dict[str, float], slowness: float = 1
     budget = budgets.get(lane)
     if budget is None or taken <= budget * MORE * slowness:
         return ""
-    slower = "" if slowness == 1 else f", on a machine {slowness:.1f} times as slow"
-    return (
-        f"BUDGET {lane} took {taken:.0f} CPU-s; its budget is {budget:.0f}, and a quarter{slower} (tests/budget.toml)"
-    )
+    more = "a quarter" if slowness == 1 else f"a quarter, on a machine {slowness:.1f} times as slow"
+    return f"BUDGET {lane} took {taken:.0f} CPU-s; its budget is {budget:.0f}, and {more} (tests/budget.toml)"
 
 
 class LaneCosts:

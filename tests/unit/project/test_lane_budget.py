@@ -30,7 +30,8 @@ TESTS = {
     ),
 }
 RUN = (
-    "import sys, pytest, tests.support.lane_costs as costs; costs.BUDGETS = {'small': 0.6, 'large': 60}; costs.FIXED_WORK_MS = 1e6; "
+    "import sys, pytest, tests.support.lane_costs as costs; costs.BUDGETS = {'small': 0.6, 'large': 60}; "
+    "costs.FIXED_WORK_MS = 1e6; "
     "sys.exit(pytest.main(sys.argv[1:]))"
 )
 

@@ -1,4 +1,4 @@
-"""The companions of `ingest`: what works beside its streams, each in a thread (`supervisor`).
+"""The companions of `ingest`: what works in its background, each in a thread (`supervisor`).
 
 With ``--once`` the job itself brings the tables up to date that follow others: the lifecycle, quota usage and reports.
 Then findings are evaluated and messages sent, a single time; sync and the feed of events run meanwhile.
@@ -77,7 +77,7 @@ def companions(
     settings: IngestSettings, spark: SparkSession, lake: Lake, followed: Followed, registry: CollectorRegistry,
     report: Report,
 ) -> list[Companion]:  # fmt: skip
-    """What works beside the streams, in the order in which it ends: each sees what those before it wrote.
+    """What works in the background, in the order in which it ends: each sees what those before it wrote.
 
     Raises:
         CannotRunError: a file of settings is invalid.
@@ -163,7 +163,7 @@ def syncing(settings: IngestSettings, spark: SparkSession) -> Companion:
 def judging(
     lifecycle: Lifecycle, make: Callable[[], Lifecycle], until: Callable[[], int | None], interval_s: float
 ) -> Companion:
-    """Follows the lifecycle of clients beside a live source, and takes what is there at the end.
+    """Follows the lifecycle of clients while a live source is read, and takes what is there at the end.
 
     Args:
         make: another one, from what is stored.

@@ -64,8 +64,8 @@ def _from_clients(settings: DemoSettings, stop: threading.Event) -> int:
         properties = {"client.telemetry.lander.status.interval.ms": 2000}
         with Waits("demo") as waits:
             waits.wait_for("the broker and its topics", BROKER_S)
-            with ThreadPoolExecutor(1) as beside:
-                beside.submit(tool_classes)
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(tool_classes)
                 plugin = receiver_jar()
             # One partition: the clock of its records shows soon that a client is silent.
             with LocalCluster(plugin=plugin, properties=properties, landing_partitions=1) as cluster:

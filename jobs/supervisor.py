@@ -1,4 +1,4 @@
-"""Runs companions: work beside a job's streams, each in a thread of its own.
+"""Runs companions: work in a job's background, each in a thread of its own.
 
 **When one dies, it is started again**, after about 1 s, then 2 s and so on up to five minutes, whatever it died of: an
 error, a lock that another process holds, the end of its thread in mid-work. It never ends or delays the streams. What
@@ -37,7 +37,7 @@ Report = Callable[[str, str | None], object]
 
 @dataclass(frozen=True)
 class Companion:
-    """Work beside a job's streams.
+    """Work in a job's background.
 
     Attributes:
         opened: makes its step, anew at each start, and frees what that needs.

@@ -59,7 +59,7 @@ class JobHealth:
         self._write()
 
     def companion(self, name: str, problem: str | None) -> None:
-        """What works beside the streams has failed and is started again, or (None) works. The status stays theirs."""
+        """A companion has failed and is started again, or (None) works. The status stays theirs."""
         with self._lock:
             if problem is None:
                 self._companions.pop(name, None)
@@ -107,7 +107,7 @@ class JobMetrics:
         )
 
         self._companions = Counter(
-            f"{prefix}_companion_failures", "Failures of what runs beside the streams", ("companion",),
+            f"{prefix}_companion_failures", "Failures of what runs in the background", ("companion",),
             registry=self.registry,
         )  # fmt: skip
 

@@ -65,9 +65,9 @@ class WindowFollower:
 
     def step(self) -> bool:
         """Recompute the windows of the next new rows; returns whether there were any."""
-        if not DeltaTable.is_deltatable(self._table.uri(self._lake)):
-            return False
         if self._position is None:
+            if not DeltaTable.is_deltatable(self._table.uri(self._lake)):
+                return False
             self._position = self._follower.committed(QUOTA_USAGE.create(self._lake), self._app_id)
         for step in self._follower.steps(self._position):
             began, minutes = time.monotonic(), self._minutes_of(step.rows)

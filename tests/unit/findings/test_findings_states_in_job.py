@@ -26,25 +26,25 @@ def lake(tmp_path: Path) -> SmallLake:
     return SmallLake(tmp_path / "lake").land(0, ["bills"], ["orders"])
 
 
-def beside(lake: SmallLake, overrides: Overrides = (), *, once: bool = False) -> AbstractContextManager[None]:
+def in_background(lake: SmallLake, overrides: Overrides = (), *, once: bool = False) -> AbstractContextManager[None]:
     row = evaluating(lake.name, SOON, overrides, after=once)
     return supervised(lake.name, [replace(row, patience_s=PATIENCE_S)])
 
 
 def test_every_so_often(lake: SmallLake) -> None:
-    with beside(lake):
+    with in_background(lake):
         wait_until(lake.open)
 
 
 def test_at_the_end_of_a_single_run(lake: SmallLake) -> None:
-    with beside(lake, once=True):
+    with in_background(lake, once=True):
         time.sleep(0.2)
         assert not (lake.path / "finding_changes").exists()
     assert lake.open() == {"orders": "open"}
 
 
 def test_with_other_bounds(lake: SmallLake) -> None:
-    with beside(lake, (Override("o*", "unreadable_telemetry", off=True),), once=True):
+    with in_background(lake, (Override("o*", "unreadable_telemetry", off=True),), once=True):
         pass
     assert lake.open() == {}
 
@@ -53,17 +53,17 @@ def test_beside_maintain_and_quality_but_not_beside_another_evaluation_or_a_repl
     lake: SmallLake, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As the command (`test_findings_states_lake`): one lock, which a replay and an erasure hold too."""
-    with only(FINDINGS, lake.name, ""), beside(lake, once=True):
+    with only(FINDINGS, lake.name, ""), in_background(lake, once=True):
         pass
     assert caplog.messages == ["findings: another process has the role findings of this lake; left to it"]
     assert not (lake.path / "finding_changes").exists()
-    with only(UPKEEP, lake.name, ""), beside(lake, once=True):
+    with only(UPKEEP, lake.name, ""), in_background(lake, once=True):
         pass
     assert lake.open() == {"orders": "open"}
 
 
 def test_between_two_evaluations_another_process_may_evaluate(lake: SmallLake) -> None:
-    with beside(lake):
+    with in_background(lake):
         wait_until(lake.open)
         wait_until(lambda: evaluates(lake))
 

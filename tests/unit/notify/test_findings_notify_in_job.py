@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -23,23 +22,12 @@ from kafka_telemetry_lake.pipelines.notify.delivery import delivery
 from kafka_telemetry_lake.pipelines.notify.file import NotifyFile
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from tests.support.patience import PATIENCE_S, wait_until
-from tests.unit.notify.changed_findings import HttpSink, change, http_sink, make_lake, notify_file, record
+from tests.unit.notify.changed_findings import HttpSink, change, notify_file, record
 
 OPENED = [("orders", "opened")]
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> str:
-    return make_lake(tmp_path)
-
-
-@pytest.fixture
-def sink() -> Iterator[HttpSink]:
-    with http_sink() as found:
-        yield found
-
-
-def beside(
+def in_background(
     lake: str, file: NotifyFile, *, once: bool = False, stop: threading.Event | None = None, give_up_s: float = 60,
     patience_s: float = PATIENCE_S,
 ) -> AbstractContextManager[None]:  # fmt: skip
@@ -52,7 +40,7 @@ def beside(
 
 
 def test_changes_are_sent_while_the_block_runs(lake: str, sink: HttpSink) -> None:
-    with beside(lake, notify_file(sink.url)):
+    with in_background(lake, notify_file(sink.url)):
         record(lake, change("orders"))
         wait_until(lambda: sink.changes() == OPENED)
     record(lake, change("orders", "resolved", 5))
@@ -63,7 +51,7 @@ def test_changes_are_sent_while_the_block_runs(lake: str, sink: HttpSink) -> Non
 
 
 def test_a_single_run_sends_what_there_is_at_its_end(lake: str, sink: HttpSink) -> None:
-    with beside(lake, notify_file(sink.url), once=True):
+    with in_background(lake, notify_file(sink.url), once=True):
         record(lake, change("orders"))
         time.sleep(0.3)
         assert sink.requests == []
@@ -72,7 +60,7 @@ def test_a_single_run_sends_what_there_is_at_its_end(lake: str, sink: HttpSink) 
 
 def test_a_single_run_that_is_stopped_sends_nothing_more(lake: str, sink: HttpSink) -> None:
     stop = threading.Event()
-    with beside(lake, notify_file(sink.url), once=True, stop=stop):
+    with in_background(lake, notify_file(sink.url), once=True, stop=stop):
         record(lake, change("orders"))
         stop.set()
     assert sink.requests == []
@@ -81,7 +69,7 @@ def test_a_single_run_that_is_stopped_sends_nothing_more(lake: str, sink: HttpSi
 def test_a_single_run_gives_a_sink_up_that_is_down(lake: str, sink: HttpSink, caplog: pytest.LogCaptureFixture) -> None:
     sink.answer = lambda _request: 500
     record(lake, change("orders"))
-    with beside(lake, notify_file(sink.url), once=True, give_up_s=0):
+    with in_background(lake, notify_file(sink.url), once=True, give_up_s=0):
         pass
     assert caplog.messages == ["notify: one: it answers with HTTP 500; the next start goes on"]
 
@@ -102,7 +90,7 @@ def test_a_sink_that_fails_is_started_again_by_itself(
     monkeypatch.setattr(notify, "delivery", failing)
     monkeypatch.setattr(supervisor, "pause_after", lambda *_: 0.05)
     record(lake, change("orders"))
-    with beside(lake, notify_file(sink.url)):
+    with in_background(lake, notify_file(sink.url)):
         wait_until(lambda: "delete it, and the sink is sent all open findings again" in caplog.text)
         note.unlink()
         wait_until(lambda: sink.changes() == OPENED)
@@ -122,9 +110,9 @@ def test_a_sink_that_hangs_delays_neither_the_block_nor_the_end_of_the_process(l
         "import sys\n"
         "from kafka_telemetry_lake.pipelines.notify import http\n"
         "from tests.unit.notify.changed_findings import notify_file\n"
-        "from tests.unit.notify.test_findings_notify_in_job import beside\n"
+        "from tests.unit.notify.test_findings_notify_in_job import in_background\n"
         "http.ANSWER_S = 3600\n"
-        "with beside(sys.argv[1], notify_file(sys.argv[2]), patience_s=2):\n"
+        "with in_background(sys.argv[1], notify_file(sys.argv[2]), patience_s=2):\n"
         "    sys.stdin.readline()\n"
         "print('after the block', flush=True)\n"
     )
@@ -137,7 +125,7 @@ def test_a_sink_that_hangs_delays_neither_the_block_nor_the_end_of_the_process(l
         released.set()
         process.kill()
     assert (process.returncode, out) == (0, "after the block\n")
-    with beside(lake, notify_file(sink.url)):  # what wasn't answered is sent again
+    with in_background(lake, notify_file(sink.url)):  # what wasn't answered is sent again
         wait_until(lambda: len(sink.requests) == 2)
     assert sink.requests[0].body == sink.requests[1].body
 

@@ -22,12 +22,7 @@ from kafka_telemetry_lake.pipelines.notify.messages import Message, Messages
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table
-from tests.unit.notify.changed_findings import at, change, make_lake, record
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> str:
-    return make_lake(tmp_path)
+from tests.unit.notify.changed_findings import at, change, record
 
 
 def sent(lake: str, sink: str = "one", **match: Any) -> list[list[tuple[str, str]]]:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,17 +46,6 @@ from tests.unit.notify.changed_findings import (
 pytestmark = pytest.mark.lake
 
 ORDERS, OPENED = change("orders"), [("orders", "opened")]
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> str:
-    return make_lake(tmp_path)
-
-
-@pytest.fixture
-def sink() -> Iterator[HttpSink]:
-    with http_sink() as found:
-        yield found
 
 
 def settle(one: Delivery) -> None:

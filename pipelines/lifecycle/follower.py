@@ -101,8 +101,9 @@ class Lifecycle:
         self._changes, self._files = pc.sum(files["num_records"], min_count=0).as_py(), files.num_rows
         if note is None and self._changes:
             raise StateMissingError(f"{self._note_file.path} is missing: {ANEW}, or restore both from one backup")
-        # Begun again, its steps follow those whose events are stored.
+        # Begun again, its steps follow those whose events are stored, and read rows that have some of these.
         self._note = note or Note(self._logs[CLIENT_EVENTS.name].transaction_version(APP_ID) or 0)
+        self._is_begun_again = note is None and self._note.step > 0
         self._runs, self._size = self._runs_for(self._changes, tables[CLIENT_CHANGES.name]), self._changes
         self._deadline = self._runs.deadline
         self._clocks: Clocks = {(source, topic, part): clock for source, topic, part, clock in self._note.clocks}
@@ -167,6 +168,8 @@ class Lifecycle:
         """The end and the files of the next step, which is the one under way if there is one; None: there is none."""
         done, end = self._note.done, self._note.under_way
         nothing: Files = ((), ())
+        if self._is_begun_again:
+            return self._anew(), nothing
         if (end is not None and end.part) or (end is None and done.part):
             part = self._next_part(done.part + 1)
             files = self._stored_rows().parts[part.part - 1]
@@ -194,6 +197,7 @@ class Lifecycle:
 
     def _anew(self) -> StepEnd:
         """Begin with the stored rows. What a step that was cut off has committed counts as that of a step done."""
+        self._is_begun_again = False
         step = max(self._note.step, *(table.transaction_version(APP_ID) or 0 for table in self._logs.values()))
         if step > self._note.step:
             self._write_note(replace(self._note, step=step, under_way=None))

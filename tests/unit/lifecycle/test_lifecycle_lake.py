@@ -367,15 +367,20 @@ def test_it_begins_with_the_stored_rows_if_the_log_has_forgotten_their_commits(
 
 
 @both_ways
-def test_begun_again_it_repeats_no_event_and_misses_none(lake: LandedLake) -> None:
+@pytest.mark.parametrize("has_log", [False, True], ids=["log forgotten", "log whole"])
+def test_begun_again_it_repeats_no_event_and_misses_none(lake: LandedLake, has_log: bool) -> None:
+    """The folder is deleted, as the line for a missing note advises."""
     for number in range(4):
         lake.land([push(30 * number, number)], {}).judge()
-    lake.land([others(500, 4)], {}).judge()
+    lake.land(fleet(0, 100, 120, 10), {}).land([others(500, 4)], {}).judge()
     events = lake.events()
     assert [row["event"] for row in events if row["client_instance_id"] == "a"] == ["first_seen", "went_silent"]
+    assert [row["event"] for row in waves(lake)] == ["mass_silence"]
     shutil.rmtree(lake.path / "client_changes")
-    expire_logs(lake.path)
+    if not has_log:
+        expire_logs(lake.path)
     assert lake.judge().events() == events
+    assert not [*(lake.path / "client_changes").glob(f"{NAME}-e*.json")]
     lake.land([push(520, 5)], {}).judge()
     assert [row["event"] for row in lake.events() if row["at"] == at(520)] == ["resumed"]
 

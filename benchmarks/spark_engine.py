@@ -31,8 +31,8 @@ from pyspark.sql import SparkSession
 from benchmarks.figures import print_figures
 from benchmarks.peers import naive_spark
 from benchmarks.shapes import STOCK
-from kafka_telemetry_lake.jobs.ingest_by_name import TABLES
-from kafka_telemetry_lake.jobs.judging import caught_up_operator
+from kafka_telemetry_lake.jobs.support.ingest_by_name import TABLES
+from kafka_telemetry_lake.jobs.support.judging import caught_up_operator
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, start_landing
 from kafka_telemetry_lake.pipelines.runtime.session import spark_session

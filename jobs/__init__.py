@@ -1,1 +1,1 @@
-"""The commands of ``telemetry-lake``: command `x` has its settings in `x_settings` and its code in `x`."""
+"""The commands of ``telemetry-lake``: the code of command `x` is in `x`, its settings are in `settings/x`."""

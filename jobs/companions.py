@@ -20,12 +20,12 @@ from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.jobs.findings import evaluate
-from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
-from kafka_telemetry_lake.jobs.locks import FINDINGS, NOTIFY, export_as
-from kafka_telemetry_lake.jobs.running import RunningQuery
-from kafka_telemetry_lake.jobs.supervisor import NEVER, Companion, Report, Step, stateless
+from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
+from kafka_telemetry_lake.jobs.settings.sync import SyncSettings
+from kafka_telemetry_lake.jobs.support.locks import FINDINGS, NOTIFY, export_as
+from kafka_telemetry_lake.jobs.support.running import RunningQuery
+from kafka_telemetry_lake.jobs.support.supervisor import NEVER, Companion, Report, Step, stateless
 from kafka_telemetry_lake.jobs.sync import Memory, RefusedListsError, sync
-from kafka_telemetry_lake.jobs.sync_settings import SyncSettings
 from kafka_telemetry_lake.pipelines.events import feed
 from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription_events
 from kafka_telemetry_lake.pipelines.export.counting import Counting, Selection

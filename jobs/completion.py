@@ -13,10 +13,10 @@ from typing import Any, Literal, get_args, get_origin
 import shtab
 from pydantic_settings import CliSettingsSource
 
-from kafka_telemetry_lake.jobs.commands import COMMANDS, settings_of
-from kafka_telemetry_lake.jobs.completion_settings import CompletionSettings
-from kafka_telemetry_lake.jobs.entry import run_command
-from kafka_telemetry_lake.jobs.settings import JobSettings, fields_by_flag
+from kafka_telemetry_lake.jobs.settings.base import JobSettings, fields_by_flag
+from kafka_telemetry_lake.jobs.settings.completion import CompletionSettings
+from kafka_telemetry_lake.jobs.support.commands import COMMANDS, settings_of
+from kafka_telemetry_lake.jobs.support.entry import run_command
 
 
 def run_job(settings: CompletionSettings) -> int:

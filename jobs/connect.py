@@ -9,13 +9,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from kafka_telemetry_lake.jobs import ingest
-from kafka_telemetry_lake.jobs.connect_settings import ConnectSettings
-from kafka_telemetry_lake.jobs.entry import run_command
-from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
-from kafka_telemetry_lake.jobs.logs import log_to_stdout
-from kafka_telemetry_lake.jobs.new_rows import NewRows
-from kafka_telemetry_lake.jobs.settings import UsageError
-from kafka_telemetry_lake.jobs.supervisor import Companion, stateless, supervised
+from kafka_telemetry_lake.jobs.settings.base import UsageError
+from kafka_telemetry_lake.jobs.settings.connect import ConnectSettings
+from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
+from kafka_telemetry_lake.jobs.support.entry import run_command
+from kafka_telemetry_lake.jobs.support.logs import log_to_stdout
+from kafka_telemetry_lake.jobs.support.new_rows import NewRows
+from kafka_telemetry_lake.jobs.support.supervisor import Companion, stateless, supervised
 from kafka_telemetry_lake.pipelines.doctor.cluster_checks import (
     LEAST_MESSAGE_BYTES,
     brokers_without_plugin,

@@ -15,9 +15,9 @@ from click import ClickException
 from streamlit.web import cli
 
 from kafka_telemetry_lake.dashboards.prepare import begin_to_prepare
-from kafka_telemetry_lake.jobs.dashboard_settings import DashboardSettings
-from kafka_telemetry_lake.jobs.settings import ENVIRONMENT_PREFIX, UsageError
-from kafka_telemetry_lake.jobs.signals import end_soon_after_a_signal
+from kafka_telemetry_lake.jobs.settings.base import ENVIRONMENT_PREFIX, UsageError
+from kafka_telemetry_lake.jobs.settings.dashboard import DashboardSettings
+from kafka_telemetry_lake.jobs.support.signals import end_soon_after_a_signal
 from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 

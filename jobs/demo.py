@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from pathlib import Path
 
-from kafka_telemetry_lake.jobs.demo_report import report
-from kafka_telemetry_lake.jobs.demo_settings import DemoSettings
-from kafka_telemetry_lake.jobs.demo_story import PUSH_INTERVAL_MS, Story
-from kafka_telemetry_lake.jobs.entry import run_command
-from kafka_telemetry_lake.jobs.logs import log_to_stdout
-from kafka_telemetry_lake.jobs.signals import stop_at_signals
-from kafka_telemetry_lake.jobs.waits import Waits
+from kafka_telemetry_lake.jobs.settings.demo import DemoSettings
+from kafka_telemetry_lake.jobs.support.demo_report import report
+from kafka_telemetry_lake.jobs.support.demo_story import PUSH_INTERVAL_MS, Story
+from kafka_telemetry_lake.jobs.support.entry import run_command
+from kafka_telemetry_lake.jobs.support.logs import log_to_stdout
+from kafka_telemetry_lake.jobs.support.signals import stop_at_signals
+from kafka_telemetry_lake.jobs.support.waits import Waits
 from kafka_telemetry_lake.pipelines.runtime.jars import JarsUnavailableError
 from kafka_telemetry_lake.pipelines.runtime.java import check_java
 from kafka_telemetry_lake.sandbox.clients import ClientUnavailableError, LocalClients

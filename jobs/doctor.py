@@ -13,9 +13,9 @@ import pyarrow as pa
 from rich.console import Console
 from rich.markup import escape
 
-from kafka_telemetry_lake.jobs.doctor_settings import DoctorSettings
-from kafka_telemetry_lake.jobs.entry import run_command
-from kafka_telemetry_lake.jobs.locks import job_runs
+from kafka_telemetry_lake.jobs.settings.doctor import DoctorSettings
+from kafka_telemetry_lake.jobs.support.entry import run_command
+from kafka_telemetry_lake.jobs.support.locks import job_runs
 from kafka_telemetry_lake.pipelines.doctor.check import Check, exit_code
 from kafka_telemetry_lake.pipelines.doctor.cluster_checks import check_cluster, check_statuses, check_subscriptions
 from kafka_telemetry_lake.pipelines.doctor.cluster_facts import ClusterFacts, read_cluster, read_statuses

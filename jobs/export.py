@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from deltalake.exceptions import DeltaError
 from pydantic import SecretStr
 
-from kafka_telemetry_lake.jobs.entry import run_command
-from kafka_telemetry_lake.jobs.export_settings import ExportSettings
-from kafka_telemetry_lake.jobs.locks import export_as, only
-from kafka_telemetry_lake.jobs.running import JobFailedError
-from kafka_telemetry_lake.jobs.settings import UsageError
-from kafka_telemetry_lake.jobs.signals import stop_at_signals
-from kafka_telemetry_lake.jobs.supervisor import Companion, Step, supervised
+from kafka_telemetry_lake.jobs.settings.base import UsageError
+from kafka_telemetry_lake.jobs.settings.export import ExportSettings
+from kafka_telemetry_lake.jobs.support.entry import run_command
+from kafka_telemetry_lake.jobs.support.locks import export_as, only
+from kafka_telemetry_lake.jobs.support.running import JobFailedError
+from kafka_telemetry_lake.jobs.support.signals import stop_at_signals
+from kafka_telemetry_lake.jobs.support.supervisor import Companion, Step, supervised
 from kafka_telemetry_lake.pipelines.export.counting import Counting, Selection
 from kafka_telemetry_lake.pipelines.export.fleet import Fleet
 from kafka_telemetry_lake.pipelines.export.known_clients import KnownClients

@@ -9,11 +9,11 @@ import duckdb
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from kafka_telemetry_lake.jobs.entry import run_command
-from kafka_telemetry_lake.jobs.findings_settings import FindingsSettings
-from kafka_telemetry_lake.jobs.locks import FINDINGS, LakeBusyError, only
-from kafka_telemetry_lake.jobs.running import JobFailedError
-from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.jobs.settings.base import UsageError
+from kafka_telemetry_lake.jobs.settings.findings import FindingsSettings
+from kafka_telemetry_lake.jobs.support.entry import run_command
+from kafka_telemetry_lake.jobs.support.locks import FINDINGS, LakeBusyError, only
+from kafka_telemetry_lake.jobs.support.running import JobFailedError
 from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
 from kafka_telemetry_lake.pipelines.findings.lake_hours import LakeHours
 from kafka_telemetry_lake.pipelines.findings.remarks import remark, summary

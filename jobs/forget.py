@@ -13,10 +13,10 @@ import duckdb
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from kafka_telemetry_lake.jobs.forget_settings import ForgetSettings
-from kafka_telemetry_lake.jobs.locks import FINDINGS, NOTIFY, UPKEEP, only, only_job
-from kafka_telemetry_lake.jobs.running import JobFailedError
-from kafka_telemetry_lake.jobs.settings import UsageError, secret_text
+from kafka_telemetry_lake.jobs.settings.base import UsageError, secret_text
+from kafka_telemetry_lake.jobs.settings.forget import ForgetSettings
+from kafka_telemetry_lake.jobs.support.locks import FINDINGS, NOTIFY, UPKEEP, only, only_job
+from kafka_telemetry_lake.jobs.support.running import JobFailedError
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure, Removed, unfinished
 from kafka_telemetry_lake.pipelines.forget.subject import Request, clusters_with
 from kafka_telemetry_lake.pipelines.iceberg.behind import has_iceberg_tables

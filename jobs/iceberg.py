@@ -13,12 +13,12 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyiceberg.exceptions import ValidationError, ValidationException
 
-from kafka_telemetry_lake.jobs.entry import run_command
-from kafka_telemetry_lake.jobs.iceberg_settings import IcebergSettings
-from kafka_telemetry_lake.jobs.locks import ICEBERG, only
-from kafka_telemetry_lake.jobs.running import JobFailedError
-from kafka_telemetry_lake.jobs.settings import UsageError
-from kafka_telemetry_lake.jobs.signals import stop_at_signals
+from kafka_telemetry_lake.jobs.settings.base import UsageError
+from kafka_telemetry_lake.jobs.settings.iceberg import IcebergSettings
+from kafka_telemetry_lake.jobs.support.entry import run_command
+from kafka_telemetry_lake.jobs.support.locks import ICEBERG, only
+from kafka_telemetry_lake.jobs.support.running import JobFailedError
+from kafka_telemetry_lake.jobs.support.signals import stop_at_signals
 from kafka_telemetry_lake.pipelines.iceberg.folder_tables import GRACE_S, FolderTables
 from kafka_telemetry_lake.pipelines.iceberg.mirror import MirroredTable
 from kafka_telemetry_lake.pipelines.iceberg.places import iceberg_root

@@ -20,17 +20,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.jobs.companions import Followed, companions, events_address
-from kafka_telemetry_lake.jobs.entry import fail, run_command
-from kafka_telemetry_lake.jobs.ingest_by_name import run_by_name
-from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings, size_in_bytes
-from kafka_telemetry_lake.jobs.judging import caught_up_operator
-from kafka_telemetry_lake.jobs.limits import limits_of
-from kafka_telemetry_lake.jobs.locks import TakenOverError, only_job
-from kafka_telemetry_lake.jobs.observed import Observers, observed
-from kafka_telemetry_lake.jobs.privacy import privacy_of
-from kafka_telemetry_lake.jobs.running import JobFailedError, RunningQuery
-from kafka_telemetry_lake.jobs.signals import end_at_once, stop_at_signals
-from kafka_telemetry_lake.jobs.supervisor import supervised
+from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings, size_in_bytes
+from kafka_telemetry_lake.jobs.support.entry import fail, run_command
+from kafka_telemetry_lake.jobs.support.ingest_by_name import run_by_name
+from kafka_telemetry_lake.jobs.support.judging import caught_up_operator
+from kafka_telemetry_lake.jobs.support.limits import limits_of
+from kafka_telemetry_lake.jobs.support.locks import TakenOverError, only_job
+from kafka_telemetry_lake.jobs.support.observed import Observers, observed
+from kafka_telemetry_lake.jobs.support.privacy import privacy_of
+from kafka_telemetry_lake.jobs.support.running import JobFailedError, RunningQuery
+from kafka_telemetry_lake.jobs.support.signals import end_at_once, stop_at_signals
+from kafka_telemetry_lake.jobs.support.supervisor import supervised
 from kafka_telemetry_lake.pipelines.events import feed
 from kafka_telemetry_lake.pipelines.forget.erasure import unfinished
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints

@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 
 from deltalake.exceptions import DeltaError
 
-from kafka_telemetry_lake.jobs.locks import UPKEEP, only
-from kafka_telemetry_lake.jobs.maintain_settings import MaintainSettings
-from kafka_telemetry_lake.jobs.running import JobFailedError
-from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.jobs.settings.base import UsageError
+from kafka_telemetry_lake.jobs.settings.maintain import MaintainSettings
+from kafka_telemetry_lake.jobs.support.locks import UPKEEP, only
+from kafka_telemetry_lake.jobs.support.running import JobFailedError
 from kafka_telemetry_lake.pipelines.forget.history import clear
 from kafka_telemetry_lake.pipelines.iceberg.behind import behind
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of
@@ -31,7 +31,7 @@ def run_job(settings: MaintainSettings) -> int:
     """Maintain all tables of the lake."""
     check_retention(settings.retention_days, BY_DAY)
     if settings.names is not None:
-        from kafka_telemetry_lake.jobs.maintain_by_name import maintain_by_name  # noqa: PLC0415  # it needs Spark
+        from kafka_telemetry_lake.jobs.support.maintain_by_name import maintain_by_name  # noqa: PLC0415  # it needs Spark
 
         maintain_by_name(settings, settings.names)
         return 0

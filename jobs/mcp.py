@@ -13,8 +13,8 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resources import TextResource
 from mcp_types import ToolAnnotations
 
-from kafka_telemetry_lake.jobs.mcp_settings import McpSettings
-from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.jobs.settings.base import UsageError
+from kafka_telemetry_lake.jobs.settings.mcp import McpSettings
 from kafka_telemetry_lake.pipelines.agents.answers import Limits, answer
 from kafka_telemetry_lake.pipelines.agents.descriptions import describe_view, explain_finding, list_views
 from kafka_telemetry_lake.pipelines.agents.docs_pages import pages

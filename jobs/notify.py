@@ -11,13 +11,13 @@ from functools import partial
 
 from deltalake.exceptions import DeltaError
 
-from kafka_telemetry_lake.jobs.entry import run_command
-from kafka_telemetry_lake.jobs.locks import NOTIFY, only
-from kafka_telemetry_lake.jobs.notify_settings import NotifySettings
-from kafka_telemetry_lake.jobs.running import JobFailedError
-from kafka_telemetry_lake.jobs.settings import UsageError
-from kafka_telemetry_lake.jobs.signals import stop_at_signals
-from kafka_telemetry_lake.jobs.supervisor import Companion, Report, Step, supervised
+from kafka_telemetry_lake.jobs.settings.base import UsageError
+from kafka_telemetry_lake.jobs.settings.notify import NotifySettings
+from kafka_telemetry_lake.jobs.support.entry import run_command
+from kafka_telemetry_lake.jobs.support.locks import NOTIFY, only
+from kafka_telemetry_lake.jobs.support.running import JobFailedError
+from kafka_telemetry_lake.jobs.support.signals import stop_at_signals
+from kafka_telemetry_lake.jobs.support.supervisor import Companion, Report, Step, supervised
 from kafka_telemetry_lake.pipelines.notify.delivery import deliveries, delivery, previews
 from kafka_telemetry_lake.pipelines.notify.file import NotifyFile, read_notify_file
 from kafka_telemetry_lake.pipelines.notify.run import send_all

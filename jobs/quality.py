@@ -9,10 +9,10 @@ import duckdb
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from kafka_telemetry_lake.jobs.locks import UPKEEP, only
-from kafka_telemetry_lake.jobs.quality_settings import QualitySettings
-from kafka_telemetry_lake.jobs.running import JobFailedError
-from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.jobs.settings.base import UsageError
+from kafka_telemetry_lake.jobs.settings.quality import QualitySettings
+from kafka_telemetry_lake.jobs.support.locks import UPKEEP, only
+from kafka_telemetry_lake.jobs.support.running import JobFailedError
 from kafka_telemetry_lake.pipelines.lake.place import no_lake
 from kafka_telemetry_lake.pipelines.quality.checks import FAILED, NO_TABLE, PASSED, Finding, Lake, QualityError
 from kafka_telemetry_lake.pipelines.quality.expectations import judge

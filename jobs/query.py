@@ -6,10 +6,10 @@ import contextlib
 import os
 import sys
 
-from kafka_telemetry_lake.jobs.query_prompt import ask_repeatedly
-from kafka_telemetry_lake.jobs.query_settings import QuerySettings
-from kafka_telemetry_lake.jobs.settings import UsageError
-from kafka_telemetry_lake.jobs.signals import leave_signals
+from kafka_telemetry_lake.jobs.settings.base import UsageError
+from kafka_telemetry_lake.jobs.settings.query import QuerySettings
+from kafka_telemetry_lake.jobs.support.query_prompt import ask_repeatedly
+from kafka_telemetry_lake.jobs.support.signals import leave_signals
 from kafka_telemetry_lake.pipelines.query.empty_results import why_empty
 from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.formats import BINARY_FORMATS, TEXT_FORMATS

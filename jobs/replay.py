@@ -15,12 +15,12 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from kafka_telemetry_lake.jobs.entry import run_command
-from kafka_telemetry_lake.jobs.judging import caught_up_operator
-from kafka_telemetry_lake.jobs.limits import limits_of
-from kafka_telemetry_lake.jobs.locks import FINDINGS, UPKEEP, only, only_job
-from kafka_telemetry_lake.jobs.replay_settings import ReplaySettings
-from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.jobs.settings.base import UsageError
+from kafka_telemetry_lake.jobs.settings.replay import ReplaySettings
+from kafka_telemetry_lake.jobs.support.entry import run_command
+from kafka_telemetry_lake.jobs.support.judging import caught_up_operator
+from kafka_telemetry_lake.jobs.support.limits import limits_of
+from kafka_telemetry_lake.jobs.support.locks import FINDINGS, UPKEEP, only, only_job
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_meanwhile
 from kafka_telemetry_lake.pipelines.ingest.operator_task import TASK_RESULT, ShardTask

@@ -8,10 +8,10 @@ import time
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from kafka_telemetry_lake.jobs.locks import only_job
-from kafka_telemetry_lake.jobs.reshard_settings import ReshardSettings
-from kafka_telemetry_lake.jobs.running import JobFailedError
-from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.jobs.settings.base import UsageError
+from kafka_telemetry_lake.jobs.settings.reshard import ReshardSettings
+from kafka_telemetry_lake.jobs.support.locks import only_job
+from kafka_telemetry_lake.jobs.support.running import JobFailedError
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake

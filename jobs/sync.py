@@ -15,10 +15,10 @@ from deltalake.exceptions import DeltaError
 from duckdb import Error as DuckDBError
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.jobs.entry import run_command
-from kafka_telemetry_lake.jobs.privacy import privacy_of
-from kafka_telemetry_lake.jobs.signals import stop_at_signals
-from kafka_telemetry_lake.jobs.sync_settings import SyncSettings
+from kafka_telemetry_lake.jobs.settings.sync import SyncSettings
+from kafka_telemetry_lake.jobs.support.entry import run_command
+from kafka_telemetry_lake.jobs.support.privacy import privacy_of
+from kafka_telemetry_lake.jobs.support.signals import stop_at_signals
 from kafka_telemetry_lake.pipelines.applications.aliases import AliasError, read_aliases
 from kafka_telemetry_lake.pipelines.applications.aliases_topic import read_aliases_topic
 from kafka_telemetry_lake.pipelines.costs.brokers import read_brokers

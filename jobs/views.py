@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from kafka_telemetry_lake.jobs.entry import run_command
-from kafka_telemetry_lake.jobs.views_settings import ViewsSettings
+from kafka_telemetry_lake.jobs.settings.views import ViewsSettings
+from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.views import views
 
@@ -17,7 +17,7 @@ def run_job(settings: ViewsSettings) -> int:
         for name, view in sorted(views().items()):
             print(f"{name:<{width}}  {view.question.partition('?')[0]}?")
         return 0
-    from kafka_telemetry_lake.jobs import views_in_spark  # noqa: PLC0415  # listing works without Spark
+    from kafka_telemetry_lake.jobs.support import views_in_spark  # noqa: PLC0415  # listing works without Spark
 
     overrides = read_overrides(settings.rules)
     if settings.names is not None:

@@ -144,9 +144,10 @@ class Links:
                     yield found if found[1] else (found[0], "*")
             if not name[0].startswith(_PRODUCT):
                 for word in [text, *re.findall(r"telemetry-lake ([\w-]+)", text)]:
-                    job = f"jobs.{word.replace('-', '_')}"
-                    if {job, f"{job}_settings"} <= self.modules.keys():
-                        yield from ((job, "run_job"), (f"{job}_settings", "*"))
+                    command = word.replace("-", "_")
+                    job, settings = f"jobs.{command}", f"jobs.settings.{command}"
+                    if {job, settings} <= self.modules.keys():
+                        yield from ((job, "run_job"), (settings, "*"))
 
     def _references(self, dotted: str, module: Module, nodes: list[ast.AST]) -> Iterator[Name]:
         inside = [each for top in nodes for each in ast.walk(top)]

@@ -19,8 +19,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, M
 
 from kafka_telemetry_lake.dashboards.lake import Lake
 from kafka_telemetry_lake.dashboards.questions import CHOSEN, CHOSEN_IDS, names, question
-from kafka_telemetry_lake.jobs.demo_report import QUESTIONS
-from kafka_telemetry_lake.jobs.new_rows import MOST_CLIENTS, NewRows
+from kafka_telemetry_lake.jobs.support.demo_report import QUESTIONS
+from kafka_telemetry_lake.jobs.support.new_rows import MOST_CLIENTS, NewRows
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.query.views import view_names

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, MetricsData
 
-from kafka_telemetry_lake.jobs.demo_report import QUESTIONS
+from kafka_telemetry_lake.jobs.support.demo_report import QUESTIONS
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.udfs.conversion.compression import decompress
 from tests.support.patience import PATIENCE_S, idle_clock

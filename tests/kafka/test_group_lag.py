@@ -12,9 +12,9 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.jobs.settings.base import parse
+from kafka_telemetry_lake.jobs.settings.sync import SyncSettings
 from kafka_telemetry_lake.jobs.sync import sync
-from kafka_telemetry_lake.jobs.sync_settings import SyncSettings
 from kafka_telemetry_lake.pipelines.applications.aliases_topic import read_aliases_topic
 from kafka_telemetry_lake.pipelines.doctor.cluster_facts import read_cluster
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query

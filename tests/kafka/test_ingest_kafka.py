@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.jobs.running import StreamFailedError
+from kafka_telemetry_lake.jobs.support.running import StreamFailedError
 from kafka_telemetry_lake.pipelines.ingest.sources import SourceError
 from kafka_telemetry_lake.pipelines.ingest.topic_ids import TopicReplacedError
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError

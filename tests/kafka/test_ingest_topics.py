@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.jobs.running import StreamFailedError
+from kafka_telemetry_lake.jobs.support.running import StreamFailedError
 from kafka_telemetry_lake.pipelines.ingest import sources
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster

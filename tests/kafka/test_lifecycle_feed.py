@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.jobs.companions import events_address
 from kafka_telemetry_lake.jobs.ingest import make_lake
-from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
-from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.jobs.settings.base import parse
+from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
 from kafka_telemetry_lake.pipelines.events.feed import begin
 from kafka_telemetry_lake.pipelines.lifecycle import live_source
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError

@@ -12,10 +12,10 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.jobs.companions import syncing
-from kafka_telemetry_lake.jobs.entry import run_command
-from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
-from kafka_telemetry_lake.jobs.settings import parse
-from kafka_telemetry_lake.jobs.supervisor import supervised
+from kafka_telemetry_lake.jobs.settings.base import parse
+from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
+from kafka_telemetry_lake.jobs.support.entry import run_command
+from kafka_telemetry_lake.jobs.support.supervisor import supervised
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.sandbox.clients import LocalClients

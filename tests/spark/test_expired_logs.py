@@ -15,10 +15,10 @@ from kafka_telemetry_lake.dashboards.questions import names
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs import replay as replay_job
 from kafka_telemetry_lake.jobs.ingest import make_lake
-from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
-from kafka_telemetry_lake.jobs.replay_settings import ReplaySettings
-from kafka_telemetry_lake.jobs.running import StreamFailedError
-from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.jobs.settings.base import parse
+from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
+from kafka_telemetry_lake.jobs.settings.replay import ReplaySettings
+from kafka_telemetry_lake.jobs.support.running import StreamFailedError
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.lake.config_history import record
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.jobs.ingest import make_lake, make_source
-from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
-from kafka_telemetry_lake.jobs.judging import caught_up_operator
-from kafka_telemetry_lake.jobs.limits import limits_of
-from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.jobs.settings.base import parse
+from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
+from kafka_telemetry_lake.jobs.support.judging import caught_up_operator
+from kafka_telemetry_lake.jobs.support.limits import limits_of
 from kafka_telemetry_lake.pipelines.ingest.streams import start_landing
 from kafka_telemetry_lake.pipelines.lifecycle import follower, live_source
 from kafka_telemetry_lake.pipelines.lifecycle.live_source import is_caught_up

@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.jobs import replay as replay_job
 from kafka_telemetry_lake.jobs.ingest import make_lake, make_source, run
-from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
-from kafka_telemetry_lake.jobs.replay_settings import ReplaySettings
-from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.jobs.settings.base import parse
+from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
+from kafka_telemetry_lake.jobs.settings.replay import ReplaySettings
 from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.replay.replay import replay
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots

@@ -19,8 +19,8 @@ import pytest
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.jobs.ingest_by_name import TABLES
-from kafka_telemetry_lake.jobs.running import StreamFailedError
+from kafka_telemetry_lake.jobs.support.ingest_by_name import TABLES
+from kafka_telemetry_lake.jobs.support.running import StreamFailedError
 from kafka_telemetry_lake.pipelines.lake.errors import (
     CatalogError,
     ForeignCheckpointError,

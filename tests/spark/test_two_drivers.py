@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.jobs.ingest import make_lake, make_source
 from kafka_telemetry_lake.jobs.ingest import run as run_job
-from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
-from kafka_telemetry_lake.jobs.locks import LakeBusyError, only_job
-from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.jobs.settings.base import parse
+from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
+from kafka_telemetry_lake.jobs.support.locks import LakeBusyError, only_job
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
 from tests.support.ledger_run import Run, StoreRun
 from tests.support.patience import PATIENCE_S

@@ -16,7 +16,7 @@ from unittest.mock import patch
 import numpy as np
 
 from kafka_telemetry_lake.jobs import forget as command
-from kafka_telemetry_lake.jobs.forget_settings import ForgetSettings
+from kafka_telemetry_lake.jobs.settings.forget import ForgetSettings
 from kafka_telemetry_lake.pipelines.forget import erasure, files, history, states
 from kafka_telemetry_lake.pipelines.forget.files import Found, Rewritten
 from kafka_telemetry_lake.pipelines.forget.subject import Subject

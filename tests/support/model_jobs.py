@@ -23,9 +23,9 @@ from unittest.mock import patch
 from deltalake.exceptions import DeltaError
 from filelock import Timeout
 
-from kafka_telemetry_lake.jobs import judging, locks
 from kafka_telemetry_lake.jobs import reshard as reshard_command
-from kafka_telemetry_lake.jobs.reshard_settings import ReshardSettings
+from kafka_telemetry_lake.jobs.settings.reshard import ReshardSettings
+from kafka_telemetry_lake.jobs.support import judging, locks
 from kafka_telemetry_lake.pipelines import reshard as pipelines_reshard
 from kafka_telemetry_lake.pipelines.ingest import checkpoint, landing_batches, operator
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, begun_batch, check_checkpoints

@@ -8,9 +8,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.jobs.ingest import make_lake, make_source, run
-from kafka_telemetry_lake.jobs.ingest_by_name import run as ingest_named
-from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
-from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.jobs.settings.base import parse
+from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
+from kafka_telemetry_lake.jobs.support.ingest_by_name import run as ingest_named
 from kafka_telemetry_lake.pipelines.tables.names import Names
 
 

@@ -15,9 +15,9 @@ import pytest
 
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.ingest import idle_cores
-from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
-from kafka_telemetry_lake.jobs.locks import only_job
-from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.jobs.settings.base import parse
+from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
+from kafka_telemetry_lake.jobs.support.locks import only_job
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import points_app_id, read_id
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.errors import ShardCountError

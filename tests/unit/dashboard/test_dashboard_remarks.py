@@ -18,7 +18,7 @@ from kafka_telemetry_lake.dashboards.remarks import ALLOWED, RemarkError, comman
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.selection import Selection
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.jobs.locks import FINDINGS, UPKEEP, only
+from kafka_telemetry_lake.jobs.support.locks import FINDINGS, UPKEEP, only
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import TABLES
 from kafka_telemetry_lake.udfs.findings.remarks import ACKNOWLEDGED, MUTED, UNMUTED, end_of_mute

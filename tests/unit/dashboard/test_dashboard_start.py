@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_telemetry_lake.jobs.dashboard import serve
-from kafka_telemetry_lake.jobs.settings import UsageError
+from kafka_telemetry_lake.jobs.settings.base import UsageError
 
 
 def test_a_wrong_variable_of_streamlit_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

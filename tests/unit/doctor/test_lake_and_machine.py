@@ -10,7 +10,7 @@ import pytest
 from filelock import FileLock
 
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.jobs.locks import job_runs
+from kafka_telemetry_lake.jobs.support.locks import job_runs
 from kafka_telemetry_lake.pipelines.doctor.lake_checks import LakeFacts, check_lake, read_lake
 from kafka_telemetry_lake.pipelines.doctor.machine_checks import disk, memory
 from kafka_telemetry_lake.pipelines.doctor.network_checks import AUTHORITIES, PROXIES, check_network

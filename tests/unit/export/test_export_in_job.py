@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from kafka_telemetry_lake.jobs import companions as module
 from kafka_telemetry_lake.jobs.companions import exporting
-from kafka_telemetry_lake.jobs.supervisor import supervised
+from kafka_telemetry_lake.jobs.support.supervisor import supervised
 from kafka_telemetry_lake.pipelines.export.counting import Selection
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS
 from tests.support.patience import PATIENCE_S, wait_until

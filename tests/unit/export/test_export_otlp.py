@@ -19,9 +19,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from pydantic import SecretStr
 
-from kafka_telemetry_lake.jobs import supervisor
 from kafka_telemetry_lake.jobs.export import _sending
-from kafka_telemetry_lake.jobs.supervisor import Companion, supervised
+from kafka_telemetry_lake.jobs.support import supervisor
+from kafka_telemetry_lake.jobs.support.supervisor import Companion, supervised
 from kafka_telemetry_lake.pipelines.export import otlp as module
 from kafka_telemetry_lake.pipelines.export import otlp_points
 from kafka_telemetry_lake.pipelines.export.cumulative import Totals

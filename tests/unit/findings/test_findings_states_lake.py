@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.jobs.locks import FINDINGS, UPKEEP, only
+from kafka_telemetry_lake.jobs.support.locks import FINDINGS, UPKEEP, only
 from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
 from kafka_telemetry_lake.pipelines.findings.lake_hours import Hours, LakeHours, LandedHour
 from kafka_telemetry_lake.pipelines.lake.follower import Position

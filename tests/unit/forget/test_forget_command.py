@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.jobs.locks import FINDINGS, NOTIFY, UPKEEP, only, only_job
+from kafka_telemetry_lake.jobs.support.locks import FINDINGS, NOTIFY, UPKEEP, only, only_job
 from kafka_telemetry_lake.pipelines.doctor.lake_checks import check_erasures
 from kafka_telemetry_lake.pipelines.forget import erasure as erasure_module
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure, unfinished

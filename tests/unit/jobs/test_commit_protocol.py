@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from deltalake.exceptions import CommitFailedError
 
-from kafka_telemetry_lake.jobs import locks
+from kafka_telemetry_lake.jobs.support import locks
 from kafka_telemetry_lake.pipelines.ingest import operator
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, delta_log, moments

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafka_telemetry_lake.jobs import locks
+from kafka_telemetry_lake.jobs.support import locks
 from kafka_telemetry_lake.pipelines.lake import fence
 from kafka_telemetry_lake.pipelines.lake.fence import Claims
 from kafka_telemetry_lake.pipelines.lake.notes import FencedNote

@@ -18,13 +18,13 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from kafka_telemetry_lake.jobs import supervisor
 from kafka_telemetry_lake.jobs.companions import Followed, companions
-from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
-from kafka_telemetry_lake.jobs.locks import only
-from kafka_telemetry_lake.jobs.observed import Observers
-from kafka_telemetry_lake.jobs.settings import parse
-from kafka_telemetry_lake.jobs.supervisor import NEVER, Companion, Step, stateless, supervised
+from kafka_telemetry_lake.jobs.settings.base import parse
+from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
+from kafka_telemetry_lake.jobs.support import supervisor
+from kafka_telemetry_lake.jobs.support.locks import only
+from kafka_telemetry_lake.jobs.support.observed import Observers
+from kafka_telemetry_lake.jobs.support.supervisor import NEVER, Companion, Step, stateless, supervised
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
 from kafka_telemetry_lake.pipelines.observe.metrics_server import JobHealth, JobMetrics
 from tests.support.patience import PATIENCE_S, wait_until

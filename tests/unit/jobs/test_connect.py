@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from kafka_telemetry_lake.jobs import connect
-from kafka_telemetry_lake.jobs.connect_settings import ConnectSettings
-from kafka_telemetry_lake.jobs.settings import UsageError, parse
+from kafka_telemetry_lake.jobs.settings.base import UsageError, parse
+from kafka_telemetry_lake.jobs.settings.connect import ConnectSettings
 from tests.support.patience import PATIENCE_S
 
 EXPORTER = "io.github.kafkatelemetrylake.receiver.ClientTelemetryLakeExporter"

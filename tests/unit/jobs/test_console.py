@@ -70,7 +70,7 @@ def test_a_reader_that_stops_reading_ends_a_command_quietly(tmp_path: Path, argv
 def test_a_command_goes_on_without_its_reader() -> None:
     program = """
 import sys
-from kafka_telemetry_lake.jobs.console import prepare_output
+from kafka_telemetry_lake.jobs.support.console import prepare_output
 prepare_output()
 for number in range(1000):
     print("x" * 1000, flush=True)

@@ -12,8 +12,8 @@ from unittest.mock import MagicMock
 import pytest
 
 from kafka_telemetry_lake.jobs import cli, ingest
-from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
-from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.jobs.settings.base import parse
+from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure
 from kafka_telemetry_lake.pipelines.forget.subject import Request
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake

@@ -6,11 +6,11 @@ from datetime import date
 
 import pytest
 
-from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
-from kafka_telemetry_lake.jobs.maintain_by_name import statements
-from kafka_telemetry_lake.jobs.maintain_settings import MaintainSettings
-from kafka_telemetry_lake.jobs.settings import UsageError, parse
-from kafka_telemetry_lake.jobs.views_settings import ViewsSettings
+from kafka_telemetry_lake.jobs.settings.base import UsageError, parse
+from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
+from kafka_telemetry_lake.jobs.settings.maintain import MaintainSettings
+from kafka_telemetry_lake.jobs.settings.views import ViewsSettings
+from kafka_telemetry_lake.jobs.support.maintain_by_name import statements
 from kafka_telemetry_lake.pipelines.query.literals import quoted
 from kafka_telemetry_lake.pipelines.tables.names import Names, is_name
 

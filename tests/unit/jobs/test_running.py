@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from kafka_telemetry_lake.jobs.running import RunningQuery, StreamFailedError
+from kafka_telemetry_lake.jobs.support.running import RunningQuery, StreamFailedError
 from kafka_telemetry_lake.pipelines.ingest.new_partitions import has_new_partition
 
 TOPICS = ("client-telemetry", "client-telemetry-status")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kafka_telemetry_lake.jobs.ingest import make_lake
-from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
 from kafka_telemetry_lake.jobs.maintain import check_retention
-from kafka_telemetry_lake.jobs.maintain_settings import MaintainSettings
 from kafka_telemetry_lake.jobs.replay import condition
-from kafka_telemetry_lake.jobs.replay_settings import ReplaySettings
-from kafka_telemetry_lake.jobs.settings import UsageError, parse
+from kafka_telemetry_lake.jobs.settings.base import UsageError, parse
+from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
+from kafka_telemetry_lake.jobs.settings.maintain import MaintainSettings
+from kafka_telemetry_lake.jobs.settings.replay import ReplaySettings
 from kafka_telemetry_lake.pipelines.maintain import BY_DAY
 
 SOURCE = ["--source", "files:in", "--lake", "lake"]

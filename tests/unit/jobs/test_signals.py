@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_telemetry_lake.jobs import cli, signals
+from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.jobs.support import signals
 from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.lake  # it starts processes that are signalled
@@ -20,8 +21,8 @@ pytestmark = pytest.mark.lake  # it starts processes that are signalled
 MOMENTS, LONGEST_S = 2000, 5e-4
 MANY = """
 import logging, sys, time
-from kafka_telemetry_lake.jobs import signals
-from kafka_telemetry_lake.jobs.logs import log_to_stdout
+from kafka_telemetry_lake.jobs.support import signals
+from kafka_telemetry_lake.jobs.support.logs import log_to_stdout
 
 log_to_stdout("INFO")
 for turn in range(int(sys.argv[1])):
@@ -39,8 +40,8 @@ print("stopped", turn + 1, "times")
 
 BUSY = """
 import ctypes, logging, sys, threading, time
-from kafka_telemetry_lake.jobs import signals
-from kafka_telemetry_lake.jobs.logs import log_to_stdout
+from kafka_telemetry_lake.jobs.support import signals
+from kafka_telemetry_lake.jobs.support.logs import log_to_stdout
 
 signals.STOP_S, signals.SAY_S = {stop_s}, {say_s}
 log_to_stdout("INFO")
@@ -116,7 +117,7 @@ def _ended_in(program: str) -> tuple[int, str]:
 def test_a_job_that_was_taken_over_ends_although_nobody_reads_what_it_prints() -> None:
     code = """
 import sys, threading, time
-from kafka_telemetry_lake.jobs import signals
+from kafka_telemetry_lake.jobs.support import signals
 
 def lost():
     time.sleep(0.5)  # until the pipe is full
@@ -136,7 +137,7 @@ while True:
 def test_a_fork_is_ended_by_its_own_signals_and_does_not_stop_its_parent() -> None:
     code = """
 import os, signal, time
-from kafka_telemetry_lake.jobs import signals
+from kafka_telemetry_lake.jobs.support import signals
 stop = signals.stop_at_signals("cut off")
 reader, writer = os.pipe()
 child = os.fork()

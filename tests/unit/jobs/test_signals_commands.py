@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kafka_telemetry_lake.jobs.signals import SIGNS
+from kafka_telemetry_lake.jobs.support.signals import SIGNS
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from tests.support.documented_commands import ROOT
 from tests.support.forked_job import ForkedJob

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafka_telemetry_lake.jobs import waits
-from kafka_telemetry_lake.jobs.waits import Waits
+from kafka_telemetry_lake.jobs.support import waits
+from kafka_telemetry_lake.jobs.support.waits import Waits
 from tests.support.patience import wait_until
 
 log = logging.getLogger("telemetry-lake")

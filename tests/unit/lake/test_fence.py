@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from py4j.protocol import Py4JError
 
-from kafka_telemetry_lake.jobs.locks import LakeBusyError, TakenOverError, only_job
+from kafka_telemetry_lake.jobs.support.locks import LakeBusyError, TakenOverError, only_job
 from kafka_telemetry_lake.pipelines.lake import commit_log, fence
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.errors import DamagedClaimError, FencedError, UnfitStoreError, WriterRunsError

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from kafka_telemetry_lake.jobs.maintain_settings import MaintainSettings
-from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.jobs.settings.base import parse
+from kafka_telemetry_lake.jobs.settings.maintain import MaintainSettings
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, SourceError
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of, hadoop_path, literal
 from kafka_telemetry_lake.pipelines.lake.place import PlaceError, check_place, no_lake

@@ -15,9 +15,9 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from kafka_telemetry_lake.jobs import supervisor
 from kafka_telemetry_lake.jobs.companions import judging
-from kafka_telemetry_lake.jobs.supervisor import supervised
+from kafka_telemetry_lake.jobs.support import supervisor
+from kafka_telemetry_lake.jobs.support.supervisor import supervised
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles

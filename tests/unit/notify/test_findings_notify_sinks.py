@@ -22,7 +22,7 @@ import yaml
 
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.notify import sinks
-from kafka_telemetry_lake.jobs.supervisor import supervised
+from kafka_telemetry_lake.jobs.support.supervisor import supervised
 from kafka_telemetry_lake.pipelines.lake import notes
 from kafka_telemetry_lake.pipelines.lake.json_files import write_json
 from kafka_telemetry_lake.pipelines.notify import delivery, http, messages
@@ -186,7 +186,7 @@ def test_the_rate_of_a_sink_is_bounded(lake: str, sink: HttpSink, monkeypatch: p
 def test_a_sink_that_is_down_or_slow_delays_no_other_and_misses_nothing(
     lake: str, sink: HttpSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafka_telemetry_lake.jobs.supervisor.pause_after", lambda *_: 0.05)
+    monkeypatch.setattr("kafka_telemetry_lake.jobs.support.supervisor.pause_after", lambda *_: 0.05)
     monkeypatch.setattr(http, "ANSWER_S", 2 * PATIENCE_S)
     with http_sink() as slow, http_sink() as down:
         released = threading.Event()
@@ -289,7 +289,7 @@ def test_kill_9_between_sending_and_recording(lake: str, sink: HttpSink, tmp_pat
     slow_record = (
         "import time, kafka_telemetry_lake.pipelines.notify.messages as m, kafka_telemetry_lake.jobs.notify as n\n"
         "m.Messages.done = lambda self: time.sleep(3600)\n"
-        "from kafka_telemetry_lake.jobs.entry import run_command; run_command('notify')"
+        "from kafka_telemetry_lake.jobs.support.entry import run_command; run_command('notify')"
     )
     first = argv if moment == "before the answer" else [sys.executable, "-c", slow_record, *argv[3:]]
     record(lake, ORDERS)

@@ -19,7 +19,7 @@ SOURCES = {
     "pipelines/views.py": "FOLDER = 'kafka_telemetry_lake.sql'\ndef text(name): return FOLDER\n",
     "pipelines/lazy.py": "def later():\n    from kafka_telemetry_lake.udfs import rates\n    return rates.rate()\n",
     "jobs/ingest.py": "from kafka_telemetry_lake.udfs.rates import rate\ndef run_job(): rate('see docs/named.md')\n",
-    "jobs/ingest_settings.py": "class IngestSettings: pass\n",
+    "jobs/settings/ingest.py": "class IngestSettings: pass\n",
     "tests/conftest.py": "import pytest\n@pytest.fixture\ndef lake(): return make()\ndef make(): return 1\n",
     "tests/kafka/test_command.py": "import pytest\n@pytest.mark.slow\ndef test_it(lake): assert run('ingest', lake)\n",
     "tests/spark/test_lazy.py": (

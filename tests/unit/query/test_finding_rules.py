@@ -10,8 +10,8 @@ import duckdb
 import pytest
 
 from kafka_telemetry_lake.jobs.findings import run_job
-from kafka_telemetry_lake.jobs.findings_settings import FindingsSettings
-from kafka_telemetry_lake.jobs.settings import parse
+from kafka_telemetry_lake.jobs.settings.base import parse
+from kafka_telemetry_lake.jobs.settings.findings import FindingsSettings
 from kafka_telemetry_lake.pipelines import findings_docs
 from kafka_telemetry_lake.pipelines.query.finding_overrides import OverriddenRule, Override
 from kafka_telemetry_lake.pipelines.query.finding_rules import INSTANCE, RuleError, measures, parse_rule, rules

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from kafka_telemetry_lake.jobs import query_prompt
-from kafka_telemetry_lake.jobs.query_prompt import Completer, ask_repeatedly
+from kafka_telemetry_lake.jobs.support import query_prompt
+from kafka_telemetry_lake.jobs.support.query_prompt import Completer, ask_repeatedly
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE
 from tests.support.patience import PATIENCE_S

@@ -14,7 +14,8 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.logger import PySparkLogger
 
-from kafka_telemetry_lake.jobs import cli, entry
+from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.jobs.support import entry
 from kafka_telemetry_lake.pipelines.doctor.machine_checks import check_environment
 from kafka_telemetry_lake.pipelines.runtime import environment
 from kafka_telemetry_lake.pipelines.runtime.environment import (

@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.jobs import cli, companions, sync
 from kafka_telemetry_lake.jobs.companions import syncing
-from kafka_telemetry_lake.jobs.ingest_settings import IngestSettings
-from kafka_telemetry_lake.jobs.settings import parse
-from kafka_telemetry_lake.jobs.supervisor import supervised
+from kafka_telemetry_lake.jobs.settings.base import parse
+from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
+from kafka_telemetry_lake.jobs.settings.sync import SyncSettings
+from kafka_telemetry_lake.jobs.support.supervisor import supervised
 from kafka_telemetry_lake.jobs.sync import RefusedListsError
-from kafka_telemetry_lake.jobs.sync_settings import SyncSettings
 from kafka_telemetry_lake.pipelines.costs.brokers import Brokers
 from kafka_telemetry_lake.pipelines.query.views import views
 from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas

@@ -1,0 +1,1 @@
+"""The flags of each command: command `x-y` has class `XYSettings` in `x_y`. They import quickly."""

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 
 from benchmarks.finding_scenarios import Run
-from kafka_telemetry_lake.pipelines.findings.lake_hours import LakeHours
-from kafka_telemetry_lake.pipelines.query.finding_rules import rules
+from kafka_telemetry_lake.pipelines.findings.evaluation.lake_hours import LakeHours
+from kafka_telemetry_lake.pipelines.findings.rules import rules
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES, PUSHES, QUARANTINE
 from kafka_telemetry_lake.udfs.findings.states import HOUR_US
 from tests.support.captured_lake import push_row, write_lake

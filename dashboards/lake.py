@@ -17,10 +17,10 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from kafka_telemetry_lake.dashboards.answers import Asked
 from kafka_telemetry_lake.dashboards.kept_windows import TABLES, KeptWindows
 from kafka_telemetry_lake.dashboards.questions import CHOSEN, CHOSEN_IDS, ROLLUPS, Grain, question
+from kafka_telemetry_lake.pipelines.findings.overrides import Overrides
 from kafka_telemetry_lake.pipelines.lake.moments import Moment
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import dataset, native_select, select_nothing
-from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake, is_of_newer_version
 from kafka_telemetry_lake.pipelines.query.views import needed, views
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG

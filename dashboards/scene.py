@@ -28,7 +28,7 @@ from kafka_telemetry_lake.dashboards.questions import (
 from kafka_telemetry_lake.dashboards.selection import FILTERS, OWNED, Selection, step_seconds
 from kafka_telemetry_lake.dashboards.statements import filled, of_question
 from kafka_telemetry_lake.dashboards.waiting import answer
-from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
+from kafka_telemetry_lake.pipelines.findings.overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.views import views
 from kafka_telemetry_lake.udfs.findings.remarks import MUTED
 

@@ -31,11 +31,11 @@ from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription
 from kafka_telemetry_lake.pipelines.export.counting import Counting, Selection
 from kafka_telemetry_lake.pipelines.export.fleet import Fleet
 from kafka_telemetry_lake.pipelines.export.measures import DEFAULT_DIMENSIONS
+from kafka_telemetry_lake.pipelines.findings.overrides import Overrides, read_overrides
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
 from kafka_telemetry_lake.pipelines.lifecycle import live_source
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.lifecycle.shard_runs import RunTask
-from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides, read_overrides
 from kafka_telemetry_lake.pipelines.quotas import broker_usage, report_follower
 from kafka_telemetry_lake.pipelines.quotas.report_follower import ReportFollower
 from kafka_telemetry_lake.pipelines.upkeep.upkeep import PAUSE_S as UPKEEP_S

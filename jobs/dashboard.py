@@ -18,7 +18,7 @@ from kafka_telemetry_lake.dashboards.prepare import begin_to_prepare
 from kafka_telemetry_lake.jobs.settings.base import ENVIRONMENT_PREFIX, UsageError
 from kafka_telemetry_lake.jobs.settings.dashboard import DashboardSettings
 from kafka_telemetry_lake.jobs.support.signals import end_soon_after_a_signal
-from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
+from kafka_telemetry_lake.pipelines.findings.overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 
 LOGIN_KEYS = ("redirect_uri", "cookie_secret", "client_id", "client_secret", "server_metadata_url")

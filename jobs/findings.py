@@ -14,12 +14,12 @@ from kafka_telemetry_lake.jobs.settings.findings import FindingsSettings
 from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.jobs.support.locks import FINDINGS, LakeBusyError, only
 from kafka_telemetry_lake.jobs.support.running import JobFailedError
-from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
-from kafka_telemetry_lake.pipelines.findings.lake_hours import LakeHours
+from kafka_telemetry_lake.pipelines.findings.evaluation.evaluator import Evaluator
+from kafka_telemetry_lake.pipelines.findings.evaluation.lake_hours import LakeHours
+from kafka_telemetry_lake.pipelines.findings.overrides import Overrides, read_overrides
 from kafka_telemetry_lake.pipelines.findings.remarks import remark, summary
+from kafka_telemetry_lake.pipelines.findings.rules import rules
 from kafka_telemetry_lake.pipelines.lake.place import no_lake
-from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides, read_overrides
-from kafka_telemetry_lake.pipelines.query.finding_rules import rules
 from kafka_telemetry_lake.pipelines.query.formats import TEXT_FORMATS
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake, run_query
 from kafka_telemetry_lake.pipelines.query.printable import printable

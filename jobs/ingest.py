@@ -32,6 +32,7 @@ from kafka_telemetry_lake.jobs.support.running import JobFailedError, RunningQue
 from kafka_telemetry_lake.jobs.support.signals import end_at_once, stop_at_signals
 from kafka_telemetry_lake.jobs.support.supervisor import supervised
 from kafka_telemetry_lake.pipelines.events import feed
+from kafka_telemetry_lake.pipelines.findings.overrides import read_overrides
 from kafka_telemetry_lake.pipelines.forget.erasure import unfinished
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_meanwhile
@@ -48,7 +49,6 @@ from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.lifecycle.shard_runs import RunTask
 from kafka_telemetry_lake.pipelines.lifecycle.spark_tasks import SparkTasks
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import PipelineMetrics
-from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.printable import printable
 from kafka_telemetry_lake.pipelines.quotas import broker_usage
 from kafka_telemetry_lake.pipelines.quotas.report_follower import ReportFollower, knows_quotas

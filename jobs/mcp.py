@@ -18,8 +18,8 @@ from kafka_telemetry_lake.jobs.settings.mcp import McpSettings
 from kafka_telemetry_lake.pipelines.agents.answers import Limits, answer
 from kafka_telemetry_lake.pipelines.agents.descriptions import describe_view, explain_finding, list_views
 from kafka_telemetry_lake.pipelines.agents.docs_pages import pages
+from kafka_telemetry_lake.pipelines.findings.overrides import read_overrides
 from kafka_telemetry_lake.pipelines.lake.place import no_lake
-from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.query.printable import printable, printable_json
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError

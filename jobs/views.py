@@ -6,7 +6,7 @@ import sys
 
 from kafka_telemetry_lake.jobs.settings.views import ViewsSettings
 from kafka_telemetry_lake.jobs.support.entry import run_command
-from kafka_telemetry_lake.pipelines.query.finding_overrides import read_overrides
+from kafka_telemetry_lake.pipelines.findings.overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.views import views
 
 

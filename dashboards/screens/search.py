@@ -14,7 +14,7 @@ from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.screens.topic import has_few_points
 from kafka_telemetry_lake.dashboards.selection import FILTERS, LABELS
 from kafka_telemetry_lake.dashboards.show import plain, table
-from kafka_telemetry_lake.pipelines.query.finding_rules import rules
+from kafka_telemetry_lake.pipelines.findings.rules import rules
 
 MOST_OF_A_KIND = 50
 

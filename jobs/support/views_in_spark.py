@@ -8,8 +8,8 @@ from pyspark.errors import PySparkException
 from kafka_telemetry_lake.jobs.settings.base import UsageError
 from kafka_telemetry_lake.jobs.support.named_lake import session_of
 from kafka_telemetry_lake.jobs.support.running import JobFailedError
+from kafka_telemetry_lake.pipelines.findings.overrides import Overrides
 from kafka_telemetry_lake.pipelines.lake.place import no_lake
-from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.query.spark_catalog import create_named_views, create_views, register_tables
 from kafka_telemetry_lake.pipelines.runtime.causes import cause

@@ -13,8 +13,8 @@ import duckdb
 import pyarrow as pa
 
 from kafka_telemetry_lake.pipelines.agents.relations_only import check_relations
+from kafka_telemetry_lake.pipelines.findings.overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.empty_results import why_empty
-from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.formats import plain_rows
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.query.printable import printable_json

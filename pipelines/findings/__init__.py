@@ -1,1 +1,1 @@
-"""Evaluates view `findings` hour by hour, and writes table `finding_changes`."""
+"""Findings: their rules (`sql/findings/`), the views made of them, and what people say about them."""

@@ -6,7 +6,7 @@ import logging
 from datetime import datetime, timedelta
 from typing import Any
 
-from kafka_telemetry_lake.pipelines.findings.evaluator import latest_rows
+from kafka_telemetry_lake.pipelines.findings.evaluation.evaluator import latest_rows
 from kafka_telemetry_lake.pipelines.notify.changes import as_text, plain_row
 from kafka_telemetry_lake.pipelines.notify.file import Match, Row
 from kafka_telemetry_lake.pipelines.notify.outbox import Outbox

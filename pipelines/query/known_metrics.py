@@ -12,8 +12,8 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from kafka_telemetry_lake.pipelines.query.finding_rules import LIBRARIES, PREFIX
-from kafka_telemetry_lake.pipelines.query.literals import quoted
+from kafka_telemetry_lake.pipelines.findings.rules import LIBRARIES, PREFIX
+from kafka_telemetry_lake.pipelines.sql_text import quoted
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times as fast
 _CLIENT = "{client}"
@@ -78,7 +78,7 @@ class _Family(BaseModel):
 
 @dataclass(frozen=True)
 class KnownMetric:
-    """What is known about a metric. `metric` is the whole name, `libraries` are keys of ``finding_rules.LIBRARIES``."""
+    """What is known about a metric. `metric` is the whole name, `libraries` are keys of ``rules.LIBRARIES``."""
 
     metric: str
     unit: str

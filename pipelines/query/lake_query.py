@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from sqlglot import exp
 
+from kafka_telemetry_lake.pipelines.findings.overrides import Overrides
 from kafka_telemetry_lake.pipelines.lake.moments import (
     MOMENTS,
     NoMomentError,
@@ -27,7 +28,6 @@ from kafka_telemetry_lake.pipelines.lake.stored_files import files_table
 from kafka_telemetry_lake.pipelines.query.arrow_types import as_arrow_holds
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import MEMORY, SPILL, NotAQueryError, check_reads, connect
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import local_folder, register_table, table_columns
-from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.formats import with_distinct_names
 from kafka_telemetry_lake.pipelines.query.needed_days import days_of, needed_days, stand_in
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError, explained, one_line

@@ -7,12 +7,12 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from kafka_telemetry_lake.pipelines.findings.overrides import Overrides
 from kafka_telemetry_lake.pipelines.lake.moments import MOMENTS, OF_MOMENTS, newest_moment
 from kafka_telemetry_lake.pipelines.lake.paths import absolute_uri, hadoop_path, literal
-from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
-from kafka_telemetry_lake.pipelines.query.literals import quoted
 from kafka_telemetry_lake.pipelines.query.subscription_views import update_subscription_views
 from kafka_telemetry_lake.pipelines.query.views import views
+from kafka_telemetry_lake.pipelines.sql_text import quoted
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.names import Names
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES

@@ -17,9 +17,9 @@ from importlib.resources import files
 import sqlglot
 from sqlglot import exp
 
-from kafka_telemetry_lake.pipelines.query.client_version_views import version_templates, version_views
-from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides
-from kafka_telemetry_lake.pipelines.query.finding_views import finding_views
+from kafka_telemetry_lake.pipelines.findings.overrides import Overrides
+from kafka_telemetry_lake.pipelines.findings.views import finding_views
+from kafka_telemetry_lake.pipelines.libraries.views import version_templates, version_views
 from kafka_telemetry_lake.pipelines.query.known_metrics import known_metrics_view
 
 _MICROS = {"MINUTE": 60_000_000, "HOUR": 3_600_000_000}

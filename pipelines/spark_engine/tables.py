@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
 from kafka_telemetry_lake.pipelines.lake.errors import CatalogError, OtherTableError
-from kafka_telemetry_lake.pipelines.query.literals import quoted
 from kafka_telemetry_lake.pipelines.runtime.causes import cause
+from kafka_telemetry_lake.pipelines.sql_text import quoted
 from kafka_telemetry_lake.pipelines.tables.names import Names
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import (

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
+from kafka_telemetry_lake.pipelines.findings.evaluation.evaluator import Evaluator
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, TABLES
 from tests.support.made_clients import CONSUMER, HOUR, PRODUCER, QUIET, Client, Metrics, gauge
 

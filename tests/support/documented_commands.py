@@ -143,7 +143,7 @@ TRIED: tuple[tuple[str, str], ...] = (
     ),
     (r"telemetry-lake findings ", HERE),
     (
-        r"python -m kafka_telemetry_lake.pipelines.findings_docs",
+        r"python -m kafka_telemetry_lake.pipelines.findings.docs",
         "tests/unit/query/test_finding_rules.py::test_the_page_is_that_of_the_rules",
     ),
     (

@@ -11,7 +11,7 @@ import pytest
 from kafka_telemetry_lake.pipelines.agents.answers import LONGEST_VALUE, Limits, answer
 from kafka_telemetry_lake.pipelines.agents.descriptions import describe_view, explain_finding, list_views
 from kafka_telemetry_lake.pipelines.agents.docs_pages import pages
-from kafka_telemetry_lake.pipelines.query.finding_rules import rules
+from kafka_telemetry_lake.pipelines.findings.rules import rules
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES
 from tests.support.captured_lake import captured_lake

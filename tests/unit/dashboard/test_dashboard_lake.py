@@ -15,9 +15,9 @@ from deltalake import write_deltalake
 from kafka_telemetry_lake.dashboards.lake import Lake, LakeError
 from kafka_telemetry_lake.dashboards.questions import CHOSEN, CHOSEN_IDS, MOST_ROWS, OF_WINDOWS, Grain, names, question
 from kafka_telemetry_lake.dashboards.scene import first
+from kafka_telemetry_lake.pipelines.findings.overrides import Override
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
-from kafka_telemetry_lake.pipelines.query.finding_overrides import Override
 from kafka_telemetry_lake.pipelines.query.views import views
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES

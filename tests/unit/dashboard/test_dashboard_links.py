@@ -20,7 +20,7 @@ from kafka_telemetry_lake.dashboards.problems import linked, setting, subject_ad
 from kafka_telemetry_lake.dashboards.selection import Selection
 from kafka_telemetry_lake.dashboards.show import readable, table_data
 from kafka_telemetry_lake.dashboards.subjects import subject
-from kafka_telemetry_lake.pipelines.query.finding_rules import rules
+from kafka_telemetry_lake.pipelines.findings.rules import rules
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = Selection("1h", filters=(("group", ("g",)),), compare="week")

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from kafka_telemetry_lake.dashboards.screens import version as screen
-from kafka_telemetry_lake.pipelines.query.client_versions import versions
+from kafka_telemetry_lake.pipelines.libraries.versions import versions
 from tests.support.sql_views import answer
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.pipelines.query.finding_overrides import (
+from kafka_telemetry_lake.pipelines.findings.overrides import (
     ABOUT_CLIENT_IDS,
     FindingsFileError,
     Override,
@@ -22,7 +22,7 @@ from kafka_telemetry_lake.pipelines.query.finding_overrides import (
     _fits,
     read_overrides,
 )
-from kafka_telemetry_lake.pipelines.query.finding_rules import rules
+from kafka_telemetry_lake.pipelines.findings.rules import rules
 from kafka_telemetry_lake.pipelines.query.views import needed, views
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from tests.support.made_clients import CONSUMER, Client, gauge, without_hour

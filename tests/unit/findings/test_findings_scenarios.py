@@ -11,7 +11,7 @@ from benchmarks.finding_kinds import kinds
 from benchmarks.finding_scenarios import RAW, Found, Run, Scenario, short
 from benchmarks.finding_windows import Windows, windows
 from benchmarks.findings import PAGE, Score, figures, page, scores, stored
-from kafka_telemetry_lake.pipelines.query.finding_rules import rules
+from kafka_telemetry_lake.pipelines.findings.rules import rules
 from tests.support.captured_lake import push_row
 from tests.support.landing_records import SCHEMA, captured
 

@@ -17,8 +17,8 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_telemetry_lake.pipelines.findings.evaluator import GRACE_US, Evaluator
-from kafka_telemetry_lake.pipelines.findings.lake_hours import Hours, LandedHour, LingersIn, SeenIn, Subject
+from kafka_telemetry_lake.pipelines.findings.evaluation.evaluator import GRACE_US, Evaluator
+from kafka_telemetry_lake.pipelines.findings.evaluation.lake_hours import Hours, LandedHour, LingersIn, SeenIn, Subject
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.pipelines.lake.follower import Position
 from kafka_telemetry_lake.udfs.findings.states import HOUR_US, Hysteresis
@@ -309,7 +309,7 @@ def test_any_cut_gives_the_rows_of_one_pass(
 
 KILLED = """
 import os, signal, sys
-from kafka_telemetry_lake.pipelines.findings import evaluator as evaluation
+from kafka_telemetry_lake.pipelines.findings.evaluation import evaluator as evaluation
 from kafka_telemetry_lake.pipelines.lake import notes
 from kafka_telemetry_lake.pipelines.lake.follower import Position
 from tests.unit.findings.test_findings_states_evaluator import MadeLake, Evaluator, NOW

@@ -11,7 +11,7 @@ from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
 from kafka_telemetry_lake.jobs.settings.maintain import MaintainSettings
 from kafka_telemetry_lake.jobs.settings.views import ViewsSettings
 from kafka_telemetry_lake.jobs.support.maintain_by_name import statements
-from kafka_telemetry_lake.pipelines.query.literals import quoted
+from kafka_telemetry_lake.pipelines.sql_text import quoted
 from kafka_telemetry_lake.pipelines.tables.names import Names, is_name
 
 NAMED = ["--catalog", "main", "--schema", "client-telemetry", "--checkpoints", "/Volumes/main/client-telemetry/lake"]

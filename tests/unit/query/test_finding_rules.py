@@ -12,9 +12,9 @@ import pytest
 from kafka_telemetry_lake.jobs.findings import run_job
 from kafka_telemetry_lake.jobs.settings.base import parse
 from kafka_telemetry_lake.jobs.settings.findings import FindingsSettings
-from kafka_telemetry_lake.pipelines import findings_docs
-from kafka_telemetry_lake.pipelines.query.finding_overrides import OverriddenRule, Override
-from kafka_telemetry_lake.pipelines.query.finding_rules import INSTANCE, RuleError, measures, parse_rule, rules
+from kafka_telemetry_lake.pipelines.findings import docs as findings_docs
+from kafka_telemetry_lake.pipelines.findings.overrides import OverriddenRule, Override
+from kafka_telemetry_lake.pipelines.findings.rules import INSTANCE, RuleError, measures, parse_rule, rules
 from kafka_telemetry_lake.udfs.findings.states import DEFAULT, Hysteresis
 
 FOLDER = Path(__file__).parents[3] / "sql" / "findings"
@@ -130,7 +130,7 @@ def test_numbers_of_a_text(number: str, whole: str, tenths: str, percent: str) -
 
 def test_the_page_is_that_of_the_rules() -> None:
     assert findings_docs.PAGE.read_text("utf-8") == findings_docs.page(), (
-        "run python -m kafka_telemetry_lake.pipelines.findings_docs"
+        "run python -m kafka_telemetry_lake.pipelines.findings.docs"
     )
 
 

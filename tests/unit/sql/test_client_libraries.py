@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_telemetry_lake.pipelines.query.client_versions import VersionsError, parse_versions, versions
+from kafka_telemetry_lake.pipelines.libraries.versions import VersionsError, parse_versions, versions
 from tests.support.sql_views import answer
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)

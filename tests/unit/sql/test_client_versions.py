@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_telemetry_lake.pipelines.query.client_versions import NAME, VersionsError, parse_versions, versions
+from kafka_telemetry_lake.pipelines.libraries.versions import NAME, VersionsError, parse_versions, versions
 from tests.support.sql_views import answer
 
 BUG = "{id: a, library: java, versions: [[1.0.0, 1.0.1]], affects: data, finding: true, summary: s, source: u}"

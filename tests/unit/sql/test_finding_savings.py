@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kafka_telemetry_lake.pipelines.costs.prices import read_prices
-from kafka_telemetry_lake.pipelines.query.finding_rules import Saving, rules
-from kafka_telemetry_lake.pipelines.query.finding_savings import NO_METHOD
+from kafka_telemetry_lake.pipelines.findings.rules import Saving, rules
+from kafka_telemetry_lake.pipelines.findings.savings import NO_METHOD
 from tests.support.sql_views import answer
 
 pytestmark = pytest.mark.lake

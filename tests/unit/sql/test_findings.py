@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_telemetry_lake.pipelines.query.finding_rules import rules
+from kafka_telemetry_lake.pipelines.findings.rules import rules
 from tests.support.made_clients import (
     CONSUMER,
     FETCH,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_telemetry_lake.pipelines.query.client_versions import versions
+from kafka_telemetry_lake.pipelines.libraries.versions import versions
 from tests.support.made_clients import (
     CONSUMER,
     HOUR,

@@ -9,7 +9,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from kafka_telemetry_lake.pipelines.query.finding_rules import LIBRARIES, measures
+from kafka_telemetry_lake.pipelines.findings.rules import LIBRARIES, measures
 from kafka_telemetry_lake.pipelines.query.known_metrics import known_metrics
 from kafka_telemetry_lake.pipelines.query.views import views
 from tests.support.sql_views import answer

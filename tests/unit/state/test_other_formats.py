@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.pipelines.events.feed import EventFeed
-from kafka_telemetry_lake.pipelines.findings.evaluator import Evaluator
+from kafka_telemetry_lake.pipelines.findings.evaluation.evaluator import Evaluator
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafka_telemetry_lake.pipelines.query.finding_rules import INSTANCE, Rule, Saving, rules
-from kafka_telemetry_lake.pipelines.query.literals import quoted
+from kafka_telemetry_lake.pipelines.findings.rules import INSTANCE, Rule, Saving, rules
+from kafka_telemetry_lake.pipelines.sql_text import quoted
 
 NO_METHOD = (
     "the advice is about loss, delay or configuration, and no method estimates bytes or requests that it may save too"

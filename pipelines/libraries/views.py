@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from kafka_telemetry_lake.pipelines.query.client_libraries import library_columns, version_of
-from kafka_telemetry_lake.pipelines.query.client_versions import NEVER, Bug, number, versions
-from kafka_telemetry_lake.pipelines.query.literals import quoted
+from kafka_telemetry_lake.pipelines.libraries.columns import library_columns, version_of
+from kafka_telemetry_lake.pipelines.libraries.versions import NEVER, Bug, number, versions
+from kafka_telemetry_lake.pipelines.sql_text import quoted
 
 
 def library_hours() -> dict[str, tuple[str, str]]:

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.pipelines.findings.lake_hours import (
+from kafka_telemetry_lake.pipelines.findings.evaluation.lake_hours import (
     SEEN_SCOPES,
     Hours,
     LakeHours,
@@ -30,11 +30,11 @@ from kafka_telemetry_lake.pipelines.findings.lake_hours import (
     SeenIn,
     Subject,
 )
+from kafka_telemetry_lake.pipelines.findings.rules import rules
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.pipelines.lake.follower import Position
 from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.lake.transactions import append_once
-from kafka_telemetry_lake.pipelines.query.finding_rules import rules
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.udfs.findings.states import (
     DEFAULT,

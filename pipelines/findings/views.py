@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from kafka_telemetry_lake.pipelines.query.finding_overrides import Overrides, overridden_rules
-from kafka_telemetry_lake.pipelines.query.finding_rules import (
+from kafka_telemetry_lake.pipelines.findings.overrides import Overrides, overridden_rules
+from kafka_telemetry_lake.pipelines.findings.rules import (
     INSTANCE,
     PREFIX,
     Measure,
@@ -15,7 +15,7 @@ from kafka_telemetry_lake.pipelines.query.finding_rules import (
     columns_of,
     measures,
 )
-from kafka_telemetry_lake.pipelines.query.finding_savings import finding_savings
+from kafka_telemetry_lake.pipelines.findings.savings import finding_savings
 
 KEY = ("cluster_id", "client_id", "client_instance_id", "landed_date", "window_start")
 _KEY = "cluster_id, client_id, client_instance_id, landed_date, date_trunc('HOUR', landed_at) AS window_start"

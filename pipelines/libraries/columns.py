@@ -6,8 +6,8 @@ rules are entries of ``software`` in ``sql/versions/client_versions.yml``.
 
 from __future__ import annotations
 
-from kafka_telemetry_lake.pipelines.query.client_versions import UNKNOWN, Software, versions
-from kafka_telemetry_lake.pipelines.query.literals import quoted
+from kafka_telemetry_lake.pipelines.libraries.versions import UNKNOWN, Software, versions
+from kafka_telemetry_lake.pipelines.sql_text import quoted
 
 # The patch release of a version that names none is taken for the last: then it has only bugs that all of them have.
 LAST_PATCH = 999

@@ -18,9 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from kafka_telemetry_lake.pipelines.query.client_version_views import library_hours
-from kafka_telemetry_lake.pipelines.query.literals import quoted
+from kafka_telemetry_lake.pipelines.libraries.views import library_hours
 from kafka_telemetry_lake.pipelines.runtime.field_problems import field_problems
+from kafka_telemetry_lake.pipelines.sql_text import quoted
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 from kafka_telemetry_lake.udfs.findings.states import DEFAULT, Hysteresis
 
@@ -86,7 +86,7 @@ class Bound(_Model):
     reason: Text
     source: Text
     least: float | int = 0
-    """the range of values that `pipelines.query.finding_overrides` may give it: below `least` it makes no sense"""
+    """the range of values that `pipelines.findings.overrides` may give it: below `least` it makes no sense"""
     most: float | int = 10**15
     closes: float | int | None = None
     """easier than `value`: an open finding stays open while its client is between the two"""

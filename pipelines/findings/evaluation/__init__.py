@@ -1,0 +1,1 @@
+"""Evaluates view `findings` hour by hour, and writes table `finding_changes`."""

@@ -7,9 +7,8 @@ from importlib.abc import MetaPathFinder
 from importlib.metadata import version
 
 from kafka_telemetry_lake.jobs.settings.base import UsageError
-from kafka_telemetry_lake.jobs.support.commands import COMMANDS
 from kafka_telemetry_lake.jobs.support.console import prepare_output
-from kafka_telemetry_lake.jobs.support.entry import fail, run_command
+from kafka_telemetry_lake.jobs.support.entry import COMMANDS, fail, run_command
 from kafka_telemetry_lake.jobs.support.signals import end_soon_after_a_signal, leave_signals
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 from kafka_telemetry_lake.udfs.nearest import did_you_mean

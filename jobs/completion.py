@@ -15,8 +15,7 @@ from pydantic_settings import CliSettingsSource
 
 from kafka_telemetry_lake.jobs.settings.base import JobSettings, fields_by_flag
 from kafka_telemetry_lake.jobs.settings.completion import CompletionSettings
-from kafka_telemetry_lake.jobs.support.commands import COMMANDS, settings_of
-from kafka_telemetry_lake.jobs.support.entry import run_command
+from kafka_telemetry_lake.jobs.support.entry import COMMANDS, run_command, settings_of
 
 
 def run_job(settings: CompletionSettings) -> int:

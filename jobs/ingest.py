@@ -36,18 +36,16 @@ from kafka_telemetry_lake.pipelines.findings.overrides import read_overrides
 from kafka_telemetry_lake.pipelines.forget.erasure import unfinished
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_meanwhile
-from kafka_telemetry_lake.pipelines.ingest.new_partitions import has_new_partition
+from kafka_telemetry_lake.pipelines.ingest.offset_log import drop_torn_entries
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
-from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, KafkaSource, Source, Topics
+from kafka_telemetry_lake.pipelines.ingest.replaced_topics import check_topic_ids
+from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, KafkaSource, Source, Topics, has_new_partition
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger, start_landing
-from kafka_telemetry_lake.pipelines.ingest.topic_ids import check_topic_ids
-from kafka_telemetry_lake.pipelines.ingest.torn_entries import drop_torn_entries
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
 from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
 from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_root
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
-from kafka_telemetry_lake.pipelines.lifecycle.shard_runs import RunTask
-from kafka_telemetry_lake.pipelines.lifecycle.spark_tasks import SparkTasks
+from kafka_telemetry_lake.pipelines.lifecycle.shard_runs import RunTask, SparkTasks
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import PipelineMetrics
 from kafka_telemetry_lake.pipelines.query.printable import printable
 from kafka_telemetry_lake.pipelines.quotas import broker_usage

@@ -25,11 +25,10 @@ from kafka_telemetry_lake.jobs.support.observed import observed
 from kafka_telemetry_lake.jobs.support.privacy import privacy_of
 from kafka_telemetry_lake.jobs.support.running import RunningQuery
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_age, check_lake_of, last_batch
-from kafka_telemetry_lake.pipelines.ingest.new_partitions import has_new_partition
-from kafka_telemetry_lake.pipelines.ingest.sources import Source
+from kafka_telemetry_lake.pipelines.ingest.offset_log import drop_torn_entries
+from kafka_telemetry_lake.pipelines.ingest.replaced_topics import check_topic_ids
+from kafka_telemetry_lake.pipelines.ingest.sources import Source, has_new_partition
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
-from kafka_telemetry_lake.pipelines.ingest.topic_ids import check_topic_ids
-from kafka_telemetry_lake.pipelines.ingest.torn_entries import drop_torn_entries
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import PipelineMetrics

@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.follower import Follower, Gap
-from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
-from kafka_telemetry_lake.pipelines.lake.stored_pushes import same_push
+from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY, same_push
 from kafka_telemetry_lake.pipelines.lake.transactions import append
 from kafka_telemetry_lake.pipelines.lifecycle.stored_rows import unstored_events
 from kafka_telemetry_lake.pipelines.query.views import needed

@@ -27,9 +27,9 @@ from kafka_telemetry_lake.pipelines.forget.states import forget_in_states
 from kafka_telemetry_lake.pipelines.forget.subject import Request, Subject, subject_of
 from kafka_telemetry_lake.pipelines.iceberg.places import FOLDER as ICEBERG
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of
+from kafka_telemetry_lake.pipelines.lake.durable import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.erased_files import ErasedFiles, replaced_files
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
-from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import absolute_uri, checkpoints_root, filesystem_of
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
 from kafka_telemetry_lake.udfs.errors import check_format

@@ -10,7 +10,7 @@ import pyarrow.fs as pafs
 
 from kafka_telemetry_lake.pipelines.forget.rows import patterns, replaced
 from kafka_telemetry_lake.pipelines.forget.subject import Subject
-from kafka_telemetry_lake.pipelines.lake.json_files import write_json
+from kafka_telemetry_lake.pipelines.lake.durable import write_json
 from kafka_telemetry_lake.pipelines.lake.notes import CHECKSUM, sealed
 
 DROPPED = object()

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from kafka_telemetry_lake.pipelines.applications.rules import comparable
 from kafka_telemetry_lake.pipelines.forget.subject import Subject
-from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
+from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY
 from kafka_telemetry_lake.pipelines.tables.costs import BROKERS, PRICES
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.lifecycle import APPLICATION_RULES, CLIENT_ALIASES, CLIENT_CHANGES

@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow.fs as pafs
 import xxhash
 
-from kafka_telemetry_lake.pipelines.lake.durable import sync
+from kafka_telemetry_lake.pipelines.lake.durable import sync, write_json
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
-from kafka_telemetry_lake.pipelines.lake.json_files import write_json
 from kafka_telemetry_lake.pipelines.lake.notes import CHECKSUM, sealed
 from kafka_telemetry_lake.pipelines.state.manifest import REBUILD
 from kafka_telemetry_lake.udfs.conversion.state import (

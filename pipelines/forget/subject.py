@@ -17,8 +17,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
-from kafka_telemetry_lake.pipelines.lake.stored_pushes import same_push
+from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY, same_push
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES

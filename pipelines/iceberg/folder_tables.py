@@ -28,7 +28,7 @@ from pyiceberg.typedef import Identifier
 
 from kafka_telemetry_lake.pipelines.iceberg.places import location_of
 from kafka_telemetry_lake.pipelines.lake.durable import sync
-from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
+from kafka_telemetry_lake.pipelines.lake.log_files import NewFiles
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 
 HINT = "version-hint.text"

@@ -17,10 +17,9 @@ from kafka_telemetry_lake.pipelines.ingest.checkpoint import POINTS, begun_batch
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.push_files import table_paths
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, start_batches
-from kafka_telemetry_lake.pipelines.lake.added_files import added_files
 from kafka_telemetry_lake.pipelines.lake.errors import RebuildError
 from kafka_telemetry_lake.pipelines.lake.offset_guard import SAME_PUSH
-from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
+from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 
 log = logging.getLogger(__name__)
@@ -73,4 +72,23 @@ def _check_rebuild(spark: SparkSession, lake: Lake, operator: Operator) -> None:
         )
     log.info(
         "points: new checkpoint on a lake with points: state is rebuilt from table pushes, no row is written twice"
+    )
+
+
+def added_files(spark: SparkSession, table_uri: str, max_bytes: str) -> DataFrame:
+    """A streaming column `file`: for each row that is added to the table, the URI of its file.
+
+    Tasks read the files themselves, so that rows don't go through the JVM. Files that only replace others aren't among
+    them.
+
+    Args:
+        max_bytes: bytes of files in a micro-batch, as Delta's option `maxBytesPerTrigger`.
+    """
+    return (
+        spark.readStream.format("delta")
+        .option("ignoreDeletes", "true")
+        .option("skipChangeCommits", "true")
+        .option("maxBytesPerTrigger", max_bytes)
+        .load(table_uri)
+        .select(F.input_file_name().alias("file"))
     )

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
+from kafka_telemetry_lake.pipelines.lake.durable import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.errors import ForeignCheckpointError, OldCheckpointError, OldLakeError
-from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.state.manifest import OTHER_FORMAT
 from kafka_telemetry_lake.pipelines.tables.operator import (

@@ -25,15 +25,14 @@ from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import BATCH, POINTS, points_app_id, read_id
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
-from kafka_telemetry_lake.pipelines.ingest.placement import Placement
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged, log_set_aside, run_tasks
+from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged, Placement, log_set_aside, run_tasks
 from kafka_telemetry_lake.pipelines.ingest.store_task import workers_for
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
+from kafka_telemetry_lake.pipelines.lake.durable import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.follower import Follower, Gap, Position, Step
 from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
-from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.moments import COMMIT_ORDER, MOMENT, READ, note_of
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of

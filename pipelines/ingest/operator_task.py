@@ -28,8 +28,7 @@ from kafka_telemetry_lake.pipelines.ingest.poison_pushes import (
 )
 from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles
 from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
-from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
-from kafka_telemetry_lake.pipelines.lake.stored_offsets import StoredOffsets
+from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY, StoredOffsets
 from kafka_telemetry_lake.pipelines.lake.table_files import GatheredTableFiles
 from kafka_telemetry_lake.pipelines.quality.batch import BatchChecks
 from kafka_telemetry_lake.pipelines.runtime.python_worker import after_task

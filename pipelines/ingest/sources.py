@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -265,3 +266,20 @@ def _are_headers(kind: pa.DataType) -> bool:
         return False
     types = {field.name: field.type for field in kind.value_type}
     return types.get("key") in FILE_COLUMNS["topic"] and types.get("value") in _BINARY
+
+
+log = logging.getLogger("telemetry-lake")
+
+
+def has_new_partition(topics: Collection[str], error: str) -> bool:
+    """Whether a query failed because one of its topics has a new partition, as Scala words a missing key of a map.
+
+    Spark 4.0's Kafka source fails if it finds one and lets the batch wait (``minOffsetsPerTrigger``): to report
+    progress it looks the partition up among those of the last batch (``KafkaMicroBatchStream.metrics``). Nothing was
+    read, and the next start takes the partition from its beginning.
+    """
+    match = re.match(r"key not found: (.+)-\d+$", error, re.MULTILINE)
+    if match is None or match[1] not in topics:
+        return False
+    log.info("ingest: topic %s has more partitions, the query starts again", match[1])
+    return True

@@ -16,7 +16,7 @@ import pyarrow.fs as pafs
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
-from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
+from kafka_telemetry_lake.pipelines.lake.durable import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.transactions import transaction
 from kafka_telemetry_lake.pipelines.tables.table import CLUSTER, HistoryTable, Row

@@ -1,14 +1,18 @@
-"""Writes that survive a loss of power: a file is on the disk before anything names it.
+"""Writes that survive a loss of power: a file is on the disk before anything names it; and small JSON files.
 
 A local file system confirms a write when it is in memory, and writes it to the disk within half a minute, in any order.
 So a name may survive without its content: a commit without the rows it adds, a manifest without the states. Object
 stores confirm a write when it is safe, so nothing is to be done there.
+
+JSON files in a table's folder have names that begin with an underscore, which Delta readers and VACUUM ignore.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
@@ -55,3 +59,29 @@ def _sync(path: str) -> bool:
     finally:
         os.close(descriptor)
     return True
+
+
+def write_json(filesystem: pafs.FileSystem, path: str, content: Mapping[str, Any], *, durable: bool = True) -> None:
+    """Write a file atomically: under a temporary name, then rename it.
+
+    Args:
+        durable: return when it is on the disk.
+    """
+    text = json.dumps(content)
+    with filesystem.open_output_stream(f"{path}.tmp") as stream:
+        stream.write(text.encode())
+    if durable:
+        sync(filesystem, [f"{path}.tmp"])
+    filesystem.move(f"{path}.tmp", path)
+    if durable:
+        sync(filesystem, [path])
+
+
+def read_json(filesystem: pafs.FileSystem, path: str) -> dict[str, Any] | None:
+    """The content of a file; None if there is no file."""
+    try:
+        with filesystem.open_input_file(path) as stream:
+            content: dict[str, Any] = json.loads(stream.read())
+    except FileNotFoundError:
+        return None
+    return content

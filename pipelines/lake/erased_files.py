@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 import pyarrow.fs as pafs
 
-from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
+from kafka_telemetry_lake.pipelines.lake.durable import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.udfs.errors import check_format
 

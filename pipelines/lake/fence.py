@@ -28,7 +28,7 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from kafka_telemetry_lake.pipelines.lake.errors import DamagedClaimError, FencedError, UnfitStoreError, WriterRunsError
-from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
+from kafka_telemetry_lake.pipelines.lake.log_files import NewFiles
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.store_races import lost_race
 from kafka_telemetry_lake.pipelines.tables.table import table_uri

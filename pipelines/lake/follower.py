@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from typing import Any
 from urllib.parse import unquote
@@ -23,12 +23,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.pipelines.lake.dropped_rows import record_dropped
 from kafka_telemetry_lake.pipelines.lake.errors import LogGapError, StateError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_since, files_table
+from kafka_telemetry_lake.pipelines.lake.stored_pushes import DROPPED_BEFORE
+from kafka_telemetry_lake.pipelines.lake.transactions import append_once
+from kafka_telemetry_lake.pipelines.tables.lost_records import DROPPED, LOST_RECORDS
 from kafka_telemetry_lake.pipelines.tables.table import NOT_OPENED, Opened, Table
 
 log = logging.getLogger(__name__)
@@ -265,3 +267,35 @@ def utc_now() -> datetime:
 
 def _read_at(app_id: str) -> str:
     return f"{app_id}:read-at"
+
+
+def record_dropped(
+    lake: str, follower: str, table: Table, version: int, read_at: datetime | None, fence: Fence | None = None
+) -> None:
+    """Append a row to `lost_records` if retention has dropped landed dates since a follower's last look.
+
+    A follower that was away for longer than a table's log reads the table's files instead. What retention has dropped
+    since then is in no file any more: the days are known, the number of rows isn't. A position has one row at most.
+
+    Args:
+        follower: what reads the table.
+        version: of the table, up to which it has read; below 0: it begins, and misses nothing that it had to read.
+        read_at: a time before which that was the latest version; None: not known.
+    """
+    days = DeltaTable(table.uri(lake)).transaction_version(DROPPED_BEFORE)
+    first = None if read_at is None else read_at.astimezone(UTC).date()
+    if version < 0 or days is None:
+        return
+    end = date(1970, 1, 1) + timedelta(days=days)
+    if first is not None and end <= first:
+        return
+    row = {
+        "source": follower, "topic": table.name, "reason": DROPPED, "first_date": first,
+        "last_date": end - timedelta(days=1), "noticed_at": datetime.now(UTC),
+    }  # fmt: skip
+    rows = pa.Table.from_pylist([row], LOST_RECORDS.schema)
+    if append_once(LOST_RECORDS, LOST_RECORDS.create(lake), rows, f"{DROPPED_BEFORE}:{follower}", version, fence):
+        log.warning(
+            "%s: retention has dropped rows of %s before they were read, of landed dates %s to %s: see table %s",
+            follower, table.name, first or "unknown", end - timedelta(days=1), LOST_RECORDS.name,
+        )  # fmt: skip

@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow.fs as pafs
 import xxhash
 
+from kafka_telemetry_lake.pipelines.lake.durable import write_json
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
-from kafka_telemetry_lake.pipelines.lake.json_files import write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError, check_format
 

@@ -11,11 +11,10 @@ from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from kafka_telemetry_lake.pipelines.lake.durable import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
-from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
-from kafka_telemetry_lake.pipelines.lake.stored_offsets import StoredOffsets
+from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY, StoredOffsets
 
 NOTE = "offsets-before.json"
 SAME_PUSH = " AND ".join(f"new.{name} <=> stored_pushes.{name}" for name in IDENTITY)

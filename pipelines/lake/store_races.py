@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Any
 
-from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
+from kafka_telemetry_lake.pipelines.lake.log_files import NewFiles
 
 WRITERS, ROUNDS = 6, 6
 PATIENCE_S = 2.0  # no round begins later

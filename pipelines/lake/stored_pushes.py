@@ -1,12 +1,26 @@
-"""Queries on stored pushes for replay and maintenance, in DuckDB instead of Spark."""
+"""What identifies a push, and queries on stored pushes, without Spark: for tasks, replay and maintenance."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 
-from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.udfs.rows import PUSH_KEY
+
+"""The columns that identify a push. They have their own module because maintenance runs without Spark."""
+
+# Rule D1. cluster_id may be NULL. The record's time is included because a topic that was deleted and created again
+# uses the same offsets for other records.
+IDENTITY = ("source", "cluster_id", "topic", "partition", "offset", "landed_at")
+
 
 # The application id in table `pushes` whose version is the first retained day, as days since 1970. A transaction of
 # the table outlives its log.
@@ -26,3 +40,55 @@ def ask(query: str, **tables: Any) -> list[tuple[Any, ...]]:
             connection.register(name, table)
         rows: list[tuple[Any, ...]] = connection.execute(query).fetchall()
     return rows
+
+
+KEYS = pa.schema([field for field in PUSH_KEY if field.name in IDENTITY])
+ROWS_PER_GROUP = 1 << 16
+NAMES = ", ".join(f'"{name}"' for name in KEYS.names)
+
+
+@dataclass(frozen=True)
+class StoredOffsets:
+    """Pushes whose rows a table has, in a Parquet file of their own: a table's version lives only as long as its log.
+
+    The file at a URI, as plain values that tasks can be sent. Its rows are sorted by partition and offset.
+    """
+
+    NAME: ClassVar[str] = "stored-before.parquet"
+
+    uri: str
+
+    def exists(self) -> bool:
+        filesystem, path = filesystem_of(self.uri)
+        return bool(filesystem.get_file_info(path).type == pafs.FileType.File)
+
+    def write(self, rows: pads.Dataset) -> StoredOffsets:
+        """Write the identities of all rows, each once. DuckDB sorts them, on disk if they don't fit into memory."""
+        filesystem, path = filesystem_of(self.uri)
+        filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.register("stored", rows)
+            ordered = connection.sql(f'SELECT DISTINCT {NAMES} FROM stored ORDER BY "partition", "offset"')
+            with pq.ParquetWriter(f"{path}.tmp", KEYS, filesystem=filesystem, compression="zstd") as writer:
+                for batch in ordered.to_arrow_reader(ROWS_PER_GROUP):
+                    writer.write_table(pa.Table.from_batches([batch]).cast(KEYS))
+        filesystem.move(f"{path}.tmp", path)
+        return self
+
+    def within(self, pushes: pa.Table) -> pa.Table:
+        """The identities (columns `IDENTITY`) of the stored pushes within the offset ranges of `pushes`."""
+        filesystem, path = filesystem_of(self.uri)
+        stored, identities = pads.dataset(path, filesystem=filesystem, format="parquet"), KEYS.empty_table()
+        for partition in pc.unique(pushes["partition"]).to_pylist():
+            span = pc.min_max(pushes.filter(pc.field("partition") == partition)["offset"]).as_py()
+            wanted = (pads.field("partition") == partition) & (pads.field("offset") >= span["min"])
+            wanted &= pads.field("offset") <= span["max"]
+            identities = pa.concat_tables([identities, stored.to_table(filter=wanted).cast(KEYS)])
+        return identities
+
+    def delete(self) -> None:
+        """Delete the file, if there is one."""
+        if self.exists():
+            filesystem, path = filesystem_of(self.uri)
+            filesystem.delete_file(path)

@@ -21,7 +21,7 @@ from kafka_telemetry_lake.pipelines.lake.delta_log import files_of
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.follower import Position
 from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
-from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
+from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, PUSH_OUTCOMES, PUSHES
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+from kafka_telemetry_lake.pipelines.lake.durable import write_json
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.lake.follower import Position
-from kafka_telemetry_lake.pipelines.lake.json_files import write_json
 from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.notify.changes import Changes, change_id

@@ -15,7 +15,7 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.exposition import ThreadingWSGIServer
 
-from kafka_telemetry_lake.pipelines.lake.json_files import write_json
+from kafka_telemetry_lake.pipelines.lake.durable import write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from kafka_telemetry_lake.pipelines.ingest.operator_task import without
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.follower import Follower, Gap, Position
-from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
+from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY
 from kafka_telemetry_lake.pipelines.lake.transactions import append
 from kafka_telemetry_lake.pipelines.quotas.client_reports import minutes_of, read_reports, replace_estimates
 from kafka_telemetry_lake.pipelines.quotas.windows import WindowFollower

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
-from kafka_telemetry_lake.pipelines.lake.stored_pushes import ask, same_push
+from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY, ask, same_push
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshot
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE

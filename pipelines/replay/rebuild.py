@@ -18,7 +18,7 @@ from kafka_telemetry_lake.pipelines.ingest.checkpoint import points_app_id, read
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.lake.stored_offsets import StoredOffsets
+from kafka_telemetry_lake.pipelines.lake.stored_pushes import StoredOffsets
 from kafka_telemetry_lake.pipelines.replay.files import (
     batches_of,
     count_missing_pushes,

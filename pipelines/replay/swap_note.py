@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_telemetry_lake.pipelines.lake.json_files import read_json
+from kafka_telemetry_lake.pipelines.lake.durable import read_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 
 SWAP = "points-swap.json"  # in the folder of checkpoints

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.pipelines.lake.object_store import in_s3, s3a_settings
+from kafka_telemetry_lake.pipelines.lake.place import in_s3, s3a_settings
 from kafka_telemetry_lake.pipelines.runtime.causes import cause
 from kafka_telemetry_lake.pipelines.runtime.class_archive import archive_options
 from kafka_telemetry_lake.pipelines.runtime.environment import for_session, user_name

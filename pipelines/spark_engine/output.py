@@ -26,8 +26,8 @@ from kafka_telemetry_lake.pipelines.quality.batch import broken_rules, describe
 from kafka_telemetry_lake.pipelines.runtime.job_names import named
 from kafka_telemetry_lake.pipelines.runtime.python_worker import forget_archives
 from kafka_telemetry_lake.pipelines.runtime.worker_task import WorkerTask
-from kafka_telemetry_lake.pipelines.spark_engine.blobs import from_blob
 from kafka_telemetry_lake.pipelines.spark_engine.lifecycle import BatchLifecycle
+from kafka_telemetry_lake.pipelines.spark_engine.packing import from_blob
 from kafka_telemetry_lake.pipelines.spark_engine.shard_processor import FACTS
 from kafka_telemetry_lake.pipelines.spark_engine.tables import TablesByName
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES, QUOTA_SAMPLES, RECEIVER_HEALTH

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from kafka_telemetry_lake.pipelines.runtime.python_worker import forget_archives
 from kafka_telemetry_lake.pipelines.runtime.worker_task import WorkerTask
-from kafka_telemetry_lake.pipelines.spark_engine.blobs import PLAIN, to_blob
 from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
 
 PACKED = "key int, records binary"
@@ -56,3 +55,20 @@ def _parts(rows: pa.Table) -> Iterator[pa.Table]:
         last = max(first + 1, int(np.searchsorted(size, done + BLOB_BYTES, "right")))
         yield rows.slice(first, last - first)
         first = last
+
+
+COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
+PLAIN = pa.ipc.IpcWriteOptions()
+
+
+def to_blob(rows: pa.Table, options: pa.ipc.IpcWriteOptions = COMPRESSED) -> bytes:
+    """The rows as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as stream:
+        stream.write_table(rows.combine_chunks())
+    return bytes(sink.getvalue())
+
+
+def from_blob(blob: bytes | pa.Buffer) -> pa.Table:
+    """The rows of `to_blob`."""
+    return pa.ipc.open_stream(pa.py_buffer(blob)).read_all()

@@ -25,10 +25,10 @@ from kafka_telemetry_lake.pipelines.ingest.operator import Report
 from kafka_telemetry_lake.pipelines.ingest.sources import Source
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger, start_batches
 from kafka_telemetry_lake.pipelines.ingest.unreadable_records import naming
+from kafka_telemetry_lake.pipelines.lake.durable import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.errors import ShardCountError, StateMissingError
-from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.lake.push_identity import IDENTITY
+from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY
 from kafka_telemetry_lake.pipelines.spark_engine.lifecycle import BatchLifecycle
 from kafka_telemetry_lake.pipelines.spark_engine.output import BatchWriter
 from kafka_telemetry_lake.pipelines.spark_engine.packing import PACKED, PackTask

@@ -17,7 +17,7 @@ from kafka_telemetry_lake.pipelines.ingest.operator_task import Judging, TaskRes
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_ROWS, joined, sorted_slices
 from kafka_telemetry_lake.pipelines.ingest.store_task import OTHER_TABLES, other_rows, push_rows
 from kafka_telemetry_lake.pipelines.runtime.worker_task import WorkerTask
-from kafka_telemetry_lake.pipelines.spark_engine.blobs import from_blob, to_blob
+from kafka_telemetry_lake.pipelines.spark_engine.packing import from_blob, to_blob
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES
 from kafka_telemetry_lake.udfs.conversion.state import ShardState
 from kafka_telemetry_lake.udfs.limits import Limits

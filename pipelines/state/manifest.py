@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import pyarrow.fs as pafs
 
+from kafka_telemetry_lake.pipelines.lake.durable import write_json
 from kafka_telemetry_lake.pipelines.lake.errors import ShardCountError, StateError, StateMissingError
-from kafka_telemetry_lake.pipelines.lake.json_files import write_json
 from kafka_telemetry_lake.pipelines.lake.notes import DamagedNoteError, read_note, sealed
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.state.notes import MOST_SHARDS, chains, number

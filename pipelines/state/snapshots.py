@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.delta_log import file_rows
+from kafka_telemetry_lake.pipelines.lake.durable import write_json
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
-from kafka_telemetry_lake.pipelines.lake.json_files import write_json
 from kafka_telemetry_lake.pipelines.lake.notes import DamagedNoteError, read_note, sealed
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_table, rows_in

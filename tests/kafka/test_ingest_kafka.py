@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.jobs.support.running import StreamFailedError
+from kafka_telemetry_lake.pipelines.ingest.replaced_topics import TopicReplacedError
 from kafka_telemetry_lake.pipelines.ingest.sources import SourceError
-from kafka_telemetry_lake.pipelines.ingest.topic_ids import TopicReplacedError
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaUnavailableError
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from tests.conftest import Ingest

@@ -18,8 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_telemetry_lake.pipelines.ingest.landing import to_pushes
-from kafka_telemetry_lake.pipelines.ingest.quota_sample import with_quota_sample
-from kafka_telemetry_lake.pipelines.ingest.receiver_status import with_receiver_health
+from kafka_telemetry_lake.pipelines.ingest.landing_rows import with_quota_sample, with_receiver_health
 from kafka_telemetry_lake.udfs.landing import contract
 from tests.support.landing_records import GOOD_ID, LANDED_AT, SCHEMA, record
 from tests.support.quick_session import quick_session

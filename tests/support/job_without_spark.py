@@ -22,13 +22,12 @@ import pyarrow.parquet as pq
 from kafka_telemetry_lake.jobs import ingest
 from kafka_telemetry_lake.pipelines.ingest import streams
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, batches_of, begun_batch, query_id
-from kafka_telemetry_lake.pipelines.ingest.landing_batches import LandingBatches
 from kafka_telemetry_lake.pipelines.ingest.landing_rows import SAMPLE, STATUS
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
 from kafka_telemetry_lake.pipelines.ingest.store_task import Stored, store
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake
+from kafka_telemetry_lake.pipelines.ingest.streams import Lake, LandingBatches
 from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_SAMPLES, RECEIVER_HEALTH

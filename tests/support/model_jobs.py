@@ -27,13 +27,12 @@ from kafka_telemetry_lake.jobs import reshard as reshard_command
 from kafka_telemetry_lake.jobs.settings.reshard import ReshardSettings
 from kafka_telemetry_lake.jobs.support import judging, locks
 from kafka_telemetry_lake.pipelines import reshard as pipelines_reshard
-from kafka_telemetry_lake.pipelines.ingest import checkpoint, landing_batches, operator
+from kafka_telemetry_lake.pipelines.ingest import checkpoint, operator, streams
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, begun_batch, check_checkpoints
-from kafka_telemetry_lake.pipelines.ingest.landing_batches import LandingBatches
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged
 from kafka_telemetry_lake.pipelines.ingest.store_task import Stored
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake
+from kafka_telemetry_lake.pipelines.ingest.streams import Lake, LandingBatches
 from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, commit_log, delta_log, fence
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, files_of
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
@@ -324,7 +323,7 @@ def model() -> Iterator[None]:
         (operator, "COMMIT_ORDER", (METRIC_POINTS, PUSH_OUTCOMES)),
         (checkpoint, "STREAMS", {LANDING: (PUSHES,), checkpoint.POINTS: (METRIC_POINTS, PUSH_OUTCOMES)}),
         (OffsetGuard, "load", staticmethod(lambda *_: guard)),
-        (landing_batches, "STORED", (PUSHES,)),
+        (streams, "STORED", (PUSHES,)),
         (replay, "OPERATOR_TABLES", (METRIC_POINTS, PUSH_OUTCOMES)),
         (replay, "Snapshots", lambda _: SimpleNamespace(all=tuple)),
         (replay, "update_followers", lambda *_: None),

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.pipelines.ingest import operator, streams, torn_entries
-from kafka_telemetry_lake.pipelines.lake import fence, json_files, notes
-from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
+from kafka_telemetry_lake.pipelines.ingest import offset_log, operator, streams
+from kafka_telemetry_lake.pipelines.lake import durable, fence, notes
+from kafka_telemetry_lake.pipelines.lake.log_files import NewFiles
 from kafka_telemetry_lake.pipelines.state import manifest, snapshots
 from tests.support.job_without_spark import replace_spark
 
@@ -56,11 +56,11 @@ def main(step: str, steps: Path, argv: list[str]) -> int:
 
     fence.BEAT_S = 3600
     NewFiles.add = stepping(NewFiles.add, lambda self, name, _: f"add {end(self.uri)}/{name}")  # type: ignore[method-assign]  # the step is noted first
-    noted = stepping(json_files.write_json, lambda _, path, *__: f"note {end(path)}")
+    noted = stepping(durable.write_json, lambda _, path, *__: f"note {end(path)}")
     for module in (notes, manifest, snapshots, operator):
         module.write_json = noted  # type: ignore[attr-defined]  # the step is noted first
     manifest.StateFolder._sweep = stepping(manifest.StateFolder._sweep, lambda _: "sweep")  # type: ignore[method-assign]  # the step is noted first
-    noted_by_spark = stepping(torn_entries.entries, lambda _, batch: f"begun offsets/{batch}")
+    noted_by_spark = stepping(offset_log.entries, lambda _, batch: f"begun offsets/{batch}")
     streams.entries = noted_by_spark  # type: ignore[attr-defined]  # the step is noted first
     if argv[0] == WITHOUT_SPARK:
         replace_spark()

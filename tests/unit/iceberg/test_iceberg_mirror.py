@@ -27,7 +27,7 @@ from kafka_telemetry_lake.pipelines.iceberg.folder_tables import FolderTables, L
 from kafka_telemetry_lake.pipelines.iceberg.mirror import Change, LiveFiles, MirrorError
 from kafka_telemetry_lake.pipelines.iceberg.places import FOLDER
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
-from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
+from kafka_telemetry_lake.pipelines.lake.log_files import NewFiles
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.replay import replay

@@ -12,8 +12,13 @@ import pytest
 from deltalake import write_deltalake
 
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import landing_name
-from kafka_telemetry_lake.pipelines.ingest.replaced_topics import guard_folder, take_over
-from kafka_telemetry_lake.pipelines.ingest.topic_ids import TopicReplacedError, check_topic_ids, replaced_topics
+from kafka_telemetry_lake.pipelines.ingest.replaced_topics import (
+    TopicReplacedError,
+    check_topic_ids,
+    guard_folder,
+    replaced_topics,
+    take_over,
+)
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, QUOTA_SAMPLES, RECEIVER_HEALTH
 from kafka_telemetry_lake.pipelines.tables.table import Table
 

@@ -20,8 +20,8 @@ from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import COPY
 from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, Fence
+from kafka_telemetry_lake.pipelines.lake.log_files import NewFiles
 from kafka_telemetry_lake.pipelines.lake.moments import MOMENT
-from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
 from kafka_telemetry_lake.pipelines.state import manifest
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES

@@ -13,7 +13,7 @@ import pytest
 
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.settings.base import flags_of
-from kafka_telemetry_lake.jobs.support.commands import COMMANDS, settings_of
+from kafka_telemetry_lake.jobs.support.entry import COMMANDS, settings_of
 from tests.support.patience import PATIENCE_S
 
 Complete = Callable[[str], set[str]]

@@ -12,7 +12,7 @@ import pytest
 
 from kafka_telemetry_lake.jobs.settings.base import JobSettings
 from kafka_telemetry_lake.jobs.support import entry
-from kafka_telemetry_lake.jobs.support.commands import COMMANDS, job_of, settings_of
+from kafka_telemetry_lake.jobs.support.entry import COMMANDS, job_of, settings_of
 from kafka_telemetry_lake.jobs.support.locks import UPKEEP, LakeBusyError, only, only_job
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
@@ -35,7 +35,7 @@ HEAVY = (
 AFTER_HELP = """
 import contextlib, io, json, sys
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.jobs.support.commands import COMMANDS
+from kafka_telemetry_lake.jobs.support.entry import COMMANDS
 seen = {}
 for command in COMMANDS:
     out, err = io.StringIO(), io.StringIO()

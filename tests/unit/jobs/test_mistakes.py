@@ -14,7 +14,7 @@ import pytest
 from deltalake import write_deltalake
 
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.jobs.support.commands import COMMANDS, job_of
+from kafka_telemetry_lake.jobs.support.entry import COMMANDS, job_of
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, TABLES
 from tests.support.listeners import listening
 from tests.support.patience import idle_clock

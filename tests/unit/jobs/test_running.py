@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from kafka_telemetry_lake.jobs.support.running import RunningQuery, StreamFailedError
-from kafka_telemetry_lake.pipelines.ingest.new_partitions import has_new_partition
+from kafka_telemetry_lake.pipelines.ingest.sources import has_new_partition
 
 TOPICS = ("client-telemetry", "client-telemetry-status")
 NEW_PARTITION = "key not found: client-telemetry-4\n=== Streaming Query ===\nIdentifier: pushes"

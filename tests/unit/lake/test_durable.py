@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
 
-from kafka_telemetry_lake.pipelines.ingest.torn_entries import drop_torn_entries, entries
+from kafka_telemetry_lake.pipelines.ingest.offset_log import drop_torn_entries, entries
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
-from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
+from kafka_telemetry_lake.pipelines.lake.durable import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.lake.transactions import append_once
 from kafka_telemetry_lake.pipelines.state.chain import Chain, ShardFiles

@@ -19,8 +19,7 @@ from kafka_telemetry_lake.pipelines.lake import commit_log, fence
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.errors import DamagedClaimError, FencedError, UnfitStoreError, WriterRunsError
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, JOB, Claims, this_process
-from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles
-from kafka_telemetry_lake.pipelines.lake.new_files import NewFiles
+from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles, NewFiles
 from kafka_telemetry_lake.pipelines.lake.transactions import append_once
 from kafka_telemetry_lake.pipelines.tables.lost_records import LOST_RECORDS
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_telemetry_lake.pipelines.lake.json_files import read_json, write_json
+from kafka_telemetry_lake.pipelines.lake.durable import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.paths import absolute_uri, checkpoints_root, filesystem_of
 
 

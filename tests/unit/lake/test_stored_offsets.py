@@ -12,7 +12,7 @@ import pytest
 
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard, OffsetRange
-from kafka_telemetry_lake.pipelines.lake.stored_offsets import KEYS, StoredOffsets
+from kafka_telemetry_lake.pipelines.lake.stored_pushes import KEYS, StoredOffsets
 from tests.support.expired_logs import expire_logs
 from tests.support.ledger import Fleet
 from tests.support.local_stream import LocalStream

@@ -24,7 +24,7 @@ from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.notify import sinks
 from kafka_telemetry_lake.jobs.support.supervisor import supervised
 from kafka_telemetry_lake.pipelines.lake import notes
-from kafka_telemetry_lake.pipelines.lake.json_files import write_json
+from kafka_telemetry_lake.pipelines.lake.durable import write_json
 from kafka_telemetry_lake.pipelines.notify import delivery, http, messages
 from kafka_telemetry_lake.pipelines.notify.delivery import Delivery, deliveries
 from kafka_telemetry_lake.pipelines.notify.file import NotifyFile

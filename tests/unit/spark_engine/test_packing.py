@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from kafka_telemetry_lake.pipelines.spark_engine import packing
-from kafka_telemetry_lake.pipelines.spark_engine.blobs import from_blob, to_blob
-from kafka_telemetry_lake.pipelines.spark_engine.packing import BLOB_BYTES, PackTask
+from kafka_telemetry_lake.pipelines.spark_engine.packing import BLOB_BYTES, PackTask, from_blob, to_blob
 from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
 
 IDS = [*(f"client-{number:015}" for number in range(40)), None]

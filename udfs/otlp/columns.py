@@ -30,9 +30,9 @@ ENTRY = [pa.field("key", pa.float64(), nullable=False), pa.field("value", pa.flo
 """The fields of a map's entries."""
 
 
-def empty_points(rows: int) -> wire_output.Points:
+def empty_points(rows: int) -> wire_output.PointColumns:
     """Room for data points, in Arrow's own layout."""
-    return wire_output.Points(
+    return wire_output.PointColumns(
         times=pooled((2, rows), np.uint64),
         values=pooled(rows, np.float64),
         ints=pooled(rows, np.int64),
@@ -42,10 +42,10 @@ def empty_points(rows: int) -> wire_output.Points:
     )
 
 
-def empty_distributions(rows: int, items: list[int]) -> wire_points.Distributions:
+def empty_distributions(rows: int, items: list[int]) -> wire_points.DistributionColumns:
     """Room for distributions and so many items of each of their lists."""
     bases = np.concatenate(([0], np.cumsum(items, dtype=np.int64)))
-    return wire_points.Distributions(
+    return wire_points.DistributionColumns(
         words=pooled((2, rows), np.uint64),
         doubles=pooled((4, rows), np.float64),
         ints=pooled((3, rows), np.int32),
@@ -80,7 +80,7 @@ def _too_much(status: Numpy, limits: Limits) -> pa.Array:
     return texts.take(pa.array(status - wire_output.MANY_ATTRIBUTES, mask=status <= 0))
 
 
-def points_table(points: wire_output.Points, rows: int, texts: pa.Array, code_of_region: Numpy) -> pa.Table:
+def points_table(points: wire_output.PointColumns, rows: int, texts: pa.Array, code_of_region: Numpy) -> pa.Table:
     codes, tags, times = points.codes[:, :rows], points.tags[:, :rows], points.times[:, :rows]
     number, scope = tags[wire_output.NUMBER], codes[wire_output.SCOPE]
     columns = {
@@ -117,7 +117,7 @@ def _bits(values: Numpy) -> pa.Buffer:
     return pa.py_buffer(np.packbits(values, bitorder="little"))
 
 
-def distributions_table(distributions: wire_points.Distributions, rows: int) -> pa.Table:
+def distributions_table(distributions: wire_points.DistributionColumns, rows: int) -> pa.Table:
     """The first `rows` of the distributions."""
     words, doubles, ints = (
         array[:, :rows] for array in (distributions.words, distributions.doubles, distributions.ints)

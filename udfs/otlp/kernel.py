@@ -64,7 +64,7 @@ def decode_slices(
     starts, ends, needs, outcomes = _first(size, starts, ends, needs, outcomes)
     points_needed, distributions_needed = (int(total) for total in needs[:2].sum(axis=1))
     empty = np.empty((0, 4), np.int64)
-    state = wire_output.State(
+    state = wire_output.DecoderState(
         # One row more than needed, for a data point that is then discarded.
         otlp_columns.empty_points(points_needed + 1),
         otlp_columns.empty_distributions(distributions_needed + 1, _room(needs, budget, limits)),
@@ -99,7 +99,7 @@ def decode_slices(
 
 
 def _packed(limits: Limits, budget: Budget) -> Numpy:
-    """`wire_output.State.bounds`."""
+    """`wire_output.DecoderState.bounds`."""
     return np.array(
         [
             limits.max_points_per_push,
@@ -127,7 +127,7 @@ def _first(size: int, *columns: Numpy) -> tuple[Numpy, ...]:
     return tuple(np.ascontiguousarray(column[..., :size]) if size < column.shape[-1] else column for column in columns)
 
 
-def _with_room(state: wire_output.State, more: int) -> wire_output.State:
+def _with_room(state: wire_output.DecoderState, more: int) -> wire_output.DecoderState:
     texts, regions = (int(count) for count in state.interned)
     text_slots, text_table = wire_slices.enlarged(state.texts, texts, more)
     region_slots, region_table = wire_slices.enlarged(state.regions, regions, more)

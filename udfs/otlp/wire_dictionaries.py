@@ -9,7 +9,7 @@ import numpy as np
 from kafka_telemetry_lake.udfs.kernels.arrays import UInt8s
 from kafka_telemetry_lake.udfs.kernels.compiled import inlined, part
 from kafka_telemetry_lake.udfs.otlp import wire_attributes
-from kafka_telemetry_lake.udfs.otlp.wire_output import PAIRS, POINTS, REGIONS, TEXTS, State
+from kafka_telemetry_lake.udfs.otlp.wire_output import PAIRS, POINTS, REGIONS, TEXTS, DecoderState
 from kafka_telemetry_lake.udfs.otlp.wire_reader import ODD, Int64, UInt64, is_utf8
 from kafka_telemetry_lake.udfs.otlp.wire_slices import EXTRA, SIZE, find, insert, slice_hash
 
@@ -24,14 +24,14 @@ def new_slices(points: int) -> Int64:
 
 
 @part
-def has_room(needs: Any, payload: int, s: State) -> bool:
+def has_room(needs: Any, payload: int, s: DecoderState) -> bool:
     """Whether both dictionaries have room for a payload's new entries."""
     more = new_slices(needs[POINTS, payload])
     return bool(s.interned[TEXTS] + more <= s.texts.shape[0] and s.interned[REGIONS] + more <= s.regions.shape[0])
 
 
 @inlined
-def intern_text(data: UInt8s, start: int, end: int, s: State) -> Int64:
+def intern_text(data: UInt8s, start: int, end: int, s: DecoderState) -> Int64:
     """The code of a text, or ODD when it is new and not UTF-8."""
     value = slice_hash(data, start, end - start, s.secret)
     slot, code = find(data, start, end - start, value, s.text_slots, s.texts)
@@ -46,7 +46,7 @@ def intern_text(data: UInt8s, start: int, end: int, s: State) -> Int64:
 
 
 @inlined
-def intern_region(data: UInt8s, start: int, end: int, salt: UInt64, s: State) -> Int64:
+def intern_region(data: UInt8s, start: int, end: int, salt: UInt64, s: DecoderState) -> Int64:
     """The code of a list of KeyValues, or ODD when it is new and odd; those of each `salt` are numbered apart."""
     value = slice_hash(data, start, end - start, s.secret) ^ salt
     slot, code = find(data, start, end - start, value, s.region_slots, s.regions)
@@ -66,7 +66,7 @@ def intern_region(data: UInt8s, start: int, end: int, salt: UInt64, s: State) ->
 
 
 @part
-def forget(texts: int, regions: int, s: State) -> None:
+def forget(texts: int, regions: int, s: DecoderState) -> None:
     """Empty the texts that a payload without rows added to the dictionaries; their codes stay in use."""
     for code in range(texts, s.interned[TEXTS]):
         s.texts[code, SIZE] = 0

@@ -26,14 +26,14 @@ from kafka_telemetry_lake.udfs.otlp.wire_output import (
     POINTS,
     SCOPE,
     TEMPORALITY,
-    State,
+    DecoderState,
 )
-from kafka_telemetry_lake.udfs.otlp.wire_points import EXCESS as EXCESS_TAG
 from kafka_telemetry_lake.udfs.otlp.wire_points import (
     EXPONENTIAL_HISTOGRAM,
     HISTOGRAM,
     NONE,
     SUM,
+    TOO_LONG,
     distribution,
     number_point,
 )
@@ -42,7 +42,7 @@ from kafka_telemetry_lake.udfs.otlp.wire_sizes import data_kind
 
 
 @inlined
-def add_point(data: UInt8s, pos: int, end: int, kind: int, keep: bool, s: State) -> bool:
+def add_point(data: UInt8s, pos: int, end: int, kind: int, keep: bool, s: DecoderState) -> bool:
     """Write a data point, and count it if `keep`; else the next point overwrites its row."""
     row = s.used[POINTS]
     written = s.used[DISTRIBUTIONS]
@@ -72,7 +72,7 @@ def add_point(data: UInt8s, pos: int, end: int, kind: int, keep: bool, s: State)
             return bool(pairs != ODD)
         if pairs > s.bounds[MAX_ATTRIBUTES]:
             excess, last = LONG_ATTRIBUTES, first
-    if kind > SUM and s.distributions.tags[EXCESS_TAG, written]:
+    if kind > SUM and s.distributions.tags[TOO_LONG, written]:
         excess |= LONG_LISTS
     attributes = intern_region(data, first, last, NO_SALT, s)
     if attributes == ODD:
@@ -90,7 +90,7 @@ def add_point(data: UInt8s, pos: int, end: int, kind: int, keep: bool, s: State)
 
 
 @nested
-def add_data(data: UInt8s, pos: int, end: int, kind: int, limit: int, s: State) -> tuple[bool, Int64]:
+def add_data(data: UInt8s, pos: int, end: int, kind: int, limit: int, s: DecoderState) -> tuple[bool, Int64]:
     """A member of Metric.data: whether it is well formed, and how many rows beyond `limit` were left out."""
     first_row = s.used[POINTS]
     temporality: Int64 = 0
@@ -117,7 +117,7 @@ def add_data(data: UInt8s, pos: int, end: int, kind: int, limit: int, s: State) 
 
 
 @nested
-def add_metric(data: UInt8s, pos: int, end: int, limit: int, s: State) -> tuple[bool, Int64]:
+def add_metric(data: UInt8s, pos: int, end: int, limit: int, s: DecoderState) -> tuple[bool, Int64]:
     """A Metric: whether it is well formed, and how many rows beyond `limit` were left out."""
     first_row = s.used[POINTS]
     name_start, name_end = 0, 0
@@ -169,7 +169,7 @@ def scope_name(data: UInt8s, pos: int, end: int) -> tuple[Int64, Int64]:
 
 
 @nested
-def add_scope_metrics(data: UInt8s, pos: int, end: int, limit: int, s: State) -> tuple[bool, Int64]:
+def add_scope_metrics(data: UInt8s, pos: int, end: int, limit: int, s: DecoderState) -> tuple[bool, Int64]:
     """A ScopeMetrics: whether it is well formed, and how many rows beyond `limit` were left out."""
     first_row = s.used[POINTS]
     scope: Int64 = -1
@@ -225,7 +225,7 @@ def resource_attributes(data: UInt8s, pos: int, end: int) -> tuple[Int64, Int64]
 
 @nested
 def add_resource_metrics(
-    data: UInt8s, pos: int, end: int, resource: int, limit: int, s: State
+    data: UInt8s, pos: int, end: int, resource: int, limit: int, s: DecoderState
 ) -> tuple[bool, Int64, Int64]:
     """A ResourceMetrics: whether it is well formed, the resource so far, how many rows were left out."""
     resources = 0
@@ -253,7 +253,7 @@ def add_resource_metrics(
 
 
 @nested
-def add_payload(data: UInt8s, pos: int, end: int, max_points: int, s: State) -> tuple[bool, Int64, Int64]:
+def add_payload(data: UInt8s, pos: int, end: int, max_points: int, s: DecoderState) -> tuple[bool, Int64, Int64]:
     """A MetricsData: whether it is well formed, its resource, how many points beyond `max_points` it has."""
     limit = s.used[POINTS] + max_points
     resource: Int64 = np.int64(-1)  # no literal: it would be another type

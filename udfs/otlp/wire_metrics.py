@@ -34,7 +34,7 @@ from kafka_telemetry_lake.udfs.otlp.wire_output import (
     STORED,
     TEXTS,
     UNTIMED,
-    State,
+    DecoderState,
 )
 from kafka_telemetry_lake.udfs.otlp.wire_points import LISTS
 from kafka_telemetry_lake.udfs.otlp.wire_reader import ODD, Int64
@@ -42,7 +42,7 @@ from kafka_telemetry_lake.udfs.otlp.wire_slices import EXTRA
 
 
 @part
-def items_before(distribution: int, s: State) -> Int64:
+def items_before(distribution: int, s: DecoderState) -> Int64:
     """The number of items in all lists before those of this distribution."""
     items: Int64 = 0
     if distribution > 0:
@@ -52,7 +52,7 @@ def items_before(distribution: int, s: State) -> Int64:
 
 
 @part
-def too_much(size: int, first_point: int, first_distribution: int, s: State) -> Int64:
+def too_much(size: int, first_point: int, first_distribution: int, s: DecoderState) -> Int64:
     """The limit that one payload of `size` bytes exceeds, or 0."""
     if size > 2 * s.bounds[MAX_ALL_ATTRIBUTES]:  # a pair has two bytes
         pairs: Int64 = 0
@@ -65,14 +65,14 @@ def too_much(size: int, first_point: int, first_distribution: int, s: State) -> 
 
 
 @kernel
-def is_spent(s: State) -> bool:
+def is_spent(s: DecoderState) -> bool:
     """Whether the payloads so far have used up the budget of a part."""
     items = items_before(s.used[DISTRIBUTIONS], s)
     return bool(s.tally[PAIRS] >= s.bounds[PAIRS_BUDGET] or items >= s.bounds[ITEMS_BUDGET])
 
 
 @kernel
-def fill(data: UInt8s, starts: Any, ends: Any, needs: Any, outcomes: Any, payload: int, s: State) -> Int64:
+def fill(data: UInt8s, starts: Any, ends: Any, needs: Any, outcomes: Any, payload: int, s: DecoderState) -> Int64:
     """Write the payloads from index `payload` on that `measure` did not find odd.
 
     Returns where it stopped: behind the last payload, or where the budget is spent, or at one for which a dictionary

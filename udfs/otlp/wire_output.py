@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from kafka_telemetry_lake.udfs.otlp.wire_points import Distributions
+from kafka_telemetry_lake.udfs.otlp.wire_points import DistributionColumns
 
 POINTS, DISTRIBUTIONS, ITEMS = range(3)
 """Rows of `needs`: data points, distributions and, at most, items in either list of histograms; the rows after it are
@@ -33,7 +33,7 @@ LONG_ATTRIBUTES, LONG_LISTS = 1, 2  # bits of EXCESS
 TEXTS, REGIONS = range(2)
 
 
-class Points(NamedTuple):
+class PointColumns(NamedTuple):
     """What the kernel writes for each data point; a column is one of them."""
 
     times: Any  # uint64, start and time
@@ -44,11 +44,11 @@ class Points(NamedTuple):
     tags: Any  # int8, KIND to EXCESS
 
 
-class State(NamedTuple):
+class DecoderState(NamedTuple):
     """One payload's view of the output: how far it is written, and the dictionaries."""
 
-    points: Points
-    distributions: Distributions
+    points: PointColumns
+    distributions: DistributionColumns
     text_slots: Any
     texts: Any
     region_slots: Any

@@ -15,13 +15,13 @@ GAUGE, SUM, HISTOGRAM, EXPONENTIAL_HISTOGRAM, SUMMARY = range(5)  # decoded.Kind
 NONE, AS_DOUBLE, AS_INT = range(3)  # decoded.Number
 
 
-class Distributions(NamedTuple):
+class DistributionColumns(NamedTuple):
     """What the kernel writes for the kinds that aren't numbers; a column is a data point."""
 
     words: Any  # uint64, COUNT and ZERO_COUNT
     doubles: Any  # float64, TOTAL to ZERO_THRESHOLD
     ints: Any  # int32, SCALE to NEGATIVE_OFFSET
-    tags: Any  # int8, KIND, PRESENT and EXCESS
+    tags: Any  # int8, DISTRIBUTION_KIND, PRESENT and TOO_LONG
     ends: Any  # int64, a row per list, BOUNDS to VALUES: behind the last of its items, of those of that list
     bases: Any  # int64, where in `items` each list begins, and where the last one ends
     items: Any  # uint64, the items of all lists
@@ -35,12 +35,12 @@ FIRST_LIST = (-1, -1, BOUNDS, POSITIVE, QUANTILES)  # of each kind
 COUNT, ZERO_COUNT = range(2)
 TOTAL, MIN, MAX, ZERO_THRESHOLD = range(4)
 SCALE, POSITIVE_OFFSET, NEGATIVE_OFFSET = range(3)
-KIND, PRESENT, EXCESS = range(3)
+DISTRIBUTION_KIND, PRESENT, TOO_LONG = range(3)
 
 # What `distribution` does with a field: nothing, something of its own, or put it into a row of
-# `Distributions`.
+# `DistributionColumns`.
 UNKNOWN, ATTRIBUTE, START_TIME, TIME, FLAGS, EXEMPLAR, SCALE_FIELD, QUANTILE = range(8)
-ITEMS, BUCKETS, WORD, DOUBLE = (
+LIST, BUCKETS, WORD, DOUBLE = (
     8,
     10,
     12,
@@ -52,10 +52,10 @@ for _kind in (HISTOGRAM, EXPONENTIAL_HISTOGRAM, SUMMARY):
     ROLES[_kind, [0x11, 0x19, 0x21, 0x29]] = START_TIME, TIME, WORD + COUNT, DOUBLE + TOTAL
 ROLES[HISTOGRAM, [0x4A, 0x42, 0x50, 0x59, 0x61]] = ATTRIBUTE, EXEMPLAR, FLAGS, DOUBLE + MIN, DOUBLE + MAX
 ROLES[HISTOGRAM, [0x3A, 0x39, 0x32, 0x31]] = (
-    ITEMS,
-    ITEMS,
-    ITEMS + 1,
-    ITEMS + 1,
+    LIST,
+    LIST,
+    LIST + 1,
+    LIST + 1,
 )  # bounds, counts; packed or not
 ROLES[EXPONENTIAL_HISTOGRAM, [0x0A, 0x5A, 0x50]] = ATTRIBUTE, EXEMPLAR, FLAGS
 ROLES[EXPONENTIAL_HISTOGRAM, [0x61, 0x69, 0x71]] = DOUBLE + MIN, DOUBLE + MAX, DOUBLE + ZERO_THRESHOLD
@@ -118,25 +118,25 @@ def zigzag(value: UInt64) -> Int64:
 
 
 @inlined
-def _first_item(into: int, row: int, out: Distributions) -> Int64:
+def _first_item(into: int, row: int, out: DistributionColumns) -> Int64:
     """Where the row's list starts: where the last's ends."""
     return out.ends[into, row - 1] if row > 0 else 0
 
 
 @inlined
-def _last_item(into: int, row: int, most: int, out: Distributions) -> Int64:
+def _last_item(into: int, row: int, most: int, out: DistributionColumns) -> Int64:
     """Where the row's list must end: at so many items. Only a payload with too many of them runs out of room."""
     return min(_first_item(into, row, out) + most, out.bases[into + 1] - out.bases[into])
 
 
 @inlined
-def _items(data: UInt8s, pos: int, end: int, into: int, row: int, most: int, out: Distributions) -> bool:
+def _items(data: UInt8s, pos: int, end: int, into: int, row: int, most: int, out: DistributionColumns) -> bool:
     """Append eight-byte items to a list."""
     used = out.ends[into, row]
     if (end - pos) & 7:
         return False
     if used + ((end - pos) >> 3) > _last_item(into, row, most, out):
-        out.tags[EXCESS, row] = 1
+        out.tags[TOO_LONG, row] = 1
         return True
     items = out.items[out.bases[into] + used :]
     for item in range(np.uint64(end - pos) >> np.uint64(3)):  # unsigned: an index that may be negative costs more
@@ -146,7 +146,7 @@ def _items(data: UInt8s, pos: int, end: int, into: int, row: int, most: int, out
 
 
 @inlined
-def _buckets(data: UInt8s, pos: int, end: int, into: int, row: int, most: int, out: Distributions) -> bool:
+def _buckets(data: UInt8s, pos: int, end: int, into: int, row: int, most: int, out: DistributionColumns) -> bool:
     """ExponentialHistogramDataPoint.Buckets: its offset, and its counts as items of a list."""
     used = out.ends[into, row]
     last = _last_item(into, row, most, out)
@@ -171,13 +171,13 @@ def _buckets(data: UInt8s, pos: int, end: int, into: int, row: int, most: int, o
                     items[np.uint64(used)] = number
                     used += 1
                 else:
-                    out.tags[EXCESS, row] = 1
+                    out.tags[TOO_LONG, row] = 1
     out.ends[into, row] = used
     return True
 
 
 @inlined
-def _quantile(data: UInt8s, pos: int, end: int, row: int, most: int, out: Distributions) -> bool:
+def _quantile(data: UInt8s, pos: int, end: int, row: int, most: int, out: DistributionColumns) -> bool:
     """SummaryDataPoint.ValueAtQuantile as an item of each list."""
     used = out.ends[QUANTILES, row]  # as many as VALUES has
     fits = used < _last_item(QUANTILES, row, most, out)
@@ -191,7 +191,7 @@ def _quantile(data: UInt8s, pos: int, end: int, row: int, most: int, out: Distri
         elif field == 0x11:
             value = load64(data, first)
     if not fits:
-        out.tags[EXCESS, row] = 1
+        out.tags[TOO_LONG, row] = 1
         return True
     out.items[out.bases[QUANTILES] + used], out.items[out.bases[VALUES] + used] = quantile, value
     out.ends[QUANTILES, row] = out.ends[VALUES, row] = used + 1
@@ -199,9 +199,9 @@ def _quantile(data: UInt8s, pos: int, end: int, row: int, most: int, out: Distri
 
 
 @inlined
-def _start(kind: int, row: int, out: Distributions) -> None:
+def _start(kind: int, row: int, out: DistributionColumns) -> None:
     """Reset a row: a discarded data point may have used it. Its lists start where those of the row before end."""
-    out.tags[KIND, row], out.tags[EXCESS, row] = kind, 0
+    out.tags[DISTRIBUTION_KIND, row], out.tags[TOO_LONG, row] = kind, 0
     for column in range(LISTS):
         out.ends[column, row] = _first_item(column, row, out)
     for column in range(2):
@@ -213,18 +213,18 @@ def _start(kind: int, row: int, out: Distributions) -> None:
 
 
 @inlined
-def _drop_excess(row: int, out: Distributions) -> None:
+def _drop_excess(row: int, out: DistributionColumns) -> None:
     """Empty the lists of a row of which one was too long."""
-    if out.tags[EXCESS, row]:
+    if out.tags[TOO_LONG, row]:
         for column in range(LISTS):
             out.ends[column, row] = _first_item(column, row, out)
 
 
 @inlined
-def distribution(data: UInt8s, pos: int, end: int, kind: int, row: int, most: int, out: Distributions) -> Any:
+def distribution(data: UInt8s, pos: int, end: int, kind: int, row: int, most: int, out: DistributionColumns) -> Any:
     """Write a data point that isn't a number: ODD or `end`, start, time, flags, attributes' slice.
 
-    One with a list of more than `most` items has none of its lists, and EXCESS.
+    One with a list of more than `most` items has none of its lists, and TOO_LONG.
     """
     start_time = time = flags = np.uint64(0)
     first, last = 0, 0
@@ -246,8 +246,8 @@ def distribution(data: UInt8s, pos: int, end: int, kind: int, row: int, most: in
         elif role >= BUCKETS:
             into = FIRST_LIST[kind] + role - BUCKETS
             ok = _buckets(data, inner, pos, into, row, most, out)  # a second one adds to the first
-        elif role >= ITEMS:
-            ok = _items(data, inner, pos, FIRST_LIST[kind] + role - ITEMS, row, most, out)
+        elif role >= LIST:
+            ok = _items(data, inner, pos, FIRST_LIST[kind] + role - LIST, row, most, out)
         elif role == ATTRIBUTE:
             ok = last in (0, field_start)
             first = field_start if last == 0 else first

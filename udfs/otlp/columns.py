@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from kafka_telemetry_lake.udfs.kernels.columns import pooled
 from kafka_telemetry_lake.udfs.kernels.ragged import Ragged
 from kafka_telemetry_lake.udfs.limits import Limits
-from kafka_telemetry_lake.udfs.otlp import wire_attributes, wire_output, wire_points, wire_slices
+from kafka_telemetry_lake.udfs.otlp import wire_attributes, wire_bytes, wire_points
 from kafka_telemetry_lake.udfs.otlp.attribute_sets import distinct_sets
 from kafka_telemetry_lake.udfs.otlp.decoded import (
     DISTRIBUTIONS,
@@ -30,9 +30,9 @@ ENTRY = [pa.field("key", pa.float64(), nullable=False), pa.field("value", pa.flo
 """The fields of a map's entries."""
 
 
-def empty_points(rows: int) -> wire_output.PointColumns:
+def empty_points(rows: int) -> wire_points.PointColumns:
     """Room for data points, in Arrow's own layout."""
-    return wire_output.PointColumns(
+    return wire_points.PointColumns(
         times=pooled((2, rows), np.uint64),
         values=pooled(rows, np.float64),
         ints=pooled(rows, np.int64),
@@ -60,11 +60,11 @@ def payloads_table(outcomes: Numpy, code_of_region: Numpy, limits: Limits) -> pa
     return pa.table(
         [
             pa.nulls(outcomes.shape[1], pa.string()),
-            _too_much(outcomes[wire_output.STATUS], limits),
-            pa.array(outcomes[wire_output.STORED], pa.int32()),
-            pa.array(code_of_region[outcomes[wire_output.RESOURCE]]),
-            pa.array(outcomes[wire_output.BEYOND], pa.int32()),
-            pa.array(outcomes[wire_output.UNTIMED], pa.int32()),
+            _too_much(outcomes[wire_points.STATUS], limits),
+            pa.array(outcomes[wire_points.STORED], pa.int32()),
+            pa.array(code_of_region[outcomes[wire_points.RESOURCE]]),
+            pa.array(outcomes[wire_points.BEYOND], pa.int32()),
+            pa.array(outcomes[wire_points.UNTIMED], pa.int32()),
         ],
         PAYLOADS,
     )
@@ -77,28 +77,28 @@ def _too_much(status: Numpy, limits: Limits) -> pa.Array:
             MANY_BUCKETS.format(limits.max_buckets_per_push),
         ]
     )
-    return texts.take(pa.array(status - wire_output.MANY_ATTRIBUTES, mask=status <= 0))
+    return texts.take(pa.array(status - wire_points.MANY_ATTRIBUTES, mask=status <= 0))
 
 
-def points_table(points: wire_output.PointColumns, rows: int, texts: pa.Array, code_of_region: Numpy) -> pa.Table:
+def points_table(points: wire_points.PointColumns, rows: int, texts: pa.Array, code_of_region: Numpy) -> pa.Table:
     codes, tags, times = points.codes[:, :rows], points.tags[:, :rows], points.times[:, :rows]
-    number, scope = tags[wire_output.NUMBER], codes[wire_output.SCOPE]
+    number, scope = tags[wire_points.NUMBER], codes[wire_points.SCOPE]
     columns = {
-        "payload": codes[wire_output.PAYLOAD],
-        "metric": pa.DictionaryArray.from_arrays(pa.array(codes[wire_output.METRIC]), texts),
-        "attributes": code_of_region[codes[wire_output.ATTRIBUTES]],
+        "payload": codes[wire_points.PAYLOAD],
+        "metric": pa.DictionaryArray.from_arrays(pa.array(codes[wire_points.METRIC]), texts),
+        "attributes": code_of_region[codes[wire_points.ATTRIBUTES]],
         "scope": pa.DictionaryArray.from_arrays(_primitive(scope, pa.int32(), scope >= 0), texts),
-        "kind": tags[wire_output.KIND],
-        "temporality": tags[wire_output.TEMPORALITY],
-        "is_monotonic": _primitive(tags[wire_output.IS_MONOTONIC], pa.bool_()),
+        "kind": tags[wire_points.KIND],
+        "temporality": tags[wire_points.TEMPORALITY],
+        "is_monotonic": _primitive(tags[wire_points.IS_MONOTONIC], pa.bool_()),
         "start_ns": times[0],
         "time_ns": times[1],
         "flags": points.flags[:rows],
         "number": number,
         "value": _primitive(points.values[:rows], pa.float64(), number != Number.NONE),
         "value_int": _primitive(points.ints[:rows], pa.int64(), number == Number.INT),
-        "distribution": codes[wire_output.DISTRIBUTION],
-        "excess": tags[wire_output.EXCESS],
+        "distribution": codes[wire_points.DISTRIBUTION],
+        "excess": tags[wire_points.EXCESS],
     }
     return pa.table([pa.array(columns[field.name]) for field in POINTS], POINTS)
 
@@ -163,9 +163,9 @@ def distributions_table(distributions: wire_points.DistributionColumns, rows: in
 
 def attribute_sets(data: Numpy, regions: Numpy) -> tuple[pa.MapArray, Numpy]:
     """The distinct lists of attributes, and the index of each region's list: different bytes may mean the same list."""
-    pairs = regions[:, wire_slices.EXTRA]
+    pairs = regions[:, wire_bytes.EXTRA]
     entries = np.empty((5, int(pairs.sum())), np.int64)
-    starts, sizes = (np.ascontiguousarray(regions[:, column]) for column in (wire_slices.START, wire_slices.SIZE))
+    starts, sizes = (np.ascontiguousarray(regions[:, column]) for column in (wire_bytes.START, wire_bytes.SIZE))
     wire_attributes.take_apart(data, starts, sizes, entries)
     keys = _gather(data, entries[wire_attributes.KEY_START], entries[wire_attributes.KEY_SIZE])
     return distinct_sets(np.concatenate(([0], np.cumsum(pairs))), keys, _value_texts(data, entries))
@@ -193,7 +193,7 @@ def _value_texts(data: Numpy, entries: Numpy) -> pa.StringArray:
 
 def strings(data: Numpy, slices: Numpy) -> pa.StringArray:
     """The slices as Arrow text."""
-    return _gather(data, slices[:, wire_slices.START], slices[:, wire_slices.SIZE])
+    return _gather(data, slices[:, wire_bytes.START], slices[:, wire_bytes.SIZE])
 
 
 def _gather(data: Numpy, starts: Numpy, sizes: Numpy) -> pa.StringArray:

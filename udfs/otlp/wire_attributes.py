@@ -1,5 +1,4 @@
-"""Lists of KeyValue (common.proto) inside a message: checked in place, taken apart once per
-distinct list.
+"""Lists of KeyValue (common.proto) inside a message: checked in place, taken apart once per distinct list.
 
 A list is the slice from the first KeyValue's tag to the end of the last one; other fields in between are odd.
 So are bytes, arrays and key-value lists as values, members set twice, and values in a string table.
@@ -13,7 +12,7 @@ import numpy as np
 
 from kafka_telemetry_lake.udfs.kernels.arrays import UInt8s
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel, part
-from kafka_telemetry_lake.udfs.otlp.wire_reader import ODD, Int64, is_utf8, load64, next_field, same, varint
+from kafka_telemetry_lake.udfs.otlp.wire_bytes import ODD, Int64, is_utf8, load64, next_field, same, varint
 
 TEXT, INT, DOUBLE, BOOL = range(4)
 """Kinds of values; a missing value is the empty text, as in `reference.attribute_text`."""
@@ -42,12 +41,7 @@ def any_value(data: UInt8s, pos: int, end: int) -> tuple[Int64, Int64, Int64]:
         elif field == 0x21:  # double_value
             kind = DOUBLE
             value = np.int64(load64(data, first))
-        elif field in (
-            0x2A,
-            0x32,
-            0x3A,
-            0x40,
-        ):  # array_value, kvlist_value, bytes_value, string_value_strindex
+        elif field in (0x2A, 0x32, 0x3A, 0x40):  # array, key-value list, bytes, index into the string table
             return ODD, value, size
         else:
             continue

@@ -1,19 +1,36 @@
-"""The messages of metrics.proto from MetricsData to a data point, written to the output's columns."""
+"""The messages of metrics.proto from MetricsData to a data point, and dictionaries of their texts and attributes."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from kafka_telemetry_lake.udfs.kernels.arrays import UInt8s
 from kafka_telemetry_lake.udfs.kernels.compiled import inlined, nested, part
 from kafka_telemetry_lake.udfs.otlp import wire_attributes
-from kafka_telemetry_lake.udfs.otlp.wire_dictionaries import NO_SALT, RESOURCE_HASH, intern_region, intern_text
-from kafka_telemetry_lake.udfs.otlp.wire_output import (
+from kafka_telemetry_lake.udfs.otlp.wire_bytes import (
+    EXTRA,
+    ODD,
+    SIZE,
+    Int64,
+    UInt64,
+    find,
+    insert,
+    is_utf8,
+    next_field,
+    slice_hash,
+    varint,
+)
+from kafka_telemetry_lake.udfs.otlp.wire_points import (
     ALL_UNTIMED,
     ATTRIBUTES,
     DISTRIBUTION,
     DISTRIBUTIONS,
     EXCESS,
+    EXPONENTIAL_HISTOGRAM,
+    GAUGE,
+    HISTOGRAM,
     IS_MONOTONIC,
     KIND,
     LONG_ATTRIBUTES,
@@ -22,23 +39,82 @@ from kafka_telemetry_lake.udfs.otlp.wire_output import (
     MAX_BUCKETS,
     MAX_LISTED,
     METRIC,
-    NUMBER,
-    POINTS,
-    SCOPE,
-    TEMPORALITY,
-    DecoderState,
-)
-from kafka_telemetry_lake.udfs.otlp.wire_points import (
-    EXPONENTIAL_HISTOGRAM,
-    HISTOGRAM,
     NONE,
+    NUMBER,
+    PAIRS,
+    POINTS,
+    REGIONS,
+    SCOPE,
     SUM,
+    SUMMARY,
+    TEMPORALITY,
+    TEXTS,
     TOO_LONG,
+    DecoderState,
     distribution,
     number_point,
 )
-from kafka_telemetry_lake.udfs.otlp.wire_reader import ODD, Int64, is_utf8, next_field, varint
-from kafka_telemetry_lake.udfs.otlp.wire_sizes import data_kind
+
+# No slice has the same hash as an attribute list and as a resource's: their checks differ.
+NO_SALT, RESOURCE_HASH = np.uint64(0), np.uint64(0x9E3779B97F4A7C15)
+
+
+@part
+def new_slices(points: int) -> Int64:
+    """An upper bound of a payload's new texts, and lists of attributes; one with more scopes is odd."""
+    return 2 * points + 8
+
+
+@part
+def has_room(needs: Any, payload: int, s: DecoderState) -> bool:
+    """Whether both dictionaries have room for a payload's new entries."""
+    more = new_slices(needs[POINTS, payload])
+    return bool(s.interned[TEXTS] + more <= s.texts.shape[0] and s.interned[REGIONS] + more <= s.regions.shape[0])
+
+
+@inlined
+def intern_text(data: UInt8s, start: int, end: int, s: DecoderState) -> Int64:
+    """The code of a text, or ODD when it is new and not UTF-8."""
+    value = slice_hash(data, start, end - start, s.secret)
+    slot, code = find(data, start, end - start, value, s.text_slots, s.texts)
+    if code >= 0:
+        return code
+    code = s.interned[TEXTS]
+    if code >= s.texts.shape[0] or not is_utf8(data, start, end):
+        return ODD
+    insert(slot, code, start, end - start, value, s.text_slots, s.texts)
+    s.interned[TEXTS] += 1
+    return code
+
+
+@inlined
+def intern_region(data: UInt8s, start: int, end: int, salt: UInt64, s: DecoderState) -> Int64:
+    """The code of a list of KeyValues, or ODD when it is new and odd; those of each `salt` are numbered apart."""
+    value = slice_hash(data, start, end - start, s.secret) ^ salt
+    slot, code = find(data, start, end - start, value, s.region_slots, s.regions)
+    if code >= 0:
+        return code
+    code = s.interned[REGIONS]
+    pairs = wire_attributes.count(data, start, end)
+    if code >= s.regions.shape[0] or pairs == ODD:
+        return ODD
+    if salt == RESOURCE_HASH and wire_attributes.repeats_key(data, start, end):
+        return ODD
+    insert(slot, code, start, end - start, value, s.region_slots, s.regions)
+    s.regions[code, EXTRA] = pairs
+    s.tally[PAIRS] += pairs
+    s.interned[REGIONS] += 1
+    return code
+
+
+@part
+def forget(texts: int, regions: int, s: DecoderState) -> None:
+    """Empty the texts that a payload without rows added to the dictionaries; their codes stay in use."""
+    for code in range(texts, s.interned[TEXTS]):
+        s.texts[code, SIZE] = 0
+    for code in range(regions, s.interned[REGIONS]):
+        s.tally[PAIRS] -= s.regions[code, EXTRA]
+        s.regions[code, SIZE] = s.regions[code, EXTRA] = 0
 
 
 @inlined
@@ -114,6 +190,20 @@ def add_data(data: UInt8s, pos: int, end: int, kind: int, limit: int, s: Decoder
         s.points.tags[TEMPORALITY, row] = temporality
         s.points.tags[IS_MONOTONIC, row] = is_monotonic
     return ok, beyond
+
+
+@part
+def data_kind(field: int) -> Int64:
+    """The kind of a member of Metric.data, or -1 for another field of Metric."""
+    if field == 0x2A:
+        return GAUGE
+    if field == 0x3A:
+        return SUM
+    if field == 0x4A:
+        return HISTOGRAM
+    if field == 0x52:
+        return EXPONENTIAL_HISTOGRAM
+    return SUMMARY if field == 0x5A else -1
 
 
 @nested

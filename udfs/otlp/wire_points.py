@@ -1,4 +1,4 @@
-"""Data points of metrics.proto for numba: the four messages that hold a number, buckets or quantiles."""
+"""Data points of metrics.proto for numba, and the columns that they are written to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from kafka_telemetry_lake.udfs.kernels.arrays import UInt8s
 from kafka_telemetry_lake.udfs.kernels.compiled import inlined, part
 from kafka_telemetry_lake.udfs.otlp import wire_attributes
-from kafka_telemetry_lake.udfs.otlp.wire_reader import ODD, Int64, UInt64, load64, load_double, next_field, varint
+from kafka_telemetry_lake.udfs.otlp.wire_bytes import ODD, Int64, UInt64, load64, load_double, next_field, varint
 
 GAUGE, SUM, HISTOGRAM, EXPONENTIAL_HISTOGRAM, SUMMARY = range(5)  # decoded.Kind
 NONE, AS_DOUBLE, AS_INT = range(3)  # decoded.Number
@@ -37,26 +37,17 @@ TOTAL, MIN, MAX, ZERO_THRESHOLD = range(4)
 SCALE, POSITIVE_OFFSET, NEGATIVE_OFFSET = range(3)
 DISTRIBUTION_KIND, PRESENT, TOO_LONG = range(3)
 
-# What `distribution` does with a field: nothing, something of its own, or put it into a row of
-# `DistributionColumns`.
+# What `distribution` does with a field: nothing, something of its own, or put it into a row of `DistributionColumns`.
 UNKNOWN, ATTRIBUTE, START_TIME, TIME, FLAGS, EXEMPLAR, SCALE_FIELD, QUANTILE = range(8)
-LIST, BUCKETS, WORD, DOUBLE = (
-    8,
-    10,
-    12,
-    14,
-)  # + which of the kind's two lists, the same, + row of `words`, + row of `doubles`
+# + which of the kind's two lists (LIST, BUCKETS), + row of `words`, + row of `doubles`
+LIST, BUCKETS, WORD, DOUBLE = 8, 10, 12, 14
 
 ROLES = np.zeros((5, 128), np.uint8)
 for _kind in (HISTOGRAM, EXPONENTIAL_HISTOGRAM, SUMMARY):
     ROLES[_kind, [0x11, 0x19, 0x21, 0x29]] = START_TIME, TIME, WORD + COUNT, DOUBLE + TOTAL
 ROLES[HISTOGRAM, [0x4A, 0x42, 0x50, 0x59, 0x61]] = ATTRIBUTE, EXEMPLAR, FLAGS, DOUBLE + MIN, DOUBLE + MAX
-ROLES[HISTOGRAM, [0x3A, 0x39, 0x32, 0x31]] = (
-    LIST,
-    LIST,
-    LIST + 1,
-    LIST + 1,
-)  # bounds, counts; packed or not
+ROLES[HISTOGRAM, [0x3A, 0x39]] = LIST  # explicit_bounds, packed or not
+ROLES[HISTOGRAM, [0x32, 0x31]] = LIST + 1  # bucket_counts, packed or not
 ROLES[EXPONENTIAL_HISTOGRAM, [0x0A, 0x5A, 0x50]] = ATTRIBUTE, EXEMPLAR, FLAGS
 ROLES[EXPONENTIAL_HISTOGRAM, [0x61, 0x69, 0x71]] = DOUBLE + MIN, DOUBLE + MAX, DOUBLE + ZERO_THRESHOLD
 ROLES[EXPONENTIAL_HISTOGRAM, [0x30, 0x39, 0x42, 0x4A]] = SCALE_FIELD, WORD + ZERO_COUNT, BUCKETS, BUCKETS + 1
@@ -281,3 +272,57 @@ def most_items(data: UInt8s, pos: int, end: int, kind: int) -> Int64:
         items += ends * np.uint64(0x0101010101010101) >> np.uint64(56)
         pos += 8
     return np.int64(items) + end - pos
+
+
+POINTS, DISTRIBUTIONS, ITEMS = range(3)
+"""Rows of `needs`: data points, distributions and, at most, items in either list of histograms; the rows after it are
+those of exponential histograms and of summaries."""
+NEEDS = ITEMS + 3
+
+STATUS, STORED, RESOURCE, BEYOND, UNTIMED = range(5)
+"""Rows of `outcomes`: ODD, 0 or the limit exceeded; data points written; code of the resource or -1; data points
+beyond the limit; data points without a time that are only counted."""
+
+MANY_ATTRIBUTES, MANY_BUCKETS = 1, 2
+"""STATUS of a payload beyond a limit on all of its points."""
+
+MAX_POINTS, MAX_LISTED, MAX_ATTRIBUTES, MAX_BUCKETS, MAX_ALL_ATTRIBUTES, MAX_ALL_BUCKETS, PAIRS_BUDGET, ITEMS_BUDGET = (
+    range(8)
+)
+"""Positions in `bounds` of the values of `limits.Limits` and `limits.Budget`."""
+
+PAIRS, ALL_UNTIMED = range(2)
+"""`tally`: pairs of all distinct lists; data points without a time of one payload."""
+
+PAYLOAD, METRIC, ATTRIBUTES, SCOPE, DISTRIBUTION = range(5)
+KIND, TEMPORALITY, IS_MONOTONIC, NUMBER, EXCESS = range(5)
+LONG_ATTRIBUTES, LONG_LISTS = 1, 2  # bits of EXCESS
+
+TEXTS, REGIONS = range(2)
+
+
+class PointColumns(NamedTuple):
+    """What the kernel writes for each data point; a column is one of them."""
+
+    times: Any  # uint64, start and time
+    values: Any  # float64
+    ints: Any  # int64, the exact value
+    flags: Any  # uint32
+    codes: Any  # int32, PAYLOAD to DISTRIBUTION
+    tags: Any  # int8, KIND to EXCESS
+
+
+class DecoderState(NamedTuple):
+    """One payload's view of the output: how far it is written, and the dictionaries."""
+
+    points: PointColumns
+    distributions: DistributionColumns
+    text_slots: Any
+    texts: Any
+    region_slots: Any
+    regions: Any
+    used: Any  # int64, POINTS, DISTRIBUTIONS
+    interned: Any  # int64: how many TEXTS, REGIONS
+    bounds: Any  # int64, MAX_POINTS to ITEMS_BUDGET
+    tally: Any  # int64, PAIRS to ALL_UNTIMED
+    secret: Any

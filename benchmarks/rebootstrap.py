@@ -27,7 +27,7 @@ from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from kafka_telemetry_lake.udfs import rows
-from kafka_telemetry_lake.udfs.conversion import push_rows, push_signals
+from kafka_telemetry_lake.udfs.conversion import push_rows
 from kafka_telemetry_lake.udfs.conversion.shard import process
 from kafka_telemetry_lake.udfs.conversion.state import ShardState
 from kafka_telemetry_lake.udfs.identity import client_keys
@@ -35,7 +35,7 @@ from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
 from kafka_telemetry_lake.udfs.lifecycle.events import event_rows
 from kafka_telemetry_lake.udfs.lifecycle.labels import LABELS_IN
 from kafka_telemetry_lake.udfs.lifecycle.rebootstrap import judge
-from kafka_telemetry_lake.udfs.lifecycle.shard import OUTCOMES_IN
+from kafka_telemetry_lake.udfs.lifecycle.step import OUTCOMES_IN
 from tests.support.landing_records import captured
 
 # Clients with strategy none can reach their brokers until the first scene that changes addresses.
@@ -149,7 +149,7 @@ def summed(parts: Sequence[Score]) -> Score:
 def cost(clients: int = 100_000) -> dict[str, float]:
     """CPU of detection in µs per push (the shard's signals, their columns, the rules), and its share of the job's."""
     spent = {"shard": 0.0}
-    original = push_signals.push_signals
+    original = push_rows.push_signals
 
     def timed(batch: Any) -> dict[str, pa.Array]:
         before = time.process_time()
@@ -159,14 +159,14 @@ def cost(clients: int = 100_000) -> dict[str, float]:
 
     landed = captured().slice(0, 1200)
     pushes = pa.Table.from_pylist([_captured_push(record) for record in landed.to_pylist()], rows.PUSHES_IN)
-    push_rows.push_signals = timed  # type: ignore[attr-defined]  # imported there, called by that name
+    push_rows.push_signals = timed
     try:
         process(pushes, ShardState.empty())
         spent["shard"] = 0.0
         for _ in range(5):
             outcomes = process(pushes, ShardState.empty())[0].push_outcomes
     finally:
-        push_rows.push_signals = original  # type: ignore[attr-defined]  # imported there, called by that name
+        push_rows.push_signals = original
     shard = 1e6 * spent["shard"] / (5 * pushes.num_rows)
     columns = _columns(pa.concat_tables([outcomes] * 20).combine_chunks())
     judging = _judging(outcomes.select(OUTCOMES_IN.names).cast(OUTCOMES_IN), clients)

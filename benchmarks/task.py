@@ -42,17 +42,19 @@ STAGES = {
     "normalise attributes": (("identity.py", "normalise"),),
     "read points": (("points.py", "read_points"), ("distributions.py", "read_distributions")),
     "judge pushes": (("principals.py", "judge_senders"), ("redelivery.py", "judge_pushes")),
-    "limits of series": (("series_limit.py", "beyond_limit"), ("shard.py", "_spend_series")),
+    "limits of series": (("state_limits.py", "beyond_limit"), ("shard.py", "_spend_series")),
     "convert": (("series.py", "convert"),),
     "rows of points": (("point_rows.py", "metric_points"),),
     "other rows": (
-        ("push_rows.py", "push_outcomes"), ("push_rows.py", "client_events"), ("push_rows.py", "quarantined_pushes"),
-        ("rejected_points.py", "quarantined_points"),
+        ("push_rows.py", "push_outcomes"), ("push_rows.py", "client_events"), ("quarantine.py", "quarantined_pushes"),
+        ("quarantine.py", "quarantined_points"),
     ),
     "rollups": (("rollups.py", "add"), ("rollups.py", "coarser"), ("rollups.py", "table")),
     "checks": (("batch.py", "write"), ("batch.py", "read"), ("batch.py", "counts")),
     "write files": (("table_files.py", "write"), ("table_files.py", "close")),
-    "state": (("chain.py", "read"), ("chain.py", "write"), ("eviction.py", "evicted_clients"), ("state.py", "merge")),
+    "state": (
+        ("chain.py", "read"), ("chain.py", "write"), ("state_limits.py", "evicted_clients"), ("state.py", "merge"),
+    ),
     "release memory": (("python_worker.py", "release_memory"),),
 }  # fmt: skip
 

@@ -116,7 +116,7 @@ QUARANTINE = pa.schema(
     ]
 )
 
-# Connection metrics of a push (udfs.conversion.push_signals); NULL when it has no such metric.
+# Connection metrics of a push (udfs.conversion.push_rows.push_signals); NULL when it has no such metric.
 CONNECTION_SIGNALS = pa.schema(
     [
         column("client_port", pa.int32(), "source port of the client"),

@@ -10,7 +10,7 @@ from kafka_telemetry_lake.dashboards.metrics import ask_over_time, by_client, la
 from kafka_telemetry_lake.dashboards.plots import MOST_SERIES, heat, lines
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.show import every_column, table
-from kafka_telemetry_lake.udfs.quotas.precedence import DEFAULT
+from kafka_telemetry_lake.udfs.quotas.limits import DEFAULT
 
 MOST_ENTITIES = 40  # of the heat map and the table
 USAGE_WINDOW_S = 10  # of table quota_usage

@@ -28,7 +28,7 @@ from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.transactions import transaction
 from kafka_telemetry_lake.pipelines.tables.table import table_uri
-from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
+from kafka_telemetry_lake.udfs.kernels.arrays import one_chunk
 
 OF_LOG = re.compile(r"(\d{20})\.(?:json|checkpoint\b.*\.parquet)")
 Action = dict[str, Any]

@@ -39,7 +39,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
 )
 from kafka_telemetry_lake.pipelines.tables.quality import QUALITY_RESULTS
 from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
-from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
+from kafka_telemetry_lake.udfs.kernels.arrays import one_chunk
 
 FORGOTTEN = "(forgotten)"
 ID, CLUSTER = "client_instance_id", "cluster_id"

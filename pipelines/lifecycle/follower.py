@@ -47,7 +47,7 @@ from kafka_telemetry_lake.pipelines.tables.table import NOT_OPENED, Opened, Tabl
 from kafka_telemetry_lake.udfs.lifecycle.events import EventLimit
 from kafka_telemetry_lake.udfs.lifecycle.labels import label
 from kafka_telemetry_lake.udfs.lifecycle.push_sequences import Clocks, clocks_until
-from kafka_telemetry_lake.udfs.lifecycle.step_events import step_events
+from kafka_telemetry_lake.udfs.lifecycle.step import step_events
 from kafka_telemetry_lake.udfs.lifecycle.waves import Waves
 
 log = logging.getLogger(__name__)

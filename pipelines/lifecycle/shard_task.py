@@ -31,7 +31,7 @@ from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
 from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
 from kafka_telemetry_lake.udfs.lifecycle.events import LimitedEvents
 from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN, Clocks, clocks_until, with_clocks
-from kafka_telemetry_lake.udfs.lifecycle.shard import OUTCOMES_IN, gone, step_shard
+from kafka_telemetry_lake.udfs.lifecycle.step import OUTCOMES_IN, gone, step_shard
 from kafka_telemetry_lake.udfs.lifecycle.waves import Counted
 
 log = logging.getLogger(__name__)

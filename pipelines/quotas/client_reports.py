@@ -25,10 +25,16 @@ from kafka_telemetry_lake.pipelines.quotas.windows import WINDOWS, at, replace_w
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES, QUOTA_REPORTS
 from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
-from kafka_telemetry_lake.udfs.quotas.estimates import MAX_INTERVAL_S, estimated_usage, throttle_evidence
-from kafka_telemetry_lake.udfs.quotas.reports import METRICS, POINTS_IN, quota_reports
+from kafka_telemetry_lake.udfs.quotas.limits import Version, limits_over_time
+from kafka_telemetry_lake.udfs.quotas.reports import (
+    MAX_INTERVAL_S,
+    METRICS,
+    POINTS_IN,
+    estimated_usage,
+    quota_reports,
+    throttle_evidence,
+)
 from kafka_telemetry_lake.udfs.quotas.usage import USAGE, micros
-from kafka_telemetry_lake.udfs.quotas.versions import Version, limits_over_time
 from kafka_telemetry_lake.udfs.rows import TIMESTAMP
 
 EVIDENCE_LASTS_S = 60  # a Java client reports a delay for this long, even if the quota has been removed since

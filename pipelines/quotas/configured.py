@@ -9,7 +9,7 @@ from typing import Any
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, admin_client
 from kafka_telemetry_lake.pipelines.runtime.kafka_classes import kafka_package
 from kafka_telemetry_lake.pipelines.tables.quotas import QUOTA_TYPES
-from kafka_telemetry_lake.udfs.quotas.precedence import DEFAULT
+from kafka_telemetry_lake.udfs.quotas.limits import DEFAULT
 
 _ENTITY_COLUMNS = {"user": "user", "client-id": "client_id", "ip": "ip"}
 

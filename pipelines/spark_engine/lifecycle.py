@@ -23,8 +23,7 @@ from kafka_telemetry_lake.udfs.errors import NEW_LAKE
 from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
 from kafka_telemetry_lake.udfs.lifecycle.events import EventLimit
 from kafka_telemetry_lake.udfs.lifecycle.push_sequences import Clocks, with_clocks
-from kafka_telemetry_lake.udfs.lifecycle.shard import gone, step_shard
-from kafka_telemetry_lake.udfs.lifecycle.step_events import step_events
+from kafka_telemetry_lake.udfs.lifecycle.step import gone, step_events, step_shard
 from kafka_telemetry_lake.udfs.lifecycle.waves import Waves
 
 log = logging.getLogger(__name__)

@@ -33,7 +33,7 @@ from kafka_telemetry_lake.pipelines.spark_engine.tables import TablesByName
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES, QUOTA_SAMPLES, RECEIVER_HEALTH
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
 from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN
-from kafka_telemetry_lake.udfs.lifecycle.shard import OUTCOMES_IN
+from kafka_telemetry_lake.udfs.lifecycle.step import OUTCOMES_IN
 
 log = logging.getLogger(__name__)
 

@@ -27,8 +27,8 @@ from kafka_telemetry_lake.pipelines.tables.subscriptions import (
 )
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.udfs.subscriptions.as_of import ANNOUNCED_SUBSCRIPTIONS, announced_subscriptions
-from kafka_telemetry_lake.udfs.subscriptions.client_attributes import ATTRIBUTES, client_attributes_ids
 from kafka_telemetry_lake.udfs.subscriptions.history import client_matches
+from kafka_telemetry_lake.udfs.subscriptions.matching import ATTRIBUTES, client_attributes_ids
 
 SLICE_ROWS = 1 << 17
 # A table with more files is rewritten as one. The old files are retained for a while, for readers that use them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from kafka_telemetry_lake.pipelines.tables.table import history_table
-from kafka_telemetry_lake.udfs.quotas.precedence import DEFAULT
+from kafka_telemetry_lake.udfs.quotas.limits import DEFAULT
 from kafka_telemetry_lake.udfs.rows import column
 
 # Quota types by Kafka's config names (QuotaConfig). Brokers send no samples of the last two, which limit neither bytes

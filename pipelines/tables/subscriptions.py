@@ -7,8 +7,8 @@ import pyarrow as pa
 from kafka_telemetry_lake.pipelines.tables.table import Table, history_table
 from kafka_telemetry_lake.udfs.rows import TEXT_LIST, TEXT_MAP, column
 from kafka_telemetry_lake.udfs.subscriptions.as_of import ANNOUNCED_SUBSCRIPTIONS
-from kafka_telemetry_lake.udfs.subscriptions.client_attributes import ATTRIBUTES
 from kafka_telemetry_lake.udfs.subscriptions.history import CLIENT_MATCHES
+from kafka_telemetry_lake.udfs.subscriptions.matching import ATTRIBUTES
 
 SUBSCRIPTIONS = history_table(
     "subscriptions",

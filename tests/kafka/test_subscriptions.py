@@ -16,9 +16,8 @@ from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.pipelines.tables.subscriptions import CLIENT_ATTRIBUTES
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from kafka_telemetry_lake.udfs.subscriptions.as_of import announced_subscriptions
-from kafka_telemetry_lake.udfs.subscriptions.client_attributes import ATTRIBUTES
 from kafka_telemetry_lake.udfs.subscriptions.history import subscription_of
-from kafka_telemetry_lake.udfs.subscriptions.matching import CLIENTS, matching, push_interval_ms
+from kafka_telemetry_lake.udfs.subscriptions.matching import ATTRIBUTES, CLIENTS, matching, push_interval_ms
 from kafka_telemetry_lake.udfs.subscriptions.subscription_id import checksums, instance_hashes, subscription_checksums
 from tests.kafka import subscription_oracle
 from tests.kafka.old_broker import old_broker

@@ -11,8 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafka_telemetry_lake.udfs.conversion.state import DISTRIBUTIONS, column
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int64s
-from kafka_telemetry_lake.udfs.kernels.columns import one_chunk, pooled
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int64s, one_chunk, pooled
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel, linked
 from kafka_telemetry_lake.udfs.kernels.ragged import Ragged, gathered
 from kafka_telemetry_lake.udfs.otlp.decoded import Kind

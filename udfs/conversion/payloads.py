@@ -13,8 +13,7 @@ import xxhash
 from kafka_telemetry_lake.udfs import limits as limits_module
 from kafka_telemetry_lake.udfs.conversion.compression import INVALID_RECORD, TELEMETRY_TOO_LARGE, decompress
 from kafka_telemetry_lake.udfs.identity import set_bytes
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s
-from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, one_chunk
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS, Budget, Limits
 from kafka_telemetry_lake.udfs.otlp.decode import decode
 from kafka_telemetry_lake.udfs.otlp.decoded import Decoded

@@ -16,8 +16,7 @@ from kafka_telemetry_lake.udfs.conversion.points import FLAGS, Points, PushTimes
 from kafka_telemetry_lake.udfs.conversion.redelivery import PushVerdicts
 from kafka_telemetry_lake.udfs.conversion.statuses import Converted, Status
 from kafka_telemetry_lake.udfs.identity import AttributeSets
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int64s
-from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int64s, one_chunk
 from kafka_telemetry_lake.udfs.kernels.ragged import gathered
 from kafka_telemetry_lake.udfs.limits import Limits
 from kafka_telemetry_lake.udfs.otlp.decoded import Kind

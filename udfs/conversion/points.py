@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs.identity import FRANZ_GO_SCOPE, AttributeSets, mix, set_bytes, text_hashes
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int32s, Int64s, UInt32s, UInt64s
-from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int32s, Int64s, UInt32s, UInt64s, one_chunk
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel, linked
 from kafka_telemetry_lake.udfs.otlp.decoded import Decoded, Excess, Kind, Number, Temporality
 

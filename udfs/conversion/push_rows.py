@@ -1,9 +1,10 @@
-"""Builds the rows for whole pushes: tables push_outcomes, quarantine and client_events."""
+"""Builds the rows for whole pushes: tables push_outcomes and client_events."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from enum import IntEnum
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs import rows
 from kafka_telemetry_lake.udfs.conversion.point_rows import (
+    INCREMENT_STATUSES,
     STATUSES,
     TEMPORALITIES,
     Batch,
@@ -20,13 +22,10 @@ from kafka_telemetry_lake.udfs.conversion.point_rows import (
     of_pushes,
     table,
 )
-from kafka_telemetry_lake.udfs.conversion.points import Reason
-from kafka_telemetry_lake.udfs.conversion.principals import THROTTLED
-from kafka_telemetry_lake.udfs.conversion.push_signals import push_signals
 from kafka_telemetry_lake.udfs.conversion.redelivery import BOTH, Verdict
 from kafka_telemetry_lake.udfs.conversion.statuses import Status
-from kafka_telemetry_lake.udfs.otlp.decoded import DICTIONARY
-from kafka_telemetry_lake.udfs.subscriptions.client_attributes import client_attributes_ids
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, one_chunk
+from kafka_telemetry_lake.udfs.subscriptions.matching import client_attributes_ids
 
 OUTCOMES = pa.array(["points", "heartbeat", "duplicate", "too_late", "quarantined", "dropped"])
 POINTS, HEARTBEAT, DUPLICATE, TOO_LATE, QUARANTINED, DROPPED = range(6)
@@ -75,35 +74,6 @@ def _statuses(batch: Batch) -> pa.MapArray:
     return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, pa.array(counts[filled].astype(np.int32)))
 
 
-def quarantined_pushes(batch: Batch) -> pa.Table:
-    """Rows of quarantine for whole pushes, and one for each push with more points, or more series, than a limit."""
-    rejected = np.flatnonzero(batch.payloads.reason.is_valid().to_numpy(zero_copy_only=False))
-    fresh = batch.verdicts.verdict != Verdict.REREAD
-    capped = np.flatnonzero((batch.beyond > 0) & fresh)
-    push = [rejected, capped]
-    reasons = [Reason.TOO_MANY_POINTS.name] * len(capped)
-    details = [f"{n} points beyond the limit of a push" for n in batch.beyond[capped]]
-    for reason, whose in ((Reason.TOO_MANY_SERIES, "client"), (Reason.TOO_MANY_SERIES_OF_PRINCIPAL, "principal")):
-        beyond = np.bincount(batch.points.push[batch.points.reason == reason], minlength=len(fresh))
-        full = np.flatnonzero((beyond > 0) & fresh)
-        push.append(full)
-        reasons += [reason.name] * len(full)
-        details += [f"{n} points of series beyond the limit of a {whose}" for n in beyond[full]]
-    index = pa.array(rejected)
-    reason_of = batch.payloads.reason.take(index)
-    payload = batch.pushes["payload"].take(index).combine_chunks()
-    # The payload of a throttled push is stored in table pushes only.
-    payload = pc.if_else(pc.equal(reason_of, THROTTLED), None, payload)
-    columns = of_pushes(batch.keys, np.concatenate(push)) | {
-        "scope": pa.array(["push"] * len(rejected) + ["point"] * len(reasons), pa.string()).dictionary_encode(),
-        "reason": pa.concat_arrays([reason_of, pa.array(reasons, pa.string())]).dictionary_encode(),
-        "metric": pa.nulls(len(rejected) + len(reasons), DICTIONARY),
-        "detail": pa.concat_arrays([batch.payloads.detail.take(index), pa.array(details, pa.string())]),
-        "payload": pa.concat_arrays([payload, pa.nulls(len(reasons), pa.binary())]),
-    }
-    return table(columns, rows.QUARANTINE, len(rejected) + len(reasons))
-
-
 def client_events(batch: Batch) -> pa.Table:
     """Rows of client_events, in push order; `at` is when the push landed, which no client's clock can change."""
     events = list(_events(batch))
@@ -149,3 +119,81 @@ def _text(nanos: int) -> str:
 def _without_reread(outcomes: pa.Table, batch: Batch) -> pa.Table:
     reread = batch.verdicts.verdict == Verdict.REREAD
     return outcomes.filter(pa.array(~reread)) if reread.any() else outcomes
+
+
+PREFIX = "org.apache.kafka."
+
+
+class Signal(IntEnum):
+    """The metrics that are read, under the name of any client kind (producer, consumer, admin, ...)."""
+
+    REQUESTS = 1
+    RESPONSES = 2
+    CREATED = 3
+    CLOSED = 4
+    METADATA_AGE = 5
+    LATENCY = 6
+
+
+SUFFIXES = {
+    Signal.REQUESTS: ".node.request.total",
+    Signal.RESPONSES: ".node.response.total",
+    Signal.CREATED: ".connection.creation.total",
+    Signal.CLOSED: ".connection.close.total",
+    Signal.METADATA_AGE: ".metadata.age",
+    Signal.LATENCY: ".node.request.latency.max",
+}
+
+
+def push_signals(batch: Batch) -> dict[str, pa.Array]:
+    """Columns of `rows.CONNECTION_SIGNALS`, one row per push; NULL where the push has no such metric.
+
+    The few numbers from which rebootstraps and dead data paths are detected. They are computed here because the points
+    are in memory; reading them back from `metric_points` would cost a tenth of the job.
+    """
+    points, converted, size = batch.points, batch.converted, batch.pushes.num_rows
+    names = one_chunk(batch.payloads.decoded.points["metric"]).dictionary
+    of_name = np.zeros(len(names), np.int8)
+    of_kafka = pc.starts_with(names, PREFIX)
+    for kind, suffix in SUFFIXES.items():
+        of_name[pc.and_(of_kafka, pc.ends_with(names, suffix)).to_numpy(zero_copy_only=False)] = kind
+    found = np.flatnonzero(of_name[points.metric])
+    signal = of_name[points.metric[found]]
+    push, status = points.push[found], converted.status[found]
+    roles = pc.map_lookup(batch.attributes.maps, "node_role", "first")
+    is_bootstrap = pc.fill_null(pc.equal(roles, "bootstrap"), False).to_numpy(zero_copy_only=False)
+    bootstrap = is_bootstrap[points.attributes[found]]
+    counted, has_row = status <= INCREMENT_STATUSES, status < Status.NONE
+    delta, value = converted.delta[found], points.value[found]
+
+    def has(chosen: Bools) -> Bools:
+        return np.bincount(push[chosen], minlength=size) > 0
+
+    def increments(chosen: Bools) -> pa.Array:
+        chosen = chosen & counted
+        total = np.bincount(push[chosen], delta[chosen], size)
+        return masked(np.rint(total).astype(np.int64), has(chosen))
+
+    latency = (signal == Signal.LATENCY) & has_row
+
+    def nodes(chosen: Bools) -> pa.Array:
+        counts = np.bincount(push[latency & chosen], minlength=size)
+        return masked(counts.astype(np.int32), has(latency))
+
+    aged = (signal == Signal.METADATA_AGE) & (status == Status.VALUE) & np.isfinite(value)
+    requests = np.equal(signal, Signal.REQUESTS)
+    responses = np.equal(signal, Signal.RESPONSES)
+    created = np.equal(signal, Signal.CREATED)
+    closed = np.equal(signal, Signal.CLOSED)
+    return {
+        "client_port": one_chunk(batch.pushes["client_port"]),
+        "bootstrap_requests": increments(requests & bootstrap),
+        "broker_requests": increments(requests & ~bootstrap),
+        "broker_responses": increments(responses & ~bootstrap),
+        "connections_created": increments(created),
+        "connections_closed": increments(closed),
+        "bootstrap_nodes": nodes(bootstrap),
+        "broker_nodes": nodes(~bootstrap),
+        "answering_nodes": nodes(~bootstrap & (value > 0)),
+        "metadata_age_s": masked(np.bincount(push[aged], value[aged], size).astype(np.float64), has(aged)),
+    }

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs.conversion.statuses import Status
 from kafka_telemetry_lake.udfs.identity import mix, text_hashes
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int32s, Int64s, UInt64s
-from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int32s, Int64s, UInt64s, one_chunk
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel, linked
 from kafka_telemetry_lake.udfs.kernels.hashing import Numbering
 from kafka_telemetry_lake.udfs.limits import ROLLUP_TEXT_BYTES

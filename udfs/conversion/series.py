@@ -7,14 +7,6 @@ import math
 import numpy as np
 import pyarrow as pa
 
-from kafka_telemetry_lake.udfs.conversion.baselines import (
-    Baselines,
-    accept,
-    forget_evicted,
-    is_ordinary_delta,
-    series_columns,
-    series_of,
-)
 from kafka_telemetry_lake.udfs.conversion.distributions import (
     Distributions,
     Increments,
@@ -26,9 +18,18 @@ from kafka_telemetry_lake.udfs.conversion.distributions import (
 )
 from kafka_telemetry_lake.udfs.conversion.points import Points, Reason
 from kafka_telemetry_lake.udfs.conversion.redelivery import CUMULATIVE, PushVerdicts, Verdict
-from kafka_telemetry_lake.udfs.conversion.series_status import judge
 from kafka_telemetry_lake.udfs.conversion.state import DISTRIBUTIONS, NUMBERS, ShardState, column
-from kafka_telemetry_lake.udfs.conversion.statuses import Converted, Status
+from kafka_telemetry_lake.udfs.conversion.statuses import (
+    Baselines,
+    Converted,
+    Status,
+    accept,
+    forget_evicted,
+    is_ordinary_delta,
+    judge,
+    series_columns,
+    series_of,
+)
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel, linked
 from kafka_telemetry_lake.udfs.kernels.ragged import copy

@@ -13,21 +13,19 @@ import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs import rows
 from kafka_telemetry_lake.udfs.conversion.distributions import find_flaws, read_distributions
-from kafka_telemetry_lake.udfs.conversion.eviction import evicted_clients
 from kafka_telemetry_lake.udfs.conversion.payloads import Payloads, read_payloads
 from kafka_telemetry_lake.udfs.conversion.point_rows import Batch, metric_points
 from kafka_telemetry_lake.udfs.conversion.points import Points, Reason, long_lists, long_texts, push_times, read_points
 from kafka_telemetry_lake.udfs.conversion.principals import Budgets, Senders, accounts, judge_senders, spend_series
-from kafka_telemetry_lake.udfs.conversion.push_rows import client_events, push_outcomes, quarantined_pushes
+from kafka_telemetry_lake.udfs.conversion.push_rows import client_events, push_outcomes
+from kafka_telemetry_lake.udfs.conversion.quarantine import quarantined_points, quarantined_pushes
 from kafka_telemetry_lake.udfs.conversion.redelivery import PushFacts, judge_pushes
-from kafka_telemetry_lake.udfs.conversion.rejected_points import quarantined_points
 from kafka_telemetry_lake.udfs.conversion.series import convert
-from kafka_telemetry_lake.udfs.conversion.series_limit import beyond_limit, remembered
 from kafka_telemetry_lake.udfs.conversion.state import ClientStates, ShardState, column
+from kafka_telemetry_lake.udfs.conversion.state_limits import beyond_limit, evicted_clients, remembered
 from kafka_telemetry_lake.udfs.identity import client_keys, column_hashes, mix, normalise, set_bytes
 from kafka_telemetry_lake.udfs.kernels import numba_cache
-from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
-from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
+from kafka_telemetry_lake.udfs.kernels.arrays import Int64s, one_chunk
 from kafka_telemetry_lake.udfs.kernels.sharding import places_of
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS, Limits
 from kafka_telemetry_lake.udfs.rows import PUSH_COLUMNS

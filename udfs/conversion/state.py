@@ -26,8 +26,7 @@ import pyarrow as pa
 import xxhash
 
 from kafka_telemetry_lake.udfs.errors import check_format
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s
-from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, one_chunk
 from kafka_telemetry_lake.udfs.kernels.ragged import Ragged, gathered
 
 FORMAT = 1  # every change of the layout gets a new number; another one is refused

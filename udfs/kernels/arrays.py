@@ -1,9 +1,15 @@
-"""Names for NumPy arrays of one element type; the shape is said where the array is used."""
+"""NumPy arrays: names for those of one element type, and Arrow's columns and memory as arrays.
+
+The shape is said where an array is used. Nothing is copied where Arrow's layout allows it.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 Bools = npt.NDArray[np.bool_]
 Int8s = npt.NDArray[np.int8]
@@ -14,3 +20,14 @@ UInt32s = npt.NDArray[np.uint32]
 UInt64s = npt.NDArray[np.uint64]
 Doubles = npt.NDArray[np.float64]
 Objects = npt.NDArray[np.object_]
+
+
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array. `combine_chunks` would copy a single chunk too."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def pooled(shape: int | tuple[int, ...], kind: npt.DTypeLike) -> npt.NDArray[Any]:
+    """An array without values. Arrow's pool reuses its memory: new pages would cost as much as decoding."""
+    size = int(np.prod(shape)) * np.dtype(kind).itemsize
+    return np.frombuffer(pa.allocate_buffer(size), kind).reshape(shape)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from kafka_telemetry_lake.udfs.kernels import cache_files, numba_cache
+from kafka_telemetry_lake.udfs.kernels import numba_cache
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -33,7 +33,7 @@ try:
         Where the package brings its machine code, that is loaded instead.
         """
         compiled: Any = njit(cache=True, **OPTIONS)(function)
-        cache_files.attach(compiled)
+        numba_cache.attach(compiled)
         return cast(F, compiled)
 
     def part(function: F) -> F:

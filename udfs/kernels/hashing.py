@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
-from kafka_telemetry_lake.udfs.kernels.columns import pooled
+from kafka_telemetry_lake.udfs.kernels.arrays import Int64s, pooled
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel
 
 

@@ -7,11 +7,16 @@ private. numba changes the cache's index without a lock, so two workers that com
 the other's machine code: they take `exclusive()` around the first call of a kernel.
 
 A process that compiles keeps 300 MB of the compiler; one that loads what another compiled doesn't have them (`fill`).
+
+A kernel's cache (`attach`) is the machine code that the package brings, then numba's files in this directory. numba's
+own stops a task if its files can't be written or read: on a full disk, or when the machine went down before they were
+whole. Here they are only worth less: what can't be kept is compiled again, what can't be read is left out.
 """
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import multiprocessing
 import os
 import stat
@@ -23,11 +28,12 @@ from functools import cache, partial
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 from platformdirs import user_cache_path
 
-from kafka_telemetry_lake.udfs.kernels import cache_files, machine_code
+from kafka_telemetry_lake.udfs.kernels import machine_code
 from kafka_telemetry_lake.udfs.sources import digest
 
 NAME = "kafka-telemetry-lake"
@@ -116,8 +122,8 @@ def _compile(compiler: Callable[[], None], writer: Connection | None) -> None:
             _report(compiler, writer)
     except Exception as error:
         sys.exit(f"compiling kernels: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
-    if cache_files.unsaved:
-        sys.exit(f"compiling kernels: not kept: {cache_files.unsaved[0]}")
+    if unsaved:
+        sys.exit(f"compiling kernels: not kept: {unsaved[0]}")
 
 
 def _report(compiler: Callable[[], None], writer: Connection) -> None:
@@ -159,3 +165,57 @@ def _is_private(path: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+unsaved: list[OSError] = []  # why functions that this process has compiled aren't in the cache
+
+
+def attach(dispatcher: Any) -> None:
+    """Give a compiled function (numba's dispatcher, with a cache) this module's cache."""
+    cache, folder = dispatcher._cache, machine_code.shipped()
+    source = Path(inspect.getfile(dispatcher.py_func))
+    shipped = None
+    if folder is not None and source.is_relative_to(machine_code.UDFS):
+        stamp = cache._impl.locator.get_source_stamp()
+        package = folder / source.parent.relative_to(machine_code.UDFS)
+        shipped = type(cache._cache_file)(str(package), cache._impl.filename_base, stamp)
+    cache._cache_file = _Files(cache._cache_file, shipped)
+    save = cache.save_overload
+
+    def save_if_possible(signature: Any, code: Any) -> None:
+        try:
+            save(signature, code)
+        except OSError as error:
+            unsaved.append(error)
+
+    cache.save_overload = save_if_possible
+
+
+class _Files:
+    """In place of numba's `IndexDataCacheFile`: two of them, the user's `own`, and the package's or None.
+
+    Keys are numba's: signature, (platform, processor, its features), digests of the function's bytecode.
+    """
+
+    def __init__(self, own: Any, shipped: Any) -> None:
+        self._own, self._shipped = own, shipped
+
+    def load(self, key: tuple[Any, Any, Any]) -> Any:
+        """The machine code of a signature, or None."""
+        if self._shipped is not None:
+            signature, (platform, *_), bytecode = key
+            code = self._shipped.load((signature, (platform, machine_code.baseline(), ""), bytecode))
+            if code is not None:
+                return code
+        try:
+            return self._own.load(key)
+        except Exception:  # whatever unpickling half a file raises
+            with suppress(OSError):
+                self.flush()
+            return None
+
+    def save(self, key: tuple[Any, Any, Any], code: Any) -> None:
+        self._own.save(key, code)
+
+    def flush(self) -> None:
+        self._own.flush()

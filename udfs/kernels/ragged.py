@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s
-from kafka_telemetry_lake.udfs.kernels.columns import pooled
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, pooled
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel, part
 
 

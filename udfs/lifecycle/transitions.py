@@ -16,8 +16,7 @@ from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
 from kafka_telemetry_lake.udfs.lifecycle.clients import Clients, is_set, texts_of
 from kafka_telemetry_lake.udfs.lifecycle.events import Event, Events
 from kafka_telemetry_lake.udfs.lifecycle.judgement import Judgement, attributes_of, judge_pushes
-from kafka_telemetry_lake.udfs.lifecycle.principals import own_pushes
-from kafka_telemetry_lake.udfs.lifecycle.push_sequences import Clocks, PushSequences, read_pushes
+from kafka_telemetry_lake.udfs.lifecycle.push_sequences import Clocks, PushSequences, own_pushes, read_pushes
 from kafka_telemetry_lake.udfs.lifecycle.rows import ACTIVE, SILENT, TERMINATED, TEXTS, UNSUBSCRIBED
 from kafka_telemetry_lake.udfs.lifecycle.silence import NEVER, silences, thresholds
 

@@ -9,11 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_telemetry_lake.udfs.kernels.columns import pooled
+from kafka_telemetry_lake.udfs.kernels.arrays import pooled
 from kafka_telemetry_lake.udfs.kernels.ragged import Ragged
 from kafka_telemetry_lake.udfs.limits import Limits
 from kafka_telemetry_lake.udfs.otlp import wire_attributes, wire_bytes, wire_points
-from kafka_telemetry_lake.udfs.otlp.attribute_sets import distinct_sets
 from kafka_telemetry_lake.udfs.otlp.decoded import (
     DISTRIBUTIONS,
     MANY_ATTRIBUTES,
@@ -22,6 +21,7 @@ from kafka_telemetry_lake.udfs.otlp.decoded import (
     POINTS,
     Kind,
     Number,
+    distinct_sets,
 )
 
 Numpy = np.ndarray[Any, Any]

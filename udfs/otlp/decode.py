@@ -13,12 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_telemetry_lake.udfs.kernels.columns import one_chunk
+from kafka_telemetry_lake.udfs.kernels.arrays import Int64s, one_chunk
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS, NO_BUDGET, Budget, Limits
 from kafka_telemetry_lake.udfs.otlp import census as otlp_census
-from kafka_telemetry_lake.udfs.otlp import merge as otlp_merge
 from kafka_telemetry_lake.udfs.otlp import reference as otlp_reference
-from kafka_telemetry_lake.udfs.otlp.decoded import MANY_FIELDS, Decoded, payload_bounds
+from kafka_telemetry_lake.udfs.otlp.decoded import MANY_FIELDS, Decoded, distinct_sets, payload_bounds
 
 
 def decode(
@@ -49,7 +48,7 @@ def decode(
         decoded = _decode_fast(kernel, payloads, limits, budget)
     rejected = rejected[rejected < decoded.payloads.num_rows]
     error = f"more than {limits.max_decompressed_bytes} bytes"
-    return otlp_merge.with_texts(decoded, "error", rejected, [error] * len(rejected)) if len(rejected) else decoded
+    return with_texts(decoded, "error", rejected, [error] * len(rejected)) if len(rejected) else decoded
 
 
 def _decode_fast(kernel: ModuleType, payloads: pa.LargeBinaryArray, limits: Limits, budget: Budget) -> Decoded:
@@ -61,7 +60,7 @@ def _decode_fast(kernel: ModuleType, payloads: pa.LargeBinaryArray, limits: Limi
     done = odd.payloads.num_rows
     if done < len(result.odd):  # more than the budget takes: this part ends before the next one
         return _decode_fast(kernel, payloads[: result.odd[done]], limits, budget)
-    return otlp_merge.merged(result.decoded, odd, result.odd)
+    return merged(result.decoded, odd, result.odd)
 
 
 def _decode_slowly(payloads: pa.LargeBinaryArray, limits: Limits, budget: Budget) -> Decoded:
@@ -73,7 +72,7 @@ def _decode_slowly(payloads: pa.LargeBinaryArray, limits: Limits, budget: Budget
         payloads = pc.if_else(pa.array(np.isin(np.arange(len(payloads)), beyond)), None, payloads)
     decoded = otlp_reference.decode(payloads, limits)
     texts = [MANY_FIELDS.format(most)] * len(beyond)
-    return otlp_merge.with_texts(decoded, "too_much", beyond, texts) if texts else decoded
+    return with_texts(decoded, "too_much", beyond, texts) if texts else decoded
 
 
 def _one_array(payloads: pa.Array | pa.ChunkedArray) -> pa.LargeBinaryArray:
@@ -103,3 +102,54 @@ def _kernel() -> ModuleType | None:
         )
         return None
     return otlp_kernel
+
+
+def merged(fast: Decoded, odd: Decoded, at: Int64s) -> Decoded:
+    """`fast` with `odd` in place of the payloads `at` these ascending indices, which have no rows in it."""
+    sets = pa.concat_arrays([fast.attribute_sets, odd.attribute_sets])
+    distinct, codes = distinct_sets(sets.offsets.to_numpy(), sets.keys, sets.items)
+    # The kernel's sets are distinct and come first, so their codes don't change.
+    odd_codes = np.append(codes[len(fast.attribute_sets) :], np.int32(-1))
+    distribution = odd.points["distribution"].to_numpy()
+    payload = odd.points["payload"].to_numpy()
+    odd_points = _replaced(
+        odd.points,
+        payload=at[payload],
+        attributes=odd_codes[odd.points["attributes"].to_numpy()],
+        distribution=np.where(distribution < 0, -1, distribution + fast.distributions.num_rows),
+    )
+    odd_payloads = _replaced(odd.payloads, resource=odd_codes[odd.payloads["resource"].to_numpy()])
+    before = np.searchsorted(fast.points["payload"].to_numpy(), at)
+    return Decoded(
+        payloads=_spliced(fast.payloads, odd_payloads, at, 1, np.arange(len(at) + 1)),
+        points=_spliced(fast.points, odd_points, before, 0, np.searchsorted(payload, np.arange(len(at) + 1))),
+        distributions=pa.concat_tables([fast.distributions, odd.distributions]).combine_chunks(),
+        attribute_sets=distinct,
+    )
+
+
+def with_texts(decoded: Decoded, name: str, at: Int64s, texts: list[str]) -> Decoded:
+    """`decoded` with an error, or what is too much, of the payloads `at` these indices, which have no rows in it."""
+    column = decoded.payloads[name].to_numpy(zero_copy_only=False).astype(object)
+    column[at] = texts
+    place = decoded.payloads.schema.get_field_index(name)
+    payloads = decoded.payloads.set_column(place, name, pa.array(column, pa.string()))
+    return Decoded(payloads, decoded.points, decoded.distributions, decoded.attribute_sets)
+
+
+def _replaced(table: pa.Table, **columns: Int64s) -> pa.Table:
+    for name, values in columns.items():
+        index = table.schema.get_field_index(name)
+        table = table.set_column(index, table.schema.field(index), pa.array(values, pa.int32()))
+    return table
+
+
+def _spliced(fast: pa.Table, odd: pa.Table, before: Int64s, drop: int, bounds: Int64s) -> pa.Table:
+    """`fast` with rows ``bounds[i]:bounds[i + 1]`` of `odd` in place of `drop` rows from ``before[i]``."""
+    both = pa.concat_tables([fast, odd]).unify_dictionaries()
+    fast, odd = both.slice(0, fast.num_rows), both.slice(fast.num_rows)
+    pieces, row = [], 0
+    for index, first in enumerate(before.tolist()):
+        pieces += [fast.slice(row, first - row), odd.slice(bounds[index], bounds[index + 1] - bounds[index])]
+        row = first + drop
+    return pa.concat_tables([*pieces, fast.slice(row)]).combine_chunks()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int64s
-from kafka_telemetry_lake.udfs.quotas.precedence import UNLIMITED
+from kafka_telemetry_lake.udfs.quotas.limits import UNLIMITED
 from kafka_telemetry_lake.udfs.rows import TIMESTAMP
 
 BUCKET = ("cluster_id", "broker_id", "quota_type", "user", "client_id")

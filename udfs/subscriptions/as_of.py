@@ -9,9 +9,8 @@ import pyarrow as pa
 
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, UInt32s
 from kafka_telemetry_lake.udfs.rows import TIMESTAMP
-from kafka_telemetry_lake.udfs.subscriptions.client_attributes import matchable
 from kafka_telemetry_lake.udfs.subscriptions.history import Timeline, subscription_of, timeline
-from kafka_telemetry_lake.udfs.subscriptions.matching import matching
+from kafka_telemetry_lake.udfs.subscriptions.matching import matchable, matching
 from kafka_telemetry_lake.udfs.subscriptions.subscription_id import checksums, instance_hashes, subscription_checksums
 
 UNDECIDED = 2  # a match that can't be evaluated here

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
 from kafka_telemetry_lake.udfs.rows import TIMESTAMP, column
-from kafka_telemetry_lake.udfs.subscriptions.client_attributes import matchable
-from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription, matching
+from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription, matchable, matching
 
 EARLIEST, LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 

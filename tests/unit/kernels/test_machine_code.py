@@ -20,7 +20,7 @@ from typing import Any
 import numba
 import pytest
 
-from kafka_telemetry_lake.udfs.kernels import cache_files, machine_code, numba_cache
+from kafka_telemetry_lake.udfs.kernels import machine_code, numba_cache
 from kafka_telemetry_lake.udfs.kernels.compiled import COMPILES
 from kafka_telemetry_lake.udfs.sources import digest
 from tests.support.patience import PATIENCE_S
@@ -80,7 +80,7 @@ def udfs(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "site" / "kafka_telemetry_lake" / "udfs"
     monkeypatch.setattr(machine_code, "UDFS", folder)
     machine_code.shipped.cache_clear()
-    monkeypatch.setattr(cache_files, "unsaved", [])
+    monkeypatch.setattr(numba_cache, "unsaved", [])
     # numba reads its variables again when one has changed.
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))

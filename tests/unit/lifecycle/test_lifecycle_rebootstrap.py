@@ -21,7 +21,7 @@ from kafka_telemetry_lake.udfs.identity import client_keys
 from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
 from kafka_telemetry_lake.udfs.lifecycle.events import event_rows
 from kafka_telemetry_lake.udfs.lifecycle.rebootstrap import judge
-from kafka_telemetry_lake.udfs.lifecycle.shard import OUTCOMES_IN
+from kafka_telemetry_lake.udfs.lifecycle.step import OUTCOMES_IN
 from tests.support.landing_records import captured
 from tests.support.sql_views import answer
 from tests.unit.lifecycle.test_lifecycle import push

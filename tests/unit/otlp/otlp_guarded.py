@@ -14,8 +14,8 @@ import sys
 import numpy as np
 import pyarrow as pa
 
+from kafka_telemetry_lake.udfs.otlp import decode as otlp_decode
 from kafka_telemetry_lake.udfs.otlp import kernel as otlp_kernel
-from kafka_telemetry_lake.udfs.otlp import merge as otlp_merge
 from kafka_telemetry_lake.udfs.otlp import reference as otlp_reference
 from tests.unit.otlp.otlp_comparison import assert_same
 from tests.unit.otlp.otlp_mutations import mutated_payloads
@@ -59,7 +59,7 @@ def main(count: int, seed: int) -> None:
         for at_end in (True, False):
             result = otlp_kernel.decode_slices(*guarded(payloads, at_end))
             odd = otlp_reference.decode(array.take(pa.array(result.odd)))
-            assert_same(otlp_merge.merged(result.decoded, odd, result.odd), expected)
+            assert_same(otlp_decode.merged(result.decoded, odd, result.odd), expected)
         rejected += len(array) - expected.payloads["error"].null_count
         left_to_reference += len(result.odd)
     print(f"{count} payloads, {rejected} rejected, {left_to_reference} left to the reference decoder")

@@ -12,7 +12,7 @@ from kafka_telemetry_lake.pipelines.quotas.configured import (
     configured_quotas,
 )
 from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
-from kafka_telemetry_lake.udfs.quotas.precedence import effective_quota
+from kafka_telemetry_lake.udfs.quotas.limits import effective_quota
 from tests.support.config_polls import record_quotas
 from tests.support.lake_tables import table
 

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_telemetry_lake.udfs.quotas.estimates import MAX_INTERVAL_S, estimated_usage, throttle_evidence
-from kafka_telemetry_lake.udfs.quotas.precedence import DEFAULT, Limits
-from kafka_telemetry_lake.udfs.quotas.reports import REPORTS
+from kafka_telemetry_lake.udfs.quotas.limits import DEFAULT, Limits
+from kafka_telemetry_lake.udfs.quotas.reports import MAX_INTERVAL_S, REPORTS, estimated_usage, throttle_evidence
 from kafka_telemetry_lake.udfs.quotas.usage import USAGE
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_telemetry_lake.udfs.quotas.precedence import (
+from kafka_telemetry_lake.udfs.quotas.limits import (
     DEFAULT,
     UNLIMITED,
     EffectiveQuota,

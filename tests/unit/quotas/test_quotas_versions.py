@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from kafka_telemetry_lake.udfs.quotas.versions import Span, limits_over_time
+from kafka_telemetry_lake.udfs.quotas.limits import Span, limits_over_time
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 START = int(NOON.timestamp())

@@ -17,7 +17,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.udfs.errors import OtherFormatError
 from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN
-from kafka_telemetry_lake.udfs.lifecycle.shard import OUTCOMES_IN
+from kafka_telemetry_lake.udfs.lifecycle.step import OUTCOMES_IN
 
 pytestmark = pytest.mark.lake
 

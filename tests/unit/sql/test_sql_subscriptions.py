@@ -13,9 +13,8 @@ import pytest
 from kafka_telemetry_lake.pipelines.query.views import needed
 from kafka_telemetry_lake.pipelines.subscriptions.configured import ConfiguredSubscriptions
 from kafka_telemetry_lake.pipelines.tables.subscriptions import CLIENT_ATTRIBUTES
-from kafka_telemetry_lake.udfs.subscriptions.client_attributes import ATTRIBUTES, client_attributes_ids
 from kafka_telemetry_lake.udfs.subscriptions.history import client_matches
-from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription
+from kafka_telemetry_lake.udfs.subscriptions.matching import ATTRIBUTES, Subscription, client_attributes_ids
 from tests.support.config_polls import record_subscriptions
 from tests.support.lake_tables import table
 from tests.support.sql_views import Rows, answer

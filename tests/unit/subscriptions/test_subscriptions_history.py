@@ -15,7 +15,6 @@ from kafka_telemetry_lake.pipelines.subscriptions.configured import (
     ConfiguredSubscriptions,
 )
 from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
-from kafka_telemetry_lake.udfs.subscriptions.client_attributes import ATTRIBUTES, client_attributes_ids
 from kafka_telemetry_lake.udfs.subscriptions.history import (
     CLIENT_MATCHES,
     Timeline,
@@ -23,7 +22,7 @@ from kafka_telemetry_lake.udfs.subscriptions.history import (
     subscription_of,
     timeline,
 )
-from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription
+from kafka_telemetry_lake.udfs.subscriptions.matching import ATTRIBUTES, Subscription, client_attributes_ids
 from tests.support.config_polls import record_subscriptions
 from tests.support.lake_tables import table
 

@@ -24,8 +24,7 @@ from kafka_telemetry_lake.pipelines.subscriptions.configured import ConfiguredSu
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, METRIC_POINTS, PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.subscriptions import CACHE_TABLES
 from kafka_telemetry_lake.pipelines.tables.table import Table
-from kafka_telemetry_lake.udfs.subscriptions.client_attributes import client_attributes_ids
-from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription
+from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription, client_attributes_ids
 from kafka_telemetry_lake.udfs.subscriptions.subscription_id import checksums, instance_hashes
 from tests.support.config_polls import record_subscriptions
 from tests.support.expired_logs import expire_logs

@@ -1,4 +1,7 @@
-"""Points in quarantine: a row each for the first of a push, and one row per reason that counts the others."""
+"""Builds the rows of table quarantine: whole pushes, and points.
+
+Of the rejected points of a push, the first have a row each, and the others are counted in one row per reason.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,10 @@ from kafka_telemetry_lake.udfs import rows
 from kafka_telemetry_lake.udfs.conversion.distributions import FLAWS, Flaw
 from kafka_telemetry_lake.udfs.conversion.point_rows import LONGEST_QUOTED, Batch, coded, of_pushes, table
 from kafka_telemetry_lake.udfs.conversion.points import Reason
+from kafka_telemetry_lake.udfs.conversion.principals import THROTTLED
 from kafka_telemetry_lake.udfs.conversion.redelivery import Verdict
 from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
+from kafka_telemetry_lake.udfs.otlp.decoded import DICTIONARY
 
 DETAILS = {
     Reason.NO_TIME: "time_unix_nano is 0",
@@ -37,7 +42,7 @@ class _Rejected(NamedTuple):
 
 
 def quarantined_points(batch: Batch) -> pa.Table:
-    """Rows of quarantine for points."""
+    """Rows of quarantine for points, but those of too many series."""
     points, rejected = batch.points, _rejected(batch)
     listed, more = rejected.listed, len(rejected.points)
     size = len(listed) + more
@@ -57,7 +62,7 @@ def quarantined_points(batch: Batch) -> pa.Table:
 
 
 def _rejected(batch: Batch) -> _Rejected:
-    """The rejected points. Those of too many series have a row of `push_rows.quarantined_pushes`."""
+    """The rejected points, but those of too many series, which `quarantined_pushes` counts."""
     points, most = batch.points, batch.limits.max_listed_points
     fresh = batch.verdicts.verdict != Verdict.REREAD
     of_series = np.isin(points.reason, (Reason.TOO_MANY_SERIES, Reason.TOO_MANY_SERIES_OF_PRINCIPAL))
@@ -84,3 +89,32 @@ def _detail(batch: Batch, i: int) -> str:
         return f"start_time_unix_nano {start} is more than 1 s after time_unix_nano {time}"
     landed_at = batch.keys["landed_at"].view(pa.int64())[int(batch.points.push[i])].as_py() or 0
     return f"time_unix_nano {time} is {(time // 1000 - landed_at) / 1e6:.0f} s after the record landed"
+
+
+def quarantined_pushes(batch: Batch) -> pa.Table:
+    """Rows of quarantine for whole pushes, and one for each push with more points, or more series, than a limit."""
+    rejected = np.flatnonzero(batch.payloads.reason.is_valid().to_numpy(zero_copy_only=False))
+    fresh = batch.verdicts.verdict != Verdict.REREAD
+    capped = np.flatnonzero((batch.beyond > 0) & fresh)
+    push = [rejected, capped]
+    reasons = [Reason.TOO_MANY_POINTS.name] * len(capped)
+    details = [f"{n} points beyond the limit of a push" for n in batch.beyond[capped]]
+    for reason, whose in ((Reason.TOO_MANY_SERIES, "client"), (Reason.TOO_MANY_SERIES_OF_PRINCIPAL, "principal")):
+        beyond = np.bincount(batch.points.push[batch.points.reason == reason], minlength=len(fresh))
+        full = np.flatnonzero((beyond > 0) & fresh)
+        push.append(full)
+        reasons += [reason.name] * len(full)
+        details += [f"{n} points of series beyond the limit of a {whose}" for n in beyond[full]]
+    index = pa.array(rejected)
+    reason_of = batch.payloads.reason.take(index)
+    payload = batch.pushes["payload"].take(index).combine_chunks()
+    # The payload of a throttled push is stored in table pushes only.
+    payload = pc.if_else(pc.equal(reason_of, THROTTLED), None, payload)
+    columns = of_pushes(batch.keys, np.concatenate(push)) | {
+        "scope": pa.array(["push"] * len(rejected) + ["point"] * len(reasons), pa.string()).dictionary_encode(),
+        "reason": pa.concat_arrays([reason_of, pa.array(reasons, pa.string())]).dictionary_encode(),
+        "metric": pa.nulls(len(rejected) + len(reasons), DICTIONARY),
+        "detail": pa.concat_arrays([batch.payloads.detail.take(index), pa.array(details, pa.string())]),
+        "payload": pa.concat_arrays([payload, pa.nulls(len(reasons), pa.binary())]),
+    }
+    return table(columns, rows.QUARANTINE, len(rejected) + len(reasons))

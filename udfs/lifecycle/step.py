@@ -1,8 +1,9 @@
-"""One step of the lifecycle for the clients of a shard: what becomes of them, and what the whole fleet's rows need."""
+"""One step of the lifecycle: what becomes of the clients of a shard, and the events of the whole fleet."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,13 +11,14 @@ import pyarrow as pa
 
 from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
 from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
-from kafka_telemetry_lake.udfs.lifecycle.events import Events, LimitedEvents, limited
+from kafka_telemetry_lake.udfs.lifecycle.events import EventLimit, Events, LimitedEvents, limited
 from kafka_telemetry_lake.udfs.lifecycle.labels import LABELS_IN, label
 from kafka_telemetry_lake.udfs.lifecycle.push_sequences import Clocks
 from kafka_telemetry_lake.udfs.lifecycle.rebootstrap import SIGNALS_IN, judge
 from kafka_telemetry_lake.udfs.lifecycle.silence import NEVER
 from kafka_telemetry_lake.udfs.lifecycle.transitions import advance, clock_of_each
-from kafka_telemetry_lake.udfs.lifecycle.waves import Counted, counted
+from kafka_telemetry_lake.udfs.lifecycle.waves import Counted, Waves, counted
+from kafka_telemetry_lake.udfs.rows import CLIENT_EVENTS
 
 # Columns that are read from table `push_outcomes`.
 OUTCOMES_IN = pa.unify_schemas([LABELS_IN, SIGNALS_IN])
@@ -65,3 +67,28 @@ def step_shard(
 def gone(clients: Clients, clocks: Clocks) -> Int64s:
     """L18: slots of the clients unseen for long by their partition's clock. If one comes back, it counts as new."""
     return np.flatnonzero(clock_of_each(clients, clocks) - clients["last_seen"] > FORGOTTEN_AFTER_US)
+
+
+def step_events(
+    found: Iterable[tuple[LimitedEvents, Mapping[Counted, int]]],
+    limit: EventLimit,
+    waves: Waves,
+    clocks: Clocks,
+    until: Clocks,
+) -> pa.Table:
+    """Rows of ``CLIENT_EVENTS``; `limit` and `waves` take the step's events.
+
+    Args:
+        found: events and counts of each shard, of clients judged in this step.
+        clocks: after the step. A partition of which outcomes were read before any push gets the clock 0.
+        until: the clocks up to which all pushes are known to have been read (`clocks_until`).
+    """
+    found = list(found)
+    for _, counts in found:
+        waves.add(counts)
+    single = limit.apply([events for events, _ in found])
+    fleet = pa.Table.from_pylist(waves.close(until), CLIENT_EVENTS)
+    limit.forget(clocks)
+    for key in limit.counts:
+        clocks.setdefault(key.partition, 0)
+    return pa.concat_tables([single, fleet])

@@ -45,7 +45,7 @@ NONE = Totals(0, 0, 0, 0, 0, 0, ())
 
 
 @dataclass(frozen=True)
-class Clients:
+class SelectedClients:
     """The client instances that pushed in a time range of a lake at `versions`, and those that pass the filters."""
 
     lake: Lake

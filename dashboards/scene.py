@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.clients import Clients, Totals
+from kafka_telemetry_lake.dashboards.clients import SelectedClients, Totals
 from kafka_telemetry_lake.dashboards.lake import Lake, Parameter, Versions, view_sql
 from kafka_telemetry_lake.dashboards.metric_names import SUMMED_TOGETHER
 from kafka_telemetry_lake.dashboards.questions import (
@@ -49,7 +49,7 @@ class Scene:
     last: datetime
     start: datetime
     stop: datetime
-    clients: Clients
+    clients: SelectedClients
     step_s: int
     earlier_s: float = 0  # how much earlier than the time range whose clients these are
 
@@ -236,7 +236,7 @@ def open_scene(uri: str, selection: Selection) -> Scene | None:
         return None
     first, last = extent["first"], extent["last"]
     start, stop = selection.bounds(first, last)
-    clients = Clients(lake, versions, selection, start, stop)
+    clients = SelectedClients(lake, versions, selection, start, stop)
     step_s = step_seconds(max(start, first), min(stop, last), clients.shown.push_interval_ms)
     return Scene(lake, versions, selection, first, last, start, stop, clients, step_s)
 

@@ -15,7 +15,7 @@ from mcp_types import ToolAnnotations
 
 from kafka_telemetry_lake.jobs.settings.base import UsageError
 from kafka_telemetry_lake.jobs.settings.mcp import McpSettings
-from kafka_telemetry_lake.pipelines.agents.answers import Limits, answer
+from kafka_telemetry_lake.pipelines.agents.answers import AnswerLimits, answer
 from kafka_telemetry_lake.pipelines.agents.descriptions import describe_view, explain_finding, list_views
 from kafka_telemetry_lake.pipelines.agents.docs_pages import pages
 from kafka_telemetry_lake.pipelines.findings.overrides import read_overrides
@@ -42,7 +42,7 @@ def run_job(settings: McpSettings) -> int:
 def server(settings: McpSettings) -> MCPServer[Any]:
     """The server with its tools and resources. A failed tool's message is one line."""
     lake, overrides = settings.lake, read_overrides(settings.rules)
-    limits = Limits(
+    limits = AnswerLimits(
         settings.max_rows, settings.max_characters, settings.max_seconds, settings.memory, settings.spill
     )  # fmt: skip
     one_at_a_time = threading.Lock()  # so that the memory of all queries together is bounded

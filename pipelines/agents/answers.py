@@ -27,7 +27,7 @@ AGAIN_S = 0.05  # an interrupt that comes between two steps of DuckDB is lost, s
 
 
 @dataclass(frozen=True)
-class Limits:
+class AnswerLimits:
     """What one answer may take: rows, characters of JSON, seconds, and DuckDB's memory and temporary files."""
 
     rows: int = 200
@@ -37,7 +37,7 @@ class Limits:
     spill: str = "2GB"
 
 
-def answer(lake: str, sql: str, limits: Limits, overrides: Overrides = ()) -> dict[str, Any]:
+def answer(lake: str, sql: str, limits: AnswerLimits, overrides: Overrides = ()) -> dict[str, Any]:
     """Answer one query: columns with their Arrow types, rows as lists, and what was left out.
 
     Returns:
@@ -85,7 +85,7 @@ def _check_text(sql: str) -> None:
         raise QueryError(f"the query has more than {MOST_NESTED} nested parentheses")
 
 
-def _taken(rows: pa.RecordBatchReader, limits: Limits) -> tuple[list[list[Any]], str | None]:
+def _taken(rows: pa.RecordBatchReader, limits: AnswerLimits) -> tuple[list[list[Any]], str | None]:
     """The rows that fit, and a sentence about those that don't."""
     taken: list[list[Any]] = []
     size = 0

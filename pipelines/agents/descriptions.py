@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kafka_telemetry_lake.pipelines.agents.answers import Limits, answer
+from kafka_telemetry_lake.pipelines.agents.answers import AnswerLimits, answer
 from kafka_telemetry_lake.pipelines.findings.overrides import Overrides
 from kafka_telemetry_lake.pipelines.findings.rules import GIVEN, LIBRARIES, Rule, measures, rules
 from kafka_telemetry_lake.pipelines.query.lake_query import relations
@@ -23,7 +23,7 @@ def list_views(lake: str) -> list[dict[str, str]]:
     return [{key: text or "" for key, text in row.items()} for row in relations(lake).to_pylist()]
 
 
-def describe_view(lake: str, name: str, limits: Limits, overrides: Overrides = ()) -> dict[str, Any]:
+def describe_view(lake: str, name: str, limits: AnswerLimits, overrides: Overrides = ()) -> dict[str, Any]:
     """A table's or view's meaning and columns, with their types and, where there is one, their meaning.
 
     Raises:
@@ -45,7 +45,7 @@ def describe_view(lake: str, name: str, limits: Limits, overrides: Overrides = (
     return described if view is None else described | {"question": view.question, "reads": sorted(view.reads)}
 
 
-def explain_finding(lake: str, finding: str, limits: Limits, overrides: Overrides = ()) -> dict[str, Any]:
+def explain_finding(lake: str, finding: str, limits: AnswerLimits, overrides: Overrides = ()) -> dict[str, Any]:
     """The rule of a finding, with its bounds and advice, and the findings of this rule that are open in the lake.
 
     Args:
@@ -108,6 +108,6 @@ def _meanings(name: str) -> dict[str, str]:
     return {field.name: (field.metadata or {}).get(b"comment", b"").decode() for field in CATALOG.get(name, ())}
 
 
-def _all_rows(limits: Limits) -> Limits:
+def _all_rows(limits: AnswerLimits) -> AnswerLimits:
     """Limits under which the columns of a table aren't cut off."""
-    return Limits(10_000, 10_000_000, limits.seconds, limits.memory, limits.spill)
+    return AnswerLimits(10_000, 10_000_000, limits.seconds, limits.memory, limits.spill)

@@ -32,7 +32,7 @@ from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
 from kafka_telemetry_lake.udfs.lifecycle.events import LimitedEvents
 from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN, Clocks, clocks_until, with_clocks
 from kafka_telemetry_lake.udfs.lifecycle.step import OUTCOMES_IN, gone, step_shard
-from kafka_telemetry_lake.udfs.lifecycle.waves import Counted
+from kafka_telemetry_lake.udfs.lifecycle.waves import CountedEvents
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class ShardResult:
     clients: int
     changed: int
     events: LimitedEvents
-    counts: Counter[Counted]
+    counts: Counter[CountedEvents]
     deadline: int
     clocks: Clocks
     pushes: int

@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_telemetry_lake.dashboards.clients import NONE, Clients
+from kafka_telemetry_lake.dashboards.clients import NONE, SelectedClients
 from kafka_telemetry_lake.dashboards.selection import Selection
 
 
-def known_clients(instances: pa.Table) -> Clients:
+def known_clients(instances: pa.Table) -> SelectedClients:
     """Rows of question `instances`, or of some of its columns; all pass the filters."""
     nothing: Any = None
     ever = datetime(2026, 11, 21, tzinfo=UTC)
-    clients = Clients(nothing, (), Selection(), ever, ever)
+    clients = SelectedClients(nothing, (), Selection(), ever, ever)
     ids = len(pc.unique(instances["client_id"])) if instances.num_rows else 0
     totals = NONE._replace(instances=instances.num_rows, client_ids=ids)
     # Where `cached_property` has them.

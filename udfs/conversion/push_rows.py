@@ -124,7 +124,7 @@ def _without_reread(outcomes: pa.Table, batch: Batch) -> pa.Table:
 PREFIX = "org.apache.kafka."
 
 
-class Signal(IntEnum):
+class ConnectionSignal(IntEnum):
     """The metrics that are read, under the name of any client kind (producer, consumer, admin, ...)."""
 
     REQUESTS = 1
@@ -136,12 +136,12 @@ class Signal(IntEnum):
 
 
 SUFFIXES = {
-    Signal.REQUESTS: ".node.request.total",
-    Signal.RESPONSES: ".node.response.total",
-    Signal.CREATED: ".connection.creation.total",
-    Signal.CLOSED: ".connection.close.total",
-    Signal.METADATA_AGE: ".metadata.age",
-    Signal.LATENCY: ".node.request.latency.max",
+    ConnectionSignal.REQUESTS: ".node.request.total",
+    ConnectionSignal.RESPONSES: ".node.response.total",
+    ConnectionSignal.CREATED: ".connection.creation.total",
+    ConnectionSignal.CLOSED: ".connection.close.total",
+    ConnectionSignal.METADATA_AGE: ".metadata.age",
+    ConnectionSignal.LATENCY: ".node.request.latency.max",
 }
 
 
@@ -174,17 +174,17 @@ def push_signals(batch: Batch) -> dict[str, pa.Array]:
         total = np.bincount(push[chosen], delta[chosen], size)
         return masked(np.rint(total).astype(np.int64), has(chosen))
 
-    latency = (signal == Signal.LATENCY) & has_row
+    latency = (signal == ConnectionSignal.LATENCY) & has_row
 
     def nodes(chosen: Bools) -> pa.Array:
         counts = np.bincount(push[latency & chosen], minlength=size)
         return masked(counts.astype(np.int32), has(latency))
 
-    aged = (signal == Signal.METADATA_AGE) & (status == Status.VALUE) & np.isfinite(value)
-    requests = np.equal(signal, Signal.REQUESTS)
-    responses = np.equal(signal, Signal.RESPONSES)
-    created = np.equal(signal, Signal.CREATED)
-    closed = np.equal(signal, Signal.CLOSED)
+    aged = (signal == ConnectionSignal.METADATA_AGE) & (status == Status.VALUE) & np.isfinite(value)
+    requests = np.equal(signal, ConnectionSignal.REQUESTS)
+    responses = np.equal(signal, ConnectionSignal.RESPONSES)
+    created = np.equal(signal, ConnectionSignal.CREATED)
+    closed = np.equal(signal, ConnectionSignal.CLOSED)
     return {
         "client_port": one_chunk(batch.pushes["client_port"]),
         "bootstrap_requests": increments(requests & bootstrap),

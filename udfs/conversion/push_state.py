@@ -12,7 +12,7 @@ from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int8s, Int32s, Int64
 from kafka_telemetry_lake.udfs.kernels.hashing import number
 
 
-class ClientColumns(NamedTuple):
+class BatchClients(NamedTuple):
     """The columns of `state.CLIENTS`, one row per client of the batch."""
 
     client: Int64s
@@ -40,14 +40,14 @@ class ClientLists(NamedTuple):
     columns: tuple[Int64s, ...]
 
 
-def batch_columns(stored: pa.Table, keys: Int64s, row: Int64s, size: int) -> ClientColumns:
+def batch_columns(stored: pa.Table, keys: Int64s, row: Int64s, size: int) -> BatchClients:
     """The stored rows of clients, then zeros for new ones; `row` is the place of each push's client in them."""
     columns = []
     for field in CLIENTS:
         values = np.zeros(size, field.type.to_pandas_dtype())
         values[: stored.num_rows] = column(stored, field.name)
         columns.append(values)
-    clients = ClientColumns(*columns)
+    clients = BatchClients(*columns)
     clients.client[row] = keys
     return clients
 

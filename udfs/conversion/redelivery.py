@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_telemetry_lake.udfs.conversion.push_state import (
-    ClientColumns,
+    BatchClients,
     ClientLists,
     batch_columns,
     batch_lists,
@@ -116,7 +116,7 @@ def _no_verdicts(size: int) -> PushVerdicts:
 def _judge(
     facts: PushFacts,
     row: Int64s,
-    clients: ClientColumns,
+    clients: BatchClients,
     evictions: Int64s,
     recent: ClientLists,
     lost: ClientLists,
@@ -176,16 +176,14 @@ def _judge(
 
 
 @linked
-def _note_principal(facts: PushFacts, i: int, clients: ClientColumns, c: int, evict_after: int) -> None:
+def _note_principal(facts: PushFacts, i: int, clients: BatchClients, c: int, evict_after: int) -> None:
     """A client belongs to its first known principal until none of its pushes has landed for `evict_after`."""
     if clients.principal[c] == 0 or facts.landed_at[i] - clients.landed_at[c] > evict_after:
         clients.principal[c] = facts.principal[i]
 
 
 @linked
-def _note_temporalities(
-    facts: PushFacts, i: int, late: bool, clients: ClientColumns, c: int, out: PushVerdicts
-) -> None:
+def _note_temporalities(facts: PushFacts, i: int, late: bool, clients: BatchClients, c: int, out: PushVerdicts) -> None:
     if facts.temporalities[i] == 0:
         return
     if not late:
@@ -204,7 +202,7 @@ def _window(landed_at: int, last_time: int, bounds: Int64s) -> int:
 
 
 @linked
-def _is_evicted(landed_at: int, c: int, clients: ClientColumns, bounds: Int64s) -> bool:
+def _is_evicted(landed_at: int, c: int, clients: BatchClients, bounds: Int64s) -> bool:
     """C12: whether a push lands too long after its client's last one, or the client's rows were removed already.
 
     Only the tombstone remains then: the client's last times and the temporalities that it has sent.
@@ -225,7 +223,7 @@ def _is_evicted(landed_at: int, c: int, clients: ClientColumns, bounds: Int64s) 
 
 @linked
 def _check_chain(
-    facts: PushFacts, i: int, late: bool, clients: ClientColumns, c: int, lost: ClientLists, out: PushVerdicts
+    facts: PushFacts, i: int, late: bool, clients: BatchClients, c: int, lost: ClientLists, out: PushVerdicts
 ) -> None:
     """D3: if a push starts after the covered time, open a lost interval; a late push may fill one."""
     starts, ends = lost.columns

@@ -69,7 +69,7 @@ class Baselines(NamedTuple):
     row: Int64s  # of the last distribution, in the state's and then the batch's
 
 
-class Series(NamedTuple):
+class SeriesBaselines(NamedTuple):
     """The series of the state, in its order, then the new ones of the batch, by first appearance."""
 
     client: Int64s
@@ -77,7 +77,7 @@ class Series(NamedTuple):
     base: Baselines
 
 
-def series_of(table: pa.Table, points: Points, chosen: Int64s, clients: Int64s) -> tuple[Series, Int64s]:
+def series_of(table: pa.Table, points: Points, chosen: Int64s, clients: Int64s) -> tuple[SeriesBaselines, Int64s]:
     """The baselines in `table` with room for the chosen points' series, and the series of each of these points."""
     stored_rows = table.num_rows
     ids = np.concatenate([column(table, "series"), points.series[chosen]])
@@ -101,10 +101,10 @@ def series_of(table: pa.Table, points: Points, chosen: Int64s, clients: Int64s) 
     )
     for name in ("start", "time", "delta_since", "is_delta", "ahead"):
         getattr(base, name)[:stored_rows] = column(table, name)
-    return Series(client, series, base), group[stored_rows:]
+    return SeriesBaselines(client, series, base), group[stored_rows:]
 
 
-def series_columns(series: Series, clients: Int64s, verdicts: PushVerdicts) -> dict[str, npt.NDArray[Any]]:
+def series_columns(series: SeriesBaselines, clients: Int64s, verdicts: PushVerdicts) -> dict[str, npt.NDArray[Any]]:
     """The baselines for the new state, sorted by client, without those from before their client's eviction."""
     base = series.base
     keep = base.present

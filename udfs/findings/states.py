@@ -40,7 +40,7 @@ DEFAULT = Hysteresis()
 
 
 @dataclass
-class State:
+class FindingState:
     """A finding of one subject, from its first hour until it is resolved.
 
     Attributes:
@@ -64,10 +64,10 @@ class State:
 
 
 @dataclass(frozen=True)
-class Change:
+class FindingChange:
     """A change to record: of which state, what, when (µs), and why it is resolved."""
 
-    state: State
+    state: FindingState
     change: str
     at: int
     reason: str | None = None
@@ -85,9 +85,14 @@ def finding_id(row: Row) -> str:
 
 
 def advance(
-    states: dict[str, State], hour: int, found: Iterable[Row], was_seen: Callable[[State], bool], finished: bool,
-    rules: Callable[[str], Hysteresis] = lambda _: DEFAULT, lingers: Callable[[State], bool] = lambda _: False,
-) -> list[Change]:  # fmt: skip
+    states: dict[str, FindingState],
+    hour: int,
+    found: Iterable[Row],
+    was_seen: Callable[[FindingState], bool],
+    finished: bool,
+    rules: Callable[[str], Hysteresis] = lambda _: DEFAULT,
+    lingers: Callable[[FindingState], bool] = lambda _: False,
+) -> list[FindingChange]:
     """Advance the states of one cluster over an hour, in place.
 
     Args:
@@ -100,7 +105,7 @@ def advance(
         lingers: whether a subject that doesn't have the finding in this hour is still above the bound at which it
             closes. Such an hour is no reason to open a finding, and none to resolve it.
     """
-    changes: list[Change] = []
+    changes: list[FindingChange] = []
     worst: dict[str, Row] = {}
     for row in sorted(found, key=lambda row: (rank(row["severity"]), str(row["evidence"]))):
         worst[finding_id(row)] = row
@@ -110,7 +115,7 @@ def advance(
             state.hours += state.last < hour
             state.latest, state.last = dict(row), hour
         else:
-            state = states[key] = State(dict(row), hour, hour)
+            state = states[key] = FindingState(dict(row), hour, hour)
         state.clean = state.unseen = 0
         changes += _with_finding(state, hour, finished, rules(row["finding"]))
     if finished:
@@ -126,16 +131,16 @@ def advance(
     return changes
 
 
-def _with_finding(state: State, hour: int, finished: bool, rules: Hysteresis) -> list[Change]:
+def _with_finding(state: FindingState, hour: int, finished: bool, rules: Hysteresis) -> list[FindingChange]:
     severity = state.latest["severity"]
     if state.severity is None:
         if state.hours < rules.open_after:
             return []
         state.severity = severity
-        return [Change(state, OPENED, hour * HOUR_US)]
+        return [FindingChange(state, OPENED, hour * HOUR_US)]
     if rank(severity) > rank(state.severity):
         state.severity, state.lower = severity, 0
-        return [Change(state, CHANGED, hour * HOUR_US)]
+        return [FindingChange(state, CHANGED, hour * HOUR_US)]
     if not finished or severity == state.severity:
         state.lower *= not finished
         return []
@@ -144,10 +149,10 @@ def _with_finding(state: State, hour: int, finished: bool, rules: Hysteresis) ->
     if state.lower < rules.resolve_after:
         return []
     state.severity, state.lower = state.lower_severity, 0
-    return [Change(state, CHANGED, (hour + 1) * HOUR_US)]
+    return [FindingChange(state, CHANGED, (hour + 1) * HOUR_US)]
 
 
-def _without_finding(state: State, hour: int, seen: bool, rules: Hysteresis) -> tuple[bool, list[Change]]:
+def _without_finding(state: FindingState, hour: int, seen: bool, rules: Hysteresis) -> tuple[bool, list[FindingChange]]:
     """Whether the state ends with this finished hour, and the change that says so: none of a finding not yet open."""
     if seen:
         state.clean, state.unseen = state.clean + 1, 0
@@ -160,7 +165,7 @@ def _without_finding(state: State, hour: int, seen: bool, rules: Hysteresis) -> 
         reason = f"not seen in {hours(state.unseen)} in which its cluster was"
     else:
         return False, []
-    return True, [] if state.severity is None else [Change(state, RESOLVED, end, reason)]
+    return True, [] if state.severity is None else [FindingChange(state, RESOLVED, end, reason)]
 
 
 def hours(count: int) -> str:

@@ -25,7 +25,7 @@ numba_cache.configure()
 try:
     from numba import njit
 
-    from kafka_telemetry_lake.udfs.kernels.parts import Linked, Part
+    from kafka_telemetry_lake.udfs.kernels.parts import CompiledPart, Linked
 
     def kernel(function: F) -> F:
         """Compile a loop over NumPy arrays on its first call, cached on disk; the loop can't create arrays.
@@ -54,7 +54,7 @@ try:
 
     def _called(function: F, **options: Any) -> F:
         options |= {"no_cpython_wrapper": True, **OPTIONS}
-        return cast(F, Part(njit(**options)(function)))
+        return cast(F, CompiledPart(njit(**options)(function)))
 
     COMPILES = True
 

@@ -53,7 +53,7 @@ class Linked(compiler.CompilerBase):
         return [passes]
 
 
-class Part:
+class CompiledPart:
     """A compiled function without a wrapper for Python: Python code calls the uncompiled one."""
 
     def __init__(self, dispatcher: Any) -> None:

@@ -109,7 +109,7 @@ class Events:
         return self.take(np.lexsort([self.kind, self.at, self.offset, self.partition]))
 
 
-class Minute(NamedTuple):
+class EventMinute(NamedTuple):
     """The events of one kind and partition within a minute since 1970."""
 
     event: str
@@ -118,10 +118,10 @@ class Minute(NamedTuple):
 
 
 class LimitedEvents(NamedTuple):
-    """Rows of ``rows.CLIENT_EVENTS``, the first `MOST_PER_MINUTE` of each `Minute`, and how many there are of each."""
+    """Rows of ``rows.CLIENT_EVENTS``, the first `MOST_PER_MINUTE` of each minute, and how many there are of each."""
 
     rows: pa.Table
-    counts: Counter[Minute]
+    counts: Counter[EventMinute]
 
 
 def limited(clients: Clients, events: Events) -> LimitedEvents:
@@ -129,7 +129,7 @@ def limited(clients: Clients, events: Events) -> LimitedEvents:
     minute = events.at // MINUTE_US
     keys, group = np.unique(np.stack([events.kind, events.partition, minute], axis=1), axis=0, return_inverse=True)
     group = group.reshape(-1)
-    places = [Minute(Event(kind).name.lower(), clients.partitions[code], at) for kind, code, at in keys.tolist()]
+    places = [EventMinute(Event(kind).name.lower(), clients.partitions[code], at) for kind, code, at in keys.tolist()]
     counts = Counter(dict(zip(places, np.bincount(group, minlength=len(places)).tolist(), strict=True)))
     is_silence = events.kind == Event.WENT_SILENT
     place = _place(group, np.where(is_silence, events.at, events.offset), events.offset)
@@ -145,10 +145,10 @@ class EventLimit:
     """
 
     def __init__(self, counts: Mapping[str, int] | None = None, partitions: Sequence[Partition] = ()) -> None:
-        self.counts: Counter[Minute] = Counter()
+        self.counts: Counter[EventMinute] = Counter()
         for name, count in (counts or {}).items():
             kind, code, minute = map(int, name.split(":"))
-            self.counts[Minute(Event(kind).name.lower(), partitions[code], minute)] = count
+            self.counts[EventMinute(Event(kind).name.lower(), partitions[code], minute)] = count
 
     def content(self, partitions: Sequence[Partition]) -> dict[str, int]:
         """Events so far by ``kind:partition:minute``, with the numbers of kind and partition."""
@@ -167,8 +167,8 @@ class EventLimit:
         at, offset = rows["at"].cast(pa.int64()).to_numpy(), rows["offset"].to_numpy()
         events = rows["event"].to_pylist()
         partitions = zip(*(rows[name].to_pylist() for name in _EVENT_ORDER[:3]), strict=True)
-        groups: dict[Minute, int] = {}
-        keys = map(Minute, events, partitions, (at // MINUTE_US).tolist())
+        groups: dict[EventMinute, int] = {}
+        keys = map(EventMinute, events, partitions, (at // MINUTE_US).tolist())
         group = np.fromiter((groups.setdefault(key, len(groups)) for key in keys), np.int64, len(events))
         before = np.fromiter((self.counts[key] for key in groups), np.int64, len(groups))
         is_silence = order["kind"].to_numpy() == Event.WENT_SILENT

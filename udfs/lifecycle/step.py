@@ -17,7 +17,7 @@ from kafka_telemetry_lake.udfs.lifecycle.push_sequences import Clocks
 from kafka_telemetry_lake.udfs.lifecycle.rebootstrap import SIGNALS_IN, judge
 from kafka_telemetry_lake.udfs.lifecycle.silence import NEVER
 from kafka_telemetry_lake.udfs.lifecycle.transitions import advance, clock_of_each
-from kafka_telemetry_lake.udfs.lifecycle.waves import Counted, Waves, counted
+from kafka_telemetry_lake.udfs.lifecycle.waves import CountedEvents, Waves, counted
 from kafka_telemetry_lake.udfs.rows import CLIENT_EVENTS
 
 # Columns that are read from table `push_outcomes`.
@@ -38,7 +38,7 @@ class ShardStep:
 
     changed: Int64s
     events: LimitedEvents
-    counts: Counter[Counted]
+    counts: Counter[CountedEvents]
     deadline: int
 
 
@@ -70,7 +70,7 @@ def gone(clients: Clients, clocks: Clocks) -> Int64s:
 
 
 def step_events(
-    found: Iterable[tuple[LimitedEvents, Mapping[Counted, int]]],
+    found: Iterable[tuple[LimitedEvents, Mapping[CountedEvents, int]]],
     limit: EventLimit,
     waves: Waves,
     clocks: Clocks,

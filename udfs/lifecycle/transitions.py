@@ -22,14 +22,14 @@ from kafka_telemetry_lake.udfs.lifecycle.silence import NEVER, silences, thresho
 
 
 @dataclass(frozen=True)
-class Step:
+class StepChanges:
     """The result of a step: the slots of the clients that changed, and the events in order."""
 
     changed: Int64s
     events: Events
 
 
-def advance(clients: Clients, clocks: Clocks, pushes: pa.Table, versions: pa.Table, step: int) -> Step:
+def advance(clients: Clients, clocks: Clocks, pushes: pa.Table, versions: pa.Table, step: int) -> StepChanges:
     """Take pushes into the clients' state, then find the clients that are silent by the partitions' clocks.
 
     Args:
@@ -47,7 +47,7 @@ def advance(clients: Clients, clocks: Clocks, pushes: pa.Table, versions: pa.Tab
         _store(clients, sequences, judgement, step)
         changed, events = sequences.layout.slots, judgement.events
     swept, silent = sweep(clients, clocks, versions, step)
-    return Step(np.union1d(changed, swept), Events.all_of([events, silent]))
+    return StepChanges(np.union1d(changed, swept), Events.all_of([events, silent]))
 
 
 def sweep(clients: Clients, clocks: Clocks, versions: pa.Table, step: int) -> tuple[Int64s, Events]:

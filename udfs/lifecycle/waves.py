@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 
 @dataclass
-class Minute:
+class MinuteCounts:
     """One minute of a cluster: counts of events by kind, and of clients by software or broker."""
 
     net: int = 0  # change in the number of active clients
@@ -48,13 +48,13 @@ class Minute:
 
 
 @dataclass
-class Cluster:
+class ClusterMinutes:
     """The minutes of a cluster, numbered since 1970, and the waves under way."""
 
     active: int = 0  # clients, after the last closed minute
     closed: int = 0  # the last closed minute
-    minutes: dict[int, Minute] = field(default_factory=dict)  # open ones
-    recent: dict[int, Minute] = field(default_factory=dict)  # closed ones of the last `WINDOW`
+    minutes: dict[int, MinuteCounts] = field(default_factory=dict)  # open ones
+    recent: dict[int, MinuteCounts] = field(default_factory=dict)  # closed ones of the last `WINDOW`
     waves: dict[str, int] = field(default_factory=dict)  # name to the last minute in which it showed
 
 
@@ -65,14 +65,14 @@ class Waves:
     """
 
     def __init__(self, content: Mapping[str, Any] | None = None) -> None:
-        self._clusters: dict[tuple[str, str, str], Cluster] = {}
+        self._clusters: dict[tuple[str, str, str], ClusterMinutes] = {}
         for entry in (content or {}).get("clusters", ()):
             scalars = {name: entry[name] for name in ("active", "closed", "waves")}
             minutes, recent = (
-                {int(minute): Minute(**counts) for minute, counts in entry[name].items()}
+                {int(minute): MinuteCounts(**counts) for minute, counts in entry[name].items()}
                 for name in ("minutes", "recent")
             )
-            self._clusters[tuple(entry["key"])] = Cluster(minutes=minutes, recent=recent, **scalars)
+            self._clusters[tuple(entry["key"])] = ClusterMinutes(minutes=minutes, recent=recent, **scalars)
 
     def content(self) -> dict[str, Any]:
         """The whole state as JSON values, for the constructor."""
@@ -83,14 +83,14 @@ class Waves:
         passed = now // MINUTE_US - 1
         return any(minute <= passed for cluster in self._clusters.values() for minute in cluster.minutes)
 
-    def add(self, counts: Mapping[Counted, int]) -> None:
+    def add(self, counts: Mapping[CountedEvents, int]) -> None:
         """Count events of clients: those of `counted`."""
         for (source, topic, cluster_id, kind, minute, net, software, broker), number in counts.items():
-            cluster = self._clusters.setdefault((source, topic, cluster_id), Cluster())
+            cluster = self._clusters.setdefault((source, topic, cluster_id), ClusterMinutes())
             if minute <= cluster.closed:  # the minute has been reported already
                 cluster.active += number * net
                 continue
-            counted = cluster.minutes.setdefault(minute, Minute())
+            counted = cluster.minutes.setdefault(minute, MinuteCounts())
             counted.net += number * net
             _count(counted.counts, Event(kind).name, number)
             if kind in STARTS:
@@ -114,7 +114,7 @@ class Waves:
         return rows
 
 
-class Counted(NamedTuple):
+class CountedEvents(NamedTuple):
     """What events that are counted together have in common; the change is that of the number of active clients."""
 
     source: str
@@ -127,7 +127,7 @@ class Counted(NamedTuple):
     broker: int
 
 
-def counted(clients: Clients, events: Events) -> Counter[Counted]:
+def counted(clients: Clients, events: Events) -> Counter[CountedEvents]:
     """The numbers of events, for `Waves.add`; those of `POLLED_IN_BATCHES` say nothing about the fleet."""
     names = clients.objects["client_id"][events.slot].tolist()
     counts_for_fleet = np.array([POLLED_IN_BATCHES.match(name or "") is None for name in names], np.bool_)
@@ -136,11 +136,11 @@ def counted(clients: Clients, events: Events) -> Counter[Counted]:
     columns = (events.kind, events.at // MINUTE_US, events.partition, states_before, brokers)
     texts = (_software(clients, events), clients.objects["cluster_id"][events.slot])
     rows = zip(*(column[counts_for_fleet].tolist() for column in (*columns, *texts)), strict=True)
-    counts: Counter[Counted] = Counter()
+    counts: Counter[CountedEvents] = Counter()
     for (kind, minute, code, state_before, broker, named, cluster_id), number in Counter(rows).items():
         source, topic, _ = clients.partitions[code]
         net = _net(kind, state_before)
-        counts[Counted(source, topic, cluster_id or "", kind, minute, net, named, broker)] += number
+        counts[CountedEvents(source, topic, cluster_id or "", kind, minute, net, named, broker)] += number
     return counts
 
 
@@ -156,7 +156,7 @@ def _net(kind: int, state_before: int) -> int:
     return -1 if kind in (Event.WENT_SILENT, Event.TERMINATED) else 0
 
 
-def _close(cluster: Cluster, minute: int) -> list[Row]:
+def _close(cluster: ClusterMinutes, minute: int) -> list[Row]:
     cluster.recent = {number: counted for number, counted in cluster.recent.items() if number > minute - WINDOW}
     cluster.recent[minute] = cluster.minutes.pop(minute)
     cluster.active += cluster.recent[minute].net
@@ -179,7 +179,7 @@ def _close(cluster: Cluster, minute: int) -> list[Row]:
     return rows
 
 
-def _row(cluster: Cluster, minute: int, wave: str, grouped: str, count: int, before: int) -> Row:
+def _row(cluster: ClusterMinutes, minute: int, wave: str, grouped: str, count: int, before: int) -> Row:
     named: Counter[str] = Counter()
     events: Counter[str] = Counter()
     for each in cluster.recent.values():

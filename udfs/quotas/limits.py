@@ -18,7 +18,7 @@ DEFAULT = "<default>"
 UNLIMITED = float(2**63 - 1)  # ClientQuotaManager's bound for no limit, Long.MaxValue
 
 # The limits of one quota type on one cluster: (user, client_id) to the limit per second, or to percent.
-Limits = Mapping[tuple[str, str], float]
+QuotaLimits = Mapping[tuple[str, str], float]
 
 EFFECTIVE = pa.schema(
     [
@@ -43,7 +43,7 @@ class EffectiveQuota(NamedTuple):
     client_id: str
 
 
-def effective_quota(limits: Limits, user: str, client_id: str) -> EffectiveQuota:
+def effective_quota(limits: QuotaLimits, user: str, client_id: str) -> EffectiveQuota:
     """The quota in force for a client with this user name and client id.
 
     A limit of infinity, or of Kafka's own number for it, exempts (Q9): `limit` is None and `level` says what exempts.
@@ -65,7 +65,7 @@ def effective_quota(limits: Limits, user: str, client_id: str) -> EffectiveQuota
     return EffectiveQuota(None, 0, user, client_id)
 
 
-def effective_quotas(limits: Limits, users: pa.ChunkedArray, client_ids: pa.ChunkedArray) -> pa.Table:
+def effective_quotas(limits: QuotaLimits, users: pa.ChunkedArray, client_ids: pa.ChunkedArray) -> pa.Table:
     """`effective_quota` of each pair, columns of `EFFECTIVE`. NULL reads as empty; a distinct pair is resolved once."""
     pairs = pa.table({"user": pc.fill_null(users, ""), "client_id": pc.fill_null(client_ids, "")})
     distinct = pairs.group_by(["user", "client_id"]).aggregate([])
@@ -85,7 +85,7 @@ class Span(NamedTuple):
 
     start: int
     end: int
-    limits: Limits | None
+    limits: QuotaLimits | None
 
 
 def limits_over_time(
@@ -110,7 +110,7 @@ def limits_over_time(
         yield Span(first, last, None if until <= first_poll else _limits(of_type, until, linger_seconds))
 
 
-def _limits(versions: Iterable[Version], until: float, linger_seconds: int) -> Limits:
+def _limits(versions: Iterable[Version], until: float, linger_seconds: int) -> QuotaLimits:
     """The limits in force just before `until`, the newest of each entity."""
     return {
         (each["user"], each["client_id"]): each["quota_limit"]

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs.kernels.arrays import Doubles, Int64s
-from kafka_telemetry_lake.udfs.quotas.limits import Limits, effective_quotas
+from kafka_telemetry_lake.udfs.quotas.limits import QuotaLimits, effective_quotas
 from kafka_telemetry_lake.udfs.quotas.usage import BUCKET, floats, micros, usage_ratio, usage_rows
 from kafka_telemetry_lake.udfs.rows import METRIC_POINTS, PUSH_KEY, TIMESTAMP, column
 
@@ -93,7 +93,7 @@ MAX_INTERVAL_S = 3600
 
 
 def estimated_usage(
-    reports: pa.Table, quota_type: str, limits: Limits, window_seconds: int, start: int, end: int
+    reports: pa.Table, quota_type: str, limits: QuotaLimits, window_seconds: int, start: int, end: int
 ) -> pa.Table:
     """Usage by the bytes that clients of one cluster report, as rows of ``usage.USAGE``, source `client` (Q12).
 
@@ -136,7 +136,7 @@ def estimated_usage(
 
 
 def throttle_evidence(
-    reports: pa.Table, quota_type: str, limits: Limits | None, window_seconds: int, start: int, end: int
+    reports: pa.Table, quota_type: str, limits: QuotaLimits | None, window_seconds: int, start: int, end: int
 ) -> pa.Table:
     """Delays reported by the clients of one cluster, as rows of ``usage.USAGE``, source `evidence` (Q13).
 

@@ -39,10 +39,10 @@ from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.udfs.findings.states import (
     DEFAULT,
     HOUR_US,
-    Change,
+    FindingChange,
+    FindingState,
     Hysteresis,
     Row,
-    State,
     advance,
     finding_id,
 )
@@ -92,7 +92,7 @@ class Cluster:
     evaluated: int = -1
     clock: int = 0
     waiting: dict[int, tuple[int, int]] = field(default_factory=dict)
-    states: dict[str, State] = field(default_factory=dict)
+    states: dict[str, FindingState] = field(default_factory=dict)
 
     def add(self, landed: LandedHour) -> int:
         """Add pushes to the waiting hours; returns how many are late: their hour was evaluated before."""
@@ -229,7 +229,7 @@ class Evaluator:
             Cluster(
                 cluster["cluster_id"], cluster["evaluated"], cluster["clock"],
                 {int(hour): (latest, pushes) for hour, (latest, pushes) in cluster["waiting"].items()},
-                {key: State(**state) for key, state in cluster["states"].items()},
+                {key: FindingState(**state) for key, state in cluster["states"].items()},
             )
             for cluster in content["clusters"]
         )  # fmt: skip
@@ -279,7 +279,7 @@ def _groups(pairs: list[Pair]) -> Iterator[list[Pair]]:
         yield group
 
 
-def _was_seen(seen: set[SeenIn], cluster_id: str | None, hour: int, state: State) -> bool:
+def _was_seen(seen: set[SeenIn], cluster_id: str | None, hour: int, state: FindingState) -> bool:
     """Whether a subject was seen in an hour in which its cluster was."""
     scope, subject = state.latest["scope"], state.latest["subject"]
     return scope not in SEEN_SCOPES or (cluster_id, hour, scope, subject) in seen
@@ -309,12 +309,12 @@ def _subject_and_finding(row: Row) -> tuple[Subject, str]:
     return (row["cluster_id"], row["scope"], row["subject"]), row["finding"]
 
 
-def _lingers(lingering: set[LingersIn], cluster_id: str | None, hour: int, state: State) -> bool:
+def _lingers(lingering: set[LingersIn], cluster_id: str | None, hour: int, state: FindingState) -> bool:
     row = state.latest
     return (cluster_id, hour, row["scope"], row["subject"], row["finding"]) in lingering
 
 
-def _row(change: Change, now: int) -> dict[str, Any]:
+def _row(change: FindingChange, now: int) -> dict[str, Any]:
     """The row of a change, with times in µs."""
     state = change.state
     evidence = state.latest["evidence"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_telemetry_lake.pipelines.agents.answers import LONGEST_VALUE, Limits, answer
+from kafka_telemetry_lake.pipelines.agents.answers import LONGEST_VALUE, AnswerLimits, answer
 from kafka_telemetry_lake.pipelines.agents.descriptions import describe_view, explain_finding, list_views
 from kafka_telemetry_lake.pipelines.agents.docs_pages import pages
 from kafka_telemetry_lake.pipelines.findings.rules import rules
@@ -19,7 +19,7 @@ from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.lake
 
-LIMITS = Limits(rows=5, characters=5_000, seconds=PATIENCE_S)
+LIMITS = AnswerLimits(rows=5, characters=5_000, seconds=PATIENCE_S)
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +68,9 @@ def test_an_empty_answer_and_a_wrong_sum_have_a_note(lake: str) -> None:
 def test_a_query_that_takes_too_long_is_stopped(lake: str, sql: str) -> None:
     begun = time.process_time()
     with pytest.raises(QueryError, match=r"^stopped after 0\.2 s: read fewer days or rows$"):
-        answer(lake, sql, Limits(seconds=0.2))
+        answer(lake, sql, AnswerLimits(seconds=0.2))
     assert time.process_time() - begun < 10
-    assert answer(lake, "SELECT 1", Limits(seconds=PATIENCE_S))["rows"] == [[1]]
+    assert answer(lake, "SELECT 1", AnswerLimits(seconds=PATIENCE_S))["rows"] == [[1]]
 
 
 WRITES = [

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from kafka_telemetry_lake.dashboards.clients import NONE, Clients, totals_of
+from kafka_telemetry_lake.dashboards.clients import NONE, SelectedClients, totals_of
 from kafka_telemetry_lake.dashboards.lake import Lake
 from kafka_telemetry_lake.dashboards.selection import Selection
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
@@ -26,8 +26,8 @@ def lake_of(folder: Path, *pushes: dict[str, Any]) -> Lake:
     return Lake(str(folder))
 
 
-def clients_of(lake: Lake, selection: Selection | None = None) -> Clients:
-    return Clients(lake, lake.versions(), selection or Selection(), NOON, NOON + HOUR)
+def clients_of(lake: Lake, selection: Selection | None = None) -> SelectedClients:
+    return SelectedClients(lake, lake.versions(), selection or Selection(), NOON, NOON + HOUR)
 
 
 def test_what_is_counted_is_what_the_list_adds_up_to(tmp_path: Path) -> None:

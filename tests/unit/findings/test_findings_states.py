@@ -13,10 +13,10 @@ from kafka_telemetry_lake.udfs.findings.states import (
     HOUR_US,
     OPENED,
     RESOLVED,
-    Change,
+    FindingChange,
+    FindingState,
     Hysteresis,
     Row,
-    State,
     advance,
     finding_id,
 )
@@ -33,15 +33,15 @@ def row(letter: str, **more: Any) -> dict[str, Any]:
 
 def play(letters: str, rules: Hysteresis = DEFAULT) -> list[tuple[str, str | None, float, int]]:
     """Change, severity, time and hour of opening; times in hours. In parentheses: an hour that isn't finished."""
-    states: dict[str, State] = {}
+    states: dict[str, FindingState] = {}
     said = []
     hour, finished = 0, True
     letter = ""
 
-    def was_seen(_: State) -> bool:
+    def was_seen(_: FindingState) -> bool:
         return letter != UNSEEN
 
-    def lingers(_: State) -> bool:
+    def lingers(_: FindingState) -> bool:
         return letter == LINGERS
 
     for letter in letters:
@@ -163,13 +163,13 @@ def test_an_hour_between_the_bounds_does_not_count_as_one_with_the_finding() -> 
     assert play("ww", Hysteresis(open_after=2)) == [("opened", "warning", 1, 0)]
 
 
-def only(changes: list[Change]) -> Change:
+def only(changes: list[FindingChange]) -> FindingChange:
     (change,) = changes
     return change
 
 
 def test_the_reason_of_an_end() -> None:
-    states: dict[str, State] = {}
+    states: dict[str, FindingState] = {}
     advance(states, 0, [row("w")], lambda _: True, True)
     advance(states, 1, [], lambda _: True, True)
     assert only(advance(states, 2, [], lambda _: True, True)).reason == "seen in 2 hours without this finding"
@@ -182,13 +182,13 @@ def test_the_reason_of_an_end() -> None:
 def test_two_rows_of_one_finding_are_one() -> None:
     """The worst, whatever their order."""
     for rows in ([row("i"), row("e")], [row("e"), row("i")]):
-        states: dict[str, State] = {}
+        states: dict[str, FindingState] = {}
         opened = only(advance(states, 0, rows, lambda _: True, True))
         assert (opened.state.severity, opened.state.latest["evidence"]) == ("error", "e")
 
 
 def test_an_unknown_severity_is_the_lowest() -> None:
-    states: dict[str, State] = {}
+    states: dict[str, FindingState] = {}
     assert only(advance(states, 0, [row("i") | {"severity": "odd"}], lambda _: True, True)).change == "opened"
     assert only(advance(states, 1, [row("i")], lambda _: True, True)).change == "changed"
 

@@ -11,7 +11,7 @@ import pytest
 from kafka_telemetry_lake.udfs.kernels import numba_cache
 from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
 from kafka_telemetry_lake.udfs.kernels.compiled import inlined, kernel, linked, nested, part
-from kafka_telemetry_lake.udfs.kernels.parts import Part
+from kafka_telemetry_lake.udfs.kernels.parts import CompiledPart
 
 
 def _half(values: Int64s, place: int) -> int:
@@ -32,7 +32,7 @@ def _within(values: Int64s, place: int) -> int:
     return _of_both(values, place) + 1
 
 
-of_inlined = inlined(_within.py_func if isinstance(_within, Part) else _within)
+of_inlined = inlined(_within.py_func if isinstance(_within, CompiledPart) else _within)
 
 
 @kernel
@@ -51,13 +51,13 @@ def test_a_kernel_calls_parts_of_each_kind() -> None:
 @pytest.mark.parametrize("function", [of_part, of_linked, _of_both, _within, of_inlined])
 def test_python_calls_a_part_as_it_was_written(function: Callable[[Int64s, int], int]) -> None:
     """It has no wrapper for Python: a call of its machine code would end the process."""
-    assert isinstance(function, Part)
+    assert isinstance(function, CompiledPart)
     assert function(np.array([2, 9, -6]), 1) in (4, 8, 9)
 
 
 @pytest.mark.parametrize(("decorator", "has_machine_code"), [(part, True), (linked, False), (nested, False)])
 def test_what_is_only_linked_has_no_machine_code(
-    decorator: Callable[[Callable[..., int]], Part], has_machine_code: bool
+    decorator: Callable[[Callable[..., int]], CompiledPart], has_machine_code: bool
 ) -> None:
     dispatcher = decorator(_half).dispatcher
     dispatcher.compile((numba.int64[::1], numba.int64))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_telemetry_lake.udfs.quotas.limits import DEFAULT, Limits
+from kafka_telemetry_lake.udfs.quotas.limits import DEFAULT, QuotaLimits
 from kafka_telemetry_lake.udfs.quotas.reports import MAX_INTERVAL_S, REPORTS, estimated_usage, throttle_evidence
 from kafka_telemetry_lake.udfs.quotas.usage import USAGE
 
@@ -47,11 +47,13 @@ def in_order(found: pa.Table) -> list[dict[str, Any]]:
     return rows
 
 
-def estimate(deltas: list[dict[str, Any]], limits: Limits, span: tuple[int, int] = SPAN) -> list[dict[str, Any]]:
+def estimate(deltas: list[dict[str, Any]], limits: QuotaLimits, span: tuple[int, int] = SPAN) -> list[dict[str, Any]]:
     return in_order(estimated_usage(pa.Table.from_pylist(deltas, REPORTS), "produce", limits, 10, *span))
 
 
-def evidence(delays: list[dict[str, Any]], limits: Limits | None, span: tuple[int, int] = SPAN) -> list[dict[str, Any]]:
+def evidence(
+    delays: list[dict[str, Any]], limits: QuotaLimits | None, span: tuple[int, int] = SPAN
+) -> list[dict[str, Any]]:
     return in_order(throttle_evidence(pa.Table.from_pylist(delays, REPORTS), "produce", limits, 10, *span))
 
 
@@ -112,7 +114,7 @@ def test_over_the_limit_is_100_percent_with_a_delay() -> None:
 
 
 @pytest.mark.parametrize("limits", [{}, {("ann", ""): 1e30}, {("bob", ""): 1.0}])
-def test_q12_a_client_without_a_limit_gives_no_row(limits: Limits) -> None:
+def test_q12_a_client_without_a_limit_gives_no_row(limits: QuotaLimits) -> None:
     assert estimate([delta(0, 10, 10.0)], limits) == []
 
 

@@ -29,7 +29,8 @@ from benchmarks.finding_hour import hour, run_hour
 from benchmarks.finding_kinds import kinds, run_kinds
 from benchmarks.finding_scenarios import FINDINGS, LIBRARIES, RAW, Found, Run, Scenario, run_all, short
 from benchmarks.finding_windows import Windows, windows
-from kafka_telemetry_lake.pipelines.findings.rules import Rule, rules
+from kafka_telemetry_lake.pipelines.findings.model import Rule
+from kafka_telemetry_lake.pipelines.findings.rules import rules
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from tests.support.captured_lake import push_row, write_lake

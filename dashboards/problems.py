@@ -13,7 +13,8 @@ from kafka_telemetry_lake.dashboards.elements import element
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.selection import Selection
 from kafka_telemetry_lake.dashboards.show import table
-from kafka_telemetry_lake.pipelines.findings.rules import LIBRARIES, Rule, rules
+from kafka_telemetry_lake.pipelines.findings.model import LIBRARIES, Rule
+from kafka_telemetry_lake.pipelines.findings.rules import rules
 
 # What a finding may be about, and the parameter of that thing's page.
 SCOPES = {

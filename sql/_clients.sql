@@ -9,11 +9,11 @@ SELECT
   group_member_ids, push_interval_ms, first_seen, last_seen, state, terminated_at, silent_at, pushes,
   missed_pushes, coverage, broker_id, brokers, resumptions, duplicated, source, topic, partition,
   offset, landed_at, library, library_version,
-  {library_number} AS library_number
+  :library_number AS library_number
 FROM (
   SELECT
     o.*,
-    {library} AS library,
-    {library_version} AS library_version
+    :library AS library,
+    :library_version AS library_version
   FROM client_ownership AS o
 ) AS c

@@ -1,4 +1,4 @@
--- What are the increase, rate and mean of each metric per client id and {window}?
+-- What are the increase, rate and mean of each metric per client id and :window?
 -- increase: exact sum of the deltas, across resets. rate: increase per second of the time that the deltas cover, per
 -- series. attribute_keys: a client may push a metric both for itself (empty) and per topic: don't sum the two. resets:
 -- counter resets. unknown: points whose increase isn't known (baselines). refused: points that were not converted.
@@ -20,5 +20,5 @@ SELECT
   min(value_min) AS least,
   max(value_max) AS most,
   sum(observed_sum) / nullif(sum(observations), 0) AS observed_mean
-FROM {rollups}
+FROM :rollups
 GROUP BY cluster_id, window_start, client_id, metric, attribute_keys, kind

@@ -1,4 +1,4 @@
--- Whose is {whose}, and by which alias or rule? {more}
+-- Whose is :whose, and by which alias or rule? :more
 -- An alias of the instance id takes precedence over one of the client id, and an alias over the first rule that fits. An
 -- entry of the cluster takes precedence over one of any cluster. owned_by: which entry says it. If it ends with `unknown`,
 -- the first rule that may fit reads a principal or an address that isn't known: no application then.
@@ -11,7 +11,7 @@ WITH latest AS (
         lpad(split_part(client_address, '.', 3), 3, '0'), lpad(split_part(client_address, '.', 4), 3, '0')
       )
       -- Java writes all eight groups of an IPv6 address, and perhaps the interface behind a percent sign.
-      WHEN client_address RLIKE '^([0-9a-f]{{1,4}}:){{7}}[0-9a-f]{{1,4}}(%.*)?$' THEN concat(
+      WHEN client_address RLIKE '^([0-9a-f]{1,4}:){7}[0-9a-f]{1,4}(%.*)?$' THEN concat(
         lpad(split_part(client_address, ':', 1), 4, '0'), lpad(split_part(client_address, ':', 2), 4, '0'),
         lpad(split_part(client_address, ':', 3), 4, '0'), lpad(split_part(client_address, ':', 4), 4, '0'),
         lpad(split_part(client_address, ':', 5), 4, '0'), lpad(split_part(client_address, ':', 6), 4, '0'),
@@ -19,7 +19,7 @@ WITH latest AS (
         lpad(split_part(split_part(client_address, ':', 8), '%', 1), 4, '0')
       )
     END AS address_key
-  FROM ({subjects}
+  FROM (:subjects
   ) AS l
 ),
 

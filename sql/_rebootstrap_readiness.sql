@@ -20,6 +20,6 @@ SELECT
   count(*) AS clients,
   count_if(state = 'active') AS active_clients,
   count(DISTINCT application) AS applications,
-  CAST('{as_of}' AS DATE) AS as_of
+  CAST(:as_of AS DATE) AS as_of
 FROM clients
 GROUP BY cluster_id, library, library_version, library_number, client_software_name, client_software_version

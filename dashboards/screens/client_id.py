@@ -14,7 +14,8 @@ from kafka_telemetry_lake.dashboards.problems import cards, current
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.show import halves, table
 from kafka_telemetry_lake.dashboards.subjects import about_clients
-from kafka_telemetry_lake.pipelines.findings.rules import Rule, rules
+from kafka_telemetry_lake.pipelines.findings.model import Rule
+from kafka_telemetry_lake.pipelines.findings.rules import rules
 
 OUTLIER = 3  # times the median of its siblings
 MOST_INSTANCES = 40  # rows of the heat map

@@ -6,17 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from kafka_telemetry_lake.pipelines.findings.rules import (
-    GIVEN,
-    INSTANCE,
-    LIBRARIES,
-    USED,
-    Bound,
-    Rule,
-    Saving,
-    measures,
-    rules,
-)
+from kafka_telemetry_lake.pipelines.findings.model import INSTANCE, LIBRARIES, Bound, Rule, Saving
+from kafka_telemetry_lake.pipelines.findings.rules import GIVEN, USED, measures, rules
 from kafka_telemetry_lake.udfs.findings.states import hours
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "findings.md"

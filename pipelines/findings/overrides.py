@@ -15,7 +15,8 @@ from typing import Any
 
 import yaml
 
-from kafka_telemetry_lake.pipelines.findings.rules import INSTANCE, Rule, rules
+from kafka_telemetry_lake.pipelines.findings.model import INSTANCE, Rule
+from kafka_telemetry_lake.pipelines.findings.rules import rules
 from kafka_telemetry_lake.pipelines.sql_text import quoted
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 from kafka_telemetry_lake.udfs.nearest import did_you_mean

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from kafka_telemetry_lake.pipelines.findings.rules import LIBRARIES, PREFIX
+from kafka_telemetry_lake.pipelines.findings.model import LIBRARIES, PREFIX
 from kafka_telemetry_lake.pipelines.sql_text import quoted
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times as fast
@@ -36,30 +36,6 @@ ADVICE = {
     "min": "Take the least. Never sum or average it.",
     "last": "A state: take the latest of each series. Never sum it over time.",
 }
-_HEAD = """\
--- What is known about each metric that clients push: unit, meaning, level, who has it, what to sum and what never to?
--- One row per metric, from Kafka's and the libraries' docs: not what this lake has, which is view metric_catalog.
--- measure: metrics of one measure count the same, say of a client and of its topics: sum one of them. level: what a
--- point is about, client unless it is a part of one. aggregate: sum (of delta), rate, mean, max, min, last.
-"""
-
-
-# One literal a metric: with one a column, every query would spend 0.2 s on parsing them.
-_SELECT = """\
-SELECT
-  split_part(line, '{separator}', 1) AS metric,
-  split_part(line, '{separator}', 2) AS unit,
-  split_part(line, '{separator}', 3) AS meaning,
-  split_part(line, '{separator}', 4) AS aggregate,
-  CASE split_part(line, '{separator}', 4) {advice} END AS advice,
-  split_part(line, '{separator}', 5) AS level,
-  nullif(split_part(line, '{separator}', 6), '') AS measure,
-  split(split_part(line, '{separator}', 7), ',') AS libraries,
-  split_part(line, '{separator}', 8) AS source
-FROM VALUES
-{rows}
-AS known(line)
-"""
 
 
 class _Family(BaseModel):
@@ -114,11 +90,14 @@ def read_on() -> date:
     return day
 
 
-def known_metrics_view() -> dict[str, str]:
-    """The text of the view, as a file of `sql/` would have it."""
+def known_metrics_values() -> dict[str, dict[str, str]]:
+    """The values of the markers of view `known_metrics`.
+
+    Each metric is one literal: with a literal for each column, every query would spend 0.2 s on parsing them.
+    """
     rows = ",\n".join(f"({quoted(_line(metric))})" for metric in known_metrics().values())
-    aggregate = " ".join(f"WHEN {quoted(name)} THEN {quoted(text)}" for name, text in ADVICE.items())
-    return {"known_metrics": f"{_HEAD}{_SELECT.format(advice=aggregate, separator=_SEPARATOR, rows=rows)}"}
+    advice = " ".join(f"WHEN {quoted(name)} THEN {quoted(text)}" for name, text in ADVICE.items())
+    return {"known_metrics": {"rows": rows, "advice": advice}}
 
 
 @functools.cache

@@ -2,13 +2,16 @@
 
 A file has the view's name, and contains a comment with the question that the view answers, and one SELECT. Views may
 read other views and any table of ``catalog.CATALOG``; a table that a lake doesn't have yet reads as empty. A file whose
-name starts with ``_`` is a template of several views (`TEMPLATES`). The views of the findings are made of the rules in
-`sql/findings/`, `known_metrics` of `sql/metrics/`, those of client libraries of the file in `sql/versions/`.
+name starts with ``_`` has markers (``pipelines.sql_text``), whose values are made of the rules in `sql/findings/`, of
+`sql/metrics/` or of `sql/versions/`, or tell apart several views of one file (`SEVERAL`).
+
+``python -m kafka_telemetry_lake.pipelines.query.views NAME`` prints the view's SELECT, with all values, to read or run.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
@@ -18,13 +21,14 @@ import sqlglot
 from sqlglot import exp
 
 from kafka_telemetry_lake.pipelines.findings.overrides import Overrides
-from kafka_telemetry_lake.pipelines.findings.views import finding_views
-from kafka_telemetry_lake.pipelines.libraries.views import version_templates, version_views
-from kafka_telemetry_lake.pipelines.query.known_metrics import known_metrics_view
+from kafka_telemetry_lake.pipelines.findings.views import finding_values
+from kafka_telemetry_lake.pipelines.libraries.views import version_values
+from kafka_telemetry_lake.pipelines.query.known_metrics import known_metrics_values
+from kafka_telemetry_lake.pipelines.sql_text import filled
 
 _MICROS = {"MINUTE": 60_000_000, "HOUR": 3_600_000_000}
-# Template to its views, each with the values of the template's placeholders.
-TEMPLATES = {
+# File to its views, each with the values of the file's markers.
+SEVERAL = {
     "_metric_rates": {
         "metric_rates_1m": {"window": "minute", "rollups": "metric_rollups_1m"},
         "metric_rates_1h": {"window": "hour", "rollups": "metric_rollups_1h"},
@@ -104,7 +108,7 @@ def views(overrides: Overrides = (), closing: bool = False) -> dict[str, View]:
     """All views by name, each after those that it reads.
 
     Args:
-        overrides, closing: by what the views of the findings judge; see `finding_views`.
+        overrides, closing: by what the views of the findings judge; see ``finding_values``.
     """
     return {view.name: view for view in needed(_texts(overrides, closing), overrides, closing)[0]}
 
@@ -134,7 +138,12 @@ def _texts(overrides: Overrides, closing: bool) -> dict[str, str]:
     """The text of each view, by its name."""
     folder = files("kafka_telemetry_lake.sql")
     texts = {file.name.removesuffix(".sql"): file.read_text("utf-8") for file in folder.iterdir() if file.is_file()}
-    for template, instances in (TEMPLATES | version_templates()).items():
-        text = texts.pop(template)
-        texts |= {name: text.format(**values) for name, values in instances.items()}
-    return texts | finding_views(overrides, closing) | known_metrics_view() | version_views()
+    made_of_rules = finding_values(overrides, closing) | version_values() | known_metrics_values()
+    for file, views_of_file in (SEVERAL | {f"_{name}": {name: each} for name, each in made_of_rules.items()}).items():
+        text = texts.pop(file)
+        texts |= {name: filled(text, values) for name, values in views_of_file.items()}
+    return texts
+
+
+if __name__ == "__main__":
+    print(views()[sys.argv[1]].select)

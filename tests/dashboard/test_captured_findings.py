@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kafka_telemetry_lake.pipelines.findings.rules import PREFIX, rules
+from kafka_telemetry_lake.pipelines.findings.model import PREFIX
+from kafka_telemetry_lake.pipelines.findings.rules import rules
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from tests.support.captured_lake import HOSTILE, push_row, write_lake

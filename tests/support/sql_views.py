@@ -42,7 +42,7 @@ def answer(
 
     Args:
         tables: rows of the tables below the view; what a row leaves out is NULL, a table left out is empty.
-        overrides, closing: by what findings are judged; see `finding_views`.
+        overrides, closing: by what findings are judged; see ``finding_values``.
     """
     connection, below = opened(view, overrides, closing)
     assert tables.keys() <= set(below), f"{view} doesn't read {sorted(tables.keys() - set(below))}"

@@ -9,15 +9,38 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 HOUR_US = 3_600_000_000
 OPENED, CHANGED, RESOLVED = "opened", "changed", "resolved"
 RANKS = {"info": 1, "warning": 2, "error": 3}
 
-Row = Mapping[str, Any]
+
+class Identity(TypedDict):
+    """Which finding of which subject."""
+
+    cluster_id: str | None
+    finding: str
+    scope: str
+    subject: str | None
+
+
+class FindingRow(Identity):
+    """A row of view `findings` in its hour, and whose it is; the fields have the meaning of table `finding_changes`."""
+
+    severity: str
+    client_id: str | None
+    principal: str | None
+    application: str | None
+    owner: str | None
+    measure: float | None
+    instances: int | None
+    instances_affected: int | None
+    worst_instance: str | None
+    evidence: str
+    advice: str
 
 
 @dataclass(frozen=True)
@@ -52,7 +75,7 @@ class FindingState:
         lower, lower_severity: consecutive finished hours with a lower severity, and the highest of those.
     """
 
-    latest: dict[str, Any]
+    latest: FindingRow
     first: int
     last: int
     hours: int = 1
@@ -78,7 +101,7 @@ def rank(severity: str) -> int:
     return RANKS.get(severity, 0)
 
 
-def finding_id(row: Row) -> str:
+def finding_id(row: Identity) -> str:
     """The stable id of a finding of one subject: 32 hex digits."""
     identity = json.dumps([row["finding"], row["cluster_id"], row["scope"], row["subject"]])
     return hashlib.blake2b(identity.encode(), digest_size=16).hexdigest()
@@ -87,7 +110,7 @@ def finding_id(row: Row) -> str:
 def advance(
     states: dict[str, FindingState],
     hour: int,
-    found: Iterable[Row],
+    found: Iterable[FindingRow],
     was_seen: Callable[[FindingState], bool],
     finished: bool,
     rules: Callable[[str], Hysteresis] = lambda _: DEFAULT,
@@ -106,16 +129,16 @@ def advance(
             closes. Such an hour is no reason to open a finding, and none to resolve it.
     """
     changes: list[FindingChange] = []
-    worst: dict[str, Row] = {}
+    worst: dict[str, FindingRow] = {}
     for row in sorted(found, key=lambda row: (rank(row["severity"]), str(row["evidence"]))):
         worst[finding_id(row)] = row
     for key, row in sorted(worst.items()):
         if key in states:
             state = states[key]
             state.hours += state.last < hour
-            state.latest, state.last = dict(row), hour
+            state.latest, state.last = row, hour
         else:
-            state = states[key] = FindingState(dict(row), hour, hour)
+            state = states[key] = FindingState(row, hour, hour)
         state.clean = state.unseen = 0
         changes += _with_finding(state, hour, finished, rules(row["finding"]))
     if finished:

@@ -23,6 +23,7 @@ from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.findings.evaluation.lake_hours import (
     SEEN_SCOPES,
+    ClusterHour,
     Hours,
     LakeHours,
     LandedHour,
@@ -40,9 +41,9 @@ from kafka_telemetry_lake.udfs.findings.states import (
     DEFAULT,
     HOUR_US,
     FindingChange,
+    FindingRow,
     FindingState,
     Hysteresis,
-    Row,
     advance,
     finding_id,
 )
@@ -191,9 +192,7 @@ class Evaluator:
     def _step(self, pairs: list[Pair], now: int, *, finished: bool) -> int:
         rows: list[dict[str, Any]] = []
         with self._source.hours(pairs[0][1], pairs[-1][1]) as hours:
-            found: dict[tuple[str | None, int], list[dict[str, Any]]] = {}
-            for row in hours.found():
-                found.setdefault((row["cluster_id"], row.pop("hour")), []).append(row)
+            found = hours.found()
             asked = [row for rows_of_hour in found.values() for row in rows_of_hour]
             asked += [state.latest for cluster, _ in pairs for state in cluster.states.values()]
             subjects = {(row["cluster_id"], row["scope"], row["subject"]) for row in asked}
@@ -285,9 +284,7 @@ def _was_seen(seen: set[SeenIn], cluster_id: str | None, hour: int, state: Findi
     return scope not in SEEN_SCOPES or (cluster_id, hour, scope, subject) in seen
 
 
-def _between_bounds(
-    pairs: list[Pair], found: Mapping[tuple[str | None, int], Sequence[Row]]
-) -> set[tuple[Subject, str]]:
+def _between_bounds(pairs: list[Pair], found: Mapping[ClusterHour, Sequence[FindingRow]]) -> set[tuple[Subject, str]]:
     """Findings that close elsewhere than they open, are or get open, and that some of the hours don't have."""
     has: dict[tuple[Subject, str], int] = {}
     for cluster, hour in pairs:
@@ -305,7 +302,7 @@ def _between_bounds(
     }  # fmt: skip
 
 
-def _subject_and_finding(row: Row) -> tuple[Subject, str]:
+def _subject_and_finding(row: FindingRow) -> tuple[Subject, str]:
     return (row["cluster_id"], row["scope"], row["subject"]), row["finding"]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from importlib.resources import files
+from typing import cast
 
 import duckdb
 import pyarrow as pa
@@ -31,7 +33,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
     QUOTA_USAGE,
 )
 from kafka_telemetry_lake.pipelines.tables.table import check_table, table_uri
-from kafka_telemetry_lake.udfs.findings.states import HOUR_US
+from kafka_telemetry_lake.udfs.findings.states import FindingRow
 
 WEEK = timedelta(days=7)
 # Of these tables only the rows of some hours are read: by which column, and how long before the evaluated hours.
@@ -43,73 +45,10 @@ HOURS_READ = {
 }
 LANDED = pa.schema([PUSH_OUTCOMES.schema.field(name) for name in ("cluster_id", "landed_at")])
 STEP_ROWS = 1_000_000
-LANDED_HOURS = f"""
-    SELECT cluster_id, epoch_us(landed_at) // {HOUR_US} AS hour, max(epoch_us(landed_at)) AS latest, count(*) AS pushes
-    FROM landed GROUP BY 1, 2"""
-FOUND = f"""
-    WITH found AS MATERIALIZED (SELECT * FROM findings),
-    principals AS (
-        SELECT cluster_id, client_id, date_trunc('hour', landed_at) AS window_start,
-               max_by(principal, landed_at) AS principal
-        FROM pushes AS p
-        WHERE EXISTS (SELECT 1 FROM found AS f WHERE f.client_id = p.client_id)
-        GROUP BY 1, 2, 3
-    ),
-    aliases AS (
-        SELECT * FROM client_aliases
-        WHERE client_instance_id IS NULL AND valid_to IS NULL
-        QUALIFY row_number() OVER (PARTITION BY client_id, cluster_id ORDER BY valid_from DESC) = 1
-    ),
-    -- A client id that several applications use, by their instances' rules, has all of them: none is a guess.
-    ruled AS (
-        SELECT f.cluster_id, f.client_id, f.window_start,
-               string_agg(DISTINCT c.application, ', ' ORDER BY c.application) AS application,
-               string_agg(DISTINCT c.owner, ', ' ORDER BY c.owner) AS owner
-        FROM (SELECT DISTINCT cluster_id, client_id, window_start FROM found) AS f
-        JOIN clients AS c
-          ON c.client_id = f.client_id AND c.cluster_id IS NOT DISTINCT FROM f.cluster_id
-          AND c.last_seen >= f.window_start AND c.first_seen < f.window_start + INTERVAL 1 HOUR
-        WHERE c.owned_by LIKE 'rule %'
-        GROUP BY 1, 2, 3
-    )
-    SELECT f.cluster_id, epoch_us(f.window_start) // {HOUR_US} AS hour, finding, severity, scope, subject, f.client_id,
-           CASE WHEN scope = 'principal' THEN subject ELSE p.principal END AS principal,
-           coalesce(own.application, any_cluster.application, r.application) AS application,
-           CASE WHEN coalesce(own.application, any_cluster.application) IS NULL THEN r.owner
-                ELSE coalesce(own.owner, any_cluster.owner) END AS owner,
-           CAST(measure AS DOUBLE) AS measure, CAST(instances AS BIGINT) AS instances,
-           CAST(instances_affected AS BIGINT) AS instances_affected, worst_instance, evidence, advice
-    FROM found AS f
-    LEFT JOIN principals AS p
-      ON p.client_id = f.client_id AND p.window_start = f.window_start
-      AND p.cluster_id IS NOT DISTINCT FROM f.cluster_id
-    LEFT JOIN aliases AS own ON own.client_id = f.client_id AND own.cluster_id = f.cluster_id
-    LEFT JOIN aliases AS any_cluster ON any_cluster.client_id = f.client_id AND any_cluster.cluster_id IS NULL
-    LEFT JOIN ruled AS r
-      ON r.client_id = f.client_id AND r.window_start = f.window_start
-      AND r.cluster_id IS NOT DISTINCT FROM f.cluster_id"""
 SUBJECTS = pa.schema([("cluster_id", pa.string()), ("scope", pa.string()), ("subject", pa.string())])
-SEEN = f"""
-    SELECT DISTINCT cluster_id, epoch_us(landed_at) // {HOUR_US} AS hour, 'client_id' AS scope, client_id AS subject
-    FROM push_outcomes AS o
-    WHERE EXISTS (
-        SELECT 1 FROM subjects AS s WHERE s.scope = 'client_id'
-        AND s.subject IS NOT DISTINCT FROM o.client_id AND s.cluster_id IS NOT DISTINCT FROM o.cluster_id
-    )
-    UNION ALL
-    SELECT DISTINCT cluster_id, epoch_us(landed_at) // {HOUR_US}, 'principal', principal
-    FROM pushes AS p
-    WHERE EXISTS (
-        SELECT 1 FROM subjects AS s WHERE s.scope = 'principal'
-        AND s.subject IS NOT DISTINCT FROM p.principal AND s.cluster_id IS NOT DISTINCT FROM p.cluster_id
-    )"""
 SEEN_SCOPES = ("client_id", "principal")
-LINGERING = f"""
-    SELECT cluster_id, epoch_us(window_start) // {HOUR_US} AS hour, scope, subject, finding
-    FROM findings AS f SEMI JOIN lingering AS l
-      ON l.finding = f.finding AND l.subject IS NOT DISTINCT FROM f.subject
-      AND l.cluster_id IS NOT DISTINCT FROM f.cluster_id"""
 
+ClusterHour = tuple[str | None, int]
 Subject = tuple[str | None, str, str | None]  # cluster, scope, name
 SeenIn = tuple[str | None, int, str, str | None]  # cluster, hour, scope, name
 LingersIn = tuple[str | None, int, str, str | None, str]  # the same, and the finding
@@ -135,9 +74,13 @@ class Hours:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
 
-    def found(self) -> list[dict[str, Any]]:
-        """Rows of `findings`, with their hour instead of window_start, and with principal, application and owner."""
-        return list(self._connection.sql(FOUND).to_arrow_table().to_pylist())
+    def found(self) -> dict[ClusterHour, list[FindingRow]]:
+        """Rows of view `findings` by cluster and hour, with principal, application and owner."""
+        found: dict[ClusterHour, list[FindingRow]] = {}
+        for row in self._connection.sql(_statement("found")).to_arrow_table().to_pylist():
+            hour = row.pop("hour")
+            found.setdefault((row["cluster_id"], hour), []).append(cast(FindingRow, row))
+        return found
 
     def seen(self, subjects: Collection[Subject]) -> set[SeenIn]:
         """In which hours these client ids and principals pushed. Subjects of other scopes aren't looked for."""
@@ -145,7 +88,7 @@ class Hours:
         if not asked:
             return set()
         self._connection.register("subjects", pa.Table.from_pylist(asked, SUBJECTS))
-        return set(self._connection.sql(SEEN).fetchall())
+        return set(self._connection.sql(_statement("seen")).fetchall())
 
 
 class LakeHours:
@@ -190,7 +133,7 @@ class LakeHours:
             connection.register(
                 "lingering", pa.Table.from_pylist(rows, SUBJECTS.append(FINDING_CHANGES.schema.field("finding")))
             )
-            return set(connection.sql(LINGERING).fetchall())
+            return set(connection.sql(_statement("lingering")).fetchall())
 
     def _open(
         self, connection: duckdb.DuckDBPyConnection, first: int, last: int, closing_of: pa.Array | None = None
@@ -225,7 +168,13 @@ class LakeHours:
             connection.register(ALL + name, CATALOG[name].empty_table())
 
 
+@functools.cache
+def _statement(name: str) -> str:
+    """A file of `sql/evaluation/`, in DuckDB's dialect."""
+    return (files("kafka_telemetry_lake.sql") / "evaluation" / f"{name}.sql").read_text("utf-8")
+
+
 def _hours_of(landed: pads.Dataset | pa.Table) -> list[LandedHour]:
     with connect() as connection:
         connection.register("landed", landed)
-        return [LandedHour(*row) for row in connection.sql(LANDED_HOURS).fetchall()]
+        return [LandedHour(*row) for row in connection.sql(_statement("landed_hours")).fetchall()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -14,21 +14,22 @@ from kafka_telemetry_lake.udfs.findings.states import (
     OPENED,
     RESOLVED,
     FindingChange,
+    FindingRow,
     FindingState,
     Hysteresis,
-    Row,
+    Identity,
     advance,
     finding_id,
 )
 
-KEY = {"cluster_id": "c", "finding": "buffer_full", "scope": "client_id", "subject": "orders"}
+KEY: Identity = {"cluster_id": "c", "finding": "buffer_full", "scope": "client_id", "subject": "orders"}
 # What an hour shows of the subject, by one letter: the severity of its finding, seen without it, or not seen.
 SEVERITIES = {"i": "info", "w": "warning", "e": "error"}
 SEEN, UNSEEN, LINGERS = ".", "-", "~"
 
 
-def row(letter: str, **more: Any) -> dict[str, Any]:
-    return {**KEY, "severity": SEVERITIES[letter], "evidence": letter, **more}
+def row(letter: str, **more: Any) -> FindingRow:
+    return cast(FindingRow, {**KEY, "severity": SEVERITIES[letter], "evidence": letter, **more})
 
 
 def play(letters: str, rules: Hysteresis = DEFAULT) -> list[tuple[str, str | None, float, int]]:
@@ -202,7 +203,9 @@ def test_the_id() -> None:
         "scope": ["principal"],
         "subject": [None, "", "null", "orders\u0000", "é", "\x1b" * 1024],
     }
-    others: list[Row] = [{**KEY, name: value} for name, values in different.items() for value in values]
+    others: list[Identity] = [
+        cast(Identity, {**KEY, name: value}) for name, values in different.items() for value in values
+    ]
     ids = {finding_id(each) for each in [KEY, *others]}
     assert len(ids) == 1 + len(others)
     assert all(len(each) == 32 and set(each) <= set("0123456789abcdef") for each in ids)

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from deltalake import DeltaTable
@@ -18,10 +18,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_telemetry_lake.pipelines.findings.evaluation.evaluator import GRACE_US, Evaluator
-from kafka_telemetry_lake.pipelines.findings.evaluation.lake_hours import Hours, LandedHour, LingersIn, SeenIn, Subject
+from kafka_telemetry_lake.pipelines.findings.evaluation.lake_hours import (
+    ClusterHour,
+    Hours,
+    LandedHour,
+    LingersIn,
+    SeenIn,
+    Subject,
+)
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.pipelines.lake.follower import Position
-from kafka_telemetry_lake.udfs.findings.states import HOUR_US, Hysteresis
+from kafka_telemetry_lake.udfs.findings.states import HOUR_US, FindingRow, Hysteresis
 from tests.support.lake_tables import table
 from tests.support.patience import PATIENCE_S
 
@@ -36,14 +43,16 @@ class MadeHours(Hours):
     def __init__(self, hours: dict[int, Hour]) -> None:
         self._hours = hours
 
-    def found(self) -> list[dict[str, Any]]:
+    def found(self) -> dict[ClusterHour, list[FindingRow]]:
         common = {"cluster_id": "c", "finding": "buffer_full", "scope": "client_id", "advice": "more", "instances": 1}
-        return [
-            common
-            | {"hour": hour, "subject": name, "client_id": name, "severity": severity, "evidence": f"hour {hour}"}
+        rows = {
+            ("c", hour): [
+                common | {"subject": name, "client_id": name, "severity": severity, "evidence": f"hour {hour}"}
+                for name, severity in found.items()
+            ]
             for hour, (found, _) in self._hours.items()
-            for name, severity in found.items()
-        ]
+        }
+        return cast(dict[ClusterHour, list[FindingRow]], rows)
 
     def seen(self, subjects: Collection[Subject]) -> set[SeenIn]:
         return {

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from kafka_telemetry_lake.pipelines.costs.prices import read_prices
-from kafka_telemetry_lake.pipelines.findings.rules import Saving, rules
-from kafka_telemetry_lake.pipelines.findings.savings import NO_METHOD
+from kafka_telemetry_lake.pipelines.findings.model import Saving
+from kafka_telemetry_lake.pipelines.findings.rules import rules
+from kafka_telemetry_lake.pipelines.findings.views import NO_METHOD
 from tests.support.sql_views import answer
 
 pytestmark = pytest.mark.lake

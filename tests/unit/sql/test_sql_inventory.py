@@ -9,7 +9,8 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from kafka_telemetry_lake.pipelines.findings.rules import LIBRARIES, measures
+from kafka_telemetry_lake.pipelines.findings.model import LIBRARIES
+from kafka_telemetry_lake.pipelines.findings.rules import measures
 from kafka_telemetry_lake.pipelines.query.known_metrics import known_metrics
 from kafka_telemetry_lake.pipelines.query.views import views
 from tests.support.sql_views import answer

@@ -1,17 +1,3 @@
-"""View `finding_savings`, made of the savings of the rules: what each finding's advice saves, and how that is known."""
-
-from __future__ import annotations
-
-from collections.abc import Iterable
-
-from kafka_telemetry_lake.pipelines.findings.rules import INSTANCE, Rule, Saving, rules
-from kafka_telemetry_lake.pipelines.sql_text import quoted
-
-NO_METHOD = (
-    "the advice is about loss, delay or configuration, and no method estimates bytes or requests that it may save too"
-)
-# Prices are those that application_cost had for the hour's application: its cost by its number.
-_VIEW = """\
 -- What would the advice of each finding save in its hour? One row per client instance, hour and finding of a client
 -- instance, as in instance_findings.
 -- requests_saved and bytes_in_saved: NULL if the advice saves none, or nobody knows. Never more than the client had.
@@ -40,7 +26,7 @@ WITH sent AS (
 compressing AS (
   SELECT cluster_id, landed_date, window_start, topic, sum(topic_bytes) / sum(topic_bytes / compressed_to) AS ratio
   FROM sent
-  WHERE topic_bytes > 0 AND compressed_to > 0 AND compressed_to < {ratio}
+  WHERE topic_bytes > 0 AND compressed_to > 0 AND compressed_to < :compresses_below
   GROUP BY cluster_id, landed_date, window_start, topic
 ),
 
@@ -68,7 +54,7 @@ detected AS (
   SELECT
     cluster_id, client_id, client_instance_id, landed_date, window_start, used_requests,
     array(
-      {structs}
+      :savings
     ) AS all_savings
   FROM hours
 ),
@@ -90,6 +76,7 @@ told AS (
 ),
 
 priced AS (
+  -- Prices are those that application_cost had for the hour's application: its cost by its number.
   SELECT
     t.*, c.application, c.owner, c.environment, a.currency,
     t.bytes_in_saved * a.stored_byte_hours / nullif(a.bytes_in, 0) AS stored_byte_hours_saved,
@@ -127,30 +114,3 @@ SELECT
   ) AS missing,
   landed_date
 FROM priced
-"""
-
-
-def finding_savings(judged: Iterable[Rule]) -> str:
-    """The text of the view, as a file of `sql/` would have it. Of rules that aren't about client instances: none."""
-    structs = [_struct(rule) for rule in judged if rule.scope == INSTANCE]
-    return _VIEW.format(structs=",\n      ".join(structs), ratio=rules()["uncompressed_records"].bound_sql("ratio"))
-
-
-def _struct(rule: Rule) -> str:
-    saving = rule.saving
-    if isinstance(saving, Saving):
-        amounts = [each for each in (saving.requests, saving.bytes_in) if each is not None]
-        unknown = " OR ".join(f"({each}) IS NULL" for each in amounts)
-        untold = f"CASE WHEN {unknown} THEN {quoted(saving.unknown)} END"
-        texts = [quoted(each) for each in (saving.method, saving.measured, saving.assumed)]
-        amount = [f"CAST({each or 'NULL'} AS DOUBLE)" for each in (saving.requests, saving.bytes_in)]
-    else:
-        untold, texts = quoted(saving or NO_METHOD), ["CAST(NULL AS STRING)"] * 3
-        amount = ["CAST(NULL AS DOUBLE)"] * 2
-    return (
-        f"CASE WHEN {rule.condition_sql()} THEN struct(\n"
-        f"        '{rule.id}' AS finding, {amount[0]} AS requests, {amount[1]} AS bytes_in,\n"
-        f"        {texts[0]} AS method, {texts[1]} AS measured, {texts[2]} AS assumed,\n"
-        f"        {untold} AS untold\n"
-        "      ) END"
-    )

@@ -129,6 +129,13 @@ def read_points(
     return points._replace(series=points.series.view(np.int64))
 
 
+def rejected(points: Points, where: Bools | Int64s, reason: Int8s | Reason) -> Points:
+    """The points, those at `where` (one boolean a point, or indices) with another reason."""
+    reasons = points.reason.copy()
+    reasons[where] = reason
+    return points._replace(reason=reasons)
+
+
 def long_texts(decoded: Decoded, points: Points, max_bytes: int) -> Bools:
     """Which points have a name, a scope or attributes of more bytes than the limit."""
     long = (set_bytes(decoded.attribute_sets) > max_bytes)[points.attributes]

@@ -12,10 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs import rows
-from kafka_telemetry_lake.udfs.conversion.distributions import find_flaws, read_distributions
+from kafka_telemetry_lake.udfs.conversion.distributions import Distributions, find_flaws, read_distributions
 from kafka_telemetry_lake.udfs.conversion.payloads import Payloads, read_payloads
 from kafka_telemetry_lake.udfs.conversion.point_rows import Batch, metric_points
-from kafka_telemetry_lake.udfs.conversion.points import Points, Reason, long_lists, long_texts, push_times, read_points
+from kafka_telemetry_lake.udfs.conversion.points import (
+    Points,
+    Reason,
+    long_lists,
+    long_texts,
+    push_times,
+    read_points,
+    rejected,
+)
 from kafka_telemetry_lake.udfs.conversion.principals import Budgets, Senders, accounts, judge_senders, spend_series
 from kafka_telemetry_lake.udfs.conversion.push_rows import client_events, push_outcomes
 from kafka_telemetry_lake.udfs.conversion.quarantine import quarantined_points, quarantined_pushes
@@ -104,28 +112,27 @@ def _parts(pushes: pa.Table, state: States, limits: Limits) -> Iterator[tuple[Sh
 def _process(
     pushes: pa.Table, payloads: Payloads, senders: Senders, state: ClientStates, limits: Limits
 ) -> tuple[ShardRows, ShardState]:
-    future_tolerance_s = min(limits.future_tolerance_s, limits.redelivery_window_s)
+    """The rows of some pushes, and the state of the clients that they change. Each step needs those before it."""
     keys = _push_columns(pushes)
     partition, push = _push_ids(keys)
+    clients, landed_at = _clients(keys), _landed_at(keys)
+    named = keys["client_instance_id"].is_valid().to_numpy(zero_copy_only=False)
+    touched = np.unique(clients[named])
+    stored = state.rows_of(touched)
+    tolerance_s = min(limits.future_tolerance_s, limits.redelivery_window_s)
+
+    # Points: the decoded columns, with a reason where a point is invalid by itself.
     attributes = normalise(payloads.decoded.attribute_sets)
     distributions = read_distributions(payloads.decoded.distributions)
     flaws = np.zeros(len(distributions.observations), np.int8)
     find_flaws(distributions, flaws)
-    clients, landed_at = _clients(keys), _landed_at(keys)
-    points = read_points(payloads.decoded, landed_at, clients, attributes, flaws != 0, future_tolerance_s)
-    named = keys["client_instance_id"].is_valid().to_numpy(zero_copy_only=False)
-    touched = np.unique(clients[named])
-    stored = state.rows_of(touched)
-    too_long = long_lists(payloads.decoded)
-    points.reason[too_long != Reason.NONE] = too_long[too_long != Reason.NONE]
-    points.reason[long_texts(payloads.decoded, points, limits.max_text_bytes)] = Reason.TEXT_TOO_LONG
-    points.reason[beyond_limit(points, distributions, clients, stored, limits.max_series_per_client)] = (
-        Reason.TOO_MANY_SERIES
-    )
-    beyond, budgets = _spend_series(points, payloads, senders, stored, state, limits)
-    points.reason[beyond] = Reason.TOO_MANY_SERIES_OF_PRINCIPAL
-    times = push_times(points, len(push))
+    points = read_points(payloads.decoded, landed_at, clients, attributes, flaws != 0, tolerance_s)
 
+    # Limits: reasons of points that are beyond one.
+    points, budgets = _within_limits(points, distributions, payloads, senders, clients, stored, state, limits)
+
+    # Pushes: which are new, delivered again or stale, by the client's earlier pushes.
+    times = push_times(points, len(push))
     facts = PushFacts(
         client=clients,
         place=places_of(keys["client_instance_id"].dictionary_decode()),
@@ -145,20 +152,13 @@ def _process(
         foreign=senders.foreign,
     )
     verdicts, judged = judge_pushes(facts, stored, limits)
-    converted, increments, after = convert(points, distributions, verdicts, clients, judged, future_tolerance_s)
+
+    # Deltas: each point against the last one of its series.
+    converted, increments, after = convert(points, distributions, verdicts, clients, judged, tolerance_s)
+
+    # Rows of the tables.
     batch = Batch(
-        pushes,
-        keys,
-        payloads,
-        attributes,
-        points,
-        distributions,
-        flaws,
-        times,
-        verdicts,
-        converted,
-        increments,
-        limits,
+        pushes, keys, payloads, attributes, points, distributions, flaws, times, verdicts, converted, increments, limits
     )
     result = ShardRows(
         metric_points=metric_points(batch),
@@ -166,10 +166,29 @@ def _process(
         push_outcomes=push_outcomes(batch),
         client_events=client_events(batch),
     )
+
+    # State: what these clients and principals have now, without clients that have been silent for too long.
     budgets = replace(budgets, clients=accounts(senders, partition, landed_at))
     changes = ShardState.joined([after.rows_of(touched), budgets])
     evicted = evicted_clients(state.merge(changes), partition, landed_at, limits)
     return result, ShardState.joined([changes.without(evicted.client_columns().client), evicted])
+
+
+def _within_limits(
+    points: Points, distributions: Distributions, payloads: Payloads, senders: Senders, clients: Int64s,
+    stored: ShardState, state: ClientStates, limits: Limits,
+) -> tuple[Points, ShardState]:  # fmt: skip
+    """The points, with a reason where one is beyond a limit, and the principals' budgets after them.
+
+    The order counts: a reason replaces the one before it, and only points without one use up series and budgets.
+    """
+    of_lists = long_lists(payloads.decoded)
+    points = rejected(points, of_lists != Reason.NONE, of_lists[of_lists != Reason.NONE])
+    points = rejected(points, long_texts(payloads.decoded, points, limits.max_text_bytes), Reason.TEXT_TOO_LONG)
+    of_client = beyond_limit(points, distributions, clients, stored, limits.max_series_per_client)
+    points = rejected(points, of_client, Reason.TOO_MANY_SERIES)
+    of_principal, budgets = _spend_series(points, payloads, senders, stored, state, limits)
+    return rejected(points, of_principal, Reason.TOO_MANY_SERIES_OF_PRINCIPAL), budgets
 
 
 def _spend_series(

@@ -43,8 +43,7 @@ from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, OPERATOR_TABLES, PUSHES, QUARANTINE, TABLES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
-from kafka_telemetry_lake.pipelines.upkeep.small_files import runs_to_merge
-from kafka_telemetry_lake.pipelines.upkeep.upkeep import Upkeep
+from kafka_telemetry_lake.pipelines.upkeep.small_files import Upkeep, runs_to_merge
 from tests.support.landing_records import CAPTURED
 
 SHARDS, CLIENTS, PUSHES_A_BATCH = 2, 1_000, 50

@@ -29,17 +29,17 @@ from kafka_telemetry_lake.jobs.sync import Memory, RefusedListsError, sync
 from kafka_telemetry_lake.pipelines.events import feed
 from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription_events
 from kafka_telemetry_lake.pipelines.export.counting import Counting, Selection
-from kafka_telemetry_lake.pipelines.export.fleet import Fleet
 from kafka_telemetry_lake.pipelines.export.measures import DEFAULT_DIMENSIONS
+from kafka_telemetry_lake.pipelines.export.prometheus import Fleet
 from kafka_telemetry_lake.pipelines.findings.overrides import Overrides, read_overrides
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
 from kafka_telemetry_lake.pipelines.lifecycle import live_source
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.lifecycle.shard_runs import RunTask
-from kafka_telemetry_lake.pipelines.quotas import broker_usage, report_follower
-from kafka_telemetry_lake.pipelines.quotas.report_follower import ReportFollower
-from kafka_telemetry_lake.pipelines.upkeep.upkeep import PAUSE_S as UPKEEP_S
-from kafka_telemetry_lake.pipelines.upkeep.upkeep import Upkeep
+from kafka_telemetry_lake.pipelines.quotas import broker_usage, client_reports
+from kafka_telemetry_lake.pipelines.quotas.client_reports import ReportFollower
+from kafka_telemetry_lake.pipelines.upkeep.small_files import PAUSE_S as UPKEEP_S
+from kafka_telemetry_lake.pipelines.upkeep.small_files import Upkeep
 
 EXPORT_NAME = "prometheus"  # the default of `export`: it goes on where the job ended, and the other way round
 REFRESH_S = 15.0
@@ -194,8 +194,8 @@ def _followers(settings: IngestSettings, lake: Lake, followed: Followed) -> list
     ]
     if reports is not None:
         opened = _anew(reports, lambda: ReportFollower(lake.path, lake.fence), lambda each, _: each.catch_up())
-        pause_s = max(trigger_s, report_follower.PAUSE_S)
-        rows.append(Companion(report_follower.STREAM, opened, pause_s, PATIENCE_S, last_step=True))
+        pause_s = max(trigger_s, client_reports.PAUSE_S)
+        rows.append(Companion(client_reports.STREAM, opened, pause_s, PATIENCE_S, last_step=True))
     return [*rows, Companion("upkeep", stateless(followed.upkeep.look), UPKEEP_S, PATIENCE_S, waits_first=True)]
 
 

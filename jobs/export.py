@@ -21,9 +21,8 @@ from kafka_telemetry_lake.jobs.support.running import JobFailedError
 from kafka_telemetry_lake.jobs.support.signals import stop_at_signals
 from kafka_telemetry_lake.jobs.support.supervisor import Companion, Step, supervised
 from kafka_telemetry_lake.pipelines.export.counting import Counting, Selection
-from kafka_telemetry_lake.pipelines.export.fleet import Fleet
 from kafka_telemetry_lake.pipelines.export.known_clients import KnownClients
-from kafka_telemetry_lake.pipelines.export.serving import RenderedOnce
+from kafka_telemetry_lake.pipelines.export.prometheus import Fleet, RenderedOnce
 from kafka_telemetry_lake.pipelines.lake.place import no_lake
 from kafka_telemetry_lake.pipelines.observe.metrics_server import JobHealth, MetricsServer
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake

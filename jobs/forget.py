@@ -19,7 +19,7 @@ from kafka_telemetry_lake.jobs.support.locks import FINDINGS, NOTIFY, UPKEEP, on
 from kafka_telemetry_lake.jobs.support.running import JobFailedError
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure, Removed, unfinished
 from kafka_telemetry_lake.pipelines.forget.subject import Request, clusters_with
-from kafka_telemetry_lake.pipelines.iceberg.behind import has_iceberg_tables
+from kafka_telemetry_lake.pipelines.iceberg.places import has_iceberg_tables
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of, drop_old, own_checkpoints
 from kafka_telemetry_lake.pipelines.lake.erased_files import erased_files
 from kafka_telemetry_lake.pipelines.query.formats import write_table

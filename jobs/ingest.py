@@ -49,11 +49,11 @@ from kafka_telemetry_lake.pipelines.lifecycle.shard_runs import RunTask, SparkTa
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import PipelineMetrics
 from kafka_telemetry_lake.pipelines.query.printable import printable
 from kafka_telemetry_lake.pipelines.quotas import broker_usage
-from kafka_telemetry_lake.pipelines.quotas.report_follower import ReportFollower, knows_quotas
+from kafka_telemetry_lake.pipelines.quotas.client_reports import ReportFollower, knows_quotas
 from kafka_telemetry_lake.pipelines.replay.replay import finish_swap
 from kafka_telemetry_lake.pipelines.runtime.causes import cause
 from kafka_telemetry_lake.pipelines.runtime.session import SparkStartError, kill_java, spark_session
-from kafka_telemetry_lake.pipelines.upkeep.upkeep import Upkeep
+from kafka_telemetry_lake.pipelines.upkeep.small_files import Upkeep
 
 NO_PUSHES_ADVICE = (
     "ingest: no push has landed yet. If clients are running, check that the receiver is installed on the brokers "

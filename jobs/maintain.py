@@ -15,7 +15,7 @@ from kafka_telemetry_lake.jobs.settings.maintain import MaintainSettings
 from kafka_telemetry_lake.jobs.support.locks import UPKEEP, only
 from kafka_telemetry_lake.jobs.support.running import JobFailedError
 from kafka_telemetry_lake.pipelines.forget.history import clear
-from kafka_telemetry_lake.pipelines.iceberg.behind import behind
+from kafka_telemetry_lake.pipelines.iceberg.places import behind
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of
 from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
 from kafka_telemetry_lake.pipelines.maintain import BY_DAY, Maintenance, MaintenanceSettings

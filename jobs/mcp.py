@@ -16,8 +16,7 @@ from mcp_types import ToolAnnotations
 from kafka_telemetry_lake.jobs.settings.base import UsageError
 from kafka_telemetry_lake.jobs.settings.mcp import McpSettings
 from kafka_telemetry_lake.pipelines.agents.answers import AnswerLimits, answer
-from kafka_telemetry_lake.pipelines.agents.descriptions import describe_view, explain_finding, list_views
-from kafka_telemetry_lake.pipelines.agents.docs_pages import pages
+from kafka_telemetry_lake.pipelines.agents.descriptions import describe_view, explain_finding, list_views, pages
 from kafka_telemetry_lake.pipelines.findings.overrides import read_overrides
 from kafka_telemetry_lake.pipelines.lake.place import no_lake
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake

@@ -18,9 +18,8 @@ from kafka_telemetry_lake.jobs.support.locks import NOTIFY, only
 from kafka_telemetry_lake.jobs.support.running import JobFailedError
 from kafka_telemetry_lake.jobs.support.signals import stop_at_signals
 from kafka_telemetry_lake.jobs.support.supervisor import Companion, Report, Step, supervised
-from kafka_telemetry_lake.pipelines.notify.delivery import deliveries, delivery, previews
+from kafka_telemetry_lake.pipelines.notify.delivery import deliveries, delivery, previews, send_all
 from kafka_telemetry_lake.pipelines.notify.file import NotifyFile, read_notify_file
-from kafka_telemetry_lake.pipelines.notify.run import send_all
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 

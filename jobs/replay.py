@@ -28,7 +28,7 @@ from kafka_telemetry_lake.pipelines.ingest.run_tasks import log_set_aside, run_t
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
-from kafka_telemetry_lake.pipelines.quotas.report_follower import ReportFollower, knows_quotas
+from kafka_telemetry_lake.pipelines.quotas.client_reports import ReportFollower, knows_quotas
 from kafka_telemetry_lake.pipelines.replay.rebuild import rebuild_state
 from kafka_telemetry_lake.pipelines.replay.replay import finish_swap, replay
 from kafka_telemetry_lake.pipelines.runtime.job_names import named

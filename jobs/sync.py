@@ -21,13 +21,11 @@ from kafka_telemetry_lake.jobs.support.privacy import privacy_of
 from kafka_telemetry_lake.jobs.support.signals import stop_at_signals
 from kafka_telemetry_lake.pipelines.applications.aliases import AliasError, read_aliases
 from kafka_telemetry_lake.pipelines.applications.aliases_topic import read_aliases_topic
-from kafka_telemetry_lake.pipelines.costs.brokers import read_brokers
-from kafka_telemetry_lake.pipelines.costs.prices import PricesError, read_prices
+from kafka_telemetry_lake.pipelines.applications.costs import PricesError, read_brokers, read_prices
 from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription_events
-from kafka_telemetry_lake.pipelines.groups.lag import record_lag
 from kafka_telemetry_lake.pipelines.groups.members import ConsumerGroups, read_groups
 from kafka_telemetry_lake.pipelines.groups.next_records import NextRecords
-from kafka_telemetry_lake.pipelines.groups.offsets import record_offsets
+from kafka_telemetry_lake.pipelines.groups.offsets import record_lag, record_offsets
 from kafka_telemetry_lake.pipelines.lake.config_history import Changes, Unknown, all_known, check, none_known, record
 from kafka_telemetry_lake.pipelines.query.subscription_views import update_subscription_views
 from kafka_telemetry_lake.pipelines.query.views import views

@@ -29,7 +29,7 @@ from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, table_uri
-from kafka_telemetry_lake.pipelines.upkeep.compaction import TABLES, FileGroup, delete_files, groups_of
+from kafka_telemetry_lake.pipelines.upkeep.merging import TABLES, FileGroup, delete_files, groups_of
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 # Tables that are partitioned by landed date, so retention can drop days.

@@ -1,8 +1,11 @@
-"""What an agent needs to know before it asks: tables and views, their columns, and the rules of findings."""
+"""What an agent needs to know before it asks: tables and views, their columns, findings' rules, pages of docs."""
 
 from __future__ import annotations
 
+import functools
 import re
+from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 from kafka_telemetry_lake.pipelines.agents.answers import AnswerLimits, answer
@@ -112,3 +115,20 @@ def _meanings(name: str) -> dict[str, str]:
 def _all_rows(limits: AnswerLimits) -> AnswerLimits:
     """Limits under which the columns of a table aren't cut off."""
     return AnswerLimits(10_000, 10_000_000, limits.seconds, limits.memory, limits.spill)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its name without ``.md``, the question that it answers, and its Markdown."""
+
+    name: str
+    question: str
+    text: str
+
+
+@functools.cache
+def pages() -> dict[str, Page]:
+    """All pages by name."""
+    markdown = sorted((files("kafka_telemetry_lake") / "docs").iterdir(), key=lambda file: file.name)
+    texts = {file.name.removesuffix(".md"): file.read_text("utf-8") for file in markdown if file.name.endswith(".md")}
+    return {name: Page(name, text.partition("\n")[0].removeprefix("# "), text) for name, text in texts.items()}

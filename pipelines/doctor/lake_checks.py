@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kafka_telemetry_lake.pipelines.doctor.check import Check, age_text
 from kafka_telemetry_lake.pipelines.forget.erasure import unfinished
-from kafka_telemetry_lake.pipelines.iceberg.behind import behind, has_iceberg_tables
+from kafka_telemetry_lake.pipelines.iceberg.places import behind, has_iceberg_tables
 from kafka_telemetry_lake.pipelines.lake.erased_files import erased_files
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake, run_query
 from kafka_telemetry_lake.udfs.subscriptions.matching import CLIENTS

@@ -1,4 +1,4 @@
-"""Checks this machine: Java, Python and its libraries, memory and disk."""
+"""Checks this machine: Java, Python and its libraries, memory and disk, and proxies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from kafka_telemetry_lake.pipelines.doctor.check import Check
-from kafka_telemetry_lake.pipelines.doctor.network_checks import check_network
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import local_folder
 from kafka_telemetry_lake.pipelines.runtime.environment import left_out, problems
 from kafka_telemetry_lake.pipelines.runtime.java import JavaMissingError, check_java, is_installed, spark_options
@@ -92,3 +91,20 @@ def _available_memory() -> int | None:
             return None
     kilobytes = next((line.split()[1] for line in lines if line.startswith("MemAvailable:")), None)
     return None if kilobytes is None else int(kilobytes) << 10
+
+
+AUTHORITIES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE")
+PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
+
+
+def check_network() -> Iterator[Check]:
+    """A line for each variable that names a missing file, and one for proxies. Their URLs may have a password."""
+    for name in AUTHORITIES:
+        file = os.environ.get(name)
+        if file and not Path(file).exists():
+            yield Check("network", "failed", f"{name} names {file}, which isn't there", "correct it, or unset it")
+    found = [name for each in PROXIES for name in (each, each.lower()) if os.environ.get(name)]
+    if found:
+        yield Check(
+            "network", "ok", f"HTTP requests go through the proxy of {', '.join(found)}; Kafka is asked directly"
+        )

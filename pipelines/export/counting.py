@@ -18,8 +18,7 @@ from duckdb import DuckDBPyConnection
 from kafka_telemetry_lake.pipelines.export.families import Family, Labels
 from kafka_telemetry_lake.pipelines.export.known_clients import WAIT_S, KnownClients
 from kafka_telemetry_lake.pipelines.export.measures import COUNTERS, DIMENSIONS, read_metrics
-from kafka_telemetry_lake.pipelines.export.sums import READ, Sums
-from kafka_telemetry_lake.pipelines.export.window import Window
+from kafka_telemetry_lake.pipelines.export.sums import READ, Sums, Window
 from kafka_telemetry_lake.pipelines.lake.follower import FIELDS, Follower, Gap, Position
 from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect

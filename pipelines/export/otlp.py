@@ -6,7 +6,7 @@ point that comes again by its resource's `service.instance.id`, its metric, attr
 counted point of each. It knows an event by `log.record.uid`.
 
 https://opentelemetry.io/docs/specs/otlp/#otlphttp says what is sent again: what fails with 429, 502, 503 or 504, after
-`Retry-After` if the endpoint names it; and what it says it took (`otlp_answers`).
+`Retry-After` if the endpoint names it; and what it says it took (`acknowledgement`).
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError, Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from prometheus_client import Metric
 from pydantic import SecretStr
 
-from kafka_telemetry_lake.pipelines.export import otlp_logs, otlp_points
-from kafka_telemetry_lake.pipelines.export.cumulative import Totals
 from kafka_telemetry_lake.pipelines.export.known_clients import KnownClients
 from kafka_telemetry_lake.pipelines.export.measures import PREFIX
-from kafka_telemetry_lake.pipelines.export.metrics import counter
-from kafka_telemetry_lake.pipelines.export.otlp_answers import acknowledgement
+from kafka_telemetry_lake.pipelines.export.otlp_requests import COLUMNS, Totals, event_requests, point_requests
+from kafka_telemetry_lake.pipelines.export.prometheus import counter
 from kafka_telemetry_lake.pipelines.lake.follower import FIELDS, Follower, Gap, Position
 from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.notify.http import Answer, RefusedError, SinkDownError, below, post
@@ -40,6 +40,29 @@ from kafka_telemetry_lake.pipelines.runtime.retries import pause_after
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, METRIC_POINTS
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
+
+AnswerT = TypeVar("AnswerT", bound=Message)
+PROTOBUF = ("application/x-protobuf", "application/protobuf")
+JSON = "application/json"
+
+
+def acknowledgement(answer: Answer, kind: type[AnswerT]) -> AnswerT:
+    """The message of an answer; an empty one if it has none.
+
+    Raises:
+        SinkDownError: it isn't the answer of an OTLP endpoint.
+    """
+    is_json = answer.content_type == JSON or (not answer.content_type and answer.body.lstrip().startswith(b"{"))
+    what = f"HTTP {answer.status} with content type {answer.content_type[:80] or '(none)'}"
+    if not (is_json or answer.content_type in ("", *PROTOBUF)):
+        raise SinkDownError(f"it answers {what}, not as an OTLP endpoint does")
+    try:
+        if not answer.body:
+            return kind()
+        return json_format.Parse(answer.body, kind()) if is_json else kind.FromString(answer.body)
+    except (DecodeError, json_format.ParseError, UnicodeDecodeError, RecursionError):
+        raise SinkDownError(f"it answers {what}, but no message of OTLP") from None
+
 
 log = logging.getLogger(__name__)
 
@@ -87,10 +110,10 @@ def _rejected_logs(answer: Answer) -> tuple[int, str]:
 SIGNALS = {
     each.name: each
     for each in (
-        Signal("metrics", METRIC_POINTS, "/v1/metrics", otlp_points.COLUMNS, otlp_points.requests, _rejected_points),
+        Signal("metrics", METRIC_POINTS, "/v1/metrics", COLUMNS, point_requests, _rejected_points),
         Signal(
             "logs", CLIENT_EVENTS, "/v1/logs", tuple(CLIENT_EVENTS.schema.names),
-            lambda rows, clients, _: otlp_logs.requests(rows, clients), _rejected_logs,
+            lambda rows, clients, _: event_requests(rows, clients), _rejected_logs,
         ),
     )
 }  # fmt: skip

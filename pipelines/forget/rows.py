@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_telemetry_lake.pipelines.applications.rules import comparable
+from kafka_telemetry_lake.pipelines.applications.aliases import comparable
 from kafka_telemetry_lake.pipelines.forget.subject import Subject
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY
 from kafka_telemetry_lake.pipelines.tables.costs import BROKERS, PRICES

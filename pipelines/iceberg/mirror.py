@@ -31,9 +31,8 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import TimestamptzType
 from pyiceberg.utils.datetime import date_to_days
 
-from kafka_telemetry_lake.pipelines.iceberg.behind import TABLE_ID, VERSION
 from kafka_telemetry_lake.pipelines.iceberg.folder_tables import FolderTables, filesystem_of_location, version_of
-from kafka_telemetry_lake.pipelines.iceberg.places import location_of
+from kafka_telemetry_lake.pipelines.iceberg.places import TABLE_ID, VERSION, location_of
 from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_table
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, table_uri

@@ -7,9 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kafka_telemetry_lake.pipelines.findings.evaluation.evaluator import latest_rows
-from kafka_telemetry_lake.pipelines.notify.changes import as_text, plain_row
 from kafka_telemetry_lake.pipelines.notify.file import Match, Row
-from kafka_telemetry_lake.pipelines.notify.outbox import Outbox
+from kafka_telemetry_lake.pipelines.notify.outbox import Outbox, as_text, plain_row
 from kafka_telemetry_lake.pipelines.query.printable import printable
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 

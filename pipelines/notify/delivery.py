@@ -1,4 +1,4 @@
-"""Delivers to a sink what its outbox has, each change at least once."""
+"""Delivers to each sink what its outbox has, each change at least once: one that is slow or down delays no other."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 import apprise
 
-from kafka_telemetry_lake.pipelines.notify import readable
 from kafka_telemetry_lake.pipelines.notify.alerts import Alerts
 from kafka_telemetry_lake.pipelines.notify.file import AlertmanagerSink, AppriseSink, NotifyFile, WebhookSink
 from kafka_telemetry_lake.pipelines.notify.http import Answer, RefusedError, SinkDownError, post_json
-from kafka_telemetry_lake.pipelines.notify.messages import Message, Messages
+from kafka_telemetry_lake.pipelines.notify.messages import Message, Messages, kind, text, title
 from kafka_telemetry_lake.pipelines.notify.outbox import Outbox
 from kafka_telemetry_lake.pipelines.query.printable import printable_json
 from kafka_telemetry_lake.pipelines.runtime.ambient import explicit_settings_win
+from kafka_telemetry_lake.pipelines.runtime.retries import describe, pause_after
 from kafka_telemetry_lake.pipelines.runtime.trust import trust_what_the_machine_trusts
 
 log = logging.getLogger(__name__)
@@ -126,9 +127,9 @@ def to_apprise(sink: AppriseSink, message: Message) -> None:
         target = apprise.Apprise()
         target.add(sink.url.get_secret_value())
         sent = target.notify(
-            title=readable.title(message.changes),
-            body=readable.text(message.changes),
-            notify_type=readable.kind(message.changes),
+            title=title(message.changes),
+            body=text(message.changes),
+            notify_type=kind(message.changes),
             body_format=apprise.NotifyFormat.TEXT,
         )
     except Exception as error:  # plugins raise what they like, with the URL in it
@@ -172,6 +173,39 @@ def previews(lake: str, file: NotifyFile, now: datetime) -> Iterator[str]:
             if (message := messages.next_message()) is not None:
                 shown = vars(message)
                 if isinstance(sink, AppriseSink):
-                    shown = {"title": readable.title(message.changes), "text": readable.text(message.changes)}
+                    shown = {"title": title(message.changes), "text": text(message.changes)}
                 yield printable_json({"sink": name, **shown})
                 messages.done()
+
+
+log = logging.getLogger(__name__)
+
+
+def send_all(deliveries: Sequence[Delivery], stop: threading.Event, give_up_s: float) -> list[str]:
+    """Deliver until there is nothing more to send, or until `stop` is set.
+
+    Args:
+        give_up_s: try a sink for so long.
+
+    Returns:
+        A line for each sink that was given up.
+    """
+    with ThreadPoolExecutor(len(deliveries), "notify") as threads:
+        problems = list(threads.map(lambda each: _send_all(each, stop, give_up_s), deliveries))
+    return [f"{each.name}: {problem}" for each, problem in zip(deliveries, problems, strict=True) if problem]
+
+
+def _send_all(delivery: Delivery, stop: threading.Event, give_up_s: float) -> str | None:
+    deadline, failures = time.monotonic() + give_up_s, 0
+    while not stop.is_set():
+        try:
+            delivery.deliver(stop)
+            return None
+        except Exception as error:
+            failures += 1
+            pause, reason = pause_after(failures, error), describe(error)
+            if time.monotonic() + pause > deadline:
+                return reason
+            log.warning("notify: %s: %s; tried again in %.0f s", delivery.name, reason, pause)
+        stop.wait(pause)
+    return None

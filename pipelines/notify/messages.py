@@ -1,14 +1,17 @@
-"""Messages with changes, for a webhook and for people."""
+"""Messages with changes: for a webhook, and, as a title and lines of text, for people."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import apprise
 import xxhash
 
-from kafka_telemetry_lake.pipelines.notify.changes import change_id
 from kafka_telemetry_lake.pipelines.notify.file import Row
-from kafka_telemetry_lake.pipelines.notify.outbox import Outbox
+from kafka_telemetry_lake.pipelines.notify.outbox import Outbox, change_id
+from kafka_telemetry_lake.pipelines.query.printable import printable
 
 MOST_CHANGES = 500  # in a message
 
@@ -53,3 +56,56 @@ class Messages(Outbox):
         del self.waiting[: self.under_way]
         self.under_way = 0
         self.write()
+
+
+MOST_LINES = 20
+LONGEST = {"subject": 80, "evidence": 300, "advice": 300}
+BY_SEVERITY = {"error": apprise.NotifyType.FAILURE, "warning": apprise.NotifyType.WARNING}
+RANKS = ("error", "warning", "info")
+# Chats make mentions, links and markup of these; clients choose their names.
+HARMLESS = str.maketrans({char: f"{char}\u200b" for char in "<@`*_~["})
+
+
+def title(changes: Sequence[Row]) -> str:
+    """How many findings opened, were resolved and so on."""
+    counts = Counter(change["change"] for change in changes)
+    return "Kafka clients: " + ", ".join(f"{count} {change}" for change, count in counts.most_common())
+
+
+def text(changes: Sequence[Row]) -> str:
+    """A line for each change, the severe ones first, and how many more there are."""
+    ordered = sorted(changes, key=lambda row: (_rank(row), row["at"]))
+    lines = [_line(row) for row in ordered[:MOST_LINES]]
+    if len(ordered) > MOST_LINES:
+        lines.append(f"and {len(ordered) - MOST_LINES} more: see table finding_changes")
+    return "\n\n".join(lines)
+
+
+def kind(changes: Sequence[Row]) -> apprise.NotifyType:
+    """apprise's type of a message, which most targets show as a colour: that of the worst unresolved finding."""
+    unresolved = [row for row in changes if row["change"] != "resolved"]
+    if not unresolved:
+        return apprise.NotifyType.SUCCESS
+    return BY_SEVERITY.get(min(unresolved, key=_rank)["severity"], apprise.NotifyType.INFO)
+
+
+def _rank(row: Row) -> int:
+    return RANKS.index(row["severity"]) if row["severity"] in RANKS else len(RANKS)
+
+
+def _line(row: Row) -> str:
+    instances = ""
+    if row.get("instances_affected") is not None and row.get("instances") is not None:
+        instances = f", {row['instances_affected']} of {row['instances']} instances"
+    about = f"{_short(row, 'subject')} (cluster {_harmless(row.get('cluster_id') or '?', 40)}{instances})"
+    head = f"[{row['severity']}] {row['change']}: {_harmless(row['finding'], 80)}, {row['scope']} {about}"
+    return "\n".join([head, *(_short(row, name) for name in ("evidence", "advice") if row.get(name))])
+
+
+def _short(row: Row, name: str) -> str:
+    return _harmless(row.get(name) or "?", LONGEST[name])
+
+
+def _harmless(value: str, longest: int) -> str:
+    shown = printable(value)
+    return (shown if len(shown) <= longest else f"{shown[: longest - 1]}…").translate(HARMLESS)

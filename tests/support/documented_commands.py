@@ -83,7 +83,10 @@ TRIED: tuple[tuple[str, str], ...] = (
         r"telemetry-lake sync .*--aliases-file",
         "tests/unit/applications/test_application_rules.py::test_sync_keeps_the_history_of_rules",
     ),
-    (r"telemetry-lake sync .*--prices-file", "tests/unit/costs/test_prices.py::test_sync_keeps_the_history_of_prices"),
+    (
+        r"telemetry-lake sync .*--prices-file",
+        "tests/unit/applications/test_prices.py::test_sync_keeps_the_history_of_prices",
+    ),
     (r"telemetry-lake sync .*--check", f"{KAFKA}::test_sync_and_ingest"),
     (r"telemetry-lake sync ", f"{KAFKA}::test_sync_and_ingest"),
     (r"telemetry-lake ingest --conf conf/ingest.yml", f"{KAFKA}::test_sync_and_ingest"),

@@ -23,7 +23,7 @@ from kafka_telemetry_lake.pipelines.replay.replay import ReplayError, replay
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import Table
-from kafka_telemetry_lake.pipelines.upkeep import compaction
+from kafka_telemetry_lake.pipelines.upkeep import merging
 from kafka_telemetry_lake.pipelines.upkeep.merging import merged
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
 from tests.support.expired_logs import expire_logs
@@ -298,7 +298,7 @@ def test_a_table_that_fails_does_not_stop_the_others(
             raise pa.ArrowInvalid("offset overflow\nwhile concatenating")
         return merged(table, *rest)
 
-    monkeypatch.setattr(compaction, "merged", fails)
+    monkeypatch.setattr(merging, "merged", fails)
     assert cli.main(["maintain", "--lake", str(stream.lake)]) == 1
     problem = "pushes: compaction: ArrowInvalid: offset overflow while concatenating"
     assert capsys.readouterr().err == f"telemetry-lake: maintain: {problem}; run it again\n"

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafka_telemetry_lake.pipelines.agents.answers import LONGEST_VALUE, AnswerLimits, answer
-from kafka_telemetry_lake.pipelines.agents.descriptions import describe_view, explain_finding, list_views
-from kafka_telemetry_lake.pipelines.agents.docs_pages import pages
+from kafka_telemetry_lake.pipelines.agents.descriptions import describe_view, explain_finding, list_views, pages
 from kafka_telemetry_lake.pipelines.findings.rules import rules
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES

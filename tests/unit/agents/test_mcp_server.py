@@ -20,7 +20,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
-from kafka_telemetry_lake.pipelines.agents.docs_pages import pages
+from kafka_telemetry_lake.pipelines.agents.descriptions import pages
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from tests.support.captured_lake import HOSTILE, captured_lake

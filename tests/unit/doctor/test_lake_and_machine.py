@@ -12,8 +12,7 @@ from filelock import FileLock
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.support.locks import job_runs
 from kafka_telemetry_lake.pipelines.doctor.lake_checks import LakeFacts, check_lake, read_lake
-from kafka_telemetry_lake.pipelines.doctor.machine_checks import disk, memory
-from kafka_telemetry_lake.pipelines.doctor.network_checks import AUTHORITIES, PROXIES, check_network
+from kafka_telemetry_lake.pipelines.doctor.machine_checks import AUTHORITIES, PROXIES, check_network, disk, memory
 from kafka_telemetry_lake.pipelines.tables.operator import TABLES
 from tests.support.listeners import listening
 

@@ -14,11 +14,9 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from kafka_telemetry_lake.pipelines.export import fleet as module
-from kafka_telemetry_lake.pipelines.export.fleet import Fleet
+from kafka_telemetry_lake.pipelines.export import prometheus as module
 from kafka_telemetry_lake.pipelines.export.measures import DIMENSIONS
-from kafka_telemetry_lake.pipelines.export.serving import RENDERED, RenderedOnce
-from kafka_telemetry_lake.pipelines.export.states import STATES, State, _first
+from kafka_telemetry_lake.pipelines.export.prometheus import RENDERED, STATES, Fleet, RenderedOnce, State, _first
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES

@@ -23,10 +23,10 @@ from kafka_telemetry_lake.jobs.export import _sending
 from kafka_telemetry_lake.jobs.support import supervisor
 from kafka_telemetry_lake.jobs.support.supervisor import Companion, supervised
 from kafka_telemetry_lake.pipelines.export import otlp as module
-from kafka_telemetry_lake.pipelines.export import otlp_points
-from kafka_telemetry_lake.pipelines.export.cumulative import Totals
+from kafka_telemetry_lake.pipelines.export import otlp_requests
 from kafka_telemetry_lake.pipelines.export.known_clients import KNOWN, KnownClients
 from kafka_telemetry_lake.pipelines.export.otlp import SIGNALS, Otlp
+from kafka_telemetry_lake.pipelines.export.otlp_requests import Totals
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.notify.http import post
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
@@ -151,7 +151,7 @@ def test_distributions_are_sent_as_increments() -> None:
         row | {"metric": "s", "kind": "summary", "count": 7, "sum": 8.0, "quantiles": [(0.5, 1.25)]},
     ]  # fmt: skip
     table = pa.Table.from_pylist(rows, METRIC_POINTS.schema)
-    ((found, number),) = otlp_points.requests(table, KNOWN.empty_table(), None)
+    ((found, number),) = otlp_requests.point_requests(table, KNOWN.empty_table(), None)
     metrics = {metric.name: metric for metric in found.resource_metrics[0].scope_metrics[0].metrics}
     histogram = metrics["org.apache.kafka.h"].histogram
     assert (number, histogram.aggregation_temporality) == (4, 1)

@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 
 from kafka_telemetry_lake.pipelines.doctor.lake_checks import check_iceberg
-from kafka_telemetry_lake.pipelines.iceberg.behind import Behind, behind, has_iceberg_tables
-from kafka_telemetry_lake.pipelines.iceberg.places import FOLDER, IcebergPlaceError, iceberg_root, location_of
+from kafka_telemetry_lake.pipelines.iceberg.places import (
+    FOLDER,
+    Behind,
+    IcebergPlaceError,
+    behind,
+    has_iceberg_tables,
+    iceberg_root,
+    location_of,
+)
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 

@@ -15,7 +15,6 @@ from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.notify import messages as messages_module
 from kafka_telemetry_lake.pipelines.notify import outbox as outbox_module
-from kafka_telemetry_lake.pipelines.notify import readable
 from kafka_telemetry_lake.pipelines.notify.alerts import Alerts
 from kafka_telemetry_lake.pipelines.notify.file import Match
 from kafka_telemetry_lake.pipelines.notify.messages import Message, Messages
@@ -216,7 +215,7 @@ def test_messages_for_people_show_the_worst_first_and_nothing_that_a_client_may_
         change("quiet", severity="info", at="1"),
         change("<!channel> @here \x1b[31m" + "x" * 1000, severity="error", at="2", evidence="rate\n< 1 %"),
     ]
-    text = readable.text(rows)
+    text = messages_module.text(rows)
     assert text.index("[error]") < text.index("[info]")
     assert "<!channel>" not in text
     assert "@here" not in text
@@ -227,9 +226,9 @@ def test_messages_for_people_show_the_worst_first_and_nothing_that_a_client_may_
     )
     assert first.endswith("x… (cluster c1, 3 of 200 instances)")
     assert (second, third) == ("rate\\n<\u200b 1 %", "set compression.type=zstd")
-    assert readable.title(rows) == "Kafka clients: 2 opened"
-    assert readable.kind(rows).value == "failure"
-    assert readable.kind([change("a", "resolved", severity="error")]).value == "success"
-    many = readable.text([change(f"c{each}", at="1") for each in range(5000)])
+    assert messages_module.title(rows) == "Kafka clients: 2 opened"
+    assert messages_module.kind(rows).value == "failure"
+    assert messages_module.kind([change("a", "resolved", severity="error")]).value == "success"
+    many = messages_module.text([change(f"c{each}", at="1") for each in range(5000)])
     assert many.endswith("and 4980 more: see table finding_changes")
     assert len(many) < 20_000

@@ -14,12 +14,12 @@ from deltalake.exceptions import CommitFailedError
 from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.quotas import windows as quota_windows
 from kafka_telemetry_lake.pipelines.quotas.client_reports import (
+    knows_quotas,
     minutes_of,
     read_reports,
     replace_estimates,
 )
 from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas, configured_quotas
-from kafka_telemetry_lake.pipelines.quotas.report_follower import knows_quotas
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES, QUOTA_REPORTS, QUOTA_USAGE
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.udfs.conversion.shard import process

@@ -14,10 +14,9 @@ from deltalake import DeltaTable
 from kafka_telemetry_lake.pipelines.lake import follower as lake_follower
 from kafka_telemetry_lake.pipelines.lake import stored_files
 from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
-from kafka_telemetry_lake.pipelines.quotas import report_follower
-from kafka_telemetry_lake.pipelines.quotas.client_reports import replace_estimates
+from kafka_telemetry_lake.pipelines.quotas import client_reports
+from kafka_telemetry_lake.pipelines.quotas.client_reports import ReportFollower, replace_estimates
 from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas, configured_quotas
-from kafka_telemetry_lake.pipelines.quotas.report_follower import ReportFollower
 from tests.support.config_polls import record_quotas
 from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table
@@ -78,7 +77,7 @@ def test_each_report_once_step_by_step_and_over_restarts(stream: LocalStream, mo
     version = DeltaTable(str(stream.lake / "quota_reports")).version()
     follower(stream).catch_up()
     assert DeltaTable(str(stream.lake / "quota_reports")).version() == version
-    monkeypatch.setattr(report_follower, "STEP_BYTES", 1)  # a commit a step
+    monkeypatch.setattr(client_reports, "STEP_BYTES", 1)  # a commit a step
     batch(stream, 3)
     batch(stream, 4)
     steps = follower(stream)
@@ -111,9 +110,9 @@ def test_a_step_that_was_cut_off_is_finished_or_begun_again(
                 replace_estimates(*args)
                 raise CutOffError
 
-            killed.setattr(report_follower, "replace_estimates", cut_after)
+            killed.setattr(client_reports, "replace_estimates", cut_after)
         else:
-            killed.setattr(report_follower, cut_at, cut)
+            killed.setattr(client_reports, cut_at, cut)
         with pytest.raises(CutOffError):
             follower(stream).catch_up()
     batch(stream, 2)
@@ -142,7 +141,7 @@ def _merged_and_forgotten(stream: LocalStream) -> None:
 def test_nothing_is_lost_or_doubled_when_log_or_files_are_gone(
     stream: LocalStream, monkeypatch: pytest.MonkeyPatch, harm: Callable[[LocalStream], None]
 ) -> None:
-    monkeypatch.setattr(report_follower, "STEP_BYTES", 1)
+    monkeypatch.setattr(client_reports, "STEP_BYTES", 1)
     batch(stream, 0)
     follower(stream).catch_up()
     batch(stream, 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_telemetry_lake.pipelines.costs.prices import read_prices
+from kafka_telemetry_lake.pipelines.applications.costs import read_prices
 from tests.support.sql_views import answer
 
 HOUR = datetime(2026, 7, 1, 12, tzinfo=UTC)

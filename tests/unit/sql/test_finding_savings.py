@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_telemetry_lake.pipelines.costs.prices import read_prices
+from kafka_telemetry_lake.pipelines.applications.costs import read_prices
 from kafka_telemetry_lake.pipelines.findings.model import Saving
 from kafka_telemetry_lake.pipelines.findings.rules import rules
 from kafka_telemetry_lake.pipelines.findings.views import NO_METHOD

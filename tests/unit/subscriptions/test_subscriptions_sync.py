@@ -19,7 +19,7 @@ from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
 from kafka_telemetry_lake.jobs.settings.sync import SyncSettings
 from kafka_telemetry_lake.jobs.support.supervisor import supervised
 from kafka_telemetry_lake.jobs.sync import RefusedListsError
-from kafka_telemetry_lake.pipelines.costs.brokers import Brokers
+from kafka_telemetry_lake.pipelines.applications.costs import Brokers
 from kafka_telemetry_lake.pipelines.query.views import views
 from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import KafkaRefusedError, KafkaUnavailableError

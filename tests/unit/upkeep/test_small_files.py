@@ -23,8 +23,15 @@ from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, OPERAT
 from kafka_telemetry_lake.pipelines.tables.table import LOG_SETTINGS
 from kafka_telemetry_lake.pipelines.upkeep import merging, small_files
 from kafka_telemetry_lake.pipelines.upkeep.merging import MergeEndedError, merged
-from kafka_telemetry_lake.pipelines.upkeep.small_files import AT_ONCE, MANY, TARGET_BYTES, SmallFiles, runs_to_merge
-from kafka_telemetry_lake.pipelines.upkeep.upkeep import KEPT_UP, Upkeep
+from kafka_telemetry_lake.pipelines.upkeep.small_files import (
+    AT_ONCE,
+    KEPT_UP,
+    MANY,
+    TARGET_BYTES,
+    SmallFiles,
+    Upkeep,
+    runs_to_merge,
+)
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
 from kafka_telemetry_lake.udfs.rows import TEXT_MAP, TIMESTAMP
 from tests.support.lake_tables import table

@@ -1,25 +1,75 @@
-"""Rows of `metric_points` as OTLP metrics: a resource is a client instance, a data point is a row.
+"""Rows of `metric_points` and `client_events` as OTLP's messages.
 
-Names are those of OpenTelemetry's conventions (https://opentelemetry.io/docs/specs/semconv/): `service.name`,
-`service.instance.id`, `messaging.*`. What has no convention begins with `kafka.`.
+A resource is a client instance, a data point is a row, a log record an event: one of OpenTelemetry, with a name and a
+unique id. Names are those of OpenTelemetry's conventions (https://opentelemetry.io/docs/specs/semconv/):
+`service.name`, `service.instance.id`, `messaging.*`. What has no convention begins with `kafka.`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import SeverityNumber
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, NumberDataPoint
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from kafka_telemetry_lake.pipelines.export.cumulative import Totals
+from kafka_telemetry_lake.pipelines.events.event_id import ORDER, event_id, plain_event
 from kafka_telemetry_lake.pipelines.export.known_clients import KNOWN
 from kafka_telemetry_lake.pipelines.export.measures import UNCOUNTED
+
+MOST_SERIES = 200_000
+
+
+@dataclass(slots=True)
+class Total:
+    """A series' total.
+
+    Attributes:
+        start, time: of its first and newest increment, ns since 1970.
+        number: the sum.
+        whole: the exact sum, as long as all increments are whole numbers.
+    """
+
+    start: int
+    time: int
+    number: float = 0.0
+    whole: int | None = 0
+
+
+class Totals:
+    """The totals of the series that were added to last. A series that is forgotten begins anew, with another start."""
+
+    def __init__(self, most: int = MOST_SERIES) -> None:
+        self._most = most
+        self._series: dict[int, Total] = {}
+
+    def add(self, series_id: int, start: int, time: int, delta: float, delta_int: int | None) -> Total:
+        """Add an increment over (start, time], and return the total. A late increment moves no time back."""
+        total = self._series.pop(series_id, None) or Total(start or time, time)
+        self._series[series_id] = total  # now the newest
+        total.time = max(total.time, time)
+        total.number += delta
+        total.whole = None if total.whole is None or delta_int is None else total.whole + delta_int
+        if len(self._series) > self._most:
+            del self._series[next(iter(self._series))]
+        return total
+
+    def stored(self) -> list[tuple[Any, ...]]:
+        """All totals, the one that was added to last at the end."""
+        return [(series_id, *astuple(total)) for series_id, total in self._series.items()]
+
+    def restore(self, stored: Iterable[tuple[Any, ...]]) -> None:
+        """Take over what was stored."""
+        self._series = {int(series_id): Total(*parts) for series_id, *parts in stored}
+
 
 SCOPE = "kafka-telemetry-lake"
 UNNAMED = "unknown_service:kafka-client"  # as SDKs name a service without a name
@@ -78,7 +128,7 @@ class Resources:
         return Resource(attributes=[attribute(key, text) for key, text in texts.items() if text])
 
 
-def requests(
+def point_requests(
     rows: pa.Table, clients: pa.Table, totals: Totals | None
 ) -> Iterator[tuple[ExportMetricsServiceRequest, int]]:
     """Requests of at most `POINTS` points each, and the number of their points.
@@ -202,3 +252,30 @@ _ADD: dict[str, Callable[[Metric, Row, Totals | None], None]] = {
     "exponential_histogram": _add_exponential,
     "summary": _add_summary,
 }
+
+
+EVENTS = 1000  # of a request
+NAMED = "kafka.client."  # before an event's name
+
+
+def event_requests(rows: pa.Table, clients: pa.Table) -> Iterator[tuple[ExportLogsServiceRequest, int]]:
+    """Requests of at most `EVENTS` events each, and their number."""
+    order = [(name, "ascending") for name in ORDER]
+    ordered = rows.sort_by(order)
+    for first in range(0, ordered.num_rows, EVENTS):
+        part = ordered.slice(first, EVENTS)
+        resources, request = Resources(clients, part["client_instance_id"]), ExportLogsServiceRequest()
+        for row in part.to_pylist():
+            scope = request.resource_logs.add(resource=resources.of(row)).scope_logs.add()
+            scope.scope.name = SCOPE
+            record = scope.log_records.add(
+                time_unix_nano=nanoseconds(row["at"]),
+                observed_time_unix_nano=nanoseconds(row["landed_at"]),
+                severity_number=SeverityNumber.SEVERITY_NUMBER_INFO,
+                event_name=f"{NAMED}{row['event']}",
+            )
+            record.body.string_value = row["event"] or ""
+            # By log.record.uid a receiver knows a record that was sent again.
+            record.attributes.append(attribute("log.record.uid", event_id(plain_event(row))))
+            record.attributes.extend(attribute(f"{NAMED}{key}", text or "") for key, text in row["detail"] or ())
+        yield request, part.num_rows

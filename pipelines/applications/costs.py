@@ -1,15 +1,18 @@
-"""Reads a price list, such as ``conf/prices.yml``: what bytes, requests and storage cost."""
+"""What clients' use of a cluster costs: a price list such as ``conf/prices.yml``, and the racks of its brokers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from kafka_telemetry_lake.pipelines.applications.rules import problem_of_pattern
+from kafka_telemetry_lake.pipelines.applications.aliases import problem_of_pattern
 from kafka_telemetry_lake.pipelines.runtime.field_problems import field_problems
+from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, admin_client
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 EVERY_ZONE = "*"
@@ -89,3 +92,23 @@ def read_prices(path: Path) -> list[dict[str, Any]]:
 def _row(item: str, subject: str, currency: str, **values: Any) -> dict[str, Any]:
     empty = {"position": None, "price": None, "retention_hours": None, "replication_factor": None}
     return {"item": item, "subject": subject, "currency": currency} | empty | values
+
+
+@dataclass(frozen=True)
+class Brokers:
+    """The brokers of a cluster that are alive: keys and values of table `brokers`."""
+
+    cluster_id: str
+    rows: tuple[dict[str, Any], ...]
+
+
+def read_brokers(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str]) -> Brokers:
+    """Read the brokers of a cluster. Needs no permission but to connect.
+
+    Raises:
+        KafkaUnavailableError: the brokers don't answer or refuse access.
+    """
+    with admin_client(java, bootstrap_servers, options) as client:
+        cluster = client.describeCluster()
+        rows = tuple({"broker_id": node.id(), "rack": node.rack()} for node in cluster.nodes().get().iterator())
+        return Brokers(str(cluster.clusterId().get()), rows)

@@ -23,9 +23,8 @@ from benchmarks.dashboard_spark import ask_in_spark
 from benchmarks.figures import print_figures, store_runs
 from benchmarks.fleet_lake import build
 from kafka_telemetry_lake.dashboards.lake import Lake
-from kafka_telemetry_lake.dashboards.metric_names import PREFIX, Consumer, Producer
 from kafka_telemetry_lake.dashboards.pages import BY_PATH
-from kafka_telemetry_lake.dashboards.questions import names, question
+from kafka_telemetry_lake.dashboards.questions import PREFIX, Consumer, Producer, names, question
 from kafka_telemetry_lake.pipelines.query import lake_query
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import dataset
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kafka_telemetry_lake.dashboards.metric_names import PREFIX
-from kafka_telemetry_lake.dashboards.questions import FOLDER, names
+from kafka_telemetry_lake.dashboards.questions import FOLDER, PREFIX, names
 from kafka_telemetry_lake.pipelines.query.spark_catalog import create_views
 from kafka_telemetry_lake.pipelines.runtime.session import spark_session
 

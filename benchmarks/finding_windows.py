@@ -56,16 +56,24 @@ def windows(runs: Iterable[Run], window_s: int) -> dict[str, Windows]:
             lake = LakeHours(str(Path(folder) / "lake"))
             with lake.hours(FIRST_HOUR, last_hour) as hours:
                 found = hours.found()
-            asked = {((row["cluster_id"], row["scope"], row["subject"]), row["finding"]) for row in found}
+            asked = {
+                ((row["cluster_id"], row["scope"], row["subject"]), row["finding"])
+                for rows in found.values()
+                for row in rows
+            }
             asked = {each for each in asked if rules()[each[1]].closes and _true(run, each[1], each[0][2])}
             above = lake.lingering(FIRST_HOUR, last_hour, asked)
         for subject, finding in asked:
-            of_subject = [row for row in found if (row["cluster_id"], row["scope"], row["subject"]) == subject]
-            own = {row["hour"] for row in of_subject if row["finding"] == finding}
+            measures = {
+                hour: row["measure"]
+                for (_, hour), rows in found.items()
+                for row in rows
+                if (row["cluster_id"], row["scope"], row["subject"]) == subject and row["finding"] == finding
+            }
+            own = measures.keys()
             near = {hour for cluster, hour, *rest in above if (cluster, *rest) == (*subject, finding)}
             span = set(range(min(own), max(own) + 1))
-            whole = [row["measure"] for row in of_subject
-                     if row["finding"] == finding and min(own) < row["hour"] < max(own)]  # fmt: skip
+            whole = [measure or 0.0 for hour, measure in measures.items() if min(own) < hour < max(own)]
             varies = (max(whole) - min(whole)) / abs(statistics.mean(whole)) if whole and any(whole) else 0.0
             result[finding] += Windows(len(span), len(own), len(span & near), round(varies, 3))
     return dict(sorted(result.items()))

@@ -1,14 +1,173 @@
-"""Where links lead: every name that a page shows has a page of its own, and every state of a page is an address."""
+"""What an address says and where links lead: a page's whole state is its address, a time range, filters and a subject.
+
+Every name that a page shows has a page of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
 import pandas as pd
 
 from kafka_telemetry_lake.dashboards.pages import OF_COLUMN
-from kafka_telemetry_lake.dashboards.selection import Selection
+
+RANGES = {
+    "15m": timedelta(minutes=15),
+    "1h": timedelta(hours=1),
+    "6h": timedelta(hours=6),
+    "24h": timedelta(hours=24),
+    "7d": timedelta(days=7),
+    "30d": timedelta(days=30),
+    "all": timedelta(days=36_500),
+}
+RANGE_NAMES = {
+    "15m": "latest 15 minutes",
+    "1h": "latest hour",
+    "6h": "latest 6 hours",
+    "24h": "latest 24 hours",
+    "7d": "latest 7 days",
+    "30d": "latest 30 days",
+    "all": "everything",
+}
+DEFAULT_RANGE = "24h"
+REFRESH_SECONDS = (0, 10, 30, 60, 300)
+COMPARISONS = {"": "nothing", "previous": "the period before", "week": "the week before"}
+# Key in the link's query: column of question `instances`, and of view `clients` for the two that are about owners.
+FILTERS = {
+    "client": "client_id",
+    "principal": "principal",
+    "group": "group_id",
+    "version": "software",
+    "application": "application",
+    "owner": "owner",
+}
+LABELS = {
+    "client": "Client id",
+    "principal": "Principal",
+    "group": "Consumer group",
+    "version": "Software version",
+    "application": "Application",
+    "owner": "Owner",
+}
+OWNED = ("application", "owner")
+# Those of the page of open findings: column of question `open_findings`, and label.
+FINDING_FILTERS = {"severity": "Severity", "state": "State", "finding": "Finding"}
+# What a page is about, and what it shows of it.
+SUBJECTS = ("instance", "metric", "topic", "broker", "finding_id", "q")
+KEYS = ("range", "from", "to", *FILTERS, "refresh", "compare", *FINDING_FILTERS, *SUBJECTS)
+
+STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 604_800)
+MOST_WINDOWS = 120
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A time range and filters. The range is `start` to `stop` if set, else the last `span` before the newest push."""
+
+    span: str = DEFAULT_RANGE
+    start: datetime | None = None
+    stop: datetime | None = None
+    filters: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    refresh: int = 0
+    compare: str = ""
+
+    def chosen(self, key: str) -> tuple[str, ...]:
+        """Values of a filter; if empty, everything passes."""
+        return dict(self.filters).get(key, ())
+
+    def fixed(self, start: datetime, stop: datetime) -> Selection:
+        """The same filters with a fixed time range: a link to it shows the same rows tomorrow."""
+        return replace(self, start=start, stop=stop, refresh=0)
+
+    def bounds(self, first: datetime, last: datetime) -> tuple[datetime, datetime]:
+        """Start (inclusive) and end (exclusive) of the range, for a lake whose pushes landed from `first` to `last`."""
+        if self.start and self.stop:
+            return self.start, self.stop
+        stop = last + timedelta(milliseconds=1)
+        return max(first, stop - RANGES[self.span]), stop
+
+    def query(self) -> dict[str, str | list[str]]:
+        """The query of a link to this selection."""
+        query: dict[str, str | list[str]] = {}
+        if self.start and self.stop:
+            query |= {"from": _text(self.start), "to": _text(self.stop)}
+        elif self.span != DEFAULT_RANGE:
+            query["range"] = self.span
+        query |= {key: list(values) for key, values in self.filters if values}
+        if self.refresh:
+            query["refresh"] = str(self.refresh)
+        if self.compare:
+            query["compare"] = self.compare
+        return query
+
+    def without(self, key: str) -> Selection:
+        """The same without a filter."""
+        return replace(self, filters=tuple(each for each in self.filters if each[0] != key))
+
+
+def parse(query: Mapping[str, Sequence[str]]) -> tuple[Selection, list[str]]:
+    """The selection of a link's query, and a sentence for each invalid part, which is ignored."""
+    problems = [
+        f"The link's {key}=... is unknown and was ignored; known: {', '.join(KEYS)}."
+        for key in query
+        if key not in KEYS
+    ]
+    span = _one(query, "range") or DEFAULT_RANGE
+    if span not in RANGES:
+        problems.append(f"The link's range={span} is unknown; known: {', '.join(RANGES)}. Showing {DEFAULT_RANGE}.")
+        span = DEFAULT_RANGE
+    start, stop = (_time(query, key, problems) for key in ("from", "to"))
+    if (start is None) != (stop is None) and not problems:
+        problems.append(f"The link needs both from=... and to=...; showing the {RANGE_NAMES[span]}.")
+    elif start and stop and start >= stop:
+        problem = f"The link's from={_text(start)} is not before to={_text(stop)}"
+        problems.append(f"{problem}; showing the {RANGE_NAMES[span]}.")
+        start = stop = None
+    refresh = _one(query, "refresh") or "0"
+    if refresh not in map(str, REFRESH_SECONDS):
+        allowed = ", ".join(map(str, REFRESH_SECONDS))
+        problems.append(f"The link's refresh={refresh} is not one of {allowed} seconds; not refreshing.")
+        refresh = "0"
+    compare = _one(query, "compare") or ""
+    if compare not in COMPARISONS:
+        allowed = ", ".join(filter(None, COMPARISONS))
+        problems.append(f"The link's compare={compare} is unknown; known: {allowed}. Comparing with nothing.")
+        compare = ""
+    filters = tuple((key, tuple(dict.fromkeys(query[key]))) for key in FILTERS if query.get(key))
+    both = bool(start and stop)
+    times = (start, stop) if both else (None, None)
+    return Selection(span, *times, filters, int(refresh), compare), problems
+
+
+def step_seconds(start: datetime, stop: datetime, push_interval_ms: float) -> int:
+    """Length of a plot's windows, at least the push interval, so that there are at most about `MOST_WINDOWS`."""
+    least = max((stop - start).total_seconds() / MOST_WINDOWS, push_interval_ms / 1000)
+    return next((step for step in STEPS_S if step >= least), STEPS_S[-1])
+
+
+def _one(query: Mapping[str, Sequence[str]], key: str) -> str | None:
+    values = query.get(key)
+    return values[-1] if values else None
+
+
+def _time(query: Mapping[str, Sequence[str]], key: str, problems: list[str]) -> datetime | None:
+    text = _one(query, key)
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):
+        problems.append(f"The link's {key}={text} is not a time such as 2026-11-21T12:00:00Z; ignored.")
+        return None
+
+
+def _text(time: datetime) -> str:
+    return time.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+
 
 TIMES = ("range", "from", "to", "refresh", "compare")
 MANY = ", "  # how views list several names in a text

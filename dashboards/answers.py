@@ -1,7 +1,8 @@
 """Answers of a lake, shared by all who look: nobody asks what somebody else is asking, and nobody's question runs on.
 
-A question runs in a thread of its own, while the page's script waits for it. If a visitor leaves the page, changes what
-it shows or cancels it, Streamlit ends the script, and with the last script that waits for a question the question ends.
+A question runs in a thread of its own, while the page's script waits for it, and says what is asked and for how long.
+If a visitor leaves the page, changes what it shows or cancels it, Streamlit ends the script, and with the last script
+that waits for a question the question ends.
 """
 
 from __future__ import annotations
@@ -14,11 +15,18 @@ from contextlib import contextmanager
 from typing import Protocol
 
 import pyarrow as pa
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from kafka_telemetry_lake.dashboards.show import page_state, plain
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 MOST_BYTES = 512 << 20  # of kept answers
 AGAIN_S = 0.05  # an interrupt before the query has begun has no effect
+
+
+class LakeError(TelemetryLakeError):
+    """The lake can't be read; the message says what the user can do."""
 
 
 class Interruptible(Protocol):
@@ -119,3 +127,80 @@ class Answers:
         while self._bytes > self._most_bytes and len(self._kept) > 1:
             _, oldest = self._kept.popitem(last=False)
             self._bytes -= oldest.nbytes
+
+
+ANSWERS = Answers()
+CANCEL = "cancel"  # key of the button; page.css shows it while a script has run for a second
+ASK_AGAIN = "ask-again"  # begins the keys of the buttons; page.css hides that of an earlier script
+QUIET_S, LOOK_S, SAID_S = 0.3, 0.2, 1.0
+
+
+class CancelledError(LakeError):
+    """The visitor has cancelled this question; the message says which."""
+
+
+def answer(key: Hashable, asks: Callable[[], str], ask: Callable[[Asked], pa.Table]) -> pa.Table:
+    """The answer to a question, kept under this key.
+
+    Args:
+        key: the lake, its versions, the question and its parameters.
+        asks: the question in words.
+
+    Raises:
+        LakeError: the lake can't be read.
+        CancelledError: the visitor has cancelled this question before.
+    """
+    if (known := ANSWERS.kept(key)) is not None:
+        return known
+    if get_script_run_ctx(suppress_warning=True) is None:  # of no visitor: see `prepare`
+        with ANSWERS.asked(key, ask) as asked:
+            asked.done.wait()
+        return _given(asked)
+    if page_state().cancelled == key:
+        raise CancelledError(asks())
+    page_state().waits_for = key
+    with ANSWERS.asked(key, ask) as asked:
+        if not asked.done.wait(QUIET_S):
+            _wait(asks(), asked)
+    page_state().waits_for = None
+    return _given(asked)
+
+
+def _given(asked: Asked) -> pa.Table:
+    if asked.error is not None:
+        raise asked.error
+    assert asked.answer is not None
+    return asked.answer
+
+
+def _wait(question: str, asked: Asked) -> None:
+    """Wait in steps, between which Streamlit can end this script."""
+    place = st.empty()
+    while not asked.done.wait(LOOK_S):
+        seconds = time.monotonic() - asked.began
+        if seconds < SAID_S:
+            place.empty()
+        else:
+            place.info(plain(f"{question} Asked for {seconds:.0f} s."), icon=":material/hourglass_empty:")
+    place.empty()
+
+
+def cancel_button() -> None:
+    """A button that ends the question that this page waits for. Outside of fragments, whose clicks wait for its end."""
+    page_state().waits_for = None  # of a script that was ended while it waited
+    st.button("Cancel", key=CANCEL, on_click=_cancel, help="End the question that this page waits for.")
+
+
+def _cancel() -> None:
+    state = page_state()
+    state.cancelled, state.waits_for = state.waits_for, None
+
+
+def show_cancelled(cancelled: CancelledError, place: str = "page") -> None:
+    """Say what was cancelled, and offer to ask it again; once in each place of a page."""
+    st.info(plain(f"Cancelled: {cancelled}"), icon=":material/cancel:")
+    st.button("Ask again", key=f"{ASK_AGAIN}-{place}", on_click=_ask_again)
+
+
+def _ask_again() -> None:
+    page_state().cancelled = None

@@ -7,17 +7,12 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.controls import controls, range_control, read_address
-from kafka_telemetry_lake.dashboards.elements import page_style
-from kafka_telemetry_lake.dashboards.header import header, lake_name
-from kafka_telemetry_lake.dashboards.lake import LakeError
-from kafka_telemetry_lake.dashboards.navigation import navigation
-from kafka_telemetry_lake.dashboards.pages import PAGES, Page
+from kafka_telemetry_lake.dashboards.answers import CancelledError, LakeError, cancel_button, show_cancelled
+from kafka_telemetry_lake.dashboards.frame import controls, header, lake_name, navigation, range_control, read_address
+from kafka_telemetry_lake.dashboards.pages import PAGES, Page, subject
 from kafka_telemetry_lake.dashboards.scene import Scene, open_scene
-from kafka_telemetry_lake.dashboards.show import plain
-from kafka_telemetry_lake.dashboards.subjects import subject
+from kafka_telemetry_lake.dashboards.show import page_state, page_style, plain
 from kafka_telemetry_lake.dashboards.users import ask_to_log_in, login_required, offer_to_log_out, user
-from kafka_telemetry_lake.dashboards.waiting import CancelledError, cancel_button, show_cancelled
 
 
 def main() -> None:
@@ -46,7 +41,7 @@ def _shown(page: Page, uri: str) -> Callable[[], None]:
         cancel_button()
         selection, problems = read_address()
         heading = page.title
-        st.session_state["selection"] = selection
+        page_state().selection = selection
         query = {key: st.query_params.get_all(key) for key in st.query_params}
         if page.about and (about := subject(page, query)):
             heading = f"{page.about.noun} {about}"
@@ -79,7 +74,7 @@ def _shown(page: Page, uri: str) -> Callable[[], None]:
 def _body(page: Page, uri: str, query: dict[str, list[str]]) -> None:
     try:
         selection, _ = read_address()
-        if selection != st.session_state["selection"]:  # a plot was zoomed: the sidebar must know too
+        if selection != page_state().selection:  # a plot was zoomed: the sidebar must know too
             st.rerun()
         scene = open_scene(uri, selection)
         if scene is None:
@@ -88,11 +83,11 @@ def _body(page: Page, uri: str, query: dict[str, list[str]]) -> None:
                 "Clients push only if a client metrics subscription requests it."
             )
             return
-        st.session_state["shown"] = scene.start, scene.stop
+        page_state().shown = scene.start, scene.stop
         header(scene, page.path, query)
         if scene.totals.instances == 0:
             st.info("No client that matches the filters pushed in this time range. Widen the range or remove a filter.")
-        st.session_state["marks"] = scene.marks()
+        page_state().marks = scene.marks()
         page.show(scene)
     except LakeError as problem:
         _say(problem)

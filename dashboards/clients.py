@@ -12,11 +12,10 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_telemetry_lake.dashboards.answers import Asked
+from kafka_telemetry_lake.dashboards.address import FILTERS, OWNED, Selection
+from kafka_telemetry_lake.dashboards.answers import Asked, answer
 from kafka_telemetry_lake.dashboards.lake import Lake, Versions
 from kafka_telemetry_lake.dashboards.questions import MOST_INSTANCES, in_words
-from kafka_telemetry_lake.dashboards.selection import FILTERS, OWNED, Selection
-from kafka_telemetry_lake.dashboards.waiting import answer
 
 LOOK_SHARE, MOST_LOOK_S = 30, 60  # times what counting the clients takes; at most
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from kafka_telemetry_lake.dashboards.answers import Asked
+from kafka_telemetry_lake.dashboards.answers import Asked, LakeError
 from kafka_telemetry_lake.dashboards.kept_windows import TABLES, KeptWindows
-from kafka_telemetry_lake.dashboards.questions import CHOSEN, CHOSEN_IDS, ROLLUPS, Grain, question
+from kafka_telemetry_lake.dashboards.questions import CHOSEN, CHOSEN_IDS, ROLLUPS, Grain, Parameter, question
 from kafka_telemetry_lake.pipelines.findings.overrides import Overrides
 from kafka_telemetry_lake.pipelines.lake.moments import Moment
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
@@ -26,9 +26,8 @@ from kafka_telemetry_lake.pipelines.query.views import needed, views
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
 from kafka_telemetry_lake.pipelines.tables.table import check_table
-from kafka_telemetry_lake.udfs.errors import OtherFormatError, TelemetryLakeError
+from kafka_telemetry_lake.udfs.errors import OtherFormatError
 
-Parameter = datetime | str | int | list[str]
 Versions = tuple[tuple[str, int], ...]
 
 
@@ -36,10 +35,6 @@ BATCH_ROWS = 2048
 # Views that many views or pages read, and that take seconds of a million clients: stored, once for each version of the
 # tables below them. Each after those that it reads.
 SHARED = ("clients", "entity_owners", "applications")
-
-
-class LakeError(TelemetryLakeError):
-    """The lake can't be read; the message says what the user can do."""
 
 
 class Lake:

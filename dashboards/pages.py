@@ -88,3 +88,11 @@ PAGES = (
 )  # fmt: skip
 BY_PATH = {page.path: page for page in PAGES}
 OF_COLUMN = {column: (page.path, parameter) for page in PAGES for column, parameter in page.columns.items()}
+
+
+def subject(page: Page, query: Mapping[str, list[str]]) -> str | None:
+    """The one thing that a page's address is about."""
+    if page.about is None:
+        return None
+    named = query.get(page.about.parameter) or []
+    return named[-1] if len(named) == 1 else None

@@ -13,7 +13,6 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.elements import element
 from kafka_telemetry_lake.dashboards.plot_style import (
     HEIGHT,
     LONGEST_LABEL_PX,
@@ -27,7 +26,7 @@ from kafka_telemetry_lake.dashboards.plot_style import (
     styles,
     time_ticks,
 )
-from kafka_telemetry_lake.dashboards.show import current_selection, heading, nothing, readable, table_data
+from kafka_telemetry_lake.dashboards.show import element, heading, nothing, page_state, readable, table_data
 
 MOST_BARS = 15
 MOST_SERIES = 11
@@ -141,7 +140,7 @@ def _marks(rows: pd.DataFrame, domain: Any, step_s: int) -> list[Spec]:
     If `domain` is None, those of the windows that are drawn, and of one more at each end: the newest isn't drawn while
     it is less than half over, but what has just changed is what one looks for.
     """
-    marks: pd.DataFrame | None = st.session_state.get("marks")
+    marks = page_state().marks
     if marks is None or marks.empty:
         return []
     step = step_s * 1000
@@ -283,7 +282,7 @@ def _draw(rows: pd.DataFrame, spec: Spec, height: int, zoom: str | None = None) 
     if zoom is None:
         st.vega_lite_chart(rows[drawn], whole, width="stretch", height=height)
         return
-    key = f"plot {zoom} {hash(current_selection())}"
+    key = f"plot {zoom} {hash(page_state().selection)}"
     st.vega_lite_chart(
         rows[drawn], whole, width="stretch", height=height, key=key, on_select=lambda: _zoom(key), selection_mode="zoom"
     )
@@ -296,7 +295,7 @@ def _zoom(key: str) -> None:
         return
     start, stop = (datetime.fromtimestamp(end / 1000, UTC).replace(microsecond=0) for end in sorted(ends))
     query = {name: st.query_params.get_all(name) for name in st.query_params if name not in ("range", "refresh")}
-    st.query_params.from_dict({**query, **current_selection().fixed(start, stop).query()})
+    st.query_params.from_dict({**query, **page_state().selection.fixed(start, stop).query()})
 
 
 def _fields(spec: Any) -> list[str]:

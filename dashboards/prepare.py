@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 
-from kafka_telemetry_lake.dashboards.lake import SHARED, LakeError
+from kafka_telemetry_lake.dashboards.address import Selection
+from kafka_telemetry_lake.dashboards.answers import LakeError
+from kafka_telemetry_lake.dashboards.lake import SHARED
 from kafka_telemetry_lake.dashboards.scene import open_scene
 from kafka_telemetry_lake.dashboards.screens import problems
-from kafka_telemetry_lake.dashboards.selection import Selection
 
 
 def begin_to_prepare(uri: str) -> threading.Thread:

@@ -8,11 +8,9 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.address import address, of_value
-from kafka_telemetry_lake.dashboards.elements import element
+from kafka_telemetry_lake.dashboards.address import Selection, address, of_value
 from kafka_telemetry_lake.dashboards.scene import Scene
-from kafka_telemetry_lake.dashboards.selection import Selection
-from kafka_telemetry_lake.dashboards.show import table
+from kafka_telemetry_lake.dashboards.show import element, table
 from kafka_telemetry_lake.pipelines.findings.model import LIBRARIES, Rule
 from kafka_telemetry_lake.pipelines.findings.rules import rules
 

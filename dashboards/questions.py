@@ -2,12 +2,15 @@
 
 A question may read any table and view of the lake, and two relations that its caller supplies: ``chosen`` (the client
 instances that pass the filters, rows of `instances.sql`) and ``rollups`` (these clients' increases in each window,
-from one of the `_rollups_*.sql`).
+from one of the `_rollups_*.sql`). A panel shows the SQL of its question as text for `telemetry-lake query`.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from typing import Literal
@@ -15,9 +18,12 @@ from typing import Literal
 import sqlglot
 from sqlglot import exp
 
+from kafka_telemetry_lake.dashboards.address import FILTERS, OWNED, Selection
+
 CHOSEN, ROLLUPS = "chosen", "rollups"
 # The clusters and client ids of the chosen instances, each once: a million instances have a few thousand of them.
 CHOSEN_IDS = "chosen_ids"
+Parameter = datetime | str | int | list[str]
 Grain = Literal["points", "minutes", "hours", "windows"]
 # Limit of answers whose SQL has none: invented client ids must not overload the browser.
 MOST_ROWS = 10_000
@@ -132,3 +138,98 @@ def _select(name: str) -> exp.Query:
     tree = sqlglot.parse_one((FOLDER / f"{name}.sql").read_text("utf-8"), read="spark")
     assert isinstance(tree, exp.Query), f"sql/dashboard/{name}.sql is not one SELECT"
     return tree
+
+
+_PARAMETER = re.compile(r"\$(\w+)")
+_WITH = re.compile(r"^\s*WITH\s+", re.IGNORECASE)
+
+
+def of_question(name: str, grain: Grain, values: Mapping[str, Parameter], selection: Selection) -> str:
+    """The statement of a question about the selected clients."""
+    of = question(name, grain, everybody=not selection.filters)
+    text = filled(of.pretty, values)
+    if of.reads.isdisjoint({CHOSEN, CHOSEN_IDS}):
+        return text
+    chosen = f"WITH {CHOSEN} AS (\n{_chosen(values, selection)}\n)"
+    return f"{chosen},\n{_WITH.sub('', text)}" if _WITH.match(text) else f"{chosen}\n{text}"
+
+
+def filled(sql: str, values: Mapping[str, Parameter]) -> str:
+    """A statement with its parameters' values in place of them."""
+    return _PARAMETER.sub(lambda match: literal(values[match[1]]) if match[1] in values else match[0], sql)
+
+
+def literal(value: Parameter) -> str:
+    """A value as SQL."""
+    if isinstance(value, datetime):
+        return f"TIMESTAMPTZ '{value.isoformat(sep=' ')}'"
+    if isinstance(value, list):
+        return f"[{', '.join(map(literal, value))}]"
+    return str(value) if isinstance(value, int) else "'{}'".format(value.replace("'", "''"))
+
+
+def _chosen(values: Mapping[str, Parameter], selection: Selection) -> str:
+    """The client instances that pass the filters, as `open_scene` finds them."""
+    software = "concat(coalesce(client_software_name, 'unknown'), ' ', coalesce(client_software_version, 'unknown'))"
+    select = f"SELECT *, {software} AS software\nFROM (\n{filled(question('instances').pretty, values)}\n)"
+    conditions = []
+    for key, column in FILTERS.items():
+        if chosen := selection.chosen(key):
+            condition = f"{column} IN ({', '.join(map(literal, chosen))})"
+            if key in OWNED:
+                condition = f"client_instance_id IN (SELECT client_instance_id FROM clients WHERE {condition})"
+            conditions.append(condition)
+    return "\n".join([select, *([f"WHERE {' AND '.join(conditions)}"] if conditions else [])])
+
+
+# The metrics that pages plot, without this prefix. A page asks for the sums of all of them (`SUMMED_TOGETHER`) at once,
+# so that the next page of the same range has its own already.
+PREFIX = "org.apache.kafka."
+
+
+class Producer:
+    """Metrics of producers."""
+
+    SENT, RETRIED, FAILED = "producer.record.send.total", "producer.record.retry.total", "producer.record.error.total"
+    BYTES, LATENCY = "producer.topic.byte.total", "producer.request.latency.avg"
+    LATENCY_MAX, QUEUE = "producer.request.latency.max", "producer.record.queue.time.avg"
+    PER_REQUEST, BATCH = "producer.records.per.request.avg", "producer.batch.size.avg"
+    COMPRESSION, THROTTLE = "producer.compression.rate.avg", "producer.produce.throttle.time.max"
+    METADATA_AGE = "producer.metadata.age"
+    OVER_TIME = (SENT, RETRIED, FAILED, BYTES, LATENCY, LATENCY_MAX, QUEUE, PER_REQUEST, BATCH)
+
+
+class Consumer:
+    """Metrics of consumers and of their groups."""
+
+    RECORDS, BYTES = "consumer.fetch.manager.records.consumed.total", "consumer.fetch.manager.bytes.consumed.total"
+    LAG, FETCH = "consumer.fetch.manager.records.lag.max", "consumer.fetch.manager.fetch.latency.avg"
+    IDLE, BETWEEN_POLLS = "consumer.poll.idle.ratio.avg", "consumer.time.between.poll.max"
+    REBALANCES, FAILED = "consumer.coordinator.rebalance.total", "consumer.coordinator.failed.rebalance.total"
+    COMMIT, THROTTLE = "consumer.coordinator.commit.latency.avg", "consumer.fetch.manager.fetch.throttle.time.max"
+    OVER_TIME = (RECORDS, BYTES, LAG, FETCH, IDLE, REBALANCES, FAILED, COMMIT)
+    OF_GROUPS = (LAG, REBALANCES, FAILED, COMMIT, IDLE, BETWEEN_POLLS)
+
+
+class Connections:
+    """Metrics of connections: name to the kind of client that has it."""
+
+    CREATED, CLOSED, REFUSED = (
+        {f"{kind}.{what}.total": kind.replace(".", " ") for kind in ("producer", "consumer", "admin.client")}
+        for what in ("connection.creation", "connection.close", "failed.authentication")
+    )
+    OVER_TIME = (*CREATED, *CLOSED, *REFUSED, Producer.METADATA_AGE)
+
+
+SUMMED_TOGETHER = frozenset(
+    PREFIX + metric
+    for metric in (
+        *Producer.OVER_TIME,
+        Producer.COMPRESSION,
+        Producer.THROTTLE,
+        *Consumer.OVER_TIME,
+        *Consumer.OF_GROUPS,
+        Consumer.THROTTLE,
+        *Connections.OVER_TIME,
+    )
+)

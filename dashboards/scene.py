@@ -14,20 +14,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
+from kafka_telemetry_lake.dashboards.address import FILTERS, OWNED, Selection, step_seconds
+from kafka_telemetry_lake.dashboards.answers import answer
 from kafka_telemetry_lake.dashboards.clients import SelectedClients, Totals
-from kafka_telemetry_lake.dashboards.lake import Lake, Parameter, Versions, view_sql
-from kafka_telemetry_lake.dashboards.metric_names import SUMMED_TOGETHER
+from kafka_telemetry_lake.dashboards.lake import Lake, Versions, view_sql
 from kafka_telemetry_lake.dashboards.questions import (
     MOST_ROWS,
     OF_WINDOWS,
+    SUMMED_TOGETHER,
     Grain,
+    Parameter,
+    filled,
     first_sentence,
     in_words,
+    of_question,
     question,
 )
-from kafka_telemetry_lake.dashboards.selection import FILTERS, OWNED, Selection, step_seconds
-from kafka_telemetry_lake.dashboards.statements import filled, of_question
-from kafka_telemetry_lake.dashboards.waiting import answer
 from kafka_telemetry_lake.pipelines.findings.overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.views import views
 from kafka_telemetry_lake.udfs.findings.remarks import MUTED

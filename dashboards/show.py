@@ -1,20 +1,51 @@
-"""Shows tables, numbers and text. Names that clients chose are escaped, so that they can't act as Markdown."""
+"""Shows tables, numbers and text. Names that clients chose are escaped, so that they can't act as Markdown.
+
+What Streamlit lacks are elements of our own: components of the files in `browser/`, plain JavaScript that sets texts,
+never HTML.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.address import of_column
-from kafka_telemetry_lake.dashboards.elements import element
-from kafka_telemetry_lake.dashboards.selection import Selection
+from kafka_telemetry_lake.dashboards.address import Selection, of_column, of_value
 from kafka_telemetry_lake.pipelines.query.printable import printable
 
+FOLDER = files("kafka_telemetry_lake.dashboards") / "browser"
+ROWS = ("table", "foot")  # elements that draw tables
+
+
+def element(kind: str, data: Mapping[str, Any], key: str | None = None) -> None:
+    """Show one of the elements, a file of `browser/`, with its data (JSON)."""
+    _component(kind)(data=dict(data), key=key)
+
+
+@cache
+def _component(kind: str) -> Any:
+    parts = ("common", "rows", kind) if kind in ROWS else ("common", kind)
+    script = "\n".join((FOLDER / f"{name}.js").read_text("utf-8") for name in parts)
+    return st.components.v2.component(
+        f"telemetry_lake_{kind}", js=script, css=(FOLDER / "style.css").read_text("utf-8")
+    )
+
+
+@cache
+def page_style() -> str:
+    """CSS for what Streamlit itself draws."""
+    return (FOLDER / "page.css").read_text("utf-8")
+
+
+MOST_NAMES = 12  # of a fact
 MOST_SHOWN = 1000  # rows of a table
 WIDE = ("evidence", "advice", "detail", "why", "reason", "bugs", "meaning", "missing", "match", "metrics")
 NAMES = ("broker_id",)  # numbers that are names
@@ -157,14 +188,38 @@ def _column(rows: pd.DataFrame, name: str, heading: str) -> dict[str, Any]:
         "kind": kind,
         "wide": name in WIDE,
         "values": values.astype(object).where(values.notna(), None).tolist(),
-        "links": of_column(rows, name, current_selection()),
+        "links": of_column(rows, name, page_state().selection),
     }
 
 
-def current_selection() -> Selection:
-    """What the address of this page selects."""
-    selection: Selection = st.session_state.get("selection", Selection())
-    return selection
+@dataclass
+class PageState:
+    """What a visitor's session keeps from one run of a page's script to the next, besides its address and controls.
+
+    Attributes:
+        selection: what the page's address selects.
+        shown: start and end of the time range that was shown last; None: none yet.
+        marks: changes that plots mark, see `scene.Scene.marks`.
+        waits_for, cancelled: keys of the question that the page waits for, and of the one that the visitor cancelled.
+        remark: what was said last about a finding: its id, whether it was written, and a line about it.
+        remarks: how many remarks were written, so that each begins in an empty form.
+        remarks_by: who made the last one.
+    """
+
+    selection: Selection = field(default_factory=Selection)
+    shown: tuple[datetime, datetime] | None = None
+    marks: pd.DataFrame | None = None
+    waits_for: Hashable = None
+    cancelled: Hashable = None
+    remark: tuple[str, bool, str] | None = None
+    remarks: int = 0
+    remarks_by: str = ""
+
+
+def page_state() -> PageState:
+    """The state of this visitor's pages. To ask for it lets Streamlit end a script that nobody waits for any more."""
+    state: PageState = st.session_state.setdefault("page state", PageState())
+    return state
 
 
 def _is_nested(value: object) -> bool:
@@ -177,3 +232,17 @@ def _as_text(value: Any) -> str | None:
         return None if value is None or pd.isna(value) else str(value)
     pairs = value.items() if isinstance(value, dict) else value
     return ", ".join("=".join(map(str, pair)) if isinstance(pair, tuple) else str(pair) for pair in pairs)
+
+
+def facts(title: str, values: Mapping[str, tuple[str, Iterable[Any]]], selection: Selection) -> None:
+    """Show what is known, given as name to the column whose pages the values have, and values."""
+    shown = []
+    for name, (column, several) in values.items():
+        known = list(dict.fromkeys(str(value) for value in several if not pd.isna(value)))
+        if known:
+            texts = [{"text": text, "address": of_value(column, text, selection)} for text in known[:MOST_NAMES]]
+            if len(known) > MOST_NAMES:
+                texts.append({"text": f"{len(known) - MOST_NAMES:,} more", "address": None})
+            shown.append({"name": name, "values": texts})
+    with st.container(border=True):
+        element("facts", {"title": title, "facts": shown})

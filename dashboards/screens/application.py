@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.metrics import on_demand
+from kafka_telemetry_lake.dashboards.address import OWNED
+from kafka_telemetry_lake.dashboards.panels import about_clients, on_demand
 from kafka_telemetry_lake.dashboards.problems import current, current_table
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.screens.client_id import client_ids, over_time
-from kafka_telemetry_lake.dashboards.selection import OWNED
 from kafka_telemetry_lake.dashboards.show import every_column, table
-from kafka_telemetry_lake.dashboards.subjects import about_clients
 
 COLUMNS = {
     "subject": "name",

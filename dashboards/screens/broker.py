@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from kafka_telemetry_lake.dashboards.controls import page_value
+from kafka_telemetry_lake.dashboards.frame import page_value
+from kafka_telemetry_lake.dashboards.panels import missing
 from kafka_telemetry_lake.dashboards.problems import cards
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.screens.fleet import CLIENT_COLUMNS
 from kafka_telemetry_lake.dashboards.screens.health import receivers
 from kafka_telemetry_lake.dashboards.screens.quotas import HEADROOM_COLUMNS, NO_SAMPLES
 from kafka_telemetry_lake.dashboards.show import table
-from kafka_telemetry_lake.dashboards.subjects import missing
 
 
 def page(scene: Scene) -> None:

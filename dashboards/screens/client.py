@@ -9,13 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.controls import page_value, preset
-from kafka_telemetry_lake.dashboards.metric_names import PREFIX, Consumer, Producer
+from kafka_telemetry_lake.dashboards.frame import page_value, preset
 from kafka_telemetry_lake.dashboards.plots import lines
 from kafka_telemetry_lake.dashboards.problems import asked_first, in_full
+from kafka_telemetry_lake.dashboards.questions import PREFIX, Consumer, Producer
 from kafka_telemetry_lake.dashboards.scene import Scene
-from kafka_telemetry_lake.dashboards.show import numbers, plain, table
-from kafka_telemetry_lake.dashboards.subjects import facts
+from kafka_telemetry_lake.dashboards.show import facts, numbers, plain, table
 
 PREFERRED = ("record.send.total", "records.consumed.total", "request.latency.avg", "connection.creation.total")
 MOST_POINTS = 20_000

@@ -7,13 +7,12 @@ import pandas as pd
 import sqlglot
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.metric_names import PREFIX, Consumer, Producer
-from kafka_telemetry_lake.dashboards.metrics import ask_over_time, largest, spread, total
+from kafka_telemetry_lake.dashboards.panels import about_clients, ask_over_time, largest, spread, total
 from kafka_telemetry_lake.dashboards.plots import heat
 from kafka_telemetry_lake.dashboards.problems import cards, current
+from kafka_telemetry_lake.dashboards.questions import PREFIX, Consumer, Producer
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.show import halves, table
-from kafka_telemetry_lake.dashboards.subjects import about_clients
 from kafka_telemetry_lake.pipelines.findings.model import Rule
 from kafka_telemetry_lake.pipelines.findings.rules import rules
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafka_telemetry_lake.dashboards.metric_names import Connections, Producer
-from kafka_telemetry_lake.dashboards.metrics import ask_over_time, by_client, largest, total
+from kafka_telemetry_lake.dashboards.panels import ask_over_time, by_client, largest, total
+from kafka_telemetry_lake.dashboards.questions import Connections, Producer
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.screens.lifecycle import EVENT_COLUMNS, NONE_YET
 from kafka_telemetry_lake.dashboards.show import every_column, halves, table

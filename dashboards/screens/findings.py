@@ -9,13 +9,12 @@ from datetime import UTC, datetime, timedelta
 import pandas as pd
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.address import with_query
-from kafka_telemetry_lake.dashboards.controls import page_value
+from kafka_telemetry_lake.dashboards.address import FINDING_FILTERS, OWNED, Selection, with_query
+from kafka_telemetry_lake.dashboards.frame import page_value
 from kafka_telemetry_lake.dashboards.problems import EVALUATED, SHORT_COLUMNS, card, is_evaluated, linked
 from kafka_telemetry_lake.dashboards.remarks import RemarkError, changes_allowed, commands, say
 from kafka_telemetry_lake.dashboards.scene import Scene, open_lake
-from kafka_telemetry_lake.dashboards.selection import FINDING_FILTERS, OWNED, Selection
-from kafka_telemetry_lake.dashboards.show import numbers, plain, table
+from kafka_telemetry_lake.dashboards.show import numbers, page_state, plain, table
 from kafka_telemetry_lake.dashboards.users import user
 from kafka_telemetry_lake.udfs.findings.remarks import ACKNOWLEDGED, MUTED, UNMUTED, time_text
 
@@ -106,7 +105,7 @@ def _filtered(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _chosen(scene: Scene, rows: pd.DataFrame, finding_id: str | None) -> None:
     """Show the chosen finding, and what can be said about it."""
-    about, written, line = st.session_state.get("remark", (None, False, ""))
+    about, written, line = page_state().remark or (None, False, "")
     if about and about == finding_id:
         (st.success if written else st.error)(plain(line))
     found = rows[rows["finding_id"] == finding_id]
@@ -125,14 +124,12 @@ def _chosen(scene: Scene, rows: pd.DataFrame, finding_id: str | None) -> None:
 
 
 def _form(scene: Scene, row: pd.Series) -> None:
-    said = st.session_state.setdefault("remarks", 0)
+    said = page_state().remarks
     form = f"remark {said} {row['finding_id']}"
     with st.form(form, enter_to_submit=False):
         by, why, until = st.columns([2, 4, 2])
         known = user()
-        by.text_input(
-            "By", known or st.session_state.get("remarks by", ""), key=f"{form} by", disabled=known is not None
-        )
+        by.text_input("By", known or page_state().remarks_by, key=f"{form} by", disabled=known is not None)
         why.text_input("Why", key=f"{form} why")
         until.text_input("Mute until (UTC)", _tomorrow(), key=f"{form} until")
         with st.container(horizontal=True):
@@ -145,19 +142,19 @@ def _form(scene: Scene, row: pd.Series) -> None:
 
 def _say(lake: str, finding_id: str, change: str, form: str, said: int) -> None:
     """Write what the form says, before the page is drawn again."""
-    if said != st.session_state["remarks"]:  # the second click of two; the first has written it
+    if said != page_state().remarks:  # the second click of two; the first has written it
         return
     texts = {name: st.session_state[f"{form} {name}"] for name in ("by", "why", "until")}
     texts["by"] = user() or texts["by"]  # whom a proxy names can't be somebody else
     try:
         line = say(lake, finding_id, change, texts, time.time_ns() // 1000)
     except RemarkError as error:
-        st.session_state["remark"] = finding_id, False, f"Nothing was written: {error}"
+        page_state().remark = finding_id, False, f"Nothing was written: {error}"
         return
     open_lake(lake).look_again()
-    st.session_state["remark"] = finding_id, True, line
-    st.session_state["remarks"] += 1  # an empty form
-    st.session_state["remarks by"] = texts["by"]
+    state = page_state()
+    state.remark, state.remarks_by = (finding_id, True, line), texts["by"]
+    state.remarks += 1  # an empty form
 
 
 def _commands(scene: Scene, row: pd.Series) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.metric_names import Consumer
-from kafka_telemetry_lake.dashboards.metrics import ask_over_time, largest, on_demand, spread, total
+from kafka_telemetry_lake.dashboards.panels import about_clients, ask_over_time, largest, on_demand, spread, total
 from kafka_telemetry_lake.dashboards.plots import lines
 from kafka_telemetry_lake.dashboards.problems import cards
+from kafka_telemetry_lake.dashboards.questions import Consumer
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.screens import consumers
 from kafka_telemetry_lake.dashboards.show import every_column, halves, numbers, readable, table
-from kafka_telemetry_lake.dashboards.subjects import about_clients
 
 LAG_COLUMNS = {
     "group_id": "consumer group",

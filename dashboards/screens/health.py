@@ -6,8 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from kafka_telemetry_lake.dashboards.plots import lines
-from kafka_telemetry_lake.dashboards.readings import lights
 from kafka_telemetry_lake.dashboards.scene import Scene
+from kafka_telemetry_lake.dashboards.screens.problems import lights
 from kafka_telemetry_lake.dashboards.show import every_column, numbers, table
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.metrics import on_demand
+from kafka_telemetry_lake.dashboards.panels import on_demand
 from kafka_telemetry_lake.dashboards.plots import bars, lines
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.screens.fleet import CLIENT_COLUMNS

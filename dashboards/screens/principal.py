@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from kafka_telemetry_lake.dashboards.panels import about_clients
 from kafka_telemetry_lake.dashboards.problems import cards, current, current_table
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.screens.application import counted
 from kafka_telemetry_lake.dashboards.screens.client_id import client_ids, over_time
 from kafka_telemetry_lake.dashboards.screens.quotas import HEADROOM_COLUMNS, THROTTLED_COLUMNS
 from kafka_telemetry_lake.dashboards.show import table
-from kafka_telemetry_lake.dashboards.subjects import about_clients
 
 
 def page(scene: Scene) -> None:

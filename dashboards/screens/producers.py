@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafka_telemetry_lake.dashboards.metric_names import Producer
-from kafka_telemetry_lake.dashboards.metrics import ask_over_time, by_client, by_minute, largest, spread, total
+from kafka_telemetry_lake.dashboards.panels import ask_over_time, by_client, by_minute, largest, spread, total
+from kafka_telemetry_lake.dashboards.questions import Producer
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.show import halves
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from kafka_telemetry_lake.dashboards.address import address
-from kafka_telemetry_lake.dashboards.metric_names import Consumer, Producer
-from kafka_telemetry_lake.dashboards.metrics import ask_over_time, by_client, largest
+from kafka_telemetry_lake.dashboards.panels import ask_over_time, by_client, largest
 from kafka_telemetry_lake.dashboards.plots import MOST_SERIES, heat, lines
+from kafka_telemetry_lake.dashboards.questions import Consumer, Producer
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.show import every_column, table
 from kafka_telemetry_lake.udfs.quotas.limits import DEFAULT

@@ -7,12 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.address import address, of_value
-from kafka_telemetry_lake.dashboards.controls import page_value
+from kafka_telemetry_lake.dashboards.address import FILTERS, LABELS, address, of_value
+from kafka_telemetry_lake.dashboards.frame import page_value
 from kafka_telemetry_lake.dashboards.problems import subject_address
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.screens.topic import has_few_points
-from kafka_telemetry_lake.dashboards.selection import FILTERS, LABELS
 from kafka_telemetry_lake.dashboards.show import plain, table
 from kafka_telemetry_lake.pipelines.findings.rules import rules
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.controls import page_value
-from kafka_telemetry_lake.dashboards.metrics import on_demand
+from kafka_telemetry_lake.dashboards.frame import page_value
+from kafka_telemetry_lake.dashboards.panels import on_demand
 from kafka_telemetry_lake.dashboards.plots import lines
 from kafka_telemetry_lake.dashboards.problems import cards
 from kafka_telemetry_lake.dashboards.scene import Scene

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafka_telemetry_lake.dashboards.panels import about_clients
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.screens.client_id import client_ids
 from kafka_telemetry_lake.dashboards.show import every_column, table
-from kafka_telemetry_lake.dashboards.subjects import about_clients
 from kafka_telemetry_lake.pipelines.libraries.versions import UNKNOWN, versions
 
 WHOLE = "For the whole lake, regardless of the time range."

@@ -15,9 +15,9 @@ import pytest
 from deltalake import write_deltalake
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from kafka_telemetry_lake.dashboards.metric_names import PREFIX
-from kafka_telemetry_lake.dashboards.metrics import SPREAD
+from kafka_telemetry_lake.dashboards.panels import SPREAD
 from kafka_telemetry_lake.dashboards.plot_style import GREY
+from kafka_telemetry_lake.dashboards.questions import PREFIX
 from kafka_telemetry_lake.dashboards.screens.fleet import CLIENT_COLUMNS
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, METRIC_POINTS, PUSHES
 from tests.dashboard.conftest import PATIENCE_MS, Open, Serve, settled

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafka_telemetry_lake.dashboards.address import Selection
 from kafka_telemetry_lake.dashboards.clients import NONE, SelectedClients
-from kafka_telemetry_lake.dashboards.selection import Selection
 
 
 def known_clients(instances: pa.Table) -> SelectedClients:

@@ -9,8 +9,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from kafka_telemetry_lake.dashboards.answers import Answers, Asked, EndedError
-from kafka_telemetry_lake.dashboards.lake import Lake, LakeError
+from kafka_telemetry_lake.dashboards.answers import Answers, Asked, EndedError, LakeError
+from kafka_telemetry_lake.dashboards.lake import Lake
 from kafka_telemetry_lake.pipelines.tables.operator import TABLES
 from tests.support.patience import PATIENCE_S
 

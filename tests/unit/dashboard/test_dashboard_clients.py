@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from kafka_telemetry_lake.dashboards.address import Selection
 from kafka_telemetry_lake.dashboards.clients import NONE, SelectedClients, totals_of
 from kafka_telemetry_lake.dashboards.lake import Lake
-from kafka_telemetry_lake.dashboards.selection import Selection
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

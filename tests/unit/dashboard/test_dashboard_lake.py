@@ -12,7 +12,8 @@ import pytest
 import sqlglot
 from deltalake import write_deltalake
 
-from kafka_telemetry_lake.dashboards.lake import Lake, LakeError
+from kafka_telemetry_lake.dashboards.answers import LakeError
+from kafka_telemetry_lake.dashboards.lake import Lake
 from kafka_telemetry_lake.dashboards.questions import CHOSEN, CHOSEN_IDS, MOST_ROWS, OF_WINDOWS, Grain, names, question
 from kafka_telemetry_lake.dashboards.scene import first
 from kafka_telemetry_lake.pipelines.findings.overrides import Override

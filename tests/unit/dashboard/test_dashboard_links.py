@@ -10,16 +10,14 @@ from urllib.parse import parse_qs, urlsplit
 import pandas as pd
 import pytest
 
-from kafka_telemetry_lake.dashboards.address import address, of_value, with_query
+from kafka_telemetry_lake.dashboards.address import Selection, address, of_value, with_query
 from kafka_telemetry_lake.dashboards.clients import NONE
-from kafka_telemetry_lake.dashboards.header import age_text, header
-from kafka_telemetry_lake.dashboards.pages import BY_PATH, OF_COLUMN
+from kafka_telemetry_lake.dashboards.frame import age_text, header
+from kafka_telemetry_lake.dashboards.pages import BY_PATH, OF_COLUMN, subject
 from kafka_telemetry_lake.dashboards.plot_style import axis_labels, styles
 from kafka_telemetry_lake.dashboards.plots import _few, in_words
 from kafka_telemetry_lake.dashboards.problems import linked, setting, subject_address
-from kafka_telemetry_lake.dashboards.selection import Selection
 from kafka_telemetry_lake.dashboards.show import readable, table_data
-from kafka_telemetry_lake.dashboards.subjects import subject
 from kafka_telemetry_lake.pipelines.findings.rules import rules
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -171,7 +169,7 @@ def test_a_name_leads_to_the_page_about_it(column: str) -> None:
 @pytest.mark.parametrize(("pushes_ago", "old"), [(5, False), (7, True)])
 def test_a_banner_says_that_the_data_is_old(monkeypatch: pytest.MonkeyPatch, pushes_ago: int, old: bool) -> None:
     shown: dict[str, Any] = {}
-    monkeypatch.setattr("kafka_telemetry_lake.dashboards.header.element", lambda _, data: shown.update(data))
+    monkeypatch.setattr("kafka_telemetry_lake.dashboards.frame.element", lambda _, data: shown.update(data))
     last = datetime.now(UTC) - pushes_ago * timedelta(minutes=5)
     totals = NONE._replace(instances=1, push_interval_ms=300_000, clusters=("c",))
     scene: Any = SimpleNamespace(

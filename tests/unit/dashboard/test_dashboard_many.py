@@ -9,12 +9,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from kafka_telemetry_lake.dashboards.address import Selection
 from kafka_telemetry_lake.dashboards.clients import NONE
 from kafka_telemetry_lake.dashboards.problems import MOST_JUDGED, is_looked_for
 from kafka_telemetry_lake.dashboards.screens import search
 from kafka_telemetry_lake.dashboards.screens.client_id import client_ids
 from kafka_telemetry_lake.dashboards.screens.topic import MOST_POINTS, has_few_points
-from kafka_telemetry_lake.dashboards.selection import Selection
 
 
 def scene(**parts: Any) -> Any:

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from kafka_telemetry_lake.dashboards.address import Selection
 from kafka_telemetry_lake.dashboards.lake import SHARED, Lake
 from kafka_telemetry_lake.dashboards.prepare import begin_to_prepare
 from kafka_telemetry_lake.dashboards.scene import open_scene
 from kafka_telemetry_lake.dashboards.screens import problems
-from kafka_telemetry_lake.dashboards.selection import Selection
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_ROLLUPS_1M, PUSHES
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from kafka_telemetry_lake.dashboards.address import Selection
 from kafka_telemetry_lake.dashboards.lake import Lake
 from kafka_telemetry_lake.dashboards.remarks import ALLOWED, RemarkError, commands, say
 from kafka_telemetry_lake.dashboards.scene import Scene
-from kafka_telemetry_lake.dashboards.selection import Selection
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.support.locks import FINDINGS, UPKEEP, only
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES

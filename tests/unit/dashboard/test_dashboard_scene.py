@@ -9,9 +9,9 @@ import pandas as pd
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from kafka_telemetry_lake.dashboards.address import Selection, step_seconds
 from kafka_telemetry_lake.dashboards.lake import Lake
 from kafka_telemetry_lake.dashboards.scene import Scene
-from kafka_telemetry_lake.dashboards.selection import Selection, step_seconds
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_ROLLUPS_1M, PUSHES
 from tests.support.known_clients import known_clients
 

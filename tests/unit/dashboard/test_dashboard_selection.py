@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kafka_telemetry_lake.dashboards.selection import Selection, parse, step_seconds
+from kafka_telemetry_lake.dashboards.address import Selection, parse, step_seconds
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

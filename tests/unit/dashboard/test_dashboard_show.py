@@ -8,12 +8,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from kafka_telemetry_lake.dashboards.address import Selection
 from kafka_telemetry_lake.dashboards.plot_style import legend_columns, time_ticks
 from kafka_telemetry_lake.dashboards.plots import bars, heat, lines, with_gaps
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.screens.problems import EVENTS
-from kafka_telemetry_lake.dashboards.selection import Selection
-from kafka_telemetry_lake.dashboards.show import plain, short
+from kafka_telemetry_lake.dashboards.show import PageState, plain, short
 from kafka_telemetry_lake.pipelines.replay.replay import OPERATOR_EVENTS
 from kafka_telemetry_lake.udfs.lifecycle.events import EVENT_NAMES
 
@@ -122,7 +122,8 @@ def test_marks_are_drawn_from_the_window_before_the_first_line_to_the_one_after_
 ) -> None:
     """Windows of 10 s from 0 to 20 s; those before and after it aren't drawn while they are less than half covered."""
     marks = pd.DataFrame({"mark_ms": [-10_001, -10_000, 0, 19_999, 29_999, 30_000]})
-    monkeypatch.setattr("streamlit.session_state", {"marks": marks.assign(what=marks["mark_ms"].astype(str))})
+    shown = PageState(marks=marks.assign(what=marks["mark_ms"].astype(str)))
+    monkeypatch.setattr("streamlit.session_state", {"page state": shown})
     drawn: list[dict[str, Any]] = []
     monkeypatch.setattr("streamlit.vega_lite_chart", lambda _, spec, **__: drawn.append(spec))
     lines(pd.DataFrame({"at_ms": [0, 10_000], "y": [1.0, 2.0]}), "y", "ms", "Latency", step_s=10)

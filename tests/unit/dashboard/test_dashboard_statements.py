@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import write_deltalake
 
+from kafka_telemetry_lake.dashboards.address import Selection
 from kafka_telemetry_lake.dashboards.lake import Lake, view_sql
-from kafka_telemetry_lake.dashboards.questions import question
-from kafka_telemetry_lake.dashboards.selection import Selection
-from kafka_telemetry_lake.dashboards.statements import filled, literal, of_question
+from kafka_telemetry_lake.dashboards.questions import filled, literal, of_question, question
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.operator import (
     CLIENT_EVENTS,

@@ -1,4 +1,7 @@
-"""Plots and tables of client metrics. Metrics are named without the prefix `org.apache.kafka.`."""
+"""Panels that several pages have: plots and tables of client metrics, and what the chosen clients have in common.
+
+Metrics are named without the prefix `org.apache.kafka.`.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.metric_names import PREFIX
 from kafka_telemetry_lake.dashboards.plots import lines
+from kafka_telemetry_lake.dashboards.questions import PREFIX
 from kafka_telemetry_lake.dashboards.scene import Scene
-from kafka_telemetry_lake.dashboards.show import every_column, heading, table
+from kafka_telemetry_lake.dashboards.show import every_column, facts, heading, plain, table
 
 SPREAD = {"typical": "median", "high": "95th percentile", "most": "largest"}
 
@@ -112,3 +115,28 @@ def _named(rows: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
     named = chosen.assign(name=chosen["metric"].map(full))
     named.attrs = rows.attrs
     return named
+
+
+def about_clients(scene: Scene, title: str = "About it") -> None:
+    """What the chosen instances have in common: who uses them, with which software, in which groups."""
+    clients = scene.chosen.to_pandas()
+    owned = scene.owned()
+    facts(
+        title,
+        {
+            "client ids": ("client_id", clients["client_id"].value_counts().index),
+            "application": ("application", owned["application"]),
+            "owner": ("owner", owned["owner"]),
+            "principals": ("principal", clients["principal"].value_counts().index),
+            "consumer groups": ("group_id", clients["group_id"].dropna().value_counts().index),
+            "versions": ("software", clients["software"].value_counts().index),
+            "instances": ("", [f"{len(clients):,}"]),
+            "addresses": ("", clients["client_address"].value_counts().index),
+        },
+        scene.selection,
+    )
+
+
+def missing(what: str, name: str) -> None:
+    """Say that a page's subject isn't known in the time range."""
+    st.info(plain(f"{what} {name} isn't known in this time range. Widen the range."))

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import BATCH, POINTS, points_app_id, read_id
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged, Placement, log_set_aside, run_tasks
+from kafka_telemetry_lake.pipelines.ingest.run_tasks import Placement, ProcessedBatch, log_set_aside, run_tasks
 from kafka_telemetry_lake.pipelines.ingest.store_task import workers_for
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.durable import read_json, write_json
@@ -139,7 +139,9 @@ class Operator:
         """What judges the next batch, without its files; None: `catch_up` must say first which batch that is."""
         return None if self._number is None else self._task(self._number, ())
 
-    def catch_up(self, until: int | None = None, *, guarded: bool = False, judged: Judged | None = None) -> None:
+    def catch_up(
+        self, until: int | None = None, *, guarded: bool = False, judged: ProcessedBatch | None = None
+    ) -> None:
         """Judge all pushes that are stored and not judged yet.
 
         Args:
@@ -210,7 +212,7 @@ class Operator:
         """
         began = time.monotonic()
         task = replace(self._task(number, paths, guarded=guarded), held=dict(held or {}))
-        self._finish(Judged(task, run_tasks(self._spark, task, workers, self._placement), began), version)
+        self._finish(ProcessedBatch(task, run_tasks(self._spark, task, workers, self._placement), began), version)
 
     def _task(self, number: int, paths: Sequence[str], *, guarded: bool = False) -> ShardTask:
         return ShardTask(
@@ -218,14 +220,36 @@ class Operator:
             self._state.before(number).states, self._settings.limits, self._stored_before, guarded=guarded,
         )  # fmt: skip
 
-    def _finish(self, judged: Judged, version: int | None) -> None:
-        """Commit a batch: the manifest first, then the files of each table."""
-        number, results = judged.task.batch_id, judged.rows
+    def _finish(self, batch: ProcessedBatch, version: int | None) -> None:
+        """Commit a batch, take a snapshot of the state if one is due, and report the batch."""
+        files = [DataFile.from_json(text) for row in batch.rows for text in row["files"]]
+        self._commit(batch, files, version)
+        now = datetime.now(UTC)
+        if self._state.snapshots.due(now, SNAPSHOT_EVERY):
+            self._state.snapshots.take(now, self._state.before(batch.task.batch_id + 1), self._settings.lake)
+        self._tell(batch, files, now)
+
+    def _commit(self, batch: ProcessedBatch, files: Sequence[DataFile], version: int | None) -> None:
+        """Make the rows and states of a batch count.
+
+        Args:
+            version: as `run_batch` has it.
+        """
+        # The order, in which each step relies on those before it (C11, docs/commit-protocol.md):
+        # 1. The tasks have written files of rows and of states. Nothing names them yet.
+        # 2. The manifest names the states. The batch before keeps its own: a batch that runs again starts from that.
+        # 3. The note says what the batch reads, for the case that the log of `pushes` forgets its commits.
+        # 4. The tables but the last one, at the same time, as no reader needs an order among them. Each commit has the
+        #    batch's number: a table that has it skips the commit. So a batch may be committed any number of times.
+        # 5. `push_outcomes`: the batch is done. Its number and version are where the next start goes on.
+        # Cut off before 4, the batch is as if it had never been: its manifest is dropped, and the next one may read
+        # more pushes. Cut off later, some tables have rows of exactly these pushes, so it runs again over the same ones
+        # (`_begun`). Each commit checks the fence itself, so a job that was taken over fails at its next one.
+        number = batch.task.batch_id
         manifest = self._state.before(number)
-        self._state.write(manifest.after(number, {row["shard"]: row["state"] for row in results}))
+        self._state.write(manifest.after(number, {row["shard"]: row["state"] for row in batch.rows}))
         if version is not None:
-            write_json(*self._batch, {"number": number, "version": version, "paths": judged.task.paths})
-        files = [DataFile.from_json(text) for row in results for text in row["files"]]
+            write_json(*self._batch, {"number": number, "version": version, "paths": batch.task.paths})
         *others, last = COMMIT_ORDER
         also = {MOMENT: self._moment + 1} | ({} if version is None else {self._read_id: version})
 
@@ -246,14 +270,15 @@ class Operator:
         note = note_of(self._moment + 1, versions)
         if self._logs[last.name].commit(own, self.app_id, number, outcomes, note):
             self._moment += 1
-        now = datetime.now(UTC)
-        if self._state.snapshots.due(now, SNAPSHOT_EVERY):
-            self._state.snapshots.take(now, self._state.before(number + 1), self._settings.lake)
+
+    def _tell(self, batch: ProcessedBatch, files: Sequence[DataFile], now: datetime) -> None:
+        """Log and report what a batch has judged, which pushes it has set aside, and which quality rules it breaks."""
+        number = batch.task.batch_id
         counts: Counter[str] = Counter()
-        for row in results:
+        for row in batch.rows:
             counts.update(row["counts"])
-        log_set_aside(f"points: batch {number}", results)
-        seconds = time.monotonic() - judged.began
+        log_set_aside(f"points: batch {number}", batch.rows)
+        seconds = time.monotonic() - batch.began
         broken = broken_rules(counts)
         for line in describe(broken):
             log.error("points: batch %d breaks quality rule %s", number, line)
@@ -298,7 +323,7 @@ def progress_of(run_id: str, number: int, ended_at: datetime, seconds: float, pu
     }
 
 
-def _latest(files: list[DataFile]) -> datetime | None:
+def _latest(files: Sequence[DataFile]) -> datetime | None:
     """When the last of the batch's pushes landed."""
     landed = [json.loads(file.stats)["maxValues"]["landed_at"] for file in files if file.table == PUSH_OUTCOMES.name]
     return datetime.fromisoformat(max(landed).replace("Z", "+00:00")) if landed else None

@@ -99,11 +99,8 @@ class ShardTask(WorkerTask):
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield self._run(batch["id"].to_pylist())
+            yield attempted(partial(self._attempt, batch["id"].to_pylist()), guarded=self.guarded)
             after_task()
-
-    def _run(self, shards: Sequence[int]) -> pa.RecordBatch:
-        return attempted(lambda guarded: self._attempt(shards, guarded), guarded=self.guarded)
 
     def _attempt(self, shards: Sequence[int], guarded: bool) -> pa.RecordBatch:
         writers = {table.name: GatheredTableFiles(table, self.lake) for table in OPERATOR_TABLES}
@@ -111,7 +108,18 @@ class ShardTask(WorkerTask):
         pushes = PushFiles(self.lake, self.paths, self.shards, self.held)
         if len(shards) > 1:
             pushes.read_once(shards)
-        rows = [self._judge(shard, pushes, results, guarded) for shard in shards]
+        rows: list[dict[str, Any]] = []
+        for shard in shards:
+            state_files = ShardFiles(self.state_folder, shard)
+            chain = state_files.read(self.states.get(shard, ()))
+            results.counts["state_bytes_read"] += state_files.bytes_read
+            results.counts["in_files"] += pushes.rows(shard)
+            conversion = PushConversion(chain.state, results, self.limits, self.shards)
+            conversion.run(pushes.slices(shard), self.stored_before, guarded=guarded)
+            changes = conversion.state.changes(conversion.changed)
+            names = state_files.write(chain, changes, self.batch_id).names
+            lines = conversion.isolation.lines
+            rows.append({"shard": shard, "state": list(names), "files": [], "counts": [], "set_aside": lines})
         if rows:
             # What waited is written now; a guarded attempt has tried to write the rows of each push before.
             with blaming(lambda: f"pushes of shards {', '.join(map(str, shards))}"):
@@ -120,16 +128,6 @@ class ShardTask(WorkerTask):
                 files = [file.to_json() for writer in writers.values() for file in writer.close()]
             rows[-1] |= {"files": files, "counts": list(results.counts.items())}
         return pa.RecordBatch.from_pylist(rows, schema=_RESULT)
-
-    def _judge(self, shard: int, pushes: PushFiles, results: TaskResults, guarded: bool) -> dict[str, Any]:
-        state_files = ShardFiles(self.state_folder, shard)
-        chain = state_files.read(self.states.get(shard, ()))
-        results.counts["state_bytes_read"] += state_files.bytes_read
-        results.counts["in_files"] += pushes.rows(shard)
-        judging = Judging(chain.state, results, self.limits, self.shards)
-        judging.run(pushes.slices(shard), self.stored_before, guarded=guarded)
-        names = state_files.write(chain, judging.state.changes(judging.changed), self.batch_id).names
-        return {"shard": shard, "state": list(names), "files": [], "counts": [], "set_aside": judging.isolation.lines}
 
 
 def attempted(attempt: Callable[[bool], Result], *, guarded: bool = False) -> Result:
@@ -150,8 +148,8 @@ def attempted(attempt: Callable[[bool], Result], *, guarded: bool = False) -> Re
     return attempt(True)
 
 
-class Judging(Generic[States]):
-    """Judges pushes of one shard, slice by slice.
+class PushConversion(Generic[States]):
+    """Converts the pushes of one shard, slice by slice, and sets aside those that fail.
 
     Attributes:
         state: of the shard, after the pushes so far.
@@ -169,7 +167,7 @@ class Judging(Generic[States]):
         return np.concatenate(self._changed)
 
     def run(self, slices: Iterable[pa.Table], stored_before: StoredOffsets | None = None, *, guarded: bool) -> None:
-        """Judge pushes, in the order of partition and offset.
+        """Convert pushes, in the order of partition and offset, and hand their rows to the results.
 
         Args:
             slices: schema `PUSHES_IN`.

@@ -29,7 +29,7 @@ DEATHS = ("Python worker exited unexpectedly", "ExecutorLostFailure")
 NAMED = pa.schema([PUSHES.schema.field(name) for name in ("client_instance_id", "topic", "partition", "offset")])
 
 
-class Judged(NamedTuple):
+class ProcessedBatch(NamedTuple):
     """What a task has made of its pushes: rows of `TASK_RESULT`, one for each shard. It began at a monotonic time."""
 
     task: ShardTask
@@ -53,20 +53,26 @@ def run_tasks(
         PushesFailedError: a guarded task died too.
     """
     placement = placement or Placement(spark)
-    try:
-        return _collect(spark, task, workers, placement)
-    except (Py4JJavaError, PySparkException) as error:
-        if task.guarded or not is_death(error):
-            raise
+    cores = spark.sparkContext.defaultParallelism
+    tasks = tasks_for(task.shards, cores, workers)
+    are_apart = tasks == tasks_for(task.shards, cores)
+    while True:
+        how = ", each tried first" if task.guarded else ""
+        try:
+            with named(
+                spark, f"points: batch {task.batch_id}: judge {len(task.paths)} files, {task.shards} shards{how}"
+            ):
+                results = placement.shards(task.shards, tasks).mapInArrow(task, TASK_RESULT)
+                return placement.collect(results, are_apart=are_apart)
+        except (Py4JJavaError, PySparkException) as error:
+            if not is_death(error):
+                raise
+            if task.guarded:
+                raise PushesFailedError(
+                    f"{pushes_of(task)}: a task's process died although its pushes were tried first"
+                ) from error
         log.warning("points: a task's process died, isolating the push that caused it: %s", pushes_of(task))
-    try:
-        return _collect(spark, replace(task, guarded=True), workers, placement)
-    except (Py4JJavaError, PySparkException) as error:
-        if is_death(error):
-            raise PushesFailedError(
-                f"{pushes_of(task)}: a task's process died although its pushes were tried first"
-            ) from error
-        raise
+        task = replace(task, guarded=True)
 
 
 def log_set_aside(batch: str, rows: Sequence[Row | dict[str, Any]]) -> None:
@@ -82,15 +88,6 @@ def pushes_of(task: ShardTask) -> str:
     paths = [f"{root}/{path}" for path in task.paths]
     keys = pads.dataset(paths, schema=NAMED, filesystem=filesystem, format="parquet").to_table()
     return name_of(keys.sort_by([("partition", "ascending"), ("offset", "ascending")]))
-
-
-def _collect(spark: SparkSession, task: ShardTask, workers: int | None, placement: Placement) -> list[Row]:
-    cores = spark.sparkContext.defaultParallelism
-    tasks = tasks_for(task.shards, cores, workers)
-    how = ", each tried first" if task.guarded else ""
-    with named(spark, f"points: batch {task.batch_id}: judge {len(task.paths)} files, {task.shards} shards{how}"):
-        results = placement.shards(task.shards, tasks).mapInArrow(task, TASK_RESULT)
-        return placement.collect(results, are_apart=tasks == tasks_for(task.shards, cores))
 
 
 def tasks_for(shards: int, cores: int, workers: int | None = None) -> int:

@@ -6,7 +6,7 @@ a file of `pushes` follow the landing partitions, so a shard's task reads only t
 
 If the pushes are few, the task judges them too, which saves a Spark job: nearly all that such a batch costs is fixed.
 The results count once the pushes are committed. A push may make this fail. So a task that is tried again only stores,
-and the operator judges the stored pushes as those of a larger batch.
+says so, and the operator judges the stored pushes as those of a larger batch. The task alone decides which it is.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,7 @@ from kafka_telemetry_lake.pipelines.ingest.operator_task import (
     was_tried_before,
 )
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged, is_death
+from kafka_telemetry_lake.pipelines.ingest.run_tasks import ProcessedBatch, is_death
 from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile, TableFiles
 from kafka_telemetry_lake.pipelines.runtime.python_worker import forget_archives
@@ -44,9 +45,10 @@ OTHER_TABLES = (RECEIVER_HEALTH, QUOTA_SAMPLES, QUARANTINE)
 STORED = (*OTHER_TABLES, PUSHES)
 ROWS_PER_GROUP = 1 << 16  # of statuses or samples
 WORKER_BYTES = 2 << 20  # of push files: fewer are not worth a Python worker of their own, since each has fixed costs
-# A row has a `DataFile` as JSON, or what the operator's task made of a shard.
-RESULT = f"file string, judged struct<{TASK_RESULT}>"
-_RESULT = pa.schema([("file", pa.string()), ("judged", TASK_RESULT_TYPE)])
+# A row has a `DataFile` as JSON, or what the operator's task made of a shard, or `failed`: the pushes are few, and not
+# judged, since a process that did it may have died of them.
+RESULT = f"file string, judged struct<{TASK_RESULT}>, failed boolean"
+_RESULT = pa.schema([("file", pa.string()), ("judged", TASK_RESULT_TYPE), ("failed", pa.bool_())])
 
 log = logging.getLogger(__name__)
 # Texts that many pushes share: a dictionary makes them small.
@@ -64,11 +66,13 @@ class StoreTask(WorkerTask):
         lake: folder or URI of the lake.
         judge: judges the stored pushes if they are few; has no paths yet.
         shards: of the operator. The files of `pushes` note which of them they hold.
+        tried_before: an earlier task with these records has died.
     """
 
     lake: str
     judge: ShardTask | None = None
     shards: int = 1
+    tried_before: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files = {table.name: TableFiles(table, self.lake) for table in OTHER_TABLES}
@@ -93,10 +97,15 @@ class StoreTask(WorkerTask):
         written = [file for each in files.values() for file in each.close()]
         pa.default_memory_pool().release_unused()
         forget_archives()
-        yield _files(written)
-        task = None if self.judge is None or was_tried_before() else judging(self.judge, written)
-        if task is not None:
-            yield from map(_shards, task([pa.RecordBatch.from_pydict({"id": range(task.shards)})]))
+        yield _results(file=[file.to_json() for file in written])
+        task = None if self.judge is None else of_few_pushes(self.judge, written)
+        if task is None:
+            return
+        if self.tried_before or was_tried_before():
+            yield _results(failed=[True])
+            return
+        for rows in task([pa.RecordBatch.from_pydict({"id": range(task.shards)})]):
+            yield _results(judged=rows.to_struct_array())
 
 
 @dataclass(frozen=True)
@@ -106,11 +115,11 @@ class Stored:
     Attributes:
         files: files of the tables `STORED`.
         judged: what the pushes give, if the task has judged them.
-        failed: whether judging the pushes failed.
+        failed: whether a process may have died of judging them.
     """
 
     files: list[DataFile]
-    judged: Judged | None
+    judged: ProcessedBatch | None
     failed: bool
 
 
@@ -132,12 +141,13 @@ def store(rows: DataFrame, lake: str, workers: int, judge: ShardTask | None = No
         if judge is None or not is_death(error):
             raise
         log.warning("pushes: a task's process died, storing the pushes before they are judged")
-        results = chosen.mapInArrow(StoreTask(lake, None, shards), RESULT).collect()
+        results = chosen.mapInArrow(StoreTask(lake, judge, shards, tried_before=True), RESULT).collect()
     files = [DataFile.from_json(row["file"]) for row in results if row["file"] is not None]
-    task = None if judge is None else judging(judge, files)
-    made = [row["judged"] for row in results if row["judged"] is not None]
-    judged = Judged(task, made, began) if task is not None and made else None
-    return Stored(files, judged, failed=task is not None and judged is None)
+    made, judged = [row["judged"] for row in results if row["judged"] is not None], None
+    if judge is not None and made:
+        paths = tuple(file.path for file in files if file.table == PUSHES.name)
+        judged = ProcessedBatch(replace(judge, paths=paths), made, began)
+    return Stored(files, judged, failed=any(row["failed"] for row in results))
 
 
 def workers_for(size: int) -> int:
@@ -145,7 +155,7 @@ def workers_for(size: int) -> int:
     return 1 + size // WORKER_BYTES
 
 
-def judging(task: ShardTask, files: Iterable[DataFile]) -> ShardTask | None:
+def of_few_pushes(task: ShardTask, files: Iterable[DataFile]) -> ShardTask | None:
     """The task with the paths of these files of `pushes`; None: there are none, or they are too large."""
     own = [file for file in files if file.table == PUSHES.name]
     if not own or workers_for(sum(file.size for file in own)) > 1:
@@ -154,13 +164,11 @@ def judging(task: ShardTask, files: Iterable[DataFile]) -> ShardTask | None:
     return replace(task, paths=tuple(file.path for file in own), held=held)
 
 
-def _files(files: Sequence[DataFile]) -> pa.RecordBatch:
-    texts = [file.to_json() for file in files]
-    return pa.RecordBatch.from_arrays([texts, pa.nulls(len(texts), TASK_RESULT_TYPE)], schema=_RESULT)
-
-
-def _shards(rows: pa.RecordBatch) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(len(rows), pa.string()), rows.to_struct_array()], schema=_RESULT)
+def _results(**column: Any) -> pa.RecordBatch:
+    """Rows of `RESULT` of which only one column isn't NULL."""
+    [(name, values)] = column.items()
+    arrays = [values if field.name == name else pa.nulls(len(values), field.type) for field in _RESULT]
+    return pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
 
 
 def _is_full(parts: Sequence[pa.Table]) -> bool:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from deltalake import DeltaTable
 from py4j.protocol import Py4JJavaError
@@ -30,7 +31,6 @@ from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard, unstored
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
-from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.runtime.job_names import named
 from kafka_telemetry_lake.pipelines.runtime.worker_task import OtherReleaseError
 from kafka_telemetry_lake.pipelines.tables.lost_records import LOST_RECORDS
@@ -90,33 +90,52 @@ def start_landing(
         )
         for table in STORED
     ]
-    begun = begun_batch(lake.landing)
-    offsets = OffsetLog(lake.landing)
-    lost = _lost_records(spark, lake, source, guards, offsets)
-    rows = landing_rows(spark, source, lake.cluster_id, lake.privacy, start)
-    batches = LandingBatches(lake.path, lake.fence, operator, begun, None if lost is None else lost.note)
+    records = LandingRecords(lake, source, guards, OffsetLog(lake.landing))
+    lost = _lost_records(spark, lake, source, guards, records.offsets)
+    batches = LandingBatches(lake.path, lake.fence, operator, begun_batch(lake.landing), lost)
 
     def run(batch: DataFrame, batch_id: int) -> None:
-        if offsets.topics_of_batch(batch_id) == {source.topics.telemetry}:
-            batch = batch.drop(*OTHERS)  # Spark looks at their fields after each row that it hands to a task
-
-        def written(workers: int, judge: ShardTask | None) -> Stored:
-            judges = "" if judge is None else ", judge its pushes if they are few"
-            with named(spark, f"pushes: batch {batch_id}: store{judges}"), _read_once(batch, source.may_repeat):
-                try:
-                    return store(unstored(batch, guards, source.may_repeat), lake.path, workers, judge, operator.shards)
-                except (Py4JJavaError, PySparkException) as error:
-                    if not isinstance(source, KafkaSource) or not is_overflow(error):
-                        raise
-            with read_records(batch.sparkSession, source, *offsets.of_batch(batch_id), lake.landing) as read:
-                rows = landing_rows(batch.sparkSession, read, lake.cluster_id, lake.privacy, {})
-                return store(unstored(rows, guards, may_repeat=False), lake.path, workers, None, operator.shards)
-
-        batches.run(app_id_of(batch, LANDING), batch_id, written)
+        app_id = app_id_of(batch, LANDING)
+        plan = batches.begin(app_id, batch_id)
+        stored = None if plan is None else records.store(batch, batch_id, plan)
+        batches.finish(app_id, batch_id, stored)
 
     return start_batches(
-        rows, PUSHES.name, lake, trigger and source.poll_s(trigger), run, landing_name(lake.checkpoints)
-    )
+        landing_rows(spark, source, lake.cluster_id, lake.privacy, start),
+        PUSHES.name, lake, trigger and source.poll_s(trigger), run, landing_name(lake.checkpoints),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LandingRecords:
+    """Writes the records of micro-batches to files.
+
+    Attributes:
+        guards: of the tables `STORED`: what they had before this checkpoint isn't stored again.
+        offsets: of the query's batches.
+    """
+
+    lake: Lake
+    source: Source
+    guards: Sequence[OffsetGuard]
+    offsets: OffsetLog
+
+    def store(self, batch: DataFrame, batch_id: int, plan: StorePlan) -> Stored:
+        """Write a batch's records. If one of them has a timestamp that Spark can't read, this process reads them."""
+        if self.offsets.topics_of_batch(batch_id) == {self.source.topics.telemetry}:
+            batch = batch.drop(*OTHERS)  # Spark looks at their fields after each row that it hands to a task
+        judges = "" if plan.judge is None else ", judge its pushes if they are few"
+        may_repeat = self.source.may_repeat
+        with named(batch.sparkSession, f"pushes: batch {batch_id}: store{judges}"), _read_once(batch, may_repeat):
+            try:
+                return store(unstored(batch, self.guards, may_repeat), self.lake.path, *plan)
+            except (Py4JJavaError, PySparkException) as error:
+                if not isinstance(self.source, KafkaSource) or not is_overflow(error):
+                    raise
+        spark, lake = batch.sparkSession, self.lake
+        with read_records(spark, self.source, *self.offsets.of_batch(batch_id), lake.landing) as read:
+            rows = landing_rows(spark, read, lake.cluster_id, lake.privacy, {})
+            return store(unstored(rows, self.guards, may_repeat=False), lake.path, *plan._replace(judge=None))
 
 
 def _lost_records(
@@ -181,53 +200,74 @@ def app_id_of(batch: DataFrame, stream: str) -> str:
     return f"kafka-telemetry-lake:{stream}:{query_id}"
 
 
-# Writes a batch's records to files: by a number of workers (None: as many as there are cores), with the task that
-# judges them if they are few.
-Store = Callable[[int, ShardTask | None], Stored]
-# Notes what is missing between the records of an application's batch, by the files that they are in.
-NoteLost = Callable[[str, int, Sequence[DataFile]], object]
+class StorePlan(NamedTuple):
+    """How a micro-batch is stored.
+
+    Attributes:
+        workers: number of Python workers.
+        judge: judges the pushes in the task that stores them, if they are few; None: they are only stored.
+        shards: of the operator.
+    """
+
+    workers: int
+    judge: ShardTask | None
+    shards: int
 
 
 class LandingBatches:
-    """The batches of one run of the query.
+    """The commits of one run of the query, batch by batch: `begin`, then the records are stored, then `finish`.
+
+    It needs no Spark.
 
     Args:
         lake: folder or URI of the lake.
-        fence: the claim under which commits are made.
+        fence: the lease under which commits are made.
         begun: the batch that an earlier run has begun and not ended; only this one may be stored already.
+        lost: notes what is missing between the records of a batch.
     """
 
     def __init__(
-        self, lake: str, fence: Fence | None, operator: Operator, begun: int | None, note_lost: NoteLost | None = None
+        self, lake: str, fence: Fence | None, operator: Operator, begun: int | None, lost: LostRecords | None = None
     ) -> None:
-        self._lake, self._fence, self._operator, self._begun = lake, fence, operator, begun
-        self._note_lost = note_lost
+        self._lake, self._fence, self._operator, self._begun, self._lost = lake, fence, operator, begun, lost
         self._logs: dict[str, TableLog] = {}
         # Of the next batch, by the size of the last one. A small fleet never needs a second worker.
         self._workers = 1
 
-    def run(self, app_id: str, batch_id: int, store: Store) -> None:
-        """Commit a batch's records, `pushes` last, and let the operator judge all pushes that are not judged yet.
-
-        A batch that was cut off after its commit of `pushes` isn't stored again: the operator follows the table.
+    def begin(self, app_id: str, batch_id: int) -> StorePlan | None:
+        """How to store a batch's records; None: they are stored, it was cut off after its commit of `pushes`.
 
         Args:
             app_id: the application of the commits.
         """
-        judged, failed = None, False
-        if batch_id != self._begun or self._log(PUSHES).transaction_version(app_id) != batch_id:
-            # One that was begun may have ended the previous run: its pushes are stored first, and tried one by one.
-            is_first = batch_id != self._begun
-            judge = self._operator.next_task() if self._workers == 1 and is_first else None
-            stored = store(self._workers, judge)
-            self._workers = workers_for(sum(file.size for file in stored.files))
-            judged, failed = stored.judged, stored.failed or not is_first
-            if self._note_lost is not None:
-                self._note_lost(app_id, batch_id, stored.files)
-            for table in STORED:
-                if own := [file for file in stored.files if file.table == table.name]:
-                    self._log(table).commit(own, app_id, batch_id)
-        self._operator.catch_up(self._log(PUSHES).version, guarded=failed, judged=judged)
+        judge = None
+        if batch_id == self._begun:  # it may have ended the previous run: its pushes are stored before they are judged
+            if self._log(PUSHES).transaction_version(app_id) == batch_id:
+                return None
+        elif self._workers == 1:
+            judge = self._operator.next_task()
+        return StorePlan(self._workers, judge, self._operator.shards)
+
+    def finish(self, app_id: str, batch_id: int, stored: Stored | None) -> None:
+        """Commit what was stored of a batch, and let the operator judge all pushes that are not judged yet.
+
+        The commit of `pushes` is the last one: it says that the batch is stored. What is lost is noted before it, as a
+        batch that is stored is never looked at again.
+
+        Args:
+            stored: None: `begin` has found the batch stored.
+        """
+        if stored is None:
+            self._operator.catch_up(self._log(PUSHES).version)
+            return
+        self._workers = workers_for(sum(file.size for file in stored.files))
+        if self._lost is not None:
+            self._lost.note(app_id, batch_id, stored.files)
+        for table in STORED:
+            if own := [file for file in stored.files if file.table == table.name]:
+                self._log(table).commit(own, app_id, batch_id)
+        guarded = stored.failed or batch_id == self._begun
+        self._operator.catch_up(self._log(PUSHES).version, guarded=guarded, judged=stored.judged)
 
     def _log(self, table: Table) -> TableLog:
         if table.name not in self._logs:

@@ -2,9 +2,9 @@
 
     records --pack--> blobs by shard --shuffle--> transformWithStateInPandas --foreachBatch--> Spark's Delta writer
 
-What is judged, and how, is the fast engine's (`operator_task.Judging`). What differs is who keeps state (Spark's state
-store: one value a shard, committed with the batch) and who writes (Spark; no task writes a file). A batch that is cut
-off runs again from the same records and the same state, so it has the same rows, and a table that has its number
+What is judged, and how, is the fast engine's (`operator_task.PushConversion`). What differs is who keeps state (Spark's
+state store: one value a shard, committed with the batch) and who writes (Spark; no task writes a file). A batch that is
+cut off runs again from the same records and the same state, so it has the same rows, and a table that has its number
 (Delta's ``txn``) skips it.
 """
 

@@ -13,7 +13,7 @@ import zstandard
 from pyspark import TaskContext
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from kafka_telemetry_lake.pipelines.ingest.operator_task import Judging, TaskResults, attempted
+from kafka_telemetry_lake.pipelines.ingest.operator_task import PushConversion, TaskResults, attempted
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_ROWS, joined, sorted_slices
 from kafka_telemetry_lake.pipelines.ingest.store_task import OTHER_TABLES, other_rows, push_rows
 from kafka_telemetry_lake.pipelines.runtime.worker_task import WorkerTask
@@ -103,7 +103,7 @@ class ShardProcessor(WorkerTask, StatefulProcessor):
             writers[PUSHES.name].write(part)
         results = TaskResults(writers)
         results.counts["in_files"] += sum(part.num_rows for part in slices)
-        judging = Judging(before, results, self._limits, self._shards)
+        judging = PushConversion(before, results, self._limits, self._shards)
         judging.run(joined((part.select(PUSHES_IN.names) for part in slices), SLICE_ROWS), guarded=guarded)
         results.close()
         state = judging.state.to_bytes()

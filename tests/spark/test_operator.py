@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator, OperatorSettings
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged
+from kafka_telemetry_lake.pipelines.ingest.run_tasks import ProcessedBatch
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import run_tasks as run_in_spark
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.moments import COMMIT_ORDER
@@ -140,13 +140,13 @@ def test_results_count_if_they_are_of_the_pushes_that_the_batch_reads(spark: Spa
     stream.land(fleet.round())
     operator.catch_up()
 
-    def land_and_judge() -> Judged:
+    def land_and_judge() -> ProcessedBatch:
         before = set(stream.paths())
         stream.land(fleet.round())
         task = operator.next_task()
         assert task is not None
         task = replace(task, paths=tuple(set(stream.paths()) - before))
-        return Judged(task, run_in_spark(spark, task), 0.0)
+        return ProcessedBatch(task, run_in_spark(spark, task), 0.0)
 
     judged = land_and_judge()
     outcomes = {DataFile.from_json(text).path for row in judged.rows for text in row["files"]}

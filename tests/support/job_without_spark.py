@@ -24,9 +24,8 @@ from kafka_telemetry_lake.pipelines.ingest import streams
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, batches_of, begun_batch, query_id
 from kafka_telemetry_lake.pipelines.ingest.landing_rows import SAMPLE, STATUS
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
-from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
-from kafka_telemetry_lake.pipelines.ingest.store_task import Stored, store
+from kafka_telemetry_lake.pipelines.ingest.store_task import store
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, LandingBatches
 from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
@@ -85,7 +84,7 @@ class Query:
 
     def __init__(self, lake: Lake, folder: Path, trigger: float | None, operator: Operator) -> None:
         self._filesystem, self._root = filesystem_of(lake.landing)
-        self._lake, self._folder, self._trigger, self._shards = lake, folder, trigger, operator.shards
+        self._lake, self._folder, self._trigger = lake, folder, trigger
         self._stop = threading.Event()
         self._error: Exception | None = None
         self._is_busy = True
@@ -143,11 +142,11 @@ class Query:
         for name, table in ((STATUS, RECEIVER_HEALTH), (SAMPLE, QUOTA_SAMPLES)):
             rows = rows.append_column(name, pa.nulls(len(rows), pa.struct(list(table.schema))))
 
-        def written(workers: int, judge: ShardTask | None) -> Stored:
+        plan, stored = self._batches.begin(self._app_id, number), None
+        if plan is not None:
             [batch] = rows.combine_chunks().to_batches()
-            return store(Rows(batch), self._lake.path, workers, judge, self._shards)  # type: ignore[arg-type]  # what it uses of it
-
-        self._batches.run(self._app_id, number, written)
+            stored = store(Rows(batch), self._lake.path, *plan)  # type: ignore[arg-type]  # what it uses of it
+        self._batches.finish(self._app_id, number, stored)
         self._add("commits", number, {})
 
     def _files(self) -> list[Path]:

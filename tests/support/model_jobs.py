@@ -30,7 +30,7 @@ from kafka_telemetry_lake.pipelines import reshard as pipelines_reshard
 from kafka_telemetry_lake.pipelines.ingest import checkpoint, operator, streams
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, begun_batch, check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import Judged
+from kafka_telemetry_lake.pipelines.ingest.run_tasks import ProcessedBatch
 from kafka_telemetry_lake.pipelines.ingest.store_task import Stored
 from kafka_telemetry_lake.pipelines.ingest.streams import Lake, LandingBatches
 from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, commit_log, delta_log, fence
@@ -103,15 +103,16 @@ def _ingest(records: int, per_batch: int, uri: str, shards: int | None, *, take_
         batches = LandingBatches(uri, claim, judge, begun_batch(lake.landing))
         app_id = f"kafka-telemetry-lake:{LANDING}:{QUERY}"
         for number, first, last in Query(lake.landing, records, per_batch):
+            plan = batches.begin(app_id, number)
+            batches.finish(app_id, number, None if plan is None else _stored(range(first, last), plan.judge))
 
-            def store(_: int | None, task: ShardTask | None, pushes: Sequence[int] = range(first, last)) -> Stored:
-                file = _written(PUSHES, [[push] for push in pushes])
-                if task is None:
-                    return Stored([file], None, failed=False)
-                task = replace(task, paths=(file.path,))
-                return Stored([file], Judged(task, judged(None, task), 0.0), failed=False)  # type: ignore[arg-type]  # its rows are dicts
 
-            batches.run(app_id, number, store)
+def _stored(pushes: Sequence[int], judge: ShardTask | None) -> Stored:
+    file = _written(PUSHES, [[push] for push in pushes])
+    if judge is None:
+        return Stored([file], None, failed=False)
+    task = replace(judge, paths=(file.path,))
+    return Stored([file], ProcessedBatch(task, judged(None, task), 0.0), failed=False)  # type: ignore[arg-type]  # its rows are dicts
 
 
 def swap() -> str:

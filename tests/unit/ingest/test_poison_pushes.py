@@ -168,7 +168,7 @@ def test_the_state_is_that_of_all_pushes_but_the_one(tmp_path: Path, sound: Loca
 
 
 def test_a_failure_that_no_trial_shows_names_the_pushes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator_task.Judging, "_rehearse", lambda *_: None)
+    monkeypatch.setattr(operator_task.PushConversion, "_rehearse", lambda *_: None)
     with pytest.raises(PushesFailedError) as failed:
         judged(tmp_path, poisoned("value_error"))
     first = GOOD[0]

@@ -17,7 +17,7 @@ from kafka_telemetry_lake.pipelines.ingest import store_task
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES, PushFiles
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import DEATHS
-from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask, judging, store
+from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask, of_few_pushes, store
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, QUOTA_SAMPLES, RECEIVER_HEALTH
 from kafka_telemetry_lake.udfs.rows import PUSHES_IN
@@ -168,7 +168,7 @@ def results(task: StoreTask, *rows: dict[str, object]) -> tuple[list[DataFile], 
 
 def test_few_pushes_are_judged_by_the_task_that_stores_them(tmp_path: Path, judge: ShardTask) -> None:
     files, judged = results(StoreTask(str(tmp_path), judge), *(push(0, offset) for offset in range(5)))
-    task = judging(judge, files)
+    task = of_few_pushes(judge, files)
     assert task is not None
     assert (task.batch_id, task.paths) == (4, tuple(file.path for file in files))
     expected = list(run_tasks(task))
@@ -183,8 +183,13 @@ def test_a_task_that_is_tried_again_only_stores(
     tmp_path: Path, judge: ShardTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_task, "was_tried_before", lambda: True)
-    files, judged = results(StoreTask(str(tmp_path), judge), push(0, 1))
-    assert ([file.rows for file in files], judged) == ([1], [])
+    batches = list(StoreTask(str(tmp_path), judge)([pa.RecordBatch.from_pylist([push(0, 1)], COLUMNS)]))
+    (file,), (failed,) = (batch.to_pylist() for batch in batches)
+    assert (DataFile.from_json(file["file"]).rows, file["judged"], file["failed"]) == (1, None, None)
+    assert failed == {"file": None, "judged": None, "failed": True}
+    monkeypatch.setattr(store_task, "WORKER_BYTES", 100)
+    batches = list(StoreTask(str(tmp_path), judge)([pa.RecordBatch.from_pylist([push(0, 1)], COLUMNS)]))
+    assert [row["failed"] for batch in batches for row in batch.to_pylist()] == [None]  # they are many
 
 
 def test_many_pushes_and_none_are_only_stored(
@@ -194,9 +199,9 @@ def test_many_pushes_and_none_are_only_stored(
     assert ([file.table for file in files], judged) == (["receiver_health"], [])
     one, _ = results(StoreTask(str(tmp_path)), push(0, 1))
     monkeypatch.setattr(store_task, "WORKER_BYTES", one[0].size)
-    assert judging(judge, one) is None
+    assert of_few_pushes(judge, one) is None
     monkeypatch.setattr(store_task, "WORKER_BYTES", one[0].size + 1)
-    assert judging(judge, one) is not None
+    assert of_few_pushes(judge, one) is not None
     monkeypatch.setattr(store_task, "WORKER_BYTES", 100)
     files, judged = results(StoreTask(str(tmp_path), judge), push(0, 1))
     assert ([file.rows for file in files], judged) == ([1], [])
@@ -224,7 +229,7 @@ class Rows:
 
     def collect(self) -> list[dict[str, Any]]:
         task = self.tasks[-1]
-        if task.judge is not None:
+        if task.judge is not None and not task.tried_before:
             raise PySparkRuntimeError(self.error)
         batches = task([pa.RecordBatch.from_pylist([push(0, 1)], COLUMNS)])
         return [row for batch in batches for row in batch.to_pylist()]
@@ -233,7 +238,7 @@ class Rows:
 def test_pushes_that_end_the_process_are_stored_and_judged_later(tmp_path: Path, judge: ShardTask) -> None:
     rows = Rows(tmp_path, f"Job aborted: {DEATHS[0]} (crashed)")
     stored = store(rows, str(tmp_path), 1, judge)  # type: ignore[arg-type]  # a stand-in
-    assert [task.judge for task in rows.tasks] == [judge, None]
+    assert [task.tried_before for task in rows.tasks] == [False, True]
     assert ([file.rows for file in stored.files], stored.judged, stored.failed) == ([1], None, True)
     rows = Rows(tmp_path, "Job 3 cancelled part of cancelled job group")
     with pytest.raises(PySparkRuntimeError, match="cancelled"):

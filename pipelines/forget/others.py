@@ -13,8 +13,6 @@ from kafka_telemetry_lake.pipelines.forget.subject import Subject
 from kafka_telemetry_lake.pipelines.lake.durable import write_json
 from kafka_telemetry_lake.pipelines.lake.notes import CHECKSUM, sealed
 
-DROPPED = object()
-
 
 class OtherFiles:
     """Changes files that are neither Parquet nor state: JSON objects by their structure, others as text."""
@@ -52,14 +50,9 @@ class OtherFiles:
         """The JSON value without entries about the subject, and without mentions in the others."""
         if isinstance(value, dict):
             parts = {name: self._without(each) for name, each in value.items() if not self._is_about(each)}
-            if value.get("changes") and not parts["changes"]:
-                return None  # a message that is being sent
-            if "due" in value and value.get("rows") and not parts["rows"]:
-                return DROPPED  # changes that wait for a message
-            return {replaced(name, self._patterns): each for name, each in parts.items() if each is not DROPPED}
+            return {replaced(name, self._patterns): each for name, each in parts.items()}
         if isinstance(value, list):
-            items = [self._without(each) for each in value if not self._is_about(each)]
-            return [each for each in items if each is not DROPPED]
+            return [self._without(each) for each in value if not self._is_about(each)]
         return replaced(value, self._patterns)
 
     def _is_about(self, value: Any) -> bool:
@@ -67,7 +60,7 @@ class OtherFiles:
         if not isinstance(value, dict):
             return False
         subject = self._subject
-        for row in (value, value.get("row"), value.get("latest")):
+        for row in (value, value.get("latest")):
             if not isinstance(row, dict) or subject.cluster_id not in (None, row.get("cluster_id")):
                 continue
             if (

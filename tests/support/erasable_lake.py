@@ -117,6 +117,7 @@ def fill(stream: LocalStream, client: Client) -> None:
         "waiting": rows, "under_way": 1,
     }  # fmt: skip
     (folder / "sink.json").write_text(json.dumps(sealed(content)))
+    (folder / "sink-refused-1.json").write_text(json.dumps({"id": "1", "changes": rows[:1]}))
     note = {"step": 1, "rows": rows[:1], "clusters": [{"states": {row["finding_id"]: {"latest": row} for row in rows}}]}
     (lake / FINDING_CHANGES.name / "_findings-e000000000000.json").write_text(json.dumps(note))
     (lake / "pages").mkdir(exist_ok=True)

@@ -145,6 +145,8 @@ def test_rows_and_notes_of_others_lose_only_the_mention(tmp_path: Path) -> None:
     outbox = json.loads((folder / "_notify" / "sink.json").read_text())
     assert list(outbox["open"]) == ["id-shared"]
     assert [row["finding_id"] for row in outbox["waiting"]] == ["id-shared"]
+    refused = json.loads((folder / "_notify" / "sink-refused-1.json").read_text())
+    assert refused == {"id": "1", "changes": []}
     note = json.loads((folder / "_findings-e000000000000.json").read_text())
     assert (note["rows"], list(note["clusters"][0]["states"])) == ([], ["id-shared"])
 

@@ -129,8 +129,8 @@ STATES = (
 )  # fmt: skip
 
 
-def states(lake: str, top: int) -> Iterator[tuple[str, str, list[Sample]]]:
-    """Name, meaning and samples of each gauge.
+def states(lake: str, top: int) -> Iterator[Metric]:
+    """The gauges over views.
 
     Raises:
         QueryError: the lake can't be read.
@@ -139,7 +139,7 @@ def states(lake: str, top: int) -> Iterator[tuple[str, str, list[Sample]]]:
         answer = run_query(lake, each.sql).read_all()
         names = ["cluster_id", *answer.column_names[1:-1]]
         rows = zip(*(column.to_pylist() for column in answer.columns), strict=True)
-        yield f"{PREFIX}_{each.name}", each.meaning, _first(each, names, rows, top)
+        yield gauge(f"{PREFIX}_{each.name}", each.meaning, _first(each, names, rows, top))
 
 
 def _first(state: State, names: Sequence[str], rows: Iterable[tuple[Any, ...]], top: int) -> list[Sample]:
@@ -154,9 +154,7 @@ def _first(state: State, names: Sequence[str], rows: Iterable[tuple[Any, ...]], 
             merged[key] = float(value)
     sign = -1 if state.first == "greatest" else 1
     own = heapq.nsmallest(top, merged.items(), key=lambda item: (sign * item[1], item[0]))
-    samples: list[Sample] = [
-        ({name: label for name, label in zip(names, key, strict=True) if label}, value) for key, value in own
-    ]
+    samples: list[Sample] = [(_named(names, key), value) for key, value in own]
     rest: dict[tuple[str, ...], float] = {}
     if state.rest != "none":
         shown = {key for key, _ in own}
@@ -167,8 +165,13 @@ def _first(state: State, names: Sequence[str], rows: Iterable[tuple[Any, ...]], 
     kept_names = [name for name in names if name in state.kept]
     gone = {name: OTHER for name in names if name not in state.kept} | {REST: "true"}
     for kept, value in rest.items():
-        samples.append((gone | {name: label for name, label in zip(kept_names, kept, strict=True) if label}, value))
+        samples.append((gone | _named(kept_names, kept), value))
     return samples
+
+
+def _named(names: Sequence[str], labels: Sequence[str]) -> dict[str, str]:
+    """A label set; an empty label is as if absent in Prometheus."""
+    return {name: label for name, label in zip(names, labels, strict=True) if label}
 
 
 class Fleet(Collector):
@@ -211,7 +214,7 @@ class Fleet(Collector):
         try:
             self._counting.read()
             if begun >= self._states_due:
-                self._states = [gauge(*each) for each in states(self._lake, self._top)]
+                self._states = list(states(self._lake, self._top))
                 self._states_due = time.monotonic() + STATES_COST * (time.monotonic() - begun)
         except READ_ERRORS as error:
             self._errors += 1
@@ -259,11 +262,11 @@ class Fleet(Collector):
 
 
 def _labels(dimension: str, labels: Labels | None) -> dict[str, str]:
-    """A label set; an empty label is as if absent in Prometheus. None: that of all others together."""
+    """A label set; None: that of all others together."""
     names = DIMENSIONS[dimension].labels
     if labels is None:
         return dict.fromkeys(names[1:], OTHER) | {REST: "true"}
-    return {name: label for name, label in zip(names, labels, strict=True) if label}
+    return _named(names, labels)
 
 
 class RenderedOnce:

@@ -22,12 +22,6 @@ VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 SINK_NAME = r"^[a-z0-9][a-z0-9_-]{0,62}$"  # also the name of its file in the lake
 
 Texts = Annotated[list[str], Field(min_length=1)]
-# What was removed, and what does it instead.
-REMOVED = {
-    "routes": "give each sink a `match` of its own, or let Alertmanager route",
-    "group_seconds": "let Alertmanager group",
-    "type kafka": "use a webhook, or read table finding_changes",
-}
 
 Row = dict[str, Any]  # a row of table finding_changes; times as text
 
@@ -204,16 +198,11 @@ def _explain(item: Any) -> str:
         case "missing":
             return f"{key}: needed"
         case "extra_forbidden":
-            return f"{key}: {_removed(place[-1]) or 'no such field'}"
+            return f"{key}: no such field"
         case "union_tag_not_found" | "union_tag_invalid":
-            removed = _removed(f"type {item['ctx'].get('tag')}")
-            return f"{key}.type: {removed or 'allowed: ' + ', '.join(kinds)}"
+            return f"{key}.type: allowed: {', '.join(kinds)}"
         case "value_error":
             said = str(item["ctx"]["error"])
             return said if not place else f"{key}: {said}"
         case _:
             return f"{key}: {item['msg']}" + ("" if in_sink else f", got {str(item['input'])[:80]!r}")
-
-
-def _removed(name: str) -> str | None:
-    return f"was removed: {REMOVED[name]}" if name in REMOVED else None

@@ -14,7 +14,6 @@ from typing import Any
 import great_expectations as gx
 import pandas as pd
 from great_expectations.checkpoint.actions import UpdateDataDocsAction, ValidationAction
-from great_expectations.checkpoint.checkpoint import CheckpointResult
 from great_expectations.data_context.types.base import ProgressBarsConfig
 from great_expectations.expectations.core.expect_column_max_to_be_between import ExpectColumnMaxToBeBetween
 
@@ -36,19 +35,19 @@ def judge(findings: Iterable[Finding], docs: Path | None) -> dict[str, bool]:
         context.delete_data_docs_site(site)
     if docs is not None:
         context.add_data_docs_site(SITE, _site(docs))
-    lake = context.data_sources.add_pandas("lake")
-    passed: dict[str, bool] = {}
+    lake, findings, validations = context.data_sources.add_pandas("lake"), list(findings), []
     for table, group in groupby(findings, lambda finding: finding.rule.table):
-        rules = list(group)
         rows = lake.add_dataframe_asset(table).add_batch_definition_whole_dataframe("new rows")
-        suite = context.suites.add(gx.ExpectationSuite(name=table, expectations=[_expected(each) for each in rules]))
-        validation = context.validation_definitions.add(gx.ValidationDefinition(name=table, data=rows, suite=suite))
-        actions: list[ValidationAction] = [] if docs is None else [UpdateDataDocsAction(name=SITE, site_names=[SITE])]
-        check = gx.Checkpoint(name=table, validation_definitions=[validation], actions=actions)
-        frame = pd.DataFrame({each.rule.name: [each.broken] for each in rules})
-        result = context.checkpoints.add(check).run(batch_parameters={"dataframe": frame})
-        passed |= dict(_outcomes(result))
-    return passed
+        suite = context.suites.add(gx.ExpectationSuite(name=table, expectations=[_expected(each) for each in group]))
+        definition = gx.ValidationDefinition(name=table, data=rows, suite=suite)
+        validations.append(context.validation_definitions.add(definition))
+    actions: list[ValidationAction] = [] if docs is None else [UpdateDataDocsAction(name=SITE, site_names=[SITE])]
+    checkpoint = gx.Checkpoint(name="rules", validation_definitions=validations, actions=actions)
+    counts = pd.DataFrame({each.rule.name: [each.broken] for each in findings})
+    result = context.checkpoints.add(checkpoint).run(batch_parameters={"dataframe": counts})
+    checked = [each for validation in result.run_results.values() for each in validation.results]
+    configs = [(each.expectation_config, each.success) for each in checked]
+    return {config.kwargs["column"]: bool(success) for config, success in configs if config is not None}
 
 
 def _expected(finding: Finding) -> ExpectColumnMaxToBeBetween:
@@ -58,15 +57,7 @@ def _expected(finding: Finding) -> ExpectColumnMaxToBeBetween:
         max_value=0,
         description=f"{rule.sentence}: at most 0 rows break it.",
         notes="\n\n".join([f"{finding.rows} new rows.", *finding.examples, f"When broken: {rule.do}"]),
-        meta={"rule": rule.name},
     )
-
-
-def _outcomes(result: CheckpointResult) -> Iterable[tuple[str, bool]]:
-    for validation in result.run_results.values():
-        for each in validation.results:
-            assert each.expectation_config is not None
-            yield each.expectation_config.meta["rule"], bool(each.success)
 
 
 def _site(docs: Path) -> Any:  # the library's TypedDict omits keys that it accepts

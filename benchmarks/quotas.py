@@ -27,7 +27,7 @@ from benchmarks.peers.cpu import TreeCpu
 from benchmarks.state import some_pushes
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake, start_landing
+from kafka_telemetry_lake.pipelines.ingest.streams import JobLake, start_landing
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.quotas.broker_usage import sample_windows
@@ -91,7 +91,7 @@ def stream(spark: SparkSession, cpu_s: Callable[[], float]) -> dict[str, float]:
     nobody = cast(Operator, SimpleNamespace(next_task=lambda: None, catch_up=lambda *_, **__: None, shards=1))
     for sensors in (*SENSORS[:2], *SENSORS):
         with tempfile.TemporaryDirectory() as scratch:
-            folder, lake = Path(scratch) / "in", Lake(f"{scratch}/lake", f"{scratch}/checkpoints")
+            folder, lake = Path(scratch) / "in", JobLake(f"{scratch}/lake", f"{scratch}/checkpoints")
             folder.mkdir()
             for number in range(SWEEPS):
                 pq.write_table(sweep(number, sensors), folder / f"{number:03d}.parquet")

@@ -34,7 +34,7 @@ from benchmarks.shapes import STOCK
 from kafka_telemetry_lake.jobs.support.ingest_by_name import TABLES
 from kafka_telemetry_lake.jobs.support.judging import caught_up_operator
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake, start_landing
+from kafka_telemetry_lake.pipelines.ingest.streams import JobLake, start_landing
 from kafka_telemetry_lake.pipelines.runtime.session import spark_session
 from kafka_telemetry_lake.pipelines.spark_engine.query import start_spark_engine
 from kafka_telemetry_lake.pipelines.spark_engine.tables import TablesByName
@@ -154,9 +154,9 @@ class Rounds:
         return {"rounds": spent, "points": self._points}
 
 
-def _begin(folder: Path, name: str) -> tuple[SparkSession, Lake, EachOnce]:
+def _begin(folder: Path, name: str) -> tuple[SparkSession, JobLake, EachOnce]:
     session = spark_session(name, f"local[{SHARDS},3]", lake=str(folder / name))
-    lake = Lake(str(folder / name), str(folder / f"{name}-checkpoints"))
+    lake = JobLake(str(folder / name), str(folder / f"{name}-checkpoints"))
     lake.create_tables()
     return session, lake, EachOnce(str(folder / "source"), "benchmark", max_files_per_trigger=PARTITIONS)
 

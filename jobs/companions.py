@@ -32,7 +32,7 @@ from kafka_telemetry_lake.pipelines.export.counting import Counting, Selection
 from kafka_telemetry_lake.pipelines.export.measures import DEFAULT_DIMENSIONS
 from kafka_telemetry_lake.pipelines.export.prometheus import Fleet
 from kafka_telemetry_lake.pipelines.findings.overrides import Overrides, read_overrides
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake
+from kafka_telemetry_lake.pipelines.ingest.streams import JobLake
 from kafka_telemetry_lake.pipelines.lifecycle import live_source
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.lifecycle.shard_runs import RunTask
@@ -74,7 +74,7 @@ class Followed:
 
 
 def companions(
-    settings: IngestSettings, spark: SparkSession, lake: Lake, followed: Followed, registry: CollectorRegistry,
+    settings: IngestSettings, spark: SparkSession, lake: JobLake, followed: Followed, registry: CollectorRegistry,
     report: Report,
 ) -> list[Companion]:  # fmt: skip
     """What works in the background, in the order in which it ends: each sees what those before it wrote.
@@ -180,7 +180,7 @@ def judging(
     return Companion("lifecycle", opened, interval_s, PATIENCE_S, last_step=True)
 
 
-def _followers(settings: IngestSettings, lake: Lake, followed: Followed) -> list[Companion]:
+def _followers(settings: IngestSettings, lake: JobLake, followed: Followed) -> list[Companion]:
     trigger_s, reports = settings.trigger_seconds, followed.reports
     usage = _anew(None, lambda: broker_usage.sample_windows(lake.path, lake.fence), lambda each, _: each.catch_up())
     rows = [

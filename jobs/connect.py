@@ -46,7 +46,7 @@ log = logging.getLogger("telemetry-lake")
 
 
 @dataclass(frozen=True)
-class Step:
+class ClusterChange:
     """A change of the cluster."""
 
     text: str
@@ -107,7 +107,7 @@ def _topics(settings: ConnectSettings) -> tuple[str, str, str]:
 
 def _steps(
     settings: ConnectSettings, java: HasJvm, facts: ClusterFacts, topics: tuple[str, ...], subscription: Subscription
-) -> Iterator[Step]:
+) -> Iterator[ClusterChange]:
     """What the cluster lacks."""
     servers, options = settings.bootstrap_servers, settings.kafka_options
     replicas = min(3, len(facts.brokers))
@@ -117,13 +117,13 @@ def _steps(
             continue
         partitions = settings.partitions if name == settings.topic else 1
         of_topic = config | ({"max.message.bytes": str(LEAST_MESSAGE_BYTES)} if name == settings.topic else {})
-        yield Step(
+        yield ClusterChange(
             f"create topic {name} ({partitions} partitions, {replicas} replicas, {_text(of_topic)})",
             _creating(java, servers, options, name, partitions, replicas, of_topic),
         )
     there = read_subscriptions(java, servers, options)
     if not there.unanswered and not any(each.metrics or each.unread for each in there.subscriptions):
-        yield Step(
+        yield ClusterChange(
             f"create subscription {subscription.name} (all clients push {settings.metrics}* every "
             f"{settings.interval_seconds:g} s)",
             lambda: create_subscription(java, servers, options, subscription),
@@ -141,14 +141,14 @@ def _text(config: Mapping[str, str]) -> str:
     return ", ".join(f"{key}={value}" for key, value in config.items())
 
 
-def consent_or_refuse(steps: Sequence[Step], yes: bool) -> None:
+def consent_or_refuse(steps: Sequence[ClusterChange], yes: bool) -> None:
     """Raise ``UsageError`` if consent is needed and nobody can be asked for it."""
     if steps and not yes and not (sys.stdin.isatty() and sys.stdout.isatty()):
         wanted = "; ".join(step.text for step in steps)
         raise UsageError(f"connect would {wanted}: run it on a terminal, or consent by --yes; nothing was changed")
 
 
-def consents(step: Step) -> bool:
+def consents(step: ClusterChange) -> bool:
     """Ask on the terminal whether to make a change."""
     try:
         return input(f"{step.text}? [y/N] ").strip().lower() in ("y", "yes")

@@ -16,7 +16,7 @@ from kafka_telemetry_lake.jobs.support.demo_story import PUSH_INTERVAL_MS, Story
 from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.jobs.support.logs import log_to_stdout
 from kafka_telemetry_lake.jobs.support.signals import stop_at_signals
-from kafka_telemetry_lake.jobs.support.waits import Waits
+from kafka_telemetry_lake.jobs.support.waits import WaitLines
 from kafka_telemetry_lake.pipelines.runtime.jars import JarsUnavailableError
 from kafka_telemetry_lake.pipelines.runtime.java import check_java
 from kafka_telemetry_lake.sandbox.clients import ClientUnavailableError, LocalClients
@@ -62,7 +62,7 @@ def _from_clients(settings: DemoSettings, stop: threading.Event) -> int:
         check_java()
         log.info("demo: starting a Kafka broker with the receiver plugin")
         properties = {"client.telemetry.lander.status.interval.ms": 2000}
-        with Waits("demo") as waits:
+        with WaitLines("demo") as waits:
             waits.wait_for("the broker and its topics", BROKER_S)
             with ThreadPoolExecutor(1) as pool:
                 pool.submit(tool_classes)

@@ -40,7 +40,7 @@ from kafka_telemetry_lake.pipelines.ingest.offset_log import drop_torn_entries
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.replaced_topics import check_topic_ids
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, KafkaSource, Source, Topics, has_new_partition
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger, start_landing
+from kafka_telemetry_lake.pipelines.ingest.streams import JobLake, Trigger, start_landing
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
 from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
 from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_root
@@ -127,7 +127,7 @@ def _check_files(settings: IngestSettings) -> None:
         read_notify_file(settings.notify)
 
 
-def run(spark: SparkSession, lake: Lake, source: Source, settings: IngestSettings, stop: threading.Event) -> None:
+def run(spark: SparkSession, lake: JobLake, source: Source, settings: IngestSettings, stop: threading.Event) -> None:
     """Run the streams until all available input is processed (``once``), one fails, or `stop` is set."""
     metrics = PipelineMetrics(lake.path, settings.cluster_id)
     with observed(spark, metrics, settings.metrics_host, settings.metrics_port, settings.health_file) as observers:
@@ -135,7 +135,7 @@ def run(spark: SparkSession, lake: Lake, source: Source, settings: IngestSetting
 
 
 def _run_streams(
-    spark: SparkSession, lake: Lake, source: Source, settings: IngestSettings, stop: threading.Event,
+    spark: SparkSession, lake: JobLake, source: Source, settings: IngestSettings, stop: threading.Event,
     observers: Observers,
 ) -> None:  # fmt: skip
     source.check_topics(spark)
@@ -173,7 +173,7 @@ def _run_streams(
 
 
 def _start(
-    spark: SparkSession, lake: Lake, source: Source, settings: IngestSettings, stop: threading.Event,
+    spark: SparkSession, lake: JobLake, source: Source, settings: IngestSettings, stop: threading.Event,
     observers: Observers, tasks: tuple[int, RunTask],
 ) -> tuple[Lifecycle, ReportFollower | None, Operator]:  # fmt: skip
     """Check the lake, and judge what an earlier run has stored. Each table is opened once for all of it."""
@@ -206,10 +206,10 @@ def idle_cores(settings: IngestSettings, shards: int, cores: int) -> str | None:
     return f"{shards} shards on {cores} cores: `{command}` would use them"
 
 
-def make_lake(settings: IngestSettings) -> Lake:
+def make_lake(settings: IngestSettings) -> JobLake:
     """The lake that the settings name: tables, checkpoints and privacy."""
     checkpoints = checkpoints_root(settings.folder, settings.checkpoints)
-    return Lake(settings.folder, checkpoints, settings.cluster_id, privacy_of(settings))
+    return JobLake(settings.folder, checkpoints, settings.cluster_id, privacy_of(settings))
 
 
 def make_source(settings: IngestSettings) -> Source:

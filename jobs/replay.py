@@ -25,7 +25,7 @@ from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_meanwhile
 from kafka_telemetry_lake.pipelines.ingest.operator_task import TASK_RESULT, ShardTask
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import log_set_aside, run_tasks
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake
+from kafka_telemetry_lake.pipelines.ingest.streams import JobLake
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.quotas.client_reports import ReportFollower, knows_quotas
@@ -48,7 +48,7 @@ def run_job(settings: ReplaySettings) -> int:
         only(UPKEEP, settings.lake, busy),
         only(FINDINGS, settings.lake, busy),  # its hours are read from several tables, which are replaced one by one
     ):
-        lake = Lake(settings.lake, own_checkpoints(settings.lake, settings.checkpoints, fence), fence=fence)
+        lake = JobLake(settings.lake, own_checkpoints(settings.lake, settings.checkpoints, fence), fence=fence)
         with compiled_meanwhile(partial(log.info, "replay: %s"), threading.Event()):
             spark = spark_session(
                 "telemetry-lake replay", settings.master, settings.driver_memory, settings.lake, lake.checkpoints
@@ -58,7 +58,7 @@ def run_job(settings: ReplaySettings) -> int:
     return 0
 
 
-def run(spark: SparkSession, lake: Lake, settings: ReplaySettings) -> None:
+def run(spark: SparkSession, lake: JobLake, settings: ReplaySettings) -> None:
     """Process all stored pushes, then replay."""
     lake.create_tables()
     check_checkpoints(lake.path, lake.checkpoints)
@@ -87,7 +87,7 @@ def run(spark: SparkSession, lake: Lake, settings: ReplaySettings) -> None:
     log.info("replay: done, generation %s", generation)
 
 
-def _rebuild_state(spark: SparkSession, lake: Lake, settings: ReplaySettings, limits: Limits) -> None:
+def _rebuild_state(spark: SparkSession, lake: JobLake, settings: ReplaySettings, limits: Limits) -> None:
     def run_shards(task: ShardTask, shards: Sequence[int]) -> Iterable[Mapping[str, Any]]:
         ids = spark.range(0, task.shards, 1, task.shards).where(f"id IN ({', '.join(map(str, shards))})")
         with named(spark, f"replay: rebuild the state of shards {', '.join(map(str, shards))}"):

@@ -26,7 +26,14 @@ from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription
 from kafka_telemetry_lake.pipelines.groups.members import ConsumerGroups, read_groups
 from kafka_telemetry_lake.pipelines.groups.next_records import NextRecords
 from kafka_telemetry_lake.pipelines.groups.offsets import record_lag, record_offsets
-from kafka_telemetry_lake.pipelines.lake.config_history import Changes, Unknown, all_known, check, none_known, record
+from kafka_telemetry_lake.pipelines.lake.config_history import (
+    ConfigChanges,
+    Unknown,
+    all_known,
+    check,
+    none_known,
+    record,
+)
 from kafka_telemetry_lake.pipelines.query.subscription_views import update_subscription_views
 from kafka_telemetry_lake.pipelines.query.views import views
 from kafka_telemetry_lake.pipelines.quotas.configured import read_quotas
@@ -243,7 +250,7 @@ def _groups(
         return None
 
 
-def _describe(table: HistoryTable, changes: Changes) -> Iterable[str]:
+def _describe(table: HistoryTable, changes: ConfigChanges) -> Iterable[str]:
     """One log line per entry that changed."""
     ended = {table.key(row) for row in changes.ended}
     begun = {table.key(row) for row in changes.begun}
@@ -254,7 +261,7 @@ def _describe(table: HistoryTable, changes: Changes) -> Iterable[str]:
         yield f"{table.name}: deleted {_name(key)}"
 
 
-def _count(table: HistoryTable, changes: Changes) -> Iterable[str]:
+def _count(table: HistoryTable, changes: ConfigChanges) -> Iterable[str]:
     if changes:
         yield f"{table.name}: {len(changes.begun)} versions started, {len(changes.ended)} ended"
 

@@ -32,7 +32,7 @@ def reshard(lake: str, checkpoints: str, shards: int, fence: Fence | None = None
     """Distribute the operator's state to so many shards. Nothing else may write to the lake at the same time.
 
     Args:
-        fence: the claim under which the commit is made.
+        fence: the lease under which the commit is made.
 
     Raises:
         StateError: the state can't be read, or a batch has to be finished first; nothing has changed.

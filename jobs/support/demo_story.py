@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.jobs.support.new_rows import NewRows
-from kafka_telemetry_lake.jobs.support.waits import Waits
+from kafka_telemetry_lake.jobs.support.waits import WaitLines
 from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription_events
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
@@ -63,7 +63,7 @@ class Story:
     """
 
     def __init__(
-        self, cluster: LocalCluster, lake: str, driver_memory: str, stop: threading.Event, waits: Waits
+        self, cluster: LocalCluster, lake: str, driver_memory: str, stop: threading.Event, waits: WaitLines
     ) -> None:
         self._cluster, self._lake, self._stop, self._waits = cluster, lake, stop, waits
         self._rows = NewRows(lake, log.info)

@@ -28,7 +28,7 @@ from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_age, check_la
 from kafka_telemetry_lake.pipelines.ingest.offset_log import drop_torn_entries
 from kafka_telemetry_lake.pipelines.ingest.replaced_topics import check_topic_ids
 from kafka_telemetry_lake.pipelines.ingest.sources import Source, has_new_partition
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake
+from kafka_telemetry_lake.pipelines.ingest.streams import JobLake
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import PipelineMetrics
@@ -69,7 +69,9 @@ def run(
     """Run the query in a session."""
     source.check_topics(spark)
     started, tables = time.monotonic(), TablesByName(spark, names)
-    lake = Lake(str(names), (settings.checkpoints or "").rstrip("/"), settings.cluster_id, privacy_of(settings), fence)
+    lake = JobLake(
+        str(names), (settings.checkpoints or "").rstrip("/"), settings.cluster_id, privacy_of(settings), fence
+    )
     tables.create(TABLES)
     drop_torn_entries(lake.checkpoints)
     _check_checkpoints(lake, tables)
@@ -105,7 +107,7 @@ class MetricsByName(PipelineMetrics):
             raise OSError(cause(str(error))) from error
 
 
-def _check_checkpoints(lake: Lake, tables: TablesByName) -> None:
+def _check_checkpoints(lake: JobLake, tables: TablesByName) -> None:
     """Check that the checkpoint is this lake's, and not older than its tables (`checkpoint.check_checkpoints`)."""
     check_lake_of(lake.checkpoints, lake.path, tables.table_id())
     checkpoint = lake.checkpoint(SPARK_ENGINE)

@@ -13,7 +13,7 @@ from kafka_telemetry_lake.jobs.support.running import RunningQuery
 from kafka_telemetry_lake.pipelines.ingest.backlog import has_backlog, latest_version, start_backlog
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import STATE, begun_batch
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator, OperatorSettings, Report
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake
+from kafka_telemetry_lake.pipelines.ingest.streams import JobLake
 from kafka_telemetry_lake.pipelines.replay.files import batches_of, dataset, drop_copies, push_files
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES
@@ -22,8 +22,8 @@ from kafka_telemetry_lake.udfs.limits import Limits
 
 
 def caught_up_operator(
-    spark: SparkSession, lake: Lake, limits: Limits, max_bytes: int, stop: threading.Event, shards: int | None = None,
-    report: Report | None = None, opened: Opened = NOT_OPENED,
+    spark: SparkSession, lake: JobLake, limits: Limits, max_bytes: int, stop: threading.Event,
+    shards: int | None = None, report: Report | None = None, opened: Opened = NOT_OPENED,
 ) -> Operator:  # fmt: skip
     """The operator, after it has judged all pushes that are stored; some of them, if `stop` is set.
 

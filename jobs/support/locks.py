@@ -1,7 +1,7 @@
 """One process at a time in each role of a lake: the job (`only_job`), and others beside it (`only`).
 
-In a folder the operating system has a lock, which ends with the process. Elsewhere, and between machines, claims and
-signs of life say who writes (`pipelines/lake/fence`). The job has a claim in any case, under which it commits.
+In a folder the operating system has a lock, which ends with the process. Elsewhere, and between machines, leases and
+signs of life say who writes (`pipelines/lake/fence`). The job has a lease in any case, under which it commits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 
 from kafka_telemetry_lake.jobs.settings.base import UsageError
 from kafka_telemetry_lake.pipelines.lake.errors import FencedError, WriterRunsError
-from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, JOB, Claims, Fence, this_process
+from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, JOB, Fence, Leases, this_process
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.udfs.errors import CannotRunError, TelemetryLakeError
 
@@ -49,7 +49,7 @@ def only_job(
     take_over: bool | None = None,
     lost: Callable[[TakenOverError], object] | None = None,
 ) -> Iterator[Fence]:
-    """Lock and claim for the job that writes the lake, which commits under the claim.
+    """Lock and lease for the job that writes the lake, which commits under the lease.
 
     Args:
         command: as it was called, for other processes to name.
@@ -68,7 +68,7 @@ def only_job(
             if not take_over:
                 raise _busy_error(busy, _holder(lake), take_over) from None
             alone = False
-        fence = _claim(lake, JOB, command, busy, alone=alone and "://" not in lake, take_over=take_over)
+        fence = _acquire(lake, JOB, command, busy, alone=alone and "://" not in lake, take_over=take_over)
         fence.keep_alive(lambda: lost and lost(_taken_over(command, fence)))
         is_clean = False
         try:
@@ -107,7 +107,7 @@ def job_runs(lake: str) -> bool | None:
 
 @contextlib.contextmanager
 def only(role: str, lake: str, busy: str) -> Iterator[None]:
-    """The lock of a role beside the job's, which commits under no claim.
+    """The lock of a role beside the job's, which commits under no lease.
 
     Args:
         role: `UPKEEP`, `FINDINGS`, `NOTIFY`, `ICEBERG`, or that of `export_as`.
@@ -121,7 +121,7 @@ def only(role: str, lake: str, busy: str) -> Iterator[None]:
         with _lock(lake, f".{role}.lock", busy):
             yield
         return
-    fence = _claim(lake, role, role, busy)
+    fence = _acquire(lake, role, role, busy)
     fence.keep_alive(lambda: log.warning("%s: %s", role, fence.loss))
     is_clean = False
     try:
@@ -131,7 +131,7 @@ def only(role: str, lake: str, busy: str) -> Iterator[None]:
         fence.release(clean=is_clean)
 
 
-def _claim(
+def _acquire(
     lake: str, role: str, command: str, busy: str, *, alone: bool = False, take_over: bool | None = None
 ) -> Fence:
     uri, own, noted = PUSHES.uri(lake), "", 0
@@ -140,16 +140,16 @@ def _claim(
         own = str(table.metadata().id)
         noted = (table.transaction_version(APP_ID) or 0) if role == JOB else 0
     try:
-        return Claims(lake, role).claim(this_process(command, own), noted, alone=alone, take_over=bool(take_over))
+        return Leases(lake, role).acquire(this_process(command, own), noted, alone=alone, take_over=bool(take_over))
     except WriterRunsError as error:
         raise _busy_error(busy, str(error), take_over) from None
 
 
 def _holder(lake: str) -> str | None:
-    """Which process has the job's lock; None: it hasn't claimed the lake yet."""
-    claims = Claims(lake, JOB)
-    epoch = claims.latest()
-    return None if epoch == 0 or claims.is_released(epoch) else claims.describe(epoch)
+    """Which process has the job's lock; None: it has no lease yet."""
+    leases = Leases(lake, JOB)
+    epoch = leases.latest()
+    return None if epoch == 0 or leases.is_released(epoch) else leases.describe(epoch)
 
 
 def _busy_error(busy: str, holder: str | None, take_over: bool | None) -> LakeBusyError:

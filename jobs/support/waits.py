@@ -15,7 +15,7 @@ WIDTH = 24
 log = logging.getLogger("telemetry-lake")
 
 
-class Waits(logging.Filter):
+class WaitLines(logging.Filter):
     """A context manager: while nothing else is logged, it says what is awaited, for how long, and how long it may take.
 
     Args:

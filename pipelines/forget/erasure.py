@@ -67,7 +67,7 @@ class Removed:
 
 
 @dataclass
-class Note:
+class ErasureNote:
     """An erasure under way.
 
     Attributes:
@@ -99,7 +99,7 @@ class Erasure:
         lake: folder or URI of the lake.
         checkpoints: the folder given for its checkpoints; None: the one inside the lake.
         write: False: a dry run, which changes nothing.
-        fence: the claim under which the lake is written.
+        fence: the lease under which the lake is written.
 
     Raises:
         OtherFormatError: the note of an erasure has another format.
@@ -120,7 +120,7 @@ class Erasure:
         """The erasures that were begun and are not finished, oldest first."""
         return [note.request for note in self.notes()]
 
-    def notes(self) -> list[Note]:
+    def notes(self) -> list[ErasureNote]:
         """Their notes."""
         return sorted(self._read_notes(), key=lambda note: note.begun)
 
@@ -139,7 +139,7 @@ class Erasure:
             FencedError: another job has taken over the lake; the erasure isn't finished.
         """
         known = [note for note in self._read_notes() if note.request == request]
-        note = known[0] if known else Note(
+        note = known[0] if known else ErasureNote(
             request, Subject(request.cluster_id), uuid.uuid4().hex[:8], datetime.now(UTC).isoformat(),
             checkpoints=self._elsewhere,
         )  # fmt: skip
@@ -170,7 +170,7 @@ class Erasure:
                     self._delete(entry.path)
         return list(note.removed.values())
 
-    def _forget_in_table(self, note: Note, name: str, paths: Sequence[str]) -> None:
+    def _forget_in_table(self, note: ErasureNote, name: str, paths: Sequence[str]) -> None:
         uri = table_uri(self._lake, name)
         table = DeltaTable(uri)
         bounded = (table.metadata().configuration or {}).get("delta.dataSkippingStatsColumns") or ""
@@ -214,7 +214,7 @@ class Erasure:
         for path in there:
             rename_in_list(filesystem, path, files)
 
-    def _forget_in_state(self, note: Note) -> None:
+    def _forget_in_state(self, note: ErasureNote) -> None:
         filesystem, root = filesystem_of(self._checkpoints)
         notes = [f"{root}/points-state"]
         for entry in filesystem.get_file_info(pafs.FileSelector(f"{root}/points-snapshots", allow_not_found=True)):
@@ -227,7 +227,7 @@ class Erasure:
         done.bytes_after += sum(after for _, after in sizes)
         self._save(note)
 
-    def _forget_elsewhere(self, note: Note, files: Iterable[str]) -> None:
+    def _forget_elsewhere(self, note: ErasureNote, files: Iterable[str]) -> None:
         done = note.removed.setdefault(OTHERS, Removed(OTHERS))
         places = [(self._filesystem, self._root, files)]
         filesystem, root = filesystem_of(self._checkpoints)
@@ -249,15 +249,15 @@ class Erasure:
         if self._filesystem.get_file_info(path).type == pafs.FileType.File:
             self._filesystem.delete_file(path)
 
-    def _path(self, note: Note) -> str:
+    def _path(self, note: ErasureNote) -> str:
         return f"{self._notes}/{note.erasure}.json"
 
-    def _save(self, note: Note) -> None:
+    def _save(self, note: ErasureNote) -> None:
         if self._write:
             self._filesystem.create_dir(self._notes)
             write_json(self._filesystem, self._path(note), asdict(note) | {"subject": note.subject.to_json()})
 
-    def _read_notes(self) -> list[Note]:
+    def _read_notes(self) -> list[ErasureNote]:
         notes = []
         for entry in self._filesystem.get_file_info(pafs.FileSelector(self._notes, allow_not_found=True)):
             content = read_json(self._filesystem, entry.path) if entry.extension == "json" else None
@@ -269,7 +269,7 @@ class Erasure:
                 content["request"] = Request(**content["request"])
                 content["subject"] = Subject.from_json(content["subject"])
                 content["removed"] = {name: Removed(**each) for name, each in content["removed"].items()}
-                notes.append(Note(**content))
+                notes.append(ErasureNote(**content))
         return notes
 
 
@@ -278,7 +278,7 @@ def unfinished(lake: str) -> dict[Request, str]:
     return {note.request: _finishing_command(lake, note) for note in Erasure(lake, write=False).notes()}
 
 
-def _finishing_command(lake: str, note: Note) -> str:
+def _finishing_command(lake: str, note: ErasureNote) -> str:
     request = note.request
     flags = {"client-instance": request.client_instance, "principal": request.principal,
              "cluster-id": request.cluster_id, "checkpoints": note.checkpoints}  # fmt: skip

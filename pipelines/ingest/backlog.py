@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import POINTS, begun_batch
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.push_files import table_paths
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake, start_batches
+from kafka_telemetry_lake.pipelines.ingest.streams import JobLake, start_batches
 from kafka_telemetry_lake.pipelines.lake.errors import RebuildError
 from kafka_telemetry_lake.pipelines.lake.offset_guard import SAME_PUSH
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY
@@ -25,7 +25,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 log = logging.getLogger(__name__)
 
 
-def start_backlog(spark: SparkSession, lake: Lake, operator: Operator, max_bytes_per_batch: str) -> StreamingQuery:
+def start_backlog(spark: SparkSession, lake: JobLake, operator: Operator, max_bytes_per_batch: str) -> StreamingQuery:
     """Judge the stored pushes, and end.
 
     Raises:
@@ -43,17 +43,17 @@ def start_backlog(spark: SparkSession, lake: Lake, operator: Operator, max_bytes
     return start_batches(pushes, POINTS, lake, None, run)
 
 
-def has_backlog(lake: Lake) -> bool:
+def has_backlog(lake: JobLake) -> bool:
     """Whether the table has pushes, or an earlier run has begun with them."""
     return lake.has_pushes() or begun_batch(lake.checkpoint(POINTS)) is not None
 
 
-def latest_version(lake: Lake) -> int:
+def latest_version(lake: JobLake) -> int:
     """The version of table `pushes` now."""
     return int(DeltaTable(PUSHES.uri(lake.path)).version())
 
 
-def _check_rebuild(spark: SparkSession, lake: Lake, operator: Operator) -> None:
+def _check_rebuild(spark: SparkSession, lake: JobLake, operator: Operator) -> None:
     """Raise ``RebuildError`` if a new checkpoint on a lake with points can't read every push again.
 
     A new checkpoint starts with empty state, which is correct only after every push has been processed again.

@@ -44,7 +44,7 @@ class Loss(NamedTuple):
     reason: str
 
 
-class Cluster(Protocol):
+class ClusterOffsets(Protocol):
     """What is asked of the cluster when records are missing."""
 
     def earliest(self, topics: Iterable[str]) -> Offsets:
@@ -80,7 +80,7 @@ class LostRecords:
     lake: str
     offsets: OffsetLog
     source: str
-    cluster: Cluster
+    cluster: ClusterOffsets
     stored_before: Sequence[OffsetRange] = ()
     cluster_id: str | None = None
     fence: Fence | None = None

@@ -60,7 +60,7 @@ class OperatorSettings:
         lake: folder or URI of the lake.
         checkpoints: folder or URI of its checkpoints.
         max_bytes: bytes of push files after which a batch takes no further commit.
-        fence: the claim under which commits are made.
+        fence: the lease under which commits are made.
     """
 
     lake: str

@@ -43,14 +43,14 @@ Trigger = float | None
 
 
 @dataclass(frozen=True)
-class Lake:
+class JobLake:
     """Where a job's tables and checkpoints are, and how it stores records there."""
 
     path: str
     checkpoints: str
     cluster_id: str | None = None
     privacy: Privacy | None = None
-    fence: Fence | None = None  # the claim under which it is written
+    fence: Fence | None = None  # the lease under which it is written
 
     def create_tables(self) -> dict[str, DeltaTable]:
         """Create the tables that the lake lacks; returns all of them by name, open.
@@ -76,7 +76,7 @@ class Lake:
 
 
 def start_landing(
-    spark: SparkSession, lake: Lake, source: Source, trigger: Trigger, operator: Operator
+    spark: SparkSession, lake: JobLake, source: Source, trigger: Trigger, operator: Operator
 ) -> StreamingQuery:
     """Landing records -> `pushes`, `receiver_health`, `quota_samples` -> the operator's tables.
 
@@ -115,7 +115,7 @@ class LandingRecords:
         offsets: of the query's batches.
     """
 
-    lake: Lake
+    lake: JobLake
     source: Source
     guards: Sequence[OffsetGuard]
     offsets: OffsetLog
@@ -139,7 +139,7 @@ class LandingRecords:
 
 
 def _lost_records(
-    spark: SparkSession, lake: Lake, source: Source, guards: Sequence[OffsetGuard], offsets: OffsetLog
+    spark: SparkSession, lake: JobLake, source: Source, guards: Sequence[OffsetGuard], offsets: OffsetLog
 ) -> LostRecords | None:
     if not isinstance(source, KafkaSource):
         return None
@@ -167,7 +167,7 @@ def topics_of(table: Table, topics: Topics) -> Callable[[str], bool]:
 
 
 def start_batches(
-    rows: DataFrame, stream: str, lake: Lake, trigger: Trigger, run: Callable[[DataFrame, int], None],
+    rows: DataFrame, stream: str, lake: JobLake, trigger: Trigger, run: Callable[[DataFrame, int], None],
     checkpoint: str | None = None,
 ) -> StreamingQuery:  # fmt: skip
     """Start a stream that calls `run` with each micro-batch and its number, once Spark's note of it is on the disk.

@@ -32,7 +32,7 @@ class CommitLog:
     """The log of the table at a URI, followed commit by commit. Not for several threads.
 
     Args:
-        fence: the claim under which commits are made. Its epoch is committed at once: from then on no process with a
+        fence: the lease under which commits are made. Its epoch is committed at once: from then on no process with a
             lower one can commit. None: of a process that needs none.
         opened: the table, if it is open already: opening a table with many files or a long log takes a second.
     """

@@ -35,7 +35,7 @@ def none_known(_: Row) -> bool:
 
 
 @dataclass(frozen=True)
-class Changes:
+class ConfigChanges:
     """Differences between a poll and the one before: versions that ended and versions that began, as table rows."""
 
     ended: tuple[Row, ...]
@@ -53,7 +53,7 @@ def changes(
     now: datetime,
     polled_at: datetime | None,
     is_unknown: Unknown = all_known,
-) -> Changes:
+) -> ConfigChanges:
     """Compare the entries of a poll with the versions in force.
 
     Args:
@@ -82,7 +82,7 @@ def changes(
         for key, row in after.items()
         if key not in before or table.value(before[key]) != table.value(row)
     ]
-    return Changes(tuple(ended), tuple(begun))
+    return ConfigChanges(tuple(ended), tuple(begun))
 
 
 def check(
@@ -93,7 +93,7 @@ def check(
     now: datetime,
     began: datetime | None = None,  # noqa: ARG001  # same signature as `record`; only a later poll would use it
     is_unknown: Unknown = all_known,
-) -> Changes:
+) -> ConfigChanges:
     """The changes that `record` would write. Doesn't change the lake."""
     polled_at = _polls(table, lake).get(cluster_id or "")
     try:
@@ -111,7 +111,7 @@ def record(
     now: datetime,
     began: datetime | None = None,
     is_unknown: Unknown = all_known,
-) -> Changes:
+) -> ConfigChanges:
     """Update the history with a poll, in one commit if anything changed.
 
     Recording the same poll again changes nothing. A poll whose clock is behind the previous poll gets that poll's time.
@@ -150,7 +150,7 @@ def _in_force(delta: DeltaTable, cluster_id: str | None) -> list[Row]:
     return [row for row in rows if row["valid_to"] is None and row["cluster_id"] == cluster_id]
 
 
-def _write(table: HistoryTable, delta: DeltaTable, differences: Changes, now: datetime) -> None:
+def _write(table: HistoryTable, delta: DeltaTable, differences: ConfigChanges, now: datetime) -> None:
     """Rewrite the whole history, a small table, in one commit. delta-rs' MERGE writes text that Arrow can't filter."""
 
     def version(row: Row) -> tuple[Any, ...]:

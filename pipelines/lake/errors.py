@@ -47,8 +47,8 @@ class FencedError(CannotRunError):
     """Another process has taken over the lake: nothing that this one writes counts any more."""
 
 
-class DamagedClaimError(CannotRunError):
-    """The claims of a lake's writers can't be used; the message says what to do."""
+class DamagedLeaseError(CannotRunError):
+    """The leases of a lake's writers can't be used; the message says what to do."""
 
 
 class UnfitStoreError(CannotRunError):

@@ -1,9 +1,9 @@
-"""Who may write a lake: numbered claims, of which only the highest counts.
+"""Who may write a lake: numbered leases, of which only the highest counts.
 
-A process that writes claims the next epoch of its role (`JOB`, for example) by adding a file to the folder `_writers`
-of the lake, which only one process can (`new_files`). From then on a process with a lower epoch can change nothing that
-counts: a commit fails where the table's log has a commit of a higher epoch (`commit_log`), and notes of a lower epoch
-are passed over (`notes`). So nothing depends on clocks, or on the other process noticing in time.
+A process that writes takes the lease of the next epoch of its role (`JOB`, for example) by adding a file to the folder
+`_writers` of the lake, which only one process can (`log_files.NewFiles`). From then on a process with a lower epoch can
+change nothing that counts: a commit fails where the table's log has a commit of a higher epoch (`commit_log`), and
+notes of a lower epoch are passed over (`notes`). So nothing depends on clocks, or on who notices what in time.
 
 Whether the process before still runs is a different question, and decides only whether a new one waits: it says so by
 writing its `.alive` file every few seconds, and adds a `.released` file when it has ended.
@@ -27,7 +27,7 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from kafka_telemetry_lake.pipelines.lake.errors import DamagedClaimError, FencedError, UnfitStoreError, WriterRunsError
+from kafka_telemetry_lake.pipelines.lake.errors import DamagedLeaseError, FencedError, UnfitStoreError, WriterRunsError
 from kafka_telemetry_lake.pipelines.lake.log_files import NewFiles
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.store_races import lost_race
@@ -39,7 +39,7 @@ FOLDER = "_writers"
 JOB = "job"
 BEAT_S = 10.0  # between two signs of life
 PATIENCE_S = 35.0  # without one, the process has ended, or is cut off
-RETAINED = 20  # claims of a role
+RETAINED = 20  # leases of a role
 LAST_EPOCH = 10**12 - 1
 SIGN = re.compile(rb"[0-9a-f]{32}")  # of life
 APP_ID = "kafka-telemetry-lake:epoch"
@@ -47,8 +47,8 @@ APP_ID = "kafka-telemetry-lake:epoch"
 
 
 @dataclass(frozen=True)
-class Claim:
-    """What the file of a claim says; an empty or damaged one says nothing, but its epoch counts."""
+class Lease:
+    """What the file of a lease says; an empty or damaged one says nothing, but its epoch counts."""
 
     command: str = "an unknown command"
     host: str = "an unknown host"
@@ -60,16 +60,16 @@ class Claim:
 
 
 class Fence:
-    """The claim of this process.
+    """The lease of this process.
 
     Attributes:
         epoch: its number.
         took_over: whether the process before may still run, so nothing that it writes to may be used any more.
     """
 
-    def __init__(self, claims: Claims, epoch: int, *, took_over: bool) -> None:
+    def __init__(self, leases: Leases, epoch: int, *, took_over: bool) -> None:
         self.epoch, self.took_over = epoch, took_over
-        self._claims = claims
+        self._leases = leases
         self._loss: str | None = None
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -82,7 +82,7 @@ class Fence:
     def lose(self, epoch: int) -> FencedError:
         """Note that a higher epoch was seen."""
         if self._loss is None:
-            self._loss = self._claims.describe(epoch)
+            self._loss = self._leases.describe(epoch)
         return FencedError(f"epoch {self.epoch} has ended: the lake is written by {self._loss}")
 
     def check(self) -> None:
@@ -91,7 +91,7 @@ class Fence:
         Raises:
             FencedError: there is one.
         """
-        if (latest := self._claims.latest()) > self.epoch:
+        if (latest := self._leases.latest()) > self.epoch:
             raise self.lose(latest)
 
     def keep_alive(self, lost: Callable[[], object]) -> None:
@@ -100,7 +100,7 @@ class Fence:
         Args:
             lost: called once, when there is one.
         """
-        self._claims.beat(self.epoch)
+        self._leases.beat(self.epoch)
         self._thread = threading.Thread(target=self._live, args=(lost,), name="fence", daemon=True)
         self._thread.start()
 
@@ -114,13 +114,13 @@ class Fence:
         if self._thread is not None:
             self._thread.join()
         if clean and self._loss is None:
-            self._claims.release(self.epoch)
+            self._leases.release(self.epoch)
 
     def _live(self, lost: Callable[[], object]) -> None:
         while not self._ended.wait(BEAT_S):
             try:
                 self.check()
-                self._claims.beat(self.epoch)
+                self._leases.beat(self.epoch)
             except FencedError:
                 lost()
                 return
@@ -128,8 +128,8 @@ class Fence:
                 log.debug("fence: %s", error)
 
 
-class Claims:
-    """The claims of one role on a lake.
+class Leases:
+    """The leases of one role on a lake.
 
     Args:
         lake: folder or URI of the lake.
@@ -142,31 +142,40 @@ class Claims:
         self._filesystem, self._root = filesystem_of(self._uri)
 
     def latest(self) -> int:
-        """The highest epoch; 0: none was claimed yet."""
+        """The highest epoch; 0: none was taken yet."""
         return max(self._epochs(), default=0)
 
-    def claim(self, own: Claim, at_least: int = 0, *, alone: bool = False, take_over: bool = False) -> Fence:
-        """Claim the next epoch.
+    def acquire(self, own: Lease, at_least: int = 0, *, alone: bool = False, take_over: bool = False) -> Fence:
+        """Take the lease of the next epoch.
 
         Args:
             own: describes this process.
-            at_least: an epoch that was claimed for sure: tables note it, even if the folder of claims is gone.
+            at_least: an epoch that was taken for sure: tables note it, even if the folder of leases is gone.
             alone: this process has the lock that the operating system gives to one process of this machine.
             take_over: don't ask whether the process before still runs.
 
         Raises:
             WriterRunsError: it does.
-            DamagedClaimError: the claims are another lake's, or have no next epoch.
+            DamagedLeaseError: the leases are another lake's, or have no next epoch.
             UnfitStoreError: the store can't do what this depends on.
         """
+        # The order, in which each step relies on those before it (docs/fencing.md):
+        # 1. The highest epoch there is, by the files and by what tables note: the next number is free only above both.
+        # 2. Whether its process still runs. This needs clocks and so may be wrong: it only saves two jobs the conflict.
+        # 3. The file of the next epoch, which only one process can add. Here it is decided who has the lease. The loser
+        #    of a race has written nothing else yet.
+        # 4. Whether the store has really done so: some overwrite, list late, or let several writers win.
+        # 5. When the process opens a table, it commits its epoch there (`commit_log`): from then on no process with a
+        #    lower one can commit. What the process before commits until then counts, and this one goes on after it.
+        # The token of a lease differs for each process, so one whose answer was lost knows its own file again.
         self._filesystem.create_dir(self._root, recursive=True)
         latest = max(self.latest(), at_least)
         if latest >= LAST_EPOCH:
-            raise DamagedClaimError(f"{self._uri}: epoch {latest} has no successor: delete its file")
+            raise DamagedLeaseError(f"{self._uri}: epoch {latest} has no successor: delete its file")
         before = self.read(latest)
         if own.lake and before.lake and own.lake != before.lake:
-            raise DamagedClaimError(
-                f"{self._uri}: the claim of epoch {latest} is another lake's: it was copied here. Delete this folder"
+            raise DamagedLeaseError(
+                f"{self._uri}: the lease of epoch {latest} is another lake's: it was copied here. Delete this folder"
             )
         own = replace(own, locked=alone)
         lock_is_free = alone and before.locked and before.machine == own.machine
@@ -192,8 +201,8 @@ class Claims:
             "write the lake at once: use a store that decides between them (docs/storage.md names some)"
         )
 
-    def _check_store(self, epoch: int, name: str, own: Claim, data: bytes) -> None:
-        """With the claim that was just added, try what is told of some stores."""
+    def _check_store(self, epoch: int, name: str, own: Lease, data: bytes) -> None:
+        """With the lease that was just added, try what is told of some stores."""
         if self._new.add(name, data):
             raise UnfitStoreError(
                 f"{self._uri}: this store overwrites a file that must be new (If-None-Match), so two jobs could write "
@@ -205,10 +214,10 @@ class Claims:
                 "another has written: use a store whose listings are up to date (docs/storage.md)"
             )
         wrote, found = self.beat(epoch), self._sign(epoch)
-        # Another process may have been told, too, that the claim is its own: then claim or sign are the other's.
-        if self.read(epoch) not in (own, Claim()) or (found != wrote and SIGN.fullmatch(found)):
+        # Another process may have been told, too, that the lease is its own: then lease or sign are the other's.
+        if self.read(epoch) not in (own, Lease()) or (found != wrote and SIGN.fullmatch(found)):
             raise UnfitStoreError(
-                f"{self._uri}: this store let two processes claim epoch {epoch}; the file names "
+                f"{self._uri}: this store let two processes have epoch {epoch}; the file names "
                 f"{self.describe(epoch)}. Use a store that decides between writers that come at the same time "
                 "(docs/storage.md names some)"
             )
@@ -218,16 +227,16 @@ class Claims:
                 "AWS' libraries within the file: set AWS_REQUEST_CHECKSUM_CALCULATION=when_required (docs/storage.md)"
             )
 
-    def read(self, epoch: int) -> Claim:
-        """What the claim of an epoch says."""
+    def read(self, epoch: int) -> Lease:
+        """What the lease of an epoch says."""
         content = self._content(self._name(epoch, "json"))
-        known = asdict(Claim())
-        return Claim(**{name: content[name] for name in known if isinstance(content.get(name), type(known[name]))})
+        known = asdict(Lease())
+        return Lease(**{name: content[name] for name in known if isinstance(content.get(name), type(known[name]))})
 
     def describe(self, epoch: int) -> str:
         """The process of an epoch, in words."""
-        claim = self.read(epoch)
-        return f"`{claim.command}`, process {claim.process} on {claim.host} (epoch {epoch})"
+        lease = self.read(epoch)
+        return f"`{lease.command}`, process {lease.process} on {lease.host} (epoch {epoch})"
 
     def beat(self, epoch: int) -> bytes:
         """Write the sign of life of an epoch, and return it."""
@@ -291,9 +300,9 @@ class Claims:
         return f"{self._role}-{epoch:012d}.{kind}"
 
 
-def this_process(command: str, lake: str = "") -> Claim:
-    """The claim of this process; `lake` is the id of the lake's table `pushes`."""
-    return Claim(command, socket.gethostname(), _machine(), os.getpid(), uuid.uuid4().hex, lake)
+def this_process(command: str, lake: str = "") -> Lease:
+    """The lease of this process; `lake` is the id of the lake's table `pushes`."""
+    return Lease(command, socket.gethostname(), _machine(), os.getpid(), uuid.uuid4().hex, lake)
 
 
 @cache

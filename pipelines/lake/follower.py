@@ -122,7 +122,7 @@ class Follower:
         needed: condition of the rows.
         most_bytes: of a step's files, `most_rows` of its rows: the commit that reaches it is the last one.
         remedy: what to do about a gap, if its policy is to stop.
-        fence: the claim under which is recorded what retention dropped.
+        fence: the lease under which is recorded what retention dropped.
         checked: the table is there, and its format and id have been looked at.
         opened: tables of the lake that are open already.
     """

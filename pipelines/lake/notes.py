@@ -38,7 +38,7 @@ class FencedNote:
         name: of the note.
         fields: names of the content's fields.
         advice: what to do about one that can't be used, for an error.
-        fence: the claim of this process; None: its epoch is that of the note, else 0: nothing else writes the note.
+        fence: the lease of this process; None: its epoch is that of the note, else 0: nothing else writes the note.
     """
 
     def __init__(self, uri: str, name: str, fields: Iterable[str], advice: str, fence: Fence | None = None) -> None:

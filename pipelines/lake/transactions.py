@@ -46,7 +46,7 @@ def append_once(
 
     Args:
         rows: columns of ``table.schema``, without the partition.
-        fence: the claim under which the commit is made; None: that of a process that needs none.
+        fence: the lease under which the commit is made; None: that of a process that needs none.
 
     Returns:
         Whether a commit was made. Without rows the commit is empty and only marks the version as done.

@@ -31,7 +31,7 @@ from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile, TableFiles
 from kafka_telemetry_lake.pipelines.lifecycle.shard_runs import InProcess, InTasks, RunTask, ShardRuns
 from kafka_telemetry_lake.pipelines.lifecycle.shard_task import Judge, Merge, MergeResult, ShardResult
-from kafka_telemetry_lake.pipelines.lifecycle.step_note import FIELDS, Note, StepEnd
+from kafka_telemetry_lake.pipelines.lifecycle.step_note import FIELDS, StepEnd, StepNote
 from kafka_telemetry_lake.pipelines.lifecycle.stored_rows import (
     ANEW,
     PLACE,
@@ -64,7 +64,7 @@ Files = tuple[tuple[str, ...], tuple[str, ...]]  # of `pushes` and of `push_outc
 
 
 class Lifecycle:
-    """The lifecycle of a lake's clients. Only one process may use it at a time: that of the claim `fence`.
+    """The lifecycle of a lake's clients. Only one process may use it at a time: that of the lease `fence`.
 
     Args:
         opened: tables of the lake that are open already.
@@ -96,13 +96,13 @@ class Lifecycle:
         }
         self._note_file = FencedNote(CLIENT_CHANGES.uri(lake), "_lifecycle", FIELDS, ANEW, fence)
         content = self._note_file.read()
-        note = None if content is None else Note.of(content)
+        note = None if content is None else StepNote.of(content)
         files = pa.table(tables[CLIENT_CHANGES.name].get_add_actions())
         self._changes, self._files = pc.sum(files["num_records"], min_count=0).as_py(), files.num_rows
         if note is None and self._changes:
             raise StateMissingError(f"{self._note_file.path} is missing: {ANEW}, or restore both from one backup")
         # Begun again, its steps follow those whose events are stored, and read rows that have some of these.
-        self._note = note or Note(self._logs[CLIENT_EVENTS.name].transaction_version(APP_ID) or 0)
+        self._note = note or StepNote(self._logs[CLIENT_EVENTS.name].transaction_version(APP_ID) or 0)
         self._is_begun_again = note is None and self._note.step > 0
         self._runs, self._size = self._runs_for(self._changes, tables[CLIENT_CHANGES.name]), self._changes
         self._deadline = self._runs.deadline
@@ -259,7 +259,7 @@ class Lifecycle:
         done = replace(end, now=None, part=0 if is_last_part else end.part)
         places = tuple((*place, clock) for place, clock in self._clocks.items())
         counts = self._event_limit.content(list(self._clocks))
-        self._write_note(Note(step, done, places, counts, self._waves.content()))
+        self._write_note(StepNote(step, done, places, counts, self._waves.content()))
         if is_last_part:
             drop_stored_rows(self._lake, self._fence)
             self._stored = None
@@ -317,6 +317,6 @@ class Lifecycle:
         for path in {f"{root}/{unquote(path)}" for path in unreferenced} & listed:
             filesystem.delete_file(path)
 
-    def _write_note(self, note: Note) -> None:
+    def _write_note(self, note: StepNote) -> None:
         self._note_file.write(note.stored())
         self._note = note

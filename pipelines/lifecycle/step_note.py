@@ -36,7 +36,7 @@ class StepEnd:
 
 
 @dataclass(frozen=True)
-class Note:
+class StepNote:
     """The state after a step that `client_changes` doesn't contain, and the end of the step under way."""
 
     step: int = 0
@@ -51,11 +51,11 @@ class Note:
         return vars(self) | {"done": self.done.stored(), "under_way": self.under_way and self.under_way.stored()}
 
     @staticmethod
-    def of(content: Mapping[str, Any]) -> Note:
+    def of(content: Mapping[str, Any]) -> StepNote:
         """The note with a stored content."""
         ends = {name: content[name] and StepEnd.of(content[name]) for name in ("done", "under_way")}
         clocks = tuple((place[0], place[1], place[2], place[3]) for place in content["clocks"])
-        return Note(**(dict(content) | ends | {"clocks": clocks}))
+        return StepNote(**(dict(content) | ends | {"clocks": clocks}))
 
 
-FIELDS = tuple(each.name for each in fields(Note))
+FIELDS = tuple(each.name for each in fields(StepNote))

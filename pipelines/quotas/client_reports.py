@@ -176,7 +176,7 @@ class ReportFollower:
     """The quota reports of one lake. One process at a time.
 
     Args:
-        fence: the claim under which the tables are written.
+        fence: the lease under which the tables are written.
         opened: tables of the lake that are open already.
     """
 

@@ -40,7 +40,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 class WindowFollower:
-    """Computes windows from the rows of a table. One process at a time: that of the claim `fence`.
+    """Computes windows from the rows of a table. One process at a time: that of the lease `fence`.
 
     Args:
         name: of the stream.
@@ -99,7 +99,7 @@ def replace_windows(
         sources: values of column `source` in the rows to replace.
         minutes: Unix seconds of minutes, ascending, each once.
         versions: of applications (`txn`): the position of who follows the samples or reports.
-        fence: the claim under which commits are made.
+        fence: the lease under which commits are made.
 
     Raises:
         deltalake.exceptions.CommitFailedError: another process changed these rows in each of `ATTEMPTS` attempts.

@@ -74,7 +74,7 @@ def replay(
         wanted: condition on `push_outcomes` (DuckDB SQL) for pushes that must be replayed; None: all.
         batch_bytes: bytes of push files that are processed at a time.
         run_tasks: runs a task for every shard.
-        fence: the claim under which the lake is written.
+        fence: the lease under which the lake is written.
 
     Returns:
         The generation's id.

@@ -74,7 +74,7 @@ class BatchWriter:
     Args:
         app_id: returns the application of the commits; there is none before the first batch.
         lifecycle: judges the clients of each batch, once its rows are written.
-        fence: the claim under which the job runs; None: none excludes others. Spark's commits don't carry it: it is
+        fence: the lease under which the job runs; None: none excludes others. Spark's commits don't carry it: it is
             looked at before each.
     """
 

@@ -23,7 +23,7 @@ from kafka_telemetry_lake.pipelines.ingest.landing_rows import landing_rows
 from kafka_telemetry_lake.pipelines.ingest.offset_log import OffsetLog
 from kafka_telemetry_lake.pipelines.ingest.operator import Report
 from kafka_telemetry_lake.pipelines.ingest.sources import Source
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake, Trigger, start_batches
+from kafka_telemetry_lake.pipelines.ingest.streams import JobLake, Trigger, start_batches
 from kafka_telemetry_lake.pipelines.ingest.unreadable_records import naming
 from kafka_telemetry_lake.pipelines.lake.durable import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.errors import ShardCountError, StateMissingError
@@ -60,7 +60,7 @@ SETTINGS = {
 
 
 def start_spark_engine(
-    spark: SparkSession, lake: Lake, tables: TablesByName, source: Source, trigger: Trigger, limits: Limits,
+    spark: SparkSession, lake: JobLake, tables: TablesByName, source: Source, trigger: Trigger, limits: Limits,
     shards: int, report: Report, lifecycle: BatchLifecycle,
 ) -> StreamingQuery:  # fmt: skip
     """Start the query.
@@ -100,7 +100,7 @@ def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None
                 spark.conf.set(name, old)
 
 
-def shards_of(lake: Lake, tables: TablesByName, asked: int | None, cores: int) -> int:
+def shards_of(lake: JobLake, tables: TablesByName, asked: int | None, cores: int) -> int:
     """The number of shards of the lake's state; that of a new lake is noted.
 
     Args:

@@ -105,6 +105,16 @@ class ShardFiles:
 
     def write(self, chain: Chain, changes: ShardState, batch_id: int) -> Chain:
         """Write the changes, or a new base that includes them, to a file. It is in use when a manifest names it."""
+        # A shard's state is its base and all changes after it, in their order; the last one of a client counts.
+        # - A batch that changes no client writes nothing: the manifest names the chain as before.
+        # - Otherwise the changes become one more file, unless the files after the base would then be larger than it is,
+        #   or too many to read at a start. Then a new base has all of it, and the chain begins with that.
+        # - So a byte of state is written again about once for each byte of changes, and a start reads at most twice the
+        #   state.
+        # - The name has the batch and random digits: two attempts write two files, and the driver's manifest names that
+        #   of one. No file is overwritten, so the chain of the manifest before can be read until that is deleted.
+        # - The file is on the disk before its name is returned. Files that no manifest or snapshot names are deleted by
+        #   `StateFolder`.
         if changes.clients.num_rows == 0:
             return chain
         if len(chain.names) == LONGEST_CHAIN or sum(chain.sizes[1:]) + changes.file_bytes > sum(chain.sizes[:1]):

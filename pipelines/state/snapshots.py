@@ -102,6 +102,16 @@ class Snapshots:
 
     def take(self, now: datetime, manifest: Manifest, lake: str) -> None:
         """Store the state after the batch that was just committed, and which files the tables have now."""
+        # The driver takes it between two batches, when all tables have the rows of the same pushes:
+        # 1. The lists of files, a Parquet file for each table. Cut off here, the folder has no `snapshot.json`, so it
+        #    is no snapshot, and the next look takes one under another name.
+        # 2. `snapshot.json`, written last, names the state files of the manifest. From then on they stay, although
+        #    later manifests don't name them (`StateFolder` asks which snapshots there are before it deletes).
+        # Nothing is copied: a snapshot costs lists of names, and the space of the files that they keep from VACUUM.
+        # `maintain` drops the old ones (`--snapshot-days`), and those that precede pushes that retention has dropped: a
+        # replay from them would have a gap.
+        # A replay starts from the newest snapshot before all pushes that it shall read again: it restores the lists'
+        # files, and runs the later pushes from the snapshot's state.
         name = f"{now.astimezone(UTC):{TIME}}-{manifest.batch_id:010d}"
         folder = f"{self._root}/{name}"
         self._filesystem.create_dir(folder, recursive=True)

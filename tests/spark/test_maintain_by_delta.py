@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.errors import FencedError
-from kafka_telemetry_lake.pipelines.lake.fence import JOB, Claims, this_process
+from kafka_telemetry_lake.pipelines.lake.fence import JOB, Leases, this_process
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.replay.replay import replay
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
@@ -53,7 +53,7 @@ def test_after_optimize_the_job_and_all_that_follows_it_go_on(
     fleet = Fleet(clients=8)
     rounds = [fleet.round() for _ in range(6)]
     straight, job = (Job(tmp_path / name, iter(rounds).__next__) for name in ("straight", "job"))
-    epochs = [Claims(job.lake, JOB).claim(this_process("ingest"), take_over=True) for _ in range(2)]
+    epochs = [Leases(job.lake, JOB).acquire(this_process("ingest"), take_over=True) for _ in range(2)]
     for table in (PUSHES, *OPERATOR_TABLES):
         TableLog(table, job.lake, epochs[1])
     lifecycles = {each: Lifecycle(each.lake) for each in (straight, job)}

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake, start_landing
+from kafka_telemetry_lake.pipelines.ingest.streams import JobLake, start_landing
 from kafka_telemetry_lake.pipelines.quotas.broker_usage import sample_windows
 from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas, configured_quotas
 from kafka_telemetry_lake.udfs.quotas.usage import SAMPLES_IN, quota_usage
@@ -59,7 +59,7 @@ def sample(second: float, **fields: Any) -> dict[str, Any]:
 
 
 def run(spark: SparkSession, folder: Path, lake: Path, checkpoints: str = "checkpoints") -> None:
-    lake_of_job = Lake(str(lake), str(lake.parent / checkpoints), "default-cluster")
+    lake_of_job = JobLake(str(lake), str(lake.parent / checkpoints), "default-cluster")
     lake_of_job.create_tables()
     # There are no pushes to judge.
     judge = cast(Operator, SimpleNamespace(next_task=lambda: None, catch_up=lambda *_, **__: None, shards=1))

@@ -26,7 +26,7 @@ from kafka_telemetry_lake.pipelines.ingest.landing_rows import SAMPLE, STATUS
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
 from kafka_telemetry_lake.pipelines.ingest.store_task import store
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake, LandingBatches
+from kafka_telemetry_lake.pipelines.ingest.streams import JobLake, LandingBatches
 from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_SAMPLES, RECEIVER_HEALTH
@@ -82,7 +82,7 @@ class Query:
 
     name = "pushes"
 
-    def __init__(self, lake: Lake, folder: Path, trigger: float | None, operator: Operator) -> None:
+    def __init__(self, lake: JobLake, folder: Path, trigger: float | None, operator: Operator) -> None:
         self._filesystem, self._root = filesystem_of(lake.landing)
         self._lake, self._folder, self._trigger = lake, folder, trigger
         self._stop = threading.Event()
@@ -177,5 +177,5 @@ class Query:
         self._filesystem.move(f"{path}.tmp", path)
 
 
-def _start_landing(_: object, lake: Lake, source: FilesSource, trigger: float | None, operator: Operator) -> Query:
+def _start_landing(_: object, lake: JobLake, source: FilesSource, trigger: float | None, operator: Operator) -> Query:
     return Query(lake, Path(source.path), trigger, operator)

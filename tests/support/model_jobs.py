@@ -32,7 +32,7 @@ from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, begun_batc
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import ProcessedBatch
 from kafka_telemetry_lake.pipelines.ingest.store_task import Stored
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake, LandingBatches
+from kafka_telemetry_lake.pipelines.ingest.streams import JobLake, LandingBatches
 from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, commit_log, delta_log, fence
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, files_of
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
@@ -96,7 +96,7 @@ def ending(code: Any) -> str:
 
 def _ingest(records: int, per_batch: int, uri: str, shards: int | None, *, take_over: bool) -> None:
     with locks.only_job(uri, "ingest", "busy", take_over=take_over) as claim:
-        lake = Lake(uri, checkpoint_folders.own_checkpoints(uri, None, claim), fence=claim)
+        lake = JobLake(uri, checkpoint_folders.own_checkpoints(uri, None, claim), fence=claim)
         check_checkpoints(uri, lake.checkpoints)
         replay.finish_swap(uri, lake.checkpoints, claim)
         judge = judging.caught_up_operator(_SPARK, lake, Limits(), 1 << 30, threading.Event(), shards)
@@ -122,7 +122,7 @@ def swap() -> str:
 
 def _swap() -> None:
     with locks.only_job(LAKE, "replay", "busy") as claim:
-        lake = Lake(LAKE, checkpoint_folders.own_checkpoints(LAKE, None, claim), fence=claim)
+        lake = JobLake(LAKE, checkpoint_folders.own_checkpoints(LAKE, None, claim), fence=claim)
         check_checkpoints(LAKE, lake.checkpoints)
         replay.finish_swap(LAKE, lake.checkpoints, claim)
         judging.caught_up_operator(_SPARK, lake, Limits(), 1 << 30, threading.Event())

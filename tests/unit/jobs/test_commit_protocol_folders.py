@@ -13,7 +13,7 @@ import pytest
 
 from kafka_telemetry_lake.jobs.support import locks
 from kafka_telemetry_lake.pipelines.lake import fence
-from kafka_telemetry_lake.pipelines.lake.fence import Claims
+from kafka_telemetry_lake.pipelines.lake.fence import Leases
 from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from tests.support.interleavings import Explored, Explorer, Process, run_alone
 from tests.support.model_jobs import FOLDER, empty_lake, follow, ingest, model, unlocked
@@ -68,8 +68,8 @@ def _each_claim_says_that_it_has_the_lock(patch: pytest.MonkeyPatch) -> None:
 
 
 def _locks_of_all_machines_are_one(patch: pytest.MonkeyPatch) -> None:
-    read = Claims.read
-    patch.setattr(Claims, "read", lambda *args: replace(read(*args), machine=fence._machine()))
+    read = Leases.read
+    patch.setattr(Leases, "read", lambda *args: replace(read(*args), machine=fence._machine()))
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from kafka_telemetry_lake.jobs.support import supervisor
 from kafka_telemetry_lake.jobs.support.locks import only
 from kafka_telemetry_lake.jobs.support.observed import Observers
 from kafka_telemetry_lake.jobs.support.supervisor import NEVER, Companion, Step, stateless, supervised
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake
+from kafka_telemetry_lake.pipelines.ingest.streams import JobLake
 from kafka_telemetry_lake.pipelines.observe.metrics_server import JobHealth, JobMetrics
 from tests.support.patience import PATIENCE_S, wait_until
 
@@ -44,7 +44,7 @@ def rows(tmp_path: Path, *flags: str) -> list[Companion]:
     argv = ["--source", "kafka", "--bootstrap-servers", "127.0.0.1:1", "--lake", str(tmp_path / "lake")]
     argv += ["--findings-minutes", "5", "--notify", str(file), "--sync-seconds", "60", "--events-topic", "events"]
     settings = parse(IngestSettings, [*argv, *(flags or ("--metrics-port", "0", "--metrics-fleet"))], "ingest")
-    lake = Lake(settings.folder, f"{settings.folder}/_checkpoints")
+    lake = JobLake(settings.folder, f"{settings.folder}/_checkpoints")
     followed = Followed(MagicMock(), MagicMock(), MagicMock(), MagicMock(), (1, MagicMock()))
     return companions(settings, MagicMock(), lake, followed, CollectorRegistry(), lambda *_: None)
 

@@ -21,7 +21,7 @@ def settings(*flags: str) -> ConnectSettings:
 
 def test_without_a_terminal_and_consent_it_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
-    steps = [connect.Step(f"create topic {name}", lambda: made.append("made")) for name in ("a", "b")]
+    steps = [connect.ClusterChange(f"create topic {name}", lambda: made.append("made")) for name in ("a", "b")]
     with pytest.raises(UsageError, match=r"would create topic a; create topic b: .* --yes; nothing was changed"):
         connect.consent_or_refuse(steps, yes=False)
     connect.consent_or_refuse(steps, yes=True)
@@ -32,7 +32,7 @@ def test_without_a_terminal_and_consent_it_refuses(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(("typed", "made"), [("y", True), ("YES", True), ("", False), ("n", False), ("yeah", False)])
 def test_only_a_yes_is_consent(monkeypatch: pytest.MonkeyPatch, typed: str, made: bool) -> None:
     monkeypatch.setattr("builtins.input", lambda _: typed)
-    assert connect.consents(connect.Step("create topic a", lambda: None)) is made
+    assert connect.consents(connect.ClusterChange("create topic a", lambda: None)) is made
 
 
 def test_the_brokers_properties() -> None:

@@ -16,7 +16,7 @@ from kafka_telemetry_lake.jobs.settings.base import parse
 from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure
 from kafka_telemetry_lake.pipelines.forget.subject import Request
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake
+from kafka_telemetry_lake.pipelines.ingest.streams import JobLake
 from kafka_telemetry_lake.pipelines.runtime.session import SparkStartError
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from tests.support.operator_alone import Job, without_spark
@@ -31,7 +31,7 @@ def lines_at_start(lake: Path, caplog: pytest.LogCaptureFixture, monkeypatch: py
     stop.set()
     caplog.clear()
     with caplog.at_level(logging.INFO, "telemetry-lake"):
-        ingest.run(MagicMock(), Lake(str(lake), str(lake / "_checkpoints")), MagicMock(), settings, stop)
+        ingest.run(MagicMock(), JobLake(str(lake), str(lake / "_checkpoints")), MagicMock(), settings, stop)
     lines = [record.getMessage() for record in caplog.records if record.name == "telemetry-lake"]
     assert lines.pop() == "ingest: stopped"
     return lines

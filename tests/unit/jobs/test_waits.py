@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from kafka_telemetry_lake.jobs.support import waits
-from kafka_telemetry_lake.jobs.support.waits import Waits
+from kafka_telemetry_lake.jobs.support.waits import WaitLines
 from tests.support.patience import wait_until
 
 log = logging.getLogger("telemetry-lake")
@@ -58,7 +58,7 @@ def test_a_line_says_what_is_awaited_after_a_while_without_one(
     monkeypatch.setattr(waits, "EVERY_S", 8.0)
     monkeypatch.setattr(waits, "time", SimpleNamespace(monotonic=lambda: now))
     said = [f"demo: waiting for the broker, {seconds} of about 15 s" for seconds in (8, 17)]
-    with Waits("demo") as waiting:
+    with WaitLines("demo") as waiting:
         waiting.wait_for("the broker", 15)
         for number, second in enumerate((108.0, 117.0), 1):
             now = second - 1.5
@@ -73,7 +73,7 @@ def test_nothing_is_said_while_lines_come_or_nothing_is_awaited(
     lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waits, "EVERY_S", 3600.0)
-    with Waits("demo") as waiting:
+    with WaitLines("demo") as waiting:
         waiting.wait_for("the broker", 15)
         log.info("demo: a line")
     assert lines.getvalue() == "demo: a line\n"
@@ -84,7 +84,7 @@ def test_on_a_terminal_a_bar_moves_in_place_and_makes_room_for_lines(
 ) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stdout", terminal)
-    with Waits("demo") as waiting:
+    with WaitLines("demo") as waiting:
         waiting.wait_for("the job", 0.001)
         wait_until(lambda: "█" * waits.WIDTH in terminal.getvalue())
         log.info("demo: a line")

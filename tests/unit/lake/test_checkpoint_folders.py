@@ -11,13 +11,13 @@ from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_o
 from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.errors import FencedError
-from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, JOB, Claims, Fence, this_process
+from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, JOB, Fence, Leases, this_process
 from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES
 
 
 def claim(lake: Path, *, take_over: bool) -> Fence:
-    return Claims(str(lake), JOB).claim(this_process("ingest"), alone=not take_over, take_over=take_over)
+    return Leases(str(lake), JOB).acquire(this_process("ingest"), alone=not take_over, take_over=take_over)
 
 
 @pytest.fixture

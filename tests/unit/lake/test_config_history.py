@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_telemetry_lake.pipelines.lake import config_history
-from kafka_telemetry_lake.pipelines.lake.config_history import Changes, changes, check, record
+from kafka_telemetry_lake.pipelines.lake.config_history import ConfigChanges, changes, check, record
 from kafka_telemetry_lake.pipelines.tables.table import history_table
 from tests.support.lake_tables import table
 
@@ -101,7 +101,7 @@ def test_check_tells_what_would_change_and_writes_nothing(tmp_path: Path) -> Non
     assert [row["user"] for row in found.begun] == ["ann"]
     assert list(tmp_path.iterdir()) == []
     record(LIMITS, str(tmp_path), "c1", [entry("ann", 5)], T[0])
-    assert check(LIMITS, str(tmp_path), "c1", [entry("ann", 5)], T[1]) == Changes((), ())
+    assert check(LIMITS, str(tmp_path), "c1", [entry("ann", 5)], T[1]) == ConfigChanges((), ())
     assert [row["valid_to"] for row in check(LIMITS, str(tmp_path), "c1", [], T[1]).ended] == [T[1]]
     assert version(tmp_path) == 1
 

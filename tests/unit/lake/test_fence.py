@@ -1,4 +1,4 @@
-"""Claims: who writes a lake, who waits, and what a process that was taken over can still do."""
+"""Leases: who writes a lake, who waits, and what a process that was taken over can still do."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from py4j.protocol import Py4JError
 from kafka_telemetry_lake.jobs.support.locks import LakeBusyError, TakenOverError, only_job
 from kafka_telemetry_lake.pipelines.lake import commit_log, fence
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
-from kafka_telemetry_lake.pipelines.lake.errors import DamagedClaimError, FencedError, UnfitStoreError, WriterRunsError
-from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, JOB, Claims, this_process
+from kafka_telemetry_lake.pipelines.lake.errors import DamagedLeaseError, FencedError, UnfitStoreError, WriterRunsError
+from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, JOB, Leases, this_process
 from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles, NewFiles
 from kafka_telemetry_lake.pipelines.lake.transactions import append_once
 from kafka_telemetry_lake.pipelines.tables.lost_records import LOST_RECORDS
@@ -43,22 +43,22 @@ def lake(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def claims(lake: str) -> Claims:
-    return Claims(lake, JOB)
+def leases(lake: str) -> Leases:
+    return Leases(lake, JOB)
 
 
 def test_each_claim_has_the_next_epoch_and_one_of_many_gets_it(lake: str) -> None:
     own = this_process("ingest")
-    assert [claims(lake).claim(own, take_over=True).epoch for _ in range(3)] == [1, 2, 3]
+    assert [leases(lake).acquire(own, take_over=True).epoch for _ in range(3)] == [1, 2, 3]
 
-    def claim(number: int) -> int:
+    def acquire(number: int) -> int:
         try:
-            return claims(lake).claim(this_process(f"ingest {number}"), alone=True).epoch
+            return leases(lake).acquire(this_process(f"ingest {number}"), alone=True).epoch
         except WriterRunsError:
             return 0
 
     with ThreadPoolExecutor(8) as pool:
-        epochs = [epoch for epoch in pool.map(claim, range(8)) if epoch]
+        epochs = [epoch for epoch in pool.map(acquire, range(8)) if epoch]
     assert epochs, "somebody gets each epoch"
     assert len(set(epochs)) == len(epochs), "and nobody else"
     assert sorted(epochs)[0] == 4
@@ -66,36 +66,36 @@ def test_each_claim_has_the_next_epoch_and_one_of_many_gets_it(lake: str) -> Non
 
 def test_a_process_that_shows_signs_of_life_is_left_alone(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fence, "PATIENCE_S", 2 * PATIENCE_S)  # a sign ends the wait, and nobody waits without need
-    first = claims(lake).claim(this_process("ingest"))
+    first = leases(lake).acquire(this_process("ingest"))
     first.keep_alive(lambda: None)
     with pytest.raises(WriterRunsError, match=rf"`ingest`, process {os.getpid()} on \S+ \(epoch 1\)"):
-        claims(lake).claim(this_process("replay"))
+        leases(lake).acquire(this_process("replay"))
     first.release(clean=True)
-    assert (second := claims(lake).claim(this_process("replay"))).epoch == 2
+    assert (second := leases(lake).acquire(this_process("replay"))).epoch == 2
     assert not second.took_over, "the first said that it has ended"
 
 
 def test_one_that_shows_none_is_taken_over_after_a_while(lake: str) -> None:
-    claims(lake).claim(this_process("ingest"))
+    leases(lake).acquire(this_process("ingest"))
     began = time.monotonic()
-    second = claims(lake).claim(this_process("ingest"))
+    second = leases(lake).acquire(this_process("ingest"))
     assert (second.epoch, second.took_over) == (2, True)
     assert time.monotonic() - began >= FAST["PATIENCE_S"]
 
 
 def test_with_the_machines_lock_the_one_before_is_known_to_be_gone(lake: str) -> None:
     here = this_process("ingest")
-    claims(lake).claim(replace(here, machine="another"))
-    assert claims(lake).claim(here, alone=True).took_over, "the lock is of this machine only"
-    assert not claims(lake).claim(here, alone=True).took_over
+    leases(lake).acquire(replace(here, machine="another"))
+    assert leases(lake).acquire(here, alone=True).took_over, "the lock is of this machine only"
+    assert not leases(lake).acquire(here, alone=True).took_over
 
 
 def test_a_process_notices_that_it_was_taken_over(lake: str) -> None:
     lost = threading.Event()
-    first = claims(lake).claim(this_process("ingest"))
+    first = leases(lake).acquire(this_process("ingest"))
     first.keep_alive(lost.set)
     first.check()
-    claims(lake).claim(this_process("ingest"), take_over=True)
+    leases(lake).acquire(this_process("ingest"), take_over=True)
     assert lost.wait(PATIENCE_S)
     with pytest.raises(FencedError, match=r"epoch 1 has ended: the lake is written by `ingest`.*\(epoch 2\)"):
         first.check()
@@ -104,10 +104,10 @@ def test_a_process_notices_that_it_was_taken_over(lake: str) -> None:
 
 
 def test_only_the_highest_epoch_can_commit(lake: str) -> None:
-    first = claims(lake).claim(this_process("ingest"))
+    first = leases(lake).acquire(this_process("ingest"))
     old = TableLog(PUSH_OUTCOMES, lake, first)
     assert old.commit([], "job", 1, {"read": 1})
-    second = claims(lake).claim(this_process("ingest"), take_over=True)
+    second = leases(lake).acquire(this_process("ingest"), take_over=True)
     assert old.commit([], "job", 2, {"read": 2}), "until the other one has noted its epoch in the table"
     new = TableLog(PUSH_OUTCOMES, lake, second)
     version = DeltaTable(PUSH_OUTCOMES.uri(lake)).version()
@@ -126,36 +126,36 @@ def test_a_table_that_was_opened_earlier_says_no_less(lake: str, monkeypatch: py
     opened = DeltaTable(uri)
     for number in range(3):
         TableLog(PUSH_OUTCOMES, lake).commit([], "after", number, {})
-    claim = claims(lake).claim(this_process("ingest"))
+    lease = leases(lake).acquire(this_process("ingest"))
     with monkeypatch.context() as context:
         context.setattr(commit_log, "DeltaTable", None)  # nothing opens it again
-        log = TableLog(PUSH_OUTCOMES, lake, claim, opened)
+        log = TableLog(PUSH_OUTCOMES, lake, lease, opened)
         versions = [log.transaction_version(name) for name in ("before", "after", "none", APP_ID)]
-        again = TableLog(PUSH_OUTCOMES, lake, claim, opened)
-    assert versions == [1, 2, None, claim.epoch]
+        again = TableLog(PUSH_OUTCOMES, lake, lease, opened)
+    assert versions == [1, 2, None, lease.epoch]
     assert again.known_version == log.known_version == 5, "the epoch is committed once"
-    TableLog(PUSH_OUTCOMES, lake, claims(lake).claim(this_process("ingest"), take_over=True))
+    TableLog(PUSH_OUTCOMES, lake, leases(lake).acquire(this_process("ingest"), take_over=True))
     with pytest.raises(FencedError):
-        TableLog(PUSH_OUTCOMES, lake, claim, opened)
+        TableLog(PUSH_OUTCOMES, lake, lease, opened)
 
 
 @pytest.mark.parametrize("commits", [1, 2], ids=["its own version", "the next commit, too"])
 def test_a_table_that_was_opened_before_its_log_forgot_is_opened_again(lake: str, commits: int) -> None:
-    opened, claim = DeltaTable(PUSH_OUTCOMES.uri(lake)), claims(lake).claim(this_process("ingest"))
+    opened, lease = DeltaTable(PUSH_OUTCOMES.uri(lake)), leases(lake).acquire(this_process("ingest"))
     for number in range(6 - commits, 6):
         TableLog(PUSH_OUTCOMES, lake).commit([], "after", number, {})
     expire_log(Path(PUSH_OUTCOMES.uri(lake)))
-    log = TableLog(PUSH_OUTCOMES, lake, claim, opened)
-    assert [log.transaction_version(name) for name in ("after", "none", APP_ID)] == [5, None, claim.epoch]
+    log = TableLog(PUSH_OUTCOMES, lake, lease, opened)
+    assert [log.transaction_version(name) for name in ("after", "none", APP_ID)] == [5, None, lease.epoch]
 
 
 def test_an_epoch_that_comes_between_the_look_and_the_commit_wins(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = TableLog(PUSH_OUTCOMES, lake, claims(lake).claim(this_process("ingest")))
+    old = TableLog(PUSH_OUTCOMES, lake, leases(lake).acquire(this_process("ingest")))
     real = LogFiles.add
 
     def later(self: LogFiles, version: int, actions: object) -> bool:
         monkeypatch.setattr(LogFiles, "add", real)
-        TableLog(PUSH_OUTCOMES, lake, claims(lake).claim(this_process("ingest"), take_over=True))
+        TableLog(PUSH_OUTCOMES, lake, leases(lake).acquire(this_process("ingest"), take_over=True))
         return real(self, version, actions)  # type: ignore[arg-type]  # as the caller has it
 
     monkeypatch.setattr(LogFiles, "add", later)
@@ -169,10 +169,10 @@ def test_commits_by_delta_rs_are_fenced_too(lake: str) -> None:
         delta = table.create(lake)
         return append_once(table, delta, table.schema.empty_table(), "job", version, by)
 
-    first = claims(lake).claim(this_process("ingest"))
+    first = leases(lake).acquire(this_process("ingest"))
     assert append(LOST_RECORDS, 1, first)
     stale = DeltaTable(LOST_RECORDS.uri(lake))
-    second = claims(lake).claim(this_process("ingest"), take_over=True)
+    second = leases(lake).acquire(this_process("ingest"), take_over=True)
     assert append(LOST_RECORDS, 2, second)
     with pytest.raises(FencedError):
         append(LOST_RECORDS, 3, first)
@@ -218,27 +218,27 @@ def test_a_commit_whose_answer_was_lost_is_made_once(lake: str, monkeypatch: pyt
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"command": 7, "process": "x"}'])
 def test_a_damaged_claim_counts_but_says_nothing(lake: str, content: str) -> None:
-    claims(lake).claim(this_process("ingest"))
+    leases(lake).acquire(this_process("ingest"))
     Path(lake, "_writers", "job-000000000001.json").write_text(content)
-    second = claims(lake).claim(this_process("ingest"), alone=True)
+    second = leases(lake).acquire(this_process("ingest"), alone=True)
     assert (second.epoch, second.took_over) == (2, True)
-    assert claims(lake).describe(1) == "`an unknown command`, process 0 on an unknown host (epoch 1)"
+    assert leases(lake).describe(1) == "`an unknown command`, process 0 on an unknown host (epoch 1)"
 
 
 def test_an_epoch_from_the_future_is_followed_by_the_next_and_the_last_by_none(lake: str) -> None:
     folder = Path(lake, "_writers")
     folder.mkdir()
     (folder / "job-000000900000.json").write_text("{}")
-    assert claims(lake).claim(this_process("ingest")).epoch == 900_001
+    assert leases(lake).acquire(this_process("ingest")).epoch == 900_001
     (folder / f"job-{fence.LAST_EPOCH}.json").write_text("{}")
-    with pytest.raises(DamagedClaimError, match="epoch 999999999999 has no successor: delete its file"):
-        claims(lake).claim(this_process("ingest"), take_over=True)
+    with pytest.raises(DamagedLeaseError, match="epoch 999999999999 has no successor: delete its file"):
+        leases(lake).acquire(this_process("ingest"), take_over=True)
 
 
 def test_claims_of_another_lake_are_refused(lake: str) -> None:
-    claims(lake).claim(this_process("ingest", "lake one"))
-    with pytest.raises(DamagedClaimError, match=r"is another lake's: it was copied here\. Delete this folder"):
-        claims(lake).claim(this_process("ingest", "lake two"), alone=True)
+    leases(lake).acquire(this_process("ingest", "lake one"))
+    with pytest.raises(DamagedLeaseError, match=r"is another lake's: it was copied here\. Delete this folder"):
+        leases(lake).acquire(this_process("ingest", "lake two"), alone=True)
 
 
 def test_a_lost_folder_of_claims_does_not_begin_again(lake: str) -> None:
@@ -260,7 +260,7 @@ def test_a_store_that_overwrites_is_refused(lake: str, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(NewFiles, "add", overwrite)
     with pytest.raises(UnfitStoreError, match=r"overwrites a file that must be new \(If-None-Match\)"):
-        claims(lake).claim(this_process("ingest"))
+        leases(lake).acquire(this_process("ingest"))
 
 
 @pytest.mark.parametrize("overwritten", ["json", "alive"])
@@ -268,22 +268,22 @@ def test_a_claim_that_another_process_has_too_is_not_a_matter_of_checksums(
     lake: str, monkeypatch: pytest.MonkeyPatch, overwritten: str
 ) -> None:
     """As in a store that has told both that they have written; what is there now may be the other one's."""
-    other, real = {"json": '{"command": "replay"}', "alive": "0" * 32}[overwritten], Claims.beat
+    other, real = {"json": '{"command": "replay"}', "alive": "0" * 32}[overwritten], Leases.beat
 
-    def beat(self: Claims, epoch: int) -> bytes:
+    def beat(self: Leases, epoch: int) -> bytes:
         sign = real(self, epoch)
         Path(lake, "_writers", f"job-{epoch:012d}.{overwritten}").write_text(other)
         return sign
 
-    monkeypatch.setattr(Claims, "beat", beat)
-    with pytest.raises(UnfitStoreError, match=r"this store let two processes claim epoch 1; the file names `") as error:
-        claims(lake).claim(this_process("ingest"))
+    monkeypatch.setattr(Leases, "beat", beat)
+    with pytest.raises(UnfitStoreError, match=r"this store let two processes have epoch 1; the file names `") as error:
+        leases(lake).acquire(this_process("ingest"))
     assert ("`replay`" in str(error.value)) == (overwritten == "json")
 
 
 def test_old_claims_are_forgotten(lake: str) -> None:
     for _ in range(fence.RETAINED + 5):
-        claims(lake).claim(this_process("ingest"), alone=True).release(clean=True)
+        leases(lake).acquire(this_process("ingest"), alone=True).release(clean=True)
     assert len(list(Path(lake, "_writers").glob("*.json"))) == fence.RETAINED
     assert len(list(Path(lake, "_writers").glob("*.released"))) == fence.RETAINED
 
@@ -321,7 +321,7 @@ def test_a_job_that_was_taken_over_ends_with_one_line(lake: str) -> None:
 def test_of_two_epochs_that_are_committed_at_once_the_higher_one_stays(
     lake: str, monkeypatch: pytest.MonkeyPatch, own: int
 ) -> None:
-    first, second = (Claims(lake, JOB).claim(this_process("ingest"), take_over=True) for _ in range(2))
+    first, second = (Leases(lake, JOB).acquire(this_process("ingest"), take_over=True) for _ in range(2))
     mine, other = (first, second) if own == 1 else (second, first)
     add = LogFiles.add
 
@@ -357,7 +357,7 @@ def test_a_job_that_took_over_from_one_with_the_lock_is_not_taken_for_dead_once_
 def test_an_error_after_the_lake_was_taken_over_names_who_did(lake: str, error: Exception) -> None:
     def job() -> None:
         with only_job(lake, "ingest", "busy"):
-            Claims(lake, JOB).claim(this_process("other"), take_over=True)
+            Leases(lake, JOB).acquire(this_process("other"), take_over=True)
             raise error
 
     with pytest.raises(TakenOverError, match="was taken over by `other`"):
@@ -365,9 +365,9 @@ def test_an_error_after_the_lake_was_taken_over_names_who_did(lake: str, error: 
 
 
 def test_a_successors_commit_isnt_taken_for_ones_own(lake: str) -> None:
-    first = claims(lake).claim(this_process("ingest"))
+    first = leases(lake).acquire(this_process("ingest"))
     log = TableLog(PUSH_OUTCOMES, lake, first)
-    second = claims(lake).claim(this_process("ingest"), take_over=True)
+    second = leases(lake).acquire(this_process("ingest"), take_over=True)
     TableLog(PUSH_OUTCOMES, lake, second).commit([], "points", 1, {"read": 9})
     lost = LOST_RECORDS.schema.empty_table()
     append_once(LOST_RECORDS, DeltaTable(LOST_RECORDS.uri(lake)), lost, "landing", 1, second)

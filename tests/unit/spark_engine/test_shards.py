@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake
+from kafka_telemetry_lake.pipelines.ingest.streams import JobLake
 from kafka_telemetry_lake.pipelines.lake.errors import ShardCountError, StateMissingError
 from kafka_telemetry_lake.pipelines.spark_engine.query import shards_of
 
@@ -18,7 +18,7 @@ def tables(*, has_pushes: bool) -> Any:
 
 
 def test_the_number_of_shards_is_that_of_the_first_run(tmp_path: Path) -> None:
-    lake = Lake("main.telemetry", str(tmp_path / "checkpoints"))
+    lake = JobLake("main.telemetry", str(tmp_path / "checkpoints"))
     assert shards_of(lake, tables(has_pushes=False), None, 3) == 3
     assert shards_of(lake, tables(has_pushes=True), None, 8) == 3
     assert shards_of(lake, tables(has_pushes=True), 3, 8) == 3
@@ -27,7 +27,7 @@ def test_the_number_of_shards_is_that_of_the_first_run(tmp_path: Path) -> None:
 
 
 def test_a_lake_without_its_state_is_refused(tmp_path: Path) -> None:
-    lake = Lake("main.telemetry", str(tmp_path / "other"))
+    lake = JobLake("main.telemetry", str(tmp_path / "other"))
     with pytest.raises(StateMissingError, match=r"the Spark engine's state of them is not below .*/other: name"):
         shards_of(lake, tables(has_pushes=True), None, 2)
     assert not (tmp_path / "other").exists()

@@ -17,7 +17,7 @@ from kafka_telemetry_lake.pipelines.events.feed import EventFeed
 from kafka_telemetry_lake.pipelines.findings.evaluation.evaluator import Evaluator
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
-from kafka_telemetry_lake.pipelines.ingest.streams import Lake
+from kafka_telemetry_lake.pipelines.ingest.streams import JobLake
 from kafka_telemetry_lake.pipelines.lake.notes import CHECKSUM, sealed
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.notify.file import Match
@@ -177,7 +177,7 @@ def test_a_table_of_another_format_is_refused_by_job_and_readers(stream: LocalSt
         "that wrote it$"
     )
     with pytest.raises(OtherFormatError, match=line):
-        Lake(str(stream.lake), str(stream.checkpoints)).create_tables()
+        JobLake(str(stream.lake), str(stream.checkpoints)).create_tables()
     with pytest.raises(QueryError, match=line):
         run_query(str(stream.lake), "FROM fleet_quantiles_1h JOIN metric_points")
     run_query(str(stream.lake), "FROM pushes")

@@ -30,7 +30,7 @@ from kafka_telemetry_lake.udfs import rows
 from kafka_telemetry_lake.udfs.conversion import push_rows
 from kafka_telemetry_lake.udfs.conversion.shard import process
 from kafka_telemetry_lake.udfs.conversion.state import ShardState
-from kafka_telemetry_lake.udfs.identity import client_keys
+from kafka_telemetry_lake.udfs.identity import client_keys_of
 from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
 from kafka_telemetry_lake.udfs.lifecycle.events import event_rows
 from kafka_telemetry_lake.udfs.lifecycle.labels import LABELS_IN
@@ -72,12 +72,11 @@ def detected_events(run: Run) -> list[dict[str, Any]]:
     pushes = pa.Table.from_pylist(list(_pushes(run.landed)), rows.PUSHES_IN)
     outcomes = process(pushes, ShardState.empty())[0].push_outcomes.select(OUTCOMES_IN.names).cast(OUTCOMES_IN)
     clients = Clients()
-    ids = [outcomes[name].combine_chunks().dictionary_encode() for name in ("cluster_id", "client_instance_id")]
-    keys, first = np.unique(client_keys(*ids), return_index=True)
+    keys, first = np.unique(client_keys_of(outcomes), return_index=True)
     slots = clients.add(keys)
     names = pushes.select(["client_instance_id", "client_id"]).to_pylist()
     by_id = {row["client_instance_id"]: row["client_id"] for row in names}
-    clients.objects["client_instance_id"][slots] = ids[1].take(pa.array(first)).to_pylist()
+    clients.objects["client_instance_id"][slots] = outcomes["client_instance_id"].take(pa.array(first)).to_pylist()
     clients.objects["client_id"][slots] = [by_id[name] for name in clients.objects["client_instance_id"][slots]]
     events: list[dict[str, Any]] = event_rows(clients, judge(clients, outcomes, 1)[1]).to_pylist()
     return events
@@ -211,8 +210,7 @@ def _judging(captured: pa.Table, size: int) -> float:
     outcomes = outcomes.set_column(outcomes.schema.get_field_index("client_instance_id"), "client_instance_id", names)
     outcomes = outcomes.set_column(outcomes.schema.get_field_index("offset"), "offset", pa.array(np.arange(size)))
     clients = Clients()
-    ids = [outcomes[name].combine_chunks().dictionary_encode() for name in ("cluster_id", "client_instance_id")]
-    clients.add(client_keys(*ids))
+    clients.add(client_keys_of(outcomes))
     judge(clients, outcomes, 1)
     before = time.process_time()
     for step in range(2, 7):

@@ -35,7 +35,8 @@ from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.state.chain import ShardFiles
 from kafka_telemetry_lake.pipelines.state.redistribute import redistribute
-from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, column
+from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS
+from kafka_telemetry_lake.udfs.kernels.arrays import column
 from kafka_telemetry_lake.udfs.kernels.sharding import shards_at
 
 FILES, PUSHES = 100, (1_000, 2_000, 4_000, 8_000, 10_000, 30_000)

@@ -36,8 +36,9 @@ from benchmarks.figures import print_figures
 from kafka_telemetry_lake.pipelines.runtime.session import spark_session
 from kafka_telemetry_lake.pipelines.state.chain import Chain, ShardFiles
 from kafka_telemetry_lake.udfs.conversion.shard import process
-from kafka_telemetry_lake.udfs.conversion.state import CLIENTS, NUMBERS, RECENT_PUSHES, ShardState, column
+from kafka_telemetry_lake.udfs.conversion.state import CLIENTS, NUMBERS, RECENT_PUSHES, ShardState
 from kafka_telemetry_lake.udfs.conversion.state_limits import evicted_clients
+from kafka_telemetry_lake.udfs.kernels.arrays import column
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
 from kafka_telemetry_lake.udfs.rows import PUSHES_IN
 

@@ -173,6 +173,13 @@ def client_keys(cluster_id: pa.Array, client_instance_id: pa.Array) -> Int64s:
     return keys.view(np.int64)
 
 
+def client_keys_of(table: pa.Table) -> Int64s:
+    """`client_keys` of each row, by its columns cluster_id and client_instance_id (string)."""
+    return client_keys(
+        *(table[name].combine_chunks().dictionary_encode() for name in ("cluster_id", "client_instance_id"))
+    )
+
+
 def column_hashes(texts: pa.DictionaryArray) -> UInt64s:
     """`text_hash` of each row of a dictionary<int32, string> array; NULL reads as the empty text."""
     hashes = np.append(text_hashes(texts.dictionary), np.uint64(text_hash("")))

@@ -76,9 +76,7 @@ METRIC_POINTS = pa.schema(
             "start_moved, duplicate_attribute, monotonic_assumed, value_assumed, clock_ahead; NULL: none",
         ),
         column(
-            "subscriptions",
-            TEXT_LIST,
-            "subscriptions that ask for it, by view point_subscriptions; NULL as stored",
+            "subscriptions", TEXT_LIST, "subscriptions that ask for it, by view point_subscriptions; NULL as stored"
         ),
         column("count", pa.int64(), "number of observations"),
         column("sum", pa.float64(), "sum of observations"),

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, ClientColumns, ShardState, column, joined
-from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
+from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, ClientColumns, ShardState, joined
+from kafka_telemetry_lake.udfs.kernels.arrays import Int64s, column
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 

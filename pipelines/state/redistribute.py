@@ -19,7 +19,8 @@ from kafka_telemetry_lake.pipelines.state.manifest import Manifest
 from kafka_telemetry_lake.pipelines.state.parts import StateParts
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshot
 from kafka_telemetry_lake.udfs.conversion.budget_shares import Holders, shares
-from kafka_telemetry_lake.udfs.conversion.state import ShardState, column
+from kafka_telemetry_lake.udfs.conversion.state import ShardState
+from kafka_telemetry_lake.udfs.kernels.arrays import column
 from kafka_telemetry_lake.udfs.kernels.sharding import shards_at
 
 log = logging.getLogger("telemetry-lake")

@@ -28,7 +28,8 @@ from kafka_telemetry_lake.pipelines.state import chain, manifest
 from kafka_telemetry_lake.pipelines.state.chain import ShardFiles
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSH_OUTCOMES
-from kafka_telemetry_lake.udfs.conversion.state import ShardState, column
+from kafka_telemetry_lake.udfs.conversion.state import ShardState
+from kafka_telemetry_lake.udfs.kernels.arrays import column
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
 from tests.support.lake_tables import rollup_sums, table
 from tests.support.ledger import Fleet

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_telemetry_lake.udfs.conversion.principals import account_rows, budget_keys
-from kafka_telemetry_lake.udfs.conversion.state import BUDGETS, CLIENTS, ShardState, column
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int32s, Int64s
+from kafka_telemetry_lake.udfs.conversion.state import BUDGETS, CLIENTS, ShardState
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int32s, Int64s, column
 
 COUNTS = BUDGETS.names[2:]
 

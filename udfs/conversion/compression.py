@@ -78,10 +78,7 @@ class Decompressed:
 
 
 def decompress(
-    payloads: pa.Array,
-    compression_types: pa.Array,
-    limits: Limits = DEFAULT_LIMITS,
-    budget_bytes: int | None = None,
+    payloads: pa.Array, compression_types: pa.Array, limits: Limits = DEFAULT_LIMITS, budget_bytes: int | None = None
 ) -> Decompressed:
     """Decompress each payload by its compression type; a bad one is rejected alone.
 
@@ -93,6 +90,13 @@ def decompress(
         budget_bytes: stop once this much has been decompressed in all, rejected payloads included; the result then
             covers the payloads up to there (at least one), so that a caller can process a batch in limited
             memory and time.
+
+    >>> payloads = pa.array([b"plain", zlib.compress(b"push", wbits=31), b"?"])
+    >>> result = decompress(payloads, pa.array([None, "gzip", "zstd"]))
+    >>> result.data.to_pylist()
+    [b'plain', b'push', None]
+    >>> result.reason.to_pylist()
+    [None, None, 'INVALID_RECORD']
     """
     plain = _uncompressed(payloads, compression_types, limits.max_decompressed_bytes, budget_bytes)
     if plain is not None:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafka_telemetry_lake.udfs.conversion.state import DISTRIBUTIONS, column
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int64s, one_chunk, pooled
+from kafka_telemetry_lake.udfs.conversion.state import DISTRIBUTIONS
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int64s, column, one_chunk, pooled
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel, linked
 from kafka_telemetry_lake.udfs.kernels.ragged import Ragged, gathered
 from kafka_telemetry_lake.udfs.otlp.decoded import Kind
@@ -90,16 +90,16 @@ def read_distributions(table: pa.Table) -> Distributions:
     kind = np.full(table.num_rows, Kind.SUMMARY, np.int8)
     kind[is_histogram] = Kind.HISTOGRAM
     kind[is_exponential] = Kind.EXPONENTIAL_HISTOGRAM
-    total = _filled(table, "sum", math.nan)
+    total = column(table, "sum", math.nan)
     return _distributions(
         kind,
-        _filled(table, "count", 0).view(np.int64),
+        column(table, "count", 0).view(np.int64),
         np.where(np.isfinite(total), total, math.nan),
-        _filled(table, "scale", 0).astype(np.int64),
-        _filled(table, "zero_count", 0).view(np.int64),
-        _filled(table, "zero_threshold", 0.0),
-        _filled(table, "positive_offset", 0).astype(np.int64),
-        _filled(table, "negative_offset", 0).astype(np.int64),
+        column(table, "scale", 0).astype(np.int64),
+        column(table, "zero_count", 0).view(np.int64),
+        column(table, "zero_threshold", 0.0),
+        column(table, "positive_offset", 0).astype(np.int64),
+        column(table, "negative_offset", 0).astype(np.int64),
         *Ragged.of(one_chunk(table["explicit_bounds"])),
         *Ragged.of(histogram),
         *Ragged.of(exponential),
@@ -165,10 +165,6 @@ def no_increments(rows: Distributions) -> Increments:
         pooled(len(rows.negative), np.int64),
         np.ones(size, np.bool_),
     )
-
-
-def _filled(table: pa.Table, name: str, null: float) -> Any:
-    return one_chunk(table[name]).fill_null(null).to_numpy(zero_copy_only=False)
 
 
 @kernel

@@ -46,8 +46,7 @@ def read_payloads(pushes: pa.Table, limits: Limits = DEFAULT_LIMITS) -> Iterator
     anonymous = pc.is_null(column["client_instance_id"])
     missing = pc.and_(pc.is_null(column["payload"]), pc.is_null(column["dropped"]))
     reject_reason = pc.coalesce(
-        column["reject_reason"],
-        pc.if_else(anonymous, INVALID_REQUEST, pc.if_else(missing, INVALID_RECORD, None)),
+        column["reject_reason"], pc.if_else(anonymous, INVALID_REQUEST, pc.if_else(missing, INVALID_RECORD, None))
     )
     why = pc.coalesce(column["reject_detail"], pc.if_else(anonymous, "no client instance id", "null value"))
     wanted = pc.and_(pc.is_null(reject_reason), pc.is_null(column["dropped"]))

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs.identity import FRANZ_GO_SCOPE, AttributeSets, mix, set_bytes, text_hashes
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int32s, Int64s, UInt32s, UInt64s, one_chunk
+from kafka_telemetry_lake.udfs.kernels.arrays import (
+    Bools,
+    Doubles,
+    Int8s,
+    Int32s,
+    Int64s,
+    UInt32s,
+    UInt64s,
+    column,
+    one_chunk,
+)
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel, linked
 from kafka_telemetry_lake.udfs.otlp.decoded import Decoded, Excess, Kind, Number, Temporality
 
@@ -89,19 +99,19 @@ def read_points(
     scopes = pa.array([], pa.string()) if scope is None else scope.dictionary
     n = table.num_rows
     points = Points(
-        push=_plain(table, "payload").astype(np.int64),
+        push=column(table, "payload").astype(np.int64),
         metric=_indices(metric),
-        attributes=_plain(table, "attributes"),
+        attributes=column(table, "attributes"),
         scope=_indices(scope),
-        kind=_plain(table, "kind"),
-        temporality=_plain(table, "temporality"),
-        monotonic=_plain(table, "is_monotonic").copy(),
+        kind=column(table, "kind"),
+        temporality=column(table, "temporality"),
+        monotonic=column(table, "is_monotonic").copy(),
         start=np.zeros(n, np.int64),
         time=np.zeros(n, np.int64),
-        number=_plain(table, "number").copy(),
-        value=_plain(table, "value", 0.0).copy(),
-        value_int=_plain(table, "value_int", 0).copy(),
-        distribution=_plain(table, "distribution"),
+        number=column(table, "number").copy(),
+        value=column(table, "value", 0.0).copy(),
+        value_int=column(table, "value_int", 0).copy(),
+        distribution=column(table, "distribution"),
         flags=np.zeros(n, np.int8),
         recorded=np.zeros(n, np.bool_),
         reason=np.zeros(n, np.int8),
@@ -109,9 +119,9 @@ def read_points(
     )
     _judge(
         points,
-        _plain(table, "start_ns"),
-        _plain(table, "time_ns"),
-        _plain(table, "flags"),
+        column(table, "start_ns"),
+        column(table, "time_ns"),
+        column(table, "flags"),
         np.array([name.endswith(".total") for name in names.to_pylist()], np.bool_),
         np.array([name == FRANZ_GO_SCOPE for name in scopes.to_pylist()], np.bool_),
         attributes.duplicate,
@@ -151,7 +161,7 @@ def long_texts(decoded: Decoded, points: Points, max_bytes: int) -> Bools:
 
 def long_lists(decoded: Decoded) -> Int8s:
     """The reason of each point that has more attributes or buckets than the limits, else NONE."""
-    excess = _plain(decoded.points, "excess")
+    excess = column(decoded.points, "excess")
     reasons = np.zeros(len(excess), np.int8)
     reasons[excess & Excess.BUCKETS != 0] = Reason.TOO_MANY_BUCKETS
     reasons[excess & Excess.ATTRIBUTES != 0] = Reason.TOO_MANY_ATTRIBUTES
@@ -169,11 +179,6 @@ def _indices(array: pa.DictionaryArray | None) -> Int32s:
         indices = array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
     indices.setflags(write=False)  # always, as Arrow's arrays: a kernel is compiled again for writable ones
     return indices
-
-
-def _plain(table: pa.Table, name: str, null: float | None = None) -> Any:
-    array = one_chunk(table[name])
-    return (array if null is None else array.fill_null(null)).to_numpy(zero_copy_only=False)
 
 
 @kernel

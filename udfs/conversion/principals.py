@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_telemetry_lake.udfs.conversion.state import BUDGETS, CLIENTS, ClientColumns, ClientStates, ShardState, column
+from kafka_telemetry_lake.udfs.conversion.payloads import INVALID_REQUEST
+from kafka_telemetry_lake.udfs.conversion.state import BUDGETS, CLIENTS, ClientColumns, ClientStates, ShardState
 from kafka_telemetry_lake.udfs.identity import column_hashes, mix
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, column
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel
 from kafka_telemetry_lake.udfs.kernels.hashing import number
 
-INVALID_REQUEST = "INVALID_REQUEST"
 THROTTLED = "THROTTLING_QUOTA_EXCEEDED"
 ANOTHER_PRINCIPAL = "the principal is another than that of the client instance's earlier pushes"
 HOUR_US = 3600 * 1_000_000
@@ -148,8 +148,7 @@ def account_rows(keys: Int64s, partition: Int64s, landed_at: Int64s) -> pa.Table
     """Rows of table `clients` for budgets: their latest push, and nothing else."""
     values = {"client": keys, "partition": partition, "landed_at": landed_at}
     return pa.table(
-        [pa.array(values.get(each.name, np.zeros(len(keys), each.type.to_pandas_dtype()))) for each in CLIENTS],
-        CLIENTS,
+        [pa.array(values.get(each.name, np.zeros(len(keys), each.type.to_pandas_dtype()))) for each in CLIENTS], CLIENTS
     )
 
 

@@ -100,11 +100,7 @@ def _events(batch: Batch) -> Iterator[tuple[int, str, dict[str, str]]]:
         if filled[i]:
             yield i, "lost_interval_closed", _interval(verdicts.filled_start[i], verdicts.filled_end[i])
         if late[i]:
-            yield (
-                i,
-                "too_late",
-                _interval(times.first_time[i], times.last_time[i]) | {"points": str(times.points[i])},
-            )
+            yield (i, "too_late", _interval(times.first_time[i], times.last_time[i]) | {"points": str(times.points[i])})
 
 
 def _interval(start: int, end: int) -> dict[str, str]:

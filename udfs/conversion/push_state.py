@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kafka_telemetry_lake.udfs.conversion.state import CLIENTS, column
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int8s, Int32s, Int64s
+from kafka_telemetry_lake.udfs.conversion.state import CLIENTS
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int8s, Int32s, Int64s, column
 from kafka_telemetry_lake.udfs.kernels.hashing import number
 
 

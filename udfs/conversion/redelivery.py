@@ -18,8 +18,8 @@ from kafka_telemetry_lake.udfs.conversion.push_state import (
     batch_lists,
     list_table,
 )
-from kafka_telemetry_lake.udfs.conversion.state import CLIENTS, LOST_INTERVALS, RECENT_PUSHES, ShardState, column
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int8s, Int32s, Int64s
+from kafka_telemetry_lake.udfs.conversion.state import CLIENTS, LOST_INTERVALS, RECENT_PUSHES, ShardState
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int8s, Int32s, Int64s, column
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel, linked
 from kafka_telemetry_lake.udfs.kernels.hashing import number
 from kafka_telemetry_lake.udfs.limits import Limits

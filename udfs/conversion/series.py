@@ -18,7 +18,7 @@ from kafka_telemetry_lake.udfs.conversion.distributions import (
 )
 from kafka_telemetry_lake.udfs.conversion.points import Points, Reason
 from kafka_telemetry_lake.udfs.conversion.redelivery import CUMULATIVE, PushVerdicts, Verdict
-from kafka_telemetry_lake.udfs.conversion.state import DISTRIBUTIONS, NUMBERS, ShardState, column
+from kafka_telemetry_lake.udfs.conversion.state import DISTRIBUTIONS, NUMBERS, ShardState
 from kafka_telemetry_lake.udfs.conversion.statuses import (
     Baselines,
     Converted,
@@ -30,7 +30,7 @@ from kafka_telemetry_lake.udfs.conversion.statuses import (
     series_columns,
     series_of,
 )
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, column
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel, linked
 from kafka_telemetry_lake.udfs.kernels.ragged import copy
 from kafka_telemetry_lake.udfs.otlp.decoded import Kind, Number, Temporality
@@ -59,11 +59,7 @@ def convert(
     """
     n = len(points.push)
     out = Converted(
-        np.zeros(n, np.int8),
-        np.full(n, math.nan),
-        np.zeros(n, np.int64),
-        np.zeros(n, np.bool_),
-        np.zeros(n, np.int64),
+        np.zeros(n, np.int8), np.full(n, math.nan), np.zeros(n, np.int64), np.zeros(n, np.bool_), np.zeros(n, np.int64)
     )
     stored = from_state(state.distributions)
     increments = no_increments(rows)
@@ -159,12 +155,7 @@ def _is_monotonic(points: Points, i: int) -> bool:
 
 @linked
 def _pass_delta(
-    points: Points,
-    verdicts: PushVerdicts,
-    i: int,
-    rows: Distributions,
-    out: Converted,
-    increments: Increments,
+    points: Points, verdicts: PushVerdicts, i: int, rows: Distributions, out: Converted, increments: Increments
 ) -> None:
     push = points.push[i]
     out.is_int[i] = points.number[i] == Number.INT

@@ -29,11 +29,11 @@ from kafka_telemetry_lake.udfs.conversion.push_rows import client_events, push_o
 from kafka_telemetry_lake.udfs.conversion.quarantine import quarantined_points, quarantined_pushes
 from kafka_telemetry_lake.udfs.conversion.redelivery import PushFacts, judge_pushes
 from kafka_telemetry_lake.udfs.conversion.series import convert
-from kafka_telemetry_lake.udfs.conversion.state import ClientStates, ShardState, column
+from kafka_telemetry_lake.udfs.conversion.state import ClientStates, ShardState
 from kafka_telemetry_lake.udfs.conversion.state_limits import beyond_limit, evicted_clients, remembered
 from kafka_telemetry_lake.udfs.identity import client_keys, column_hashes, mix, normalise, set_bytes
 from kafka_telemetry_lake.udfs.kernels import numba_cache
-from kafka_telemetry_lake.udfs.kernels.arrays import Int64s, one_chunk
+from kafka_telemetry_lake.udfs.kernels.arrays import Int64s, column, one_chunk
 from kafka_telemetry_lake.udfs.kernels.sharding import places_of
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS, Limits
 from kafka_telemetry_lake.udfs.rows import PUSH_COLUMNS
@@ -61,6 +61,23 @@ def process(pushes: pa.Table, state: ShardState, limits: Limits = DEFAULT_LIMITS
         pushes: schema `rows.PUSHES_IN`; all pushes of a client go to the same shard.
         state: as the batch before returned it.
         limits: of pushes, clients and principals.
+
+    A counter is pushed twice, as a total since its start, here in one batch each:
+
+    >>> from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+    >>> def pushed(offset: int, total: int) -> pa.Table:
+    ...     times = {"start_time_unix_nano": 10**18, "time_unix_nano": 10**18 + (offset + 1) * 10**9}
+    ...     push = MetricsData()
+    ...     metric = push.resource_metrics.add().scope_metrics.add().metrics.add(name="requests.total")
+    ...     metric.sum.is_monotonic, metric.sum.aggregation_temporality = True, 2  # CUMULATIVE
+    ...     metric.sum.data_points.add(as_int=total, **times)
+    ...     row = {"source": "kafka", "topic": "client-telemetry", "partition": 0, "offset": offset}
+    ...     row |= {"landed_at": 10**15 + offset * 10**6, "client_instance_id": "6cLoWvHTTAi5xZfO_8P0Eg"}
+    ...     return pa.Table.from_pylist([row | {"payload": push.SerializeToString()}], rows.PUSHES_IN)
+    >>> first, state = process(pushed(0, 10), ShardState.empty())
+    >>> then, state = process(pushed(1, 14), state)
+    >>> pa.concat_tables([first.metric_points, then.metric_points]).select(["delta_status", "delta_int"]).to_pylist()
+    [{'delta_status': 'first', 'delta_int': 10}, {'delta_status': 'converted', 'delta_int': 4}]
     """
     parts: list[ShardRows] = []
     for part, _, after in process_parts(pushes, state, limits):

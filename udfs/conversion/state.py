@@ -26,7 +26,7 @@ import pyarrow as pa
 import xxhash
 
 from kafka_telemetry_lake.udfs.errors import check_format
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, one_chunk
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, column, one_chunk
 from kafka_telemetry_lake.udfs.kernels.ragged import Ragged, gathered
 
 FORMAT = 1  # every change of the layout gets a new number; another one is refused
@@ -359,8 +359,3 @@ def taken(table: pa.Table, rows: Int64s) -> pa.Table:
         for array in arrays
     ]
     return pa.table(columns, table.schema)
-
-
-def column(table: pa.Table, name: str) -> Int64s:
-    """A primitive column as a NumPy array; a copy only where Arrow's bits aren't NumPy's (bool)."""
-    return one_chunk(table[name]).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # pyarrow is untyped

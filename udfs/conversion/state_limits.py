@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs.conversion.distributions import Distributions
 from kafka_telemetry_lake.udfs.conversion.points import Points, Reason
-from kafka_telemetry_lake.udfs.conversion.state import CLIENTS, ClientStates, ShardState, column
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, one_chunk
+from kafka_telemetry_lake.udfs.conversion.state import CLIENTS, ClientStates, ShardState
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, column, one_chunk
 from kafka_telemetry_lake.udfs.kernels.hashing import number
 from kafka_telemetry_lake.udfs.limits import MICROS, Limits
 from kafka_telemetry_lake.udfs.otlp.decoded import Kind, Temporality

@@ -12,8 +12,7 @@ import pyarrow as pa
 from kafka_telemetry_lake.udfs.conversion.distributions import Relation
 from kafka_telemetry_lake.udfs.conversion.points import CLOCK_AHEAD, START_MOVED, Points
 from kafka_telemetry_lake.udfs.conversion.redelivery import DELTA, PushVerdicts
-from kafka_telemetry_lake.udfs.conversion.state import column
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int64s
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int64s, column
 from kafka_telemetry_lake.udfs.kernels.compiled import linked
 from kafka_telemetry_lake.udfs.kernels.hashing import number
 from kafka_telemetry_lake.udfs.otlp.decoded import Temporality

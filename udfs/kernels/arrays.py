@@ -27,6 +27,12 @@ def one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
+def column(table: pa.Table, name: str, null: float | None = None) -> Any:
+    """A primitive column as a NumPy array, NULL as `null`; a copy only where Arrow's bits aren't NumPy's (bool)."""
+    array = one_chunk(table[name])
+    return (array if null is None else array.fill_null(null)).to_numpy(zero_copy_only=False)
+
+
 def pooled(shape: int | tuple[int, ...], kind: npt.DTypeLike) -> npt.NDArray[Any]:
     """An array without values. Arrow's pool reuses its memory: new pages would cost as much as decoding."""
     size = int(np.prod(shape)) * np.dtype(kind).itemsize

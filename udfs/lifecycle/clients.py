@@ -9,13 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_telemetry_lake.udfs.identity import client_keys
+from kafka_telemetry_lake.udfs.identity import client_keys_of
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, Objects
 from kafka_telemetry_lake.udfs.lifecycle.rows import CLIENT_CHANGES, STATES, TEXTS
 from kafka_telemetry_lake.udfs.lifecycle.silence import NEVER
 from kafka_telemetry_lake.udfs.rows import TEXT_MAP, TIMESTAMP
 
 Partition = tuple[str, str, int]
+PLACE = ("source", "topic", "partition")
+ORDER = (*PLACE, "offset")
 
 # Columns of numbers, with the value that means NULL in each.
 TIMES = {
@@ -187,8 +189,7 @@ class Clients:
     def put(self, rows: pa.Table) -> None:
         """Take rows of ``CLIENT_CHANGES``, except those that are older than what is known of their clients."""
         rows = rows.select(CLIENT_CHANGES.names).cast(CLIENT_CHANGES).combine_chunks().sort_by("step")
-        ids = [rows[name].combine_chunks().dictionary_encode() for name in ("cluster_id", "client_instance_id")]
-        keys = client_keys(*ids)
+        keys = client_keys_of(rows)
         _, back = np.unique(keys[::-1], return_index=True)
         newest = np.sort(len(keys) - 1 - back)
         slots = self.slots(keys[newest])
@@ -206,7 +207,7 @@ class Clients:
                 self.numbers[name][slots] = rows[name].cast(pa.int64()).fill_null(missing).to_numpy()
         self.numbers["state"][slots] = pc.index_in(rows["state"], STATES).to_numpy()
         self.numbers["duplicated"][slots] = rows["duplicated"].fill_null(False).to_numpy()
-        self.numbers["partition"][slots] = self.codes(rows.select(["source", "topic", "partition"]))
+        self.numbers["partition"][slots] = self.codes(rows.select(PLACE))
         lists = rows["brokers"].to_pylist()
         for broker in sorted({broker for each in lists for broker in each or ()}):
             self.broker_bits(np.array([broker]))
@@ -215,6 +216,11 @@ class Clients:
 
     def _broker_list(self, bits: int) -> list[int]:
         return sorted(broker for place, broker in enumerate(self.brokers[:BROKER_BITS]) if bits >> place & 1)
+
+
+def by_offset(table: pa.Table) -> pa.Table:
+    """The rows by partition and offset."""
+    return table.take(pc.sort_indices(table.select(ORDER), [(name, "ascending") for name in ORDER]))
 
 
 def place_starts(places: pa.Table) -> Int64s:

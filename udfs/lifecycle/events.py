@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, Objects
-from kafka_telemetry_lake.udfs.lifecycle.clients import Clients, Partition
+from kafka_telemetry_lake.udfs.lifecycle.clients import ORDER, PLACE, Clients, Partition
 from kafka_telemetry_lake.udfs.lifecycle.rows import STATES, TERMINATED
 from kafka_telemetry_lake.udfs.lifecycle.silence import NEVER
 from kafka_telemetry_lake.udfs.rows import CLIENT_EVENTS, TIMESTAMP
@@ -24,7 +24,7 @@ MINUTE_US = 60_000_000
 # L12: rows per event, minute and partition. Mass events count all events, and view `clients` has every client's state.
 MOST_PER_MINUTE = 10_000
 COUNTED_MINUTES = 60
-_EVENT_ORDER = ("source", "topic", "partition", "offset", "at")  # then by kind
+_EVENT_ORDER = (*ORDER, "at")  # then by kind
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # L7: Java pauses telemetry for 5 or 30 minutes after errors; it returns within its first interval.
 BACK_OFFS_MS = (300_000, 1_800_000)
@@ -166,7 +166,7 @@ class EventLimit:
         rows = order.drop_columns(["kind"])
         at, offset = rows["at"].cast(pa.int64()).to_numpy(), rows["offset"].to_numpy()
         events = rows["event"].to_pylist()
-        partitions = zip(*(rows[name].to_pylist() for name in _EVENT_ORDER[:3]), strict=True)
+        partitions = zip(*(rows[name].to_pylist() for name in PLACE), strict=True)
         groups: dict[EventMinute, int] = {}
         keys = map(EventMinute, events, partitions, (at // MINUTE_US).tolist())
         group = np.fromiter((groups.setdefault(key, len(groups)) for key in keys), np.int64, len(events))

@@ -6,12 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_telemetry_lake.udfs.identity import client_keys
+from kafka_telemetry_lake.udfs.identity import client_keys_of
 from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
 from kafka_telemetry_lake.udfs.lifecycle.clients import (
     MOST_MEMBERS,
+    ORDER,
     PAIR,
     Clients,
+    by_offset,
     label_pairs,
     label_texts,
     objects_of,
@@ -19,9 +21,8 @@ from kafka_telemetry_lake.udfs.lifecycle.clients import (
 )
 from kafka_telemetry_lake.udfs.rows import PUSH_OUTCOMES
 
-_PLACE = ("source", "topic", "partition", "offset")
 # Columns that are read from table `push_outcomes`.
-LABELS_IN = pa.schema([PUSH_OUTCOMES.field(name) for name in (*_PLACE, "cluster_id", "client_instance_id", "labels")])
+LABELS_IN = pa.schema([PUSH_OUTCOMES.field(name) for name in (*ORDER, "cluster_id", "client_instance_id", "labels")])
 MEMBER, MEMBERS = "group_member_id", "group_member_ids"
 
 
@@ -35,10 +36,9 @@ def label(clients: Clients, outcomes: pa.Table, step: int) -> Int64s:
     outcomes = outcomes.filter(pc.and_(outcomes["client_instance_id"].is_valid(), outcomes["labels"].is_valid()))
     if outcomes.num_rows == 0:
         return np.zeros(0, np.int64)
-    outcomes = outcomes.take(pc.sort_indices(outcomes.select(_PLACE), [(name, "ascending") for name in _PLACE]))
+    outcomes = by_offset(outcomes)
     texts = label_texts(outcomes["labels"].combine_chunks())
-    ids = [outcomes[name].combine_chunks().dictionary_encode() for name in ("cluster_id", "client_instance_id")]
-    slots = clients.slots(client_keys(*ids))
+    slots = clients.slots(client_keys_of(outcomes))
     new_labels = texts_of(pa.chunked_array([texts]))
     has_labels = (slots >= 0) & (texts.fill_null("").to_numpy(zero_copy_only=False) != "")
     changed = np.unique(slots[has_labels & (new_labels != clients.objects["labels"][slots])])

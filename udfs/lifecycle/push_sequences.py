@@ -8,9 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_telemetry_lake.udfs.identity import client_keys, column_hashes, mix
+from kafka_telemetry_lake.udfs.identity import client_keys_of, column_hashes, mix
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, Objects, UInt64s
-from kafka_telemetry_lake.udfs.lifecycle.clients import Clients, Partition, is_set, place_starts, texts_of
+from kafka_telemetry_lake.udfs.lifecycle.clients import (
+    PLACE,
+    Clients,
+    Partition,
+    by_offset,
+    is_set,
+    place_starts,
+    texts_of,
+)
 from kafka_telemetry_lake.udfs.lifecycle.rows import TERMINATED, TEXTS
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
 from kafka_telemetry_lake.udfs.rows import PUSH_KEY
@@ -28,9 +36,6 @@ LIFECYCLE_IN = pa.schema(
 )
 CLOCK = "clock"  # the column of `with_clocks`, µs
 Clocks = dict[Partition, int]  # the greatest landing time seen in each partition, µs
-
-
-_PLACE = ("source", "topic", "partition")
 
 
 @dataclass(frozen=True)
@@ -95,8 +100,8 @@ def with_clocks(pushes: pa.Table, clocks: Clocks) -> pa.Table:
         clocks: moved on to the last push of each partition.
     """
     pushes = _named(pushes.filter(pushes["client_instance_id"].is_valid()))
-    pushes = pushes.sort_by([(name, "ascending") for name in (*_PLACE, "offset")]).combine_chunks()
-    places, landed = pushes.select(_PLACE), _landed(pushes)
+    pushes = by_offset(pushes).combine_chunks()
+    places, landed = pushes.select(PLACE), _landed(pushes)
     starts = place_starts(places)
     clock = np.zeros(len(landed), np.int64)
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(landed)], strict=False):
@@ -120,7 +125,7 @@ def read_pushes(clients: Clients, pushes: pa.Table) -> PushSequences:
     """
     layout = _layout(clients, pushes)
     landed_at, clock = _landed(pushes), pushes[CLOCK].to_numpy()
-    partition = clients.codes(pushes.select(_PLACE))
+    partition = clients.codes(pushes.select(PLACE))
     broker, port = _numbers(pushes, "broker_id", -1), _numbers(pushes, "client_port", -1)
     origin = np.zeros(len(landed_at), np.uint64)
     software = _software(clients, layout, pushes)
@@ -174,8 +179,7 @@ def read_pushes(clients: Clients, pushes: pa.Table) -> PushSequences:
 
 def _layout(clients: Clients, pushes: pa.Table) -> Layout:
     """The layout of these pushes; adds the clients that have no slot yet."""
-    ids = [pushes[name].combine_chunks().dictionary_encode() for name in ("cluster_id", "client_instance_id")]
-    keys, first_rows, client_of_push = np.unique(client_keys(*ids), return_index=True, return_inverse=True)
+    keys, first_rows, client_of_push = np.unique(client_keys_of(pushes), return_index=True, return_inverse=True)
     slots = clients.slots(keys)
     is_new = slots < 0
     slots[is_new] = clients.add(keys[is_new])
@@ -246,8 +250,7 @@ def own_pushes(clients: Clients, pushes: pa.Table) -> pa.Table:
         return pushes
     principal = texts_of(pushes["principal"])
     named = np.flatnonzero(is_set(principal))
-    ids = [pushes[name].combine_chunks().dictionary_encode() for name in ("cluster_id", "client_instance_id")]
-    keys, client = np.unique(client_keys(*ids), return_inverse=True)
+    keys, client = np.unique(client_keys_of(pushes), return_inverse=True)
     client = client.reshape(-1)
     slots = clients.slots(keys)
     known = slots >= 0

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_telemetry_lake.udfs.identity import client_keys
+from kafka_telemetry_lake.udfs.identity import client_keys_of
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s
-from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
+from kafka_telemetry_lake.udfs.lifecycle.clients import PLACE, Clients, by_offset
 from kafka_telemetry_lake.udfs.lifecycle.events import Event, Events
 from kafka_telemetry_lake.udfs.rows import CONNECTION_SIGNALS, PUSH_KEY, PUSH_OUTCOMES
 
@@ -77,16 +77,14 @@ def _read(clients: Clients, outcomes: pa.Table) -> _Pushes:
     has_signals = pc.or_kleene(outcomes["bootstrap_requests"].is_valid(), outcomes["bootstrap_nodes"].is_valid())
     is_converted = pc.equal(outcomes["outcome"], "points")
     outcomes = outcomes.filter(pc.and_(pc.and_(has_signals, outcomes["client_instance_id"].is_valid()), is_converted))
-    places = ("source", "topic", "partition", "offset")
-    outcomes = outcomes.take(pc.sort_indices(outcomes.select(places), [(name, "ascending") for name in places]))
-    ids = [outcomes[name].combine_chunks().dictionary_encode() for name in ("cluster_id", "client_instance_id")]
+    outcomes = by_offset(outcomes)
     numbers = {
         name: outcomes[name].fill_null(UNKNOWN).cast(pa.int64(), safe=False).to_numpy()
         for name in ("offset", *CONNECTION_SIGNALS.names)
     }
-    slots = clients.slots(client_keys(*ids))
+    slots = clients.slots(client_keys_of(outcomes))
     landed = outcomes["landed_at"].cast(pa.int64()).to_numpy()
-    pushes = _Pushes(slots, landed, clients.codes(outcomes.select(places[:3])), numbers)
+    pushes = _Pushes(slots, landed, clients.codes(outcomes.select(PLACE)), numbers)
     return pushes.take(np.flatnonzero(slots >= 0))
 
 

@@ -10,13 +10,7 @@ ACTIVE, TERMINATED, SILENT, UNSUBSCRIBED = range(4)
 STATES = pa.array(["active", "terminated", "silent", "unsubscribed"])
 
 # Texts that describe a client; of each, the newest push that has one counts.
-TEXTS = (
-    "client_id",
-    "client_software_name",
-    "client_software_version",
-    "principal",
-    "client_address",
-)
+TEXTS = ("client_id", "client_software_name", "client_software_version", "principal", "client_address")
 
 CLIENT_CHANGES = pa.schema(
     [
@@ -54,9 +48,7 @@ CLIENT_CHANGES = pa.schema(
         column("connection_before", pa.int64(), "`connection` of the push before"),
         column("duplicated", pa.bool_(), "two instances push under this id, by its pushes since it last resumed"),
         column(
-            "signals_at",
-            TIMESTAMP,
-            "landing of its last push with connection metrics (udfs.lifecycle.rebootstrap)",
+            "signals_at", TIMESTAMP, "landing of its last push with connection metrics (udfs.lifecycle.rebootstrap)"
         ),
         column("signals_port", pa.int32(), "source port of that push; -1: unknown"),
         column("usual_bootstrap", pa.int64(), "bootstrap requests, or nodes, of its last quiet push; -1: none yet"),

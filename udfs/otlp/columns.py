@@ -72,10 +72,7 @@ def payloads_table(outcomes: Numpy, code_of_region: Numpy, limits: Limits) -> pa
 
 def _too_much(status: Numpy, limits: Limits) -> pa.Array:
     texts = pa.array(
-        [
-            MANY_ATTRIBUTES.format(limits.max_attributes_per_push),
-            MANY_BUCKETS.format(limits.max_buckets_per_push),
-        ]
+        [MANY_ATTRIBUTES.format(limits.max_attributes_per_push), MANY_BUCKETS.format(limits.max_buckets_per_push)]
     )
     return texts.take(pa.array(status - wire_points.MANY_ATTRIBUTES, mask=status <= 0))
 

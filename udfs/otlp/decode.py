@@ -33,6 +33,16 @@ def decode(
 
     Raises:
         pyarrow.ArrowInvalid: the distinct metric names or attribute texts of the batch exceed 2 GiB.
+
+    >>> from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+    >>> push = MetricsData()
+    >>> metric = push.resource_metrics.add().scope_metrics.add().metrics.add(name="requests.total")
+    >>> point = metric.sum.data_points.add(as_int=5, time_unix_nano=1_760_000_000_000_000_000)
+    >>> decoded = decode(pa.array([push.SerializeToString(), b"nonsense"]))
+    >>> decoded.points.select(["payload", "metric", "value_int"]).to_pylist()
+    [{'payload': 0, 'metric': 'requests.total', 'value_int': 5}]
+    >>> decoded.payloads.select(["points"]).to_pydict(), decoded.payloads["error"].is_null().to_pylist()
+    ({'points': [1, 0]}, [True, False])
     """
     payloads = _one_array(payloads)
     if not len(payloads):  # which needs no kernel

@@ -57,11 +57,7 @@ USAGE = pa.schema(
                 ),
                 ("delay_s", pa.float64(), "(overall used in window - bound) / limit per second; 0 below the bound"),
                 ("throttled", pa.bool_(), "whether any throttle time was above 0"),
-                (
-                    "source",
-                    pa.string(),
-                    "broker: sampled; client: estimated from bytes; evidence: a reported delay",
-                ),
+                ("source", pa.string(), "broker: sampled; client: estimated from bytes; evidence: a reported delay"),
                 (
                     "status",
                     pa.string(),

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from kafka_telemetry_lake.udfs.conversion.shard import process
-from kafka_telemetry_lake.udfs.conversion.state import FORMAT, SCHEMAS, DamagedStateError, ShardState, column
+from kafka_telemetry_lake.udfs.conversion.state import FORMAT, SCHEMAS, DamagedStateError, ShardState
 from kafka_telemetry_lake.udfs.errors import OtherFormatError
 from kafka_telemetry_lake.udfs.identity import client_keys
+from kafka_telemetry_lake.udfs.kernels.arrays import column
 from kafka_telemetry_lake.udfs.kernels.sharding import places_of
 from tests.support.otlp_builder import (
     CLIENT,

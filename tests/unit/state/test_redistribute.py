@@ -19,7 +19,8 @@ from kafka_telemetry_lake.pipelines.state.parts import StateParts
 from kafka_telemetry_lake.pipelines.state.redistribute import redistribute
 from kafka_telemetry_lake.udfs.conversion.principals import budget_keys
 from kafka_telemetry_lake.udfs.conversion.shard import process
-from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, ShardState, column
+from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, ShardState
+from kafka_telemetry_lake.udfs.kernels.arrays import column
 from kafka_telemetry_lake.udfs.kernels.sharding import places_of, shards_of
 from kafka_telemetry_lake.udfs.limits import Limits
 from tests.support.otlp_builder import counter, delta, exponential, histogram, push, table

@@ -15,7 +15,8 @@ from kafka_telemetry_lake.pipelines.state.chain import LONGEST_CHAIN, Chain, Sha
 from kafka_telemetry_lake.pipelines.state.manifest import RETAINED_MANIFESTS, StateFolder
 from kafka_telemetry_lake.pipelines.state.parts import StateParts
 from kafka_telemetry_lake.udfs.conversion.shard import process, process_parts
-from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, ShardState, column
+from kafka_telemetry_lake.udfs.conversion.state import SCHEMAS, ShardState
+from kafka_telemetry_lake.udfs.kernels.arrays import column
 from kafka_telemetry_lake.udfs.limits import Limits
 from tests.support.otlp_builder import counter, delta, exponential, histogram, push, table
 

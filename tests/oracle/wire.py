@@ -1,11 +1,13 @@
-"""Points as MetricsData payloads (opentelemetry-proto), and pushes as rows of table `pushes`."""
+"""Points as MetricsData payloads (opentelemetry-proto) and back, and pushes as rows of table `pushes`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from google.protobuf.message import DecodeError
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData, ResourceMetrics, ScopeMetrics
 
@@ -128,3 +130,62 @@ def landed(push: Push) -> dict[str, Any]:
         "push_interval_ms": 1000,
         "payload": push.payload,
     }
+
+
+def points_of(payload: bytes) -> tuple[tuple[Point, ...], Attributes]:
+    """The points of a payload with one resource at most, and the resource's attributes."""
+    data, points = MetricsData.FromString(payload), list[Point]()
+    for scope_metrics in (each for resource in data.resource_metrics for each in resource.scope_metrics):
+        scope = scope_metrics.scope.name if scope_metrics.HasField("scope") else None
+        for metric in scope_metrics.metrics:
+            kind = metric.WhichOneof("data") or "gauge"
+            of_metric = getattr(metric, kind)
+            for each in of_metric.data_points:
+                which = each.WhichOneof("value") if kind in ("gauge", "sum") else None
+                points.append(
+                    Point(
+                        metric.name, kind, getattr(of_metric, "aggregation_temporality", 0),
+                        getattr(of_metric, "is_monotonic", True), each.start_time_unix_nano, each.time_unix_nano,
+                        None if which is None else getattr(each, which),
+                        None if kind in ("gauge", "sum") else distribution_of(each, kind),
+                        attributes_of(each.attributes), scope, each.flags,
+                    )
+                )  # fmt: skip
+    resources = [resource.resource.attributes for resource in data.resource_metrics]
+    return tuple(points), attributes_of(resources[0] if resources else ())
+
+
+def distribution_of(point: Any, kind: str) -> Distribution:
+    if kind == "summary":
+        quantiles = tuple((each.quantile, each.value) for each in point.quantile_values)
+        return Distribution(point.count, point.sum, quantiles=quantiles)
+    total, low, high = (getattr(point, name) if point.HasField(name) else None for name in ("sum", "min", "max"))
+    if kind == "histogram":
+        return Distribution(point.count, total, low, high, tuple(point.explicit_bounds), tuple(point.bucket_counts))
+    return Distribution(
+        point.count, total, low, high, (), (), point.scale, point.zero_count, point.zero_threshold,
+        point.positive.offset, tuple(point.positive.bucket_counts), point.negative.offset,
+        tuple(point.negative.bucket_counts),
+    )  # fmt: skip
+
+
+def attributes_of(pairs: Iterable[KeyValue]) -> Attributes:
+    return tuple((pair.key, getattr(pair.value, pair.value.WhichOneof("value") or "string_value")) for pair in pairs)
+
+
+def push_of(row: Mapping[str, Any]) -> Push | None:
+    """A row of table `pushes` as the oracle sees it; None: it has what the oracle doesn't know."""
+    known = {field.name for field in fields(Push)} | {"landed_at", "compression_type", "push_interval_ms"}
+    is_plain = row["compression_type"] == "none" and row["push_interval_ms"] == 1000
+    if not is_plain or row["client_instance_id"] is None or any(row[name] for name in row.keys() - known):
+        return None
+    try:
+        points, resource = points_of(row["payload"])
+    except DecodeError:
+        return None
+    return Push(
+        client_instance_id=row["client_instance_id"], offset=row["offset"],
+        landed_at_us=(row["landed_at"] - EPOCH) // timedelta(microseconds=1), points=points, payload=row["payload"],
+        resource=resource, terminating=bool(row["terminating"]), client_id=row["client_id"], source=row["source"],
+        cluster_id=row["cluster_id"], topic=row["topic"], partition=row["partition"],
+    )  # fmt: skip

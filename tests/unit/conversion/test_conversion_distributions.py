@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from kafka_telemetry_lake.udfs.conversion.distributions import bucket_of
-from tests.support.otlp_builder import Shard, at, exponential, gauge, histogram, push, values_of
+from tests.oracle.checked import Shard
+from tests.support.otlp_builder import Shard as PlainShard
+from tests.support.otlp_builder import at, exponential, gauge, histogram, push, values_of
 
 HISTOGRAM = ("delta_status", "count_delta", "bucket_counts_delta", "delta_start")
 EXPONENTIAL = (
@@ -339,7 +341,7 @@ def test_c8_bucket_of_a_value(value: float, scale: int, index: int, at_bound: bo
     ],
 )
 def test_c8_extremes_do_not_crash_and_never_go_negative(extreme: dict[str, Any]) -> None:
-    shard = Shard()
+    shard = PlainShard()
     shard.run(push(1, exponential((1, 2), 0, 1)))
     row = shard.one(push(2, exponential((1, 2, 9), 0, 2, **extreme)))
     assert row["count_delta"] >= 0

@@ -9,12 +9,12 @@ import pytest
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS, Limits
+from tests.oracle.checked import Shard
 from tests.support.otlp_builder import (
     DELTA,
     T0,
     T0_NS,
     UNSPECIFIED,
-    Shard,
     at,
     counter,
     delta,
@@ -25,6 +25,7 @@ from tests.support.otlp_builder import (
     summary,
     values_of,
 )
+from tests.support.otlp_builder import Shard as PlainShard
 
 MAX_INT64 = (1 << 63) - 1
 RESULT = ("delta_status", "delta_int", "delta_start")
@@ -200,7 +201,7 @@ def test_p4_gauges_have_no_temporality_and_keep_a_representable_start() -> None:
 def test_p4_a_gauge_start_beyond_int64_becomes_null() -> None:
     metric = gauge(1, 1)
     metric.gauge.data_points[0].start_time_unix_nano = (1 << 64) - 1
-    assert Shard().one(push(1, metric))["start_time"] is None
+    assert PlainShard().one(push(1, metric))["start_time"] is None
 
 
 def test_p4_summaries_are_values() -> None:
@@ -323,8 +324,8 @@ def test_p8_exactly_an_hour_is_kept() -> None:
 def test_p8_the_tolerance_is_a_setting_and_never_more_than_the_window() -> None:
     late = push(1, counter(1, 0, 302.000000001), landed=2)
     for limits in (Limits(future_tolerance_s=300), Limits(redelivery_window_s=300)):
-        assert Shard(limits).run(late).quarantine["reason"].to_pylist() == ["FUTURE_TIME"]
-    assert Shard(Limits(future_tolerance_s=301)).points(late) != []
+        assert PlainShard(limits).run(late).quarantine["reason"].to_pylist() == ["FUTURE_TIME"]
+    assert PlainShard(Limits(future_tolerance_s=301)).points(late) != []
 
 
 @pytest.mark.parametrize("time_ns", [(1 << 63) - 1, 1 << 63, (1 << 64) - 1])

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from kafka_telemetry_lake.udfs.limits import Limits
-from tests.support.otlp_builder import DELTA, Shard, at, counter, delta, gauge, histogram, push, values_of
+from tests.oracle.checked import Shard
+from tests.support.otlp_builder import DELTA, at, counter, delta, gauge, histogram, push, values_of
+from tests.support.otlp_builder import Shard as PlainShard
 
 DAY = 86_400
 RESULT = ("delta_status", "delta_int", "delta_start")
@@ -326,9 +328,8 @@ def test_c10_a_negative_delta_of_a_monotonic_series_is_kept() -> None:
 
 def test_c11_a_restarted_job_goes_on_where_it_was() -> None:
     """Losing the state would count 10 again as a first point."""
-    shard = Shard()
+    shard, restarted = PlainShard(), PlainShard()
     shard.run(push(1, counter(10, 0, 1)))
-    restarted = Shard()
     restarted.state = type(shard.state).from_bytes(shard.state.to_bytes())
     assert values_of([restarted.one(push(2, counter(12, 0, 2)))], *RESULT) == [("converted", 2, at(1))]
 
@@ -413,7 +414,7 @@ def test_c12_without_a_tombstone_a_client_is_a_new_one() -> None:
 
 def test_c12_what_was_removed_is_evicted_whenever_it_returns() -> None:
     """It may return in another partition, which is read later: its series are gone all the same."""
-    shard = Shard()
+    shard = PlainShard()
     shard.run(push(1, counter(10, 0, 1), landed=1), push(2, gauge(1, 2 * DAY), landed=2 * DAY, client_instance_id="x"))
     row = shard.one(push(1, counter(12, 0, 5), landed=5, partition=1))
     assert values_of([row], *RESULT) == [("baseline", 0, None)]

@@ -13,9 +13,9 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
 from kafka_telemetry_lake.udfs import identity
 from kafka_telemetry_lake.udfs.identity import NODE_KEYS, node_of, normalise, text_hash
+from tests.oracle.checked import Shard
 from tests.support.otlp_builder import (
     OTHER_CLIENT,
-    Shard,
     counter,
     delta,
     exponential,

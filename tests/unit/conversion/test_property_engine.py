@@ -212,6 +212,22 @@ def test_points_beyond_the_limit_are_counted_in_quarantine(random: Random) -> No
     assert differences(want, actual(run(batches, Limits(max_points_per_push=limit)))) == ""
 
 
+def test_the_scenarios_reach_every_status() -> None:
+    seen: set[str | None] = set()
+    for seed in range(300):
+        random = Random(seed)
+        pushes, oracle = scenario(random), Oracle()
+        cut = random.randrange(len(pushes) + 1)
+        for batch in (oracle.batch(pushes[:cut]), oracle.batch(pushes[cut:])):
+            seen.update(judged.reason or judged.status for judged in batch.points)
+            seen.update(name for verdict in batch.pushes for name, _ in verdict.events)
+    statuses = "delta late_delta negative first reset inferred_reset converted bounds_changed flip_converted baseline"
+    refused = "flip_baseline late duplicate conflict too_late no_recorded_value non_finite value"
+    reasons = "NO_TIME NO_VALUE UNKNOWN_TEMPORALITY START_AFTER_TIME BAD_BUCKETS FUTURE_TIME"
+    events = "temporality_flip lost_interval lost_interval_closed"
+    assert seen == set(f"{statuses} {refused} {reasons} {events}".split())
+
+
 @pytest.mark.slow
 @pytest.mark.soak
 def test_rows_are_the_oracles_in_many_scenarios() -> None:

@@ -24,7 +24,6 @@ from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings, size_in_by
 from kafka_telemetry_lake.jobs.support.entry import fail, run_command
 from kafka_telemetry_lake.jobs.support.ingest_by_name import run_by_name
 from kafka_telemetry_lake.jobs.support.judging import caught_up_operator
-from kafka_telemetry_lake.jobs.support.limits import limits_of
 from kafka_telemetry_lake.jobs.support.locks import TakenOverError, only_job
 from kafka_telemetry_lake.jobs.support.observed import Observers, observed
 from kafka_telemetry_lake.jobs.support.privacy import privacy_of
@@ -191,7 +190,7 @@ def _start(
     if knows_quotas(lake.path):
         reports = ReportFollower(lake.path, lake.fence, opened)
     operator = caught_up_operator(
-        spark, lake, limits_of(settings), size_in_bytes(settings.max_bytes_per_batch), stop, settings.shards,
+        spark, lake, settings.limits(), size_in_bytes(settings.max_bytes_per_batch), stop, settings.shards,
         observers.judged, opened,
     )  # fmt: skip
     return lifecycle, reports, operator

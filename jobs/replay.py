@@ -19,7 +19,6 @@ from kafka_telemetry_lake.jobs.settings.base import UsageError
 from kafka_telemetry_lake.jobs.settings.replay import ReplaySettings
 from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.jobs.support.judging import caught_up_operator
-from kafka_telemetry_lake.jobs.support.limits import limits_of
 from kafka_telemetry_lake.jobs.support.locks import FINDINGS, UPKEEP, only, only_job
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_meanwhile
@@ -64,7 +63,7 @@ def run(spark: SparkSession, lake: JobLake, settings: ReplaySettings) -> None:
     check_checkpoints(lake.path, lake.checkpoints)
     if finish_swap(lake.path, lake.checkpoints, lake.fence):
         log.info("replay: completed the swap of an interrupted replay")
-    limits = limits_of(settings)
+    limits = settings.limits()
     if settings.rebuild_state:
         _rebuild_state(spark, lake, settings, limits)
         return

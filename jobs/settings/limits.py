@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, PositiveInt
 
 from kafka_telemetry_lake.jobs.settings.base import JobSettings
+
+if TYPE_CHECKING:
+    from kafka_telemetry_lake.udfs.limits import Limits
 
 
 class LimitSettings(JobSettings):
@@ -28,3 +31,18 @@ class LimitSettings(JobSettings):
     """maximum megabytes of names and attributes in those new series; 0: no limit"""
     principal_mb_per_hour: Annotated[int, Field(ge=0)] = 256 << 10
     """maximum landed megabytes of one principal per hour, split equally between the shards; 0: no limit"""
+
+    def limits(self) -> Limits:
+        """Limits of payloads, points, texts and series, in bytes and counts."""
+        from kafka_telemetry_lake.udfs.limits import Limits  # noqa: PLC0415  # settings import quickly: it needs NumPy
+
+        return Limits(
+            max_decompressed_bytes=self.max_payload_bytes,
+            max_points_per_push=self.max_points_per_push,
+            max_text_bytes=self.max_text_bytes,
+            max_series_per_client=self.max_series_per_client,
+            future_tolerance_s=self.future_tolerance_seconds,
+            principal_series_per_hour=self.principal_series_per_hour,
+            principal_text_bytes_per_hour=self.principal_text_mb_per_hour << 20,
+            principal_bytes_per_hour=self.principal_mb_per_hour << 20,
+        )

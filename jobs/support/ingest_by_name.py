@@ -18,7 +18,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
-from kafka_telemetry_lake.jobs.support.limits import limits_of
 from kafka_telemetry_lake.jobs.support.locks import TakenOverError
 from kafka_telemetry_lake.jobs.support.named_lake import alone, session_of
 from kafka_telemetry_lake.jobs.support.observed import observed
@@ -79,7 +78,7 @@ def run(
     shards = shards_of(lake, tables, settings.shards, spark.sparkContext.defaultParallelism)
     log.info("ingest: %s -> %s (%d shards)", settings.source, names, shards)
     lifecycle = BatchLifecycle(tables, lake.checkpoints)
-    trigger, limits = None if settings.once else settings.trigger_seconds, limits_of(settings)
+    trigger, limits = None if settings.once else settings.trigger_seconds, settings.limits()
     metrics = MetricsByName(tables, settings.cluster_id)
     with observed(spark, metrics, settings.metrics_host, settings.metrics_port, settings.health_file) as observers:
         query = RunningQuery(
@@ -100,7 +99,7 @@ class MetricsByName(PipelineMetrics):
         self._tables = tables
 
     def append(self, rows: pa.Table) -> None:
-        """As of `PipelineMetrics`."""
+        """Append rows to `pipeline_metrics` through Spark. Raises ``OSError`` if it fails."""
         try:
             self._tables.insert(PIPELINE_METRICS, rows.select(PIPELINE_METRICS.schema.names))
         except (Py4JError, PySparkException) as error:

@@ -15,7 +15,7 @@ import re
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
+from kafka_telemetry_lake.pipelines.lake.delta_log import CommitLog
 from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_root, filesystem_of
@@ -34,7 +34,9 @@ def checkpoints_of(lake: str, checkpoints: str | None = None) -> str:
 
 
 def own_checkpoints(lake: str, checkpoints: str | None, fence: Fence) -> str:
-    """The same for a job that begins: a copy, if it took over. Before that all tables get its epoch.
+    """The folder of the checkpoints of a job that begins: a copy, if it took over.
+
+    Before that all tables get its epoch.
 
     Raises:
         FencedError: another job has taken over meanwhile.

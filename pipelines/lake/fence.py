@@ -2,7 +2,7 @@
 
 A process that writes takes the lease of the next epoch of its role (`JOB`, for example) by adding a file to the folder
 `_writers` of the lake, which only one process can (`log_files.NewFiles`). From then on a process with a lower epoch can
-change nothing that counts: a commit fails where the table's log has a commit of a higher epoch (`commit_log`), and
+change nothing that counts: a commit fails where the table's log has a commit of a higher epoch (`delta_log`), and
 notes of a lower epoch are passed over (`notes`). So nothing depends on clocks, or on who notices what in time.
 
 Whether the process before still runs is a different question, and decides only whether a new one waits: it says so by
@@ -165,7 +165,7 @@ class Leases:
         # 3. The file of the next epoch, which only one process can add. Here it is decided who has the lease. The loser
         #    of a race has written nothing else yet.
         # 4. Whether the store has really done so: some overwrite, list late, or let several writers win.
-        # 5. When the process opens a table, it commits its epoch there (`commit_log`): from then on no process with a
+        # 5. When the process opens a table, it commits its epoch there (`delta_log`): from then on no process with a
         #    lower one can commit. What the process before commits until then counts, and this one goes on after it.
         # The token of a lease differs for each process, so one whose answer was lost knows its own file again.
         self._filesystem.create_dir(self._root, recursive=True)

@@ -22,7 +22,7 @@ def absolute_uri(path: str) -> str:
 
 
 def hadoop_path(path: str) -> str:
-    """The same as Hadoop and Spark take it: in a ``file:`` URI they decode nothing, and nothing ends the path."""
+    """A path or URI as Hadoop and Spark take it: in a ``file:`` URI they decode nothing, and nothing ends the path."""
     return path if "://" in path and not path.startswith("file://") else f"file://{local_path(path).resolve()}"
 
 

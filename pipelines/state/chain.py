@@ -92,7 +92,7 @@ class ShardFiles:
         return self._cache(chain)
 
     def load(self, names: Sequence[str]) -> Chain:
-        """The same without the worker's cache, for who reads a shard once."""
+        """Read the state from these files without the worker's cache, for who reads a shard once."""
         chain = Chain()
         for name in names:
             chain = self._longer(chain, name)
@@ -177,7 +177,7 @@ class ShardFiles:
         return ShardState.from_bytes(data, name), len(data), self._node is None
 
     def _copied(self, name: str) -> tuple[ShardState, int, bool] | None:
-        """The same of this machine's copy; None: it has none that is whole."""
+        """Content, bytes and whether they are mapped, of this machine's copy; None: it has none that is whole."""
         if self._node is None or (data := self._node.read(name)) is None:
             return None
         try:

@@ -65,7 +65,7 @@ class Snapshot:
         return pq.read_table(f"{root}/{table.name}.parquet", filesystem=filesystem)
 
     def files(self, table: Table) -> list[dict[str, Any]]:
-        """The same as `delta_log.files_of` returns them."""
+        """The files that an operator's table had, as `delta_log.files_of` returns them."""
         return file_rows(self.files_table(table))
 
     def dataset(self, lake: str, table: Table) -> pads.Dataset:

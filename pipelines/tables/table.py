@@ -115,7 +115,7 @@ def check_table(table: DeltaTable, name: str, columns: pa.Schema) -> None:
 
 
 def check_columns(name: str, found: str | None, stored: Collection[str], columns: pa.Schema) -> None:
-    """The same by a table's format and the names of its columns.
+    """Raise ``OtherFormatError`` if a table's format is another, or its columns lack some that this build reads.
 
     Args:
         found: its property `FORMAT_PROPERTY`; None: another program has made the table, and its columns count.

@@ -14,7 +14,6 @@ from kafka_telemetry_lake.jobs.ingest import make_lake, make_source
 from kafka_telemetry_lake.jobs.settings.base import parse
 from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
 from kafka_telemetry_lake.jobs.support.judging import caught_up_operator
-from kafka_telemetry_lake.jobs.support.limits import limits_of
 from kafka_telemetry_lake.pipelines.ingest.streams import start_landing
 from kafka_telemetry_lake.pipelines.lifecycle import follower, live_source
 from kafka_telemetry_lake.pipelines.lifecycle.live_source import is_caught_up
@@ -54,7 +53,7 @@ def test_a_query_is_caught_up_only_when_it_has_looked(spark: SparkSession, tmp_p
     settings = parse(IngestSettings, flags, "test")
     lake = make_lake(settings)
     lake.create_tables()
-    operator = caught_up_operator(spark, lake, limits_of(settings), 1 << 20, threading.Event())
+    operator = caught_up_operator(spark, lake, settings.limits(), 1 << 20, threading.Event())
     query = start_landing(spark, lake, make_source(settings), 0.5, operator)
     while True:
         caught_up = is_caught_up(query.status)

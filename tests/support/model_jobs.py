@@ -33,7 +33,7 @@ from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import ProcessedBatch
 from kafka_telemetry_lake.pipelines.ingest.store_task import Stored
 from kafka_telemetry_lake.pipelines.ingest.streams import JobLake, LandingBatches
-from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, commit_log, delta_log, fence
+from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, delta_log, fence
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, files_of
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
@@ -339,7 +339,6 @@ def model() -> Iterator[None]:
         (Fence, "keep_alive", lambda *_: None),
         (fence, "_machine", lambda: "a machine"),
         (fence, "PATIENCE_S", 0.0),  # a sign of life never comes in time
-        (commit_log, "time", no_time),
         (delta_log, "time", no_time),
     ]
     with ExitStack() as stack:

@@ -17,8 +17,7 @@ from kafka_telemetry_lake.pipelines.ingest import operator
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, delta_log, moments
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import COPY
-from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
-from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
+from kafka_telemetry_lake.pipelines.lake.delta_log import CommitLog, TableLog
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, Fence
 from kafka_telemetry_lake.pipelines.lake.log_files import NewFiles
 from kafka_telemetry_lake.pipelines.lake.moments import MOMENT

@@ -8,8 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of, drop_old, own_checkpoints
-from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
-from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
+from kafka_telemetry_lake.pipelines.lake.delta_log import CommitLog, TableLog
 from kafka_telemetry_lake.pipelines.lake.errors import FencedError
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, JOB, Fence, Leases, this_process
 from kafka_telemetry_lake.pipelines.lake.notes import FencedNote

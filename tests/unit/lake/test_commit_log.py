@@ -11,8 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaProtocolError
 
-from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
-from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, files_of
+from kafka_telemetry_lake.pipelines.lake.delta_log import CommitLog, TableLog, files_of
 from kafka_telemetry_lake.pipelines.lake.errors import DamagedLogError
 from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles
 from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
@@ -143,7 +142,7 @@ def test_a_commit_costs_the_same_whatever_the_table_has(lake: Path, monkeypatch:
     log = TableLog(PUSH_OUTCOMES, str(lake))
     append(lake, log, 0)
     opens: list[str] = []
-    monkeypatch.setattr("kafka_telemetry_lake.pipelines.lake.commit_log.DeltaTable", opens.append)
+    monkeypatch.setattr("kafka_telemetry_lake.pipelines.lake.delta_log.DeltaTable", opens.append)
     for version in range(1, 20):
         append(lake, log, version)
     assert (opens, log.version) == ([], 20)

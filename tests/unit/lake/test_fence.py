@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from py4j.protocol import Py4JError
 
 from kafka_telemetry_lake.jobs.support.locks import LakeBusyError, TakenOverError, only_job
-from kafka_telemetry_lake.pipelines.lake import commit_log, fence
+from kafka_telemetry_lake.pipelines.lake import delta_log, fence
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.errors import DamagedLeaseError, FencedError, UnfitStoreError, WriterRunsError
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, JOB, Leases, this_process
@@ -128,7 +128,7 @@ def test_a_table_that_was_opened_earlier_says_no_less(lake: str, monkeypatch: py
         TableLog(PUSH_OUTCOMES, lake).commit([], "after", number, {})
     lease = leases(lake).acquire(this_process("ingest"))
     with monkeypatch.context() as context:
-        context.setattr(commit_log, "DeltaTable", None)  # nothing opens it again
+        context.setattr(delta_log, "DeltaTable", None)  # nothing opens it again
         log = TableLog(PUSH_OUTCOMES, lake, lease, opened)
         versions = [log.transaction_version(name) for name in ("before", "after", "none", APP_ID)]
         again = TableLog(PUSH_OUTCOMES, lake, lease, opened)
@@ -193,13 +193,13 @@ def test_a_commit_below_a_checkpoint_of_the_log_counts_as_none(lake: str, monkey
             other.commit([], "maintain", number, {})
         DeltaTable(PUSH_OUTCOMES.uri(lake)).create_checkpoint()
         Path(lake, "push_outcomes", "_delta_log", f"{free:020d}.json").unlink()
-        monkeypatch.setattr(commit_log, "LONG_S", 0.0)
+        monkeypatch.setattr(delta_log, "LONG_S", 0.0)
         return real(self, version, actions)  # type: ignore[arg-type]  # as the caller has it
 
     monkeypatch.setattr(LogFiles, "add", after_days)
     with pytest.raises(Exception, match="the log has forgotten the version that this commit was for"):
         old.commit([], "job", 1, {"read": 1})
-    monkeypatch.setattr(commit_log, "LONG_S", 600.0)
+    monkeypatch.setattr(delta_log, "LONG_S", 600.0)
     assert old.commit([], "job", 1, {"read": 1}), "tried again it counts"
     assert DeltaTable(PUSH_OUTCOMES.uri(lake)).transaction_version("job") == 1
 

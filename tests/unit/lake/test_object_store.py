@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, fence, store_races
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of, own_checkpoints
-from kafka_telemetry_lake.pipelines.lake.commit_log import CommitLog
+from kafka_telemetry_lake.pipelines.lake.delta_log import CommitLog
 from kafka_telemetry_lake.pipelines.lake.errors import FencedError, UnfitStoreError, WriterRunsError
 from kafka_telemetry_lake.pipelines.lake.fence import APP_ID, JOB, Leases, this_process
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of

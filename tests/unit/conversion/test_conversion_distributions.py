@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kafka_telemetry_lake.udfs.conversion.distributions import bucket_of
-from tests.oracle.checked import Shard
 from tests.support.otlp_builder import Shard as PlainShard
 from tests.support.otlp_builder import at, exponential, gauge, histogram, push, values_of
+from tests.unit.conversion.checked_shard import Shard
 
 HISTOGRAM = ("delta_status", "count_delta", "bucket_counts_delta", "delta_start")
 EXPONENTIAL = (

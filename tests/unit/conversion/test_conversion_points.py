@@ -9,7 +9,6 @@ import pytest
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS, Limits
-from tests.oracle.checked import Shard
 from tests.support.otlp_builder import (
     DELTA,
     T0,
@@ -26,6 +25,7 @@ from tests.support.otlp_builder import (
     values_of,
 )
 from tests.support.otlp_builder import Shard as PlainShard
+from tests.unit.conversion.checked_shard import Shard
 
 MAX_INT64 = (1 << 63) - 1
 RESULT = ("delta_status", "delta_int", "delta_start")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kafka_telemetry_lake.udfs.limits import Limits
-from tests.oracle.checked import Shard
 from tests.support.otlp_builder import DELTA, at, counter, delta, gauge, histogram, push, values_of
 from tests.support.otlp_builder import Shard as PlainShard
+from tests.unit.conversion.checked_shard import Shard
 
 DAY = 86_400
 RESULT = ("delta_status", "delta_int", "delta_start")

@@ -13,7 +13,6 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
 from kafka_telemetry_lake.udfs import identity
 from kafka_telemetry_lake.udfs.identity import NODE_KEYS, node_of, normalise, text_hash
-from tests.oracle.checked import Shard
 from tests.support.otlp_builder import (
     OTHER_CLIENT,
     counter,
@@ -24,6 +23,7 @@ from tests.support.otlp_builder import (
     push,
     values_of,
 )
+from tests.unit.conversion.checked_shard import Shard
 
 PINNED = [5856302575383847063, 1941107328357597787, -9119578320041203087]
 

@@ -9,8 +9,8 @@ import pytest
 
 from kafka_telemetry_lake.udfs.conversion.shard import ShardRows
 from kafka_telemetry_lake.udfs.limits import Limits
-from tests.oracle.checked import Shard
 from tests.support.otlp_builder import at, counter, delta, gauge, histogram, push, summary, values_of
+from tests.unit.conversion.checked_shard import Shard
 
 HOUR = 3600
 

@@ -11,10 +11,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from kafka_telemetry_lake.jobs.settings.demo import DemoSettings
+from kafka_telemetry_lake.jobs.support.console import log_to_stdout
 from kafka_telemetry_lake.jobs.support.demo_report import report
 from kafka_telemetry_lake.jobs.support.demo_story import PUSH_INTERVAL_MS, Story
 from kafka_telemetry_lake.jobs.support.entry import run_command
-from kafka_telemetry_lake.jobs.support.logs import log_to_stdout
 from kafka_telemetry_lake.jobs.support.signals import stop_at_signals
 from kafka_telemetry_lake.jobs.support.waits import WaitLines
 from kafka_telemetry_lake.pipelines.runtime.jars import JarsUnavailableError

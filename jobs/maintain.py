@@ -31,7 +31,7 @@ def run_job(settings: MaintainSettings) -> int:
     """Maintain all tables of the lake."""
     check_retention(settings.retention_days, BY_DAY)
     if settings.names is not None:
-        from kafka_telemetry_lake.jobs.support.maintain_by_name import maintain_by_name  # noqa: PLC0415  # it needs Spark
+        from kafka_telemetry_lake.jobs.support.named_lake import maintain_by_name  # noqa: PLC0415  # it needs Spark
 
         maintain_by_name(settings, settings.names)
         return 0

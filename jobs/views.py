@@ -17,13 +17,13 @@ def run_job(settings: ViewsSettings) -> int:
         for name, view in sorted(views().items()):
             print(f"{name:<{width}}  {view.question.partition('?')[0]}?")
         return 0
-    from kafka_telemetry_lake.jobs.support import views_in_spark  # noqa: PLC0415  # listing works without Spark
+    from kafka_telemetry_lake.jobs.support import named_lake  # noqa: PLC0415  # listing works without Spark
 
     overrides = read_overrides(settings.rules)
     if settings.names is not None:
-        views_in_spark.create_by_name(settings.names, settings.driver_memory, overrides)
+        named_lake.make_views_by_name(settings.names, settings.driver_memory, overrides)
     else:
-        views_in_spark.create(settings.folder, settings.database, settings.driver_memory, overrides)
+        named_lake.make_views(settings.folder, settings.database, settings.driver_memory, overrides)
     return 0
 
 

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from kafka_telemetry_lake.jobs.settings.base import JobSettings, parse
-from kafka_telemetry_lake.jobs.support.console import prepare_output
-from kafka_telemetry_lake.jobs.support.logs import log_to_stdout
+from kafka_telemetry_lake.jobs.support.console import log_to_stdout, prepare_output
 from kafka_telemetry_lake.pipelines.query.printable import printable
 from kafka_telemetry_lake.pipelines.runtime.ambient import explicit_settings_win
 from kafka_telemetry_lake.pipelines.runtime.environment import leave_out

@@ -16,8 +16,7 @@ from kafka_telemetry_lake.pipelines.lake.durable import write_json
 from kafka_telemetry_lake.pipelines.lake.errors import ShardCountError, StateError, StateMissingError
 from kafka_telemetry_lake.pipelines.lake.notes import DamagedNoteError, read_note, sealed
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.state.notes import MOST_SHARDS, chains, number
-from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
+from kafka_telemetry_lake.pipelines.state.snapshots import MOST_SHARDS, Snapshots, chains, number
 
 RETAINED_MANIFESTS = 3  # Spark repeats only the last batch
 REBUILD = "telemetry-lake replay --rebuild-state"

@@ -10,7 +10,7 @@ from kafka_telemetry_lake.jobs.settings.base import UsageError, parse
 from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
 from kafka_telemetry_lake.jobs.settings.maintain import MaintainSettings
 from kafka_telemetry_lake.jobs.settings.views import ViewsSettings
-from kafka_telemetry_lake.jobs.support.maintain_by_name import statements
+from kafka_telemetry_lake.jobs.support.named_lake import statements
 from kafka_telemetry_lake.pipelines.sql_text import quoted
 from kafka_telemetry_lake.pipelines.tables.names import Names, is_name
 

@@ -22,7 +22,7 @@ MOMENTS, LONGEST_S = 2000, 5e-4
 MANY = """
 import logging, sys, time
 from kafka_telemetry_lake.jobs.support import signals
-from kafka_telemetry_lake.jobs.support.logs import log_to_stdout
+from kafka_telemetry_lake.jobs.support.console import log_to_stdout
 
 log_to_stdout("INFO")
 for turn in range(int(sys.argv[1])):
@@ -41,7 +41,7 @@ print("stopped", turn + 1, "times")
 BUSY = """
 import ctypes, logging, sys, threading, time
 from kafka_telemetry_lake.jobs.support import signals
-from kafka_telemetry_lake.jobs.support.logs import log_to_stdout
+from kafka_telemetry_lake.jobs.support.console import log_to_stdout
 
 signals.STOP_S, signals.SAY_S = {stop_s}, {say_s}
 log_to_stdout("INFO")

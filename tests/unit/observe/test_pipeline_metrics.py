@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from prometheus_client import make_wsgi_app
 from prometheus_client.parser import text_string_to_metric_families
 
-from kafka_telemetry_lake.jobs.support.logs import JsonLines
+from kafka_telemetry_lake.jobs.support.console import JsonLines
 from kafka_telemetry_lake.jobs.support.observed import Observers
 from kafka_telemetry_lake.pipelines.observe.metrics_server import JobHealth, JobMetrics, MetricsServer
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import BatchFacts, PipelineMetrics, metrics_row

@@ -21,11 +21,10 @@ from kafka_telemetry_lake.udfs.conversion.state import (
     SCHEMAS,
     DamagedStateError,
     ShardState,
-    column,
     write_tables,
 )
 from kafka_telemetry_lake.udfs.errors import OtherFormatError
-from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
+from kafka_telemetry_lake.udfs.kernels.arrays import Int64s, column
 
 Sizes = list[tuple[int, int]]
 

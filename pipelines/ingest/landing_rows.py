@@ -13,7 +13,7 @@ from typing import Protocol
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from kafka_telemetry_lake.pipelines.ingest.landing import MAX_QUOTED, landed, time_of, to_pushes
+from kafka_telemetry_lake.pipelines.ingest.landed_pushes import MAX_QUOTED, landed, time_of, to_pushes
 from kafka_telemetry_lake.pipelines.ingest.sources import Offsets, Topics
 from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY
@@ -83,7 +83,7 @@ MAX_COUNT = 10**15  # a million pushes a second for thirty years; sums of such c
 
 
 def with_receiver_health(records: DataFrame, source: str, is_status: Column) -> DataFrame:
-    """Add column `receiver_health` to records (columns of ``landing.RECORD``): a row of that table, as a struct.
+    """Add column `receiver_health` to records (columns of `landed_pushes.RECORD`): a row of that table, as a struct.
 
     If a record is not JSON of version 1, or one of its numbers or times is out of range, its row has the text in
     `problem` and NULL in the other columns. So no record is lost silently.
@@ -144,7 +144,7 @@ SAMPLE_VERSION = 1
 
 
 def with_quota_sample(records: DataFrame, source: str, cluster_id: str | None, is_sample: Column) -> DataFrame:
-    """Add column `quota_sample` to records (columns of ``landing.RECORD``), a struct, by the JSON of a sample (Q6).
+    """Add column `quota_sample` to records (columns of `landed_pushes.RECORD`), a struct, by the JSON of a sample (Q6).
 
     It has the columns of `QUOTA_SAMPLES`, and `reason`, `detail`, `scope` and `payload` for quarantine. `reason` is
     NULL for a valid sample.

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from kafka_telemetry_lake.pipelines.ingest.landing import RECORD
+from kafka_telemetry_lake.pipelines.ingest.landed_pushes import RECORD
 from kafka_telemetry_lake.pipelines.lake.paths import literal
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import existing_topics
 from kafka_telemetry_lake.pipelines.runtime.kafka_classes import for_jvm

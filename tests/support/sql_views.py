@@ -14,21 +14,32 @@ from kafka_telemetry_lake.pipelines.query.views import needed
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 
 Rows = Sequence[Mapping[str, Any]]
-# To make a database and its views takes longer than most answers: they are made once.
-DATABASE = duckdb.connect()
+# One thread: of a few rows each, the others cost more than they do.
+DATABASE = duckdb.connect(config={"threads": 1})
 
 
-@cache
-def opened(view: str, overrides: Overrides, closing: bool) -> tuple[duckdb.DuckDBPyConnection, list[str]]:
-    """A connection with a view, those below it and their empty tables; and the names of the tables."""
-    views, below = needed([view], overrides, closing)
-    connection = DATABASE.cursor()
-    connection.execute("SET TimeZone = 'UTC'")
-    for name in below:
-        connection.register(name, CATALOG[name].empty_table())
-    for each in views:
-        connection.execute(f'CREATE TEMP VIEW "{each.name}" AS {each.duckdb}')
-    return connection, below
+class Views:
+    """A connection with the views that were asked for, each made once: that takes longer than most answers."""
+
+    def __init__(self, overrides: Overrides, closing: bool) -> None:
+        self._judged = overrides, closing
+        self.connection = DATABASE.cursor()
+        self.connection.execute("SET TimeZone = 'UTC'")
+        self._made: set[str] = set()
+
+    def tables_below(self, view: str) -> list[str]:
+        """Make a view and those below it; returns the names of the tables that they read."""
+        views, tables = needed([view], *self._judged)
+        for name in {*tables} - self._made:
+            self.connection.register(name, CATALOG[name].empty_table())
+        for each in views:
+            if each.name not in self._made:
+                self.connection.execute(f'CREATE TEMP VIEW "{each.name}" AS {each.duckdb}')
+        self._made |= {*tables, *(each.name for each in views)}
+        return tables
+
+
+views_judged_by = cache(Views)
 
 
 def answer(
@@ -44,10 +55,12 @@ def answer(
         tables: rows of the tables below the view; what a row leaves out is NULL, a table left out is empty.
         overrides, closing: by what findings are judged; see ``finding_values``.
     """
-    connection, below = opened(view, overrides, closing)
+    views = views_judged_by(overrides, closing)
+    below = views.tables_below(view)
     assert tables.keys() <= set(below), f"{view} doesn't read {sorted(tables.keys() - set(below))}"
     for name in below:
         rows = list(tables.get(name, ()))
         assert all(row.keys() <= set(CATALOG[name].names) for row in rows), name
-        connection.register(name, pa.Table.from_pylist(rows, CATALOG[name]))
-    return list(connection.sql(sql or f'SELECT * FROM "{view}" ORDER BY ALL').to_arrow_table().to_pylist())
+        views.connection.register(name, pa.Table.from_pylist(rows, CATALOG[name]))
+    asked = views.connection.sql(sql or f'SELECT * FROM "{view}" ORDER BY ALL')
+    return list(asked.to_arrow_table().to_pylist())

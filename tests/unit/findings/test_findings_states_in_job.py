@@ -31,25 +31,13 @@ def in_background(lake: SmallLake, overrides: Overrides = (), *, once: bool = Fa
     return supervised(lake.name, [replace(row, patience_s=PATIENCE_S)])
 
 
-def test_every_so_often(lake: SmallLake) -> None:
-    with in_background(lake):
-        wait_until(lake.open)
-
-
-def test_at_the_end_of_a_single_run(lake: SmallLake) -> None:
-    with in_background(lake, once=True):
-        time.sleep(0.2)
-        assert not (lake.path / "finding_changes").exists()
-    assert lake.open() == {"orders": "open"}
-
-
 def test_with_other_bounds(lake: SmallLake) -> None:
     with in_background(lake, (Override("o*", "unreadable_telemetry", off=True),), once=True):
         pass
     assert lake.open() == {}
 
 
-def test_beside_maintain_and_quality_but_not_beside_another_evaluation_or_a_replay(
+def test_at_the_end_of_a_single_run_in_spite_of_maintain_and_quality_but_not_of_another_evaluation_or_a_replay(
     lake: SmallLake, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As the command (`test_findings_states_lake`): one lock, which a replay and an erasure hold too."""
@@ -58,11 +46,12 @@ def test_beside_maintain_and_quality_but_not_beside_another_evaluation_or_a_repl
     assert caplog.messages == ["findings: another process has the role findings of this lake; left to it"]
     assert not (lake.path / "finding_changes").exists()
     with only(UPKEEP, lake.name, ""), in_background(lake, once=True):
-        pass
+        time.sleep(0.2)
+        assert not (lake.path / "finding_changes").exists(), "a single run evaluates at its end"
     assert lake.open() == {"orders": "open"}
 
 
-def test_between_two_evaluations_another_process_may_evaluate(lake: SmallLake) -> None:
+def test_every_so_often_and_in_between_another_process_may_evaluate(lake: SmallLake) -> None:
     with in_background(lake):
         wait_until(lake.open)
         wait_until(lambda: evaluates(lake))

@@ -18,7 +18,7 @@ import duckdb
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from kafka_telemetry_lake.pipelines.runtime.field_problems import field_problems
+from kafka_telemetry_lake.pipelines.runtime.field_problems import field_problems, read_yaml
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 Text = Annotated[str, Field(min_length=1)]
@@ -144,14 +144,9 @@ def read_aliases(path: Path) -> Applications:
     Raises:
         AliasError: the file is invalid.
     """
+    content = read_yaml(path, AliasError, _csv if path.suffix == ".csv" else yaml.safe_load)
     try:
-        text = path.read_text(encoding="utf-8")
-        content = _csv(text) if path.suffix == ".csv" else yaml.safe_load(text)
         read = _AliasesFile.model_validate(content)
-    except OSError as error:
-        raise AliasError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise AliasError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:
         raise AliasError("\n".join(f"{path}: {problem}" for problem in _problems(error))) from None
     return Applications(

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from kafka_telemetry_lake.pipelines.applications.aliases import problem_of_pattern
-from kafka_telemetry_lake.pipelines.runtime.field_problems import field_problems
+from kafka_telemetry_lake.pipelines.runtime.field_problems import field_problems, read_yaml
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import HasJvm, admin_client
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
@@ -63,12 +62,9 @@ def read_prices(path: Path) -> list[dict[str, Any]]:
     Raises:
         PricesError: the file is invalid.
     """
+    content = read_yaml(path, PricesError)
     try:
-        listed = _PricesFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise PricesError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise PricesError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+        listed = _PricesFile.model_validate(content)
     except ValidationError as error:
         first = field_problems(error, "the list", "needed (0 if it costs nothing)", lambda _: _PricesFile.model_fields)[
             0

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from kafka_telemetry_lake.pipelines.findings.model import INSTANCE, Rule
 from kafka_telemetry_lake.pipelines.findings.rules import rules
+from kafka_telemetry_lake.pipelines.runtime.field_problems import read_yaml
 from kafka_telemetry_lake.pipelines.sql_text import quoted
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 from kafka_telemetry_lake.udfs.nearest import did_you_mean
@@ -116,14 +115,10 @@ def read_overrides(path: Path | None) -> Overrides:
     """Read and check the file. Without one nothing is overridden. Raises ``FindingsFileError``."""
     if path is None:
         return ()
+    content = read_yaml(path, FindingsFileError)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
         overrides = tuple(_overrides(content))
         _check_use(overrides)
-    except OSError as error:
-        raise FindingsFileError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise FindingsFileError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     except FindingsFileError as error:
         raise FindingsFileError(f"{path}: {error}") from None
     return overrides

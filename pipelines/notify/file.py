@@ -162,10 +162,10 @@ def read_notify_file(path: Path) -> NotifyFile:
         return NotifyFile.model_validate(content)
     except OSError as error:
         raise NotifyFileError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise NotifyFileError(f"{path}: not YAML{_where(error)}") from None
     except ValidationError as error:
         raise NotifyFileError("\n".join(f"{path}: {_explain(item)}" for item in error.errors())) from None
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: not UTF-8, or a day that no month has
+        raise NotifyFileError(f"{path}: not YAML{_where(error)}") from None
     except (NotifyFileError, RecursionError) as error:
         raise NotifyFileError(f"{path}: {error}") from None
 

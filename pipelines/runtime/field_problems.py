@@ -1,10 +1,30 @@
-"""Says what is wrong with a configuration file: a line for each field that its pydantic model refuses."""
+"""Says what is wrong with a configuration file: that it isn't YAML, or a line for each field that its model refuses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
+import yaml
 from pydantic import ValidationError
+
+from kafka_telemetry_lake.udfs.errors import CannotRunError
+
+
+def read_yaml(path: Path, error: type[CannotRunError], parse: Callable[[str], Any] = yaml.safe_load) -> Any:
+    """The content of a file.
+
+    Raises:
+        error: it can't be read, or isn't YAML; the message is one line with the path.
+    """
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise error(f"{path}: {problem.strerror}") from None
+    # ValueError: not UTF-8, a day that no month has, a number of thousands of digits.
+    except (yaml.YAMLError, ValueError, RecursionError) as problem:
+        raise error(f"{path}: not YAML: {' '.join(str(problem).split())}") from None
 
 
 def field_problems(

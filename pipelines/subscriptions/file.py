@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from kafka_telemetry_lake.pipelines.runtime.field_problems import field_problems
+from kafka_telemetry_lake.pipelines.runtime.field_problems import field_problems, read_yaml
 from kafka_telemetry_lake.pipelines.subscriptions.configured import ConfiguredSubscriptions
 from kafka_telemetry_lake.udfs.subscriptions.matching import (
     DEFAULT_INTERVAL_MS,
@@ -65,12 +64,9 @@ def read_subscriptions_file(path: Path, cluster_id: str | None) -> ConfiguredSub
     Raises:
         SubscriptionError: the file is invalid; the message names the key, the value and what is allowed.
     """
+    read = read_yaml(path, SubscriptionError)
     try:
-        content = _SubscriptionsFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise SubscriptionError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SubscriptionError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+        content = _SubscriptionsFile.model_validate(read)
     except ValidationError as error:
         raise SubscriptionError(
             "\n".join(f"{path}: {problem}" for problem in field_problems(error, allowed=_fields))

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -95,18 +96,46 @@ def maintain(lake: Path, vacuum_hours: int = 0) -> None:
         assert job.maintain(name).problems == ()
 
 
-def test_no_byte_of_a_client_is_left_in_any_file(tmp_path: Path) -> None:
-    stream, _, clients = lake_of(tmp_path)
-    client = clients[2]
+@dataclass
+class Erased:
+    """An erasure after its dry run.
+
+    Attributes:
+        keys: of the client in the state.
+        traces: files that named the client before.
+        is_same: the dry run changed no file.
+    """
+
+    stream: LocalStream
+    client: Client
+    keys: list[int]
+    traces: set[str]
+    is_same: bool
+    planned: dict[str, Removed]
+    removed: dict[str, Removed]
+
+
+@pytest.fixture(scope="module")
+def erased(tmp_path_factory: pytest.TempPathFactory) -> Erased:
+    stream, _, clients = lake_of(tmp_path_factory.mktemp("erased"))
+    client, lake = clients[2], stream.lake
     fill(stream, client)
-    keys = keys_of(stream.lake, client_instance=client.instance)
-    assert {Path(file).parts[0] for file in traces(stream.lake, client.texts, keys)} >= {
+    keys = keys_of(lake, client_instance=client.instance)
+    found = traces(lake, client.texts, keys)
+    before = {file: file.read_bytes() for file in lake.rglob("*") if file.is_file()}
+    planned = forget(lake, write=False, client_instance=client.instance)
+    is_same = {file: file.read_bytes() for file in lake.rglob("*") if file.is_file()} == before
+    return Erased(stream, client, keys, found, is_same, planned, forget(lake, client_instance=client.instance))
+
+
+def test_no_byte_of_a_client_is_left_in_any_file(erased: Erased) -> None:
+    stream, client, keys, removed = erased.stream, erased.client, erased.keys, erased.removed
+    assert {Path(file).parts[0] for file in erased.traces} >= {
         "pushes", "metric_points", "push_outcomes", "client_changes", "client_events", "client_attributes",
         "metric_rollups_1m", "metric_rollups_1h", "quota_samples", "quota_usage", "quota_reports", "quotas",
         "group_members", "client_aliases", "finding_changes", "quality_results", "subscriptions", "_checkpoints",
         "pages",
     }  # fmt: skip
-    removed = forget(stream.lake, client_instance=client.instance)
     assert not named_by(stream.lake, client)
     (waiting,) = erased_files(str(stream.lake))
     assert (waiting.gone_at, set(waiting.versions)) == (
@@ -129,11 +158,8 @@ def test_no_byte_of_a_client_is_left_in_any_file(tmp_path: Path) -> None:
     assert removed["quality_results"].changed_rows == removed["subscriptions"].changed_rows == 1
 
 
-def test_rows_and_notes_of_others_lose_only_the_mention(tmp_path: Path) -> None:
-    stream, _, clients = lake_of(tmp_path)
-    client = clients[2]
-    fill(stream, client)
-    forget(stream.lake, client_instance=client.instance)
+def test_rows_and_notes_of_others_lose_only_the_mention(erased: Erased) -> None:
+    stream = erased.stream
     (finding,) = table(stream.lake, "finding_changes").to_pylist()
     assert (finding["finding_id"], finding["worst_instance"], finding["principal"]) == ("id-shared", None, None)
     assert finding["evidence"] == "(forgotten), (forgotten) and shop-app-999 lag"
@@ -496,19 +522,13 @@ def test_of_two_clusters_only_the_one_that_is_asked_for(tmp_path: Path) -> None:
     assert left(stream.lake, clients[0].texts) == set()
 
 
-def test_a_dry_run_changes_no_file_and_counts_what_the_run_removes(tmp_path: Path) -> None:
-    stream, _, clients = lake_of(tmp_path)
-    fill(stream, clients[2])
-    before = {file: file.read_bytes() for file in stream.lake.rglob("*") if file.is_file()}
-    planned = forget(stream.lake, write=False, client_instance=clients[2].instance)
-    assert {file: file.read_bytes() for file in stream.lake.rglob("*") if file.is_file()} == before
-    done = forget(stream.lake, client_instance=clients[2].instance)
-
+def test_a_dry_run_changes_no_file_and_counts_what_the_run_removes(erased: Erased) -> None:
     def counts(removed: dict[str, Removed]) -> dict[str, tuple[int, ...]]:
         return {each.name: (each.rows, each.changed_rows, each.files, each.bytes_before) for each in removed.values()}
 
-    assert counts(planned) == counts(done)
-    assert forget(stream.lake, client_instance=clients[2].instance) == {}
+    assert erased.is_same
+    assert counts(erased.planned) == counts(erased.removed)
+    assert forget(erased.stream.lake, client_instance=erased.client.instance) == {}
 
 
 def test_a_damaged_state_file(tmp_path: Path) -> None:

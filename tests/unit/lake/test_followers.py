@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import shutil
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -29,8 +30,10 @@ from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.lake.follower import Follower, Gap, Position
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.notify.messages import Messages
-from kafka_telemetry_lake.pipelines.quotas import windows
+from kafka_telemetry_lake.pipelines.quotas import client_reports, windows
 from kafka_telemetry_lake.pipelines.quotas.broker_usage import sample_windows
+from kafka_telemetry_lake.pipelines.quotas.client_reports import ReportFollower
+from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas, configured_quotas
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import (
@@ -43,6 +46,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
 from kafka_telemetry_lake.pipelines.tables.table import FORMAT_PROPERTY, Table
 from kafka_telemetry_lake.udfs.errors import OtherFormatError
 from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription
+from tests.support.config_polls import record_quotas
 from tests.support.documented_commands import ROOT
 from tests.support.expired_logs import expire_log
 from tests.support.lake_tables import table
@@ -214,6 +218,33 @@ class Samples(Consumer):
         ]  # fmt: skip
 
 
+class Reports(Consumer):
+    """Clients' quota reports. Each is of its own client and minute, and has 10 to the power of its number bytes."""
+
+    source = METRIC_POINTS
+    kills = ((client_reports, "append"), (windows, "transaction"), (windows, "write_deltalake"))
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        limits = configured_quotas([({"client-id": None}, {"producer_byte_rate": 100.0})])
+        record_quotas(self.lake, NOW - timedelta(hours=1), ConfiguredQuotas("c", tuple(limits)))
+
+    def land(self, number: int) -> None:
+        bytes_sent, at = "producer.node.outgoing.byte.total", 60 * number + 30
+        row = point(f"c{number}", bytes_sent, delta=10**number, second=at, node_id="1", node_role="broker")
+        put(self.lake, METRIC_POINTS, [row | {"landed_at": NOW}])
+
+    def run(self) -> None:
+        ReportFollower(self.lake).catch_up()
+
+    def found(self) -> list[int]:
+        """Those with a window of its bytes."""
+        usage = [row for row in table(Path(self.lake), "quota_usage").to_pylist() if row["window_seconds"] == 60]
+        in_windows = sorted(round(math.log10(60 * row["observed_rate"])) for row in usage)
+        reports = [round(math.log10(each)) for each in table(Path(self.lake), "quota_reports")["bytes"].to_pylist()]
+        return reports if in_windows == sorted({*reports}) else []
+
+
 class Clients(Consumer):
     """The lifecycle; a client's pushes are counted."""
 
@@ -254,7 +285,7 @@ class EarlyPushes(Consumer):
         return [int(client_id[1:]) for _, _, client_id, *_ in matches.events(Path(self.lake))]
 
 
-CONSUMERS = [Feed, Recipe, Sender, Counters, Sink, Samples, Clients, EarlyPushes]
+CONSUMERS = [Feed, Recipe, Sender, Counters, Sink, Samples, Reports, Clients, EarlyPushes]
 
 
 def _merge(uri: str) -> None:

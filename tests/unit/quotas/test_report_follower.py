@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from kafka_telemetry_lake.pipelines.lake import follower as lake_follower
 from kafka_telemetry_lake.pipelines.lake import stored_files
 from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.quotas import client_reports
-from kafka_telemetry_lake.pipelines.quotas.client_reports import ReportFollower, replace_estimates
+from kafka_telemetry_lake.pipelines.quotas.client_reports import ReportFollower
 from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas, configured_quotas
 from tests.support.config_polls import record_quotas
 from tests.support.expired_logs import expire_logs
@@ -24,10 +23,6 @@ from tests.support.local_stream import LocalStream
 from tests.unit.replay.test_replay_followers import LANDED_AT, record
 
 pytestmark = pytest.mark.lake
-
-
-class CutOffError(Exception):
-    """The job is killed."""
 
 
 @pytest.fixture
@@ -86,72 +81,6 @@ def test_each_report_once_step_by_step_and_over_restarts(stream: LocalStream, mo
     assert (len(found[0]), sorted(row["bytes"] for row in found[0] if row["bytes"] != 7.0)) == (
         10, [100.0, 101.0, 102.0, 103.0, 104.0],
     )  # fmt: skip
-    assert found == of_one_pass(stream)
-
-
-@pytest.mark.parametrize("cut_at", ["append", "replace_estimates", "windows are stored"])
-@pytest.mark.parametrize("forgotten", [False, True])
-def test_a_step_that_was_cut_off_is_finished_or_begun_again(
-    stream: LocalStream, monkeypatch: pytest.MonkeyPatch, cut_at: str, forgotten: bool
-) -> None:
-    batch(stream, 0)
-    follower(stream).catch_up()
-    batch(stream, 1)
-    if forgotten:
-        expire_logs(stream.lake)
-
-    def cut(*_: object) -> None:
-        raise CutOffError
-
-    with monkeypatch.context() as killed:
-        if cut_at == "windows are stored":
-
-            def cut_after(*args: Any) -> None:
-                replace_estimates(*args)
-                raise CutOffError
-
-            killed.setattr(client_reports, "replace_estimates", cut_after)
-        else:
-            killed.setattr(client_reports, cut_at, cut)
-        with pytest.raises(CutOffError):
-            follower(stream).catch_up()
-    batch(stream, 2)
-    follower(stream).catch_up()
-    found = rows(stream)
-    assert len(found[0]) == 6
-    assert found == of_one_pass(stream)
-
-
-def _no_log(stream: LocalStream) -> None:
-    expire_logs(stream.lake)
-
-
-def _merged(stream: LocalStream) -> None:
-    points = DeltaTable(str(stream.lake / "metric_points"))
-    points.optimize.compact()
-    assert points.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
-
-
-def _merged_and_forgotten(stream: LocalStream) -> None:
-    _merged(stream)
-    _no_log(stream)
-
-
-@pytest.mark.parametrize("harm", [_no_log, _merged, _merged_and_forgotten])
-def test_nothing_is_lost_or_doubled_when_log_or_files_are_gone(
-    stream: LocalStream, monkeypatch: pytest.MonkeyPatch, harm: Callable[[LocalStream], None]
-) -> None:
-    monkeypatch.setattr(client_reports, "STEP_BYTES", 1)
-    batch(stream, 0)
-    follower(stream).catch_up()
-    batch(stream, 1)
-    batch(stream, 2)
-    harm(stream)
-    follower(stream).catch_up()
-    batch(stream, 3)
-    follower(stream).catch_up()
-    found = rows(stream)
-    assert len(found[0]) == 8
     assert found == of_one_pass(stream)
 
 

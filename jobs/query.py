@@ -11,10 +11,10 @@ from kafka_telemetry_lake.jobs.settings.query import QuerySettings
 from kafka_telemetry_lake.jobs.support.query_prompt import ask_repeatedly
 from kafka_telemetry_lake.jobs.support.signals import leave_signals
 from kafka_telemetry_lake.pipelines.findings.overrides import read_overrides
-from kafka_telemetry_lake.pipelines.query.empty_results import why_empty
 from kafka_telemetry_lake.pipelines.query.formats import BINARY_FORMATS, TEXT_FORMATS
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.query.printable import printable
+from kafka_telemetry_lake.pipelines.query.query_errors import why_empty
 
 FOR_PEOPLE = ("table", "vertical")
 

@@ -21,11 +21,10 @@ import pyarrow as pa
 
 from kafka_telemetry_lake.pipelines.findings.overrides import Overrides
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import NotAQueryError
-from kafka_telemetry_lake.pipelines.query.empty_results import why_empty
 from kafka_telemetry_lake.pipelines.query.formats import plain_rows
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.query.printable import printable_json
-from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
+from kafka_telemetry_lake.pipelines.query.query_errors import QueryError, why_empty
 
 # Table functions that read nothing but their arguments. `query` and `query_table` would run text made by the query.
 HARMLESS = frozenset({"generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "unnest"})

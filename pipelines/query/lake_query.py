@@ -25,11 +25,11 @@ from kafka_telemetry_lake.pipelines.lake.moments import (
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.place import no_lake
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_table
-from kafka_telemetry_lake.pipelines.query.arrow_types import as_arrow_holds
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import MEMORY, SPILL, NotAQueryError, check_reads, connect
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import local_folder, register_table, table_columns
 from kafka_telemetry_lake.pipelines.query.formats import with_distinct_names
 from kafka_telemetry_lake.pipelines.query.needed_days import days_of, needed_days, stand_in
+from kafka_telemetry_lake.pipelines.query.plain_values import as_arrow_holds
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError, explained, one_line
 from kafka_telemetry_lake.pipelines.query.subscription_views import BELOW, subscription_views
 from kafka_telemetry_lake.pipelines.query.summed_levels import summed_levels

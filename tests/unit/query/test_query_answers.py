@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from kafka_telemetry_lake.pipelines.query.empty_results import NEEDED, REASONS, why_empty
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
-from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
+from kafka_telemetry_lake.pipelines.query.query_errors import NEEDED, REASONS, QueryError, why_empty
 from kafka_telemetry_lake.pipelines.query.views import views
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG, MEANINGS
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, TABLES

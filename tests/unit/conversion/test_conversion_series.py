@@ -116,16 +116,16 @@ def test_c4_an_unchanged_start_is_never_a_reset() -> None:
     assert converted((10, 1, 1), (13, 1, 2)) == [("baseline", 0, None), ("converted", 3, at(1))]
 
 
-def test_c5_a_fall_with_the_same_start_is_an_inferred_reset() -> None:
-    assert converted((10, 0, 1), (4, 0, 2)) == [("first", 10, at(0)), ("inferred_reset", 4, at(1))]
-
-
-def test_c5_a_fall_with_a_start_before_the_last_time_is_an_inferred_reset() -> None:
-    assert converted((10, 0, 2), (4, 1, 3))[1] == ("inferred_reset", 4, at(2))
-
-
-def test_c5_a_fall_with_an_unknown_start_is_an_inferred_reset() -> None:
-    assert converted((10, None, 1), (4, None, 2))[1] == ("inferred_reset", 4, at(1))
+@pytest.mark.parametrize(
+    ("first", "then", "since"),
+    [
+        ((10, 0, 1), (4, 0, 2), 1),  # the same start
+        ((10, 0, 2), (4, 1, 3), 2),  # a start before the last time
+        ((10, None, 1), (4, None, 2), 1),  # an unknown start
+    ],
+)
+def test_c5_a_fall_is_an_inferred_reset(first: Any, then: Any, since: float) -> None:
+    assert converted(first, then)[1] == ("inferred_reset", 4, at(since))
 
 
 def test_c5_the_baseline_moves_on_a_reset() -> None:
@@ -181,24 +181,20 @@ def test_c9_cumulative_to_delta_the_lifetime_total_is_differenced(start: float) 
     ]
 
 
-def test_c9_cumulative_to_delta_without_a_known_total_counts_nothing() -> None:
-    shard = Shard()
-    shard.run(push(1, counter(10, 0, 1)))
-    row = shard.one(push(2, delta(14, 2, 2, name="unknown.total")))
-    assert values_of([row], *RESULT, "delta") == [("flip_baseline", 0, None, 0.0)]
-
-
-def test_c9_cumulative_to_delta_with_a_smaller_total_counts_nothing() -> None:
-    assert flip(counter(10, 0, 1), delta(4, 2, 2))[1] == ("flip_baseline", 0, None)
-
-
-def test_c9_cumulative_to_delta_with_an_interval_is_an_ordinary_delta() -> None:
-    """librdkafka flips cleanly."""
-    assert flip(counter(10, 0, 1), delta(4, 1, 2))[1] == ("delta", 4, at(1))
-
-
-def test_c9_a_zero_interval_of_a_client_that_never_sent_cumulative_is_an_ordinary_delta() -> None:
-    assert flip(delta(4, 1, 1))[0] == ("delta", 4, at(1))
+@pytest.mark.parametrize(
+    ("metrics", "last"),
+    [
+        ([counter(10, 0, 1), delta(14, 2, 2, name="unknown.total")], ("flip_baseline", 0, None)),
+        ([counter(10, 0, 1), delta(4, 2, 2)], ("flip_baseline", 0, None)),  # a smaller total
+        ([counter(10, 0, 1), delta(4, 1, 2)], ("delta", 4, at(1))),  # librdkafka flips cleanly
+        ([delta(4, 1, 1)], ("delta", 4, at(1))),  # the client never sent totals
+        ([delta(5, 0, 1), counter(13, None, 3)], ("flip_baseline", 0, None)),
+        ([delta(5, 0, 1), counter(7, 1.5, 3, name="new.total")], ("first", 7, at(1.5))),
+        ([delta(5, 0, 1), counter(7, 1, 3, name="new.total")], ("flip_baseline", 0, None)),  # no later than the delta
+    ],
+)
+def test_c9_what_is_known_of_a_total_at_a_flip(metrics: list[Any], last: Any) -> None:
+    assert flip(*metrics)[-1] == last
 
 
 def test_c9_delta_to_cumulative_the_first_point_is_a_baseline() -> None:
@@ -209,24 +205,12 @@ def test_c9_delta_to_cumulative_the_first_point_is_a_baseline() -> None:
     ]
 
 
-def test_c9_delta_to_cumulative_with_an_unknown_start_is_a_flip_too() -> None:
-    assert flip(delta(5, 0, 1), counter(13, None, 3))[1] == ("flip_baseline", 0, None)
-
-
 def test_c9_java_starts_its_series_anew_at_the_flip() -> None:
     """start_time is the flip's time, the value the lifetime total."""
     assert flip(delta(5, 0, 1), counter(13, 3, 3), counter(15, 3, 4))[1:] == [
         ("flip_baseline", 0, None),
         ("converted", 2, at(3)),
     ]
-
-
-def test_c9_a_series_that_began_after_the_last_delta_push_counts_in_full() -> None:
-    assert flip(delta(5, 0, 1), counter(7, 1.5, 3, name="new.total"))[1] == ("first", 7, at(1.5))
-
-
-def test_c9_a_series_that_began_at_the_last_delta_push_is_a_flip() -> None:
-    assert flip(delta(5, 0, 1), counter(7, 1, 3, name="new.total"))[1] == ("flip_baseline", 0, None)
 
 
 def test_c9_there_and_back_again() -> None:
@@ -334,11 +318,18 @@ def test_c11_a_restarted_job_goes_on_where_it_was() -> None:
     assert values_of([restarted.one(push(2, counter(12, 0, 2)))], *RESULT) == [("converted", 2, at(1))]
 
 
-def test_c12_a_client_is_evicted_a_day_after_its_last_push() -> None:
+@pytest.mark.parametrize(
+    ("metric", "landed", "result"),
+    [
+        (counter(12, 0, DAY + 2), DAY + 1.000001, ("baseline", 0, None)),
+        (counter(12, 0, 32 * DAY), 32 * DAY, ("first", 12, at(0))),  # the tombstone is gone
+        (delta(15, 2 * DAY, 2 * DAY), 2 * DAY, ("flip_baseline", 0, None)),  # it is known to have sent totals
+    ],
+)
+def test_c12_a_client_is_evicted_a_day_after_its_last_push(metric: Any, landed: float, result: Any) -> None:
     shard = Shard()
     shard.run(push(1, counter(10, 0, 1), landed=1))
-    row = shard.one(push(2, counter(12, 0, DAY + 2), landed=DAY + 1.000001))
-    assert values_of([row], *RESULT) == [("baseline", 0, None)]
+    assert values_of([shard.one(push(2, metric, landed=landed))], *RESULT) == [result]
 
 
 def test_c12_exactly_a_day_is_not_too_long() -> None:
@@ -396,13 +387,6 @@ def test_c12_a_returned_series_is_converted_again() -> None:
     assert values_of(rows, *RESULT) == [("baseline", 0, None), ("converted", 3, at(2 * DAY))]
 
 
-def test_c12_without_a_tombstone_a_series_counts_in_full() -> None:
-    shard = Shard()
-    shard.run(push(1, counter(10, 0, 1), landed=1))
-    row = shard.one(push(2, counter(12, 0, 32 * DAY), landed=32 * DAY))
-    assert values_of([row], *RESULT) == [("first", 12, at(0))]
-
-
 def test_c12_without_a_tombstone_a_client_is_a_new_one() -> None:
     """No flip, no lost interval, nothing too late."""
     shard = Shard()
@@ -418,14 +402,6 @@ def test_c12_what_was_removed_is_evicted_whenever_it_returns() -> None:
     shard.run(push(1, counter(10, 0, 1), landed=1), push(2, gauge(1, 2 * DAY), landed=2 * DAY, client_instance_id="x"))
     row = shard.one(push(1, counter(12, 0, 5), landed=5, partition=1))
     assert values_of([row], *RESULT) == [("baseline", 0, None)]
-
-
-def test_c12_an_evicted_client_is_still_known_to_have_sent_totals() -> None:
-    """Its first delta after a flip would be its lifetime total."""
-    shard = Shard()
-    shard.run(push(1, counter(10, 0, 1), landed=1))
-    row = shard.one(push(2, delta(15, 2 * DAY, 2 * DAY), landed=2 * DAY))
-    assert values_of([row], *RESULT) == [("flip_baseline", 0, None)]
 
 
 def test_c12_eviction_follows_the_clients_own_partition() -> None:

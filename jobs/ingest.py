@@ -34,7 +34,7 @@ from kafka_telemetry_lake.pipelines.events import feed
 from kafka_telemetry_lake.pipelines.findings.overrides import read_overrides
 from kafka_telemetry_lake.pipelines.forget.erasure import unfinished
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
-from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_meanwhile
+from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_in_background
 from kafka_telemetry_lake.pipelines.ingest.offset_log import drop_torn_entries
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.replaced_topics import check_topic_ids
@@ -89,9 +89,8 @@ def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
     source = make_source(settings)
     busy = f"another job is writing this lake ({lake.path} is locked): run one job at a time"
     with ExitStack() as stack:
-        compiling = stack.enter_context(ExitStack())
         if settings.master.startswith("local"):  # else the workers are on other machines
-            compiling.enter_context(compiled_meanwhile(partial(log.info, "ingest: %s"), stop))
+            stack.enter_context(compiled_in_background(partial(log.info, "ingest: %s")))
         source.check()
         fence = stack.enter_context(
             only_job(lake.path, "ingest", busy, take_over=settings.take_over, lost=_end_at_once)
@@ -101,7 +100,6 @@ def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
             "telemetry-lake ingest", settings.master, settings.driver_memory, lake.path, lake.checkpoints,
             is_job=True, is_brief=settings.once and source.is_small(),
         )  # fmt: skip
-        compiling.close()  # the first batch needs the kernels
         run(spark, lake, source, settings, stop)
         if not stop.is_set() and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
             spark.stop()

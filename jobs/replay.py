@@ -21,7 +21,7 @@ from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.jobs.support.judging import caught_up_operator
 from kafka_telemetry_lake.jobs.support.locks import FINDINGS, UPKEEP, only, only_job
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
-from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_meanwhile
+from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_in_background
 from kafka_telemetry_lake.pipelines.ingest.operator_task import TASK_RESULT, ShardTask
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import log_set_aside, run_tasks
 from kafka_telemetry_lake.pipelines.ingest.streams import JobLake
@@ -48,11 +48,11 @@ def run_job(settings: ReplaySettings) -> int:
         only(FINDINGS, settings.lake, busy),  # its hours are read from several tables, which are replaced one by one
     ):
         lake = JobLake(settings.lake, own_checkpoints(settings.lake, settings.checkpoints, fence), fence=fence)
-        with compiled_meanwhile(partial(log.info, "replay: %s"), threading.Event()):
+        with compiled_in_background(partial(log.info, "replay: %s")):
             spark = spark_session(
                 "telemetry-lake replay", settings.master, settings.driver_memory, settings.lake, lake.checkpoints
             )
-        run(spark, lake, settings)
+            run(spark, lake, settings)
         spark.stop()
     return 0
 

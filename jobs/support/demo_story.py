@@ -169,9 +169,9 @@ class Story:
     def _awaited(self, *, is_ready: bool) -> tuple[str, float] | None:
         """What the story waits for, beside the silence, and about how many seconds it takes; None: nothing."""
         if not is_ready:
-            return "the job to be ready", READY_S if numba_cache.is_filled() else COMPILING_S
+            return "the job to be ready", READY_S
         if not self._rows.clients:
-            return "the first rows", FIRST_ROW_S
+            return "the first rows", FIRST_ROW_S if numba_cache.is_filled() else COMPILING_S
         if ("rebootstrap", MOVED) not in self._rows.events:
             return f"{MOVED} to go back to its bootstrap servers", MOVE_S
         if ("throttled", THROTTLED) not in self._rows.findings:

@@ -19,10 +19,12 @@ from kafka_telemetry_lake.udfs.kernels.compiled import COMPILES
 
 
 @contextmanager
-def compiled_meanwhile(say: Callable[[str], None], stop: threading.Event) -> Iterator[None]:
-    """Compile during the block, in another process; the end of the block waits for it, or for `stop`.
+def compiled_in_background(say: Callable[[str], None]) -> Iterator[None]:
+    """Compile in another process while the block runs, unless all is compiled already.
 
-    Where all is compiled already, or the block fails, nothing is waited for. If it fails, the first batch compiles.
+    A task of the block that needs the kernels waits for that process (`numba_cache.fill`); if that fails, it compiles
+    itself. What the block needs before, such as Spark's start and the plan of the first batch, goes on meanwhile. A
+    block that ends first ends it.
 
     Args:
         say: prints a line about progress.
@@ -38,8 +40,6 @@ def compiled_meanwhile(say: Callable[[str], None], stop: threading.Event) -> Ite
         relay.start()
         try:
             yield
-            while child.poll() is None and not stop.wait(0.1):
-                pass
         finally:
             child.terminate()
             relay.join()

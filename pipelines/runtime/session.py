@@ -58,7 +58,7 @@ def spark_session(
         lake: folder or URI of the lake; one in S3 needs more jars and settings.
         checkpoints: folder or URI of its checkpoints; the same holds for them.
         is_job: the session loads all classes of the job, so that they are worth an archive (`class_archive`).
-        is_brief: it ends after little work. One that is already there is taken as it is.
+        is_brief: it ends after little work, and leaves no archive. One that is already there is taken as it is.
 
     Raises:
         JavaMissingError, EnvironmentUnfitError: no suitable Java is installed, or it can't start in this environment;
@@ -88,7 +88,7 @@ def spark_session(
     log_settings = LOG_SETTINGS.as_uri()
     bundles = ("spark", "spark-s3") if uses_s3 else ("spark",)
     class_path = os.pathsep.join(str(jar) for bundle in bundles for jar in jars(bundle))
-    archive = archive_options(class_path, write=is_job) if local else ()
+    archive = archive_options(class_path, write=is_job and not is_brief) if local else ()
     options = " ".join(map(_quoted, (*own_options, *archive, f"-Dlog4j2.configurationFile={log_settings}")))
     builder = (
         builder.master(master)

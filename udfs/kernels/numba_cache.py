@@ -22,7 +22,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from multiprocessing import connection
@@ -76,7 +76,8 @@ def is_filled() -> bool:
 def fill(*compilers: Callable[[], None], progress: Callable[[int], None] | None = None) -> None:
     """Run each of them in a forked child, all at once, unless the cache directory has been filled already.
 
-    A child that fails, or can't write its files, leaves this process to compile by itself.
+    A process that comes while another one fills it waits. A child that fails, or can't write its files, leaves this
+    process to compile by itself.
 
     Args:
         compilers: each compiles some of the kernels.
@@ -84,6 +85,12 @@ def fill(*compilers: Callable[[], None], progress: Callable[[int], None] | None 
     """
     if is_filled():
         return
+    with exclusive("filling"):
+        if not is_filled():
+            _fill(compilers, progress)
+
+
+def _fill(compilers: Iterable[Callable[[], None]], progress: Callable[[int], None] | None) -> None:
     forks, done = multiprocessing.get_context("fork"), 0
     reader, writer = forks.Pipe(duplex=False)  # of all children: what they send is short enough to stay whole
     children = [

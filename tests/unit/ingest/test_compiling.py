@@ -1,15 +1,14 @@
-"""A job compiles its kernels in another process while Spark starts, and says so."""
+"""A job compiles its kernels in another process while Spark starts and plans, and says so."""
 
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 
 import pytest
 
 from kafka_telemetry_lake.pipelines.ingest import compiling, operator_task
-from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_meanwhile
+from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_in_background
 from kafka_telemetry_lake.udfs.kernels import numba_cache
 
 STARTED = "compiling kernels, once for this user: half a minute on two cores"
@@ -26,7 +25,13 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return program
 
 
+def wait_for_start(compiler: Path) -> None:
+    while not compiler.with_suffix(".pid").exists() or not compiler.with_suffix(".pid").read_text():
+        pass
+
+
 def has_ended(compiler: Path) -> bool:
+    wait_for_start(compiler)
     pid = int(compiler.with_suffix(".pid").read_text())
     try:
         os.kill(pid, 0)
@@ -35,25 +40,19 @@ def has_ended(compiler: Path) -> bool:
     return False
 
 
-def test_the_end_of_the_block_waits_for_the_compiler_whose_lines_are_said(compiler: Path) -> None:
+def test_the_compilers_lines_are_said(compiler: Path) -> None:
     said: list[str] = []
-    with compiled_meanwhile(said.append, threading.Event()):
+    with compiled_in_background(said.append):
         assert said[:1] == [STARTED]
+        while len(said) < 2:
+            pass
     assert said == [STARTED, "compiling kernels, once: 10 %"]
-    assert has_ended(compiler)
 
 
-def wait_for_start(compiler: Path) -> None:
-    while not compiler.with_suffix(".pid").exists() or not compiler.with_suffix(".pid").read_text():
-        pass
-
-
-def test_a_signal_ends_the_wait_and_the_compiler(compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_the_block_ends_the_compiler(compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REST", "600")
-    stop = threading.Event()
-    with compiled_meanwhile(lambda _: None, stop):
+    with compiled_in_background(lambda _: None):
         wait_for_start(compiler)
-        stop.set()
     assert has_ended(compiler)
 
 
@@ -61,7 +60,7 @@ def test_a_start_that_fails_ends_the_compiler(compiler: Path, monkeypatch: pytes
     monkeypatch.setenv("REST", "600")
 
     def start() -> None:
-        with compiled_meanwhile(lambda _: None, threading.Event()):
+        with compiled_in_background(lambda _: None):
             wait_for_start(compiler)
             raise OSError("no broker")
 
@@ -73,7 +72,7 @@ def test_a_start_that_fails_ends_the_compiler(compiler: Path, monkeypatch: pytes
 def test_nothing_is_done_where_all_is_compiled(compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numba_cache, "is_filled", lambda: True)
     said: list[str] = []
-    with compiled_meanwhile(said.append, threading.Event()):
+    with compiled_in_background(said.append):
         pass
     assert said == []
     assert not compiler.with_suffix(".pid").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -148,6 +149,30 @@ def test_a_child_fills_the_cache_once(home: Path) -> None:
     numba_cache.fill(compile_all)
     [process] = calls.read_text().split()
     assert process != str(os.getpid())
+
+
+def test_who_comes_while_another_fills_the_cache_waits_for_it(home: Path) -> None:
+    forks, calls = multiprocessing.get_context("fork"), home / "calls"
+    begun, go = forks.Event(), forks.Event()
+
+    def compile_all() -> None:
+        with calls.open("a") as file:
+            file.write("compiled\n")
+        begun.set()
+        assert go.wait(60)
+
+    first, second = (forks.Process(target=numba_cache.fill, args=(compile_all,)) for _ in range(2))
+    first.start()
+    assert begun.wait(60)
+    second.start()
+    second.join(0.3)
+    assert second.is_alive()
+    go.set()
+    for each in (first, second):
+        each.join(60)
+        assert each.exitcode == 0
+    assert calls.read_text() == "compiled\n"
+    assert numba_cache.is_filled()
 
 
 def test_children_tell_what_they_have_compiled(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

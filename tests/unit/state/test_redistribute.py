@@ -100,10 +100,9 @@ def spent(states: Mapping[int, ShardState]) -> list[tuple[int, ...]]:
     return sorted(tuple(row.values()) for row in counts.to_pylist() if row["landed_bytes_sum"])
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_the_state_is_that_of_a_run_with_this_number_of_shards(tmp_path: Path, seed: int) -> None:
+def test_the_state_is_that_of_a_run_with_this_number_of_shards(tmp_path: Path) -> None:
     """Row for row, in mid-stream: 2 -> 8 -> 3 -> 1."""
-    batches = pushes_of(seed)
+    batches = pushes_of(0)
     states = run(tmp_path / "moved", 2, batches[:4])
     for shards, first, last in ((8, 4, 7), (3, 7, 10), (1, 10, 12)):
         moved = redistribute(str(tmp_path / "moved"), states, shards, 100 + shards)

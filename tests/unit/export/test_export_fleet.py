@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
@@ -168,6 +168,22 @@ def test_a_lake_that_cannot_be_read_leaves_the_figures_and_counts_the_failure(
     assert samples(found, "client_records_sent_total") == before
     assert list(samples(found, "export_refresh_errors_total").values()) == [2]
     assert "the lake can't be read, figures stay as they are: it is gone" in caplog.text
+
+
+@pytest.mark.parametrize(("cost", "asked"), [(1e9, 1), (0, 2)])
+def test_views_are_asked_again_after_a_multiple_of_what_they_took(
+    lake: str, monkeypatch: pytest.MonkeyPatch, cost: float, asked: int
+) -> None:
+    calls: list[object] = []
+
+    def none(*given: object) -> list[Metric]:
+        calls.append(given)
+        return []
+
+    monkeypatch.setattr(module, "STATES_COST", cost)
+    monkeypatch.setattr(module, "states", none)
+    fleet_of(lake).refresh()
+    assert len(calls) == asked
 
 
 def test_what_a_refresh_gives_is_rendered_once_for_each_form(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:

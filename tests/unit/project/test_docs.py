@@ -105,7 +105,9 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not target.startswith(("http:", "https:", "mailto:")):
             file = page.parent / path if path else page
             assert file.exists(), target
-            if anchor:
+            if file.suffix == ".py":  # test_docs_tour.py looks which line it is
+                assert re.fullmatch(r"L\d+|", anchor), target
+            elif anchor:
                 heads = re.findall(r"^#+ (.+)$", file.read_text("utf-8"), re.MULTILINE)
                 assert anchor in {re.sub(r"[^\w -]", "", head).strip().lower().replace(" ", "-") for head in heads}
 

@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LAKE ?= demo-lake
+TREE ?= tree
 # For each of these the wheel of `make dist` has machine code. They need the packages of the lock.
 PYTHONS ?= $(BIN)/python
 # Tests of functions and of the job make many small files and wait for the disk at each: they do it in memory, if there is
@@ -17,7 +18,7 @@ PYTEST = TEST_LANE=$@ $(BIN)/pytest
 SLOW_LANES := slow-spark-2 slow-kafka slow-property slow-unit slow-spark slow-receiver
 
 .DEFAULT_GOAL := help
-.PHONY: help install archive demo demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-ci $(SLOW_LANES) test-matrix mutants lint docs dist bench soak lock clean
+.PHONY: help install archive demo demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-ci $(SLOW_LANES) test-matrix mutants lint docs dist tree bench soak lock clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -168,5 +169,11 @@ lock: install ## rewrite requirements.lock and requirements-demo.lock, .ci/go.lo
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file .ci/go.lock .ci/go.in
 	$(BIN)/python tools/lock_jars.py
 
+tree: ## copy the package with folders in place of links, for tools that draw imports and don't follow links
+	rm -rf $(TREE)
+	mkdir -p $(TREE)
+	cp -RL kafka_telemetry_lake $(TREE)
+	find $(TREE) -name __pycache__ -prune -exec rm -rf {} +
+
 clean: ## remove everything that was installed or built
-	rm -rf $(VENV) .jars .matrix .slow benchmarks/.build .mypy_cache .pytest_cache .ruff_cache receiver/target site demo-lake
+	rm -rf $(VENV) .jars .matrix .slow benchmarks/.build .mypy_cache .pytest_cache .ruff_cache receiver/target site tree demo-lake

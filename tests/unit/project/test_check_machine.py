@@ -34,11 +34,11 @@ def jdk(folder: Path, version: str) -> str:
     return str(folder)
 
 
-def said(**environment: str) -> list[str]:
+def said(root: Path = ROOT, **environment: str) -> list[str]:
     """What it complains about; checks the exit code."""
     clean = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     done = subprocess.run(
-        ["sh", str(ROOT / "tools" / "check-machine")], env={**clean, "PYTHON": sys.executable, **environment},
+        ["sh", str(root / "tools" / "check-machine")], env={**clean, "PYTHON": sys.executable, **environment},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == bool(done.stderr)
@@ -101,6 +101,31 @@ def test_without_java_one_is_fetched_and_where_it_is_said_to_be_there_must_be_on
         f"no Java found at '/none/bin/java': install a JDK 17 or 21{way}, or set JAVA_HOME to one, or unset it: where "
         "no Java is found, one is fetched"
     ]
+
+
+def test_text_files_in_place_of_links(tmp_path: Path) -> None:
+    """As a zip of the sources leaves them; the line has what mends it."""
+    links = [each.name for each in (ROOT / "kafka_telemetry_lake").iterdir() if each.is_symlink()]
+    (tmp_path / "kafka_telemetry_lake").mkdir()
+    for name in links:
+        (tmp_path / name).mkdir()
+        (tmp_path / "kafka_telemetry_lake" / name).write_text(f"../{name}")
+    (tmp_path / "tools").mkdir()
+    shutil.copy2(ROOT / "tools" / "check-machine", tmp_path / "tools")
+    home = jdk(tmp_path / "jdk", "17")
+    [line] = said(tmp_path, JAVA_HOME=home)
+    assert line.startswith("kafka_telemetry_lake has text files in place of links")
+    [remedy] = re.findall(r"run \((.+)\), or clone", line)
+    subprocess.run(remedy, shell=True, cwd=tmp_path, check=True)
+    assert all((tmp_path / "kafka_telemetry_lake" / name).is_dir() for name in links)
+    assert said(tmp_path, JAVA_HOME=home) == []
+
+
+def test_a_tree_without_links_has_the_same_files(tmp_path: Path) -> None:
+    subprocess.run(["make", "--silent", "tree", f"TREE={tmp_path / 'tree'}"], cwd=ROOT, check=True)
+    copy = tmp_path / "tree" / "kafka_telemetry_lake"
+    assert not [each for each in copy.rglob("*") if each.is_symlink() or each.name == "__pycache__"]
+    assert (copy / "udfs" / "errors.py").read_text("utf-8") == (ROOT / "udfs" / "errors.py").read_text("utf-8")
 
 
 def test_every_place_names_the_same_bounds() -> None:

@@ -79,7 +79,7 @@ class Selection:
         return dict(self.filters).get(key, ())
 
     def fixed(self, start: datetime, stop: datetime) -> Selection:
-        """The same filters with a fixed time range: a link to it shows the same rows tomorrow."""
+        """These filters with a fixed time range: a link to it shows the same rows tomorrow."""
         return replace(self, start=start, stop=stop, refresh=0)
 
     def bounds(self, first: datetime, last: datetime) -> tuple[datetime, datetime]:
@@ -104,7 +104,7 @@ class Selection:
         return query
 
     def without(self, key: str) -> Selection:
-        """The same without a filter."""
+        """These filters without one of them."""
         return replace(self, filters=tuple(each for each in self.filters if each[0] != key))
 
 

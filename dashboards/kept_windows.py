@@ -55,7 +55,7 @@ class KeptWindows:
             metrics: to sum up, always the same.
             everybody: sums of all client ids.
         """
-        one = _Sums(cursor, table, grain, step, metrics)
+        one = _WindowSums(cursor, table, grain, step, metrics)
         # The windows that lie in the range as a whole.
         wanted = range(-((EPOCH - start) // step), (stop - EPOCH) // step)
         key = grain, step, tuple(metrics)
@@ -89,7 +89,7 @@ class KeptWindows:
         one.see(f"{whole}SELECT * FROM window_ends", is_chosen)
 
 
-class _Sums:
+class _WindowSums:
     """Sums up the rows of a table of rollups in windows of one length."""
 
     def __init__(

@@ -14,7 +14,7 @@ from kafka_telemetry_lake.jobs.settings.quality import QualitySettings
 from kafka_telemetry_lake.jobs.support.locks import UPKEEP, only
 from kafka_telemetry_lake.jobs.support.running import JobFailedError
 from kafka_telemetry_lake.pipelines.lake.place import no_lake
-from kafka_telemetry_lake.pipelines.quality.checks import FAILED, NO_TABLE, PASSED, Finding, Lake, QualityError
+from kafka_telemetry_lake.pipelines.quality.checks import FAILED, NO_TABLE, PASSED, CheckedLake, Finding, QualityError
 from kafka_telemetry_lake.pipelines.quality.expectations import judge
 from kafka_telemetry_lake.pipelines.quality.note import CheckNote
 from kafka_telemetry_lake.pipelines.quality.page import write_page
@@ -52,7 +52,7 @@ def check_tables(names: list[str]) -> None:
 
 
 def _check(settings: QualitySettings, note: CheckNote) -> int:
-    lake = Lake(settings.lake, full=settings.full, begun=note)
+    lake = CheckedLake(settings.lake, full=settings.full, begun=note)
     if missing := [name for name in settings.tables if name not in lake.tables]:
         raise UsageError(
             f"tables: this lake has no {', '.join(missing)} yet; it has: {', '.join(lake.tables)}. "

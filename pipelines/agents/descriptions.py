@@ -118,7 +118,7 @@ def _all_rows(limits: AnswerLimits) -> AnswerLimits:
 
 
 @dataclass(frozen=True)
-class Page:
+class ToolPage:
     """A page: its name without ``.md``, the question that it answers, and its Markdown."""
 
     name: str
@@ -127,8 +127,8 @@ class Page:
 
 
 @functools.cache
-def pages() -> dict[str, Page]:
+def pages() -> dict[str, ToolPage]:
     """All pages by name."""
     markdown = sorted((files("kafka_telemetry_lake") / "docs").iterdir(), key=lambda file: file.name)
     texts = {file.name.removesuffix(".md"): file.read_text("utf-8") for file in markdown if file.name.endswith(".md")}
-    return {name: Page(name, text.partition("\n")[0].removeprefix("# "), text) for name, text in texts.items()}
+    return {name: ToolPage(name, text.partition("\n")[0].removeprefix("# "), text) for name, text in texts.items()}

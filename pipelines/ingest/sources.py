@@ -101,7 +101,7 @@ class FilesSource:
         """Do nothing: any file may contain any topic."""
 
     def topic_ids(self, spark: SparkSession) -> dict[str, str]:  # noqa: ARG002  # a Kafka source needs it
-        """None: files may be of any topic."""
+        """No ids, as files may be of any topic."""
         return {}
 
     def poll_s(self, trigger_s: float) -> float:

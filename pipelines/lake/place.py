@@ -128,7 +128,7 @@ def local_path(place: str) -> Path:
 
 
 def plain(place: str) -> str:
-    """The same place as all libraries read it: Spark takes ``a:b`` for a URI, and %20 in a ``file:`` URI as it is."""
+    """This place as all libraries read it: Spark takes ``a:b`` for a URI, and %20 in a ``file:`` URI as it is."""
     return str(local_path(place).absolute()) if ":" in place and not in_s3(place) else place
 
 

@@ -86,7 +86,7 @@ class _Before:
     checked_at: datetime
 
 
-class Lake:
+class CheckedLake:
     """The tables of a lake's newest moment, and the rows added since the last check; with `full` all rows.
 
     Args:

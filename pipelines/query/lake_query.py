@@ -147,7 +147,7 @@ def _at_newest(lake: str, names: Iterable[str]) -> dict[str, tuple[DeltaTable, f
 
 
 def _at_moment(lake: str, names: Iterable[str], number: int) -> dict[str, tuple[DeltaTable, frozenset[str] | None]]:
-    """The same at an earlier moment. Days that retention has dropped since then stay dropped."""
+    """The tables of a lake at an earlier moment. Days that retention has dropped since then stay dropped."""
     versions = noted_moment(lake, number).versions
     opened = {}
     for name in names:

@@ -213,7 +213,7 @@ NESTED = {"array", "list", "map", "struct", "tuple", "union"}
 
 
 def as_arrow_holds(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-    """The same rows, with `ONLY_TEXT` as the text that DuckDB shows for them, in lists, maps and structs too."""
+    """The rows, with `ONLY_TEXT` as the text that DuckDB shows for them, in lists, maps and structs too."""
     casts = [_cast(kind) for kind in relation.types]
     if not any(casts):
         return relation

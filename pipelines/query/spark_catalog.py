@@ -112,7 +112,7 @@ def _moments(lake: str) -> str:
 
 
 def _moments_in(lines: str) -> str:
-    """The same, from the lines of a log."""
+    """A SELECT of these moments from the lines of a log."""
     columns = ("version" if table is PUSH_OUTCOMES else f"note.versions['{table.name}']" for table in OF_MOMENTS)
     named = (f"{column} AS {table.name}" for column, table in zip(columns, OF_MOMENTS, strict=True))
     return f"""

@@ -42,7 +42,7 @@ class Holders(NamedTuple):
         return Holders._make(values[rows] for values in self)
 
     def summed(self) -> Holders:
-        """The same with one row per budget and shard."""
+        """One row per budget and shard, with their sums."""
         if len(self.budget) == 0:
             return self
         order = np.lexsort((self.landed_at, self.shard, self.budget))

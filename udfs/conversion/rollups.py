@@ -163,7 +163,7 @@ class RollUp:
         return sum(names.bytes for names in self._names.values()) > ROLLUP_TEXT_BYTES
 
     def coarser(self, window_us: int) -> RollUp:
-        """The same sums in longer windows; each must consist of whole windows of this one."""
+        """Its sums in longer windows; each must consist of whole windows of this one."""
         result = RollUp(window_us)
         result._names = self._names
         keys = np.vstack([self._keys[:-1], self._keys[-1] // (window_us // self._window_us)])

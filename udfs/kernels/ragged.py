@@ -62,7 +62,7 @@ def _signed(kind: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _words(values: npt.NDArray[Any]) -> Int64s:
-    """The same memory as read-only int64: a kernel is compiled again for other types, and for writable ones."""
+    """The memory of an array as read-only int64: a kernel is compiled again for other types, and for writable ones."""
     words = values.view(np.int64)
     words.setflags(write=False)
     return words

@@ -112,13 +112,13 @@ def test_kept_sums_are_those_of_the_rollups(lake: Lake, seed: int, monkeypatch: 
 def test_a_window_that_is_kept_is_not_read_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new range reads the windows at its ends; a commit only the file that it added."""
     read = list[tuple[str, datetime, datetime, int | None]]()
-    add = kept_windows._Sums.add
+    add = kept_windows._WindowSums.add
 
     def noted(sums: Any, name: str, span: tuple[datetime, datetime], only: Any = None) -> None:
         read.append((name.partition("_")[0], *span, None if only is None else len(only)))
         add(sums, name, span, only)
 
-    monkeypatch.setattr(kept_windows._Sums, "add", noted)
+    monkeypatch.setattr(kept_windows._WindowSums, "add", noted)
     append(lake, rollups(random.Random(7), range(60)))
     at = [NOON + minute * MINUTE for minute in range(61)]
     assert_same(lake, asked(at[2], at[33]))
@@ -141,7 +141,7 @@ def test_what_was_interrupted_leaves_the_kept_sums_as_they_were(lake: Lake, monk
     assert_same(lake, asked(NOON, NOON + 30 * MINUTE))
     append(lake, rollups(random.Random(10), range(60)))
     with monkeypatch.context() as broken:
-        broken.setattr(kept_windows._Sums, "fill", lambda *_: 1 / 0)
+        broken.setattr(kept_windows._WindowSums, "fill", lambda *_: 1 / 0)
         lake.look_again()
         lake.versions()
         with pytest.raises(ZeroDivisionError):

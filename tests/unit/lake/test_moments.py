@@ -108,7 +108,7 @@ def test_a_batch_whose_commits_are_under_way_is_not_seen(
     assert {name: versions[name] for name in ("pushes", "metric_points", "push_outcomes")} == {
         "pushes": 1, "metric_points": 1, "push_outcomes": 2,
     }  # fmt: skip
-    checked = checks.Lake(job.lake, full=True)
+    checked = checks.CheckedLake(job.lake, full=True)
     assert checked._snapshots["metric_points"].version == 1
     job.start()
     job.operator.catch_up()

@@ -18,7 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.quality import note
-from kafka_telemetry_lake.pipelines.quality.checks import COMMIT_TAKES, Finding, Lake, QualityError
+from kafka_telemetry_lake.pipelines.quality.checks import COMMIT_TAKES, CheckedLake, Finding, QualityError
 from kafka_telemetry_lake.pipelines.quality.note import CheckNote
 from kafka_telemetry_lake.pipelines.quality.rules import RULES
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
@@ -93,7 +93,7 @@ def append(lake: Path, row: Row) -> None:
 
 
 def check(lake: Path, *, full: bool = False, stale_hours: float | None = None) -> dict[str, Finding]:
-    checked = Lake(str(lake), full=full)
+    checked = CheckedLake(str(lake), full=full)
     return {each.rule.name: each for name in checked.tables for each in checked.check(name, NOW, stale_hours)}
 
 
@@ -276,7 +276,7 @@ class KilledError(Exception):
 
 
 def checked_with(lake: Path, note: CheckNote) -> list[Finding]:
-    checked = Lake(str(lake), full=False, begun=note)
+    checked = CheckedLake(str(lake), full=False, begun=note)
     return [replace(each, seconds=0) for name in checked.tables for each in checked.check(name, NOW, None)]
 
 
@@ -385,7 +385,7 @@ def test_a_table_of_a_newer_version(lake: Path, capsys: pytest.CaptureFixture[st
     features = '"readerFeatures":["tomorrow"],"writerFeatures":["tomorrow"]'
     log.write_text('{"protocol":{"minReaderVersion":3,"minWriterVersion":7,' + features + "}}\n", "utf-8")
     with pytest.raises(QualityError, match=r"metric_points can't be read.*newer version"):
-        Lake(str(lake), full=False)
+        CheckedLake(str(lake), full=False)
     code, _, err = run(capsys, "--lake", str(lake))
     assert (code, len(err.splitlines()), "Upgrade kafka-telemetry-lake here" in err) == (2, 1, True)
 

@@ -63,12 +63,12 @@ def test_an_unfinished_erasure_is_a_line_with_the_command_that_finishes_it(
         (
             "job-000000000007.json",
             '{"lake": "another"}',
-            "the claim of epoch 7 is another lake's: it was copied here. ",
+            "the lease of epoch 7 is another lake's: it was copied here. ",
         ),
         ("job-999999999999.json", "", "epoch 999999999999 has no successor: delete its file"),
     ],
 )
-def test_claims_that_none_can_follow_are_one_line_before_spark_starts(
+def test_leases_that_none_can_follow_are_one_line_before_spark_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, claim: str, said: str
 ) -> None:
     lake, source = tmp_path / "lake", tmp_path / "in"

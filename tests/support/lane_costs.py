@@ -6,7 +6,7 @@ What is taken between tests (imports, collection, processes that live on) is `sh
 environment's TEST_LANE, which the Makefile sets; without it nothing is printed. A lane that takes more than its budget
 and a quarter says so in a line that begins with BUDGET, and fails if TEST_BUDGETS is `fail`, as in CI. On a slower
 machine, or one that others keep busy, the same instructions take more CPU seconds: a lane may take as many times more
-as a piece of fixed work took, before and after it.
+as a piece of fixed work took, before, between its tests and after it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ FIXED_WORK_MS: float = FILE["fixed_work_ms"]
 MORE = 1.25  # CPU-s of the same tests differ by a tenth from run to run, by more on a machine that others use
 LISTED = 10
 SAMPLES = 5
+SAMPLE_S = 10.0  # between two pieces of fixed work while tests run
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -90,6 +91,7 @@ class LaneCosts:
         self._began = time.monotonic()
         self._too_much = ""
         self._work_ms = [fixed_work_ms() for _ in range(SAMPLES)]
+        self._sampled = time.monotonic()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -97,6 +99,12 @@ class LaneCosts:
         result = yield
         self.files[item.nodeid.partition("::")[0]] += max(0.0, cpu_s() - before)
         return result
+
+    def pytest_runtest_logreport(self) -> None:
+        """Also in the process that has workers: each of their reports passes through it."""
+        if time.monotonic() - self._sampled >= SAMPLE_S:
+            self._work_ms.append(fixed_work_ms())
+            self._sampled = time.monotonic()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -116,7 +124,7 @@ class LaneCosts:
         else:
             self.total = cpu_s()
         self._work_ms += [fixed_work_ms() for _ in range(SAMPLES)]
-        slowness = max(1.0, statistics.median(self._work_ms) / FIXED_WORK_MS)
+        slowness = max(1.0, statistics.mean(self._work_ms) / FIXED_WORK_MS)
         self._too_much = over(os.environ["TEST_LANE"], self.total, BUDGETS, slowness)
         if self._too_much and os.environ.get("TEST_BUDGETS") == "fail" and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import lane_costs
 from tests.support.lane_costs import BUDGETS, children_of, cpu_s, fixed_work_ms, over
 
 pytestmark = pytest.mark.lake  # it starts pytest
@@ -94,6 +95,18 @@ def test_a_slower_machine_may_take_as_much_longer() -> None:
     )
     taken = [fixed_work_ms() for _ in range(5)]
     assert 1 < min(taken) <= max(taken) < 20 * min(taken)
+
+
+def test_how_slow_the_machine_is_is_measured_between_the_tests_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may keep it busy in the middle of a lane alone."""
+    now, work = [0.0], [24.0]
+    monkeypatch.setattr("tests.support.lane_costs.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(lane_costs, "fixed_work_ms", lambda: work[0])
+    costs = lane_costs.LaneCosts()
+    work[0] = 72.0
+    for now[0] in range(0, 101, 4):
+        costs.pytest_runtest_logreport()
+    assert costs._work_ms == [24.0] * lane_costs.SAMPLES + [72.0] * 8
 
 
 def test_each_pytest_lane_of_make_test_has_a_budget() -> None:

@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LAKE ?= demo-lake
-TREE ?= tree
+TREE := tree
 # For each of these the wheel of `make dist` has machine code. They need the packages of the lock.
 PYTHONS ?= $(BIN)/python
 # Tests of functions and of the job make many small files and wait for the disk at each: they do it in memory, if there is

@@ -189,7 +189,7 @@ def of_value(column: str, value: object, selection: Selection) -> str | None:
     if column not in OF_COLUMN or not isinstance(value, str | int) or value in ("", "<default>"):
         return None
     text = str(value)
-    if column in ("application", "owner") and MANY in text:
+    if column in OWNED and MANY in text:
         return None  # of several: the row's other links lead there
     page, key = OF_COLUMN[column]
     return address(page, selection, **{key: text})

@@ -3,6 +3,8 @@
 A question may read any table and view of the lake, and two relations that its caller supplies: ``chosen`` (the client
 instances that pass the filters, rows of `instances.sql`) and ``rollups`` (these clients' increases in each window,
 from one of the `_rollups_*.sql`). A panel shows the SQL of its question as text for `telemetry-lake query`.
+
+At the end are the metrics that the pages ask for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Shows tables, numbers and text. Names that clients chose are escaped, so that they can't act as Markdown.
 
 What Streamlit lacks are elements of our own: components of the files in `browser/`, plain JavaScript that sets texts,
-never HTML.
+never HTML. What a visitor's session keeps between two runs of a page's script is `PageState`.
 """
 
 from __future__ import annotations

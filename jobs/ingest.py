@@ -44,7 +44,8 @@ from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoin
 from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
 from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_root
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
-from kafka_telemetry_lake.pipelines.lifecycle.shard_runs import RunTask, SparkTasks
+from kafka_telemetry_lake.pipelines.lifecycle.shard_runs import RunTask
+from kafka_telemetry_lake.pipelines.lifecycle.spark_tasks import SparkTasks
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import PipelineMetrics
 from kafka_telemetry_lake.pipelines.query.printable import printable
 from kafka_telemetry_lake.pipelines.quotas import broker_usage

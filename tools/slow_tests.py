@@ -149,15 +149,16 @@ class Choice:
         return found
 
     def _views(self, stem: str) -> set[str]:
-        """A view and those that read it, and those that read these."""
-        found, before = {stem}, set[str]()
+        """A view and those that read it, and those that read these; the file of a view may begin with ``_``."""
+        found, before = {stem, stem.removeprefix("_")}, set[str]()
         while found != before:
             before = set(found)
-            found |= {
+            readers = {
                 PurePosixPath(path).stem
                 for path, text in self._sql.items()
                 if not before.isdisjoint(re.findall(r"\w+", text))
             }
+            found |= readers | {reader.removeprefix("_") for reader in readers}
         return found
 
     def _with(self, words: set[str], *modules: str) -> set[Name]:

@@ -133,17 +133,17 @@ GOOD_REJECTED, FAIR_REJECTED = 0.0, 0.001
 
 def lights(scene: Scene) -> None:
     """Traffic lights: may one believe what the pages show?"""
-    element("lights", {"title": "Can this be believed?", "lights": readings(scene)}, key="lights")
+    element("lights", {"title": "Can this be believed?", "lights": _readings(scene)}, key="lights")
 
 
-def readings(scene: Scene) -> list[dict[str, Any]]:
+def _readings(scene: Scene) -> list[dict[str, Any]]:
     """The traffic lights; each has a bound that its meaning names."""
     level, age_s = freshness(scene)
     activity = scene.ask("activity")
     counted = activity.groupby("outcome")["pushes"].sum()
     pushes = int(counted.sum())
     rejected = int(counted.get("quarantined", 0)) / pushes if pushes else 0.0
-    covered = coverage(scene)
+    covered = _coverage(scene)
     dropped = int(counted.get("dropped", 0))
 
     def to(page: str) -> str:
@@ -195,7 +195,7 @@ def readings(scene: Scene) -> list[dict[str, Any]]:
     ]
 
 
-def coverage(scene: Scene) -> float | None:
+def _coverage(scene: Scene) -> float | None:
     """Pushes that landed of those that were due between each instance's first and last push; None: none was due."""
     return scene.totals.landed / scene.totals.due if scene.totals.due else None
 

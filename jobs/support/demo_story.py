@@ -167,7 +167,7 @@ class Story:
             self._stop.wait(0.5)
 
     def _awaited(self, *, is_ready: bool) -> tuple[str, float] | None:
-        """What the story waits for, beside the silence, and about how many seconds it takes; None: nothing."""
+        """What the story waits for, besides the silence, and about how many seconds it takes; None: nothing."""
         if not is_ready:
             return "the job to be ready", READY_S
         if not self._rows.clients:

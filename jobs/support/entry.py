@@ -1,4 +1,4 @@
-"""The commands of ``telemetry-lake``, and where each one's settings and code are.
+"""Starts each command of ``telemetry-lake``: reads settings, prepares the output, turns errors into exit codes.
 
 Command `x-y` has its settings in ``jobs/settings/x_y.py``, class `XYSettings`, which imports quickly, and its code in
 ``jobs/x_y.py``, function `run_job(settings)`, which returns the exit code and may have slow imports.

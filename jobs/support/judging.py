@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.jobs.support.running import RunningQuery
 from kafka_telemetry_lake.pipelines.ingest.backlog import has_backlog, latest_version, start_backlog
+from kafka_telemetry_lake.pipelines.ingest.batch_report import Report
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import STATE, begun_batch
-from kafka_telemetry_lake.pipelines.ingest.operator import Operator, OperatorSettings, Report
+from kafka_telemetry_lake.pipelines.ingest.operator import Operator, OperatorSettings
 from kafka_telemetry_lake.pipelines.ingest.streams import JobLake
 from kafka_telemetry_lake.pipelines.replay.files import batches_of, dataset, drop_copies, push_files
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder

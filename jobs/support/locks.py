@@ -1,4 +1,4 @@
-"""One process at a time in each role of a lake: the job (`only_job`), and others beside it (`only`).
+"""One process at a time in each role of a lake: the job (`only_job`), and others while it runs (`only`).
 
 In a folder the operating system has a lock, which ends with the process. Elsewhere, and between machines, leases and
 signs of life say who writes (`pipelines/lake/fence`). The job has a lease in any case, under which it commits.
@@ -107,7 +107,7 @@ def job_runs(lake: str) -> bool | None:
 
 @contextlib.contextmanager
 def only(role: str, lake: str, busy: str) -> Iterator[None]:
-    """The lock of a role beside the job's, which commits under no lease.
+    """The lock of a role other than the job's, which commits under no lease.
 
     Args:
         role: `UPKEEP`, `FINDINGS`, `NOTIFY`, `ICEBERG`, or that of `export_as`.

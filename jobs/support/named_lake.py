@@ -1,6 +1,6 @@
 """What the commands on a lake of tables by name share: its lock, and the session whose catalog has the tables.
 
-And what `maintain` and `views` do there by SQL: retention, OPTIMIZE, VACUUM and views.
+And what `maintain` does there by SQL, and how `views` makes its views in Spark, of a lake by name or by path.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def read_aliases(path: Path) -> Applications:
     """Read a CSV file of aliases with a header line, or the lists `aliases` and `rules` of a YAML file.
 
     An alias has an `application`, optionally an `owner` and an `environment`, and one of `client_instance_id` and
-    `client_id`. A rule has conditions instead (`rules.Rule`); the first one that fits a client counts.
+    `client_id`. A rule has conditions instead (`Rule`); the first one that fits a client counts.
 
     Raises:
         AliasError: the file is invalid.

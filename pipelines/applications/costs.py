@@ -99,7 +99,9 @@ class Brokers:
 
 
 def read_brokers(java: HasJvm, bootstrap_servers: str, options: Mapping[str, str]) -> Brokers:
-    """Read the brokers of a cluster. Needs no permission but to connect.
+    """Read the brokers of a cluster and their racks (broker.rack, often a cloud's zone).
+
+    Needs no permission but to connect.
 
     Raises:
         KafkaUnavailableError: the brokers don't answer or refuse access.

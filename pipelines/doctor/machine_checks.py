@@ -1,4 +1,4 @@
-"""Checks this machine: Java, Python and its libraries, memory and disk, and proxies."""
+"""Checks this machine: Java, Python and its libraries, memory, disk, proxies and certificate files."""
 
 from __future__ import annotations
 

@@ -41,13 +41,24 @@ from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, METRIC
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
+log = logging.getLogger(__name__)
+
 AnswerT = TypeVar("AnswerT", bound=Message)
 PROTOBUF = ("application/x-protobuf", "application/protobuf")
 JSON = "application/json"
+PAUSE_S = 1.0  # between looks at the tables
+NOTE_S = 30.0  # totals are written to the note no more often
+HEADERS = {"Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"}
+# The same data would be refused again. 401, 403 and 404 say that a setting is wrong: data waits until it is right.
+REFUSED = (400, 405, 411, 413, 414, 415, 422, 431)
+LONGEST_WHY = 200  # characters of an endpoint's text
 
 
 def acknowledgement(answer: Answer, kind: type[AnswerT]) -> AnswerT:
     """The message of an answer; an empty one if it has none.
+
+    Many endpoints leave the message out, some write it as JSON. Any other answer isn't an endpoint's, whatever its
+    status: nothing was taken.
 
     Raises:
         SinkDownError: it isn't the answer of an OTLP endpoint.
@@ -62,16 +73,6 @@ def acknowledgement(answer: Answer, kind: type[AnswerT]) -> AnswerT:
         return json_format.Parse(answer.body, kind()) if is_json else kind.FromString(answer.body)
     except (DecodeError, json_format.ParseError, UnicodeDecodeError, RecursionError):
         raise SinkDownError(f"it answers {what}, but no message of OTLP") from None
-
-
-log = logging.getLogger(__name__)
-
-PAUSE_S = 1.0  # between looks at the tables
-NOTE_S = 30.0  # totals are written to the note no more often
-HEADERS = {"Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"}
-# The same data would be refused again. 401, 403 and 404 say that a setting is wrong: data waits until it is right.
-REFUSED = (400, 405, 411, 413, 414, 415, 422, 431)
-LONGEST_WHY = 200  # characters of an endpoint's text
 
 
 class _EndedError(TelemetryLakeError):

@@ -45,7 +45,10 @@ class Total:
 
 
 class Totals:
-    """The totals of the series that were added to last. A series that is forgotten begins anew, with another start."""
+    """The totals of the series that were added to last, for backends that take cumulative points only.
+
+    A series that is forgotten begins anew, with another start.
+    """
 
     def __init__(self, most: int = MOST_SERIES) -> None:
         self._most = most

@@ -1,4 +1,4 @@
-"""Adds up rows of `metric_points` that were committed together, and has the values of the last minutes.
+"""Adds up rows of `metric_points` that were committed together, and keeps means and maxima of the last minutes.
 
 DuckDB groups the rows. What it returns is bounded, however many clients there are: for each counter and gauge the label
 sets that have a series already, the greatest of the others, and the rest in one row.

@@ -163,7 +163,11 @@ def _value(where: str, rule: Rule, name: Any, value: Any) -> float:
     if bound is None:
         has = f"it has {', '.join(rule.bounds)}" if rule.bounds else "it has none"
         raise FindingsFileError(f"{where}: no bound is called {_text(name)}: {has}")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or (isinstance(value, float) and not math.isfinite(value))
+    ):
         raise FindingsFileError(f"{where}.{name}: needed: a number of {bound.unit}, got {_text(value)}")
     if not bound.least <= value <= bound.most:
         raise FindingsFileError(f"{where}.{name}: {value} isn't between {bound.least} and {bound.most}: {bound.unit}")

@@ -1,6 +1,7 @@
 """The rules of the findings: one YAML file a rule in ``sql/findings/``, checked when they are read.
 
 ``_measures.yml`` there defines the columns of view `instance_hours`, from which rules about client instances decide.
+`_*.sql` there are what a rule adds to the views (`findings.views`).
 """
 
 from __future__ import annotations

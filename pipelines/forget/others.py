@@ -56,12 +56,14 @@ class OtherFiles:
         return replaced(value, self._patterns)
 
     def _is_about(self, value: Any) -> bool:
-        """Whether it is a row about the subject, or the state of a finding that it has."""
+        """Whether it is a row about the subject, the state of a finding that it has, or an alert about that."""
         if not isinstance(value, dict):
             return False
         subject = self._subject
-        for row in (value, value.get("latest")):
-            if not isinstance(row, dict) or subject.cluster_id not in (None, row.get("cluster_id")):
+        for row in (value, value.get("latest"), value.get("labels")):
+            if not isinstance(row, dict):
+                continue
+            if subject.cluster_id not in (None, row.get("cluster_id", row.get("cluster"))):
                 continue
             if (
                 row.get("client_instance_id") in subject.instances

@@ -19,7 +19,11 @@ from kafka_telemetry_lake.pipelines.lake.transactions import append_once, transa
 from kafka_telemetry_lake.pipelines.tables.groups import GROUP_LAG_SAMPLES, GROUP_OFFSETS
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS
 
-APP_ID = "kafka-telemetry-lake:group-lag"
+LAG_APP_ID = "kafka-telemetry-lake:group-lag"
+APP_ID = "kafka-telemetry-lake:group-offsets"
+SOURCE = "sync"
+
+Row = dict[str, Any]
 
 
 def record_lag(lake: str, groups: ConsumerGroups) -> None:
@@ -49,17 +53,11 @@ def record_lag(lake: str, groups: ConsumerGroups) -> None:
         table = GROUP_LAG_SAMPLES.create(lake)
         polled = int(groups.read_at.timestamp() * 1000)
         samples = pa.Table.from_pylist(rows, GROUP_LAG_SAMPLES.schema)
-        append_once(GROUP_LAG_SAMPLES, table, samples, f"{APP_ID}:{groups.cluster_id}", polled)
+        append_once(GROUP_LAG_SAMPLES, table, samples, f"{LAG_APP_ID}:{groups.cluster_id}", polled)
 
 
 def _row(groups: ConsumerGroups, group_id: str) -> dict[str, Any]:
     return {"cluster_id": groups.cluster_id, "group_id": group_id, "sampled_at": groups.read_at}
-
-
-APP_ID = "kafka-telemetry-lake:group-offsets"
-SOURCE = "sync"
-
-Row = dict[str, Any]
 
 
 def record_offsets(

@@ -26,12 +26,11 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.typedef import Identifier
 
-from kafka_telemetry_lake.pipelines.iceberg.places import location_of
+from kafka_telemetry_lake.pipelines.iceberg.places import HINT, location_of
 from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.log_files import NewFiles
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 
-HINT = "version-hint.text"
 VERSION = re.compile(r"v(\d+)\.metadata\.json")
 GRACE_S = 600.0  # for readers that have begun: so long what a commit has replaced stays
 

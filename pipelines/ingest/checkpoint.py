@@ -29,7 +29,7 @@ from kafka_telemetry_lake.pipelines.tables.table import NOT_OPENED, Opened, Tabl
 from kafka_telemetry_lake.udfs.errors import check_format
 
 NOTE, FORMAT = "lake.json", 1  # of this note and of all others of the checkpoints that have no number of their own
-TOPICS_NOTE = "topics.json"  # the landing topics' ids, and the checkpoint that reads them (`topic_ids`)
+TOPICS_NOTE = "topics.json"  # the landing topics' ids, and the checkpoint that reads them (`replaced_topics`)
 POINTS = "points"  # the operator's name in checkpoints, logs and metrics
 BATCH = "batch.json"  # beside the operator's id: what the batch reads whose commits are under way
 STATE = "points-state"

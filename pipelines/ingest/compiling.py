@@ -7,10 +7,12 @@ so, and ends as if it hadn't: the first batch compiles.
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kafka_telemetry_lake.pipelines.ingest.operator_task import FUNCTIONS, compile_kernels
@@ -34,20 +36,24 @@ def compiled_in_background(say: Callable[[str], None]) -> Iterator[None]:
         return
     say("compiling kernels, once for this user: half a minute on two cores")
     command = [sys.executable, "-m", "kafka_telemetry_lake.pipelines.ingest.compiling"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
-        assert child.stdout is not None
-        relay = threading.Thread(target=_relay, args=(child.stdout, say), name="compiling", daemon=True)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+    ) as child:
+        relay = threading.Thread(target=_relay, args=(child, say), name="compiling", daemon=True)
         relay.start()
         try:
             yield
         finally:
-            child.terminate()
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGTERM)  # and its own children, which compile
             relay.join()
 
 
-def _relay(lines: Iterable[str], say: Callable[[str], None]) -> None:
-    for line in filter(None, map(str.strip, lines)):
+def _relay(child: subprocess.Popen[str], say: Callable[[str], None]) -> None:
+    assert child.stdout is not None
+    for line in filter(None, map(str.strip, child.stdout)):
         say(line)
+    child.wait()
 
 
 def main() -> None:

@@ -3,6 +3,9 @@
 A row of a push has the columns of `pushes`. A row of another record has only those that identify it, and a struct with
 its row of another table. The two kinds come from two readers of the source. A batch without new statuses and quota
 samples is planned without them.
+
+Statuses (`with_receiver_health`) and quota samples (`with_quota_sample`, Q6) are JSON; what isn't valid becomes a row
+that says so.
 """
 
 from __future__ import annotations

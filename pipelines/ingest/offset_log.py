@@ -17,6 +17,10 @@ from kafka_telemetry_lake.pipelines.ingest.checkpoint import batches_of
 from kafka_telemetry_lake.pipelines.ingest.sources import Offsets
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 
+log = logging.getLogger("telemetry-lake")
+
+LOGS = ("offsets", "commits")
+
 
 @dataclass
 class OffsetLog:
@@ -70,10 +74,6 @@ def _merged(lines: Iterable[str]) -> Offsets:
             if isinstance(partitions, Mapping):
                 offsets[topic] = {int(number): offset for number, offset in partitions.items()}
     return offsets
-
-
-log = logging.getLogger("telemetry-lake")
-LOGS = ("offsets", "commits")
 
 
 def entries(root: str, batch: int) -> list[str]:

@@ -9,7 +9,6 @@ number skips it.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 import uuid
@@ -18,11 +17,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from kafka_telemetry_lake.pipelines.ingest.batch_report import Report, facts_of, latest_landing, log_batch, progress_of
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import BATCH, POINTS, points_app_id, read_id
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.run_tasks import Placement, ProcessedBatch, log_set_aside, run_tasks
@@ -37,7 +36,6 @@ from kafka_telemetry_lake.pipelines.lake.moments import COMMIT_ORDER, MOMENT, RE
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
-from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import BatchFacts
 from kafka_telemetry_lake.pipelines.quality.batch import broken_rules, describe
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
@@ -48,8 +46,6 @@ log = logging.getLogger(__name__)
 
 START_AGAIN = "start the job again, which judges the pushes that have no outcome"
 SNAPSHOT_EVERY = timedelta(days=1)
-# Takes a batch's progress, with the fields of Spark's StreamingQueryProgress, and its facts.
-Report = Callable[[Mapping[str, Any], BatchFacts], None]
 
 
 @dataclass(frozen=True)
@@ -227,7 +223,7 @@ class Operator:
         now = datetime.now(UTC)
         if self._state.snapshots.due(now, SNAPSHOT_EVERY):
             self._state.snapshots.take(now, self._state.before(batch.task.batch_id + 1), self._settings.lake)
-        self._tell(batch, files, now)
+        self._report_batch(batch, files, now)
 
     def _commit(self, batch: ProcessedBatch, files: Sequence[DataFile], version: int | None) -> None:
         """Make the rows and states of a batch count.
@@ -271,7 +267,7 @@ class Operator:
         if self._logs[last.name].commit(own, self.app_id, number, outcomes, note):
             self._moment += 1
 
-    def _tell(self, batch: ProcessedBatch, files: Sequence[DataFile], now: datetime) -> None:
+    def _report_batch(self, batch: ProcessedBatch, files: Sequence[DataFile], now: datetime) -> None:
         """Log and report what a batch has judged, which pushes it has set aside, and which quality rules it breaks."""
         number = batch.task.batch_id
         counts: Counter[str] = Counter()
@@ -283,7 +279,7 @@ class Operator:
         for line in describe(broken):
             log.error("points: batch %d breaks quality rule %s", number, line)
         if self._report is not None:
-            facts = facts_of(counts, _latest(files), self._state.size(), broken)
+            facts = facts_of(counts, latest_landing(files), self._state.size(), broken)
             self._report(progress_of(self._run_id, number, now, seconds, counts["push_outcomes"]), facts)
         log_batch(number, counts, seconds)
 
@@ -308,45 +304,3 @@ class Operator:
 def _is_of(task: ShardTask, number: int, paths: Iterable[str]) -> bool:
     """Whether a task has judged exactly what this batch reads."""
     return task.batch_id == number and set(task.paths) == set(paths)
-
-
-def progress_of(run_id: str, number: int, ended_at: datetime, seconds: float, pushes: int) -> dict[str, Any]:
-    """As Spark reports a micro-batch of a query."""
-    return {
-        "name": POINTS,
-        "runId": run_id,
-        "batchId": number,
-        "timestamp": (ended_at - timedelta(seconds=seconds)).isoformat(),
-        "durationMs": {"addBatch": 1000 * seconds, "triggerExecution": 1000 * seconds},
-        "numInputRows": pushes,
-        "sources": [],
-    }
-
-
-def _latest(files: Sequence[DataFile]) -> datetime | None:
-    """When the last of the batch's pushes landed."""
-    landed = [json.loads(file.stats)["maxValues"]["landed_at"] for file in files if file.table == PUSH_OUTCOMES.name]
-    return datetime.fromisoformat(max(landed).replace("Z", "+00:00")) if landed else None
-
-
-def facts_of(counts: Counter[str], latest: datetime | None, state_bytes: int, broken: Mapping[str, int]) -> BatchFacts:
-    """What Spark's progress doesn't say of a batch, by what its tasks have counted."""
-    statuses = {name.removeprefix("status:"): n for name, n in counts.items() if name.startswith("status:")}
-    return BatchFacts(
-        counts["metric_points"], counts["quarantine"], statuses, latest, state_bytes, broken, counts["set_aside"]
-    )
-
-
-def log_batch(number: int, counts: Counter[str], seconds: float) -> None:
-    """Log what a batch has judged, in one line."""
-    pushes, points, read = counts["push_outcomes"], counts["metric_points"], counts["state_bytes_read"]
-    statuses = ", ".join(
-        f"{count:,} {name.removeprefix('status:')}"
-        for name, count in counts.most_common()
-        if name.startswith("status:")
-    )
-    log.info(
-        "points: batch %d: %s pushes, %s points (%s), %s quarantined, %.1f s, %s points/s%s",
-        number, f"{pushes:,}", f"{points:,}", statuses or "none", f"{counts['quarantine']:,}", seconds,
-        f"{points / max(seconds, 0.001):,.0f}", f", {read:,} bytes of state read from the store" if read else "",
-    )  # fmt: skip

@@ -22,6 +22,8 @@ from kafka_telemetry_lake.pipelines.runtime.kafka_reach import check_brokers
 from kafka_telemetry_lake.pipelines.runtime.kafka_topics import topic_ids, topics_of
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
+log = logging.getLogger("telemetry-lake")
+
 # Required columns of a files source, with the Arrow types that a Parquet reader may return.
 _BINARY = (pa.binary(), pa.large_binary())
 FILE_COLUMNS: dict[str, tuple[pa.DataType, ...]] = {
@@ -266,9 +268,6 @@ def _are_headers(kind: pa.DataType) -> bool:
         return False
     types = {field.name: field.type for field in kind.value_type}
     return types.get("key") in FILE_COLUMNS["topic"] and types.get("value") in _BINARY
-
-
-log = logging.getLogger("telemetry-lake")
 
 
 def has_new_partition(topics: Collection[str], error: str) -> bool:

@@ -97,15 +97,15 @@ class StoreTask(WorkerTask):
         written = [file for each in files.values() for file in each.close()]
         pa.default_memory_pool().release_unused()
         forget_archives()
-        yield _results(file=[file.to_json() for file in written])
+        yield _results("file", [file.to_json() for file in written])
         task = None if self.judge is None else of_few_pushes(self.judge, written)
         if task is None:
             return
         if self.tried_before or was_tried_before():
-            yield _results(failed=[True])
+            yield _results("failed", [True])
             return
         for rows in task([pa.RecordBatch.from_pydict({"id": range(task.shards)})]):
-            yield _results(judged=rows.to_struct_array())
+            yield _results("judged", rows.to_struct_array())
 
 
 @dataclass(frozen=True)
@@ -164,9 +164,8 @@ def of_few_pushes(task: ShardTask, files: Iterable[DataFile]) -> ShardTask | Non
     return replace(task, paths=tuple(file.path for file in own), held=held)
 
 
-def _results(**column: Any) -> pa.RecordBatch:
-    """Rows of `RESULT` of which only one column isn't NULL."""
-    [(name, values)] = column.items()
+def _results(name: str, values: Sequence[Any] | pa.Array) -> pa.RecordBatch:
+    """Rows of `_RESULT` of which only one column isn't NULL."""
     arrays = [values if field.name == name else pa.nulls(len(values), field.type) for field in _RESULT]
     return pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
 

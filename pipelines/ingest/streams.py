@@ -217,7 +217,7 @@ class StorePlan(NamedTuple):
 class LandingBatches:
     """The commits of one run of the query, batch by batch: `begin`, then the records are stored, then `finish`.
 
-    It needs no Spark.
+    It calls nothing of Spark: tests run it without a session.
 
     Args:
         lake: folder or URI of the lake.

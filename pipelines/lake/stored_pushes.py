@@ -15,12 +15,9 @@ import pyarrow.parquet as pq
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.udfs.rows import PUSH_KEY
 
-"""The columns that identify a push. They have their own module because maintenance runs without Spark."""
-
-# Rule D1. cluster_id may be NULL. The record's time is included because a topic that was deleted and created again
-# uses the same offsets for other records.
+# The columns that identify a push (rule D1). cluster_id may be NULL. The record's time is included because a topic that
+# was deleted and created again uses the same offsets for other records.
 IDENTITY = ("source", "cluster_id", "topic", "partition", "offset", "landed_at")
-
 
 # The application id in table `pushes` whose version is the first retained day, as days since 1970. A transaction of
 # the table outlives its log.

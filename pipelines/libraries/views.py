@@ -1,8 +1,8 @@
 """SQL about client libraries, made of ``sql/versions/client_versions.yml``: which one a client is of, what is known.
 
 KIP-511: a client sends ClientSoftwareName and ClientSoftwareVersion, which bindings of a library choose freely. So the
-library and its version are worked out in one place, for views `clients`, `client_versions` and their siblings, and for
-columns of `instance_hours`.
+library and its version are worked out in one place, for views `clients`, `client_versions`, `client_releases`,
+`known_client_bugs` and `rebootstrap_readiness`, and for columns of `instance_hours`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def library_columns(name: str, version: str) -> dict[str, tuple[str, str]]:
 
 
 def number_of(version: str) -> str:
-    """The expression for the number of the version in a column: see ``client_versions.number``."""
+    """The expression for the number of the version in a column: see ``versions.number``."""
     major, minor, patch = (f"CAST(TRY_CAST(split_part({version}, '.', {part}) AS INT) AS BIGINT)" for part in (1, 2, 3))
     return f"({major} * 1000 + {minor}) * 1000 + coalesce({patch}, {LAST_PATCH})"
 

@@ -34,7 +34,6 @@ from kafka_telemetry_lake.pipelines.lifecycle.shard_task import Judge, Merge, Me
 from kafka_telemetry_lake.pipelines.lifecycle.step_note import FIELDS, StepEnd, StepNote
 from kafka_telemetry_lake.pipelines.lifecycle.stored_rows import (
     ANEW,
-    PLACE,
     Reached,
     StoredRows,
     drop_stored_rows,
@@ -44,6 +43,7 @@ from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
 from kafka_telemetry_lake.pipelines.tables.table import NOT_OPENED, Opened, Table
+from kafka_telemetry_lake.udfs.lifecycle.clients import PLACE
 from kafka_telemetry_lake.udfs.lifecycle.events import EventLimit
 from kafka_telemetry_lake.udfs.lifecycle.labels import label
 from kafka_telemetry_lake.udfs.lifecycle.push_sequences import Clocks, clocks_until
@@ -101,7 +101,8 @@ class Lifecycle:
         self._changes, self._files = pc.sum(files["num_records"], min_count=0).as_py(), files.num_rows
         if note is None and self._changes:
             raise StateMissingError(f"{self._note_file.path} is missing: {ANEW}, or restore both from one backup")
-        # Begun again, its steps follow those whose events are stored, and read rows that have some of these.
+        # After its folder was deleted, steps are numbered on from the stored events, and all stored rows are read
+        # again: `unstored_events` leaves out events that are stored already.
         self._note = note or StepNote(self._logs[CLIENT_EVENTS.name].transaction_version(APP_ID) or 0)
         self._is_begun_again = note is None and self._note.step > 0
         self._runs, self._size = self._runs_for(self._changes, tables[CLIENT_CHANGES.name]), self._changes

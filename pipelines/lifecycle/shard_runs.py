@@ -8,11 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from deltalake import DeltaTable
-from pyspark.sql import Row, SparkSession
 
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import Placement
-from kafka_telemetry_lake.pipelines.lifecycle.shard_task import TASK_RESULT, ShardsTask, Work, take_changes
-from kafka_telemetry_lake.pipelines.runtime.job_names import named
+from kafka_telemetry_lake.pipelines.lifecycle.shard_task import ShardsTask, Work, take_changes
 from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
 from kafka_telemetry_lake.udfs.lifecycle.silence import NEVER
 
@@ -71,19 +68,3 @@ class InTasks:
     def __call__(self, work: Work, step: int) -> list[Any]:
         rows = self._run(ShardsTask(self._lake, self._job, self.shards, step, work))
         return [pickle.loads(row["result"]) for row in rows]  # of our own task
-
-
-class SparkTasks:
-    """Runs a task for each shard, where the shard's clients are in files already; Spark's page shows which step it is.
-
-    A task that a lost machine ran is run elsewhere, from the rows of table `client_changes`.
-    """
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark, self._placement = spark, Placement(spark)
-
-    def __call__(self, task: ShardsTask) -> Sequence[Row]:
-        tasks = min(task.shards, self._spark.sparkContext.defaultParallelism)
-        with named(self._spark, f"lifecycle: step {task.step}"):
-            results = self._placement.shards(task.shards, tasks).mapInArrow(task, TASK_RESULT)
-            return self._placement.collect(results, are_apart=True)

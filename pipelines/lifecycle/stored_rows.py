@@ -24,10 +24,10 @@ from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, PUSH_OUTCOMES, PUSHES
+from kafka_telemetry_lake.udfs.lifecycle.clients import PLACE
 
 NAME, FIELDS = "_lifecycle_files", ("pushes", "outcomes", "parts", "reached")
 ANEW = f"delete the folder of table {CLIENT_CHANGES.name} to process all pushes of the lake again"
-PLACE = ("source", "topic", "partition")
 EVENT = (*IDENTITY, "client_instance_id", "event", "at")  # what identifies an event
 
 

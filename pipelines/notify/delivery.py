@@ -178,9 +178,6 @@ def previews(lake: str, file: NotifyFile, now: datetime) -> Iterator[str]:
                 messages.done()
 
 
-log = logging.getLogger(__name__)
-
-
 def send_all(deliveries: Sequence[Delivery], stop: threading.Event, give_up_s: float) -> list[str]:
     """Deliver until there is nothing more to send, or until `stop` is set.
 

@@ -17,7 +17,7 @@ from kafka_telemetry_lake.pipelines.sql_text import quoted
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times as fast
 _CLIENT = "{client}"
-_SEPARATOR = "|"  # no text has it
+_SEPARATOR = "|"  # no text has it; sql/_known_metrics.sql splits by it
 # Ending of a name: how points become one number, how the meaning begins, and what follows the unit.
 ENDINGS = {
     "total": ("sum", "Increase of the ", ""),
@@ -54,7 +54,7 @@ class _Family(BaseModel):
 
 @dataclass(frozen=True)
 class KnownMetric:
-    """What is known about a metric. `metric` is the whole name, `libraries` are keys of ``rules.LIBRARIES``."""
+    """What is known about a metric. `metric` is the whole name, `libraries` are keys of ``model.LIBRARIES``."""
 
     metric: str
     unit: str

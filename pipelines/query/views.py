@@ -1,4 +1,4 @@
-"""The views over a lake's tables: files of `sql/` in Spark's dialect, for Spark and for DuckDB.
+"""The views over a lake's tables: files right in `sql/`, in Spark's dialect, for Spark and for DuckDB.
 
 A file has the view's name, and contains a comment with the question that the view answers, and one SELECT. Views may
 read other views and any table of ``catalog.CATALOG``; a table that a lake doesn't have yet reads as empty. A file whose
@@ -146,4 +146,7 @@ def _texts(overrides: Overrides, closing: bool) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    print(views()[sys.argv[1]].select)
+    name = " ".join(sys.argv[1:])
+    if (printed := _texts((), False).get(name)) is None:
+        sys.exit(f"no view is called {name!r}: `telemetry-lake views` lists them")
+    print(printed)

@@ -17,7 +17,6 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
@@ -46,13 +45,21 @@ from kafka_telemetry_lake.udfs.quotas.reports import (
 from kafka_telemetry_lake.udfs.quotas.usage import USAGE, micros
 from kafka_telemetry_lake.udfs.rows import TIMESTAMP
 
+log = logging.getLogger(__name__)
+
 EVIDENCE_LASTS_S = 60  # a Java client reports a delay for this long, even if the quota has been removed since
 CHUNK_S = 600  # time span of the windows that are computed at once
 RECORD = ("source", "topic", "partition", "offset", "landed_at")
+STREAM = "quota_reports"
+APP_ID = "kafka-telemetry-lake:client_reports"
+PAUSE_S = 60.0  # a push covers minutes, and a step has fixed costs
+STEP_BYTES = 256 << 20  # of metric_points; about a twentieth of the points are quota reports
+NOTED_EVERY = timedelta(hours=1)  # the position, if points have no reports: each is a commit
+SPANS = pa.schema([QUOTA_REPORTS.schema.field(name) for name in ("time", "delta_start")])
 
 
 def read_reports(lake: str, uris: Sequence[str]) -> pa.Table:
-    """Read the reports among the points of some files of `metric_points`, with columns of ``quota_reports.REPORTS``."""
+    """Read the reports (``udfs.quotas.reports.REPORTS``) among the points of some files of `metric_points`."""
     filesystem, root = filesystem_of(METRIC_POINTS.uri(lake))
     reports = []
     for path in table_paths(uris, METRIC_POINTS):
@@ -91,8 +98,8 @@ def _principals(lake: str, points: pa.Table) -> pa.ChunkedArray:
     principals = pa.schema([PUSHES.schema.field(name) for name in (*RECORD, "principal")]).empty_table()
     for partition in pc.unique(records["partition"]).to_pylist():
         span = pc.min_max(records.filter(pc.field("partition") == partition)["offset"]).as_py()
-        wanted = ds.field(LANDED_DATE.name).isin(days) & (ds.field("partition") == partition)
-        wanted &= (ds.field("offset") >= span["min"]) & (ds.field("offset") <= span["max"])
+        wanted = pads.field(LANDED_DATE.name).isin(days) & (pads.field("partition") == partition)
+        wanted &= (pads.field("offset") >= span["min"]) & (pads.field("offset") <= span["max"])
         rows = pushes.to_table(principals.column_names, filter=wanted)
         principals = pa.concat_tables([principals, rows.cast(principals.schema)])
     numbered = points.select(RECORD).append_column("row", pa.array(range(points.num_rows), pa.int64()))
@@ -129,8 +136,8 @@ def replace_estimates(
             last = min(first + CHUNK_S, end)
             low, high = pa.scalar(at(first), TIMESTAMP), pa.scalar(at(last), TIMESTAMP)
             furthest = pa.scalar(at(last) + timedelta(seconds=MAX_INTERVAL_S), TIMESTAMP)
-            within = (ds.field("time") >= low) & (ds.field("time") <= furthest)
-            within &= ds.field("delta_start").is_null() | (ds.field("delta_start") < high)
+            within = (pads.field("time") >= low) & (pads.field("time") <= furthest)
+            within &= pads.field("delta_start").is_null() | (pads.field("delta_start") < high)
             reports = stored.to_table(QUOTA_REPORTS.schema.names, filter=within)
             for cluster in pc.unique(reports["cluster_id"]).to_pylist():
                 named = pc.field("cluster_id").is_null() if cluster is None else pc.field("cluster_id") == cluster
@@ -143,7 +150,7 @@ def cluster_usage(reports: pa.Table, versions: Sequence[Version], start: int, en
     """Compute rows of `quota_usage` for one cluster's windows from start to end (Unix seconds, whole minutes).
 
     Args:
-        reports: columns of ``quota_reports.REPORTS``.
+        reports: columns of ``udfs.quotas.reports.REPORTS``.
         versions: the cluster's rows of table `quotas`.
     """
     for quota_type in pc.unique(reports["quota_type"]).to_pylist():
@@ -155,16 +162,6 @@ def cluster_usage(reports: pa.Table, versions: Sequence[Version], start: int, en
             for span in limits_over_time(versions, quota_type, start, end, seconds):
                 if span.limits:
                     yield estimated_usage(moved, quota_type, span.limits, seconds, span.start, span.end)
-
-
-log = logging.getLogger(__name__)
-
-STREAM = "quota_reports"
-APP_ID = "kafka-telemetry-lake:client_reports"
-PAUSE_S = 60.0  # a push covers minutes, and a step has fixed costs
-STEP_BYTES = 256 << 20  # of metric_points; about a twentieth of the points are quota reports
-NOTED_EVERY = timedelta(hours=1)  # the position, if points have no reports: each is a commit
-SPANS = pa.schema([QUOTA_REPORTS.schema.field(name) for name in ("time", "delta_start")])
 
 
 def knows_quotas(lake: str) -> bool:

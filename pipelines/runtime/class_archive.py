@@ -1,9 +1,9 @@
 """HotSpot's archive of the classes that the job loads (class data sharing, JEP 350).
 
 With it a local session takes 7 CPU-s less to start, write and read a table, but writing it takes 11. So the first job
-that finds none leaves a note, and the next one the archive: its JVM writes it when it ends, after the command. The next
-sessions with the same class path and the same Java use it. HotSpot itself ignores an archive of other jars or of
-another Java.
+that finds none leaves a note, and the next one the archive: its JVM writes it when it ends, after the command. Brief
+jobs (`session`) do neither. The next sessions with the same class path and the same Java use it. HotSpot itself ignores
+an archive of other jars or of another Java.
 """
 
 from __future__ import annotations

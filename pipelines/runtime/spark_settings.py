@@ -88,7 +88,6 @@ JAVA_OPTIONS = (
     "-XX:Tier4MinInvocationThreshold=2400",
     "-XX:Tier4CompileThreshold=60000",
     "-XX:Tier4BackEdgeThreshold=160000",
-    *__import__("os").environ.get("X_JAVA", "").split(),
 )
 # For a JVM that ends after little work: HotSpot's optimizing compiler, and the profiles that it needs, take 12 CPU-s
 # more than they save. In a job of much input, or one that runs on, its loops would take twice as much without it.

@@ -18,10 +18,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from kafka_telemetry_lake.pipelines.ingest.batch_report import Report
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import begun_batch, query_id
 from kafka_telemetry_lake.pipelines.ingest.landing_rows import landing_rows
 from kafka_telemetry_lake.pipelines.ingest.offset_log import OffsetLog
-from kafka_telemetry_lake.pipelines.ingest.operator import Report
 from kafka_telemetry_lake.pipelines.ingest.sources import Source
 from kafka_telemetry_lake.pipelines.ingest.streams import JobLake, Trigger, start_batches
 from kafka_telemetry_lake.pipelines.ingest.unreadable_records import naming

@@ -103,13 +103,13 @@ class ShardProcessor(WorkerTask, StatefulProcessor):
             writers[PUSHES.name].write(part)
         results = TaskResults(writers)
         results.counts["in_files"] += sum(part.num_rows for part in slices)
-        judging = PushConversion(before, results, self._limits, self._shards)
-        judging.run(joined((part.select(PUSHES_IN.names) for part in slices), SLICE_ROWS), guarded=guarded)
+        conversion = PushConversion(before, results, self._limits, self._shards)
+        conversion.run(joined((part.select(PUSHES_IN.names) for part in slices), SLICE_ROWS), guarded=guarded)
         results.close()
-        state = judging.state.to_bytes()
+        state = conversion.state.to_bytes()
         facts = {
             "counts": results.counts,
-            "set_aside": judging.isolation.lines,
+            "set_aside": conversion.isolation.lines,
             "state_bytes": len(state),
             "landed_us": max((_latest_us(part) for part in slices), default=0),
         }

@@ -3,7 +3,8 @@
 A replay of recent pushes starts from a snapshot instead of the first push (docs/operate.md). A snapshot is a folder
 next to the checkpoint, `points-snapshots/<time>-<batch>/`, with a list of files for each table, and `snapshot.json`,
 written last, which names the state files. These stay in the folder of the state as long as a snapshot names them
-(`manifest`). The lists make it independent of the tables' logs, which forget their old versions.
+(`manifest`). The lists make it independent of the tables' logs, which forget their old versions. The checks of
+values (`number`, `chains`) serve manifests too.
 """
 
 from __future__ import annotations

@@ -39,6 +39,9 @@ SIZES = tuple(64 * 1024 * STEP**number for number in range(6))  # of files that 
 CHECKPOINT_COMMITS = 500  # a checkpoint costs as much as opening the table, and so does a log that is this long
 
 File = Mapping[str, Any]  # path, size_bytes, partition
+PAUSE_S = 60.0
+# The tables that the job commits to without opening them.
+KEPT_UP = (*TABLES, QUOTA_SAMPLES, CLIENT_CHANGES)
 
 
 class SmallFiles:
@@ -157,13 +160,6 @@ def runs_to_merge(files: Sequence[File]) -> Iterator[slice]:
                 yield slice(alike[0], alike[0] + sum(end <= TARGET_BYTES for end in ends))
 
 
-log = logging.getLogger(__name__)
-
-PAUSE_S = 60.0
-# The tables that the job commits to without opening them.
-KEPT_UP = (*TABLES, QUOTA_SAMPLES, CLIENT_CHANGES)
-
-
 class Upkeep:
     """Upkeep of one lake.
 
@@ -175,11 +171,6 @@ class Upkeep:
     def __init__(self, lake: str, judged: Callable[[], int | None], fence: Fence | None = None) -> None:
         self._lake, self._judged = lake, judged
         self._tables = {table.name: (table, SmallFiles(table, lake, fence)) for table in KEPT_UP}
-
-    def run(self, ended: threading.Event) -> None:
-        """Look after the tables until the event is set."""
-        while not ended.wait(PAUSE_S):
-            self.look(ended)
 
     def look(self, ended: threading.Event, day: date | None = None) -> None:
         """Look after each table once; what fails is tried again at the next look.

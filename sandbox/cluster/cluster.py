@@ -278,6 +278,8 @@ class LocalCluster:
             "num.network.threads": 2,
             "num.io.threads": 4,
             "log.cleaner.dedupe.buffer.size": 4 * 1024 * 1024,
+            # Records with times of weeks ago stay: without this their segments are deleted 30 s after the start.
+            "log.initial.task.delay.ms": 24 * 3600 * 1000,
         }
         if self._sasl_users:
             listeners.append(f"SASL_PLAINTEXT://127.0.0.1:{self._sasl_ports[node_id - 1]}")

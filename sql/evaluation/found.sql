@@ -1,5 +1,6 @@
 -- What does view findings have, with the principal, application and owner of each row's client id?
 -- hour: hours since 1970.
+-- In DuckDB's dialect.
 WITH found AS MATERIALIZED (SELECT * FROM findings),
 principals AS (
     SELECT cluster_id, client_id, date_trunc('hour', landed_at) AS window_start,

@@ -1,4 +1,5 @@
 -- In which hours did the client ids and principals of relation subjects push?
+-- In DuckDB's dialect.
 SELECT DISTINCT cluster_id, epoch_us(landed_at) // 3600000000 AS hour, 'client_id' AS scope, client_id AS subject
 FROM push_outcomes AS o
 WHERE EXISTS (

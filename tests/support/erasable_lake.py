@@ -19,6 +19,7 @@ from deltalake import write_deltalake
 from kafka_telemetry_lake.pipelines.forget.history import clear
 from kafka_telemetry_lake.pipelines.lake.notes import sealed
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
+from kafka_telemetry_lake.pipelines.notify.alerts import LABELS, labels_of
 from kafka_telemetry_lake.pipelines.subscriptions.client_matches import update_client_matches
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.groups import GROUP_MEMBERS
@@ -117,6 +118,9 @@ def fill(stream: LocalStream, client: Client) -> None:
         "waiting": rows, "under_way": 1,
     }  # fmt: skip
     (folder / "sink.json").write_text(json.dumps(sealed(content)))
+    alerts = [{"labels": labels_of(dict.fromkeys(LABELS.values()) | row), "endsAt": str(NOON)} for row in rows]
+    content |= {"kind": "Alerts", "waiting": alerts}
+    (folder / "alerts.json").write_text(json.dumps(sealed(content)))
     (folder / "sink-refused-1.json").write_text(json.dumps({"id": "1", "changes": rows[:1]}))
     note = {"step": 1, "rows": rows[:1], "clusters": [{"states": {row["finding_id"]: {"latest": row} for row in rows}}]}
     (lake / FINDING_CHANGES.name / "_findings-e000000000000.json").write_text(json.dumps(note))

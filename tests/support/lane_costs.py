@@ -6,7 +6,7 @@ What is taken between tests (imports, collection, processes that live on) is `sh
 environment's TEST_LANE, which the Makefile sets; without it nothing is printed. A lane that takes more than its budget
 and a quarter says so in a line that begins with BUDGET, and fails if TEST_BUDGETS is `fail`, as in CI. On a slower
 machine, or one that others keep busy, the same instructions take more CPU seconds: a lane may take as many times more
-as a piece of fixed work took, before, between its tests and after it.
+as a piece of fixed work took before it, between its tests and after it, on average.
 """
 
 from __future__ import annotations

@@ -95,12 +95,12 @@ def ending(code: Any) -> str:
 
 
 def _ingest(records: int, per_batch: int, uri: str, shards: int | None, *, take_over: bool) -> None:
-    with locks.only_job(uri, "ingest", "busy", take_over=take_over) as claim:
-        lake = JobLake(uri, checkpoint_folders.own_checkpoints(uri, None, claim), fence=claim)
+    with locks.only_job(uri, "ingest", "busy", take_over=take_over) as lease:
+        lake = JobLake(uri, checkpoint_folders.own_checkpoints(uri, None, lease), fence=lease)
         check_checkpoints(uri, lake.checkpoints)
-        replay.finish_swap(uri, lake.checkpoints, claim)
+        replay.finish_swap(uri, lake.checkpoints, lease)
         judge = judging.caught_up_operator(_SPARK, lake, Limits(), 1 << 30, threading.Event(), shards)
-        batches = LandingBatches(uri, claim, judge, begun_batch(lake.landing))
+        batches = LandingBatches(uri, lease, judge, begun_batch(lake.landing))
         app_id = f"kafka-telemetry-lake:{LANDING}:{QUERY}"
         for number, first, last in Query(lake.landing, records, per_batch):
             plan = batches.begin(app_id, number)
@@ -121,10 +121,10 @@ def swap() -> str:
 
 
 def _swap() -> None:
-    with locks.only_job(LAKE, "replay", "busy") as claim:
-        lake = JobLake(LAKE, checkpoint_folders.own_checkpoints(LAKE, None, claim), fence=claim)
+    with locks.only_job(LAKE, "replay", "busy") as lease:
+        lake = JobLake(LAKE, checkpoint_folders.own_checkpoints(LAKE, None, lease), fence=lease)
         check_checkpoints(LAKE, lake.checkpoints)
-        replay.finish_swap(LAKE, lake.checkpoints, claim)
+        replay.finish_swap(LAKE, lake.checkpoints, lease)
         judging.caught_up_operator(_SPARK, lake, Limits(), 1 << 30, threading.Event())
         state = StateFolder(lake.checkpoint(checkpoint.STATE), None, 1)
         last = state.last()
@@ -133,7 +133,7 @@ def _swap() -> None:
         [row] = judged(None, ShardTask(LAKE, last.batch_id, paths, 1, state.uri))
         files = [DataFile.from_json(text) for text in row["files"]]
         replay._write_swap(lake.checkpoints, uuid.uuid4().hex, last, {0: tuple(row["state"])}, None, files, ())
-        replay.finish_swap(LAKE, lake.checkpoints, claim)
+        replay.finish_swap(LAKE, lake.checkpoints, lease)
 
 
 def reshard(shards: int) -> str:
@@ -142,7 +142,7 @@ def reshard(shards: int) -> str:
 
 
 def maintain() -> str:
-    """Merges the files of each table, beside a job and without a claim, as ``telemetry-lake maintain`` does."""
+    """Merges the files of each table, while a job runs and without a lease, as ``telemetry-lake maintain`` does."""
     return ending(_maintain)
 
 
@@ -160,10 +160,10 @@ def follow(pushes: int, per_step: int, *, take_over: bool = False) -> str:
 
 
 def _follow(pushes: int, per_step: int, *, take_over: bool) -> None:
-    with locks.only_job(LAKE, "ingest", "busy", take_over=take_over) as claim:
-        checkpoint_folders.own_checkpoints(LAKE, None, claim)
-        log = TableLog(METRIC_POINTS, LAKE, claim)
-        file = FencedNote(METRIC_POINTS.uri(LAKE), "_follower", ("step", "done", "until"), "delete it", claim)
+    with locks.only_job(LAKE, "ingest", "busy", take_over=take_over) as lease:
+        checkpoint_folders.own_checkpoints(LAKE, None, lease)
+        log = TableLog(METRIC_POINTS, LAKE, lease)
+        file = FencedNote(METRIC_POINTS.uri(LAKE), "_follower", ("step", "done", "until"), "delete it", lease)
         note = file.read() or {"step": 0, "done": 0, "until": None}
         while note["until"] is not None or note["done"] < pushes:
             if note["until"] is None:

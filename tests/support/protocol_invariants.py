@@ -237,10 +237,10 @@ def _check_epochs(disk: Disk, table: str, epochs: Mapping[str, int]) -> None:
 
 
 def _epochs(disk: Disk) -> dict[str, int]:
-    """The epoch of each process that has claimed one."""
+    """The epoch of each process that has taken a lease."""
     prefix = f"{ROOT}/_writers/job-"
-    claims = [path for path in disk.files if path.startswith(prefix) and path.endswith(".json")]
-    return {_read(disk.files[path])["token"].rpartition("-")[0]: int(path[len(prefix) : -5]) for path in claims}
+    leases = [path for path in disk.files if path.startswith(prefix) and path.endswith(".json")]
+    return {_read(disk.files[path])["token"].rpartition("-")[0]: int(path[len(prefix) : -5]) for path in leases}
 
 
 @cache
@@ -271,14 +271,14 @@ def _rows(disk: Disk, table: str, version: int | None = None) -> list[Any]:
 def is_invisible(name: str, step: Step, disk: Disk, latest: int = LATEST) -> bool:
     """Whether no other process can tell when a step of this one is taken.
 
-    The folder of the latest copy of the checkpoints, that of the last epoch that a process claims, is looked into by
+    The folder of the latest copy of the checkpoints, that of the last epoch of a process's lease, is looked into by
     its process alone, which is checked.
     """
     verb, path, *more = step
     target = more[0] if verb in ("copy", "move") else path
     if (folder := re.match(rf"{ROOT}/_checkpoints/epoch-({latest:012d})/", target)) and not target.endswith("/_whole"):
-        claim = json.loads(disk.files[f"{ROOT}/_writers/job-{folder[1]}.json"])
-        assert claim["token"].startswith(f"{name}-"), f"{name} uses the folder of another process: {step}"
+        lease = json.loads(disk.files[f"{ROOT}/_writers/job-{folder[1]}.json"])
+        assert lease["token"].startswith(f"{name}-"), f"{name} uses the folder of another process: {step}"
         return bool(verb != "copy")
     if path.endswith(NEVER_WRITTEN) and (verb in ("read", "list") or path.endswith(".alive")):
         return True

@@ -14,7 +14,7 @@ from kafka_telemetry_lake.pipelines.query.views import needed
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 
 Rows = Sequence[Mapping[str, Any]]
-# One thread: of a few rows each, the others cost more than they do.
+# One thread: for a few rows more threads cost more than they save.
 DATABASE = duckdb.connect(config={"threads": 1})
 
 

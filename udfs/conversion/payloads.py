@@ -12,14 +12,13 @@ import xxhash
 
 from kafka_telemetry_lake.udfs import limits as limits_module
 from kafka_telemetry_lake.udfs.conversion.compression import INVALID_RECORD, TELEMETRY_TOO_LARGE, decompress
+from kafka_telemetry_lake.udfs.conversion.principals import INVALID_REQUEST
 from kafka_telemetry_lake.udfs.identity import set_bytes
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, one_chunk
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS, Budget, Limits
 from kafka_telemetry_lake.udfs.otlp.decode import decode
 from kafka_telemetry_lake.udfs.otlp.decoded import Decoded
 from kafka_telemetry_lake.udfs.rows import PUSH_COLUMNS
-
-INVALID_REQUEST = "INVALID_REQUEST"
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_telemetry_lake.udfs.conversion.payloads import INVALID_REQUEST
 from kafka_telemetry_lake.udfs.conversion.state import BUDGETS, CLIENTS, ClientColumns, ClientStates, ShardState
 from kafka_telemetry_lake.udfs.identity import column_hashes, mix
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, column
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel
 from kafka_telemetry_lake.udfs.kernels.hashing import number
 
+INVALID_REQUEST = "INVALID_REQUEST"
 THROTTLED = "THROTTLING_QUOTA_EXCEEDED"
 ANOTHER_PRINCIPAL = "the principal is another than that of the client instance's earlier pushes"
 HOUR_US = 3600 * 1_000_000

@@ -67,7 +67,7 @@ def beyond_limit(points: Points, distributions: Distributions, clients: Int64s, 
 
 
 def remembered(points: Points) -> Bools:
-    """The points whose series need state."""
+    """The points whose series need state: cumulative sums and histograms, and totals sent as DELTA."""
     counter = np.where(points.kind == Kind.SUM, points.monotonic, points.kind > Kind.SUM) & (
         points.kind != Kind.SUMMARY
     )

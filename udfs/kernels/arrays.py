@@ -28,7 +28,10 @@ def one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def column(table: pa.Table, name: str, null: float | None = None) -> Any:
-    """A primitive column as a NumPy array, NULL as `null`; a copy only where Arrow's bits aren't NumPy's (bool)."""
+    """A primitive column as a NumPy array, NULL as `null`.
+
+    It is copied only where NULLs are replaced, or Arrow's bits aren't NumPy's (bool).
+    """
     array = one_chunk(table[name])
     return (array if null is None else array.fill_null(null)).to_numpy(zero_copy_only=False)
 

@@ -39,6 +39,7 @@ from kafka_telemetry_lake.udfs.sources import digest
 NAME = "kafka-telemetry-lake"
 FILLED = ".filled"  # how the name of a file in the cache directory begins
 VARIABLE = "NUMBA_CACHE_DIR"
+unsaved: list[OSError] = []  # why functions that this process has compiled aren't in the cache
 
 
 @cache
@@ -59,12 +60,13 @@ def configure() -> Path:
 
 
 @contextmanager
-def exclusive(kernels: str = "all") -> Iterator[None]:
-    """Hold the lock of these kernels: the first worker compiles them, the others wait and load what it compiled.
+def exclusive(work: str = "all") -> Iterator[None]:
+    """Hold the lock of some work, such as to compile some kernels: others wait, and load what this process compiled.
 
-    A thread may take it again while it holds it. A worker that dies loses it.
+    A thread may take it again while it holds it. A process that dies loses it, once the children that it has forked
+    meanwhile have ended too.
     """
-    with FileLock(configure() / f".{kernels}.lock", is_singleton=True):
+    with FileLock(configure() / f".{work}.lock", is_singleton=True):
         yield
 
 
@@ -172,9 +174,6 @@ def _is_private(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-unsaved: list[OSError] = []  # why functions that this process has compiled aren't in the cache
 
 
 def attach(dispatcher: Any) -> None:

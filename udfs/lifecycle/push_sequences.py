@@ -240,7 +240,7 @@ FREE_AFTER_US = DEFAULT_LIMITS.evict_after_s * 1_000_000
 
 
 def own_pushes(clients: Clients, pushes: pa.Table) -> pa.Table:
-    """The pushes without those of another principal than their client's; one that isn't known is no other.
+    """The pushes (L1) without those of another principal than their client's; one that isn't known is no other.
 
     Args:
         clients: state after the step before.

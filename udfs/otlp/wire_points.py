@@ -1,4 +1,7 @@
-"""Data points of metrics.proto for numba, and the columns that they are written to."""
+"""Data points of metrics.proto for numba, and the columns that they are written to.
+
+It also names the kernel's other arrays: what payloads need, how they end, limits, and `DecoderState`.
+"""
 
 from __future__ import annotations
 

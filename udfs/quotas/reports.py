@@ -101,8 +101,8 @@ def estimated_usage(
     client was delayed: `throttled` is false and `throttle_ms` NULL.
 
     Args:
-        reports: ``reports.REPORTS``, those with bytes of this quota type.
-        limits: configured limits of that type, see ``precedence``.
+        reports: `REPORTS`, those with bytes of this quota type.
+        limits: configured limits of that type, see `limits.QuotaLimits`.
         start, end: of the windows that rows are wanted of, Unix seconds.
     """
     began, ended = micros(reports["delta_start"]), micros(reports["time"])
@@ -144,7 +144,7 @@ def throttle_evidence(
     before (librdkafka) or up to a minute before the report (Java). The broker is unknown.
 
     Args:
-        reports: ``reports.REPORTS``, those with a delay of this quota type.
+        reports: `REPORTS`, those with a delay of this quota type.
         limits: as for `estimated_usage`; None: unknown, then each client counts as a bucket of its own.
     """
     time = micros(reports["time"])

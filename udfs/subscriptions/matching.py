@@ -1,7 +1,8 @@
 """Client metrics subscriptions: their configuration, the clients that they match, the metrics that they ask for.
 
 All follows the broker (KIP-714, "Client metrics configuration"; ``ClientMetricsConfigs``,
-``ClientMetricsInstanceMetadata`` and ``ClientMetricsManager`` of Apache Kafka)."""
+``ClientMetricsInstanceMetadata`` and ``ClientMetricsManager`` of Apache Kafka).
+"""
 
 from __future__ import annotations
 
@@ -226,6 +227,6 @@ def client_attributes_ids(pushes: pa.Table) -> Int64s:
 
 
 def matchable(attributes: pa.Table) -> pa.Table:
-    """Rows of `ATTRIBUTES` as the broker matches them: columns of ``subscriptions.CLIENTS``, all text."""
+    """Rows of `ATTRIBUTES` as the broker matches them: columns of `CLIENTS`, all text."""
     columns = [attributes[name].cast(pa.string()) for name in (*TEXTS[1:], NUMBERS[0])]
     return pa.table(columns, schema=CLIENTS)

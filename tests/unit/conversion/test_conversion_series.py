@@ -26,6 +26,12 @@ def batch_converted(*points: tuple[int, float | None, float]) -> list[Any]:
     return values_of(Shard().points(*(push(i, counter(*point)) for i, point in enumerate(points))), *RESULT)
 
 
+def test_examples_are_compared_with_the_model() -> None:
+    shard = Shard()
+    shard.run(push(1, counter(10, 0, 1)))
+    assert shard.compares
+
+
 def test_c1_points_are_sorted_by_time_across_the_pushes_of_a_batch() -> None:
     """Out of order within a batch: differencing in offset order would count 30 -> 20 as a reset (double count)."""
     results = batch_converted((10, 0, 1), (30, 0, 3), (20, 0, 2), (40, 0, 4))

@@ -82,6 +82,7 @@ def test_the_example_overrides_nothing_and_its_comments_are_valid(tmp_path: Path
         ("latency: 5000", "latency: true", "needed: a number of ms, got True"),
         ("latency: 5000", "latency: .nan", "needed: a number of ms, got nan"),
         ("latency: 5000", "latency: .inf", "needed: a number of ms, got inf"),
+        ("latency: 5000", f"latency: {10**400}", "0 isn't between 0 and 1000000000000000: ms"),
         ("latency: 5000", "latency: -1", "costly_commits'.latency: -1 isn't between 0 and 1000000000000000: ms"),
         ("costly_commits: {latency: 5000}", "mixed_versions: {versions: 1}", "1 isn't between 2 and 1000000000000000"),
         ("costly_commits: {latency: 5000}", "fetch_bound: {idle: 90}", "90 isn't between 0 and 1: of the time"),

@@ -171,6 +171,8 @@ def test_rows_and_notes_of_others_lose_only_the_mention(erased: Erased) -> None:
     outbox = json.loads((folder / "_notify" / "sink.json").read_text())
     assert list(outbox["open"]) == ["id-shared"]
     assert [row["finding_id"] for row in outbox["waiting"]] == ["id-shared"]
+    (alert,) = json.loads((folder / "_notify" / "alerts.json").read_text())["waiting"]
+    assert alert["labels"]["finding_id"] == "id-shared"
     refused = json.loads((folder / "_notify" / "sink-refused-1.json").read_text())
     assert refused == {"id": "1", "changes": []}
     note = json.loads((folder / "_findings-e000000000000.json").read_text())
@@ -362,16 +364,20 @@ def killed_and_finished(made: Path, lake: Path, client: Client, step: int, monke
             removed = forget(lake, client_instance=client.instance)
         except KeyboardInterrupt:
             died = True
-            if step:
-                assert Erasure(str(lake), f"{lake}/_checkpoints").under_way() == [Request(client.instance)]
+            under_way = Erasure(str(lake), f"{lake}/_checkpoints").under_way()
+            assert under_way in ([], [Request(client.instance)])
+            ended = step > 0 and not under_way  # killed while it tidied up, with its receipt written
+            assert not ended or [each.gone_at for each in erased_files(str(lake))] == [None]
         else:
-            died = False
+            died, ended = False, True
     after = rows_of(lake, client)
     for name in ("pushes", "metric_points", "push_outcomes", "client_changes", "client_events", "quota_usage"):
         assert after[name] == before[name], (step, name)
-    if died:
+    if not ended:
         removed = forget(lake, client_instance=client.instance)
         after = rows_of(lake, client)
+    elif died:
+        removed = planned
     assert left(lake, client.texts, keys) <= {"pages/index.html"}, step
     assert {name: each.rows for name, each in removed.items() if each.rows} == rows, step
     assert after["finding_changes"] == before["finding_changes"] or len(after["finding_changes"]) == 1

@@ -2,58 +2,64 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+import psutil
 import pytest
 
 from kafka_telemetry_lake.pipelines.ingest import compiling, operator_task
 from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_in_background
 from kafka_telemetry_lake.udfs.kernels import numba_cache
+from tests.support.patience import wait_until
 
 STARTED = "compiling kernels, once for this user: half a minute on two cores"
 
 
 @pytest.fixture
 def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program in place of the compiler's process, for an empty cache; it leaves its pid in a file beside it."""
+    """A program in place of the compiler's process, for an empty cache, with a child; leaves both pids in a file."""
     program = tmp_path / "compiler"
-    program.write_text('#!/bin/sh\necho $$ > "$0.pid"\necho "compiling kernels, once: 10 %"\nexec sleep "${REST:-0}"\n')
+    program.write_text(
+        '#!/bin/sh\nsleep "${REST:-0}" &\necho "compiling kernels, once: 10 %"\necho $$ $! > "$0.pids"\nwait\n'
+    )
     program.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(program))
     monkeypatch.setattr(numba_cache, "is_filled", lambda: False)
     return program
 
 
-def wait_for_start(compiler: Path) -> None:
-    while not compiler.with_suffix(".pid").exists() or not compiler.with_suffix(".pid").read_text():
-        pass
+def pids(compiler: Path) -> list[int]:
+    file = compiler.with_suffix(".pids")
+    wait_until(lambda: file.exists() and file.read_text().endswith("\n"))
+    return [int(pid) for pid in file.read_text().split()]
 
 
-def has_ended(compiler: Path) -> bool:
-    wait_for_start(compiler)
-    pid = int(compiler.with_suffix(".pid").read_text())
+def runs(pid: int) -> bool:
+    """False also for a zombie: in a container nobody may reap an orphan."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_until_ended(compiler: Path) -> None:
+    wait_until(lambda: not any(map(runs, pids(compiler))))
 
 
 def test_the_compilers_lines_are_said(compiler: Path) -> None:
     said: list[str] = []
     with compiled_in_background(said.append):
         assert said[:1] == [STARTED]
-        while len(said) < 2:
-            pass
+        wait_until(lambda: len(said) == 2)
+        wait_until(lambda: not psutil.pid_exists(pids(compiler)[0]))  # it is waited for before the block ends
     assert said == [STARTED, "compiling kernels, once: 10 %"]
 
 
 def test_the_end_of_the_block_ends_the_compiler(compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REST", "600")
     with compiled_in_background(lambda _: None):
-        wait_for_start(compiler)
-    assert has_ended(compiler)
+        pids(compiler)
+    wait_until_ended(compiler)
 
 
 def test_a_start_that_fails_ends_the_compiler(compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,12 +67,12 @@ def test_a_start_that_fails_ends_the_compiler(compiler: Path, monkeypatch: pytes
 
     def start() -> None:
         with compiled_in_background(lambda _: None):
-            wait_for_start(compiler)
+            pids(compiler)
             raise OSError("no broker")
 
     with pytest.raises(OSError, match="no broker"):
         start()
-    assert has_ended(compiler)
+    wait_until_ended(compiler)
 
 
 def test_nothing_is_done_where_all_is_compiled(compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +81,7 @@ def test_nothing_is_done_where_all_is_compiled(compiler: Path, monkeypatch: pyte
     with compiled_in_background(said.append):
         pass
     assert said == []
-    assert not compiler.with_suffix(".pid").exists()
+    assert not compiler.with_suffix(".pids").exists()
 
 
 @pytest.mark.parametrize(

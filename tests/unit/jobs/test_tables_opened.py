@@ -54,7 +54,7 @@ def test_a_start_opens_a_table_once_and_the_upkeep_once_more(
     monkeypatch.setattr(small_files, "CHECKPOINT_COMMITS", 2)
     opens = run()
     assert LogFiles(PUSH_OUTCOMES.uri(str(tmp_path))).is_past(2)
-    # That of the claim and the last look whether the lake has pushes are more.
+    # That of the lease and the last look whether the lake has pushes are more.
     assert opens.pop(PUSHES.name) == 4
     assert {opens.pop(table.name) for table in OPERATOR_TABLES} == {2}
     assert max(opens.values()) <= 3, opens

@@ -159,17 +159,17 @@ def test_who_comes_while_another_fills_the_cache_waits_for_it(home: Path) -> Non
         with calls.open("a") as file:
             file.write("compiled\n")
         begun.set()
-        assert go.wait(60)
+        assert go.wait(PATIENCE_S)
 
     first, second = (forks.Process(target=numba_cache.fill, args=(compile_all,)) for _ in range(2))
     first.start()
-    assert begun.wait(60)
+    assert begun.wait(PATIENCE_S)
     second.start()
     second.join(0.3)
     assert second.is_alive()
     go.set()
     for each in (first, second):
-        each.join(60)
+        each.join(PATIENCE_S)
         assert each.exitcode == 0
     assert calls.read_text() == "compiled\n"
     assert numba_cache.is_filled()

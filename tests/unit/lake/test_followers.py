@@ -338,7 +338,7 @@ def is_right(consumer: Consumer, rounds: int) -> bool:
     return found.keys() == set(range(rounds)) and (not consumer.once or set(found.values()) == {found[0]})
 
 
-@pytest.mark.parametrize("harm", [_vacuumed, _both, _made_again], ids=lambda it: it.__name__)
+@pytest.mark.parametrize("harm", [_vacuumed, _forgotten, _both, _made_again], ids=lambda it: it.__name__)
 def test_nothing_is_lost_or_doubled_by_a_gap(consumer: Consumer, harm: Callable[[Consumer], None]) -> None:
     if isinstance(consumer, (Feed, Sink)):
         consumer.run()  # it begins with what comes then

@@ -55,7 +55,7 @@ def lake(request: pytest.FixtureRequest, store: S3Proxy) -> str:
     return uri
 
 
-def claims(lake: str) -> Leases:
+def leases(lake: str) -> Leases:
     return Leases(lake, JOB)
 
 
@@ -68,7 +68,7 @@ def versions(lake: str) -> tuple[int, int | None]:
 def test_one_of_many_gets_each_epoch(lake: str) -> None:
     def claim(number: int) -> int:
         try:
-            return claims(lake).acquire(this_process(f"ingest {number}"), take_over=True).epoch
+            return leases(lake).acquire(this_process(f"ingest {number}"), take_over=True).epoch
         except WriterRunsError:
             return 0
 
@@ -82,17 +82,17 @@ def test_a_job_with_signs_of_life_is_left_alone_and_one_without_is_taken_over(
 ) -> None:
     briefly = fence.PATIENCE_S
     monkeypatch.setattr(fence, "PATIENCE_S", PATIENCE_S)  # a sign ends the wait
-    first = claims(lake).acquire(this_process("ingest"))
+    first = leases(lake).acquire(this_process("ingest"))
     first.keep_alive(lambda: None)
     with pytest.raises(WriterRunsError, match=r"`ingest`, process \d+ on .+ \(epoch 1\)"):
-        claims(lake).acquire(this_process("replay"))
+        leases(lake).acquire(this_process("replay"))
     first.release(clean=False)
     monkeypatch.setattr(fence, "PATIENCE_S", briefly)
-    second = claims(lake).acquire(this_process("replay"))
+    second = leases(lake).acquire(this_process("replay"))
     assert (second.epoch, second.took_over) == (2, True)
     second.keep_alive(lambda: None)
     second.release(clean=True)
-    assert not claims(lake).acquire(this_process("ingest")).took_over
+    assert not leases(lake).acquire(this_process("ingest")).took_over
 
 
 def test_a_server_that_ignores_conditions_is_refused(lake: str, store: S3Proxy, server: S3Server) -> None:
@@ -100,7 +100,7 @@ def test_a_server_that_ignores_conditions_is_refused(lake: str, store: S3Proxy, 
         pytest.skip("this server checks signatures, which the condition is part of")
     strike = store.strike(Fault.UNCONDITIONAL, "PUT", r"_writers/job-\d+\.json", times=2)
     with pytest.raises(UnfitStoreError, match=r"overwrites a file that must be new \(If-None-Match\)"):
-        claims(lake).acquire(this_process("ingest"))
+        leases(lake).acquire(this_process("ingest"))
     assert len(strike.struck) == 2
 
 
@@ -122,11 +122,11 @@ def test_a_server_that_loses_races_is_refused_and_left_as_it_was(
     lake = f"{lake}-{fault.name}"
     store.strike(fault, "PUT", "_writers/", times=10_000)
     with pytest.raises(UnfitStoreError, match=said):
-        claims(lake).acquire(this_process("ingest"))
+        leases(lake).acquire(this_process("ingest"))
     store.recover()
     filesystem, root = filesystem_of(f"{lake}/_writers")
     assert filesystem.get_file_info(pafs.FileSelector(root, allow_not_found=True, recursive=True)) == []
-    assert claims(lake).acquire(this_process("ingest")).epoch == 1
+    assert leases(lake).acquire(this_process("ingest")).epoch == 1
 
 
 def test_races_are_tried_by_each_job_and_once_by_other_roles(lake: str, store: S3Proxy) -> None:
@@ -147,7 +147,7 @@ def test_a_store_is_asked_without_the_proxy_of_the_environment(lake: str, monkey
     for name in ("NO_PROXY", "no_proxy", "NETRC"):
         monkeypatch.setenv(name, "")
     explicit_settings_win()
-    own = claims(lake).acquire(this_process("ingest"))
+    own = leases(lake).acquire(this_process("ingest"))
     log = CommitLog(PUSH_OUTCOMES.uri(lake), own)
     log.append((), {"points": 1})
     assert versions(lake) == (2, 1)
@@ -155,14 +155,14 @@ def test_a_store_is_asked_without_the_proxy_of_the_environment(lake: str, monkey
 
 def test_a_server_without_updates_on_a_condition_is_fit(lake: str, store: S3Proxy) -> None:
     store.strike(Fault.NO_UPDATES, "PUT", "_writers/race-", times=10_000)
-    assert claims(lake).acquire(this_process("ingest")).epoch == 1
+    assert leases(lake).acquire(this_process("ingest")).epoch == 1
 
 
 def test_a_server_whose_listing_lags_is_refused(lake: str, store: S3Proxy) -> None:
-    claims(lake).latest()
+    leases(lake).latest()
     store.strike(Fault.OLD_ANSWER, "GET", "list-type=2", times=100)
     with pytest.raises(UnfitStoreError, match="listing lacks a file that was just written"):
-        claims(lake).acquire(this_process("ingest"))
+        leases(lake).acquire(this_process("ingest"))
 
 
 def test_a_server_that_changes_what_it_stores_is_refused(
@@ -172,7 +172,7 @@ def test_a_server_that_changes_what_it_stores_is_refused(
         pytest.skip("this server knows the checksums")
     monkeypatch.delenv("AWS_REQUEST_CHECKSUM_CALCULATION")
     with pytest.raises(UnfitStoreError, match=r"other bytes than were written.*AWS_REQUEST_CHECKSUM_CALCULATION="):
-        claims(lake).acquire(this_process("ingest"))
+        leases(lake).acquire(this_process("ingest"))
 
 
 @pytest.mark.parametrize(
@@ -182,8 +182,8 @@ def test_a_claim_and_a_commit_whose_request_fails_count_once(
     lake: str, store: S3Proxy, fault: Fault, times: int
 ) -> None:
     strikes = [store.strike(fault, "PUT", pattern, times, 0.3) for pattern in (r"job-\d+\.json", COMMIT)]
-    before = claims(lake).latest()
-    own = claims(lake).acquire(this_process("ingest"), take_over=True)
+    before = leases(lake).latest()
+    own = leases(lake).acquire(this_process("ingest"), take_over=True)
     assert own.epoch == before + 1
     log = CommitLog(PUSH_OUTCOMES.uri(lake), own)  # commits the epoch
     commit = store.strike(fault, "PUT", COMMIT, times, 0.3)
@@ -196,7 +196,7 @@ def test_a_claim_and_a_commit_whose_request_fails_count_once(
 
 
 def test_a_commit_that_arrives_after_a_higher_epoch_is_refused(lake: str, store: S3Proxy) -> None:
-    first = claims(lake).acquire(this_process("ingest"))
+    first = leases(lake).acquire(this_process("ingest"))
     log = CommitLog(PUSH_OUTCOMES.uri(lake), first)
     slow = store.strike(Fault.SLOW, "PUT", COMMIT, seconds=PATIENCE_S)
     ended: list[BaseException] = []
@@ -210,7 +210,7 @@ def test_a_commit_that_arrives_after_a_higher_epoch_is_refused(lake: str, store:
     thread = threading.Thread(target=commit)
     thread.start()
     assert slow.began.wait(PATIENCE_S)
-    second = claims(lake).acquire(this_process("ingest"), take_over=True)
+    second = leases(lake).acquire(this_process("ingest"), take_over=True)
     CommitLog(PUSH_OUTCOMES.uri(lake), second)
     slow.goes_on.set()
     thread.join()
@@ -219,7 +219,7 @@ def test_a_commit_that_arrives_after_a_higher_epoch_is_refused(lake: str, store:
 
 
 def test_expired_credentials_are_one_line(lake: str, store: S3Proxy) -> None:
-    log = CommitLog(PUSH_OUTCOMES.uri(lake), claims(lake).acquire(this_process("ingest")))
+    log = CommitLog(PUSH_OUTCOMES.uri(lake), leases(lake).acquire(this_process("ingest")))
     store.strike(Fault.EXPIRED, "PUT", COMMIT)
     with pytest.raises(OSError, match=r"0002\.json can't be written: .* 403 Forbidden: .*ExpiredToken") as raised:
         log.append((), {"points": 1})
@@ -258,8 +258,8 @@ def test_checkpoints_are_copied_once_whole(
     assert checkpoints_of(lake) == f"{lake}/_checkpoints", "half a copy counts for nobody"
     # `DeltaTable.is_deltatable` blocks all of Python's threads, that of the proxy too.
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.environment["AWS_ENDPOINT_URL"])
-    claims(lake).acquire(this_process("ingest"))
-    later = claims(lake).acquire(this_process("ingest"), take_over=True)
+    leases(lake).acquire(this_process("ingest"))
+    later = leases(lake).acquire(this_process("ingest"), take_over=True)
     assert own_checkpoints(lake, None, later) == checkpoints_of(lake) == f"{lake}/_checkpoints/epoch-{2:012d}"
     state.write(Manifest(4, 2, {}))  # of the job that was taken over
     assert StateFolder(f"{checkpoints_of(lake)}/points-state", 2, 2).batch_ids() == [3]
@@ -273,11 +273,11 @@ def test_the_next_start_deletes_folders_within_folders_of_what_was_copied(
     for name in ("landing/sources/0/0", "landing/sources/1/0", "landing/offsets/0"):  # as Spark has them
         with filesystem.open_output_stream(f"{root}/{name}") as stream:
             stream.write(b"v1")
-    claims(lake).acquire(this_process("ingest"))
-    second = claims(lake).acquire(this_process("ingest"), take_over=True)
+    leases(lake).acquire(this_process("ingest"))
+    second = leases(lake).acquire(this_process("ingest"), take_over=True)
     copy = own_checkpoints(lake, None, second)
     second.release(clean=True)
-    third = claims(lake).acquire(this_process("ingest"))
+    third = leases(lake).acquire(this_process("ingest"))
     assert own_checkpoints(lake, None, third) == copy
     left = filesystem.get_file_info(pafs.FileSelector(root, recursive=True))
     names = ("_whole", "landing/offsets/0", "landing/sources/0/0", "landing/sources/1/0")

@@ -22,6 +22,8 @@ NO_CODES = {
     ("tests/oracle/READINGS.md", "L0 is"),  # a series' last total
 }
 
+LINE = re.compile(r"#L\d+\)")  # of a link to a line of code
+
 
 @cache
 def rules() -> dict[str, str]:
@@ -53,7 +55,7 @@ def used(text: str, file: str = "") -> set[str]:
     for name, context in NO_CODES:
         if name == file:
             text = text.replace(context, "")
-    return set(CODE.findall(text))
+    return set(CODE.findall(LINE.sub("", text)))
 
 
 def texts() -> Iterator[tuple[str, str]]:

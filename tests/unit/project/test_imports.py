@@ -83,3 +83,35 @@ def test_only_one_name_is_installed() -> None:
                 assert node.level or (node.module or "").split(".")[0] not in (*LAYERS, "sql"), name
             else:
                 assert not {alias.name.split(".")[0] for alias in node.names} & {*LAYERS, "sql"}, name
+
+
+@pytest.mark.parametrize(
+    ("module", "not_needed"),
+    [
+        ("pipelines.lifecycle.follower", "pyspark"),  # the demo's own process reads the lifecycle while its job runs
+        ("pipelines.forget.subject", "udfs.otlp.decode"),  # `forget`, `maintain`, `reshard` and `doctor` decode nothing
+    ],
+)
+def test_a_start_loads_nothing_that_it_doesn_t_need(module: str, not_needed: str) -> None:
+    modules = _modules(*LAYERS)
+    reached, left = {module}, [module]
+    while left:
+        for each in _imported(modules[left.pop()], modules) - reached:
+            reached.add(each)
+            left += [each] if each in modules else []
+    assert not [each for each in reached if f"{each}.".startswith(f"{not_needed}.")]
+
+
+def _bound(node: ast.stmt) -> list[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def test_no_module_binds_a_name_twice() -> None:
+    """As two modules leave it that were put together: one of their constants is then the other's."""
+    found = {}
+    for module, file in _modules(*LAYERS, "tools", "benchmarks").items():
+        names = [name for node in ast.parse(file.read_text("utf-8")).body for name in _bound(node)]
+        if twice := {name for name in names if names.count(name) > 1}:
+            found[module] = twice
+    assert found == {}

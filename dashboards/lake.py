@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from kafka_telemetry_lake.dashboards.answers import Asked, LakeError
 from kafka_telemetry_lake.dashboards.kept_windows import TABLES, KeptWindows
 from kafka_telemetry_lake.dashboards.questions import CHOSEN, CHOSEN_IDS, ROLLUPS, Grain, Parameter, question
-from kafka_telemetry_lake.pipelines.findings.overrides import Overrides
+from kafka_telemetry_lake.pipelines.findings.model import Overrides
 from kafka_telemetry_lake.pipelines.lake.moments import Moment
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import dataset, native_select, select_nothing

@@ -31,7 +31,8 @@ from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription
 from kafka_telemetry_lake.pipelines.export.counting import Counting, Selection
 from kafka_telemetry_lake.pipelines.export.measures import DEFAULT_DIMENSIONS
 from kafka_telemetry_lake.pipelines.export.prometheus import Fleet
-from kafka_telemetry_lake.pipelines.findings.overrides import Overrides, read_overrides
+from kafka_telemetry_lake.pipelines.findings.model import Overrides
+from kafka_telemetry_lake.pipelines.findings.overrides import read_overrides
 from kafka_telemetry_lake.pipelines.ingest.streams import JobLake
 from kafka_telemetry_lake.pipelines.lifecycle import live_source
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle

@@ -16,7 +16,8 @@ from kafka_telemetry_lake.jobs.support.locks import FINDINGS, LakeBusyError, onl
 from kafka_telemetry_lake.jobs.support.running import JobFailedError
 from kafka_telemetry_lake.pipelines.findings.evaluation.evaluator import Evaluator
 from kafka_telemetry_lake.pipelines.findings.evaluation.lake_hours import LakeHours
-from kafka_telemetry_lake.pipelines.findings.overrides import Overrides, read_overrides
+from kafka_telemetry_lake.pipelines.findings.model import Overrides
+from kafka_telemetry_lake.pipelines.findings.overrides import read_overrides
 from kafka_telemetry_lake.pipelines.findings.remarks import remark, summary
 from kafka_telemetry_lake.pipelines.findings.rules import rules
 from kafka_telemetry_lake.pipelines.lake.place import no_lake

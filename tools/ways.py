@@ -100,11 +100,11 @@ pipelines.findings.evaluation.lake_hours:LakeHours.hours -> pipelines.findings.e
 pipelines.findings.evaluation.lake_hours:LakeHours._open -> pipelines.query.views:needed
 pipelines.query.views:needed -> pipelines.query.views:_texts
 pipelines.query.views:_texts -> pipelines.findings.views:finding_values
-pipelines.findings.views:finding_values -> pipelines.findings.overrides:overridden_rules
-pipelines.findings.overrides:overridden_rules -> pipelines.findings.rules:rules
+pipelines.findings.views:finding_values -> pipelines.findings.rules:overridden_rules
+pipelines.findings.rules:overridden_rules -> pipelines.findings.rules:rules
 pipelines.findings.rules:rules -> pipelines.findings.rules:parse_rule
 pipelines.findings.rules:parse_rule -> pipelines.findings.model:Rule = a rule, of YAML
-pipelines.findings.overrides:overridden_rules -> pipelines.findings.overrides:OverriddenRule = other bounds
+pipelines.findings.rules:overridden_rules -> pipelines.findings.model:OverriddenRule = other bounds
 pipelines.findings.views:finding_values -> pipelines.findings.views:_finding
 pipelines.findings.views:_finding -> pipelines.findings.model:Rule.condition_sql = SQL of the condition
 pipelines.query.views:_texts -> pipelines.sql_text:filled = the text of view findings

@@ -19,7 +19,7 @@ from kafka_telemetry_lake.jobs.settings.base import UsageError
 from kafka_telemetry_lake.jobs.settings.maintain import MaintainSettings
 from kafka_telemetry_lake.jobs.support.locks import TakenOverError, only_job
 from kafka_telemetry_lake.jobs.support.running import JobFailedError
-from kafka_telemetry_lake.pipelines.findings.overrides import Overrides
+from kafka_telemetry_lake.pipelines.findings.model import Overrides
 from kafka_telemetry_lake.pipelines.lake.errors import CatalogError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.place import no_lake

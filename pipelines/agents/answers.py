@@ -19,7 +19,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from kafka_telemetry_lake.pipelines.findings.overrides import Overrides
+from kafka_telemetry_lake.pipelines.findings.model import Overrides
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import NotAQueryError
 from kafka_telemetry_lake.pipelines.query.formats import plain_rows
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query

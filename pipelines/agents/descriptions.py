@@ -9,8 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from kafka_telemetry_lake.pipelines.agents.answers import AnswerLimits, answer
-from kafka_telemetry_lake.pipelines.findings.model import LIBRARIES, Rule
-from kafka_telemetry_lake.pipelines.findings.overrides import Overrides
+from kafka_telemetry_lake.pipelines.findings.model import LIBRARIES, Overrides, Rule
 from kafka_telemetry_lake.pipelines.findings.rules import GIVEN, measures, rules
 from kafka_telemetry_lake.pipelines.query.lake_query import relations
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError

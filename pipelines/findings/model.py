@@ -6,6 +6,7 @@ SQL in a rule has its bounds as markers (`:name`). Texts for people have places 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Annotated, Literal, get_args
 
@@ -23,6 +24,8 @@ LIBRARIES = {"java": "Java", "librdkafka": "librdkafka", "franz_go": "franz-go"}
 """The name of each library in a rule's file, and in texts."""
 PREFIX = "org.apache.kafka."
 INSTANCE = "instance"
+EVERY = "*"  # pattern of all client ids
+_ESCAPE = "!"
 PLACE = re.compile(r"\{([^{}]+?)(?::(1|%|text))?\}")
 
 
@@ -191,6 +194,88 @@ class Rule(_Model):
         texts = [self.condition, self.measure, *(place[1] for place in PLACE.finditer(self.evidence + self.advice))]
         texts += [self.raised.when] if self.raised else []
         return {name for text in texts for name in columns_of(self.sql(text))}
+
+
+@dataclass(frozen=True)
+class Override:
+    """What an entry of the file says about one rule.
+
+    Attributes:
+        client_id: pattern of client ids: `*` and `?` as in file names.
+        bounds: names and values; those of the rule for the others.
+        off: the rule gives no finding.
+    """
+
+    client_id: str
+    rule: str
+    bounds: tuple[tuple[str, float], ...] = ()
+    off: bool = False
+
+
+Overrides = tuple[Override, ...]
+"""In the order of the file: of those about a rule, the first one that fits a client id is used."""
+
+
+class OverriddenRule(Rule):
+    """A rule with other bounds for some client ids."""
+
+    overrides: Overrides
+
+    def bound_sql(self, name: str) -> str:
+        default = super().bound_sql(name)
+        return self._choice([str(dict(each.bounds).get(name, default)) for each in self.overrides], default)
+
+    def condition_sql(self) -> str:
+        condition = super().condition_sql()
+        if not any(each.off for each in self.overrides):
+            return condition
+        return f"({condition}) AND {self._choice(['FALSE' if each.off else 'TRUE' for each in self.overrides], 'TRUE')}"
+
+    def evidence_sql(self) -> str:
+        added = self._choice([quoted(self._shown(each)) for each in self.overrides], "''")
+        return f"concat({super().evidence_sql()}, {added})"
+
+    def closing(self) -> Rule:
+        overrides = tuple(
+            replace(each, bounds=tuple((name, self.bounds[name].closing(value)) for name, value in each.bounds))
+            for each in self.overrides
+        )
+        return super().closing().model_copy(update={"overrides": overrides})
+
+    def _shown(self, override: Override) -> str:
+        """The bounds that a client was judged by, and those of the rule."""
+        judged = [
+            f"{name} = {value} {self.bounds[name].unit} instead of {self.bounds[name].value}"
+            for name, value in override.bounds
+        ]
+        return f" (bounds of {override.client_id}: {', '.join(judged)})" if judged else ""
+
+    def _choice(self, values: list[str], default: str) -> str:
+        """The value of the first override that fits the client id."""
+        cases = []
+        for override, value in zip(self.overrides, values, strict=True):
+            if override.client_id == EVERY:
+                default = value
+                break
+            cases.append((override.client_id, value))
+        while cases and cases[-1][1] == default:
+            cases.pop()
+        if not cases:
+            return default
+        return (
+            f"(CASE {' '.join(f'WHEN {_fits(pattern)} THEN {value}' for pattern, value in cases)} ELSE {default} END)"
+        )
+
+
+def _fits(pattern: str) -> str:
+    """The condition that a pattern fits column client_id."""
+    if not re.search("[*?]", pattern):
+        return f"client_id = {quoted(pattern)}"
+    escaped = re.sub(f"[{_ESCAPE}%_]", lambda found: _ESCAPE + found[0], pattern)
+    like = quoted(escaped.replace("*", "%").replace("?", "_"))
+    if escaped == pattern and "\\" not in pattern:
+        return f"client_id LIKE {like}"  # DuckDB is quicker without an escape character
+    return f"client_id LIKE {like} ESCAPE '{_ESCAPE}'"
 
 
 class Measure(_Model):

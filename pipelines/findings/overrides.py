@@ -9,106 +9,22 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kafka_telemetry_lake.pipelines.findings.model import INSTANCE, Rule
+from kafka_telemetry_lake.pipelines.findings.model import EVERY, INSTANCE, Override, Overrides, Rule
 from kafka_telemetry_lake.pipelines.findings.rules import rules
 from kafka_telemetry_lake.pipelines.runtime.field_problems import read_yaml
-from kafka_telemetry_lake.pipelines.sql_text import quoted
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 from kafka_telemetry_lake.udfs.nearest import did_you_mean
 
-EVERY = "*"
 ENTRY = ("client_id", "rules")
 # Scopes of which each row is about a client id. Rows of the others have none, so only the pattern for all fits them.
 ABOUT_CLIENT_IDS = (INSTANCE, "client_id", "topic", "quota")
-_ESCAPE = "!"
 
 
 class FindingsFileError(CannotRunError):
     """The file is invalid; the message is one line with the file, the entry and what is wrong."""
-
-
-@dataclass(frozen=True)
-class Override:
-    """What an entry of the file says about one rule.
-
-    Attributes:
-        client_id: pattern of client ids: `*` and `?` as in file names.
-        bounds: names and values; those of the rule for the others.
-        off: the rule gives no finding.
-    """
-
-    client_id: str
-    rule: str
-    bounds: tuple[tuple[str, float], ...] = ()
-    off: bool = False
-
-
-Overrides = tuple[Override, ...]
-"""In the order of the file: of those about a rule, the first one that fits a client id is used."""
-
-
-class OverriddenRule(Rule):
-    """A rule with other bounds for some client ids."""
-
-    overrides: Overrides
-
-    def bound_sql(self, name: str) -> str:
-        default = super().bound_sql(name)
-        return self._choice([str(dict(each.bounds).get(name, default)) for each in self.overrides], default)
-
-    def condition_sql(self) -> str:
-        condition = super().condition_sql()
-        if not any(each.off for each in self.overrides):
-            return condition
-        return f"({condition}) AND {self._choice(['FALSE' if each.off else 'TRUE' for each in self.overrides], 'TRUE')}"
-
-    def evidence_sql(self) -> str:
-        added = self._choice([quoted(self._shown(each)) for each in self.overrides], "''")
-        return f"concat({super().evidence_sql()}, {added})"
-
-    def closing(self) -> Rule:
-        overrides = tuple(
-            replace(each, bounds=tuple((name, self.bounds[name].closing(value)) for name, value in each.bounds))
-            for each in self.overrides
-        )
-        return super().closing().model_copy(update={"overrides": overrides})
-
-    def _shown(self, override: Override) -> str:
-        """The bounds that a client was judged by, and those of the rule."""
-        judged = [
-            f"{name} = {value} {self.bounds[name].unit} instead of {self.bounds[name].value}"
-            for name, value in override.bounds
-        ]
-        return f" (bounds of {override.client_id}: {', '.join(judged)})" if judged else ""
-
-    def _choice(self, values: list[str], default: str) -> str:
-        """The value of the first override that fits the client id."""
-        cases = []
-        for override, value in zip(self.overrides, values, strict=True):
-            if override.client_id == EVERY:
-                default = value
-                break
-            cases.append((override.client_id, value))
-        while cases and cases[-1][1] == default:
-            cases.pop()
-        if not cases:
-            return default
-        return (
-            f"(CASE {' '.join(f'WHEN {_fits(pattern)} THEN {value}' for pattern, value in cases)} ELSE {default} END)"
-        )
-
-
-def overridden_rules(overrides: Overrides) -> list[Rule]:
-    """All rules, those with overrides as `OverriddenRule`."""
-    known: list[Rule] = []
-    for rule in rules().values():
-        own = tuple(each for each in overrides if each.rule == rule.id)
-        known.append(OverriddenRule.model_construct(**dict(rule), overrides=own) if own else rule)
-    return known
 
 
 def read_overrides(path: Path | None) -> Overrides:
@@ -189,17 +105,6 @@ def _covers(pattern: str, other: str) -> bool:
     """Whether a pattern certainly fits every client id that another one fits."""
     parts = {"*": ".*", "?": "[^*]"}
     return re.fullmatch("".join(parts.get(one, re.escape(one)) for one in pattern), other, re.DOTALL) is not None
-
-
-def _fits(pattern: str) -> str:
-    """The condition that a pattern fits column client_id."""
-    if not re.search("[*?]", pattern):
-        return f"client_id = {quoted(pattern)}"
-    escaped = re.sub(f"[{_ESCAPE}%_]", lambda found: _ESCAPE + found[0], pattern)
-    like = quoted(escaped.replace("*", "%").replace("?", "_"))
-    if escaped == pattern and "\\" not in pattern:
-        return f"client_id LIKE {like}"  # DuckDB is quicker without an escape character
-    return f"client_id LIKE {like} ESCAPE '{_ESCAPE}'"
 
 
 def _text(value: Any) -> str:

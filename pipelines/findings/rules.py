@@ -22,6 +22,8 @@ from kafka_telemetry_lake.pipelines.findings.model import (
     PLACE,
     Derived,
     Measures,
+    OverriddenRule,
+    Overrides,
     Rule,
     Saving,
     columns_of,
@@ -96,6 +98,15 @@ def rules() -> dict[str, Rule]:
     found = sorted((files(_FOLDER) / "findings").iterdir(), key=lambda file: file.name)
     texts = {file.name: file.read_text("utf-8") for file in found if not file.name.startswith("_")}
     return {name.removesuffix(".yml"): parse_rule(name, text, measures()) for name, text in texts.items()}
+
+
+def overridden_rules(overrides: Overrides) -> list[Rule]:
+    """All rules, those with overrides as `OverriddenRule`."""
+    known: list[Rule] = []
+    for rule in rules().values():
+        own = tuple(each for each in overrides if each.rule == rule.id)
+        known.append(OverriddenRule.model_construct(**dict(rule), overrides=own) if own else rule)
+    return known
 
 
 _ModelT = TypeVar("_ModelT", bound=BaseModel)

@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterable
 from importlib.resources import files
 
-from kafka_telemetry_lake.pipelines.findings.model import INSTANCE, PREFIX, Measure, Rule, Saving, columns_of
-from kafka_telemetry_lake.pipelines.findings.overrides import Overrides, overridden_rules
-from kafka_telemetry_lake.pipelines.findings.rules import measures, rules
+from kafka_telemetry_lake.pipelines.findings.model import INSTANCE, PREFIX, Measure, Overrides, Rule, Saving, columns_of
+from kafka_telemetry_lake.pipelines.findings.rules import measures, overridden_rules, rules
 from kafka_telemetry_lake.pipelines.sql_text import filled, quoted
 
 NO_METHOD = (

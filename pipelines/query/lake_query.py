@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from sqlglot import exp
 
-from kafka_telemetry_lake.pipelines.findings.overrides import Overrides
+from kafka_telemetry_lake.pipelines.findings.model import Overrides
 from kafka_telemetry_lake.pipelines.lake.moments import (
     MOMENTS,
     NoMomentError,

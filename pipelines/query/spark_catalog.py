@@ -7,7 +7,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from kafka_telemetry_lake.pipelines.findings.overrides import Overrides
+from kafka_telemetry_lake.pipelines.findings.model import Overrides
 from kafka_telemetry_lake.pipelines.lake.moments import MOMENTS, OF_MOMENTS, newest_moment
 from kafka_telemetry_lake.pipelines.lake.paths import absolute_uri, hadoop_path, literal
 from kafka_telemetry_lake.pipelines.query.subscription_views import update_subscription_views

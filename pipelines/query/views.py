@@ -20,7 +20,7 @@ from importlib.resources import files
 import sqlglot
 from sqlglot import exp
 
-from kafka_telemetry_lake.pipelines.findings.overrides import Overrides
+from kafka_telemetry_lake.pipelines.findings.model import Overrides
 from kafka_telemetry_lake.pipelines.findings.views import finding_values
 from kafka_telemetry_lake.pipelines.libraries.views import version_values
 from kafka_telemetry_lake.pipelines.query.known_metrics import known_metrics_values

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.pipelines.findings.overrides import Override, _fits
+from kafka_telemetry_lake.pipelines.findings.model import Override, _fits
 from kafka_telemetry_lake.pipelines.libraries.views import library_columns
 from kafka_telemetry_lake.pipelines.query.spark_catalog import create_views
 from kafka_telemetry_lake.pipelines.query.views import views

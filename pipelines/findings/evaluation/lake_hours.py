@@ -16,7 +16,7 @@ import pyarrow.dataset as pads
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from kafka_telemetry_lake.pipelines.findings.overrides import Overrides
+from kafka_telemetry_lake.pipelines.findings.model import Overrides
 from kafka_telemetry_lake.pipelines.lake.follower import Follower, Gap, Position
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import Times, register_table

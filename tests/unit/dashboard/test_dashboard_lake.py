@@ -16,7 +16,7 @@ from kafka_telemetry_lake.dashboards.answers import LakeError
 from kafka_telemetry_lake.dashboards.lake import Lake
 from kafka_telemetry_lake.dashboards.questions import CHOSEN, CHOSEN_IDS, MOST_ROWS, OF_WINDOWS, Grain, names, question
 from kafka_telemetry_lake.dashboards.scene import first
-from kafka_telemetry_lake.pipelines.findings.overrides import Override
+from kafka_telemetry_lake.pipelines.findings.model import Override
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.query.views import views

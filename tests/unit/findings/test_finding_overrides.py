@@ -14,12 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.pipelines.findings.model import Override, _fits
 from kafka_telemetry_lake.pipelines.findings.overrides import (
     ABOUT_CLIENT_IDS,
     FindingsFileError,
-    Override,
     _covers,
-    _fits,
     read_overrides,
 )
 from kafka_telemetry_lake.pipelines.findings.rules import rules

@@ -12,7 +12,7 @@ import pytest
 from kafka_telemetry_lake.jobs.companions import evaluating
 from kafka_telemetry_lake.jobs.support.locks import FINDINGS, UPKEEP, LakeBusyError, only
 from kafka_telemetry_lake.jobs.support.supervisor import supervised
-from kafka_telemetry_lake.pipelines.findings.overrides import Override, Overrides
+from kafka_telemetry_lake.pipelines.findings.model import Override, Overrides
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.unit.findings.test_findings_states_lake import SmallLake
 

@@ -19,7 +19,7 @@ from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.support.locks import FINDINGS, UPKEEP, only
 from kafka_telemetry_lake.pipelines.findings.evaluation.evaluator import Evaluator
 from kafka_telemetry_lake.pipelines.findings.evaluation.lake_hours import Hours, LakeHours, LandedHour
-from kafka_telemetry_lake.pipelines.findings.overrides import Override
+from kafka_telemetry_lake.pipelines.findings.model import Override
 from kafka_telemetry_lake.pipelines.lake.follower import Position
 from kafka_telemetry_lake.pipelines.maintain import BY_DAY, Maintenance, MaintenanceResult, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query

@@ -13,8 +13,7 @@ from kafka_telemetry_lake.jobs.findings import run_job
 from kafka_telemetry_lake.jobs.settings.base import parse
 from kafka_telemetry_lake.jobs.settings.findings import FindingsSettings
 from kafka_telemetry_lake.pipelines.findings import docs as findings_docs
-from kafka_telemetry_lake.pipelines.findings.model import INSTANCE
-from kafka_telemetry_lake.pipelines.findings.overrides import OverriddenRule, Override
+from kafka_telemetry_lake.pipelines.findings.model import INSTANCE, OverriddenRule, Override
 from kafka_telemetry_lake.pipelines.findings.rules import RuleError, measures, parse_rule, rules
 from kafka_telemetry_lake.udfs.findings.states import DEFAULT, Hysteresis
 

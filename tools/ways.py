@@ -43,7 +43,7 @@ jobs.ingest:run -> jobs.ingest:_run_streams
 jobs.ingest:_run_streams -> pipelines.ingest.streams:start_landing
 pipelines.ingest.streams:start_landing -> pipelines.ingest.landing_rows:landing_rows
 pipelines.ingest.landing_rows:landing_rows -> pipelines.ingest.sources:KafkaSource.pushes = records of the topic
-pipelines.ingest.landing_rows:landing_rows -> pipelines.ingest.landed_pushes:to_pushes = rows of table pushes
+pipelines.ingest.landing_rows:landing_rows -> pipelines.ingest.landing_rows:to_pushes = rows of table pushes
 pipelines.ingest.streams:start_landing -> pipelines.ingest.streams:LandingRecords.store
 pipelines.ingest.streams:LandingRecords.store -> pipelines.ingest.store_task:store
 pipelines.ingest.store_task:store -> pipelines.ingest.store_task:StoreTask.__call__

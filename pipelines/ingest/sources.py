@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from kafka_telemetry_lake.pipelines.ingest.landed_pushes import RECORD
 from kafka_telemetry_lake.pipelines.lake.paths import literal
 from kafka_telemetry_lake.pipelines.runtime.kafka_admin import existing_topics
 from kafka_telemetry_lake.pipelines.runtime.kafka_classes import for_jvm
@@ -24,6 +23,11 @@ from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 log = logging.getLogger("telemetry-lake")
 
+# The columns of Spark's Kafka source with includeHeaders. A files source has the same columns.
+RECORD = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
+    "headers array<struct<key: string, value: binary>>"
+)
 # Required columns of a files source, with the Arrow types that a Parquet reader may return.
 _BINARY = (pa.binary(), pa.large_binary())
 FILE_COLUMNS: dict[str, tuple[pa.DataType, ...]] = {

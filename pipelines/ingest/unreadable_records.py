@@ -19,9 +19,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from kafka_telemetry_lake.pipelines.ingest.landed_pushes import RECORD
 from kafka_telemetry_lake.pipelines.ingest.offset_log import OffsetLog
-from kafka_telemetry_lake.pipelines.ingest.sources import RECORDS_AT_HAND, KafkaSource, Offsets, Topics
+from kafka_telemetry_lake.pipelines.ingest.sources import RECORD, RECORDS_AT_HAND, KafkaSource, Offsets, Topics
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of, literal
 from kafka_telemetry_lake.pipelines.runtime.kafka_records import KafkaRecord, records_between
 from kafka_telemetry_lake.udfs.errors import CannotRunError

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from kafka_telemetry_lake.pipelines.ingest.landed_pushes import to_pushes
-from kafka_telemetry_lake.pipelines.ingest.landing_rows import with_quota_sample, with_receiver_health
+from kafka_telemetry_lake.pipelines.ingest.broker_records import with_quota_sample, with_receiver_health
+from kafka_telemetry_lake.pipelines.ingest.landing_rows import to_pushes
 from kafka_telemetry_lake.udfs.landing import contract
 from tests.support.landing_records import GOOD_ID, LANDED_AT, SCHEMA, record
 from tests.support.quick_session import quick_session

@@ -18,7 +18,8 @@ PRINCIPAL = "User:alice"
 PROGRAM = """
 import json, sys
 from pathlib import Path
-from kafka_telemetry_lake.pipelines.ingest.landed_pushes import Privacy, to_pushes
+from kafka_telemetry_lake.pipelines.ingest.landing_rows import to_pushes
+from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, KafkaSource, Topics
 from kafka_telemetry_lake.pipelines.runtime import session
 from tests.support.landing_records import record, write

@@ -28,8 +28,7 @@ from benchmarks.fleet import Fleet
 from benchmarks.fleet_lake import landing_rows, pushes_rows
 from benchmarks.state import NOW_US, synthetic
 from benchmarks.task import spent_in
-from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import tasks_for
+from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask, tasks_for
 from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask, workers_for
 from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile

@@ -22,8 +22,7 @@ from kafka_telemetry_lake.jobs.support.judging import caught_up_operator
 from kafka_telemetry_lake.jobs.support.locks import FINDINGS, UPKEEP, only, only_job
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_in_background
-from kafka_telemetry_lake.pipelines.ingest.operator_task import TASK_RESULT, ShardTask
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import log_set_aside, run_tasks
+from kafka_telemetry_lake.pipelines.ingest.operator_task import TASK_RESULT, ShardTask, log_set_aside, run_tasks
 from kafka_telemetry_lake.pipelines.ingest.streams import JobLake
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake

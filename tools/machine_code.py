@@ -27,7 +27,7 @@ from kafka_telemetry_lake.udfs.kernels import machine_code as code
 if platform.machine() not in code.BASELINES or (made := code.UDFS / code.FOLDER / code.name()).exists():
     raise SystemExit()
 os.environ |= {"NUMBA_CPU_NAME": code.baseline(), "NUMBA_CPU_FEATURES": ""}
-from kafka_telemetry_lake.pipelines.ingest.operator_task import compile_kernels
+from kafka_telemetry_lake.pipelines.ingest.compiling import compile_kernels
 from kafka_telemetry_lake.udfs.kernels import numba_cache
 from numba.core.annotations.type_annotations import TypeAnnotation
 from numba.core.caching import UserProvidedCacheLocator
@@ -48,7 +48,7 @@ for package in sorted({path.parent for path in code.UDFS.rglob("*.py")}):
 (made / code.CHECKSUMS).write_text("".join(f"{line}\\n" for line in sums), "ascii")
 """
 LOAD = """
-from kafka_telemetry_lake.pipelines.ingest.operator_task import load_kernels
+from kafka_telemetry_lake.pipelines.ingest.compiling import load_kernels
 from kafka_telemetry_lake.udfs.kernels import machine_code, numba_cache
 
 load_kernels()

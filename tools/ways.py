@@ -56,8 +56,8 @@ pipelines.lake.delta_log:CommitLog._append -> pipelines.lake.log_files:LogFiles.
 pipelines.ingest.store_task:StoreTask.__call__ -> pipelines.ingest.operator_task:ShardTask.__call__
 pipelines.ingest.streams:LandingBatches.finish -> pipelines.ingest.operator:Operator.catch_up
 pipelines.ingest.operator:Operator.catch_up -> pipelines.ingest.operator:Operator.run_batch
-pipelines.ingest.operator:Operator.run_batch -> pipelines.ingest.run_tasks:run_tasks
-pipelines.ingest.run_tasks:run_tasks -> pipelines.ingest.operator_task:ShardTask.__call__
+pipelines.ingest.operator:Operator.run_batch -> pipelines.ingest.operator_task:run_tasks
+pipelines.ingest.operator_task:run_tasks -> pipelines.ingest.operator_task:ShardTask.__call__
 pipelines.ingest.operator_task:ShardTask.__call__ -> pipelines.ingest.operator_task:ShardTask._attempt
 pipelines.ingest.operator_task:ShardTask._attempt -> pipelines.ingest.push_files:PushFiles.slices = pushes of a shard
 pipelines.ingest.operator_task:ShardTask._attempt -> pipelines.ingest.operator_task:PushConversion.run
@@ -224,11 +224,8 @@ def _calls(hop: Hop, caller_text: str, called_text: str) -> bool:
     caller, called = hop.caller, hop.called
     body = _defined(caller, caller_text)
     _defined(called, called_text)
-    module = Module.of(caller.file, caller_text)
-    imported = dict(module.imported)
-    for node in ast.walk(ast.parse(caller_text)):
-        if isinstance(node, ast.Import | ast.ImportFrom):  # in functions too
-            imported |= module.imports(node)
+    module, all_texts = _module(caller.file, caller_text)
+    imported = module.imported
     dotted = {name.removeprefix(PREFIX) for name in imported.values()}
     knows = caller.module == called.module or any(f"{each}.".startswith(f"{called.module}.") for each in dotted)
     owner, _, method = called.name.rpartition(".")
@@ -247,13 +244,27 @@ def _calls(hop: Hop, caller_text: str, called_text: str) -> bool:
         return method in attributes
     # A module that is imported by its name.
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    all_texts = {node.value for node in ast.walk(ast.parse(caller_text)) if isinstance(node, ast.Constant)}
     is_named = called.name in attributes or any(len(text) > 3 and called.name.endswith(text) for text in texts)
     return "import_module" in names and is_named and called.module.rpartition(".")[2] in all_texts
 
 
+@cache
+def _module(file: str, text: str) -> tuple[Module, set[object]]:
+    """A file with what it imports, in its functions too; and its literals."""
+    module, nodes = Module.of(file, text), list(ast.walk(_tree(text)))
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module.imported |= module.imports(node)
+    return module, {node.value for node in nodes if isinstance(node, ast.Constant)}
+
+
+@cache
+def _tree(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
 def _defined(place: Place, text: str) -> ast.AST:
-    nodes: list[ast.AST] = [ast.parse(text)]
+    nodes: list[ast.AST] = [_tree(text)]
     for part in place.name.split("."):
         nodes = [each for node in nodes for each in getattr(node, "body", ()) if getattr(each, "name", "") == part]
     if not nodes:

@@ -15,9 +15,44 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from kafka_telemetry_lake.pipelines.ingest.operator_task import FUNCTIONS, compile_kernels
+import pyarrow as pa
+
+from kafka_telemetry_lake.udfs.conversion.rollups import MINUTE_US, RollUp
+from kafka_telemetry_lake.udfs.conversion.shard import process_parts
+from kafka_telemetry_lake.udfs.conversion.state import ShardState
 from kafka_telemetry_lake.udfs.kernels import numba_cache
 from kafka_telemetry_lake.udfs.kernels.compiled import COMPILES
+from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
+from kafka_telemetry_lake.udfs.otlp import decode
+from kafka_telemetry_lake.udfs.rows import PUSHES_IN
+
+FUNCTIONS = 125  # that `compile_kernels` compiles
+
+
+def compile_kernels(progress: Callable[[int], None] | None = None) -> None:
+    """Compile what neither the package nor the cache of this user has, in a child on each of two cores.
+
+    Without numba, or if a child fails, less is compiled: `numba_cache.is_filled` says whether all is.
+
+    Args:
+        progress: called now and then with the number of functions that have been compiled, of about `FUNCTIONS`.
+    """
+    if COMPILES:
+        numba_cache.fill(decode.load, _convert, progress=progress)
+
+
+def load_kernels() -> None:
+    """Load every kernel of a task; one worker of a machine at a time compiles those that the cache lacks."""
+    decode.load()
+    _convert()
+
+
+def _convert() -> None:
+    """Load the kernels of a task but those that decode."""
+    with numba_cache.exclusive("conversion"):
+        shards_of(pa.array(["x"]), 1)
+        for rows, _, _ in process_parts(PUSHES_IN.empty_table(), ShardState.empty()):
+            RollUp(MINUTE_US).add(rows.metric_points)
 
 
 @contextmanager

@@ -23,8 +23,8 @@ from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.pipelines.ingest.batch_report import Report, facts_of, latest_landing, log_batch, progress_of
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import BATCH, POINTS, points_app_id, read_id
-from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import Placement, ProcessedBatch, log_set_aside, run_tasks
+from kafka_telemetry_lake.pipelines.ingest.operator_task import ProcessedBatch, ShardTask, log_set_aside, run_tasks
+from kafka_telemetry_lake.pipelines.ingest.placement import Placement
 from kafka_telemetry_lake.pipelines.ingest.store_task import workers_for
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.durable import read_json, write_json

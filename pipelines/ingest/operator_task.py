@@ -1,21 +1,29 @@
 """The stateful operator: a task reads the pushes of some shards and writes Parquet files and the shards' next states.
 
 A task is a pure function of its pushes and of the state files it is given, so a batch that is repeated after a crash
-gives the same rows. Readers see nothing that it writes until the driver commits the batch.
+gives the same rows. Readers see nothing that it writes until the driver commits the batch. `run_tasks` runs it in Spark
+so that a push that kills its Python worker doesn't stop the job.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as pads
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Row, SparkSession
 
+from kafka_telemetry_lake.pipelines.ingest.compiling import compile_kernels, load_kernels
+from kafka_telemetry_lake.pipelines.ingest.placement import Placement
 from kafka_telemetry_lake.pipelines.ingest.poison_pushes import (
     Isolation,
     PushesFailedError,
@@ -28,9 +36,11 @@ from kafka_telemetry_lake.pipelines.ingest.poison_pushes import (
 )
 from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles
 from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
-from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY, StoredOffsets
+from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.stored_pushes import StoredOffsets, without
 from kafka_telemetry_lake.pipelines.lake.table_files import GatheredTableFiles
 from kafka_telemetry_lake.pipelines.quality.batch import BatchChecks
+from kafka_telemetry_lake.pipelines.runtime.job_names import named
 from kafka_telemetry_lake.pipelines.runtime.python_worker import after_task
 from kafka_telemetry_lake.pipelines.runtime.worker_task import WorkerTask
 from kafka_telemetry_lake.pipelines.state.chain import ShardFiles
@@ -39,23 +49,17 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
     METRIC_ROLLUPS_1H,
     METRIC_ROLLUPS_1M,
     OPERATOR_TABLES,
+    PUSHES,
     ROWS_OF_PUSHES,
 )
 from kafka_telemetry_lake.udfs.conversion.rollups import HOUR_US, MINUTE_US, RollUp
 from kafka_telemetry_lake.udfs.conversion.shard import ShardRows, States, process_parts
-from kafka_telemetry_lake.udfs.conversion.state import ShardState
-from kafka_telemetry_lake.udfs.kernels import numba_cache
 from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
-from kafka_telemetry_lake.udfs.kernels.compiled import COMPILES
-from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
 from kafka_telemetry_lake.udfs.limits import Limits
-from kafka_telemetry_lake.udfs.otlp import decode
-from kafka_telemetry_lake.udfs.rows import PUSHES_IN
 
 Result = TypeVar("Result")
 # Limit on the rollup groups in a task's memory. A client that invents metric names adds a group for each.
 MOST_GROUPS = 500_000
-FUNCTIONS = 125  # that `compile_kernels` compiles
 # What a task returns to the driver, a row for each shard: data files as JSON, the shard's new state files, counts, log
 # lines. The last row has the files and counts of all shards of the task.
 TASK_RESULT = "shard int, state array<string>, files array<string>, counts map<string, bigint>, set_aside array<string>"
@@ -69,6 +73,11 @@ TASK_RESULT_TYPE = pa.struct(
     ]
 )
 _RESULT = pa.schema(list(TASK_RESULT_TYPE))
+# Texts in Spark's errors when a task's process died, as opposed to raising an error.
+DEATHS = ("Python worker exited unexpectedly", "ExecutorLostFailure")
+# Columns of `pushes` that name a push; a file lacks one whose values are all NULL.
+NAMED = pa.schema([PUSHES.schema.field(name) for name in ("client_instance_id", "topic", "partition", "offset")])
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -260,48 +269,90 @@ def _compile() -> None:
     load_kernels()
 
 
-def compile_kernels(progress: Callable[[int], None] | None = None) -> None:
-    """Compile what neither the package nor the cache of this user has, in a child on each of two cores.
-
-    Without numba, or if a child fails, less is compiled: `numba_cache.is_filled` says whether all is.
-
-    Args:
-        progress: called now and then with the number of functions that have been compiled, of about `FUNCTIONS`.
-    """
-    if COMPILES:
-        numba_cache.fill(decode.load, _convert, progress=progress)
-
-
-def load_kernels() -> None:
-    """Load every kernel of a task; one worker of a machine at a time compiles those that the cache lacks."""
-    decode.load()
-    _convert()
-
-
-def _convert() -> None:
-    """Load the kernels of a task but those that decode."""
-    with numba_cache.exclusive("conversion"):
-        shards_of(pa.array(["x"]), 1)
-        for rows, _, _ in process_parts(PUSHES_IN.empty_table(), ShardState.empty()):
-            RollUp(MINUTE_US).add(rows.metric_points)
-
-
-def without(rows: pa.Table, stored: pa.Table) -> pa.Table:
-    """The rows whose pushes are not in `stored` (columns `IDENTITY`)."""
-    if stored.num_rows == 0 or rows.num_rows == 0:
-        return rows
-
-    def keys(table: pa.Table) -> pa.Table:  # Arrow's join doesn't match NULLs and doesn't accept dictionaries
-        plain = table.select(IDENTITY).cast(pa.schema([PUSHES_IN.field(name) for name in IDENTITY]))
-        return plain.set_column(1, "cluster_id", pc.fill_null(plain["cluster_id"], ""))
-
-    numbered = keys(rows).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
-    unstored = numbered.join(keys(stored), list(IDENTITY), join_type="left anti")["row"]
-    return rows.take(pc.take(unstored, pc.sort_indices(unstored)))
-
-
 def _statuses(points: pa.Table) -> dict[str, int]:
     if points.num_rows == 0:
         return {}
     counted = pc.value_counts(points["delta_status"].unify_dictionaries())
     return {f"status:{row['values']}": row["counts"] for row in counted.to_pylist()}
+
+
+class ProcessedBatch(NamedTuple):
+    """What a task has made of its pushes: rows of `TASK_RESULT`, one for each shard. It began at a monotonic time."""
+
+    task: ShardTask
+    rows: Sequence[Row]
+    began: float
+
+
+def run_tasks(
+    spark: SparkSession, task: ShardTask, workers: int | None = None, placement: Placement | None = None
+) -> list[Row]:
+    """Run the task for each shard; returns rows of `TASK_RESULT`.
+
+    Args:
+        placement: where the shards were processed last; None: tasks run anywhere.
+        workers: number of Python workers to use, at most; None: as many as the session has cores.
+
+    Spark's own attempts after the first are guarded. If Spark makes only one attempt (``local[2]``), or all attempts
+    died, the tasks run again, guarded from the start.
+
+    Raises:
+        PushesFailedError: a guarded task died too.
+    """
+    placement = placement or Placement(spark)
+    cores = spark.sparkContext.defaultParallelism
+    tasks = tasks_for(task.shards, cores, workers)
+    are_apart = tasks == tasks_for(task.shards, cores)
+    while True:
+        how = ", each tried first" if task.guarded else ""
+        try:
+            with named(
+                spark, f"points: batch {task.batch_id}: judge {len(task.paths)} files, {task.shards} shards{how}"
+            ):
+                results = placement.shards(task.shards, tasks).mapInArrow(task, TASK_RESULT)
+                return placement.collect(results, are_apart=are_apart)
+        except (Py4JJavaError, PySparkException) as error:
+            if not is_death(error):
+                raise
+            if task.guarded:
+                raise PushesFailedError(
+                    f"{pushes_of(task)}: a task's process died although its pushes were tried first"
+                ) from error
+        log.warning("points: a task's process died, isolating the push that caused it: %s", pushes_of(task))
+        task = replace(task, guarded=True)
+
+
+def log_set_aside(batch: str, rows: Sequence[Row | dict[str, Any]]) -> None:
+    """Log a line for each push that was set aside, up to `MOST_LINES` per task."""
+    for row in rows:
+        for line in row["set_aside"]:
+            log.warning("%s: set aside in quarantine (PROCESSING_FAILED): %s", batch, line)
+
+
+def pushes_of(task: ShardTask) -> str:
+    """The name of a batch's first push, and how many more there are."""
+    filesystem, root = filesystem_of(PUSHES.uri(task.lake))
+    paths = [f"{root}/{path}" for path in task.paths]
+    keys = pads.dataset(paths, schema=NAMED, filesystem=filesystem, format="parquet").to_table()
+    return name_of(keys.sort_by([("partition", "ascending"), ("offset", "ascending")]))
+
+
+def tasks_for(shards: int, cores: int, workers: int | None = None) -> int:
+    """How many tasks judge the shards. Each writes files: there are no more of them than can run at once.
+
+    A task has the shards of one remainder, and so have the landing partitions, which are files: by a divisor of the
+    shards, a file is read by fewer tasks.
+
+    Args:
+        workers: what the batch is worth, by `store_task.workers_for`; None: a worker for each core.
+    """
+    most = min(shards, cores)
+    if workers is None or workers >= most:
+        return most
+    divisor = max(number for number in range(1, workers + 1) if shards % number == 0)
+    return divisor if 2 * divisor > workers else workers
+
+
+def is_death(error: Exception) -> bool:
+    """Whether a task failed because its process died."""
+    return any(text in str(error) for text in DEATHS)

@@ -29,11 +29,12 @@ from kafka_telemetry_lake.pipelines.ingest.landing_rows import OTHERS, SAMPLE, S
 from kafka_telemetry_lake.pipelines.ingest.operator_task import (
     TASK_RESULT,
     TASK_RESULT_TYPE,
+    ProcessedBatch,
     ShardTask,
+    is_death,
     was_tried_before,
 )
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import ProcessedBatch, is_death
 from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile, TableFiles
 from kafka_telemetry_lake.pipelines.runtime.python_worker import forget_archives

@@ -13,7 +13,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.udfs.rows import PUSH_KEY
+from kafka_telemetry_lake.udfs.rows import PUSH_KEY, PUSHES_IN
 
 # The columns that identify a push (rule D1). cluster_id may be NULL. The record's time is included because a topic that
 # was deleted and created again uses the same offsets for other records.
@@ -89,3 +89,17 @@ class StoredOffsets:
         if self.exists():
             filesystem, path = filesystem_of(self.uri)
             filesystem.delete_file(path)
+
+
+def without(rows: pa.Table, stored: pa.Table) -> pa.Table:
+    """The rows whose pushes are not in `stored` (columns `IDENTITY`)."""
+    if stored.num_rows == 0 or rows.num_rows == 0:
+        return rows
+
+    def keys(table: pa.Table) -> pa.Table:  # Arrow's join doesn't match NULLs and doesn't accept dictionaries
+        plain = table.select(IDENTITY).cast(pa.schema([PUSHES_IN.field(name) for name in IDENTITY]))
+        return plain.set_column(1, "cluster_id", pc.fill_null(plain["cluster_id"], ""))
+
+    numbered = keys(rows).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
+    unstored = numbered.join(keys(stored), list(IDENTITY), join_type="left anti")["row"]
+    return rows.take(pc.take(unstored, pc.sort_indices(unstored)))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Row, SparkSession
 
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import Placement
+from kafka_telemetry_lake.pipelines.ingest.placement import Placement
 from kafka_telemetry_lake.pipelines.lifecycle.shard_task import TASK_RESULT, ShardsTask
 from kafka_telemetry_lake.pipelines.runtime.job_names import named
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kafka_telemetry_lake.pipelines.ingest.batch_report import Report, facts_of, log_batch, progress_of
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import log_set_aside
+from kafka_telemetry_lake.pipelines.ingest.operator_task import log_set_aside
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.moments import COMMIT_ORDER
 from kafka_telemetry_lake.pipelines.quality.batch import broken_rules, describe

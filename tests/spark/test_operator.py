@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator, OperatorSettings
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import ProcessedBatch
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import run_tasks as run_in_spark
+from kafka_telemetry_lake.pipelines.ingest.operator_task import ProcessedBatch
+from kafka_telemetry_lake.pipelines.ingest.operator_task import run_tasks as run_in_spark
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.moments import COMMIT_ORDER
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile

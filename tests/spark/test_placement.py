@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import Placement
+from kafka_telemetry_lake.pipelines.ingest.placement import Placement
 
 
 def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

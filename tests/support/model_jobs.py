@@ -29,8 +29,7 @@ from kafka_telemetry_lake.jobs.support import judging, locks
 from kafka_telemetry_lake.pipelines import reshard as pipelines_reshard
 from kafka_telemetry_lake.pipelines.ingest import checkpoint, operator, streams
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, begun_batch, check_checkpoints
-from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import ProcessedBatch
+from kafka_telemetry_lake.pipelines.ingest.operator_task import ProcessedBatch, ShardTask
 from kafka_telemetry_lake.pipelines.ingest.store_task import Stored
 from kafka_telemetry_lake.pipelines.ingest.streams import JobLake, LandingBatches
 from kafka_telemetry_lake.pipelines.lake import checkpoint_folders, delta_log, fence

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kafka_telemetry_lake.pipelines.ingest import compiling, operator_task
+from kafka_telemetry_lake.pipelines.ingest import compiling
 from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_in_background
 from kafka_telemetry_lake.udfs.kernels import numba_cache
 from tests.support.patience import wait_until
@@ -102,6 +102,6 @@ def test_it_says_that_kernels_are_not_compiled(
 
 
 def test_without_numba_nothing_is_marked_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator_task, "COMPILES", False)
+    monkeypatch.setattr(compiling, "COMPILES", False)
     monkeypatch.setattr(numba_cache, "fill", lambda *_, **__: pytest.fail("it would be marked"))
-    operator_task.compile_kernels()
+    compiling.compile_kernels()

@@ -10,9 +10,8 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import begun_batch
-from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
+from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask, log_set_aside, run_tasks, tasks_for
 from kafka_telemetry_lake.pipelines.ingest.poison_pushes import PushesFailedError
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import log_set_aside, run_tasks, tasks_for
 from kafka_telemetry_lake.pipelines.ingest.store_task import WORKER_BYTES, workers_for
 from kafka_telemetry_lake.pipelines.runtime.causes import cause
 from tests.support.landing_records import GOOD_ID, record

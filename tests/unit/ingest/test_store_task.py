@@ -14,9 +14,8 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 
 from kafka_telemetry_lake.pipelines.ingest import store_task
-from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
+from kafka_telemetry_lake.pipelines.ingest.operator_task import DEATHS, ShardTask
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES, PushFiles
-from kafka_telemetry_lake.pipelines.ingest.run_tasks import DEATHS
 from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask, of_few_pushes, store
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, QUOTA_SAMPLES, RECEIVER_HEALTH

@@ -37,7 +37,7 @@ from kafka_telemetry_lake.udfs.kernels.compiled import kernel
 @kernel
 def twice(number): return 2 * number
 """,
-    "pipelines/ingest/operator_task.py": """
+    "pipelines/ingest/compiling.py": """
 from kafka_telemetry_lake.udfs.kernels import numba_cache
 from kafka_telemetry_lake.udfs.small.twice import twice
 def load_kernels():
@@ -203,7 +203,7 @@ def test_two_builds_are_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
 def test_processes_that_start_at_once_without_a_home(udfs: Path, tmp_path: Path) -> None:
     """Nothing is written where the code is read, so there is nothing that they could disturb."""
     program = (
-        "from kafka_telemetry_lake.pipelines.ingest.operator_task import load_kernels, twice\n"
+        "from kafka_telemetry_lake.pipelines.ingest.compiling import load_kernels, twice\n"
         "load_kernels(); print(sum(twice.stats.cache_hits.values()), sum(twice.stats.cache_misses.values()))"
     )
     environment = {key: value for key, value in os.environ.items() if key not in ("HOME", "XDG_CACHE_HOME")}

@@ -1,21 +1,21 @@
 package io.github.kafkatelemetrylake.receiver;
 
-/** The broker and the cluster that the plugin runs in. The broker passes the cluster id only after {@code configure}. */
-final class BrokerIdentity {
+/** The cluster that a receiver works for, and the broker if it runs in one; either may become known later. */
+public final class BrokerIdentity {
     private volatile String clusterId;
     private volatile String brokerId;
 
-    /** Null until the broker has passed it. */
-    String clusterId() {
+    /** Null while it is unknown. */
+    public String clusterId() {
         return clusterId;
     }
 
-    /** Null until the broker has passed it. */
+    /** Null while it is unknown, and outside of a broker. */
     String brokerId() {
         return brokerId;
     }
 
-    void clusterId(String id) {
+    public void clusterId(String id) {
         clusterId = id;
     }
 

@@ -9,6 +9,7 @@ public final class ClientTelemetryLakeExporter extends LanderReporter implements
     public ClientTelemetryExporter clientTelemetryExporter() {
         Lander lander = lander();
         return (context, payload) ->
-                lander.accept(payload, () -> context.authorizableRequestContext(), () -> context.pushIntervalMs());
+                lander.accept(new BrokerPush(
+                        payload, () -> context.authorizableRequestContext(), () -> context.pushIntervalMs()));
     }
 }

@@ -9,6 +9,6 @@ public final class ClientTelemetryLakeReceiver extends LanderReporter implements
     @Override
     public ClientTelemetryReceiver clientReceiver() {
         Lander lander = lander();
-        return (context, payload) -> lander.accept(payload, () -> context, () -> null);
+        return (context, payload) -> lander.accept(new BrokerPush(payload, () -> context, () -> null));
     }
 }

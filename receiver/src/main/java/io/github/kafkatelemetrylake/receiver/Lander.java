@@ -17,16 +17,14 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.errors.InterruptException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
-import org.apache.kafka.server.authorizer.AuthorizableRequestContext;
-import org.apache.kafka.server.telemetry.ClientTelemetryPayload;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Accepts pushes on the broker's request threads and sends them to the topic on its own thread.
+ * Accepts pushes on request threads and sends them to the topic on its own thread.
  *
  * <p>A push counts against the budget from its offer to its acknowledgement or failure, so that a topic without
- * acknowledgements fills the budget and not the heap. It counts with the payload as the broker passed it, however small
+ * acknowledgements fills the budget and not the heap. It counts with the payload as it came, however small
  * its value is, so that the bound is the same for payloads that do not shrink. A request thread only copies the push and
  * adds it to the queue. On any error it only counts: it never throws (the client would switch off its telemetry for good),
  * takes no lock, wakes no thread and does not log.
@@ -96,21 +94,13 @@ final class Lander {
         return lastError.getAndSet(null);
     }
 
-    /**
-     * Accepts a push on a request thread, or counts the reason for dropping it.
-     *
-     * @param context called here, so that its failure is counted too
-     * @param pushIntervalMs returns null if the broker does not provide it
-     */
-    void accept(
-            ClientTelemetryPayload payload,
-            Supplier<AuthorizableRequestContext> context,
-            Supplier<Integer> pushIntervalMs) {
+    /** Accepts a push on a request thread, or counts the reason for dropping it. */
+    void accept(PushRequest request) {
         long begin = System.nanoTime();
         ledger.received();
         DropReason dropped;
         try {
-            dropped = offer(payload, context, pushIntervalMs);
+            dropped = offer(request);
         } catch (OutOfMemoryError e) {
             dropped = DropReason.OUT_OF_MEMORY;
         } catch (Throwable e) {
@@ -123,14 +113,11 @@ final class Lander {
         ledger.requestTime(System.nanoTime() - begin);
     }
 
-    private DropReason offer(
-            ClientTelemetryPayload payload,
-            Supplier<AuthorizableRequestContext> context,
-            Supplier<Integer> pushIntervalMs) {
+    private DropReason offer(PushRequest request) {
         if (closing) {
             return DropReason.CLOSED;
         }
-        ByteBuffer data = payload.data();
+        ByteBuffer data = request.data();
         int size = data == null ? 0 : data.remaining();
         boolean fits = size <= settings.payloadMaxBytes;
         long bytes = Push.FIXED_BYTES + (fits ? size : 0);
@@ -139,7 +126,7 @@ final class Lander {
         }
         Push push;
         try {
-            push = new Push(context.get(), payload, pushIntervalMs.get(), fits, settings.headerMaxBytes);
+            push = new Push(request.details(), data, fits, settings.headerMaxBytes);
             if (!budget.grow(push.heapBytes() - bytes)) {  // the client's strings
                 budget.release(bytes);
                 return DropReason.QUEUE_FULL;

@@ -13,12 +13,14 @@ final class LanderMetrics implements ClientTelemetryLanderMXBean {
     static final String NAME = "io.github.kafkatelemetrylake:type=ClientTelemetryLander";
     private static final Logger LOG = LoggerFactory.getLogger(LanderMetrics.class);
 
+    private final String name;
     private final Ledger ledger;
     private final Lander lander;
-    private final QuotaSampler quotas;
+    private final QuotaCounts quotas;
     private boolean registered;
 
-    LanderMetrics(Ledger ledger, Lander lander, QuotaSampler quotas) {
+    LanderMetrics(String name, Ledger ledger, Lander lander, QuotaCounts quotas) {
+        this.name = name;
         this.ledger = ledger;
         this.lander = lander;
         this.quotas = quotas;
@@ -26,20 +28,20 @@ final class LanderMetrics implements ClientTelemetryLanderMXBean {
 
     void register() {
         try {
-            ManagementFactory.getPlatformMBeanServer().registerMBean(this, new ObjectName(NAME));
+            ManagementFactory.getPlatformMBeanServer().registerMBean(this, new ObjectName(name));
             registered = true;
         } catch (JMException e) {
             LOG.warn("No JMX counters: {} is taken. Are both entry classes in metric.reporters? Then every push lands twice",
-                    NAME, e);
+                    name, e);
         }
     }
 
     void unregister() {
         if (registered) {
             try {
-                ManagementFactory.getPlatformMBeanServer().unregisterMBean(new ObjectName(NAME));
+                ManagementFactory.getPlatformMBeanServer().unregisterMBean(new ObjectName(name));
             } catch (JMException e) {
-                LOG.warn("{} stays in JMX", NAME, e);
+                LOG.warn("{} stays in JMX", name, e);
             }
         }
     }

@@ -19,11 +19,8 @@ public abstract class LanderReporter implements MetricsReporter {
 
     private final BrokerIdentity broker = new BrokerIdentity();
     private LanderSettings settings;
-    private Ledger ledger;
-    private Lander lander;
     private QuotaSampler quotas;
-    private StatusPublisher status;
-    private LanderMetrics metrics;
+    private LandingService service;
 
     @Override
     public void configure(Map<String, ?> configs) {
@@ -49,38 +46,19 @@ public abstract class LanderReporter implements MetricsReporter {
      * <p>Only a broker calls this. The controller in the same process also has a reporter of this class, which stays idle.
      */
     final synchronized Lander lander() {
-        if (lander == null) {
-            ledger = new Ledger(System.currentTimeMillis());
-            lander = new Lander(settings, broker, ledger,
-                    () -> settings.producer.create("client-telemetry-lander-" + broker.brokerId()));
-            status = new StatusPublisher(settings, broker, ledger, lander, quotas,
-                    () -> settings.producer.create(
-                            "client-telemetry-status-" + broker.brokerId(), StatusPublisher.MAX_BLOCK_MS));
-            metrics = new LanderMetrics(ledger, lander, quotas);
-            metrics.register();
-            lander.start();
-            status.start();
+        if (service == null) {
+            service = LandingService.start(settings, broker, quotas, String.valueOf(broker.brokerId()), LanderMetrics.NAME);
             quotas.start();
-            LOG.info("Client telemetry lands in topic {}, status records in {}, by {}",
-                    settings.topic, settings.statusTopic, settings.producer.get("bootstrap.servers"));
         }
-        return lander;
+        return service.lander();
     }
 
     /** Drains the queue and reports losses. Takes at most the close timeout plus about eight seconds. */
     @Override
     public final synchronized void close() {
-        if (lander == null || metrics == null) {
-            return;
+        if (service != null) {
+            service.close();
         }
-        lander.close();
-        quotas.close();
-        status.close();
-        metrics.unregister();
-        metrics = null;
-        Ledger.Snapshot counts = ledger.snapshot();
-        LOG.info("Client telemetry receiver closed: received {}, landed {}, queued {}, dropped {}",
-                counts.received, counts.landed, counts.queueDepth(), counts.dropped);
     }
 
     @Override

@@ -24,8 +24,8 @@ import org.apache.kafka.common.config.ConfigException;
  * <p>An invalid value never stops the broker: one error names its key, the value and the allowed values, and the default
  * is used.
  */
-final class LanderSettings {
-    static final String PREFIX = "client.telemetry.lander.";
+public final class LanderSettings {
+    public static final String PREFIX = "client.telemetry.lander.";
     static final String PRODUCER_PREFIX = "producer.";
     /** Room for key, headers and framing around the largest payload. */
     static final int RECORD_HEADROOM_BYTES = 64 * 1024;
@@ -57,7 +57,7 @@ final class LanderSettings {
      * @param brokerConfig the broker's properties as passed to {@code MetricsReporter.configure}
      * @param error receives one message per invalid setting
      */
-    LanderSettings(Map<String, ?> brokerConfig, Consumer<String> error) {
+    public LanderSettings(Map<String, ?> brokerConfig, Consumer<String> error) {
         Map<String, Object> own = new HashMap<>();
         Map<String, Object> producerOverrides = new HashMap<>();
         brokerConfig.forEach((key, value) -> {

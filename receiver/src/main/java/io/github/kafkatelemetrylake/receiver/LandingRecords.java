@@ -30,6 +30,7 @@ final class LandingRecords {
         add(headers, "terminating", push.terminating);
         add(headers, "content_type", push.contentType);
         add(headers, "compression_type", value.codec);
+        add(headers, "subscription_id", push.subscriptionId);
         add(headers, "push_interval_ms", push.pushIntervalMs);
         add(headers, "principal", push.principal);
         add(headers, "listener", push.listener);

@@ -3,13 +3,11 @@ package io.github.kafkatelemetrylake.receiver;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import org.apache.kafka.common.Uuid;
-import org.apache.kafka.server.authorizer.AuthorizableRequestContext;
-import org.apache.kafka.server.telemetry.ClientTelemetryPayload;
 
 /**
- * One PushTelemetry request as the broker passed it, as a copy that does not refer to the request.
+ * A copy of one PushTelemetry request that does not refer to it.
  *
- * <p>Text that the broker does not provide is null. Client-supplied text is truncated to the header limit here, so that a
+ * <p>Text that the receiver does not know is null. Client-supplied text is truncated to the header limit here, so that a
  * hostile client id cannot fill the queue's memory.
  */
 final class Push {
@@ -22,6 +20,7 @@ final class Push {
     final boolean terminating;
     final String contentType;
     final String compressionType;
+    final Integer subscriptionId;
     final Integer pushIntervalMs;
     final String clientId;
     final String principal;
@@ -34,42 +33,35 @@ final class Push {
     final int correlationId;
     final long receivedAtMs;
     final long receivedNanos;
-    /** Size of the payload as the broker passed it, in bytes. */
+    /** Size of the payload as the receiver got it, in bytes. */
     final int payloadBytes;
     /** The metrics bytes; null if only the headers are to land. */
     final byte[] payload;
 
     /**
-     * Copies the required parts of the request.
+     * Copies the request.
      *
-     * @param pushIntervalMs null if the broker does not provide it (before 4.2)
      * @param withPayload whether to copy the payload itself
      * @param headerMaxBytes limit of one string, in bytes of UTF-8
      */
-    Push(
-            AuthorizableRequestContext context,
-            ClientTelemetryPayload pushed,
-            Integer pushIntervalMs,
-            boolean withPayload,
-            int headerMaxBytes) {
+    Push(PushDetails details, ByteBuffer data, boolean withPayload, int headerMaxBytes) {
         receivedAtMs = System.currentTimeMillis();
         receivedNanos = System.nanoTime();
-        clientInstanceId = pushed.clientInstanceId();
-        terminating = pushed.isTerminating();
-        contentType = cut(pushed.contentType(), headerMaxBytes);
-        compressionType = cut(PayloadDetails.compressionType(pushed), headerMaxBytes);
-        this.pushIntervalMs = pushIntervalMs;
-        clientId = cut(context.clientId(), headerMaxBytes);
-        principal = context.principal() == null ? null : cut(context.principal().toString(), headerMaxBytes);
-        listener = context.listenerName();
-        securityProtocol = context.securityProtocol() == null ? null : context.securityProtocol().name;
-        clientAddress = context.clientAddress() == null ? null : context.clientAddress().getHostAddress();
-        correlationId = context.correlationId();
-        ConnectionDetails connection = ConnectionDetails.of(context);
-        clientPort = connection.clientPort;
-        softwareName = cut(connection.softwareName, headerMaxBytes);
-        softwareVersion = cut(connection.softwareVersion, headerMaxBytes);
-        ByteBuffer data = pushed.data();
+        clientInstanceId = details.clientInstanceId;
+        terminating = details.terminating;
+        contentType = cut(details.contentType, headerMaxBytes);
+        compressionType = cut(details.compressionType, headerMaxBytes);
+        subscriptionId = details.subscriptionId;
+        pushIntervalMs = details.pushIntervalMs;
+        clientId = cut(details.clientId, headerMaxBytes);
+        principal = cut(details.principal, headerMaxBytes);
+        listener = details.listener;
+        securityProtocol = details.securityProtocol;
+        clientAddress = details.clientAddress;
+        clientPort = details.clientPort;
+        softwareName = cut(details.softwareName, headerMaxBytes);
+        softwareVersion = cut(details.softwareVersion, headerMaxBytes);
+        correlationId = details.correlationId;
         payloadBytes = data == null ? 0 : data.remaining();
         payload = withPayload ? copy(data) : null;
     }
@@ -79,6 +71,7 @@ final class Push {
         terminating = other.terminating;
         contentType = other.contentType;
         compressionType = other.compressionType;
+        subscriptionId = other.subscriptionId;
         pushIntervalMs = other.pushIntervalMs;
         clientId = other.clientId;
         principal = other.principal;

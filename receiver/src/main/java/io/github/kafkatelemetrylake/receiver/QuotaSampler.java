@@ -21,7 +21,7 @@ import org.slf4j.LoggerFactory;
  * <p>A sample that cannot land is not retried, because the next interval has a newer one; it is counted as lost. The heap
  * of samples in flight is limited: a sweep waits for room, and samples that get none in time are lost.
  */
-final class QuotaSampler {
+final class QuotaSampler implements QuotaCounts {
     private static final Logger LOG = LoggerFactory.getLogger(QuotaSampler.class);
     /** How long a sweep may wait for the topic's metadata. */
     static final long MAX_BLOCK_MS = 1_000;
@@ -82,8 +82,8 @@ final class QuotaSampler {
         }
     }
 
-    /** Number of quota sensors in the broker: one per entity and quota type. */
-    int sensors() {
+    @Override
+    public int sensors() {
         return sensors.all().size();
     }
 
@@ -92,13 +92,13 @@ final class QuotaSampler {
         return budget.bytes();
     }
 
-    /** Samples since the start that the topic has acknowledged. */
-    long landed() {
+    @Override
+    public long landed() {
         return landed.get();
     }
 
-    /** Samples taken since the start that did not land. */
-    long lost() {
+    @Override
+    public long lost() {
         return lost.get();
     }
 
@@ -199,8 +199,9 @@ final class QuotaSampler {
         }
     }
 
-    /** Ends sampling. Takes at most two seconds. */
-    void close() {
+    /** Takes at most two seconds. */
+    @Override
+    public void close() {
         ending.countDown();
         try {
             thread.join(JOIN_MS);

@@ -36,7 +36,7 @@ final class StatusPublisher {
     private final BrokerIdentity broker;
     private final Ledger ledger;
     private final Lander lander;
-    private final QuotaSampler quotas;
+    private final QuotaCounts quotas;
     private final Supplier<Producer<byte[], byte[]>> producers;
     private final CountDownLatch ending = new CountDownLatch(1);
     private final OncePerMinute failureLog = new OncePerMinute();
@@ -55,7 +55,7 @@ final class StatusPublisher {
             BrokerIdentity broker,
             Ledger ledger,
             Lander lander,
-            QuotaSampler quotas,
+            QuotaCounts quotas,
             Supplier<Producer<byte[], byte[]>> producers) {
         this.settings = settings;
         this.broker = broker;

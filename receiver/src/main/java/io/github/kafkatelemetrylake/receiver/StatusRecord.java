@@ -16,7 +16,7 @@ final class StatusRecord {
      * @param timeMs time of the status, Unix milliseconds
      */
     static String json(
-            BrokerIdentity broker, Ledger.Snapshot counts, QuotaSampler quotas, long startedMs, long timeMs) {
+            BrokerIdentity broker, Ledger.Snapshot counts, QuotaCounts quotas, long startedMs, long timeMs) {
         String dropped = counts.dropped.entrySet().stream()
                 .map((Map.Entry<DropReason, Long> e) -> "\"" + e.getKey() + "\":" + e.getValue())
                 .collect(Collectors.joining(",", "{", "}"));

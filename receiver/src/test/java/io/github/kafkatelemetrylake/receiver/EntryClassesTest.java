@@ -117,8 +117,8 @@ class EntryClassesTest {
         assertFalse(names(ClientTelemetryLakeExporter.class, "ClientTelemetryReceiver"));
         assertTrue(names(ClientTelemetryLakeReceiver.class, "ClientTelemetryReceiver"));
         assertFalse(names(ClientTelemetryLakeReceiver.class, "ClientTelemetryExporter"));
-        for (Class<?> shared : new Class<?>[] {LanderReporter.class, Lander.class, Push.class, StatusPublisher.class,
-            QuotaSampler.class}) {
+        for (Class<?> shared : new Class<?>[] {LanderReporter.class, LandingService.class, Lander.class, Push.class,
+            BrokerPush.class, StatusPublisher.class, QuotaSampler.class}) {
             assertFalse(names(shared, "ClientTelemetryExporter"), shared.getName());
             assertFalse(names(shared, "ClientTelemetryContext"), shared.getName());
             assertFalse(names(shared, "ClientTelemetryReceiver"), shared.getName());

@@ -62,6 +62,12 @@ final class Fakes {
         return new Payload(data);
     }
 
+    static Push push(
+            AuthorizableRequestContext context, ClientTelemetryPayload payload, Integer pushIntervalMs, int headerMaxBytes) {
+        PushRequest request = new BrokerPush(payload, () -> context, () -> pushIntervalMs);
+        return new Push(request.details(), request.data(), true, headerMaxBytes);
+    }
+
     /** As a stock broker passes it. */
     static class Payload implements ClientTelemetryPayload {
         private final ByteBuffer data;
@@ -169,7 +175,7 @@ final class Fakes {
         }
 
         void push(byte[] bytes) {
-            lander.accept(payload(bytes), () -> context("app"), () -> 30_000);
+            lander.accept(new BrokerPush(payload(bytes), () -> context("app"), () -> 30_000));
         }
 
         long dropped(DropReason reason) {

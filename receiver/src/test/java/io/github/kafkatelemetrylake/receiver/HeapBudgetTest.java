@@ -64,7 +64,7 @@ class HeapBudgetTest {
     /** Pushes the text as client id and software name, and waits until the lander has sent all accepted pushes. */
     private static void push(Rig rig, SilentProducer producer, int pushes, int payloadBytes, String text) throws Exception {
         for (int i = 0; i < pushes; i++) {
-            rig.lander.accept(Fakes.payload(new byte[payloadBytes]), () -> Fakes.context(text, text), () -> 30_000);
+            rig.lander.accept(new BrokerPush(Fakes.payload(new byte[payloadBytes]), () -> Fakes.context(text, text), () -> 30_000));
         }
         Fakes.await(() -> producer.callbacks.size() == rig.ledger.snapshot().queueDepth());
     }
@@ -116,7 +116,7 @@ class HeapBudgetTest {
             for (int i = 0; i < pushes; i++) {
                 new Random(i).nextBytes(random);
                 byte[] payload = Arrays.copyOf(random, payloadBytes);
-                lander.accept(Fakes.payload(payload), () -> Fakes.context("app"), () -> 30_000);
+                lander.accept(new BrokerPush(Fakes.payload(payload), () -> Fakes.context("app"), () -> 30_000));
                 if (i % 100 == 99) {
                     Thread.sleep(5);  // so that the lander takes most of them
                 }
@@ -183,7 +183,7 @@ class HeapBudgetTest {
         Rig rig = new Rig(Fakes.settings("queue.bytes", least, "payload.max.bytes", "1000"), new SilentProducer());
         String text = "x".repeat(1024);
         for (int i = 0; i < 10; i++) {  // each counts 2 texts of 5,120 bytes and 3 KiB
-            rig.lander.accept(Fakes.payload(new byte[0]), () -> Fakes.context(text, text), () -> 30_000);
+            rig.lander.accept(new BrokerPush(Fakes.payload(new byte[0]), () -> Fakes.context(text, text), () -> 30_000));
         }
 
         assertEquals(6, rig.dropped(DropReason.QUEUE_FULL));

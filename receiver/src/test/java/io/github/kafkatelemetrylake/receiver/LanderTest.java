@@ -58,7 +58,7 @@ class LanderTest {
 
     /** Bytes that a push of {@link Rig#push} counts. */
     private static long bytesOf(int payloadBytes) {
-        return new Push(Fakes.context("app"), Fakes.payload(new byte[payloadBytes]), 30_000, true, 1024).heapBytes();
+        return Fakes.push(Fakes.context("app"), Fakes.payload(new byte[payloadBytes]), 30_000, 1024).heapBytes();
     }
 
     private static void assertCounts(Rig rig, long received, long landed, Map<DropReason, Long> dropped, long queued) {
@@ -236,7 +236,7 @@ class LanderTest {
             return producer;
         });
         lander.start();
-        lander.accept(Fakes.payload(BYTES), () -> Fakes.context("app"), () -> 1_000);
+        lander.accept(new BrokerPush(Fakes.payload(BYTES), () -> Fakes.context("app"), () -> 1_000));
         Fakes.await(() -> ledger.snapshot().landed == 1);
 
         assertEquals(3, made.size());
@@ -248,12 +248,12 @@ class LanderTest {
     @Test
     void nothingThatThrowsReachesTheBroker() {
         Rig rig = new Rig(Fakes.settings(), Fakes.mockProducer(true));
-        rig.lander.accept(Fakes.payload(BYTES), () -> null, () -> 1_000);
-        rig.lander.accept(null, () -> Fakes.context("app"), () -> 1_000);
-        rig.lander.accept(Fakes.payload(BYTES), () -> Fakes.context("app"), () -> {
+        rig.lander.accept(new BrokerPush(Fakes.payload(BYTES), () -> null, () -> 1_000));
+        rig.lander.accept(new BrokerPush(null, () -> Fakes.context("app"), () -> 1_000));
+        rig.lander.accept(new BrokerPush(Fakes.payload(BYTES), () -> Fakes.context("app"), () -> {
             throw new NoSuchMethodError("pushIntervalMs");
-        });
-        rig.lander.accept(
+        }));
+        rig.lander.accept(new BrokerPush(
                 new Fakes.Payload(null) {
                     @Override
                     public ByteBuffer data() {
@@ -261,7 +261,7 @@ class LanderTest {
                     }
                 },
                 () -> Fakes.context("app"),
-                () -> 1_000);
+                () -> 1_000));
 
         assertCounts(rig, 4, 0, Map.of(DropReason.ERROR, 3L, DropReason.OUT_OF_MEMORY, 1L), 0);
         assertEquals(0, rig.lander.queuedBytes());
@@ -325,7 +325,7 @@ class LanderTest {
         CountDownLatch closed = new CountDownLatch(1);
         Rig rig = new Rig(Fakes.settings(), Fakes.mockProducer(true));
         rig.lander.start();
-        Thread request = new Thread(() -> rig.lander.accept(Fakes.payload(BYTES), () -> Fakes.context("app"), () -> {
+        Thread request = new Thread(() -> rig.lander.accept(new BrokerPush(Fakes.payload(BYTES), () -> Fakes.context("app"), () -> {
             copying.countDown();
             try {
                 closed.await();
@@ -333,7 +333,7 @@ class LanderTest {
                 throw new AssertionError(e);
             }
             return 1_000;
-        }));
+        })));
         request.start();
         copying.await();
         rig.lander.close();

@@ -21,7 +21,7 @@ class LandingRecordsTest {
             new LandingRecords("client-telemetry", Fakes.broker(), new PayloadCompression("none"));
 
     private static Push push(AuthorizableRequestContext context, ClientTelemetryPayload payload) {
-        return new Push(context, payload, 30_000, true, 64);
+        return Fakes.push(context, payload, 30_000, 64);
     }
 
     @Test
@@ -58,7 +58,7 @@ class LandingRecordsTest {
 
     @Test
     void whatTheBrokerDoesNotTellIsLeftOut() {
-        Push push = new Push(new ForeignContext(), Fakes.payload(BYTES), null, true, 64);
+        Push push = Fakes.push(new ForeignContext(), Fakes.payload(BYTES), null, 64);
         Map<String, String> headers = Fakes.headers(records.of(push));
 
         for (String name : List.of("client_id", "principal", "listener", "security_protocol", "client_address",

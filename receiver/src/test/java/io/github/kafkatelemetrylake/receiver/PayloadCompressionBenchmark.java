@@ -30,7 +30,7 @@ final class PayloadCompressionBenchmark {
         List<Push> pushes = new ArrayList<>();
         try (Stream<Path> files = Files.list(Path.of(args[0]))) {
             for (Path file : files.sorted().collect(Collectors.toList())) {
-                pushes.add(new Push(Fakes.context("orders"), Fakes.payload(Files.readAllBytes(file)), 300_000, true, 1024));
+                pushes.add(Fakes.push(Fakes.context("orders"), Fakes.payload(Files.readAllBytes(file)), 300_000, 1024));
             }
         }
         System.out.printf("%d pushes of %.0f bytes%n", pushes.size(),

@@ -40,7 +40,7 @@ final class RequestThreadBenchmark {
         long[] nanos = new long[PUSHES];
         for (int i = -WARM_UP; i < PUSHES; i++) {
             long begin = System.nanoTime();
-            lander.accept(payload, () -> context, () -> 30_000);
+            lander.accept(new BrokerPush(payload, () -> context, () -> 30_000));
             if (i >= 0) {
                 nanos[i] = System.nanoTime() - begin;
             }

@@ -108,7 +108,7 @@ docs: install ## build the docs as a site in site/, to be opened from the disk
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 dist: install ## build what a release has into dist/: wheel, sdist, the plugin's jars, a template for Databricks, SBOMs, checksums (RELEASING.md)
-	rm -rf dist receiver/target
+	rm -rf dist receiver/target receiver/*/target
 	$(BIN)/python -m build --no-isolation --outdir dist .
 	for python in $(PYTHONS); do $$python tools/machine_code.py dist/*.whl || exit 1; done
 	$$($(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars --maven) -q -B -DskipTests -Prelease -f receiver/pom.xml package
@@ -176,4 +176,4 @@ tree: ## copy the package with folders in place of links, for tools that draw im
 	find $(TREE) -name __pycache__ -prune -exec rm -rf {} +
 
 clean: ## remove everything that was installed or built
-	rm -rf $(VENV) .jars .matrix .slow benchmarks/.build .mypy_cache .pytest_cache .ruff_cache receiver/target site tree demo-lake
+	rm -rf $(VENV) .jars .matrix .slow benchmarks/.build .mypy_cache .pytest_cache .ruff_cache receiver/target receiver/*/target site tree demo-lake

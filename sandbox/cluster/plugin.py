@@ -31,9 +31,11 @@ def receiver_jar() -> Path:
     project = _RECEIVER / "pom.xml"
     if not project.exists():
         raise ReceiverUnavailableError("no receiver/ here: set TELEMETRY_LAKE_RECEIVER to the plugin's jar")
-    sources = sorted((_RECEIVER / "src" / "main").rglob("*.java"))
+    modules = _RECEIVER / "core", _RECEIVER / "plugin"  # into one jar, as Maven does
+    sources = sorted(source for module in modules for source in (module / "src" / "main").rglob("*.java"))
+    projects = project, *(module / "pom.xml" for module in modules)
     built = _built_by_maven()
-    if built is not None and built.stat().st_mtime >= max(each.stat().st_mtime for each in (project, *sources)):
+    if built is not None and built.stat().st_mtime >= max(each.stat().st_mtime for each in (*projects, *sources)):
         return built
     classes = compile_java(sources, kafka_class_path(_KAFKA), _RELEASE)
     jar = classes.with_suffix(".jar")

@@ -33,10 +33,11 @@ def released(folder: Path, time_zone: str) -> Path:
     return folder / "target"
 
 
-def test_the_job_and_the_plugin_have_one_version() -> None:
-    pom = re.search(r"<version>(.*?)</version>", (ROOT / "receiver" / "pom.xml").read_text("utf-8"))
-    assert pom
-    assert pom[1] == VERSION
+def test_the_job_and_the_receivers_have_one_version() -> None:
+    poms = [ROOT / "receiver" / "pom.xml", *(ROOT / "receiver").glob("*/pom.xml")]
+    versions = {pom.parent.name: re.search(r"<version>(.*?)</version>", pom.read_text("utf-8")) for pom in poms}
+    assert {name: found and found[1] for name, found in versions.items()} == dict.fromkeys(versions, VERSION)
+    assert len(versions) > 1
 
 
 @pytest.mark.slow

@@ -226,7 +226,7 @@ class LanderSettingsTest {
 
     @Test
     void theManualNamesEverySetting() throws Exception {
-        String manual = Files.readString(Path.of("..", "docs", "receiver.md"));
+        String manual = Files.readString(Path.of("..", "..", "docs", "receiver.md"));
 
         LanderSettings.definition(Map.of()).names()
                 .forEach(name -> assertTrue(manual.contains("| `" + name + "` |"), "docs/receiver.md lacks " + name));

@@ -27,8 +27,8 @@ from deltalake import DeltaTable
 from benchmarks.aged import Job
 from benchmarks.figures import print_figures
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import checkpoints_of
-from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES
+from kafka_telemetry_lake.pipelines.upkeep.maintenance import Maintenance, MaintenanceSettings
 
 DAYS, DAY = 7, timedelta(days=1)
 RETENTION_DAYS = 3  # so that days are dropped within the week

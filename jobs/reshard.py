@@ -12,11 +12,11 @@ from kafka_telemetry_lake.jobs.settings.base import UsageError
 from kafka_telemetry_lake.jobs.settings.reshard import ReshardSettings
 from kafka_telemetry_lake.jobs.support.locks import only_job
 from kafka_telemetry_lake.jobs.support.running import JobFailedError
+from kafka_telemetry_lake.pipelines.ingest.reshard import reshard
 from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoints
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.replay.swap_note import is_swapping
-from kafka_telemetry_lake.pipelines.reshard import reshard
 
 log = logging.getLogger("telemetry-lake")
 

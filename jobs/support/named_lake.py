@@ -23,7 +23,6 @@ from kafka_telemetry_lake.pipelines.findings.model import Overrides
 from kafka_telemetry_lake.pipelines.lake.errors import CatalogError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.place import no_lake
-from kafka_telemetry_lake.pipelines.maintain import BY_DAY
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from kafka_telemetry_lake.pipelines.query.spark_catalog import create_named_views, create_views, register_tables
 from kafka_telemetry_lake.pipelines.runtime.causes import cause
@@ -32,6 +31,7 @@ from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.names import Names
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
+from kafka_telemetry_lake.pipelines.upkeep.maintenance import BY_DAY
 
 log = logging.getLogger("telemetry-lake")
 

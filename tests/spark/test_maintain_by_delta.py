@@ -25,8 +25,8 @@ from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
 from tests.support.local_stream import run_tasks
 from tests.support.operator_alone import Job, without_spark
-from tests.unit.test_maintain import NEXT_DAY
-from tests.unit.test_reshard import rows_of
+from tests.unit.ingest.test_reshard import rows_of
+from tests.unit.upkeep.test_maintain import NEXT_DAY
 
 pytestmark = pytest.mark.slow
 

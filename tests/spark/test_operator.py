@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator, OperatorSettings
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ProcessedBatch
 from kafka_telemetry_lake.pipelines.ingest.operator_task import run_tasks as run_in_spark
+from kafka_telemetry_lake.pipelines.ingest.reshard import reshard
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.moments import COMMIT_ORDER
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
-from kafka_telemetry_lake.pipelines.reshard import reshard
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.udfs.limits import Limits

@@ -18,9 +18,9 @@ from kafka_telemetry_lake.jobs.ingest import make_lake, make_source, run
 from kafka_telemetry_lake.jobs.settings.base import parse
 from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
 from kafka_telemetry_lake.jobs.settings.replay import ReplaySettings
-from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.replay.replay import replay
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
+from kafka_telemetry_lake.pipelines.upkeep.maintenance import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.udfs.conversion import shard
 from kafka_telemetry_lake.udfs.conversion.shard import ShardRows
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS

@@ -64,7 +64,7 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"telemetry-lake quality ", HERE),
     (r"telemetry-lake maintain ", HERE),
     (r"telemetry-lake forget ", HERE),
-    (r"telemetry-lake reshard ", "tests/unit/test_reshard.py::test_the_command"),
+    (r"telemetry-lake reshard ", "tests/unit/ingest/test_reshard.py::test_the_command"),
     (r"telemetry-lake views\b(?!.*--lake)", HERE),
     (r"telemetry-lake views .*--database", SPARK),
     (
@@ -134,7 +134,7 @@ TRIED: tuple[tuple[str, str], ...] = (
     ),
     (
         r"telemetry-lake findings --list",
-        "tests/unit/query/test_finding_rules.py::test_the_list_for_people_and_for_scripts",
+        "tests/unit/findings/test_finding_rules.py::test_the_list_for_people_and_for_scripts",
     ),
     (
         r"telemetry-lake findings .*--acknowledge",
@@ -146,11 +146,11 @@ TRIED: tuple[tuple[str, str], ...] = (
     ),
     (r"telemetry-lake findings ", HERE),
     (
-        r"python -m kafka_telemetry_lake.pipelines.findings.docs",
-        "tests/unit/query/test_finding_rules.py::test_the_page_is_that_of_the_rules",
+        r"python -m tools.findings_docs",
+        "tests/unit/findings/test_finding_rules.py::test_the_page_is_that_of_the_rules",
     ),
     (
-        r"python -m kafka_telemetry_lake.pipelines.schema_docs",
+        r"python -m tools.schema_docs",
         "tests/unit/project/test_docs.py::test_the_schema_is_that_of_the_tables",
     ),
     (

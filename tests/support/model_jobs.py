@@ -26,8 +26,8 @@ from filelock import Timeout
 from kafka_telemetry_lake.jobs import reshard as reshard_command
 from kafka_telemetry_lake.jobs.settings.reshard import ReshardSettings
 from kafka_telemetry_lake.jobs.support import judging, locks
-from kafka_telemetry_lake.pipelines import reshard as pipelines_reshard
 from kafka_telemetry_lake.pipelines.ingest import checkpoint, operator, streams
+from kafka_telemetry_lake.pipelines.ingest import reshard as pipelines_reshard
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, begun_batch, check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ProcessedBatch, ShardTask
 from kafka_telemetry_lake.pipelines.ingest.store_task import Stored

@@ -14,9 +14,9 @@ from kafka_telemetry_lake.pipelines.ingest import operator
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator, OperatorSettings
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard
-from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import Table
+from kafka_telemetry_lake.pipelines.upkeep.maintenance import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.udfs.limits import Limits
 from tests.support.ledger import Fleet
 from tests.support.local_stream import LocalStream, run_tasks

@@ -15,9 +15,9 @@ from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.events.feed import EventFeed
 from kafka_telemetry_lake.pipelines.lake import stored_files
 from kafka_telemetry_lake.pipelines.lake.notes import CHECKSUM, sealed
-from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.runtime.kafka_producer import Record
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS
+from kafka_telemetry_lake.pipelines.upkeep.maintenance import Maintenance, MaintenanceSettings
 from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table
 from tests.unit.lifecycle.test_lifecycle import at, push

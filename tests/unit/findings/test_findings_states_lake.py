@@ -21,7 +21,6 @@ from kafka_telemetry_lake.pipelines.findings.evaluation.evaluator import Evaluat
 from kafka_telemetry_lake.pipelines.findings.evaluation.lake_hours import Hours, LakeHours, LandedHour
 from kafka_telemetry_lake.pipelines.findings.model import Override
 from kafka_telemetry_lake.pipelines.lake.follower import Position
-from kafka_telemetry_lake.pipelines.maintain import BY_DAY, Maintenance, MaintenanceResult, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES
 from kafka_telemetry_lake.pipelines.tables.operator import (
@@ -32,6 +31,12 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
     QUOTA_USAGE,
 )
 from kafka_telemetry_lake.pipelines.tables.table import Table
+from kafka_telemetry_lake.pipelines.upkeep.maintenance import (
+    BY_DAY,
+    Maintenance,
+    MaintenanceResult,
+    MaintenanceSettings,
+)
 from kafka_telemetry_lake.udfs.findings.states import HOUR_US, finding_id
 from tests.support.captured_lake import push_row, write_lake
 from tests.support.lake_tables import table

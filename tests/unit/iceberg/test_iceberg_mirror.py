@@ -29,10 +29,10 @@ from kafka_telemetry_lake.pipelines.iceberg.places import FOLDER
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.log_files import NewFiles
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
-from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.replay import replay
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS
 from kafka_telemetry_lake.pipelines.tables.subscriptions import SUBSCRIPTIONS
+from kafka_telemetry_lake.pipelines.upkeep.maintenance import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
 from tests.support.erasable_lake import lake_of
 from tests.support.expired_logs import expire_log
@@ -54,7 +54,7 @@ from tests.unit.iceberg.mirrored import (
     rows,
     snapshots,
 )
-from tests.unit.test_reshard import stream_in, to
+from tests.unit.ingest.test_reshard import stream_in, to
 
 pytestmark = pytest.mark.lake
 

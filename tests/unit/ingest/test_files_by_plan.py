@@ -33,7 +33,7 @@ from tests.support.landing_records import GOOD_ID, record
 from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
 from tests.support.local_stream import SHARDS, LocalStream, push_rows, run_tasks
-from tests.unit.test_reshard import rows_of, stream_in, to
+from tests.unit.ingest.test_reshard import rows_of, stream_in, to
 
 pytestmark = pytest.mark.lake
 

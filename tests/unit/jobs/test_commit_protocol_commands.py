@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafka_telemetry_lake.pipelines import reshard as resharding
 from kafka_telemetry_lake.pipelines.forget import erasure, history
+from kafka_telemetry_lake.pipelines.ingest import reshard as resharding
 from kafka_telemetry_lake.pipelines.lake import followed_table
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.fence import Fence

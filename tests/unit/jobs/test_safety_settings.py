@@ -11,7 +11,7 @@ from kafka_telemetry_lake.jobs.settings.base import UsageError, parse
 from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
 from kafka_telemetry_lake.jobs.settings.maintain import MaintainSettings
 from kafka_telemetry_lake.jobs.settings.replay import ReplaySettings
-from kafka_telemetry_lake.pipelines.maintain import BY_DAY
+from kafka_telemetry_lake.pipelines.upkeep.maintenance import BY_DAY
 
 SOURCE = ["--source", "files:in", "--lake", "lake"]
 

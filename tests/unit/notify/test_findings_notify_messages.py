@@ -12,13 +12,13 @@ import pytest
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
-from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.notify import messages as messages_module
 from kafka_telemetry_lake.pipelines.notify import outbox as outbox_module
 from kafka_telemetry_lake.pipelines.notify.alerts import Alerts
 from kafka_telemetry_lake.pipelines.notify.file import Match
 from kafka_telemetry_lake.pipelines.notify.messages import Message, Messages
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
+from kafka_telemetry_lake.pipelines.upkeep.maintenance import Maintenance, MaintenanceSettings
 from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table
 from tests.unit.notify.changed_findings import at, change, record

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from kafka_telemetry_lake.jobs.support.entry import COMMANDS, settings_of
-from kafka_telemetry_lake.pipelines import schema_docs, tables
+from kafka_telemetry_lake.pipelines import tables
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG, MEANINGS
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.udfs.conversion.points import Reason
+from tools import schema_docs
 
 ROOT = Path(__file__).parents[3]
 OF_ROOT = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md"]
@@ -128,9 +129,7 @@ def test_a_decision_is_a_short_record() -> None:
 
 
 def test_the_schema_is_that_of_the_tables() -> None:
-    assert schema_docs.PAGE.read_text("utf-8") == schema_docs.page(), (
-        "run python -m kafka_telemetry_lake.pipelines.schema_docs"
-    )
+    assert schema_docs.PAGE.read_text("utf-8") == schema_docs.page(), "run python -m tools.schema_docs"
 
 
 def test_every_table_and_column_has_a_meaning() -> None:

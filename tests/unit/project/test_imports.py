@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tools import folders
+
 ROOT = Path(__file__).parents[3]
 PREFIX = "kafka_telemetry_lake."
 LAYERS = ("udfs", "pipelines", "sandbox", "jobs", "dashboards")
@@ -73,6 +75,26 @@ def test_no_circle_between_folders() -> None:
         TopologicalSorter(needs).prepare()
     except CycleError as error:
         pytest.fail(f"these folders import each other: {error.args[1]}")
+
+
+def test_the_drawn_folders_are_those_of_the_sources() -> None:
+    text = folders.PAGE.read_text("utf-8")
+    assert folders.with_picture(text) == text, "run python -m tools.folders"
+
+
+def test_a_folder_is_drawn_above_those_that_it_imports_from(tmp_path: Path) -> None:
+    for name, text in {
+        "udfs/a/one.py": "",
+        "udfs/two.py": "from kafka_telemetry_lake.udfs.a.one import x",
+        "pipelines/b/three.py": "def late(): from kafka_telemetry_lake.udfs import two",
+        "jobs/four.py": "import kafka_telemetry_lake.pipelines.b.three",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert folders.floors(folders.folders(tmp_path)) == {"udfs/a": 0, "udfs/two.py": 1, "pipelines/b": 2, "jobs": 3}
+    (tmp_path / "udfs/a/one.py").write_text("from kafka_telemetry_lake.udfs.two import x")
+    with pytest.raises(CycleError):
+        folders.picture(tmp_path)
 
 
 def test_only_one_name_is_installed() -> None:

@@ -12,10 +12,10 @@ from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake import follower as lake_follower
 from kafka_telemetry_lake.pipelines.lake import stored_files
-from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.quotas import client_reports
 from kafka_telemetry_lake.pipelines.quotas.client_reports import ReportFollower
 from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas, configured_quotas
+from kafka_telemetry_lake.pipelines.upkeep.maintenance import Maintenance, MaintenanceSettings
 from tests.support.config_polls import record_quotas
 from tests.support.expired_logs import expire_logs
 from tests.support.lake_tables import table

@@ -15,7 +15,6 @@ from deltalake import DeltaTable, write_deltalake
 from kafka_telemetry_lake.pipelines.events import subscriptions as subscription_events
 from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription_events
 from kafka_telemetry_lake.pipelines.lake import follower
-from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.query.query_errors import QueryError
 from kafka_telemetry_lake.pipelines.subscriptions import client_matches
@@ -24,6 +23,7 @@ from kafka_telemetry_lake.pipelines.subscriptions.configured import ConfiguredSu
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, METRIC_POINTS, PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.subscriptions import CACHE_TABLES
 from kafka_telemetry_lake.pipelines.tables.table import Table
+from kafka_telemetry_lake.pipelines.upkeep.maintenance import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription, client_attributes_ids
 from kafka_telemetry_lake.udfs.subscriptions.subscription_id import checksums, instance_hashes
 from tests.support.config_polls import record_subscriptions

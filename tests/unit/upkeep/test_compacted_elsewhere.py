@@ -18,7 +18,7 @@ from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
 from tests.support.local_stream import run_tasks
 from tests.support.operator_alone import Job, without_spark
-from tests.unit.test_reshard import rows_of
+from tests.unit.ingest.test_reshard import rows_of
 
 pytestmark = [pytest.mark.lake, pytest.mark.slow]
 

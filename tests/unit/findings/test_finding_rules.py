@@ -12,10 +12,10 @@ import pytest
 from kafka_telemetry_lake.jobs.findings import run_job
 from kafka_telemetry_lake.jobs.settings.base import parse
 from kafka_telemetry_lake.jobs.settings.findings import FindingsSettings
-from kafka_telemetry_lake.pipelines.findings import docs as findings_docs
 from kafka_telemetry_lake.pipelines.findings.model import INSTANCE, OverriddenRule, Override
 from kafka_telemetry_lake.pipelines.findings.rules import RuleError, measures, parse_rule, rules
 from kafka_telemetry_lake.udfs.findings.states import DEFAULT, Hysteresis
+from tools import findings_docs
 
 FOLDER = Path(__file__).parents[3] / "sql" / "findings"
 TESTS = sorted((Path(__file__).parents[1] / "sql").glob("test_findings*.py"))
@@ -129,9 +129,7 @@ def test_numbers_of_a_text(number: str, whole: str, tenths: str, percent: str) -
 
 
 def test_the_page_is_that_of_the_rules() -> None:
-    assert findings_docs.PAGE.read_text("utf-8") == findings_docs.page(), (
-        "run python -m kafka_telemetry_lake.pipelines.findings.docs"
-    )
+    assert findings_docs.PAGE.read_text("utf-8") == findings_docs.page(), "run python -m tools.findings_docs"
 
 
 def test_every_claim_about_a_release_has_a_dated_source() -> None:

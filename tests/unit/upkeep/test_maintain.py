@@ -15,15 +15,15 @@ import pytest
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.pipelines import maintain as maintenance_module
 from kafka_telemetry_lake.pipelines.ingest import push_files
 from kafka_telemetry_lake.pipelines.lake import stored_pushes
-from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.replay.replay import ReplayError, replay
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import Table
+from kafka_telemetry_lake.pipelines.upkeep import maintenance as maintenance_module
 from kafka_telemetry_lake.pipelines.upkeep import merging
+from kafka_telemetry_lake.pipelines.upkeep.maintenance import Maintenance, MaintenanceSettings
 from kafka_telemetry_lake.pipelines.upkeep.merging import merged
 from kafka_telemetry_lake.udfs.limits import DEFAULT_LIMITS
 from tests.support.expired_logs import expire_logs

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from deltalake.table import TableOptimizer
 
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
-from kafka_telemetry_lake.pipelines.maintain import Maintenance, MaintenanceSettings
+from kafka_telemetry_lake.pipelines.upkeep.maintenance import Maintenance, MaintenanceSettings
 from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
 from tests.support.local_stream import LocalStream

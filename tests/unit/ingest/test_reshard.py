@@ -19,11 +19,11 @@ from kafka_telemetry_lake.jobs.settings.base import parse
 from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
 from kafka_telemetry_lake.jobs.support.locks import only_job
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import points_app_id, read_id
+from kafka_telemetry_lake.pipelines.ingest.reshard import reshard
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.errors import ShardCountError
 from kafka_telemetry_lake.pipelines.replay.rebuild import rebuild_state
 from kafka_telemetry_lake.pipelines.replay.replay import replay
-from kafka_telemetry_lake.pipelines.reshard import reshard
 from kafka_telemetry_lake.pipelines.state import chain, manifest
 from kafka_telemetry_lake.pipelines.state.chain import ShardFiles
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder

@@ -34,3 +34,5 @@ class CheckLandingSettings(JobSettings):
     def check_together(self) -> None:
         if self.kafka_options and self.bootstrap_servers is None:
             raise UsageError("kafka_options: works only with --bootstrap-servers")
+        if self.bootstrap_servers is None and "://" in self.target:
+            raise UsageError(f"target: {self.target} is a URI; allowed: a file or folder of this machine")

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.jobs.settings.base import PLACES_BESIDE
+from kafka_telemetry_lake.jobs.support.entry import COMMANDS, settings_of
 from kafka_telemetry_lake.pipelines.lake import place as module
 from kafka_telemetry_lake.pipelines.lake.place import PLACES, PlaceError, check_place, check_uri
 
@@ -116,40 +118,55 @@ def test_a_folder_may_be_called_anything_else(name: str, tmp_path: Path, asked: 
     assert asked == []
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "ingest --source kafka --bootstrap-servers 127.0.0.1:1 --lake {}", "query --lake {} FROM|pushes",
-        "sync --lake {} --bootstrap-servers 127.0.0.1:1", "quality --lake {}", "maintain --lake {}",
-        "replay --lake {} --from earliest",
-        "reshard --lake {} --shards 2", "forget --lake {} --principal User:a", "export --lake {}", "mcp --lake {}",
-        "dashboard --lake {}", "findings --lake {}", "notify --lake {} --notify no.yml", "iceberg --lake {}",
-        "doctor --lake {}",
-        "connect --lake {} --bootstrap-servers 127.0.0.1:1", "demo --lake {}", "views --lake {} --database x",
-        "ingest --source kafka --bootstrap-servers 127.0.0.1:1 --lake x --checkpoints {}",
-        "ingest --source files:. --catalog a --schema b --checkpoints {}",
-        "maintain --catalog a --schema b --checkpoints {}", "maintain --lake x --checkpoints {}",
-        "replay --lake x --from earliest --checkpoints {}", "reshard --lake x --shards 2 --checkpoints {}",
-        "forget --lake x --principal User:a --checkpoints {}", "iceberg --lake x --to {}",
-        "ingest --source files:{} --lake x", "quality --lake x --docs {}",
-        "ingest --source files:. --lake x --health-file {}",
-    ],
+CLOUDS = (
+    "gs://bucket/x", "gcs://bucket/x", "az://c/x", "abfs://c@account/x", "abfss://c@account.dfs.core.windows.net/x",
+    "wasb://c@account/x", "wasbs://c@account.blob.core.windows.net/x", "adl://account/x",
 )  # fmt: skip
-@pytest.mark.parametrize("place", ["gs://bucket/x", "abfss://c@account/x"])
-def test_every_command_refuses_it_in_a_line(
-    line: str, place: str, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+LINES = (
+    "ingest --source kafka --bootstrap-servers 127.0.0.1:1 --lake {}", "query --lake {} FROM|pushes",
+    "sync --lake {} --bootstrap-servers 127.0.0.1:1", "quality --lake {}", "maintain --lake {}",
+    "replay --lake {} --from earliest",
+    "reshard --lake {} --shards 2", "forget --lake {} --principal User:a", "export --lake {}", "mcp --lake {}",
+    "dashboard --lake {}", "findings --lake {}", "notify --lake {} --notify no.yml", "iceberg --lake {}",
+    "doctor --lake {}", "doctor --lake {} --bootstrap-servers 127.0.0.1:1",
+    "connect --lake {} --bootstrap-servers 127.0.0.1:1", "demo --lake {}", "views --lake {} --database x",
+    "ingest --source kafka --bootstrap-servers 127.0.0.1:1 --lake x --checkpoints {}",
+    "ingest --source files:. --catalog a --schema b --checkpoints {}",
+    "maintain --catalog a --schema b --checkpoints {}", "maintain --lake x --checkpoints {}",
+    "replay --lake x --from earliest --checkpoints {}", "reshard --lake x --shards 2 --checkpoints {}",
+    "forget --lake x --principal User:a --checkpoints {}", "iceberg --lake x --to {}",
+    "ingest --source files:{} --lake x", "ingest --source {} --lake x", "check-landing {}",
+    "quality --lake x --docs {}",
+    "ingest --source files:. --lake x --health-file {}",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_every_command_refuses_a_place_in_a_cloud_in_a_line(
+    line: str, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "no.yml").touch()
     before = sorted(tmp_path.iterdir())
-    assert cli.main([word.replace("|", " ") for word in line.format(place).split()]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert len(err.splitlines()) == 1
-    assert place.partition("://")[2] in err
+    for started in ("socket.socket.connect", "subprocess.Popen.__init__"):  # a broker, a store, a JVM
+        monkeypatch.setattr(started, lambda *_, **__: asked.append("started"))
+    for place in CLOUDS:
+        assert cli.main([word.replace("|", " ") for word in line.format(place).split()]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert len(err.splitlines()) == 1
+        assert place.partition("://")[2] in err
+        assert "allowed" in err
     assert asked == []
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_no_command_with_a_lake_or_checkpoints_is_left_out() -> None:
+    tried = {(line.split()[0], word[2:]) for line in LINES for word in line.split() if word.startswith("--")}
+    for command in COMMANDS:
+        settings = settings_of(command)
+        names = {"lake", *PLACES_BESIDE} & settings.model_fields.keys()
+        assert {(command, name) for name in names} <= tried, command
 
 
 def test_docs_say_which(capsys: pytest.CaptureFixture[str]) -> None:

@@ -131,7 +131,7 @@ def about_clients(scene: Scene, title: str = "About it") -> None:
             "consumer groups": ("group_id", clients["group_id"].dropna().value_counts().index),
             "versions": ("software", clients["software"].value_counts().index),
             "instances": ("", [f"{len(clients):,}"]),
-            "addresses": ("", clients["client_address"].value_counts().index),
+            "addresses": ("", list(clients["client_address"].value_counts().index) or ["unknown"]),
         },
         scene.selection,
     )

@@ -49,6 +49,7 @@ MOST_NAMES = 12  # of a fact
 MOST_SHOWN = 1000  # rows of a table
 WIDE = ("evidence", "advice", "detail", "why", "reason", "bugs", "meaning", "missing", "match", "metrics")
 NAMES = ("broker_id",)  # numbers that are names
+TOLD = ("broker_id", "client_address")  # a receiver needn't tell them
 # Unit in a heading: how the element `table` shows it, and what the number is multiplied with.
 KINDS = {"ms": ("ms", 1), "s": ("ms", 1000), "bytes": ("bytes", 1), "%": ("percent", 1)}
 UNIT = re.compile(r" \((ms|s|bytes|%)\)$")
@@ -164,6 +165,9 @@ def _heading(name: str) -> str:
 
 def _column(rows: pd.DataFrame, name: str, heading: str) -> dict[str, Any]:
     """A column as the element `table` wants it: JSON values, how they are shown, and where they lead."""
+    if name in NAMES:  # beside a missing one pandas has fractions
+        whole = rows[name].astype("Int64").astype(object)
+        rows = rows.assign(**{name: whole.where(whole.notna(), None)})
     values = rows[name]
     unit = UNIT.search(heading)
     kind, factor = "text", 1
@@ -180,6 +184,8 @@ def _column(rows: pd.DataFrame, name: str, heading: str) -> dict[str, Any]:
         values = (values * factor).replace([np.inf, -np.inf], np.nan)
     else:
         values = values.map(_as_text)
+    if name in TOLD:
+        values = values.where(values.notna() & (values != ""), "unknown")
     if kind in ("ms", "bytes", "percent"):
         heading = UNIT.sub("", heading)
     return {

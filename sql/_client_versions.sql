@@ -15,7 +15,7 @@ WITH seen AS (
 
   SELECT cluster_id, NULL, NULL, 'unknown', NULL, NULL, client_id, application, owner, 'active', NULL
   FROM consumer_group_members
-  WHERE client_instance_id IS NULL
+  WHERE NOT pushing
 ),
 
 counted AS (

@@ -17,7 +17,7 @@ WITH subjects AS (
     SELECT
       cluster_id, NULL, client_id, application, owner, NULL, NULL, group_id, NULL, since, NULL
     FROM consumer_group_members
-    WHERE client_instance_id IS NULL
+    WHERE NOT pushing
   ) AS u
   LATERAL VIEW explode(array('application', 'owner', 'principal')) AS scope
 ),

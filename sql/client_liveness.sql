@@ -3,7 +3,8 @@
 -- ten, more of them under JavaScript. likely_cause (L17) of a silent client is the first that applies: between_batches
 -- (Spark's source, which pushes only while a batch reads), cluster_or_receiver (most clients fell silent within minutes and
 -- few terminated), closed_with_siblings (another client of its Streams instance terminated at that time), nothing_to_restore
--- (a restore consumer of Streams, which pushes only while its thread's tasks lack state; its instance is active), process_gone (all
+-- (a restore consumer of Streams, which pushes only while its thread's tasks lack state; its instance is active, or, if the
+-- client id doesn't name it, a client of its address; unknown if the address is), process_gone (all
 -- clients of its address are gone; an unknown address is none, and behind a proxy that passes requests on all have its),
 -- closed_without_flag (a Java producer with nothing left to send, or an admin), killed_or_cut_off (a client that would have
 -- sent a terminating push, such as a consumer, or a Java producer whose last push reported buffered records or requests in
@@ -91,9 +92,10 @@ SELECT
       <= 2 * coalesce(push_interval_ms, 300000) + 10000 THEN 'closed_with_siblings'
     WHEN client_id RLIKE '-StreamThread-[0-9]+-restore-consumer$' AND CASE
       WHEN streams_instance IS NOT NULL THEN active_siblings > 0
-      WHEN known_address IS NOT NULL THEN active_of_address > 0
-      ELSE TRUE
+      ELSE known_address IS NOT NULL AND active_of_address > 0
     END THEN 'nothing_to_restore'
+    WHEN client_id RLIKE '-StreamThread-[0-9]+-restore-consumer$' AND streams_instance IS NULL AND known_address IS NULL
+      THEN 'unknown'
     WHEN clients_of_address > 1 AND active_of_address = 0 THEN 'process_gone'
     WHEN library = 'java' AND element_at(labels, 'group_id') IS NULL AND NOT coalesce(reported.is_consumer, FALSE)
       AND coalesce(reported.buffered_bytes, 0) <= 0 AND coalesce(reported.requests_in_flight, 0) <= 0

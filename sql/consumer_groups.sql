@@ -45,6 +45,13 @@ groups AS (
     count(*) AS known_members
   FROM consumer_group_members
   GROUP BY cluster_id, group_id
+),
+
+-- Those of whose members it isn't known which instance each is.
+alike AS (
+  SELECT DISTINCT cluster_id, group_id, client_id
+  FROM consumer_group_members
+  WHERE pushing AND client_instance_id IS NULL
 )
 
 SELECT
@@ -53,7 +60,7 @@ SELECT
   m.minute,
   CASE
     WHEN element_at(c.labels, 'group_id') <> ''
-      THEN count(coalesce(k.member_id, nullif(element_at(c.labels, 'group_member_id'), '')))
+      THEN count(coalesce(k.member_id, nullif(element_at(c.labels, 'group_member_id'), ''), a.client_id))
         OVER (PARTITION BY m.cluster_id, element_at(c.labels, 'group_id'), m.minute)
   END AS members,
   m.client_instance_id,
@@ -94,6 +101,8 @@ LEFT JOIN groups AS g
   ON g.cluster_id = m.cluster_id AND g.group_id = element_at(c.labels, 'group_id')
 LEFT JOIN consumer_group_members AS k
   ON k.cluster_id = m.cluster_id AND k.client_instance_id = m.client_instance_id
+LEFT JOIN alike AS a
+  ON a.cluster_id = m.cluster_id AND a.group_id = element_at(c.labels, 'group_id') AND a.client_id = c.client_id
 UNION ALL
 SELECT
   k.cluster_id,
@@ -134,4 +143,4 @@ SELECT
 FROM consumer_group_members AS k
 JOIN groups AS g
   ON g.cluster_id = k.cluster_id AND g.group_id = k.group_id
-WHERE k.client_instance_id IS NULL
+WHERE NOT k.pushing

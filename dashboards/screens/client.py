@@ -140,7 +140,7 @@ def _about(client: pd.Series, scene: Scene) -> None:
             "principal": ("principal", [client["principal"]]),
             "consumer group": ("group_id", [client["group_id"]]),
             "software": ("software", [client["software"]]),
-            "address": ("", [client["client_address"]]),
+            "address": ("", [client["client_address"] or "unknown"]),
             "client instance id": ("", [client["client_instance_id"]]),
             "first push": ("", [f"{client['first_push']:%Y-%m-%d %H:%M:%S} UTC"]),
             "last push": ("", [f"{client['last_push']:%Y-%m-%d %H:%M:%S} UTC"]),

@@ -252,10 +252,14 @@ def check_subscriptions(subscriptions: Iterable[Subscription], clients: pa.Table
 
 
 def check_statuses(
-    statuses: Mapping[int, ReceiverStatus], brokers: Sequence[BrokerFacts], now_ms: int
+    statuses: Mapping[int | None, ReceiverStatus], brokers: Sequence[BrokerFacts], now_ms: int
 ) -> Iterator[Check]:
-    """Check what the receivers report, and the brokers' clocks."""
-    missing = [broker.node_id for broker in brokers if broker.node_id not in statuses]
+    """Check what the receivers report, and the brokers' clocks.
+
+    Args:
+        statuses: the latest of each broker; at None that of receivers which tell no broker, and may be before any.
+    """
+    missing = [] if None in statuses else [each.node_id for each in brokers if each.node_id not in statuses]
     ages = {node_id: (now_ms - status.time_ms) / 1000 for node_id, status in statuses.items()}
     late = {node_id: age for node_id, age in ages.items() if age > STATUS_AGE_S}
     dropped: Counter[str] = Counter()
@@ -293,8 +297,9 @@ def check_statuses(
         yield Check("clocks", "ok", f"the brokers' clocks are at most {max(ages.values()):.0f} s behind this machine's")
 
 
-def _brokers_named(node_ids: Iterable[int]) -> str:
-    ids = sorted(node_ids)
+def _brokers_named(node_ids: Iterable[int | None]) -> str:
+    given = set(node_ids)
+    ids = [*map(str, sorted(each for each in given if each is not None)), *["unknown"] * (None in given)]
     return f"{'broker' if len(ids) == 1 else 'brokers'} {listed(ids)}"
 
 

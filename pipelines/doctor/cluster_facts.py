@@ -110,7 +110,7 @@ def ask_brokers(nodes: Sequence[tuple[int, str, int]], tls: bool) -> list[Broker
 
 def read_statuses(
     java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topic: str
-) -> dict[int, ReceiverStatus]:
+) -> dict[int | None, ReceiverStatus]:
     """The last status of each broker's receiver, by broker id. Raises ``KafkaUnavailableError``.
 
     Those in partitions without a leader are missing.
@@ -129,9 +129,12 @@ def read_statuses(
     return last_statuses(values)
 
 
-def last_statuses(values: Iterable[str | None]) -> dict[int, ReceiverStatus]:
-    """The latest of each broker's status records; what isn't one is passed over: the job reports it."""
-    last: dict[int, ReceiverStatus] = {}
+def last_statuses(values: Iterable[str | None]) -> dict[int | None, ReceiverStatus]:
+    """The latest of each broker's status records; what isn't one is passed over: the job reports it.
+
+    A receiver in a proxy tells no broker, and nothing tells several of them apart: the latest of all is at None.
+    """
+    last: dict[int | None, ReceiverStatus] = {}
     for value in values:
         try:
             content = json.loads(value or "")
@@ -140,7 +143,8 @@ def last_statuses(values: Iterable[str | None]) -> dict[int, ReceiverStatus]:
                 {reason: int(count) for reason, count in content["dropped"].items() if count},
                 int(content["queue_depth"]),
             )  # fmt: skip
-            broker_id = int(content["broker_id"])
+            told = content.get("broker_id")
+            broker_id = None if told is None else int(told)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             continue
         if broker_id not in last or last[broker_id].time_ms <= status.time_ms:

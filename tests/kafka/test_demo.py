@@ -22,7 +22,7 @@ DELTA = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
 LATE_S = 10  # between a producer's last push and its end
 README = Path(__file__).parents[2] / "README.md"
 # No push is damaged, and all members of the demo's group push.
-EMPTY = {"quarantine_offenders", "consumer_group_members WHERE client_instance_id IS NULL"}
+EMPTY = {"quarantine_offenders", "consumer_group_members WHERE NOT pushing"}
 
 
 def ask(lake: Path, sql: str) -> list[dict[str, Any]]:

@@ -64,15 +64,19 @@ HEADERS = {
         Header(
             "client_address", "text", "IP address of the client",
             "whether subscriptions by address match is unknown; no `likely_cause` `process_gone`, no connectors and "
-            "tasks in `connect_workers`, no rule of applications by address",
+            "tasks in `connect_workers`, no rule of applications by address; two senders under one id may not be seen",
         ),
         Header(
-            "client_port", "integer", "port of the client", "whether subscriptions by port match is unknown", 0,
-            MAX_PORT,
+            "client_port", "integer", "port of the client",
+            "whether subscriptions by port match is unknown; fewer missed pushes are sure; two senders under one id, "
+            "and rebootstraps of librdkafka between two pushes, may not be seen", 0, MAX_PORT,
         ),
         Header("client_software_name", "text", "such as apache-kafka-java", "rules by library don't apply"),
         Header("client_software_version", "text", "such as 4.3.1", "rules by version and known bugs don't apply"),
-        Header("broker_id", "integer", "broker that got the push", "no view by broker; a change of broker is not seen"),
+        Header(
+            "broker_id", "integer", "broker that got the push",
+            "no view by broker; a change of broker is not seen; two senders under one id may not be seen",
+        ),
         Header("cluster_id", "text", "cluster of the broker", "that of ingest's --cluster-id, or none"),
         Header(
             "received_at_ms", "integer", "when the receiver got the push, ms since 1970",

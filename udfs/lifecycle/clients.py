@@ -178,7 +178,7 @@ class Clients:
             "state": STATES.take(pa.array(numbers["state"])),
             "coverage": pa.array(coverage),
             "brokers": _each(numbers["brokers"].astype(object), self._broker_list, pa.list_(pa.int32())),
-            "duplicated": pa.array(numbers["duplicated"] > 0),
+            "duplicated": pa.array(numbers["duplicated"] > 0, mask=self._may_be_duplicated(slots)),
         }
         for name in ("push_interval_ms", "client_port", "broker_id", "gap_ms", "offset"):
             columns[name] = pa.array(numbers[name], mask=numbers[name] == NUMBERS[name])
@@ -214,8 +214,16 @@ class Clients:
         bits = {broker: 1 << place for place, broker in enumerate(self.brokers[:BROKER_BITS])}
         self.numbers["brokers"][slots] = [sum(bits.get(broker, 0) for broker in each or ()) for each in lists]
 
-    def _broker_list(self, bits: int) -> list[int]:
-        return sorted(broker for place, broker in enumerate(self.brokers[:BROKER_BITS]) if bits >> place & 1)
+    def _may_be_duplicated(self, slots: Int64s) -> Bools:
+        """Whether two senders weren't seen, and might not be: address, port or broker of a client are unknown (L11)."""
+        has_address = is_set(self.objects["client_address"][slots])
+        told = has_address & (self.numbers["client_port"][slots] >= 0) & (self.numbers["broker_id"][slots] >= 0)
+        unseen: Bools = (self.numbers["duplicated"][slots] == 0) & ~told
+        return unseen
+
+    def _broker_list(self, bits: int) -> list[int] | None:
+        known = sorted(broker for place, broker in enumerate(self.brokers[:BROKER_BITS]) if bits >> place & 1)
+        return known or None
 
 
 def by_offset(table: pa.Table) -> pa.Table:

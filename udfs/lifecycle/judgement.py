@@ -161,11 +161,18 @@ def _missed(sequences: PushSequences, unsubscribed: Bools) -> tuple[Int64s, Int6
     interval_before = interval[previous]
     longest = np.maximum(np.maximum(interval, interval_before), 1)
     asked_anew = (sequences.connection != sequences.connection[previous]) | (interval != interval_before)
+    asked_anew |= ~_known_ports(sequences)  # perhaps over another connection
     patience = np.where(asked_anew, LONGEST_FIRST_INTERVAL, 1.0)
     missing = np.floor((sequences.gap / 1000 + TOLERANCE_MS) / longest - patience).clip(0).astype(np.int64)
     counts = sequences.follows & (interval_before > 0) & (sequences.state_before != TERMINATED) & ~unsubscribed
     missed = np.where(counts, missing, np.where(sequences.is_late, -1, 0))
     return missed, missed * np.where(interval > 0, longest, 0)
+
+
+def _known_ports(sequences: PushSequences) -> Bools:
+    """Whether the receiver told the ports of each entry and of the one before: else connections aren't told apart."""
+    known: Bools = (sequences.port >= 0) & (sequences.port[sequences.previous] >= 0)
+    return known
 
 
 def _duplicates(clients: Clients, sequences: PushSequences, resumed: Bools) -> tuple[Bools, Bools]:
@@ -186,7 +193,7 @@ def _duplicates(clients: Clients, sequences: PushSequences, resumed: Bools) -> t
     other_origin = (sequences.origin != sequences.origin[previous]) & (longer < thresholds(sequences.interval))
     # One client pushes to a broker over one connection, by one timer.
     same_broker = (sequences.broker == sequences.broker[previous]) & (sequences.broker >= 0)  # -1: unknown, no broker
-    other_timer = same_broker & (longer < SAME_PACE * 1000 * sequences.interval)
+    other_timer = same_broker & _known_ports(sequences) & (longer < SAME_PACE * 1000 * sequences.interval)
     shows_two = alternates & (gap_before >= 0) & (other_origin | other_timer)
 
     episode = np.cumsum(resumed)

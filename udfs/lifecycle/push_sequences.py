@@ -127,16 +127,6 @@ def read_pushes(clients: Clients, pushes: pa.Table) -> PushSequences:
     landed_at, clock = _landed(pushes), pushes[CLOCK].to_numpy()
     partition = clients.codes(pushes.select(PLACE))
     broker, port = _numbers(pushes, "broker_id", -1), _numbers(pushes, "client_port", -1)
-    origin = np.zeros(len(landed_at), np.uint64)
-    software = _software(clients, layout, pushes)
-    for hashes in (
-        _hashes(pushes["client_id"]),
-        software,
-        _hashes(pushes["principal"]),
-        _hashes(pushes["client_address"]),
-    ):
-        origin = mix(origin, hashes)
-    connection = mix(mix(origin, broker.astype(np.uint64)), port.astype(np.uint64)).view(np.int64)
 
     def column(name: str, of_pushes: Int64s) -> Int64s:
         return layout.column(clients[name], of_pushes)
@@ -146,6 +136,10 @@ def read_pushes(clients: Clients, pushes: pa.Table) -> PushSequences:
     latest_landing = _running_max(landed, layout.client)
     is_late = ~layout.is_head & (landed < np.append(0, latest_landing[:-1]))
     in_order = ~layout.is_head & ~is_late
+    origin = np.zeros(len(landed_at), np.uint64)
+    for name in ("client_id", "client_software_name", "principal", "client_address"):
+        origin = mix(origin, _latest_hashes(clients, layout, pushes, name, in_order))
+    connection = mix(mix(origin, broker.astype(np.uint64)), port.astype(np.uint64)).view(np.int64)
     interval = column("push_interval_ms", _numbers(pushes, "push_interval_ms", 0))
     latest_in_order = layout.latest(in_order)
     previous = np.append(0, latest_in_order[:-1])
@@ -213,13 +207,13 @@ def _named(pushes: pa.Table) -> pa.Table:
     return pushes
 
 
-def _software(clients: Clients, layout: Layout, pushes: pa.Table) -> UInt64s:
-    """The hash of each push's software name; of one without, that of its client's push before that has one."""
-    stored = pa.chunked_array([pa.array(clients.objects["client_software_name"][layout.slots], pa.string())])
-    sent = pushes["client_software_name"]
-    named = np.concatenate([np.ones(len(stored), np.bool_), sent.is_valid().to_numpy()])[layout.order]
+def _latest_hashes(clients: Clients, layout: Layout, pushes: pa.Table, name: str, in_order: Bools) -> UInt64s:
+    """The hash of a text of each push; of one without, that of its client's last push in order that has one (L11)."""
+    stored = pa.chunked_array([pa.array(clients.objects[name][layout.slots], pa.string())])
+    sent = pushes[name]
+    says = np.concatenate([np.ones(len(stored), np.bool_), sent.is_valid().to_numpy()])[layout.order]
     hashes = np.concatenate([_hashes(stored), _hashes(sent)])
-    hashes[layout.order] = hashes[layout.order][layout.latest(named)]
+    hashes[layout.order] = hashes[layout.order][layout.latest(says & in_order)]
     return hashes[len(stored) :]
 
 

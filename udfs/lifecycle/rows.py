@@ -20,8 +20,8 @@ CLIENT_CHANGES = pa.schema(
         column("client_software_name", pa.string(), "ApiVersionsRequest.ClientSoftwareName"),
         column("client_software_version", pa.string(), "ApiVersionsRequest.ClientSoftwareVersion"),
         column("principal", pa.string(), "authenticated principal"),
-        column("client_address", pa.string(), "source address"),
-        column("client_port", pa.int32(), "source port of the last push"),
+        column("client_address", pa.string(), "source address; NULL: unknown"),
+        column("client_port", pa.int32(), "source port of the last push; NULL: unknown"),
         column("labels", TEXT_MAP, "resource attributes of the last push that had any, normalised"),
         column("group_member_ids", TEXT_LIST, "member ids of a consumer, oldest first, the last ten"),
         column("push_interval_ms", pa.int32(), "push interval of the client's last push, ms; NULL: unknown"),
@@ -34,11 +34,12 @@ CLIENT_CHANGES = pa.schema(
         column(
             "missed_pushes",
             pa.int64(),
-            "least number of pushes missing between those that landed; late ones are subtracted",
+            "least number of pushes missing between those that landed, fewer where ports are unknown; late ones are "
+            "subtracted",
         ),
         column("coverage", pa.float64(), "0 to 1: share of the time from first to last push that pushes cover"),
-        column("broker_id", pa.int32(), "broker that took the last push"),
-        column("brokers", pa.list_(pa.int32()), "brokers that took pushes, ascending"),
+        column("broker_id", pa.int32(), "broker that took the last push; NULL: unknown"),
+        column("brokers", pa.list_(pa.int32()), "brokers that took pushes, ascending; NULL: unknown"),
         column("resumptions", pa.int32(), "how often it came back"),
         column("deadline", TIMESTAMP, "when it counts as silent, unless it pushes before; NULL: no longer awaited"),
         column("missed_ms", pa.int64(), "time that the missed pushes would have covered, ms"),
@@ -46,7 +47,12 @@ CLIENT_CHANGES = pa.schema(
         column("connection", pa.int64(), "hash of the last push's client id, software, address, port and broker"),
         column("origin", pa.int64(), "hash of the last push's client id, software, principal and address"),
         column("connection_before", pa.int64(), "`connection` of the push before"),
-        column("duplicated", pa.bool_(), "two instances push under this id, by its pushes since it last resumed"),
+        column(
+            "duplicated",
+            pa.bool_(),
+            "two instances push under this id, by its pushes since it last resumed; NULL: none was seen, and its "
+            "address, port or broker is unknown",
+        ),
         column(
             "signals_at", TIMESTAMP, "landing of its last push with connection metrics (udfs.lifecycle.rebootstrap)"
         ),

@@ -96,7 +96,7 @@ class Waves:
             if kind in STARTS:
                 _count(counted.software, software, number)
             elif kind == Event.WENT_SILENT:
-                _count(counted.brokers, str(broker) if broker >= 0 else "?", number)
+                _count(counted.brokers, str(broker) if broker >= 0 else "unknown", number)
 
     def close(self, clocks: Mapping[Partition, int]) -> list[Row]:
         """Close the minutes that all partitions have passed, and return their waves: rows of ``CLIENT_EVENTS``."""

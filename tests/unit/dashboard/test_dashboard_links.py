@@ -100,6 +100,18 @@ def test_a_table_is_json_with_units_and_links() -> None:
     assert table_data(None, headings, "none")["columns"] == []
 
 
+def test_a_broker_or_an_address_that_is_not_told_is_unknown_beside_those_that_are() -> None:
+    rows = pd.DataFrame({"broker_id": [1, None], "client_address": [None, "10.0.0.1"], "client_id": ["a", None]})
+    headings = {"broker_id": "broker", "client_address": "address", "client_id": "client id"}
+    columns = {column["name"]: column for column in table_data(rows, headings, "t")["columns"]}
+    assert columns["broker_id"]["values"] == ["1", "unknown"]
+    assert columns["broker_id"]["links"] == ["broker?broker=1", None]
+    assert columns["client_address"]["values"] == ["unknown", "10.0.0.1"]
+    assert columns["client_id"]["values"] == ["a", None]
+    nobody = table_data(pd.DataFrame({"broker_id": [None, None]}), {"broker_id": "broker"}, "t")["columns"][0]
+    assert (nobody["values"], nobody["links"]) == (["unknown", "unknown"], [None, None])
+
+
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [

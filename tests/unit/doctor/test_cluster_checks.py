@@ -188,7 +188,7 @@ def test_a_topic_that_is_not_described_is_named() -> None:
 
 
 def test_receivers() -> None:
-    statuses = dict.fromkeys((1, 2, 3), STATUS)
+    statuses: dict[int | None, ReceiverStatus] = dict.fromkeys((1, 2, 3), STATUS)
     assert [(check.name, check.text) for check in check_statuses(statuses, BROKERS, NOW_MS)] == [
         ("receivers", "294 pushes landed since the brokers' start, none dropped, 6 waiting"),
         ("clocks", "the brokers' clocks are at most 4 s behind this machine's"),
@@ -205,10 +205,22 @@ def test_receivers() -> None:
     ],
 )
 def test_a_receiver_with_a_fault(status: ReceiverStatus | None, name: str, severity: str, text: str) -> None:
-    statuses = {1: STATUS, 3: STATUS} | ({2: status} if status else {})
+    statuses: dict[int | None, ReceiverStatus] = {1: STATUS, 3: STATUS}
+    if status is not None:
+        statuses[2] = status
     (found,) = wrong(check_statuses(statuses, BROKERS, NOW_MS))
     assert (found.name, found.status) == (name, severity)
     assert text in found.text
+
+
+def test_receivers_that_tell_no_broker_may_be_before_any() -> None:
+    assert [check.text for check in check_statuses({None: STATUS}, BROKERS, NOW_MS)] == [
+        "98 pushes landed since the brokers' start, none dropped, 2 waiting",
+        "the brokers' clocks are at most 4 s behind this machine's",
+    ]
+    late = replace(STATUS, time_ms=NOW_MS - 61_000)
+    (found,) = wrong(check_statuses({None: late, 1: late, 3: STATUS}, BROKERS, NOW_MS))
+    assert found.text == "the last status of brokers 1, unknown is 61 s old"
 
 
 def test_the_last_status_of_each_broker_counts_and_garbage_does_not() -> None:
@@ -216,9 +228,11 @@ def test_the_last_status_of_each_broker_counts_and_garbage_does_not() -> None:
               "queue_depth": 0}  # fmt: skip
     later = status | {"time_ms": 9, "landed": 3, "dropped": {}}
     values = [None, "", "[]", "{", json.dumps(later), json.dumps(status), json.dumps(status | {"broker_id": 2}),
-              json.dumps(status | {"dropped": None}), "[" * 100_000]  # fmt: skip
+              json.dumps(status | {"dropped": None}), json.dumps(later | {"broker_id": None}),
+              "[" * 100_000]  # fmt: skip
     assert last_statuses(values) == {
         1: ReceiverStatus(9, 3, 3, {}, 0), 2: ReceiverStatus(5, 3, 2, {"error": 1}, 0),
+        None: ReceiverStatus(9, 3, 3, {}, 0),
     }  # fmt: skip
 
 

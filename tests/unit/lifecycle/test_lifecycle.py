@@ -21,6 +21,7 @@ from kafka_telemetry_lake.udfs.lifecycle.waves import counted
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 Rows = list[dict[str, Any]]
 NO_VERSIONS = SUBSCRIPTIONS.schema.empty_table()
+UNTOLD: dict[str, Any] = dict.fromkeys(("client_address", "client_port", "broker_id"))
 
 
 def at(seconds: float) -> datetime:
@@ -213,6 +214,8 @@ def test_l6_a_silent_client_may_say_goodbye() -> None:
         (90, {}, 2),
         (74.8, {"client_port": 6000}, 0),  # started anew: up to 1.5 intervals
         (75, {"client_port": 6000}, 1),
+        (74.8, {"client_port": None}, 0),  # perhaps anew
+        (75, {"client_port": None}, 1),
         (85, {"push_interval_ms": 60_000}, 0),
     ],
 )
@@ -247,14 +250,28 @@ def test_l10_software_changes_under_one_id() -> None:
         ({}, {"client_id": "other"}, True),
         ({}, {"client_port": 6000}, True),  # the same broker, faster than one timer
         ({}, {"client_port": 6000, "broker_id": 2}, False),  # a client pushes to whichever broker is least loaded
-        ({"broker_id": None}, {"client_port": 6000, "broker_id": None}, False),  # perhaps to another broker
+        ({"broker_id": None}, {"client_port": 6000, "broker_id": None}, None),  # perhaps to another broker
+        ({}, {"client_port": None}, None),  # perhaps over the same connection
+        (UNTOLD, UNTOLD, None),
+        ({"client_address": None}, {"client_address": None}, None),  # perhaps from another host
+        ({}, {"client_address": None}, False),  # what isn't told is as before
+        ({}, {"client_id": None}, False),
+        ({"principal": "User:a"}, {"principal": None}, False),
     ],
 )
-def test_l11_two_instances_with_one_id(first: dict[str, Any], second: dict[str, Any], is_duplicate: bool) -> None:
+def test_l11_two_instances_with_one_id(
+    first: dict[str, Any], second: dict[str, Any], is_duplicate: bool | None
+) -> None:
     pushes = [push(10 * i, i, **(second if i % 2 else first)) for i in range(8)]
     life = Lifecycle().take(pushes[:5]).take(pushes[5:])
-    assert [name for _, name in life.events_of()] == ["first_seen", *["duplicate_instance"] * is_duplicate]
+    assert [name for _, name in life.events_of()] == ["first_seen", *["duplicate_instance"] * (is_duplicate is True)]
     assert life.client()["duplicated"] is is_duplicate
+
+
+def test_an_unknown_broker_is_none_of_those_that_took_pushes() -> None:
+    life = Lifecycle().take([push(0, 0, **UNTOLD)])
+    assert [life.client()[name] for name in (*UNTOLD, "brokers")] == [None] * 4
+    assert life.take([push(30, 1), push(60, 2, broker_id=None)]).client()["brokers"] == [1]
 
 
 def test_l11_a_new_connection_is_no_second_instance() -> None:
@@ -371,8 +388,9 @@ def random_pushes(seed: int) -> Rows:
                 now[partition] - late, offset, f"client-{client}", partition=partition,
                 terminating=chance.random() < 0.1, push_interval_ms=chance.choice([1000, 20_000, 20_000, None]),
                 principal=chance.choice([None, "User:a", "User:a", "User:b"]),
-                client_port=chance.choice([5000, 5000, 6000]), broker_id=chance.choice([1, 1, 2]),
+                client_port=chance.choice([5000, 5000, 6000, None]), broker_id=chance.choice([1, 1, 2]),
                 client_software_version=chance.choice(["4.3.0"] * 9 + ["4.3.1", None]),
+                client_address=chance.choice(["10.0.0.1", "10.0.0.1", "10.0.0.2", None]),
             )
         )  # fmt: skip
     return pushes

@@ -72,6 +72,55 @@ def test_l17_a_restore_consumer_of_streams_pushes_only_while_it_restores(thread:
     assert causes([restore, main, other])[restore["client_id"]] == cause
 
 
+@pytest.mark.parametrize(
+    ("address", "state", "cause"),
+    [
+        ("10.0.0.1", "active", "nothing_to_restore"),
+        ("10.0.0.1", "silent", "process_gone"),
+        (None, "active", "unknown"),
+        ("", "silent", "unknown"),
+    ],
+)
+def test_l17_whether_an_unknown_process_still_runs_is_unknown(address: str | None, state: str, cause: str) -> None:
+    """With a client.id of its own, a Streams instance has no id in its clients' names."""
+    restore = client("orders-StreamThread-1-restore-consumer", "silent", client_address=address)
+    assert causes([restore, client("orders-admin", state, client_address=address)])[restore["client_id"]] == cause
+
+
+@pytest.mark.parametrize(
+    ("addresses", "members", "matched"),
+    [
+        (("10.0.0.1", "10.0.0.2"), 2, ["a", "b"]),
+        ((None, None), 2, [None, None]),  # which is which?
+        (("", None), 2, [None, None]),
+        ((None,), 2, [None, None]),
+        ((None,), 1, ["a"]),  # it can be no other
+    ],
+)
+def test_members_that_look_alike_are_not_told_apart_by_unknown_addresses(
+    addresses: tuple[str | None, ...], members: int, matched: list[str | None]
+) -> None:
+    alike: Row = {"client_id": "x", "client_software_name": "librdkafka", "labels": [("group_id", "g")]}
+    clients = [client(name, client_address=each, **alike) for name, each in zip("ab", addresses, strict=False)]
+    member = {"cluster_id": "c", "group_id": "g", "client_id": "x", "assignment": [], "valid_from": START}
+    rows = answer(
+        "consumer_group_members",
+        {
+            "client_changes": clients,
+            "group_members": [member | {"member_id": f"m{n}", "host": f"10.0.0.{n}"} for n in range(1, members + 1)],
+        },
+    )
+    assert [row["client_instance_id"] for row in rows] == matched
+    assert [row["pushing"] for row in rows] == [True] * len(addresses) + [False] * (members - len(addresses))
+
+
+@pytest.mark.parametrize("address", UNKNOWN)
+def test_addresses_of_nobody_are_unknown(address: str | None) -> None:
+    clients = [client("a", client_address=address), client("b", client_address="10.0.0.1")]
+    rows = answer("unowned_clients", {"client_changes": clients})
+    assert {row["client_id"]: row["addresses"] for row in rows} == {"a": None, "b": ["10.0.0.1"]}
+
+
 @pytest.mark.parametrize("group", ["spark-kafka-source-0d6f-1-executor", "spark-kafka-relation-0d-driver-0",
                                    "spark-executor-g"])  # fmt: skip
 def test_l17_sparks_consumers_push_only_while_a_batch_reads(group: str) -> None:

@@ -224,6 +224,12 @@ def test_l9_d4_a_gap_misses_the_pushes_it_should_have_held(gap: float, second: d
     assert (row["missed_pushes"], row["coverage"]) == (missed, pytest.approx(1 - missed * 30 / gap))
 
 
+@pytest.mark.parametrize(("gap", "missed"), [(74.8, 0), (75, 1)])
+def test_l9_where_ports_are_unknown_a_push_may_be_the_first_of_a_connection(gap: float, missed: int) -> None:
+    row = Lifecycle().take([push(0, 0, **UNTOLD), push(gap, 1, **UNTOLD)]).client()
+    assert row["missed_pushes"] == missed
+
+
 def test_l10_l11_a_connection_that_names_no_software_is_no_other_client() -> None:
     """Brokers have the name `unknown` for it: franz-go before 1.21 names itself on its first connection only."""
     unnamed = {"client_software_name": "unknown", "client_software_version": "unknown"}

@@ -14,7 +14,7 @@ from typing import Any
 
 import apprise
 
-from kafka_telemetry_lake.pipelines.notify.alerts import Alerts
+from kafka_telemetry_lake.pipelines.notify.alerts import Alert, Alerts
 from kafka_telemetry_lake.pipelines.notify.file import AlertmanagerSink, AppriseSink, NotifyFile, WebhookSink
 from kafka_telemetry_lake.pipelines.notify.http import Answer, RefusedError, SinkDownError, post_json
 from kafka_telemetry_lake.pipelines.notify.messages import Message, Messages, kind, text, title
@@ -39,7 +39,7 @@ def _now() -> datetime:
 class Delivery(ABC):
     """What is sent to one sink."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox[Any]) -> None:
         self.name = outbox.sink
 
     @abstractmethod
@@ -71,7 +71,7 @@ class AlertDelivery(Delivery):
         self._alerts.done()
         self._resend_at = now + timedelta(seconds=self._sink.resend_seconds)
 
-    def _send(self, alerts: list[dict[str, Any]]) -> None:
+    def _send(self, alerts: list[Alert]) -> None:
         try:
             post_json(self._sink.url, ALERTMANAGER_PATH, self._sink.headers, alerts, _of_alertmanager)
         except RefusedError as error:  # it has taken the others, and all are sent again
@@ -96,7 +96,7 @@ class MessageDelivery(Delivery):
             try:
                 self._send(message)
             except RefusedError as error:
-                parked = self._messages.park(message.id, vars(message))
+                parked = self._messages.park(message.id, message.content())
                 log.error("notify: %s: %s; it is stored in %s, and the next one is sent", self.name, error, parked)
             else:
                 log.info("notify: %s: %d changes sent", self.name, len(message.changes))
@@ -118,7 +118,7 @@ def to_webhook(sink: WebhookSink, message: Message) -> None:
         SinkDownError: the sink didn't take it.
         RefusedError: the sink would never take it.
     """
-    post_json(sink.url, "", {**sink.headers, "Idempotency-Key": message.id}, vars(message))
+    post_json(sink.url, "", {**sink.headers, "Idempotency-Key": message.id}, message.content())
 
 
 def to_apprise(sink: AppriseSink, message: Message) -> None:
@@ -171,7 +171,7 @@ def previews(lake: str, file: NotifyFile, now: datetime) -> Iterator[str]:
         messages = Messages(lake, name, sink.match, writes=False)
         while messages.take() or messages.waiting:
             if (message := messages.next_message()) is not None:
-                shown = vars(message)
+                shown = message.content()
                 if isinstance(sink, AppriseSink):
                     shown = {"title": title(message.changes), "text": text(message.changes)}
                 yield printable_json({"sink": name, **shown})

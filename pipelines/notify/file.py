@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -22,8 +23,6 @@ VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 SINK_NAME = r"^[a-z0-9][a-z0-9_-]{0,62}$"  # also the name of its file in the lake
 
 Texts = Annotated[list[str], Field(min_length=1)]
-
-Row = dict[str, Any]  # a row of table finding_changes; times as text
 
 
 class NotifyFileError(CannotRunError):
@@ -54,7 +53,8 @@ class Match(_Entry):
             return content
         return {key: [value] if isinstance(value, str) else value for key, value in content.items()}
 
-    def fits(self, row: Row) -> bool:
+    def fits(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row with these columns has a fitting text in each one that has patterns."""
         return all(
             any(fnmatchcase(row[column] or "", pattern) for pattern in patterns)
             for column, patterns in self

@@ -150,7 +150,7 @@ def _beginning(response: requests.Response) -> bytes:
 
 
 def _seconds(retry_after: str) -> int:
-    """Of a header Retry-After: a number of seconds or a date (RFC 9110, section 10.2.3)."""
+    """The seconds of a header Retry-After, which has a number of seconds or a date (RFC 9110, section 10.2.3)."""
     try:
         if retry_after.isascii() and retry_after.isdecimal():
             seconds = int(retry_after[:10])

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,10 +23,25 @@ from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.lake.follower import Follower, Gap, Position
 from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.notify.file import Match, Row
+from kafka_telemetry_lake.pipelines.notify.file import Match
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
+from kafka_telemetry_lake.udfs.findings.states import FindingRow
 
 ROWS = 5_000  # whole commits are read until they have this many rows
+
+
+class ChangeRow(FindingRow):
+    """A row of table `finding_changes` as JSON has it: times are text (UTC), numbers that aren't finite are None."""
+
+    finding_id: str
+    change: str
+    at: str
+    opened_at: str
+    recorded_at: str
+    window_start: str
+    until: str | None
+    by: str | None
+    why: str | None
 
 
 class Changes:
@@ -42,7 +57,7 @@ class Changes:
             lake, FINDING_CHANGES, Gap.GO_ON, follower, FINDING_CHANGES.schema, most_rows=ROWS
         )  # fmt: skip
 
-    def after(self, position: Position) -> tuple[Position, list[Row]]:
+    def after(self, position: Position) -> tuple[Position, list[ChangeRow]]:
         """The next changes, in order, and the position after them.
 
         After a gap they are those recorded at the time of the position or later. So none is missing, but some may be
@@ -56,7 +71,7 @@ class Changes:
                 return _read(position, step.position, parts)
         return position, []
 
-    def every(self) -> tuple[Position, list[Row]]:
+    def every(self) -> tuple[Position, list[ChangeRow]]:
         """All changes in order, and the position after them."""
         table = FINDING_CHANGES.open(self._lake)
         if table is None:
@@ -65,26 +80,26 @@ class Changes:
         return _read(Position(), Position(table.version(), str(table.metadata().id)), [rows])
 
 
-def _read(before: Position, after: Position, parts: Iterable[pa.Table]) -> tuple[Position, list[Row]]:
+def _read(before: Position, after: Position, parts: Iterable[pa.Table]) -> tuple[Position, list[ChangeRow]]:
     rows = pa.concat_tables(part.cast(FINDING_CHANGES.schema) for part in parts)
     latest = max((at for at in (before.read_at, pc.max(rows["recorded_at"]).as_py()) if at is not None), default=None)
-    in_order = sorted(map(plain_row, rows.to_pylist()), key=lambda row: (row["recorded_at"], row["at"]))
-    return replace(after, read_at=latest), in_order
+    changes = [cast("ChangeRow", plain_row(row)) for row in rows.to_pylist()]
+    return replace(after, read_at=latest), sorted(changes, key=lambda row: (row["recorded_at"], row["at"]))
 
 
-def change_id(row: Row) -> str:
+def change_id(row: ChangeRow) -> str:
     """A digest of what makes a change: the same for ever, also if it is read or sent again. 32 hex digits."""
     parts = (row["finding_id"], row["change"], row["severity"], row["at"], row["until"])
     return xxhash.xxh3_128_hexdigest("\0".join(part or "" for part in parts).encode())
 
 
-def as_text(moment: datetime) -> str:
+def as_text(time: datetime) -> str:
     """A time in UTC. Such texts sort as their times do."""
-    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
+    return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
 
 
-def plain_row(row: Mapping[str, Any]) -> Row:
-    """A row of the table as JSON has it: times are text, and a number that isn't finite is NULL."""
+def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as JSON has them: times are text (UTC), and a number that isn't finite is None."""
     return {name: _plain(value) for name, value in row.items()}
 
 
@@ -99,7 +114,10 @@ START_AGAIN = "delete it, and the sink is sent all open findings again"
 MOST_WAITING = 10_000  # then no more changes are read; they wait in the table
 
 
-class Outbox(ABC):
+Waiting = TypeVar("Waiting")
+
+
+class Outbox(ABC, Generic[Waiting]):
     """A sink's part of the changes. A new sink starts with the findings that are open, not with the history.
 
     Args:
@@ -117,8 +135,8 @@ class Outbox(ABC):
 
     def __init__(self, lake: str, sink: str, match: Match, writes: bool = True) -> None:
         self.sink = sink
-        self.open: dict[str, Row] = {}
-        self.waiting: list[dict[str, Any]] = []
+        self.open: dict[str, ChangeRow] = {}
+        self.waiting: list[Waiting] = []
         self.under_way = 0
         self._match, self._writes = match, writes
         self._changes = Changes(lake, f"notify:{sink}" if writes else None)
@@ -148,7 +166,7 @@ class Outbox(ABC):
 
     def _start(self) -> None:
         self._position, rows = self._changes.every()
-        latest: dict[str, Row] = {}
+        latest: dict[str, ChangeRow] = {}
         for row in rows:
             if row["change"] == "resolved":
                 latest.pop(row["finding_id"], None)
@@ -160,7 +178,7 @@ class Outbox(ABC):
                 self.changed(row | {"change": "opened", "at": row["opened_at"]}, None)
         self.write()
 
-    def _take(self, row: Row) -> None:
+    def _take(self, row: ChangeRow) -> None:
         finding_id = row["finding_id"]
         before = self.open.get(finding_id)
         match row["change"]:
@@ -175,7 +193,7 @@ class Outbox(ABC):
                 self.changed(row, before)
 
     @abstractmethod
-    def changed(self, row: Row, before: Row | None, /) -> None:
+    def changed(self, row: ChangeRow, before: ChangeRow | None, /) -> None:
         """A finding of the sink has opened, changed or, with a `row` that says so, is resolved.
 
         Args:
@@ -183,7 +201,7 @@ class Outbox(ABC):
         """
 
     @abstractmethod
-    def left(self, row: Row, before: Row, /) -> None:
+    def left(self, row: ChangeRow, before: ChangeRow, /) -> None:
         """A finding has changed so that it isn't the sink's any more."""
 
     def write(self) -> None:

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_type_hints
 
 import pytest
 from deltalake import DeltaTable
@@ -17,6 +17,7 @@ from kafka_telemetry_lake.pipelines.notify import outbox as outbox_module
 from kafka_telemetry_lake.pipelines.notify.alerts import Alerts
 from kafka_telemetry_lake.pipelines.notify.file import Match
 from kafka_telemetry_lake.pipelines.notify.messages import Message, Messages
+from kafka_telemetry_lake.pipelines.notify.outbox import ChangeRow
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.upkeep.maintenance import Maintenance, MaintenanceSettings
 from tests.support.expired_logs import expire_logs
@@ -24,7 +25,7 @@ from tests.support.lake_tables import table
 from tests.unit.notify.changed_findings import at, change, record
 
 
-def sent(lake: str, sink: str = "one", **match: Any) -> list[list[tuple[str, str]]]:
+def sent(lake: str, sink: str = "one", **match: Any) -> list[list[tuple[str | None, str]]]:
     """Subjects and changes of the messages that a new process sends."""
     return [[(row["subject"], row["change"]) for row in each.changes] for each in messages(lake, sink, **match)]
 
@@ -38,11 +39,15 @@ def messages(lake: str, sink: str = "one", **match: Any) -> Iterator[Message]:
         outbox.done()
 
 
+def as_json(subject: str, **columns: Any) -> ChangeRow:
+    return cast(ChangeRow, change(subject, **columns))
+
+
 def test_a_change_is_sent_once_with_all_that_is_known(lake: str) -> None:
     assert sent(lake) == []
     record(lake, change("orders", owner="team-a", worst_instance="w" * 22))
     (message,) = messages(lake)
-    (sent_change,) = message.changes
+    (sent_change,) = message.content()["changes"]
     assert (len(message.id), len(sent_change.pop("change_id"))) == (32, 32)
     assert sent_change == {
         "cluster_id": "c1", "finding_id": change("orders")["finding_id"], "finding": "no_compression",
@@ -55,6 +60,10 @@ def test_a_change_is_sent_once_with_all_that_is_known(lake: str) -> None:
     assert sent(lake) == []
     record(lake, change("orders", "changed", 5, severity="error"), change("orders", "resolved", 9))
     assert sent(lake) == [[("orders", "changed"), ("orders", "resolved")]]
+
+
+def test_the_fields_of_a_change_are_the_columns_of_the_table() -> None:
+    assert get_type_hints(ChangeRow).keys() == set(FINDING_CHANGES.schema.names)
 
 
 def test_a_new_sink_is_sent_what_is_open_and_not_the_history(lake: str) -> None:
@@ -211,9 +220,9 @@ def test_a_damaged_outbox_is_named_with_what_to_do(lake: str) -> None:
 
 
 def test_messages_for_people_show_the_worst_first_and_nothing_that_a_client_may_do_harm_with() -> None:
-    rows: list[dict[str, Any]] = [
-        change("quiet", severity="info", at="1"),
-        change("<!channel> @here \x1b[31m" + "x" * 1000, severity="error", at="2", evidence="rate\n< 1 %"),
+    rows = [
+        as_json("quiet", severity="info", at="1"),
+        as_json("<!channel> @here \x1b[31m" + "x" * 1000, severity="error", at="2", evidence="rate\n< 1 %"),
     ]
     text = messages_module.text(rows)
     assert text.index("[error]") < text.index("[info]")
@@ -228,7 +237,7 @@ def test_messages_for_people_show_the_worst_first_and_nothing_that_a_client_may_
     assert (second, third) == ("rate\\n<\u200b 1 %", "set compression.type=zstd")
     assert messages_module.title(rows) == "Kafka clients: 2 opened"
     assert messages_module.kind(rows).value == "failure"
-    assert messages_module.kind([change("a", "resolved", severity="error")]).value == "success"
-    many = messages_module.text([change(f"c{each}", at="1") for each in range(5000)])
+    assert messages_module.kind([as_json("a", kind="resolved", severity="error")]).value == "success"
+    many = messages_module.text([as_json(f"c{each}", at="1") for each in range(5000)])
     assert many.endswith("and 4980 more: see table finding_changes")
     assert len(many) < 20_000

@@ -34,7 +34,7 @@ from kafka_telemetry_lake.udfs.identity import client_keys_of
 from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
 from kafka_telemetry_lake.udfs.lifecycle.events import event_rows
 from kafka_telemetry_lake.udfs.lifecycle.labels import LABELS_IN
-from kafka_telemetry_lake.udfs.lifecycle.rebootstrap import judge
+from kafka_telemetry_lake.udfs.lifecycle.rebootstrap import take_signals
 from kafka_telemetry_lake.udfs.lifecycle.step import OUTCOMES_IN
 from tests.support.landing_records import captured
 
@@ -78,7 +78,7 @@ def detected_events(run: Run) -> list[dict[str, Any]]:
     by_id = {row["client_instance_id"]: row["client_id"] for row in names}
     clients.objects["client_instance_id"][slots] = outcomes["client_instance_id"].take(pa.array(first)).to_pylist()
     clients.objects["client_id"][slots] = [by_id[name] for name in clients.objects["client_instance_id"][slots]]
-    events: list[dict[str, Any]] = event_rows(clients, judge(clients, outcomes, 1)[1]).to_pylist()
+    events: list[dict[str, Any]] = event_rows(clients, take_signals(clients, outcomes, 1)[1]).to_pylist()
     return events
 
 
@@ -211,10 +211,10 @@ def _judging(captured: pa.Table, size: int) -> float:
     outcomes = outcomes.set_column(outcomes.schema.get_field_index("offset"), "offset", pa.array(np.arange(size)))
     clients = Clients()
     clients.add(client_keys_of(outcomes))
-    judge(clients, outcomes, 1)
+    take_signals(clients, outcomes, 1)
     before = time.process_time()
     for step in range(2, 7):
-        judge(clients, outcomes, step)
+        take_signals(clients, outcomes, step)
     return 1e6 * (time.process_time() - before) / (5 * size)
 
 

@@ -41,7 +41,7 @@ STAGES = {
     "decode": (("payloads.py", "_decode_within"),),
     "normalise attributes": (("identity.py", "normalise"),),
     "read points": (("points.py", "read_points"), ("distributions.py", "read_distributions")),
-    "judge pushes": (("principals.py", "judge_senders"), ("redelivery.py", "judge_pushes")),
+    "check pushes": (("principals.py", "check_senders"), ("redelivery.py", "check_pushes")),
     "limits of series": (("state_limits.py", "beyond_limit"), ("shard.py", "_spend_series")),
     "convert": (("series.py", "convert"),),
     "rows of points": (("point_rows.py", "metric_points"),),

@@ -79,7 +79,7 @@ class Selection:
         return dict(self.filters).get(key, ())
 
     def fixed(self, start: datetime, stop: datetime) -> Selection:
-        """These filters with a fixed time range: a link to it shows the same rows tomorrow."""
+        """The selection with a fixed time range: a link to it shows the same rows tomorrow."""
         return replace(self, start=start, stop=stop, refresh=0)
 
     def bounds(self, first: datetime, last: datetime) -> tuple[datetime, datetime]:
@@ -104,7 +104,7 @@ class Selection:
         return query
 
     def without(self, key: str) -> Selection:
-        """These filters without one of them."""
+        """The selection without one of its filters."""
         return replace(self, filters=tuple(each for each in self.filters if each[0] != key))
 
 

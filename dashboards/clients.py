@@ -55,7 +55,7 @@ class SelectedClients:
 
     @cached_property
     def known(self) -> Totals:
-        """Of all instances of the time range."""
+        """Totals of all instances of the time range."""
 
         def ask(asked: Asked) -> pa.Table:
             began = time.monotonic()
@@ -70,7 +70,7 @@ class SelectedClients:
 
     @cached_property
     def shown(self) -> Totals:
-        """Of the instances that pass the filters."""
+        """Totals of the instances that pass the filters."""
         return totals_of(self.chosen) if self.selection.filters else self.known
 
     @cached_property

@@ -162,7 +162,7 @@ class _WindowSums:
             kept.windows -= windows
 
     def _touched(self, windows: Iterable[int], bounds: Iterable[tuple[datetime | None, datetime | None]]) -> set[int]:
-        """Those of the windows that files with these bounds may have rows of."""
+        """The windows, of some, that files with these bounds may have rows of."""
         all_bounds = list(bounds)
         of_window = {number: Times("window_start", tuple(self.spans([number]))) for number in windows}
         return {number for number, times in of_window.items() if any(times.may_be_in(*each) for each in all_bounds)}

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 @dataclass(frozen=True)
 class About:
-    """That a page with this parameter once in its address is about one thing; without it, it lists all.
+    """What a page is about if its address has this parameter once; without it, the page lists all.
 
     Attributes:
         parameter: of the address.

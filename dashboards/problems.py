@@ -46,7 +46,7 @@ SHORT_COLUMNS = {
 
 
 def subject_address(row: Any, selection: Selection) -> str:
-    """Where a finding leads: to the page about what has it, which shows the finding too."""
+    """The address that a finding leads to: the page about what has it, which shows the finding too."""
     page, key = SCOPES.get(row["scope"], ("quotas", None))
     about = {key: str(row["subject"])} if key else {}
     return address(page, selection, **about, finding=row["finding"])

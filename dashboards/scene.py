@@ -175,7 +175,7 @@ class Scene:
         return rows.rename(columns={"at_ms": "mark_ms"})
 
     def earlier(self, by: timedelta) -> Scene:
-        """Its clients and windows, a while earlier."""
+        """The scene of the same clients and windows, a while earlier."""
         return replace(self, start=self.start - by, stop=self.stop - by, earlier_s=by.total_seconds())
 
     def _asked(self, name: str, parameters: Mapping[str, Parameter]) -> tuple[dict[str, Parameter], int]:

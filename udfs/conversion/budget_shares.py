@@ -31,7 +31,12 @@ class Holders(NamedTuple):
 
     @staticmethod
     def of(clients: pa.Table, shard: Int32s) -> Holders:
-        """Of rows of `state.CLIENTS` and the new shard of each."""
+        """The holders of budgets among clients.
+
+        Args:
+            clients: rows of `state.CLIENTS`.
+            shard: the new shard of each.
+        """
         known = np.flatnonzero(column(clients, "principal"))
         budget = budget_keys(column(clients, "principal")[known])
         ones = np.ones(len(known), np.int64)

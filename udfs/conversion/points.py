@@ -83,7 +83,7 @@ def read_points(
     bad_buckets: Bools,
     future_tolerance_s: int,
 ) -> Points:
-    """Normalise (I4), identify (I1) and judge (P3, P5, P8) the points, in the order of P0.
+    """Normalise (I4), identify (I1) and check (P3, P5, P8) the points, in the order of P0.
 
     Args:
         decoded: the decoder's columns, a payload per push.
@@ -117,7 +117,7 @@ def read_points(
         reason=np.zeros(n, np.int8),
         series=np.zeros(n, np.uint64),
     )
-    _judge(
+    _check(
         points,
         column(table, "start_ns"),
         column(table, "time_ns"),
@@ -182,7 +182,7 @@ def _indices(array: pa.DictionaryArray | None) -> Int32s:
 
 
 @kernel
-def _judge(
+def _check(
     points: Points,
     start_ns: UInt64s,
     time_ns: UInt64s,

@@ -54,7 +54,7 @@ def budget_keys(principals: Int64s) -> Int64s:
     return keys
 
 
-def judge_senders(
+def check_senders(
     pushes: pa.Table, clients: Int64s, landed_at: Int64s, state: ClientStates, evict_after_s: int, budgets: Budgets
 ) -> tuple[pa.Table, Senders]:
     """Reject pushes from another principal than their client's, and those beyond their principal's bytes of the hour.

@@ -1,4 +1,4 @@
-"""Judges each push in arrival order: redelivery (D1, D2, D6), gaps (D3), temporality (C9) and eviction (C12).
+"""Checks each push in arrival order: redelivery (D1, D2, D6), gaps (D3), temporality (C9) and eviction (C12).
 
 Its state is per client and push, so a DELTA client costs nothing per series.
 """
@@ -78,8 +78,8 @@ class PushVerdicts(NamedTuple):
     flipped: Bools  # C9
 
 
-def judge_pushes(facts: PushFacts, state: ShardState, limits: Limits) -> tuple[PushVerdicts, ShardState]:
-    """Judge each push.
+def check_pushes(facts: PushFacts, state: ShardState, limits: Limits) -> tuple[PushVerdicts, ShardState]:
+    """Check each push against those before it.
 
     Args:
         facts: the pushes of a batch.
@@ -97,7 +97,7 @@ def judge_pushes(facts: PushFacts, state: ShardState, limits: Limits) -> tuple[P
     recent = batch_lists(state.recent_pushes, RECENT_PUSHES, stored_clients, arrivals)
     lost = batch_lists(state.lost_intervals, LOST_INTERVALS, stored_clients, arrivals)
     verdicts = _no_verdicts(len(row))
-    _judge(facts, row, clients, np.zeros(size, np.int64), recent, lost, limits.packed(), verdicts)
+    _check(facts, row, clients, np.zeros(size, np.int64), recent, lost, limits.packed(), verdicts)
     return verdicts, ShardState(
         clients=pa.table([pa.array(values) for values in clients], CLIENTS),
         recent_pushes=list_table(recent, clients.client, RECENT_PUSHES),
@@ -113,7 +113,7 @@ def _no_verdicts(size: int) -> PushVerdicts:
 
 
 @kernel
-def _judge(
+def _check(
     facts: PushFacts,
     row: Int64s,
     clients: BatchClients,

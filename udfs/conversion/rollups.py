@@ -163,7 +163,7 @@ class RollUp:
         return sum(names.bytes for names in self._names.values()) > ROLLUP_TEXT_BYTES
 
     def coarser(self, window_us: int) -> RollUp:
-        """Its sums in longer windows; each must consist of whole windows of this one."""
+        """The sums in longer windows; each must consist of whole windows of this one."""
         result = RollUp(window_us)
         result._names = self._names
         keys = np.vstack([self._keys[:-1], self._keys[-1] // (window_us // self._window_us)])
@@ -296,7 +296,7 @@ def _doubles(column: pa.ChunkedArray) -> Doubles:
 
 
 def _read_only(values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-    """As Arrow's arrays always are: a kernel is compiled again for writable ones."""
+    """Make an array read-only, as Arrow's always are: a kernel is compiled again for writable ones."""
     values.setflags(write=False)
     return values
 

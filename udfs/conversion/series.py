@@ -26,9 +26,9 @@ from kafka_telemetry_lake.udfs.conversion.statuses import (
     accept,
     forget_evicted,
     is_ordinary_delta,
-    judge,
     series_columns,
     series_of,
+    status_of,
 )
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, column
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel, linked
@@ -198,7 +198,7 @@ def _convert_numbers(
         else:
             fell, equal = points.value[i] < old, points.value[i] == old
         relation = Relation.FELL if fell else Relation.EQUAL if equal else Relation.GREW
-        status = judge(points, verdicts, i, base, g, relation, jump)
+        status = status_of(points, verdicts, i, base, g, relation, jump)
         out.status[i] = status
         if status in (Status.LATE, Status.DUPLICATE, Status.CONFLICT):
             out.delta[i], out.is_int[i] = math.nan, False
@@ -261,7 +261,7 @@ def _convert_distributions(
             relation = difference(stored, before, rows, row, increments)
         elif base.present[g]:
             relation = difference(rows, before - stored_rows, rows, row, increments)
-        status = judge(points, verdicts, i, base, g, relation, jump)
+        status = status_of(points, verdicts, i, base, g, relation, jump)
         out.status[i] = status
         if status in (Status.LATE, Status.DUPLICATE, Status.CONFLICT):
             continue

@@ -24,10 +24,10 @@ from kafka_telemetry_lake.udfs.conversion.points import (
     read_points,
     rejected,
 )
-from kafka_telemetry_lake.udfs.conversion.principals import Budgets, Senders, accounts, judge_senders, spend_series
+from kafka_telemetry_lake.udfs.conversion.principals import Budgets, Senders, accounts, check_senders, spend_series
 from kafka_telemetry_lake.udfs.conversion.push_rows import client_events, push_outcomes
 from kafka_telemetry_lake.udfs.conversion.quarantine import quarantined_points, quarantined_pushes
-from kafka_telemetry_lake.udfs.conversion.redelivery import PushFacts, judge_pushes
+from kafka_telemetry_lake.udfs.conversion.redelivery import PushFacts, check_pushes
 from kafka_telemetry_lake.udfs.conversion.series import convert
 from kafka_telemetry_lake.udfs.conversion.state import ClientStates, ShardState
 from kafka_telemetry_lake.udfs.conversion.state_limits import beyond_limit, evicted_clients, remembered
@@ -90,7 +90,7 @@ def process(pushes: pa.Table, state: ShardState, limits: Limits = DEFAULT_LIMITS
 def process_parts(
     pushes: pa.Table, state: States, limits: Limits = DEFAULT_LIMITS
 ) -> Iterator[tuple[ShardRows, ShardState, States]]:
-    """As `process`, in one or more parts whose size is limited whatever the payloads contain.
+    """Convert pushes as `process` does, in one or more parts whose size is limited whatever the payloads contain.
 
     Each part comes with the state of the clients that it changed, and with the whole state after it, from which the
     next part continues.
@@ -115,7 +115,7 @@ def _parts(pushes: pa.Table, state: States, limits: Limits) -> Iterator[tuple[Sh
     keys = _push_columns(pushes)
     clients, landed_at = _clients(keys), _landed_at(keys)
     budgets = _budgets(limits)
-    pushes, senders = judge_senders(pushes, clients, landed_at, state, limits.evict_after_s, budgets)
+    pushes, senders = check_senders(pushes, clients, landed_at, state, limits.evict_after_s, budgets)
     done = 0
     for payloads in read_payloads(pushes, limits):
         part = pushes if len(payloads.read) == pushes.num_rows else pushes.slice(done, len(payloads.read))
@@ -168,10 +168,10 @@ def _process(
         principal=senders.principal,
         foreign=senders.foreign,
     )
-    verdicts, judged = judge_pushes(facts, stored, limits)
+    verdicts, checked = check_pushes(facts, stored, limits)
 
     # Deltas: each point against the last one of its series.
-    converted, increments, after = convert(points, distributions, verdicts, clients, judged, tolerance_s)
+    converted, increments, after = convert(points, distributions, verdicts, clients, checked, tolerance_s)
 
     # Rows of the tables.
     batch = Batch(

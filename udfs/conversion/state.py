@@ -351,7 +351,7 @@ def _sorted(table: pa.Table) -> pa.Table:
 
 
 def taken(table: pa.Table, rows: Int64s) -> pa.Table:
-    """These rows of a table of `SCHEMAS`; its lists are never NULL."""
+    """Some rows, by their numbers, of a table of `SCHEMAS`; its lists are never NULL."""
     index = pa.array(rows)
     arrays = [one_chunk(chunks) for chunks in table.columns]
     columns = [

@@ -98,7 +98,7 @@ def evicted_clients(state: ClientStates, partition: Int64s, landed_at: Int64s, l
     """Clients whose state can be evicted because no later push can affect it (C12), with the rows that remain of them.
 
     A tombstone remains at first; later the client is forgotten. Each client is measured against its own landing
-    partition. Whether a push finds its client evicted is decided when that push comes (`redelivery.judge_pushes`), so
+    partition. Whether a push finds its client evicted is decided when that push comes (`redelivery.check_pushes`), so
     removing rows here changes no result.
 
     Args:

@@ -145,7 +145,7 @@ def accept(points: Points, i: int, base: Baselines, g: int) -> None:
 
 
 @linked
-def judge(
+def status_of(
     points: Points, verdicts: PushVerdicts, i: int, base: Baselines, g: int, relation: Relation, jump: int
 ) -> Status:
     """The status of point `i` of series `g`; `relation` compares its value with the baseline's."""
@@ -167,12 +167,12 @@ def judge(
         is_uncounted = has_base and not base.delta_since[g] and relation != Relation.FELL
         return Status.FLIP_CONVERTED if is_uncounted else Status.FLIP_BASELINE
     if has_total:
-        return _judge_next(points, i, base, g, relation)
-    return _judge_first(points, verdicts, i, base, g)
+        return _status_of_next(points, i, base, g, relation)
+    return _status_of_first(points, verdicts, i, base, g)
 
 
 @linked
-def _judge_first(points: Points, verdicts: PushVerdicts, i: int, base: Baselines, g: int) -> Status:
+def _status_of_first(points: Points, verdicts: PushVerdicts, i: int, base: Baselines, g: int) -> Status:
     start, push = points.start[i], points.push[i]
     has_start = 0 < start < points.time[i]
     has_sent_delta = verdicts.sent[push] & DELTA != 0
@@ -184,7 +184,7 @@ def _judge_first(points: Points, verdicts: PushVerdicts, i: int, base: Baselines
 
 
 @linked
-def _judge_next(points: Points, i: int, base: Baselines, g: int, relation: Relation) -> Status:
+def _status_of_next(points: Points, i: int, base: Baselines, g: int, relation: Relation) -> Status:
     start, time = points.start[i], points.time[i]
     if start != base.start[g] and start >= time:  # C4
         return Status.BASELINE

@@ -11,7 +11,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def remark_text(text: str) -> str:
-    """Who says it, or why, without spaces around it."""
+    """The text of who made a remark, or why, without spaces around it. Raises ``ValueError``: it has a wrong length."""
     text = text.strip()
     if not 1 <= len(text) <= MOST_CHARACTERS:
         raise ValueError(f"allowed: 1 to {MOST_CHARACTERS:,} characters; these are {len(text):,}")

@@ -40,7 +40,7 @@ PAIR, ITEM = "\x1e", "\x1f"
 
 
 class Columns:
-    """Where the columns of clients are: in the memory of this process.
+    """The columns of clients, in the memory of this process.
 
     Attributes:
         numbers: the columns of `NUMBERS` and `INDEX`.

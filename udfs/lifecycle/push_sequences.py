@@ -198,7 +198,7 @@ def _numbers(pushes: pa.Table, name: str, missing: int) -> Int64s:
 
 
 def _named(pushes: pa.Table) -> pa.Table:
-    """Without the software of connections that name none (L10), for which brokers have `unknown`."""
+    """The pushes without the software of connections that name none (L10), for which brokers have `unknown`."""
     unnamed = pc.fill_null(pc.equal(pushes["client_software_name"], "unknown"), False)
     for name in ("client_software_name", "client_software_version"):
         place = pushes.schema.get_field_index(name)

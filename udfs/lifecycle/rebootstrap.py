@@ -1,6 +1,6 @@
 """Rebootstraps (L14, L15; KIP-899, KIP-1102) and dead data paths (L16), from the connection metrics in pushes.
 
-A client is judged push by push in the order of offsets, so events depend on the records alone, not on how these are
+A client's pushes are taken one by one, by offsets, so events depend on the records alone, not on how these are
 divided into steps. A late push, which landed before one already processed, changes no state.
 """
 
@@ -50,7 +50,7 @@ class _Pushes:
         return self.numbers[name]
 
 
-def judge(clients: Clients, outcomes: pa.Table, step: int) -> tuple[Int64s, Events]:
+def take_signals(clients: Clients, outcomes: pa.Table, step: int) -> tuple[Int64s, Events]:
     """Take the connection metrics of pushes into the clients' state.
 
     Args:
@@ -68,7 +68,7 @@ def judge(clients: Clients, outcomes: pa.Table, step: int) -> tuple[Int64s, Even
     order = np.argsort(pushes.slot, kind="stable")
     slots, first, counts = np.unique(pushes.slot[order], return_index=True, return_counts=True)
     rounds = (pushes.take(order[first[counts > turn] + turn]) for turn in range(int(counts.max())))
-    events = [each for pushes_of_round in rounds for each in _judge(clients, pushes_of_round)]
+    events = [each for pushes_of_round in rounds for each in _take(clients, pushes_of_round)]
     clients["step"][slots] = step
     return slots, Events.all_of(events)
 
@@ -88,8 +88,8 @@ def _read(clients: Clients, outcomes: pa.Table) -> _Pushes:
     return pushes.take(np.flatnonzero(slots >= 0))
 
 
-def _judge(clients: Clients, pushes: _Pushes) -> list[Events]:
-    """Judge one push of each client."""
+def _take(clients: Clients, pushes: _Pushes) -> list[Events]:
+    """Take one push of each client into their state; returns the events."""
     slot = pushes.slot
     state = clients["connection_state"][slot]
     late = pushes.landed < clients["signals_at"][slot]

@@ -14,7 +14,7 @@ from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
 from kafka_telemetry_lake.udfs.lifecycle.events import EventLimit, Events, LimitedEvents, limited
 from kafka_telemetry_lake.udfs.lifecycle.labels import LABELS_IN, label
 from kafka_telemetry_lake.udfs.lifecycle.push_sequences import Clocks
-from kafka_telemetry_lake.udfs.lifecycle.rebootstrap import SIGNALS_IN, judge
+from kafka_telemetry_lake.udfs.lifecycle.rebootstrap import SIGNALS_IN, take_signals
 from kafka_telemetry_lake.udfs.lifecycle.silence import NEVER
 from kafka_telemetry_lake.udfs.lifecycle.transitions import advance, clock_of_each
 from kafka_telemetry_lake.udfs.lifecycle.waves import CountedEvents, Waves, counted
@@ -58,7 +58,7 @@ def step_shard(
     advanced = advance(clients, clocks, pushes, versions, step)
     labelled = label(clients, outcomes, step)
     counts = counted(clients, advanced.events)
-    connected, signs = judge(clients, outcomes, step)
+    connected, signs = take_signals(clients, outcomes, step)
     changed = np.union1d(np.union1d(advanced.changed, labelled), connected)
     events = limited(clients, Events.all_of([advanced.events, signs]))
     return ShardStep(changed, events, counts, int(clients["deadline"].min(initial=int(NEVER))))
@@ -79,7 +79,7 @@ def step_events(
     """Rows of ``CLIENT_EVENTS``; `limit` and `waves` take the step's events.
 
     Args:
-        found: events and counts of each shard, of clients judged in this step.
+        found: events and counts of each shard, of the clients in this step.
         clocks: after the step. A partition of which outcomes were read before any push gets the clock 0.
         until: the clocks up to which all pushes are known to have been read (`clocks_until`).
     """

@@ -1,6 +1,6 @@
 """One lifecycle step: take new pushes into the clients' state, then look for clients that have fallen silent.
 
-Each client is judged in the order of its pushes' offsets, by landing times (µs), which no client's clock can change.
+Each client's pushes are taken in the order of their offsets, by landing times (µs), which no client's clock can change.
 The clock of a partition is the greatest landing time up to an offset. A client is silent when its partition's clock has
 passed its deadline. So events depend on the records alone, not on how they are divided into steps (L2).
 """
@@ -15,7 +15,7 @@ import pyarrow as pa
 from kafka_telemetry_lake.udfs.kernels.arrays import Int64s
 from kafka_telemetry_lake.udfs.lifecycle.clients import Clients, is_set, texts_of
 from kafka_telemetry_lake.udfs.lifecycle.events import Event, Events
-from kafka_telemetry_lake.udfs.lifecycle.judgement import Judgement, attributes_of, judge_pushes
+from kafka_telemetry_lake.udfs.lifecycle.push_effects import PushEffects, attributes_of, effects_of
 from kafka_telemetry_lake.udfs.lifecycle.push_sequences import Clocks, PushSequences, own_pushes, read_pushes
 from kafka_telemetry_lake.udfs.lifecycle.rows import ACTIVE, SILENT, TERMINATED, TEXTS, UNSUBSCRIBED
 from kafka_telemetry_lake.udfs.lifecycle.silence import NEVER, silences, thresholds
@@ -43,9 +43,9 @@ def advance(clients: Clients, clocks: Clocks, pushes: pa.Table, versions: pa.Tab
     pushes = own_pushes(clients, pushes)
     if pushes.num_rows:
         sequences = read_pushes(clients, pushes.combine_chunks())
-        judgement = judge_pushes(clients, sequences, versions)
-        _store(clients, sequences, judgement, step)
-        changed, events = sequences.layout.slots, judgement.events
+        effects = effects_of(clients, sequences, versions)
+        _store(clients, sequences, effects, step)
+        changed, events = sequences.layout.slots, effects.events
     swept, silent = sweep(clients, clocks, versions, step)
     return StepChanges(np.union1d(changed, swept), Events.all_of([events, silent]))
 
@@ -93,23 +93,23 @@ def clock_of_each(clients: Clients, clocks: Clocks) -> Int64s:
     return clock
 
 
-def _store(clients: Clients, sequences: PushSequences, judgement: Judgement, step: int) -> None:
+def _store(clients: Clients, sequences: PushSequences, effects: PushEffects, step: int) -> None:
     """Bring the clients' columns up to date with the step's pushes."""
-    _add_up(clients, sequences, judgement)
-    _store_last_pushes(clients, sequences, judgement)
+    _add_up(clients, sequences, effects)
+    _store_last_pushes(clients, sequences, effects)
     _store_texts(clients, sequences)
     clients["step"][sequences.layout.slots] = step
 
 
-def _add_up(clients: Clients, sequences: PushSequences, judgement: Judgement) -> None:
+def _add_up(clients: Clients, sequences: PushSequences, effects: PushEffects) -> None:
     """Columns to which every push contributes."""
     layout = sequences.layout
     slots, pushes = layout.slots, np.flatnonzero(~layout.is_head)
     counts = {
         "pushes": ~layout.is_head,
-        "missed_pushes": judgement.missed,
-        "missed_ms": judgement.missed_ms,
-        "resumptions": judgement.resumed,
+        "missed_pushes": effects.missed,
+        "missed_ms": effects.missed_ms,
+        "resumptions": effects.resumed,
     }
     for name, values in counts.items():
         sums = np.bincount(layout.client, values.astype(np.float64), len(slots))
@@ -117,12 +117,12 @@ def _add_up(clients: Clients, sequences: PushSequences, judgement: Judgement) ->
     bits = np.zeros(len(slots), np.int64)
     np.bitwise_or.at(bits, layout.client[pushes], sequences.broker_bits[layout.push_row[pushes]])
     clients["brokers"][slots] |= bits
-    clients["duplicated"][slots] = judgement.duplicated
+    clients["duplicated"][slots] = effects.duplicated
     first = np.flatnonzero(sequences.is_first)
     clients["first_seen"][layout.slot[first]] = sequences.landed[first]
 
 
-def _store_last_pushes(clients: Clients, sequences: PushSequences, judgement: Judgement) -> None:
+def _store_last_pushes(clients: Clients, sequences: PushSequences, effects: PushEffects) -> None:
     """Columns that describe a client's last push in order; clients whose pushes were all late keep theirs."""
     layout = sequences.layout
     has_push = ~layout.is_head[sequences.last]
@@ -136,7 +136,7 @@ def _store_last_pushes(clients: Clients, sequences: PushSequences, judgement: Ju
     clients["connection_before"][slots] = sequences.connection[sequences.previous[last]]
     clients["gap_ms"][slots] = np.where(sequences.is_first[last], -1, sequences.gap[last] // 1000)
     terminating = sequences.terminating[last]
-    terminated = np.flatnonzero(judgement.terminated)
+    terminated = np.flatnonzero(effects.terminated)
     clients["terminated_at"][layout.slot[terminated]] = sequences.landed[terminated]  # the last assignment counts
     clients["terminated_at"][slots[~terminating]] = 0
     clients["state"][slots] = np.where(terminating, TERMINATED, ACTIVE)

@@ -113,13 +113,13 @@ def zigzag(value: UInt64) -> Int64:
 
 @inlined
 def _first_item(into: int, row: int, out: DistributionColumns) -> Int64:
-    """Where the row's list starts: where the last's ends."""
+    """The number of a row's first item, at which the list of the row before ends."""
     return out.ends[into, row - 1] if row > 0 else 0
 
 
 @inlined
 def _last_item(into: int, row: int, most: int, out: DistributionColumns) -> Int64:
-    """Where the row's list must end: at so many items. Only a payload with too many of them runs out of room."""
+    """The number at which a row's list must end, after `most` items. Only a payload with too many runs out of room."""
     return min(_first_item(into, row, out) + most, out.bases[into + 1] - out.bases[into])
 
 

@@ -20,7 +20,7 @@ from kafka_telemetry_lake.udfs.conversion.state import ShardState
 from kafka_telemetry_lake.udfs.identity import client_keys
 from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
 from kafka_telemetry_lake.udfs.lifecycle.events import event_rows
-from kafka_telemetry_lake.udfs.lifecycle.rebootstrap import judge
+from kafka_telemetry_lake.udfs.lifecycle.rebootstrap import take_signals
 from kafka_telemetry_lake.udfs.lifecycle.step import OUTCOMES_IN
 from tests.support.landing_records import captured
 from tests.support.sql_views import answer
@@ -77,7 +77,7 @@ def events(steps: Iterable[Sequence[Row]], *, read_back: bool = False) -> list[R
                 clients.objects["cluster_id"][slot], clients.objects["client_instance_id"][slot] = "c", name
                 clients.numbers["partition"][slot] = clients.partition_code(("kafka", "t", 0))
         shuffled = random.Random(number).sample(list(step), len(step))
-        changed, signs = judge(clients, pa.Table.from_pylist(shuffled, OUTCOMES_IN), number)
+        changed, signs = take_signals(clients, pa.Table.from_pylist(shuffled, OUTCOMES_IN), number)
         found += event_rows(clients, signs).to_pylist()
         assert set(clients["step"][changed].tolist()) <= {number}
         if read_back:

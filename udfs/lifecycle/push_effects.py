@@ -29,8 +29,8 @@ _MATCHED = (
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """The result of `judge_pushes`: one row per entry of the sequences, except where noted."""
+class PushEffects:
+    """The result of `effects_of`: one row per entry of the sequences, except where noted."""
 
     events: Events  # one row per event
     resumed: Bools  # L7: the client came back with this push
@@ -53,8 +53,8 @@ class _Silences:
         return silent
 
 
-def judge_pushes(clients: Clients, sequences: PushSequences, versions: pa.Table) -> Judgement:
-    """Judge a step's pushes; changes nothing.
+def effects_of(clients: Clients, sequences: PushSequences, versions: pa.Table) -> PushEffects:
+    """Find what a step's pushes say about their clients; changes nothing.
 
     Args:
         clients: state before the step.
@@ -93,7 +93,7 @@ def judge_pushes(clients: Clients, sequences: PushSequences, versions: pa.Table)
             _software_changes(clients, sequences),
         ]
     )
-    return Judgement(events, resumed, terminated, missed, missed_ms, duplicated)
+    return PushEffects(events, resumed, terminated, missed, missed_ms, duplicated)
 
 
 def attributes_of(clients: Clients, slots: Int64s) -> pa.Table:

@@ -24,6 +24,7 @@ from benchmarks.aged import BATCH_S, SHARDS, Job, live_files_after_a_day
 from benchmarks.figures import print_figures
 from benchmarks.fleet import Fleet
 from kafka_telemetry_lake.pipelines.lake.delta_log import file_rows
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, OPERATOR_TABLES, PUSHES
 from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.pipelines.upkeep.merging import merged
@@ -51,7 +52,7 @@ def cpu_of_merging(table: Table, lake: str) -> float:
     rows = file_rows(pa.table(DeltaTable(table.uri(lake)).get_add_actions()))
     fit = 1 if table is PUSHES else min(MANY, TARGET_BYTES // max(row["size_bytes"] for row in rows)) // len(rows)
     began = time.process_time()
-    merged(table, lake, rows * max(1, fit))
+    merged(table, Lake(lake), rows * max(1, fit))
     return (time.process_time() - began) / max(1, fit)
 
 

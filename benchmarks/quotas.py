@@ -29,6 +29,7 @@ from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
 from kafka_telemetry_lake.pipelines.ingest.streams import JobLake, start_landing
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.quotas.broker_usage import sample_windows
 from kafka_telemetry_lake.pipelines.quotas.client_reports import read_reports
@@ -162,9 +163,9 @@ def reports(cpu_s: Callable[[], float]) -> dict[str, float]:
             writer.write(content)
             TableLog(table, lake).commit(writer.close(), "benchmark", 0)
         files = DeltaTable(METRIC_POINTS.uri(lake)).file_uris()
-        read_reports(lake, files)
+        read_reports(Lake(lake), files)
         before = cpu_s()
-        rows = read_reports(lake, files)
+        rows = read_reports(Lake(lake), files)
         used = cpu_s() - before
     return {
         "quota_reports_read_cpu_s_per_m_points": used / len(points) * 1e6,

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.follower import Follower, Gap
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY, same_push
 from kafka_telemetry_lake.pipelines.lake.transactions import append
 from kafka_telemetry_lake.pipelines.lifecycle.stored_rows import unstored_events
@@ -30,22 +31,26 @@ STEP_ROWS = 200_000  # a step processes whole commits until they have this many 
 LOOK_BACK = timedelta(minutes=10)
 
 
-def add_subscription_events(lake: str) -> int:
+def add_subscription_events(uri: str) -> int:
     """Add the events of pushes that are new since the last call, each once; returns the number of events.
 
     An event reflects what was known when it was added; view `subscription_events` reflects what is known now. A lake
     without table `subscriptions` has no such events.
 
+    Args:
+        uri: path or URI of the lake.
+
     Raises:
         deltalake.exceptions.DeltaError: another process did the same at the same time, or the storage fails.
     """
-    if not all(DeltaTable.is_deltatable(table.uri(lake)) for table in (SUBSCRIPTIONS, PUSH_OUTCOMES, CLIENT_EVENTS)):
+    lake = Lake(uri)
+    if not all(map(lake.has, (SUBSCRIPTIONS, PUSH_OUTCOMES, CLIENT_EVENTS))):
         return 0
-    events, until = DeltaTable(CLIENT_EVENTS.uri(lake)), DeltaTable(PUSH_OUTCOMES.uri(lake)).version()
-    update_client_matches(lake)  # the view needs the matches of all clients up to `until`
-    follower, number = Follower(lake, PUSH_OUTCOMES, Gap.GO_ON, FOLLOWER, KEYS, most_rows=STEP_ROWS), 0
+    events, until = lake.table(CLIENT_EVENTS), lake.table(PUSH_OUTCOMES).version()
+    update_client_matches(uri)  # the view needs the matches of all clients up to `until`
+    follower, number = Follower(uri, PUSH_OUTCOMES, Gap.GO_ON, FOLLOWER, KEYS, most_rows=STEP_ROWS), 0
     for step in follower.steps(follower.committed(events, APP_ID), until):
-        rows = _events(lake, step.rows)
+        rows = _events(uri, step.rows)
         if step.first is None:  # some pushes were read before
             rows = unstored_events(lake, rows)
         append(CLIENT_EVENTS, events, rows, step.position.transactions(APP_ID))

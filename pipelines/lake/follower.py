@@ -27,6 +27,7 @@ from kafka_telemetry_lake.pipelines.lake.errors import LogGapError, StateError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.stored_files import files_since, files_table
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import DROPPED_BEFORE
 from kafka_telemetry_lake.pipelines.lake.transactions import append_once
@@ -132,10 +133,10 @@ class Follower:
         needed: pc.Expression | None = None, most_bytes: float = float("inf"), most_rows: float = float("inf"),
         remedy: str = "", fence: Fence | None = None, checked: bool = False, opened: Opened = NOT_OPENED,
     ) -> None:  # fmt: skip
-        self._lake, self._table, self._gap, self._name = lake, table, gap, name
+        self._lake, self._table, self._gap, self._name = Lake(lake, fence), table, gap, name
         self._columns, self._needed = columns, needed
         self._most_bytes, self._most_rows = most_bytes, most_rows
-        self._remedy, self._fence = remedy, fence
+        self._remedy = remedy
         self._commits = FollowedTable(table.uri(lake))
         self._id = "" if checked else None  # of the table, once it was looked at; "": by another one
         if self._id is None and table.name in opened:
@@ -144,7 +145,7 @@ class Follower:
 
     def now(self) -> Position:
         """The position of who has read all that the table has; creates the table."""
-        at, delta = utc_now(), self._table.create(self._lake)
+        at, delta = utc_now(), self._lake.create(self._table)
         return Position(delta.version(), str(delta.metadata().id), at)
 
     def committed(self, result: DeltaTable, app_id: str) -> Position:
@@ -195,7 +196,7 @@ class Follower:
 
     def _exists(self) -> bool:
         """Whether there is the table; at the first look its format is checked, too."""
-        if self._id is None and (table := self._table.open(self._lake)) is not None:
+        if self._id is None and (table := self._table.open(self._lake.uri)) is not None:
             self._id = str(table.metadata().id)
         return self._id is not None
 
@@ -241,7 +242,7 @@ class Follower:
         self._id = None
         end = replace(self.now(), read_at=at)
         if self._name is not None:
-            record_dropped(self._lake, self._name, self._table, position.version, position.read_at, self._fence)
+            record_dropped(self._lake, self._name, self._table, position)
         if self._gap is Gap.ANEW:
             yield Step(end, None, self._read([]))
             return
@@ -269,9 +270,7 @@ def _read_at(app_id: str) -> str:
     return f"{app_id}:read-at"
 
 
-def record_dropped(
-    lake: str, follower: str, table: Table, version: int, read_at: datetime | None, fence: Fence | None = None
-) -> None:
+def record_dropped(lake: Lake, follower: str, table: Table, position: Position) -> None:
     """Append a row to `lost_records` if retention has dropped landed dates since a follower's last look.
 
     A follower that was away for longer than a table's log reads the table's files instead. What retention has dropped
@@ -279,12 +278,11 @@ def record_dropped(
 
     Args:
         follower: what reads the table.
-        version: of the table, up to which it has read; below 0: it begins, and misses nothing that it had to read.
-        read_at: a time before which that was the latest version; None: not known.
+        position: how far it has read; of one that begins: it misses nothing that it had to read.
     """
-    days = DeltaTable(table.uri(lake)).transaction_version(DROPPED_BEFORE)
+    days, read_at = lake.table(table).transaction_version(DROPPED_BEFORE), position.read_at
     first = None if read_at is None else read_at.astimezone(UTC).date()
-    if version < 0 or days is None:
+    if position.version < 0 or days is None:
         return
     end = date(1970, 1, 1) + timedelta(days=days)
     if first is not None and end <= first:
@@ -294,7 +292,8 @@ def record_dropped(
         "last_date": end - timedelta(days=1), "noticed_at": datetime.now(UTC),
     }  # fmt: skip
     rows = pa.Table.from_pylist([row], LOST_RECORDS.schema)
-    if append_once(LOST_RECORDS, LOST_RECORDS.create(lake), rows, f"{DROPPED_BEFORE}:{follower}", version, fence):
+    app_id = f"{DROPPED_BEFORE}:{follower}"
+    if append_once(LOST_RECORDS, lake.create(LOST_RECORDS), rows, app_id, position.version, lake.fence):
         log.warning(
             "%s: retention has dropped rows of %s before they were read, of landed dates %s to %s: see table %s",
             follower, table.name, first or "unknown", end - timedelta(days=1), LOST_RECORDS.name,

@@ -1,4 +1,4 @@
-"""The state of a shard's clients in files of the machine that judges them, of which a step touches only what it needs.
+"""The state of a shard's clients in files of the machine that processes them; a step touches only what it needs.
 
 Numbers are columns in one file that is mapped into memory; texts are appended to another one and referred to by their
 place. So a step costs what its clients cost, and a process has no memory of its own for the others. The files are a
@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from filelock import FileLock
 
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.state.node_files import node_folder
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.udfs.kernels.arrays import Int64s, Objects
@@ -88,7 +89,7 @@ class ClientFiles:
 
 
 @contextmanager
-def client_files(lake: str, job: str, shard: int, shards: int) -> Iterator[ClientFiles]:
+def client_files(lake: Lake, job: str, shard: int, shards: int) -> Iterator[ClientFiles]:
     """Open a shard's files for the block; another process that wants them waits.
 
     Args:
@@ -97,7 +98,7 @@ def client_files(lake: str, job: str, shard: int, shards: int) -> Iterator[Clien
     Raises:
         OSError: the disk is full or broken.
     """
-    root = node_folder(CLIENT_CHANGES.uri(lake))
+    root = node_folder(CLIENT_CHANGES.uri(lake.uri))
     folder = root / f"{job}-{shard}-of-{shards}"
     if not folder.exists():
         for other in root.glob(f"*-{shard}-of-*"):

@@ -1,6 +1,6 @@
 """The lifecycle of clients: follows `pushes` and `push_outcomes`, writes `client_changes` and `client_events`.
 
-A step judges clients on Arrow columns: few of them in this process, so a small fleet has no cost of planning a job,
+A step processes clients on Arrow columns: few of them in this process, so a small fleet has no cost of planning a job,
 and many in tasks of Spark, each with the clients of some shards (`shard_task`). Its state is table `client_changes`,
 whose rows are committed with the step's number, and a note in the table's folder: what else there is of it is a copy.
 The note names the input of a step before the step commits anything. After a crash the step is repeated with the same
@@ -22,15 +22,13 @@ import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.follower import Follower, Gap, Position, Step
-from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
-from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.lake.table_files import DataFile, TableFiles
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
+from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.lifecycle.shard_runs import InProcess, InTasks, RunTask, ShardRuns
-from kafka_telemetry_lake.pipelines.lifecycle.shard_task import Judge, Merge, MergeResult, ShardResult
+from kafka_telemetry_lake.pipelines.lifecycle.shard_task import ApplyPushes, Merge, MergeResult, ShardResult
 from kafka_telemetry_lake.pipelines.lifecycle.step_note import FIELDS, StepEnd, StepNote
 from kafka_telemetry_lake.pipelines.lifecycle.stored_rows import (
     ANEW,
@@ -57,7 +55,7 @@ STEP_ROWS = 200_000  # a step reads whole commits until they have this many rows
 # Changes are merged into one row per client when there are many more of them than clients, or too many files.
 LEAST_CHANGES = 100_000
 MOST_FILES = 200  # of a shard
-# With more rows than that the clients are judged in tasks, if there are any: so many take 0.1 GB of this process.
+# With more rows than that the clients are processed in tasks, if there are any: so many take 0.1 GB of this process.
 MOST_IN_PROCESS = 100_000
 RETENTION_HOURS = 1  # time for readers of the files before a merge to finish
 Files = tuple[tuple[str, ...], tuple[str, ...]]  # of `pushes` and of `push_outcomes`
@@ -83,7 +81,7 @@ class Lifecycle:
             table.name: opened.get(table.name) or table.create(lake)
             for table in (PUSHES, PUSH_OUTCOMES, CLIENT_EVENTS, CLIENT_CHANGES)
         }
-        self._lake, self._fence, self._tasks = lake, fence, tasks
+        self._lake, self._tasks = Lake(lake, fence), tasks
         self._pushes, self._outcomes = (
             Follower(
                 lake, table, Gap.ANEW, "lifecycle" if table is PUSHES else None, most_rows=STEP_ROWS, fence=fence,
@@ -92,9 +90,9 @@ class Lifecycle:
             for table in (PUSHES, PUSH_OUTCOMES)
         )  # fmt: skip
         self._logs = {
-            table.name: TableLog(table, lake, fence, tables[table.name]) for table in (CLIENT_EVENTS, CLIENT_CHANGES)
+            table.name: self._lake.log(table, tables[table.name]) for table in (CLIENT_EVENTS, CLIENT_CHANGES)
         }
-        self._note_file = FencedNote(CLIENT_CHANGES.uri(lake), "_lifecycle", FIELDS, ANEW, fence)
+        self._note_file = self._lake.note(CLIENT_CHANGES, "_lifecycle", FIELDS, ANEW)
         content = self._note_file.read()
         note = None if content is None else StepNote.of(content)
         files = pa.table(tables[CLIENT_CHANGES.name].get_add_actions())
@@ -111,11 +109,11 @@ class Lifecycle:
         partitions = list(self._clocks)
         self._event_limit, self._waves = EventLimit(self._note.event_counts, partitions), Waves(self._note.waves)
         self._subscriptions: DeltaTable | None = None
-        self._stored = StoredRows.read(lake)
+        self._stored = StoredRows.read(self._lake)
         if not any(end and end.part for end in (self._note.done, self._note.under_way)):
-            drop_stored_rows(lake, fence)  # of a beginning that was cut off before its first step, or after its last
+            drop_stored_rows(self._lake)  # of a beginning that was cut off before its first step, or after its last
         elif self._stored is not None:
-            self._stored.write(lake, fence)  # the process before may still delete its own
+            self._stored.write(self._lake)  # the process before may still delete its own
 
     def catch_up(self) -> None:
         """Process everything that is in the tables."""
@@ -156,7 +154,7 @@ class Lifecycle:
         return len(changed)
 
     def _runs_for(self, rows: int, table: DeltaTable) -> ShardRuns:
-        """What judges the clients of so many rows of a table."""
+        """What processes the clients of so many rows of a table."""
         if self._tasks is None or rows <= MOST_IN_PROCESS:
             return InProcess(self._lake, table, self._note.step)
         return self._in_tasks(rows, *self._tasks)
@@ -202,9 +200,9 @@ class Lifecycle:
         step = max(self._note.step, *(table.transaction_version(APP_ID) or 0 for table in self._logs.values()))
         if step > self._note.step:
             self._write_note(replace(self._note, step=step, under_way=None))
-            self._runs = self._runs_for(self._changes, CLIENT_CHANGES.create(self._lake))
+            self._runs = self._runs_for(self._changes, self._lake.create(CLIENT_CHANGES))
         self._stored = StoredRows.now(self._lake, self._reached(), STEP_ROWS)
-        self._stored.write(self._lake, self._fence)
+        self._stored.write(self._lake)
         return self._next_part(1)
 
     def _next_part(self, number: int) -> StepEnd:
@@ -220,8 +218,8 @@ class Lifecycle:
 
     def _reached(self) -> list[Reached]:
         """How far each partition has been read: by the note, and by a step that was cut off before it was noted."""
-        table = DeltaTable(CLIENT_CHANGES.uri(self._lake)).to_pyarrow_dataset()
-        rows = table.to_table([*PLACE, "offset", "landed_at"], filter=pads.field("step") <= self._note.step)
+        stored = self._lake.rows(CLIENT_CHANGES)
+        rows = stored.to_table([*PLACE, "offset", "landed_at"], filter=pads.field("step") <= self._note.step)
         greatest = rows.group_by([*PLACE]).aggregate([("offset", "max"), ("landed_at", "max")])
         landed, offsets = greatest["landed_at_max"].cast(pa.int64()).to_pylist(), greatest["offset_max"].to_pylist()
         places = zip(*(greatest[name].to_pylist() for name in PLACE), strict=True)
@@ -230,14 +228,14 @@ class Lifecycle:
             self._clocks[place] = max(self._clocks.get(place, at), at)
         return [Reached(*place, last.get(place, (-1, 0))[0], clock) for place, clock in self._clocks.items()]
 
-    def _work(self, end: StepEnd, files: Files) -> Judge:
+    def _work(self, end: StepEnd, files: Files) -> ApplyPushes:
         """What a step does."""
         stored = None
         if end.part:
             stored = self._stored_rows()
             part = stored.parts[end.part - 1]
             files = (part.pushes, part.outcomes)
-        return Judge(*files, stored, self._versions(), Clocks(self._clocks), end.now)
+        return ApplyPushes(*files, stored, self._versions(), Clocks(self._clocks), end.now)
 
     def _is_due(self, now: int) -> bool:
         return self._deadline < now or self._waves.waits(now)
@@ -262,7 +260,7 @@ class Lifecycle:
         counts = self._event_limit.content(list(self._clocks))
         self._write_note(StepNote(step, done, places, counts, self._waves.content()))
         if is_last_part:
-            drop_stored_rows(self._lake, self._fence)
+            drop_stored_rows(self._lake)
             self._stored = None
         if results[0].pushes or rows.num_rows:
             log.info(
@@ -275,15 +273,15 @@ class Lifecycle:
     def _versions(self) -> pa.Table:
         """The versions of all subscriptions that are known by now."""
         if self._subscriptions is None:
-            if not DeltaTable.is_deltatable(SUBSCRIPTIONS.uri(self._lake)):
+            if not self._lake.has(SUBSCRIPTIONS):
                 return SUBSCRIPTIONS.schema.empty_table()
-            self._subscriptions = DeltaTable(SUBSCRIPTIONS.uri(self._lake))
+            self._subscriptions = self._lake.table(SUBSCRIPTIONS)
         self._subscriptions.update_incremental()
         rows = self._subscriptions.to_pyarrow_table()
         return rows.select(SUBSCRIPTIONS.schema.names).cast(SUBSCRIPTIONS.schema)
 
     def _written(self, table: Table, rows: pa.Table) -> list[DataFile]:
-        files = TableFiles(table, self._lake)
+        files = self._lake.files(table)
         files.write(rows)
         return files.close()
 
@@ -311,10 +309,10 @@ class Lifecycle:
         They are listed before the table is read: this process may be stopped in between for as long as it likes, and
         another one may take over, whose files are new since then.
         """
-        uri = CLIENT_CHANGES.uri(self._lake)
-        filesystem, root = filesystem_of(uri)
+        filesystem, root = self._lake.folder(CLIENT_CHANGES)
         listed = {info.path for info in filesystem.get_file_info(pafs.FileSelector(root, recursive=True))}
-        unreferenced = DeltaTable(uri).vacuum(RETENTION_HOURS, dry_run=True, enforce_retention_duration=False)
+        table = self._lake.table(CLIENT_CHANGES)
+        unreferenced = table.vacuum(RETENTION_HOURS, dry_run=True, enforce_retention_duration=False)
         for path in {f"{root}/{unquote(path)}" for path in unreferenced} & listed:
             filesystem.delete_file(path)
 

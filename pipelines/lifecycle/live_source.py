@@ -1,4 +1,4 @@
-"""What the lifecycle does at each step beside a live source: a source without records makes its clients silent too."""
+"""A step of the lifecycle while a source is live: a source without records makes its clients silent too."""
 
 from __future__ import annotations
 

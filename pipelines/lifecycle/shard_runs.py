@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from deltalake import DeltaTable
 
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lifecycle.shard_task import ShardsTask, Work, take_changes
 from kafka_telemetry_lake.udfs.lifecycle.clients import Clients
 from kafka_telemetry_lake.udfs.lifecycle.silence import NEVER
@@ -40,7 +41,7 @@ class InProcess:
 
     shards = 1
 
-    def __init__(self, lake: str, table: DeltaTable, step: int) -> None:
+    def __init__(self, lake: Lake, table: DeltaTable, step: int) -> None:
         self._lake, self.clients = lake, Clients()
         take_changes(table, {0: (self.clients, -1)}, 1, step)
 
@@ -61,7 +62,7 @@ class InTasks:
 
     deadline = 0
 
-    def __init__(self, lake: str, shards: int, run: RunTask) -> None:
+    def __init__(self, lake: Lake, shards: int, run: RunTask) -> None:
         self._lake, self.shards, self._run = lake, shards, run
         self._job = uuid.uuid4().hex
 

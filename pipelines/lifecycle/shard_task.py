@@ -1,6 +1,6 @@
 """What a step of the lifecycle does with the clients of some shards, in a task of Spark or in the job's own process.
 
-A task reads the pushes of the step, judges those of its clients, and writes the rows of table `client_changes`. The
+A task reads the pushes of the step, applies those of its clients, and writes the rows of table `client_changes`. The
 driver gets what it commits and what needs the whole fleet: files, events, and counts of these.
 """
 
@@ -20,7 +20,8 @@ import pyarrow.dataset as pads
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
-from kafka_telemetry_lake.pipelines.lake.table_files import DataFile, TableFiles
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
+from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.lifecycle.client_files import ClientFiles, client_files
 from kafka_telemetry_lake.pipelines.lifecycle.stored_rows import StoredRows
 from kafka_telemetry_lake.pipelines.runtime.python_worker import after_task
@@ -49,8 +50,14 @@ class Work(Protocol):
     def is_step(self) -> bool:
         """Whether it leads from the state of the step before to that of its step."""
 
-    def run(self, lake: str, step: int, shards: int, clients: Mapping[int, Clients]) -> dict[int, Any]:
-        """Do it for these shards of so many, and return what the driver needs of each."""
+    def run(self, lake: Lake, step: int, shards: int, clients: Mapping[int, Clients]) -> dict[int, Any]:
+        """Do the work for some of the shards, and return what the driver needs of each.
+
+        Args:
+            step: number of the step.
+            shards: into how many the clients are divided.
+            clients: the state of each shard, by its number; changed in place.
+        """
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ class ShardResult:
     Attributes:
         files: of table `client_changes`, not committed yet.
         clients, changed: how many there are, and how many of them have changed.
-        deadline: as of `ShardStep`.
+        deadline: the first one of a client of the shard, µs.
         clocks, pushes: of the whole step: clocks after it, and how many pushes it has read.
     """
 
@@ -75,7 +82,7 @@ class ShardResult:
 
 
 @dataclass(frozen=True)
-class Judge:
+class ApplyPushes:
     """Takes a step's pushes into the clients' state, and writes the rows of those that changed.
 
     Attributes:
@@ -94,9 +101,9 @@ class Judge:
     now: int | None
     is_step = True
 
-    def run(self, lake: str, step: int, shards: int, clients: Mapping[int, Clients]) -> dict[int, ShardResult]:
-        read = self._rows(PUSHES.uri(lake), self.pushes, LIFECYCLE_IN)
-        outcomes, clocks = self._rows(PUSH_OUTCOMES.uri(lake), self.outcomes, OUTCOMES_IN), Clocks(self.clocks)
+    def run(self, lake: Lake, step: int, shards: int, clients: Mapping[int, Clients]) -> dict[int, ShardResult]:
+        read = self._rows(PUSHES.uri(lake.uri), self.pushes, LIFECYCLE_IN)
+        outcomes, clocks = self._rows(PUSH_OUTCOMES.uri(lake.uri), self.outcomes, OUTCOMES_IN), Clocks(self.clocks)
         pushes = with_clocks(read, clocks)
         until = clocks_until(clocks, self.now)
         of_push, of_outcome = (shards_of(_ids(rows), shards) for rows in (pushes, outcomes))
@@ -104,7 +111,7 @@ class Judge:
         for shard, state in clients.items():
             own = (pushes.filter(pa.array(of_push == shard)), outcomes.filter(pa.array(of_outcome == shard)))
             done = step_shard(state, until, *own, self.versions, step)
-            files = TableFiles(CLIENT_CHANGES, lake)
+            files = lake.files(CLIENT_CHANGES)
             files.write(state.rows(done.changed))
             results[shard] = ShardResult(
                 tuple(files.close()), state.size, len(done.changed), done.events, done.counts, done.deadline, clocks,
@@ -132,11 +139,11 @@ class Merge:
     clocks: Clocks
     is_step = False
 
-    def run(self, lake: str, step: int, shards: int, clients: Mapping[int, Clients]) -> dict[int, MergeResult]:  # noqa: ARG002  # it is the same for any step and number of shards
+    def run(self, lake: Lake, step: int, shards: int, clients: Mapping[int, Clients]) -> dict[int, MergeResult]:  # noqa: ARG002  # it is the same for any step and number of shards
         return {shard: self._merge(lake, state) for shard, state in clients.items()}
 
-    def _merge(self, lake: str, clients: Clients) -> MergeResult:
-        files = TableFiles(CLIENT_CHANGES, lake)
+    def _merge(self, lake: Lake, clients: Clients) -> MergeResult:
+        files = lake.files(CLIENT_CHANGES)
         if len(lost := gone(clients, self.clocks)):
             clients.keep(np.setdiff1d(np.arange(clients.size), lost, assume_unique=True))
         for first in range(0, clients.size, ROWS_AT_A_TIME):  # a million rows at once took 1.5 GB
@@ -149,11 +156,11 @@ class ShardsTask(WorkerTask):
     """Does a work in a task of Spark, as plain values that it can ship. Each row of its input is a shard's number.
 
     Attributes:
-        job: as of `client_files`.
+        job: a name that no other job has.
         step: number of the step whose state there is after it.
     """
 
-    lake: str
+    lake: Lake
     job: str
     shards: int
     step: int
@@ -185,7 +192,7 @@ class ShardsTask(WorkerTask):
                 file.clear()
         known = {shard: (Clients(), -1) if file is None else (file.clients, file.step) for shard, file in files.items()}
         if any(step < before for _, step in known.values()):
-            take_changes(DeltaTable(CLIENT_CHANGES.uri(self.lake)), known, self.shards, before)
+            take_changes(self.lake.table(CLIENT_CHANGES), known, self.shards, before)
         results = self.work.run(
             self.lake, self.step, self.shards, {shard: state for shard, (state, _) in known.items()}
         )

@@ -18,8 +18,8 @@ import pyarrow.dataset as pads
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.delta_log import files_of
-from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.follower import Position
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.notes import FencedNote
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
@@ -60,10 +60,10 @@ class StoredRows:
     reached: tuple[Reached, ...]
 
     @staticmethod
-    def now(lake: str, reached: Sequence[Reached], part_rows: int) -> StoredRows:
+    def now(lake: Lake, reached: Sequence[Reached], part_rows: int) -> StoredRows:
         """List the files that the tables have now, in the order of landing, in parts of about so many pushes."""
-        outcomes, pushes = DeltaTable(PUSH_OUTCOMES.uri(lake)), DeltaTable(PUSHES.uri(lake))
-        judged, parts = _by_landing(outcomes), list[Part]()
+        outcomes, pushes = lake.table(PUSH_OUTCOMES), lake.table(PUSHES)
+        unread, parts = _by_landing(outcomes), list[Part]()
         waiting, rows = list[str](), 0
         stored = _by_landing(pushes)
         for file in stored:
@@ -72,15 +72,15 @@ class StoredRows:
             is_last = file is stored[-1]
             if rows < part_rows and not is_last:
                 continue
-            own = [each for each in judged if is_last or each.last <= file.last]
-            judged = [each for each in judged if each not in own]
+            own = [each for each in unread if is_last or each.last <= file.last]
+            unread = [each for each in unread if each not in own]
             parts.append(Part(tuple(waiting), tuple(each.path for each in own)))
             waiting, rows = [], 0
         ends = [Position(table.version(), str(table.metadata().id)) for table in (pushes, outcomes)]
         return StoredRows(ends[0], ends[1], tuple(parts or [Part((), ())]), tuple(reached))
 
     @staticmethod
-    def read(lake: str) -> StoredRows | None:
+    def read(lake: Lake) -> StoredRows | None:
         """The list that steps are reading; None: they follow the commits."""
         content = _note(lake).read()
         if content is None:
@@ -89,9 +89,10 @@ class StoredRows:
         reached = tuple(Reached(**each) for each in content["reached"])
         return StoredRows(Position.of(content["pushes"]), Position.of(content["outcomes"]), parts, reached)
 
-    def write(self, lake: str, fence: Fence | None = None) -> None:
+    def write(self, lake: Lake) -> None:
+        """Write the list in place of the one before."""
         ends = {"pushes": self.pushes.stored(), "outcomes": self.outcomes.stored()}
-        _note(lake, fence).write(asdict(self) | ends)
+        _note(lake).write(asdict(self) | ends)
 
     def unread(self, rows: pa.Table) -> pa.Table:
         """The rows of pushes that the steps before haven't read."""
@@ -113,9 +114,9 @@ class StoredRows:
         return rows.take(new.take(pc.sort_indices(new)))
 
 
-def unstored_events(lake: str, events: pa.Table) -> pa.Table:
+def unstored_events(lake: Lake, events: pa.Table) -> pa.Table:
     """The events that `client_events` doesn't have: it has those of pushes that were read once before."""
-    stored = DeltaTable(CLIENT_EVENTS.uri(lake)).to_pyarrow_dataset()
+    stored = lake.rows(CLIENT_EVENTS)
     if events.num_rows == 0:
         return events
     bounds = pc.min_max(events["landed_at"]).as_py()
@@ -130,9 +131,9 @@ def unstored_events(lake: str, events: pa.Table) -> pa.Table:
         return connection.sql(f"SELECT {names} FROM new ANTI JOIN near ON {same}").to_arrow_table().cast(events.schema)
 
 
-def drop_stored_rows(lake: str, fence: Fence | None = None) -> None:
+def drop_stored_rows(lake: Lake) -> None:
     """Delete the list, if there is one."""
-    _note(lake, fence).delete()
+    _note(lake).delete()
 
 
 @dataclass(frozen=True)
@@ -152,5 +153,5 @@ def _by_landing(table: DeltaTable) -> list[_File]:
     return sorted(files, key=lambda file: (file.first, file.last, file.path))
 
 
-def _note(lake: str, fence: Fence | None = None) -> FencedNote:
-    return FencedNote(CLIENT_CHANGES.uri(lake), NAME, FIELDS, ANEW, fence)
+def _note(lake: Lake) -> FencedNote:
+    return lake.note(CLIENT_CHANGES, NAME, FIELDS, ANEW)

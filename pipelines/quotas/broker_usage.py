@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
-from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.quotas.windows import WINDOWS, WindowFollower, at, replace_windows
 from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_SAMPLES
 from kafka_telemetry_lake.udfs.quotas.usage import SAMPLES_IN, micros, quota_usage
@@ -24,7 +24,7 @@ MINUTE_S = 60
 
 def sample_windows(lake: str, fence: Fence | None = None) -> WindowFollower:
     """What computes the windows of brokers' samples."""
-    return WindowFollower(lake, QUOTA_SAMPLES, STREAM, APP_ID, TIMES, minutes_of, replace_usage, fence)
+    return WindowFollower(Lake(lake, fence), QUOTA_SAMPLES, STREAM, APP_ID, TIMES, minutes_of, replace_usage)
 
 
 def minutes_of(samples: pa.Table) -> list[int]:
@@ -32,13 +32,13 @@ def minutes_of(samples: pa.Table) -> list[int]:
     return sorted(MINUTE_S * number for number in np.unique(micros(samples["time"]) // (MINUTE_S * 1_000_000)).tolist())
 
 
-def replace_usage(lake: str, minutes: Sequence[int], versions: Mapping[str, int], fence: Fence | None = None) -> None:
+def replace_usage(lake: Lake, minutes: Sequence[int], versions: Mapping[str, int]) -> None:
     """Recompute the windows of these minutes (Unix seconds, ascending) from all stored samples of brokers.
 
     Args:
         versions: of applications (`txn`), which the commit carries.
     """
-    stored = DeltaTable(QUOTA_SAMPLES.uri(lake)).to_pyarrow_dataset()
+    stored = lake.rows(QUOTA_SAMPLES)
 
     def usage_of(start: int, end: int) -> Iterator[pa.Table]:
         for hour in range(start, end, 3600):
@@ -48,4 +48,4 @@ def replace_usage(lake: str, minutes: Sequence[int], versions: Mapping[str, int]
             for seconds in WINDOWS:
                 yield quota_usage(samples_of_hour, seconds)
 
-    replace_windows(lake, ["broker"], minutes, usage_of, versions, fence)
+    replace_windows(lake, ["broker"], minutes, usage_of, versions)

@@ -19,13 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.ingest.push_files import table_paths
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.follower import Follower, Gap, Position
-from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.lake.stored_files import files_table, rows_in
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
+from kafka_telemetry_lake.pipelines.lake.stored_files import files_table
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY, without
 from kafka_telemetry_lake.pipelines.lake.transactions import append
 from kafka_telemetry_lake.pipelines.quotas.windows import WINDOWS, WindowFollower, at, replace_windows
@@ -57,9 +56,9 @@ NOTED_EVERY = timedelta(hours=1)  # the position, if points have no reports: eac
 SPANS = pa.schema([QUOTA_REPORTS.schema.field(name) for name in ("time", "delta_start")])
 
 
-def read_reports(lake: str, uris: Sequence[str]) -> pa.Table:
+def read_reports(lake: Lake, uris: Sequence[str]) -> pa.Table:
     """Read the reports (``udfs.quotas.reports.REPORTS``) among the points of some files of `metric_points`."""
-    filesystem, root = filesystem_of(METRIC_POINTS.uri(lake))
+    filesystem, root = lake.folder(METRIC_POINTS)
     reports = []
     for path in table_paths(uris, METRIC_POINTS):
         with filesystem.open_input_file(f"{root}/{path}") as stream:
@@ -86,14 +85,14 @@ def _points(stream: pa.NativeFile) -> pa.Table:
     return pa.concat_tables(groups)
 
 
-def _principals(lake: str, points: pa.Table) -> pa.ChunkedArray:
+def _principals(lake: Lake, points: pa.Table) -> pa.ChunkedArray:
     """The principal of each point's push."""
     if points.num_rows == 0:
         return pa.chunked_array([], pa.string())
     records = points.select(RECORD).group_by(list(RECORD)).aggregate([])
     days = pc.unique(pc.cast(records["landed_at"], LANDED_DATE.type))
-    files = files_table(DeltaTable(PUSHES.uri(lake)))
-    pushes = rows_in(PUSHES.uri(lake), PUSHES.stored, files.filter(pc.is_in(files["day"], days.cast(pa.string()))))
+    files = files_table(lake.table(PUSHES))
+    pushes = lake.rows_in(PUSHES, files.filter(pc.is_in(files["day"], days.cast(pa.string()))))
     principals = pa.schema([PUSHES.schema.field(name) for name in (*RECORD, "principal")]).empty_table()
     for partition in pc.unique(records["partition"]).to_pylist():
         span = pc.min_max(records.filter(pc.field("partition") == partition)["offset"]).as_py()
@@ -116,17 +115,15 @@ def minutes_of(reports: pa.Table) -> list[int]:
     return [60 * number for number in sorted(minutes)]
 
 
-def replace_estimates(
-    lake: str, minutes: Sequence[int], versions: Mapping[str, int], fence: Fence | None = None
-) -> None:
+def replace_estimates(lake: Lake, minutes: Sequence[int], versions: Mapping[str, int]) -> None:
     """Recompute the windows of these minutes (Unix seconds, ascending) from all stored reports of clients.
 
     Args:
         versions: of applications (`txn`), which the commit carries.
     """
-    stored = DeltaTable(QUOTA_REPORTS.uri(lake)).to_pyarrow_dataset()
+    stored = lake.rows(QUOTA_REPORTS)
     limits: dict[str | None, list[Version]] = defaultdict(list)
-    for version_row in QUOTAS.create(lake).to_pyarrow_table().to_pylist():
+    for version_row in lake.create(QUOTAS).to_pyarrow_table().to_pylist():
         limits[version_row["cluster_id"]].append(version_row)
 
     def usage_of(start: int, end: int) -> Iterator[pa.Table]:
@@ -142,7 +139,7 @@ def replace_estimates(
                 named = pc.field("cluster_id").is_null() if cluster is None else pc.field("cluster_id") == cluster
                 yield from cluster_usage(reports.filter(named), limits[cluster], first, last)
 
-    replace_windows(lake, ["client", "evidence"], minutes, usage_of, versions, fence)
+    replace_windows(lake, ["client", "evidence"], minutes, usage_of, versions)
 
 
 def cluster_usage(reports: pa.Table, versions: Sequence[Version], start: int, end: int) -> Iterator[pa.Table]:
@@ -165,7 +162,7 @@ def cluster_usage(reports: pa.Table, versions: Sequence[Version], start: int, en
 
 def knows_quotas(lake: str) -> bool:
     """Whether the lake has table `quotas`, which is needed to relate clients' usage to their limits."""
-    return DeltaTable.is_deltatable(QUOTAS.uri(lake))
+    return Lake(lake).has(QUOTAS)
 
 
 class ReportFollower:
@@ -177,14 +174,14 @@ class ReportFollower:
     """
 
     def __init__(self, lake: str, fence: Fence | None = None, opened: Opened = NOT_OPENED) -> None:
-        self._lake, self._fence = lake, fence
+        self._lake = Lake(lake, fence)
         tables = {each.name: opened.get(each.name) or each.create(lake) for each in (QUOTA_REPORTS, QUOTA_USAGE)}
-        read = partial(read_reports, lake)
+        read = partial(read_reports, self._lake)
         self._follower = Follower(
             lake, METRIC_POINTS, Gap.GO_ON, STREAM, read, most_bytes=STEP_BYTES, fence=fence, opened=opened
         )
         self._windows = WindowFollower(
-            lake, QUOTA_REPORTS, f"{STREAM}:windows", f"{APP_ID}:windows", SPANS, minutes_of, replace_estimates, fence,
+            self._lake, QUOTA_REPORTS, f"{STREAM}:windows", f"{APP_ID}:windows", SPANS, minutes_of, replace_estimates,
             tables,
         )  # fmt: skip
         self._position = self._noted = self._follower.committed(tables[QUOTA_REPORTS.name], APP_ID)
@@ -209,8 +206,8 @@ class ReportFollower:
     def _append(self, reports: pa.Table, position: Position) -> None:
         before, now = self._noted.read_at, position.read_at
         if reports.num_rows or before is None or now is None or now - before >= NOTED_EVERY:
-            delta = DeltaTable(QUOTA_REPORTS.uri(self._lake))
-            append(QUOTA_REPORTS, delta, reports, position.transactions(APP_ID), self._fence)
+            delta = self._lake.table(QUOTA_REPORTS)
+            append(QUOTA_REPORTS, delta, reports, position.transactions(APP_ID), self._lake.fence)
             log.info("%s: %d reports", STREAM, reports.num_rows)
             self._noted = position
 
@@ -219,5 +216,5 @@ class ReportFollower:
             return reports
         bounds = pc.min_max(reports["landed_at"]).as_py()
         within = (pads.field("landed_at") >= bounds["min"]) & (pads.field("landed_at") <= bounds["max"])
-        stored = DeltaTable(QUOTA_REPORTS.uri(self._lake)).to_pyarrow_dataset().to_table(list(IDENTITY), filter=within)
+        stored = self._lake.rows(QUOTA_REPORTS).to_table(list(IDENTITY), filter=within)
         return without(reports, stored)

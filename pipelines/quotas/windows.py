@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.follower import Follower, Gap, Position
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.transactions import transaction
 from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_USAGE
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, NOT_OPENED, Opened, Table
@@ -34,31 +34,31 @@ TEXT = "%Y-%m-%dT%H:%M:%SZ"
 
 # Computes the rows of the windows that start between two Unix seconds, as tables with the schema of QUOTA_USAGE.
 UsageOf = Callable[[int, int], Iterator[pa.Table]]
+Replace = Callable[[Lake, Sequence[int], Mapping[str, int]], None]  # such as `replace_usage`
 
 # Two streams of a job write to `quota_usage`, each the rows of its own sources.
 _ONE_AT_A_TIME = threading.Lock()
 
 
 class WindowFollower:
-    """Computes windows from the rows of a table. One process at a time: that of the lease `fence`.
+    """Computes windows from the rows of a table. One process at a time: that of the lake's lease.
 
     Args:
         name: of the stream.
         app_id: of the commits that carry the position.
         columns: of the rows that `minutes_of` needs; it returns Unix seconds of minutes, ascending, each once.
-        replace: recomputes the windows of these minutes; it has the arguments of `replace_usage`.
+        replace: recomputes the windows of these minutes.
         opened: tables of the lake that are open already; of `quota_usage` its position.
     """
 
     def __init__(
-        self, lake: str, table: Table, name: str, app_id: str, columns: pa.Schema,
-        minutes_of: Callable[[pa.Table], Sequence[int]], replace: Callable[..., None], fence: Fence | None = None,
-        opened: Opened = NOT_OPENED,
+        self, lake: Lake, table: Table, name: str, app_id: str, columns: pa.Schema,
+        minutes_of: Callable[[pa.Table], Sequence[int]], replace: Replace, opened: Opened = NOT_OPENED,
     ) -> None:  # fmt: skip
-        self._lake, self._table, self._name, self._app_id, self._fence = lake, table, name, app_id, fence
+        self._lake, self._table, self._name, self._app_id = lake, table, name, app_id
         self._minutes_of, self._replace = minutes_of, replace
         self._follower = Follower(
-            lake, table, Gap.GO_ON, name, columns, most_rows=STEP_ROWS, fence=fence, opened=opened
+            lake.uri, table, Gap.GO_ON, name, columns, most_rows=STEP_ROWS, fence=lake.fence, opened=opened
         )
         usage = opened.get(QUOTA_USAGE.name)
         self._position: Position | None = None if usage is None else self._follower.committed(usage, app_id)
@@ -66,13 +66,13 @@ class WindowFollower:
     def step(self) -> bool:
         """Recompute the windows of the next new rows; returns whether there were any."""
         if self._position is None:
-            if not DeltaTable.is_deltatable(self._table.uri(self._lake)):
+            if not self._lake.has(self._table):
                 return False
-            self._position = self._follower.committed(QUOTA_USAGE.create(self._lake), self._app_id)
+            self._position = self._follower.committed(self._lake.create(QUOTA_USAGE), self._app_id)
         for step in self._follower.steps(self._position):
             began, minutes = time.monotonic(), self._minutes_of(step.rows)
             if minutes:
-                self._replace(self._lake, minutes, step.position.transactions(self._app_id), self._fence)
+                self._replace(self._lake, minutes, step.position.transactions(self._app_id))
                 log.info("%s: %d minutes computed, %.1f s", self._name, len(minutes), time.monotonic() - began)
             if step.position != self._position:
                 self._position = step.position
@@ -86,9 +86,8 @@ class WindowFollower:
 
 
 def replace_windows(
-    lake: str, sources: Sequence[str], minutes: Sequence[int], usage_of: UsageOf, versions: Mapping[str, int],
-    fence: Fence | None = None,
-) -> None:  # fmt: skip
+    lake: Lake, sources: Sequence[str], minutes: Sequence[int], usage_of: UsageOf, versions: Mapping[str, int]
+) -> None:
     """Recompute the windows of these minutes and replace their rows in `quota_usage`.
 
     It makes one commit, unless the minutes form more than `MAX_RUNS` runs, as those of a broken clock may. Then it
@@ -99,7 +98,6 @@ def replace_windows(
         sources: values of column `source` in the rows to replace.
         minutes: Unix seconds of minutes, ascending, each once.
         versions: of applications (`txn`): the position of who follows the samples or reports.
-        fence: the lease under which commits are made.
 
     Raises:
         deltalake.exceptions.CommitFailedError: another process changed these rows in each of `ATTEMPTS` attempts.
@@ -111,13 +109,13 @@ def replace_windows(
         is_last = first + MAX_RUNS >= len(runs)
         with _ONE_AT_A_TIME:
             parts = [QUOTA_USAGE.with_partition(part) for run in group for part in usage_of(*run)]
-            _replace(lake, pa.concat_tables(parts), _within(sources, group), versions if is_last else {}, fence)
+            _replace(lake, pa.concat_tables(parts), _within(sources, group), versions if is_last else {})
 
 
-def _replace(lake: str, rows: pa.Table, condition: str, versions: Mapping[str, int], fence: Fence | None) -> None:
+def _replace(lake: Lake, rows: pa.Table, condition: str, versions: Mapping[str, int]) -> None:
     for attempt in range(ATTEMPTS):
-        usage = DeltaTable(QUOTA_USAGE.uri(lake))
-        properties = transaction(versions, usage, fence)
+        usage = lake.table(QUOTA_USAGE)
+        properties = transaction(versions, usage, lake.fence)
         try:
             write_deltalake(usage, rows, mode="overwrite", predicate=condition, commit_properties=properties)
             return

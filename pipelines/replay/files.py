@@ -14,7 +14,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY, ask, same_push
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshot
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
@@ -64,9 +64,9 @@ def push_files(
         excluded: rows of `push_outcomes` whose pushes are not to be replayed, such as those before a snapshot.
         wanted: rows of `push_outcomes` whose pushes are to be replayed; None: all.
     """
-    uri = PUSHES.uri(lake)
-    filesystem, root = filesystem_of(uri)
-    active = pa.table(DeltaTable(uri).get_add_actions()).to_pylist()
+    of = Lake(lake)
+    filesystem, root = of.folder(PUSHES)
+    active = pa.table(of.table(PUSHES).get_add_actions()).to_pylist()
     result: list[PushFile] = []
     for row in sorted(
         active, key=lambda row: (row["partition"][LANDED_DATE.name], str((row["min"] or {}).get("landed_at")))
@@ -110,14 +110,14 @@ def dataset(uri: str, version: int | None = None) -> pads.Dataset:
     return DeltaTable(uri, version=version).to_pyarrow_dataset()
 
 
-def count_missing_pushes(lake: str, snapshot: Snapshot | None, until: int | None = None) -> int:
+def count_missing_pushes(lake: Lake, snapshot: Snapshot | None, until: int | None = None) -> int:
     """Number of processed pushes that table `pushes` no longer contains.
 
     Args:
         snapshot: exclude pushes that were processed before it.
         until: only pushes in this version of `push_outcomes`; None: the latest.
     """
-    tables = {"processed": dataset(PUSH_OUTCOMES.uri(lake), until), "pushes": dataset(PUSHES.uri(lake))}
+    tables = {"processed": lake.rows(PUSH_OUTCOMES, until), "pushes": lake.rows(PUSHES)}
     query = f"SELECT count(*) FROM processed ANTI JOIN pushes ON {same_push('processed', 'pushes')}"
     if snapshot is not None:
         tables["earlier"] = snapshot.dataset(lake, PUSH_OUTCOMES)
@@ -128,6 +128,6 @@ def count_missing_pushes(lake: str, snapshot: Snapshot | None, until: int | None
 
 def drop_copies(lake: str) -> None:
     """Delete the copies that `push_files` made."""
-    filesystem, root = filesystem_of(PUSHES.uri(lake))
+    filesystem, root = Lake(lake).folder(PUSHES)
     if filesystem.get_file_info(f"{root}/{COPIES}").type != pafs.FileType.NotFound:
         filesystem.delete_dir(f"{root}/{COPIES}")

@@ -8,12 +8,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
-from deltalake import DeltaTable
 
-from kafka_telemetry_lake.pipelines.lake.fence import Fence
-from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY, without
-from kafka_telemetry_lake.pipelines.lake.table_files import DataFile, TableFiles
+from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.quotas.client_reports import minutes_of, read_reports, replace_estimates
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
@@ -30,7 +28,7 @@ LATEST_LABELS = """
 """
 
 
-def rewrite_quota_reports(lake: str, files: Sequence[DataFile]) -> tuple[list[DataFile], list[int]]:
+def rewrite_quota_reports(lake: Lake, files: Sequence[DataFile]) -> tuple[list[DataFile], list[int]]:
     """Write all of `quota_reports` again, with the reports of replayed pushes read from their new points.
 
     Args:
@@ -40,11 +38,11 @@ def rewrite_quota_reports(lake: str, files: Sequence[DataFile]) -> tuple[list[Da
         The new files of the table, and the minutes (Unix seconds) whose windows of `quota_usage` change. Both are
         empty for a lake without quotas.
     """
-    if not DeltaTable.is_deltatable(QUOTA_REPORTS.uri(lake)):
+    if not lake.has(QUOTA_REPORTS):
         return [], []
     replayed, minutes = _outcomes_of(lake, files), set[int]()
-    reports = DeltaTable(QUOTA_REPORTS.uri(lake)).to_pyarrow_dataset()
-    writer = TableFiles(QUOTA_REPORTS, lake)
+    reports = lake.rows(QUOTA_REPORTS)
+    writer = lake.files(QUOTA_REPORTS)
     for day in pc.unique(reports.to_table([LANDED_DATE.name])[LANDED_DATE.name]).to_pylist():
         old = reports.to_table(QUOTA_REPORTS.schema.names, filter=pads.field(LANDED_DATE.name) == day)
         old = old.cast(QUOTA_REPORTS.schema)
@@ -60,22 +58,22 @@ def rewrite_quota_reports(lake: str, files: Sequence[DataFile]) -> tuple[list[Da
     return writer.close(), sorted(minutes)
 
 
-def update_followers(lake: str, minutes: Sequence[int], fence: Fence | None = None) -> None:
+def update_followers(lake: Lake, minutes: Sequence[int]) -> None:
     """After the swap, recompute the quota windows of these minutes and the labels of clients. Idempotent."""
     if minutes:
-        QUOTA_USAGE.create(lake)
-        replace_estimates(lake, minutes, {}, fence)
-    if DeltaTable.is_deltatable(CLIENT_CHANGES.uri(lake)):
-        lifecycle = Lifecycle(lake, fence)
+        lake.create(QUOTA_USAGE)
+        replace_estimates(lake, minutes, {})
+    if lake.has(CLIENT_CHANGES):
+        lifecycle = Lifecycle(lake.uri, lake.fence)
         lifecycle.catch_up()
         with duckdb.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")
-            connection.register("outcomes", DeltaTable(PUSH_OUTCOMES.uri(lake)).to_pyarrow_dataset())
+            connection.register("outcomes", lake.rows(PUSH_OUTCOMES))
             labels = connection.sql(LATEST_LABELS).to_arrow_table()
         lifecycle.relabel(labels.select(LABELS_IN.names).cast(LABELS_IN))
 
 
-def _outcomes_of(lake: str, files: Sequence[DataFile]) -> pads.Dataset:
-    filesystem, root = filesystem_of(PUSH_OUTCOMES.uri(lake))
+def _outcomes_of(lake: Lake, files: Sequence[DataFile]) -> pads.Dataset:
+    filesystem, root = lake.folder(PUSH_OUTCOMES)
     paths = [f"{root}/{file.path}" for file in files if file.table == PUSH_OUTCOMES.name]
     return pads.dataset(paths, schema=PUSH_OUTCOMES.schema, filesystem=filesystem, format="parquet")

@@ -12,20 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow.fs as pafs
-from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import points_app_id, read_id
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import StoredOffsets
-from kafka_telemetry_lake.pipelines.replay.files import (
-    batches_of,
-    count_missing_pushes,
-    dataset,
-    drop_copies,
-    push_files,
-)
+from kafka_telemetry_lake.pipelines.replay.files import batches_of, count_missing_pushes, drop_copies, push_files
 from kafka_telemetry_lake.pipelines.state.chain import ShardFiles
 from kafka_telemetry_lake.pipelines.state.manifest import Manifest, StateFolder
 from kafka_telemetry_lake.pipelines.state.redistribute import restored
@@ -50,10 +44,11 @@ class Rebuilt(NamedTuple):
     snapshot: Snapshot | None
 
 
-def rebuild_state(lake: str, checkpoints: str, limits: Limits, batch_bytes: int, run_shards: RunShards) -> Rebuilt:
+def rebuild_state(uri: str, checkpoints: str, limits: Limits, batch_bytes: int, run_shards: RunShards) -> Rebuilt:
     """Rebuild the state of the damaged shards. Nothing else may write to the lake at the same time.
 
     Args:
+        uri: path or URI of the lake.
         limits: the job's own limits; with others the state would differ.
         batch_bytes: bytes of push files that are processed at a time.
         run_shards: runs tasks.
@@ -61,7 +56,7 @@ def rebuild_state(lake: str, checkpoints: str, limits: Limits, batch_bytes: int,
     Raises:
         StateError: the state can't be rebuilt; the lake is unchanged.
     """
-    checkpoints = checkpoints.rstrip("/")
+    lake, checkpoints = Lake(uri), checkpoints.rstrip("/")
     folder = StateFolder(f"{checkpoints}/points-state", None, 1)
     target = _target(folder, _last_done(lake, checkpoints))
     damaged = [shard for shard in range(target.shards) if _is_damaged(folder, target, shard)]
@@ -76,16 +71,16 @@ def rebuild_state(lake: str, checkpoints: str, limits: Limits, batch_bytes: int,
         states = restored(snapshot, folder.uri, target)
         states = {shard: names for shard, names in states.items() if shard in damaged}
     # The tables have all rows: tasks only update the state.
-    included = dataset(PUSH_OUTCOMES.uri(lake), until)
+    included = lake.rows(PUSH_OUTCOMES, until)
     stored = StoredOffsets(f"{checkpoints}/points/rebuild.parquet").write(included)
     before = None if snapshot is None else snapshot.dataset(lake, PUSH_OUTCOMES)
-    for batch in batches_of(push_files(lake, uuid.uuid4().hex, before, included), batch_bytes):
+    for batch in batches_of(push_files(uri, uuid.uuid4().hex, before, included), batch_bytes):
         paths = tuple(file.path for file in batch)
-        task = ShardTask(lake, target.batch_id, paths, target.shards, folder.uri, states, limits, stored)
+        task = ShardTask(uri, target.batch_id, paths, target.shards, folder.uri, states, limits, stored)
         states = states | {row["shard"]: tuple(row["state"]) for row in run_shards(task, damaged)}
     undamaged = {shard: names for shard, names in target.states.items() if shard not in damaged}
     folder.write(Manifest(target.batch_id, target.shards, undamaged | states))
-    drop_copies(lake)
+    drop_copies(uri)
     stored.delete()
     return Rebuilt(target.batch_id, damaged, snapshot)
 
@@ -100,12 +95,12 @@ def _target(folder: StateFolder, last_done: int | None) -> Manifest:
     return undamaged[0] if undamaged else Manifest(batch_id, readable[-1].shards)
 
 
-def _last_done(lake: str, checkpoints: str) -> int | None:
+def _last_done(lake: Lake, checkpoints: str) -> int | None:
     """The operator's last batch that is done; None if nothing says which."""
-    outcomes, app_id = DeltaTable(PUSH_OUTCOMES.uri(lake)), points_app_id(checkpoints)
+    outcomes, app_id = lake.table(PUSH_OUTCOMES), points_app_id(checkpoints)
     if outcomes.transaction_version(read_id(app_id)) is not None:
         return outcomes.transaction_version(app_id)
-    # A new checkpoint works off the lake's pushes by a query of Spark's (`backlog`), which marks its batches.
+    # A new checkpoint drains the lake's pushes by a query of Spark's (`backlog`), which marks its batches.
     filesystem, root = filesystem_of(f"{checkpoints}/points/commits")
     entries = filesystem.get_file_info(pafs.FileSelector(root, allow_not_found=True))
     return max((int(entry.base_name) for entry in entries if entry.base_name.isdigit()), default=None)
@@ -137,12 +132,11 @@ def _check_one_checkpoint(checkpoints: str) -> None:
             )
 
 
-def _version_after(lake: str, app_id: str, batch_id: int) -> int:
+def _version_after(lake: Lake, app_id: str, batch_id: int) -> int:
     """The version of `push_outcomes` with the pushes of all batches up to and including this one."""
-    uri = PUSH_OUTCOMES.uri(lake)
-    table = DeltaTable(uri)
+    table = lake.table(PUSH_OUTCOMES)
     while (table.transaction_version(app_id) or 0) > batch_id:
-        table = DeltaTable(uri, version=table.version() - 1)
+        table = lake.table(PUSH_OUTCOMES, table.version() - 1)
     return int(table.version())
 
 
@@ -160,7 +154,7 @@ def _usable_snapshot(checkpoints: str, states_uri: str, target: Manifest) -> Sna
     return None
 
 
-def _check_pushes(lake: str, snapshot: Snapshot | None, until: int) -> None:
+def _check_pushes(lake: Lake, snapshot: Snapshot | None, until: int) -> None:
     """Raise ``StateError`` if table pushes lacks pushes that the state has processed since the snapshot."""
     missing = count_missing_pushes(lake, snapshot, until)
     if missing:

@@ -3,8 +3,8 @@
 A replay creates a new generation of rows and state. It starts from the first push, or from a snapshot taken before the
 requested pushes. It never starts with empty state later on, because a running counter's whole value would count as an
 increase. Readers of a table see only old rows before its commit and only new rows after it, and the swap is a moment of
-its own (`lake.moments`). The commits have a
-``txnAppId`` of the generation, so those of the stream don't change, and an interrupted swap can be completed later.
+its own (`lake.moments`). The commits have a ``txnAppId`` of the generation, so those of the stream don't change, and an
+interrupted swap can be completed later.
 """
 
 from __future__ import annotations
@@ -19,23 +19,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
-from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
-from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.durable import read_json, write_json
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.moments import COMMIT_ORDER, MOMENT, note_of
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import DROPPED_BEFORE, ask
-from kafka_telemetry_lake.pipelines.lake.table_files import DataFile, TableFiles
-from kafka_telemetry_lake.pipelines.replay.files import (
-    batches_of,
-    count_missing_pushes,
-    dataset,
-    drop_copies,
-    push_files,
-)
+from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
+from kafka_telemetry_lake.pipelines.replay.files import batches_of, count_missing_pushes, drop_copies, push_files
 from kafka_telemetry_lake.pipelines.replay.followers import rewrite_quota_reports, update_followers
 from kafka_telemetry_lake.pipelines.replay.swap_note import SWAP
 from kafka_telemetry_lake.pipelines.state.manifest import Manifest, StateFolder
@@ -65,12 +58,13 @@ class ReplayError(CannotRunError):
 
 
 def replay(
-    lake: str, checkpoints: str, wanted: str | None, limits: Limits, batch_bytes: int, run_tasks: RunTasks,
+    uri: str, checkpoints: str, wanted: str | None, limits: Limits, batch_bytes: int, run_tasks: RunTasks,
     progress: Progress | None = None, fence: Fence | None = None,
 ) -> str:  # fmt: skip
-    """Replay the pushes of a lake. The job must have judged all of `pushes` and must not be running.
+    """Replay the pushes of a lake. The job must have processed all of `pushes` and must not be running.
 
     Args:
+        uri: path or URI of the lake.
         wanted: condition on `push_outcomes` (DuckDB SQL) for pushes that must be replayed; None: all.
         batch_bytes: bytes of push files that are processed at a time.
         run_tasks: runs a task for every shard.
@@ -82,7 +76,7 @@ def replay(
     Raises:
         ReplayError: the replay is impossible; the lake is unchanged.
     """
-    state = StateFolder(f"{checkpoints}/points-state", None, 1)
+    lake, state = Lake(uri, fence), StateFolder(f"{checkpoints}/points-state", None, 1)
     last = state.last()
     if last is None:
         raise ReplayError("nothing to replay: no push of this lake has been processed yet")
@@ -94,11 +88,11 @@ def replay(
         states = restored(snapshot, state.uri, last)
     files: list[DataFile] = []
     before = None if snapshot is None else snapshot.dataset(lake, PUSH_OUTCOMES)
-    batches = batches_of(push_files(lake, generation, before), batch_bytes)
+    batches = batches_of(push_files(uri, generation, before), batch_bytes)
     total, done = sum(file.size for batch in batches for file in batch), 0
     for batch in batches:
         paths = tuple(file.path for file in batch)
-        task = ShardTask(lake, last.batch_id, paths, last.shards, state.uri, states, limits)
+        task = ShardTask(uri, last.batch_id, paths, last.shards, state.uri, states, limits)
         for row in run_tasks(task):
             states = states | {row["shard"]: tuple(row["state"])}
             files += [DataFile.from_json(text) for text in row["files"]]
@@ -108,16 +102,21 @@ def replay(
     files += _retained_events(lake, snapshot)
     reports, minutes = rewrite_quota_reports(lake, files)
     _write_swap(checkpoints, generation, last, states, snapshot, [*files, *reports], minutes)
-    finish_swap(lake, checkpoints, fence)
+    finish_swap(uri, checkpoints, fence)
     return generation
 
 
-def finish_swap(lake: str, checkpoints: str, fence: Fence | None = None) -> bool:
+def finish_swap(uri: str, checkpoints: str, fence: Fence | None = None) -> bool:
     """Carry out the swap that a replay has prepared, or complete an interrupted one. Each step is idempotent.
+
+    Args:
+        uri: path or URI of the lake.
+        fence: the lease under which the lake is written.
 
     Returns:
         Whether there was a swap to carry out.
     """
+    lake = Lake(uri, fence)
     filesystem, root = filesystem_of(checkpoints)
     note = f"{root}/{SWAP}"
     swap = read_json(filesystem, note)
@@ -125,12 +124,12 @@ def finish_swap(lake: str, checkpoints: str, fence: Fence | None = None) -> bool
         return False
     files = [DataFile(**file) for file in swap["files"]]
     app_id = f"kafka-telemetry-lake:replay:{swap['generation']}"
-    reports = (QUOTA_REPORTS,) if DeltaTable.is_deltatable(QUOTA_REPORTS.uri(lake)) else ()
+    reports = (QUOTA_REPORTS,) if lake.has(QUOTA_REPORTS) else ()
     snapshots = Snapshots(checkpoints)
     restored = _restored_files(snapshots, swap["snapshot"])
-    logs = {table: TableLog(table, lake, fence) for table in (*reports, *COMMIT_ORDER)}
+    logs = {table: lake.log(table) for table in (*reports, *COMMIT_ORDER)}
     moment = (logs[PUSH_OUTCOMES].transaction_version(MOMENT) or 0) + 1
-    versions = {PUSHES.name: DeltaTable(PUSHES.uri(lake)).version()}
+    versions = {PUSHES.name: lake.table(PUSHES).version()}
     for table, table_log in logs.items():
         own = [file for file in files if file.table == table.name]
         of_moment = note_of(moment, versions) if table is PUSH_OUTCOMES else None
@@ -143,9 +142,9 @@ def finish_swap(lake: str, checkpoints: str, fence: Fence | None = None) -> bool
         if snapshot.name > swap["snapshot"]:
             snapshots.drop(snapshot)
     _clear_stored_before(filesystem, root)
-    update_followers(lake, swap["quota_minutes"], fence)
+    update_followers(lake, swap["quota_minutes"])
     filesystem.delete_file(note)
-    drop_copies(lake)
+    drop_copies(uri)
     return True
 
 
@@ -163,7 +162,7 @@ def _restored_files(snapshots: Snapshots, name: str) -> dict[str, list[dict[str,
     )
 
 
-def _snapshot_before(lake: str, checkpoints: str, wanted: str) -> Snapshot | None:
+def _snapshot_before(lake: Lake, checkpoints: str, wanted: str) -> Snapshot | None:
     """The newest snapshot before all of the wanted pushes; None: the replay must start from the first push."""
     for snapshot in reversed(Snapshots(checkpoints).all()):
         outcomes = snapshot.dataset(lake, PUSH_OUTCOMES)
@@ -172,9 +171,9 @@ def _snapshot_before(lake: str, checkpoints: str, wanted: str) -> Snapshot | Non
     return None
 
 
-def _check_pushes(lake: str, snapshot: Snapshot | None) -> None:
+def _check_pushes(lake: Lake, snapshot: Snapshot | None) -> None:
     """Raise ``ReplayError`` if pushes whose rows would be replaced have been dropped."""
-    if snapshot is None and (days := DeltaTable(PUSHES.uri(lake)).transaction_version(DROPPED_BEFORE)) is not None:
+    if snapshot is None and (days := lake.table(PUSHES).transaction_version(DROPPED_BEFORE)) is not None:
         raise ReplayError(
             f"retention has dropped the pushes that landed before {date(1970, 1, 1) + timedelta(days=days)}, so a "
             "replay can't start from the first push. Start from a later time for which there is a snapshot (--from)"
@@ -187,16 +186,16 @@ def _check_pushes(lake: str, snapshot: Snapshot | None) -> None:
         )
 
 
-def _retained_events(lake: str, snapshot: Snapshot | None) -> list[DataFile]:
+def _retained_events(lake: Lake, snapshot: Snapshot | None) -> list[DataFile]:
     """Write the rows of `client_events` that the replay doesn't recompute, such as those of clients' lifecycles."""
     own = pads.field("event").isin(OPERATOR_EVENTS)
-    now = dataset(CLIENT_EVENTS.uri(lake)).to_table()
+    now = lake.rows(CLIENT_EVENTS).to_table()
     retained = [now.filter(~own)]
     if snapshot is not None and now.num_rows:
         since = pads.field(LANDED_DATE.name) >= pc.min(now[LANDED_DATE.name])  # don't restore days dropped since
         then = snapshot.dataset(lake, CLIENT_EVENTS)
         retained.append(then.to_table(filter=own & since))
-    files = TableFiles(CLIENT_EVENTS, lake)
+    files = lake.files(CLIENT_EVENTS)
     files.write(pa.concat_tables(retained).select(CLIENT_EVENTS.schema.names).cast(CLIENT_EVENTS.schema))
     return files.close()
 

@@ -22,9 +22,10 @@ from deltalake import DeltaTable
 from kafka_telemetry_lake.pipelines.lake.delta_log import file_rows
 from kafka_telemetry_lake.pipelines.lake.durable import write_json
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.notes import DamagedNoteError, read_note, sealed
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.lake.stored_files import files_table, rows_in
+from kafka_telemetry_lake.pipelines.lake.stored_files import files_table
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES
 from kafka_telemetry_lake.pipelines.tables.table import Table, table_uri
 
@@ -97,9 +98,9 @@ class Snapshot:
         """The files that an operator's table had, as `delta_log.files_of` returns them."""
         return file_rows(self.files_table(table))
 
-    def dataset(self, lake: str, table: Table) -> pads.Dataset:
+    def dataset(self, lake: Lake, table: Table) -> pads.Dataset:
         """The rows that an operator's table had."""
-        return rows_in(table.uri(lake), table.stored, self.files_table(table))
+        return lake.rows_in(table, self.files_table(table))
 
 
 class Snapshots:

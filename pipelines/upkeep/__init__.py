@@ -1,1 +1,1 @@
-"""Upkeep beside the stream: today's small files are merged as they come, and the logs get checkpoints."""
+"""Upkeep while the stream runs: today's small files are merged as they come, and the logs get checkpoints."""

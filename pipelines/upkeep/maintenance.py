@@ -20,10 +20,11 @@ from deltalake import CommitProperties, DeltaTable, Transaction, WriterPropertie
 from deltalake.exceptions import TableNotFoundError
 
 from kafka_telemetry_lake.pipelines.lake.damage import damage_of
-from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, file_rows
+from kafka_telemetry_lake.pipelines.lake.delta_log import file_rows
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.moments import newest_moment
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.lake.stored_files import files_table, rows_by_day, rows_in
+from kafka_telemetry_lake.pipelines.lake.stored_files import files_table, rows_by_day
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import DROPPED_BEFORE, ask, same_push
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
@@ -86,7 +87,7 @@ class Maintenance:
     """
 
     def __init__(self, lake: str, checkpoints: str, settings: MaintenanceSettings, today: date) -> None:
-        self._lake, self._settings, self._today = lake, settings, today
+        self._lake, self._settings, self._today = Lake(lake), settings, today
         self._snapshots = Snapshots(checkpoints)
         self._pushes_retention_failed = False
 
@@ -104,7 +105,7 @@ class Maintenance:
                 return step(name)
             except Exception as error:
                 text = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_PROBLEM]
-                problems.append(f"{what}: {damage_of(self._lake, str(error)) or text}")
+                problems.append(f"{what}: {damage_of(self._lake.uri, str(error)) or text}")
                 return otherwise
 
         none: tuple[str, ...] = ()
@@ -144,13 +145,13 @@ class Maintenance:
         return days
 
     def _unprocessed_days(self, before: date) -> list[str]:
-        """Landed dates before a date that have pushes that the job hasn't judged."""
-        pushes, outcomes = (files_table(DeltaTable(each.uri(self._lake))) for each in (PUSHES, PUSH_OUTCOMES))
+        """Landed dates before a date that have pushes that the job hasn't processed."""
+        pushes, outcomes = (files_table(self._lake.table(each)) for each in (PUSHES, PUSH_OUTCOMES))
         return list(self._days_without_outcome(pushes.filter(pc.less(pushes["day"], before.isoformat())), outcomes))
 
     def _drop_snapshots_that_need(self, before: date) -> None:
         """Drop snapshots that precede some of the pushes landed before a date: a replay from them would have a gap."""
-        pushes = files_table(DeltaTable(PUSHES.uri(self._lake)))
+        pushes = files_table(self._lake.table(PUSHES))
         dropped = pushes.filter(pc.less(pushes["day"], before.isoformat()))
         for snapshot in self._snapshots.all():
             if any(self._days_without_outcome(dropped, snapshot.files_table(PUSH_OUTCOMES))):
@@ -162,17 +163,17 @@ class Maintenance:
         A push has one outcome, of its landed date. So where both have as many rows, none lacks its outcome, and nothing
         is read. Other days are compared one by one, in bounded memory.
         """
-        judged = rows_by_day(outcomes)
+        processed = rows_by_day(outcomes)
         for day, rows in sorted(rows_by_day(pushes).items()):
-            if rows is not None and judged.get(day) == rows:
+            if rows is not None and processed.get(day) == rows:
                 continue
             stored, known = (files.filter(pc.equal(files["day"], day)) for files in (pushes, outcomes))
             query = f"SELECT 1 FROM pushes ANTI JOIN outcomes ON {same_push('pushes', 'outcomes')} LIMIT 1"
-            if ask(
-                query,
-                pushes=rows_in(PUSHES.uri(self._lake), PUSHES.stored, stored),
-                outcomes=rows_in(PUSH_OUTCOMES.uri(self._lake), PUSH_OUTCOMES.stored, known),
-            ):
+            rows_of = {
+                "pushes": self._lake.rows_in(PUSHES, stored),
+                "outcomes": self._lake.rows_in(PUSH_OUTCOMES, known),
+            }
+            if ask(query, **rows_of):
                 yield day
 
     def _compact(self, name: str) -> int:
@@ -196,7 +197,7 @@ class Maintenance:
                 self._compact_few_rows(table, day)
                 compacted += number
         if groups:
-            table_log = TableLog(TABLES[name], self._lake)
+            table_log = self._lake.log(TABLES[name])
             for group in groups:
                 table_log.rearrange(group.files, group.compact(self._lake))
                 compacted += len(group.files)
@@ -241,12 +242,12 @@ class Maintenance:
 
     def _files_of_moment(self, name: str, table: DeltaTable) -> set[str]:
         """Paths of the files that readers of the newest moment need, if a batch has begun to commit after it."""
-        read = newest_moment(self._lake).at(name, table)
+        read = newest_moment(self._lake.uri).at(name, table)
         return set() if read is table else set(map(unquote, files_table(read)["path"].to_pylist()))
 
     def _open(self, name: str) -> DeltaTable | None:
         try:
-            return DeltaTable(table_uri(self._lake, name))
+            return DeltaTable(table_uri(self._lake.uri, name))
         except TableNotFoundError:
             return None
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles, joined
 from kafka_telemetry_lake.pipelines.lake.durable import sync
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile, FileStatistics, OpenFile
 from kafka_telemetry_lake.pipelines.query.duckdb_engine import connect
@@ -38,7 +39,7 @@ class MergeEndedError(TelemetryLakeError):
     """A merge was stopped. The file that it had begun counts for nobody."""
 
 
-def merged(table: Table, lake: str, rows: Rows, ended: threading.Event | None = None) -> DataFile:
+def merged(table: Table, lake: Lake, rows: Rows, ended: threading.Event | None = None) -> DataFile:
     """Write a file with the rows of these files, in their order; pushes by partition and offset.
 
     Raises:
@@ -54,7 +55,7 @@ def merged(table: Table, lake: str, rows: Rows, ended: threading.Event | None = 
 
 
 def sorted_files(
-    table: Table, lake: str, rows: Rows, columns: Sequence[str], target_bytes: int, memory: str = SORT_MEMORY
+    table: Table, lake: Lake, rows: Rows, columns: Sequence[str], target_bytes: int, memory: str = SORT_MEMORY
 ) -> list[DataFile]:
     """Write files of about a size with the rows of these files, sorted by columns, then by landing.
 
@@ -84,8 +85,8 @@ class MergedFiles:
         clustered_by: columns by which the rows are sorted, so that bounds of their row groups help readers.
     """
 
-    def __init__(self, table: Table, lake: str, rows: Rows, clustered_by: Sequence[str] = ()) -> None:
-        self._filesystem, self._root = filesystem_of(table.uri(lake))
+    def __init__(self, table: Table, lake: Lake, rows: Rows, clustered_by: Sequence[str] = ()) -> None:
+        self._filesystem, self._root = lake.folder(table)
         paths = [f"{self._root}/{unquote(row['path'])}" for row in rows]
         self._files = [(path, pq.read_metadata(path, filesystem=self._filesystem)) for path in paths]
         self.schema = pa.schema([_as_written(field) for field in table.schema])
@@ -126,9 +127,9 @@ class MergedFiles:
         return self._closed
 
 
-def merged_pushes(lake: str, rows: Rows, ended: threading.Event | None = None) -> DataFile:
+def merged_pushes(lake: Lake, rows: Rows, ended: threading.Event | None = None) -> DataFile:
     """Merge files of pushes, which may take a thousand times as much memory as disk space."""
-    filesystem, root = filesystem_of(PUSHES.uri(lake))
+    filesystem, root = lake.folder(PUSHES)
     paths = [unquote(row["path"]) for row in rows]
     stored = pa.unify_schemas([pq.read_schema(f"{root}/{path}", filesystem=filesystem) for path in paths])
     # A file lacks columns that are NULL in all of its rows.
@@ -142,7 +143,7 @@ def merged_pushes(lake: str, rows: Rows, ended: threading.Event | None = None) -
         f"{root}/{path}", schema, filesystem=filesystem, compression="zstd",
         compression_level=PUSHES.zstd_level, use_dictionary=texts,
     ) as writer:  # fmt: skip
-        slices = PushFiles(lake, paths, schema=schema).slices(sorted_by_partition=True)
+        slices = PushFiles(lake.uri, paths, schema=schema).slices(sorted_by_partition=True)
         for pushes in joined(_until(ended, slices), PUSHES_PER_GROUP):
             statistics.add(pushes)
             writer.write_table(pushes, row_group_size=PUSHES_PER_GROUP)
@@ -203,7 +204,7 @@ class FileGroup:
     files: tuple[File, ...]
     target_bytes: int
 
-    def compact(self, lake: str) -> list[DataFile]:
+    def compact(self, lake: Lake) -> list[DataFile]:
         """Write the new files. Readers see them after the commit."""
         table = TABLES[self.table]
         if (columns := CLUSTERED_BY.get(self.table)) is not None:

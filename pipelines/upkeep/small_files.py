@@ -23,6 +23,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, file_rows
 from kafka_telemetry_lake.pipelines.lake.errors import FencedError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.log_files import Action, LogFiles
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUOTA_SAMPLES, TABLES
@@ -45,11 +46,11 @@ KEPT_UP = (*TABLES, QUOTA_SAMPLES, CLIENT_CHANGES)
 
 
 class SmallFiles:
-    """Today's files of one table. One process at a time, beside `maintain`, which leaves today alone."""
+    """Today's files of one table. One process at a time; `maintain` may run meanwhile, since it leaves today alone."""
 
-    def __init__(self, table: Table, lake: str, fence: Fence | None = None) -> None:
-        self._table, self._lake, self._uri, self._fence = table, lake, table.uri(lake), fence
-        self._log, self._files = LogFiles(self._uri), list[File]()  # in the order of landing
+    def __init__(self, table: Table, lake: Lake) -> None:
+        self._table, self._lake = table, lake
+        self._log, self._files = LogFiles(table.uri(lake.uri)), list[File]()  # in the order of landing
         self._version = -1
         self._commits: TableLog | None = None  # the table's log, for commits
 
@@ -90,7 +91,7 @@ class SmallFiles:
         Returns:
             Whether there was a need.
         """
-        return self._is_checkpoint_due(self._commit_log().version) and _write_checkpoint(DeltaTable(self._uri))
+        return self._is_checkpoint_due(self._commit_log().version) and _write_checkpoint(self._lake.table(self._table))
 
     def _is_checkpoint_due(self, version: int) -> bool:
         due = version - CHECKPOINT_COMMITS
@@ -98,11 +99,11 @@ class SmallFiles:
 
     def _commit_log(self, opened: DeltaTable | None = None) -> TableLog:
         if self._commits is None:
-            self._commits = TableLog(self._table, self._lake, self._fence, opened)
+            self._commits = self._lake.log(self._table, opened)
         return self._commits
 
     def _open(self, today: str) -> None:
-        table = DeltaTable(self._uri)
+        table = self._lake.table(self._table)
         actions = pa.table(table.get_add_actions())
         days = pc.cast(pc.struct_field(actions["partition"], LANDED_DATE.name), pa.string())
         rows = file_rows(actions.filter(pc.greater_equal(days, today)))
@@ -164,16 +165,16 @@ class Upkeep:
     """Upkeep of one lake.
 
     Args:
-        judged: the version of table `pushes` up to which all pushes are judged; a batch may need later files as they
-            are.
+        processed: the version of table `pushes` up to which all pushes are processed; a batch may need later files as
+            they are.
     """
 
-    def __init__(self, lake: str, judged: Callable[[], int | None], fence: Fence | None = None) -> None:
-        self._lake, self._judged = lake, judged
-        self._tables = {table.name: (table, SmallFiles(table, lake, fence)) for table in KEPT_UP}
+    def __init__(self, lake: str, processed: Callable[[], int | None], fence: Fence | None = None) -> None:
+        self._lake, self._processed = Lake(lake, fence), processed
+        self._tables = {table.name: (table, SmallFiles(table, self._lake)) for table in KEPT_UP}
 
     def look(self, ended: threading.Event, day: date | None = None) -> None:
-        """Look after each table once; what fails is tried again at the next look.
+        """Do the upkeep of each table once; what fails is tried again at the next look.
 
         Args:
             day: landed date from which files are merged; None: today.
@@ -183,9 +184,9 @@ class Upkeep:
             if ended.is_set():
                 return
             try:
-                if not DeltaTable.is_deltatable(table.uri(self._lake)):
+                if not self._lake.has(table):
                     continue
-                until = (self._judged() or 0) if table is PUSHES else None
+                until = (self._processed() or 0) if table is PUSHES else None
                 # The lifecycle merges its own changes.
                 replaced = 0 if table is CLIENT_CHANGES else files.merge(today, until, ended)
                 files.write_checkpoint()

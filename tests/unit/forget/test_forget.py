@@ -23,6 +23,7 @@ from kafka_telemetry_lake.pipelines.forget.subject import Request, Subject, pseu
 from kafka_telemetry_lake.pipelines.lake.erased_files import erased_files
 from kafka_telemetry_lake.pipelines.lake.errors import StateError
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.replay import replay
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
@@ -235,7 +236,7 @@ def test_a_replay_does_not_bring_it_back_from_the_first_push_or_from_a_snapshot(
     assert len(Snapshots(str(stream.checkpoints)).all()) == 1
     last = max(table(stream.lake, "pushes")["landed_at"].to_pylist())
     wanted = f"landed_at >= TIMESTAMPTZ '{last.isoformat()}'"
-    assert replay._snapshot_before(str(stream.lake), str(stream.checkpoints), wanted) is not None
+    assert replay._snapshot_before(Lake(str(stream.lake)), str(stream.checkpoints), wanted) is not None
     for condition in (wanted, None):
         replay.replay(str(stream.lake), str(stream.checkpoints), condition, DEFAULT_LIMITS, 1, run_tasks)
         after = rows_of(stream.lake, client)

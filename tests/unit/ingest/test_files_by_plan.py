@@ -23,6 +23,7 @@ from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, files_of
 from kafka_telemetry_lake.pipelines.lake.followed_table import Commit, FollowedTable
 from kafka_telemetry_lake.pipelines.lake.held_shards import MOST, HeldShards, held_shards
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile, TableFiles
 from kafka_telemetry_lake.pipelines.quality.batch import broken_rules
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
@@ -116,7 +117,7 @@ def test_rows_are_the_same_with_notes_of_any_number_and_without(tmp_path: Path) 
         rounds = [fleet.round(pushes=1) for _ in range(5)]
         first, *small, plain = (landed(stream, records, before) for records in rounds[:4])
         table, paths = DeltaTable(PUSHES.uri(str(stream.lake))), {path for commit in small for path in commit.files}
-        one = merged(PUSHES, str(stream.lake), [row for row in files_of(table) if row["path"] in paths])
+        one = merged(PUSHES, Lake(str(stream.lake)), [row for row in files_of(table) if row["path"] in paths])
         if after != before:
             to(stream, after)
         last = landed(stream, rounds[4], after)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.pipelines.upkeep import small_files
@@ -33,7 +34,7 @@ def test_upkeep_and_snapshots_go_on_with_it(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(small_files, "MANY", 2)
     for _ in range(2):
         stream.batch(fleet.round())
-    assert SmallFiles(PUSHES, str(stream.lake)).merge("2026-11-19") == 2
+    assert SmallFiles(PUSHES, Lake(str(stream.lake))).merge("2026-11-19") == 2
     stream.snapshot()
     snapshots, day = Snapshots(str(stream.checkpoints)), timedelta(days=1)
     (taken,) = snapshots.all()

@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.lifecycle import client_files as module
 from kafka_telemetry_lake.pipelines.lifecycle import follower
@@ -246,7 +247,7 @@ def test_texts_come_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, 
 
 
 def test_one_process_at_a_time_has_a_shards_files(tmp_path: Path) -> None:
-    place = (str(tmp_path / "lake"), "job", 0, 1)
+    place = (Lake(str(tmp_path / "lake")), "job", 0, 1)
     with client_files(*place) as files:
         files.done(7)
         (lock,) = tmp_path.rglob("lock")

@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.quotas import windows as quota_windows
 from kafka_telemetry_lake.pipelines.quotas.client_reports import (
@@ -81,7 +82,7 @@ def estimate(lake: Path, reports: list[dict[str, Any]], version: int) -> None:
     """As a batch of the stream does it."""
     QUOTA_USAGE.create(str(lake))
     append(lake, QUOTA_REPORTS, reports)
-    replace_estimates(str(lake), minutes_of(pa.Table.from_pylist(reports, REPORTS)), {"app": version})
+    replace_estimates(Lake(str(lake)), minutes_of(pa.Table.from_pylist(reports, REPORTS)), {"app": version})
 
 
 def test_reports_are_read_of_the_files_of_points_with_the_principal_of_their_push(tmp_path: Path) -> None:
@@ -102,7 +103,7 @@ def test_reports_are_read_of_the_files_of_points_with_the_principal_of_their_pus
     append(tmp_path, METRIC_POINTS, points)
     append(tmp_path, METRIC_POINTS, [points[1]])
     files = DeltaTable(METRIC_POINTS.uri(str(tmp_path))).file_uris()
-    found = read_reports(str(tmp_path), [f"file:{file.replace('=', '%3D')}" for file in files])
+    found = read_reports(Lake(str(tmp_path)), [f"file:{file.replace('=', '%3D')}" for file in files])
     assert found.schema.equals(REPORTS)
     names = ("partition", "offset", "user", "quota_type")
     assert sorted(tuple(row[name] for name in names) for row in found.to_pylist()) == [
@@ -110,7 +111,7 @@ def test_reports_are_read_of_the_files_of_points_with_the_principal_of_their_pus
         (0, 8, None, "fetch"),
         (1, 7, "1-7", "produce"),
     ]
-    assert read_reports(str(tmp_path), []).num_rows == 0
+    assert read_reports(Lake(str(tmp_path)), []).num_rows == 0
 
 
 def test_files_of_the_operator_leave_out_columns_and_hold_dictionaries(tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_files_of_the_operator_leave_out_columns_and_hold_dictionaries(tmp_path:
     writer = TableFiles(METRIC_POINTS, str(tmp_path))
     writer.write(points)
     (file,) = writer.close()
-    found = read_reports(str(tmp_path), [f"{METRIC_POINTS.uri(str(tmp_path))}/{file.path}"]).to_pylist()
+    found = read_reports(Lake(str(tmp_path)), [f"{METRIC_POINTS.uri(str(tmp_path))}/{file.path}"]).to_pylist()
     assert [(row["cluster_id"], row["throttle_ms"], row["client_id"], row["user"]) for row in found] == [
         (None, 3.0, "client", None)
     ]
@@ -165,7 +166,7 @@ def test_q7_a_later_push_adds_to_the_windows_and_the_brokers_rows_stay(tmp_path:
 def test_the_commit_of_windows_carries_the_position(tmp_path: Path) -> None:
     limit(tmp_path, NOON - timedelta(hours=1), producer_byte_rate=100.0)
     estimate(tmp_path, [report(0, 10, 100.0)], 4)
-    replace_estimates(str(tmp_path), [START], {"app": 5})
+    replace_estimates(Lake(str(tmp_path)), [START], {"app": 5})
     assert DeltaTable(str(tmp_path / "quota_usage")).transaction_version("app") == 5
     assert [row["used_percent"] for row in usage(tmp_path)] == [10.0]
 

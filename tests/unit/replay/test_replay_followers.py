@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.quotas.client_reports import minutes_of, read_reports, replace_estimates
 from kafka_telemetry_lake.pipelines.quotas.configured import ConfiguredQuotas, configured_quotas
@@ -87,12 +88,12 @@ def follow(stream: LocalStream, batch: int, before: set[str]) -> None:
     """As the streams of quota reports and of the lifecycle do after a batch."""
     lake = str(stream.lake)
     files = set(DeltaTable(METRIC_POINTS.uri(lake)).file_uris()) - before
-    reports = read_reports(lake, sorted(files))
+    reports = read_reports(Lake(lake), sorted(files))
     QUOTA_USAGE.create(lake)
     reports_table = QUOTA_REPORTS.create(lake)
     dated = reports.append_column("landed_date", pc.cast(reports["landed_at"], pa.date32()))
     write_deltalake(reports_table, dated.cast(QUOTA_REPORTS.stored), mode="append")
-    replace_estimates(lake, minutes_of(reports), {"stream": batch})
+    replace_estimates(Lake(lake), minutes_of(reports), {"stream": batch})
     Lifecycle(lake).catch_up()
 
 

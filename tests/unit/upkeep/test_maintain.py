@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.ingest import push_files
 from kafka_telemetry_lake.pipelines.lake import stored_pushes
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.replay.replay import ReplayError, replay
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
@@ -220,7 +221,7 @@ def test_files_that_a_snapshot_needs_survive_vacuum_without_a_log(tmp_path: Path
         stream.batch(fleet.round())
     stream.snapshot()
     (snapshot,) = Snapshots(str(stream.checkpoints)).all()
-    rows = snapshot.dataset(str(stream.lake), PUSH_OUTCOMES).count_rows()
+    rows = snapshot.dataset(Lake(str(stream.lake)), PUSH_OUTCOMES).count_rows()
     for _ in range(3):
         stream.batch(fleet.round())
     maintain(stream)
@@ -228,7 +229,7 @@ def test_files_that_a_snapshot_needs_survive_vacuum_without_a_log(tmp_path: Path
     done = maintain(stream)
     assert {each.problems for each in done.values()} == {()}
     assert rows > 0
-    assert snapshot.dataset(str(stream.lake), PUSH_OUTCOMES).count_rows() == rows
+    assert snapshot.dataset(Lake(str(stream.lake)), PUSH_OUTCOMES).count_rows() == rows
     assert len(list((stream.lake / "push_outcomes").glob("landed_date=*/*"))) == 6 + 1
     assert maintenance(stream, today=date(2026, 12, 24)).drop_snapshots() == 1
     assert maintain(stream)["push_outcomes"].vacuumed_files == 6

@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.delta_log import files_of
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.log_files import LogFiles
 from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.replay.replay import replay
@@ -57,7 +58,7 @@ def files(stream: LocalStream, name: str) -> list[dict[str, Any]]:
 
 
 def merge(stream: LocalStream, today: str = EVENING) -> dict[str, int]:
-    return {each.name: SmallFiles(each, str(stream.lake)).merge(today) for each in MERGED}
+    return {each.name: SmallFiles(each, Lake(str(stream.lake))).merge(today) for each in MERGED}
 
 
 def sizes(*bytes_of_files: int, day: str = EVENING) -> list[dict[str, Any]]:
@@ -114,7 +115,7 @@ def test_a_merged_file_has_large_row_groups_whose_texts_are_dictionaries(tmp_pat
     for _ in range(4):
         stream.batch(fleet.round())
     before = table(stream.lake, "metric_points")
-    file = merged(METRIC_POINTS, str(stream.lake), files(stream, "metric_points"))
+    file = merged(METRIC_POINTS, Lake(str(stream.lake)), files(stream, "metric_points"))
     stored = pq.ParquetFile(stream.lake / "metric_points" / file.path)
     assert [stored.metadata.row_group(i).num_rows for i in range(stored.num_row_groups)] == [before.num_rows]
     group = stored.metadata.row_group(0)
@@ -132,12 +133,12 @@ def test_a_merged_file_of_many_row_groups_is_merged_again(tmp_path: Path, monkey
     for _ in range(2):
         stream.batch(fleet.round())
     monkeypatch.setattr(merging, "ROWS_PER_GROUP", 40)
-    once = merged(METRIC_POINTS, str(stream.lake), files(stream, "metric_points"))
+    once = merged(METRIC_POINTS, Lake(str(stream.lake)), files(stream, "metric_points"))
     monkeypatch.undo()
     folder = stream.lake / "metric_points"
     assert pq.read_metadata(folder / once.path).num_row_groups > 1
     row = {"path": once.path, "partition": {"landed_date": once.landed_date}}
-    again = merged(METRIC_POINTS, str(stream.lake), [row])
+    again = merged(METRIC_POINTS, Lake(str(stream.lake)), [row])
     assert pq.read_metadata(folder / again.path).num_row_groups == 1
     assert pq.read_table(folder / again.path).equals(pq.read_table(folder / once.path))
     assert again.stats == once.stats
@@ -153,7 +154,7 @@ def test_files_of_row_groups_with_other_attributes_are_merged(tmp_path: Path) ->
         written.write(pa.table(columns | {"landed_at": landed_at, "attributes": attributes}, METRIC_POINTS.schema))
     (file,) = written.close()
     row = {"path": file.path, "partition": {"landed_date": file.landed_date}}
-    again = merged(METRIC_POINTS, str(tmp_path), [row])
+    again = merged(METRIC_POINTS, Lake(str(tmp_path)), [row])
     stored = pq.ParquetFile(tmp_path / "metric_points" / again.path)
     assert stored.num_row_groups == 1
     values = stored.read()["attributes"].to_pylist()
@@ -163,7 +164,7 @@ def test_files_of_row_groups_with_other_attributes_are_merged(tmp_path: Path) ->
 @pytest.mark.usefixtures("few")
 def test_the_rows_stay_and_the_stream_and_a_replay_go_on(tmp_path: Path) -> None:
     stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
-    upkeep = {each.name: SmallFiles(each, str(stream.lake)) for each in MERGED}
+    upkeep = {each.name: SmallFiles(each, Lake(str(stream.lake))) for each in MERGED}
     for _ in range(9):
         stream.batch(fleet.round())
         for own in upkeep.values():
@@ -216,11 +217,11 @@ def test_pushes_that_are_not_judged_stay_as_they_are(tmp_path: Path) -> None:
     for _ in range(4):
         stream.land(fleet.round())
     waiting = set(stream.paths()) - waiting
-    upkeep = SmallFiles(PUSHES, str(stream.lake))
+    upkeep = SmallFiles(PUSHES, Lake(str(stream.lake)))
     assert upkeep.merge(EVENING, judged) == 0, "it began with files that are needed as they are"
     assert upkeep.merge(EVENING, judged + 4) == 8
     again = LocalStream(tmp_path / "again")
-    followed = SmallFiles(PUSHES, str(again.lake))
+    followed = SmallFiles(PUSHES, Lake(str(again.lake)))
     followed.merge(EVENING, 0)
     for number in range(8):
         again.land(Fleet(clients=2).round())
@@ -241,7 +242,7 @@ def test_other_days_are_left_to_maintain(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("few")
 def test_files_that_another_process_removes_are_not_merged(tmp_path: Path) -> None:
     stream, fleet = LocalStream(tmp_path), Fleet(clients=3)
-    upkeep = SmallFiles(PUSH_OUTCOMES, str(stream.lake))
+    upkeep = SmallFiles(PUSH_OUTCOMES, Lake(str(stream.lake)))
     upkeep.merge(EVENING)
     for _ in range(2):
         stream.batch(fleet.round())
@@ -270,7 +271,7 @@ def test_a_merge_that_is_stopped_changes_nothing(tmp_path: Path) -> None:
     for each in (PUSHES, METRIC_POINTS):
         version = DeltaTable(each.uri(str(stream.lake))).version()
         with pytest.raises(MergeEndedError):
-            SmallFiles(each, str(stream.lake)).merge(EVENING, None, ended)
+            SmallFiles(each, Lake(str(stream.lake))).merge(EVENING, None, ended)
         assert DeltaTable(each.uri(str(stream.lake))).version() == version
 
 
@@ -278,7 +279,7 @@ def test_the_log_gets_checkpoints_and_loses_what_has_expired(tmp_path: Path, mon
     monkeypatch.setattr(small_files, "CHECKPOINT_COMMITS", 5)
     stream, fleet = LocalStream(tmp_path), Fleet(clients=2)
     log = stream.lake / "push_outcomes" / "_delta_log"
-    upkeep = SmallFiles(PUSH_OUTCOMES, str(stream.lake))
+    upkeep = SmallFiles(PUSH_OUTCOMES, Lake(str(stream.lake)))
     for _ in range(4):
         stream.batch(fleet.round())
     assert not upkeep.write_checkpoint()

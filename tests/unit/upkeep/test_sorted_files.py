@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog, files_of
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.table_files import TableFiles
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS
 from kafka_telemetry_lake.pipelines.upkeep import merging
@@ -45,7 +46,7 @@ def test_the_rows_are_sorted_and_as_they_were(tmp_path: Path, monkeypatch: pytes
     log = TableLog(METRIC_POINTS, str(stream.lake))
     log.commit(written.close(), "test", 0)
     before, live = rows(stream.lake), files_of(DeltaTable(str(stream.lake / "metric_points")))
-    made = sorted_files(METRIC_POINTS, str(stream.lake), live, BY, target_bytes=8_000)
+    made = sorted_files(METRIC_POINTS, Lake(str(stream.lake)), live, BY, target_bytes=8_000)
     log.rearrange(live, made)
     assert rows(stream.lake) == before
     assert check(stream.lake, fleet.ledger).lost == 0
@@ -74,8 +75,8 @@ def test_more_rows_than_fit_are_sorted_on_disk(tmp_path: Path, monkeypatch: pyte
         files.write(many)
         TableLog(METRIC_POINTS, str(stream.lake)).commit(files.close(), "test", number)
     live = files_of(DeltaTable(str(stream.lake / "metric_points")))
-    (made,) = sorted_files(METRIC_POINTS, str(stream.lake), live, BY, 1 << 30, memory="160MB")
+    (made,) = sorted_files(METRIC_POINTS, Lake(str(stream.lake)), live, BY, 1 << 30, memory="160MB")
     assert made.rows == 2 * many.num_rows + own.num_rows
     monkeypatch.setattr(merging, "SORT_DISK", "0MB")
     with pytest.raises(duckdb.OutOfMemoryException):
-        sorted_files(METRIC_POINTS, str(stream.lake), live, BY, 1 << 30, memory="160MB")
+        sorted_files(METRIC_POINTS, Lake(str(stream.lake)), live, BY, 1 << 30, memory="160MB")

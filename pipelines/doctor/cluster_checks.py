@@ -1,4 +1,4 @@
-"""Judges the facts of a cluster: pure functions, one line each."""
+"""Checks the facts of a cluster: pure functions, one line each."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def check_environment() -> Iterator[Check]:
 
 
 def memory(available: int | None) -> Check:
-    """Judge the bytes of memory that are available; None: not known."""
+    """Check the bytes of memory that are available; None: not known."""
     if available is None:
         return Check("memory", "skipped", "this system doesn't say how much is available")
     text = f"{available / (1 << 30):.1f} GB available"
@@ -67,7 +67,7 @@ def memory(available: int | None) -> Check:
 
 
 def disk(free: int, folder: Path) -> Check:
-    """Judge the free bytes of the disk of a folder."""
+    """Check the free bytes of the disk of a folder."""
     text = f"{free / (1 << 30):.1f} GB free at {folder}"
     if free < LEAST_FREE:
         return Check("disk", "failed", text, "free some, or remove old days: `telemetry-lake maintain`")

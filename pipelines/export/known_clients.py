@@ -1,4 +1,4 @@
-"""Whose points they are: application, library and group of the clients that some rows name."""
+"""Application, library and group of the clients that points come from."""
 
 from __future__ import annotations
 

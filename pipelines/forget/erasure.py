@@ -121,7 +121,7 @@ class Erasure:
         return [note.request for note in self.notes()]
 
     def notes(self) -> list[ErasureNote]:
-        """Their notes."""
+        """The notes of the erasures that are not finished, oldest first."""
         return sorted(self._read_notes(), key=lambda note: note.begun)
 
     def forget(self, request: Request, personal_data_key: str = "") -> list[Removed]:

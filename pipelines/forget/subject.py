@@ -105,7 +105,7 @@ class Subject:
         return np.concatenate([clients, budget_keys(principals.view(np.int64))])
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values, for `from_json`."""
+        """The subject as JSON values, for `from_json`."""
         return {"cluster_id": self.cluster_id} | {name: sorted(getattr(self, name), key=str) for name in _SETS}
 
     @staticmethod

@@ -64,7 +64,7 @@ class ConsumerGroups:
     next_records: Mapping[At, int] = field(default_factory=dict)
 
     def place(self, committed: Committed) -> At | None:
-        """Where a group goes on reading: at its committed offset, or where the log begins after it; None: unknown."""
+        """The offset at which a group goes on: the committed one, or the log's first after it; None: unknown."""
         log = self.logs.get((committed.topic, committed.partition))
         if log is None or log.start is None:
             return None

@@ -77,7 +77,7 @@ class LiveFiles:
 
     @staticmethod
     def of(delta: DeltaTable, uri: str) -> LiveFiles:
-        """Those of a table as it was opened. Files without a row are left out."""
+        """The live files of a table as it was opened. Files without a row are left out."""
         files = files_table(delta)
         root = location_of(uri)
         paths = [f"{root}/{unquote(path)}" for path in files["path"].to_pylist()]

@@ -76,7 +76,7 @@ class Fence:
 
     @property
     def loss(self) -> str | None:
-        """Who has the lake now; None: this process, as far as it knows."""
+        """The process that has the lake now, in words; None: this one, as far as it knows."""
         return self._loss
 
     def lose(self, epoch: int) -> FencedError:
@@ -202,7 +202,7 @@ class Leases:
         )
 
     def _check_store(self, epoch: int, name: str, own: Lease, data: bytes) -> None:
-        """With the lease that was just added, try what is told of some stores."""
+        """Check with the lease that was just added that the store has no fault that is known of some stores."""
         if self._new.add(name, data):
             raise UnfitStoreError(
                 f"{self._uri}: this store overwrites a file that must be new (If-None-Match), so two jobs could write "

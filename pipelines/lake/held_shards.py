@@ -39,7 +39,7 @@ class ShardGroups:
         return self.groups.get(shard % self.divisor, ())
 
     def counted_by(self, shard: int) -> Sequence[int]:
-        """Those of them whose pushes this shard counts."""
+        """The row groups whose pushes a shard counts."""
         return self.counted.get(shard, ())
 
 

@@ -1,4 +1,4 @@
-"""Moments of a lake: the tables of a batch, and of no later one.
+"""Moments of a lake: snapshot versions across its tables, each with the rows of a batch and of no later one.
 
 A batch is committed table by table, that of `push_outcomes` last. Its commits carry one number, the moment's (Delta's
 ``txn``, application `MOMENT`), so a table's log says of which moment its latest rows are, and the number of table
@@ -41,7 +41,7 @@ class NoMomentError(TelemetryLakeError):
 
 @dataclass(frozen=True)
 class Moment:
-    """A moment of a lake.
+    """A moment: a snapshot version of the whole lake.
 
     Attributes:
         number: 0: before the first one.
@@ -133,7 +133,7 @@ def noted_moments(lake: str) -> Iterator[NotedMoment]:
 
 
 def noted_moment(lake: str, number: int) -> NotedMoment:
-    """One of them.
+    """The moment of a number, of those that `noted_moments` has.
 
     Raises:
         NoMomentError: it isn't among them.
@@ -183,10 +183,10 @@ def _before_later_moments(uri: str, latest: DeltaTable, number: int) -> DeltaTab
     return table
 
 
-def _before_new_pushes(uri: str, latest: DeltaTable, judged: int) -> DeltaTable | None:
+def _before_new_pushes(uri: str, latest: DeltaTable, processed: int) -> DeltaTable | None:
     """Table `pushes` before its first new pushes after a version; None: it can't be read so any more."""
     log, before = LogFiles(uri), None
-    for version in range(judged + 1, int(latest.version()) + 1):
+    for version in range(processed + 1, int(latest.version()) + 1):
         actions = log.read(version)
         if actions is None:
             return None

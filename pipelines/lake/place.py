@@ -186,7 +186,7 @@ def _problem_of_file(rest: str) -> str | None:
 
 
 def _shown(place: str) -> str:
-    """Without what may be a secret: a password before a host, a query."""
+    """The place without what may be a secret: a password before a host, a query."""
     return re.sub(r"//[^/]*:[^/]*@", "//...@", place).partition("?")[0] if "://" in place else place
 
 

@@ -30,8 +30,9 @@ def files_table(delta: DeltaTable) -> pa.Table:
 
 
 def files_since(delta: DeltaTable, at: datetime) -> pa.Table:
-    """Of `files_table` what may have been written since a time: what a log that has forgotten its commits had since.
+    """The files that may have been written since a time, as `files_table` has them.
 
+    They stand in for the commits since then, which a log has forgotten.
     Merged files among them repeat older rows, and so do those of the day before: the times of files are those of the
     machines that wrote them.
     """

@@ -70,10 +70,12 @@ def _version(software: Software, version: str) -> str:
 
 def library_hours() -> dict[str, tuple[str, str]]:
     """Columns of `instance_hours` about the client's library and its known bugs, each with expression and meaning."""
-    judged = [bug for bug in versions().bugs if bug.finding]
-    texts = ", ".join(f"CASE WHEN {_shows(bug)} THEN {quoted(f'{bug.summary} ({bug.id})')} END" for bug in judged)
+    of_findings = [bug for bug in versions().bugs if bug.finding]
+    texts = ", ".join(f"CASE WHEN {_shows(bug)} THEN {quoted(f'{bug.summary} ({bug.id})')} END" for bug in of_findings)
     fixes = ", ".join(
-        f"CASE WHEN {_between(bug, *each)} THEN {number(each[1])} ELSE 0 END" for bug in judged for each in bug.ranges
+        f"CASE WHEN {_between(bug, *each)} THEN {number(each[1])} ELSE 0 END"
+        for bug in of_findings
+        for each in bug.ranges
     )
     return library_columns("software_name", "software_version") | {
         "version_bugs": (

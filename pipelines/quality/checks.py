@@ -66,7 +66,7 @@ class Finding:
     seconds: float
 
     def plus(self, broken: int, examples: Iterable[str], open_from: date | None, seconds: float) -> Finding:
-        """With the result of a further landed date."""
+        """The finding with the result of a further landed date."""
         firsts = [day for day in (self.open_from, open_from) if day is not None]
         return replace(
             self,
@@ -289,7 +289,7 @@ class _Snapshot:
     check_from: date
 
     def recent(self, files: pa.Table) -> pa.Table:
-        """Those of a table's files that may have rows of the landed dates to check. Earlier ones aren't even listed."""
+        """The files of a table that may have rows of the landed dates to check. Earlier ones aren't even listed."""
         return files.filter(pc.fill_null(pc.greater_equal(files["day"], f"{self.check_from}"), True))
 
 

@@ -117,7 +117,7 @@ def _durations(column: pa.Array) -> list[Any]:
 
 
 def _time_of_day(nanos: int) -> str:
-    """As ``datetime.isoformat`` has it, with six digits after the second or none; nine where there are nanoseconds."""
+    """A time of day as ``datetime.isoformat`` has it, but with nine digits where there are nanoseconds."""
     return _clock(nanos, hours=2, digits=(6, 9))
 
 
@@ -180,7 +180,7 @@ def _structs(column: pa.Array) -> list[Any]:
 
 
 def _unions(column: pa.Array) -> list[Any]:
-    """Of DuckDB's unions the value, without its tag."""
+    """The values of DuckDB's unions, without their tags."""
     members = [plain_values(column.field(number)) for number in range(column.type.num_fields)]
     return [members[code][row] for row, code in enumerate(column.type_codes.to_pylist())]
 

@@ -1,8 +1,8 @@
 """Tells which sums of a query count the same twice: a client's total and the totals of its topics, say.
 
-The query is not judged by its text. Each SELECT with a sum is run once more, with a column for the metrics and levels
+The query is not checked by its text. Each SELECT with a sum is run once more, with a column for the metrics and levels
 whose points the sum adds up (those that are neither NULL nor 0), in each of its groups. Two of them that count the same
-(view known_metrics) are one sum too many. Not judged: window functions, sums over relations without the columns metric
+(view known_metrics) are one sum too many. Not checked: window functions, sums over relations without the columns metric
 and attributes (or attribute_keys), and SELECTs that read columns of an outer one.
 """
 

@@ -303,7 +303,7 @@ def _fetch(session: Any, bundle: str, path: str, checksum: str, folder: Path) ->
 
 
 def _public(message: str) -> str:
-    """Without the user and password that a mirror's URL may have."""
+    """The message without the user and password that a mirror's URL may have."""
     return re.sub(r"//[^/@\s]*@", "//", message)
 
 

@@ -98,7 +98,7 @@ def _tags(body: bytes, at: int) -> Iterator[tuple[int, int]]:
 
 
 def _after_tags(body: bytes, at: int) -> int:
-    """Where the tagged fields end."""
+    """The offset at which the tagged fields end."""
     count, at = _varint(body, at)
     for _ in range(count):
         _, at = _varint(body, at)

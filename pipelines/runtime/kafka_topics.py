@@ -90,7 +90,7 @@ def _described(topic: Any) -> TopicDescription:
 def topics_of(
     java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], topics: Sequence[str]
 ) -> dict[str, TopicDescription]:
-    """Those of the topics that exist.
+    """Descriptions of the topics that exist, by name.
 
     Raises:
         KafkaUnavailableError: the cluster doesn't answer, or doesn't describe one of the topics that it lists.

@@ -134,7 +134,7 @@ def _home_options() -> tuple[str, ...]:
 
 
 def _quoted(option: str) -> str:
-    """As Spark's scripts, which split all options of its JVM, take it for one."""
+    """An option of Spark's JVM in quotes: Spark's scripts split the list of options at spaces."""
     return '"' + re.sub(r'["\\]', r"\\\g<0>", option) + '"'
 
 

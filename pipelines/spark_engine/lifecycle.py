@@ -1,9 +1,9 @@
 """The lifecycle of a lake of tables by name: a step a micro-batch, right after the batch's rows are written.
 
-What is judged, and how, is that of `pipelines.lifecycle`, which follows tables by their logs. Here a step reads the
+What is recognised, and how, is that of `pipelines.lifecycle`, which follows tables by their logs. Here a step reads the
 rows of its batch, and the clients are in this process. Its state is table `client_changes`, read at the start, and a
-note beside the checkpoint, which is written when both tables have the step. A batch that runs again, without a note of
-it, repeats the step from the same rows and the same state; tables that have it skip it.
+note in the folder of the checkpoint, which is written when both tables have the step. A batch that runs again, without
+a note of it, repeats the step from the same rows and the same state; tables that have it skip it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class BatchLifecycle:
         self._changes = rows.num_rows
 
     def step(self, app_id: str, batch_id: int, pushes: pa.Table, outcomes: pa.Table) -> None:
-        """Judge the clients of a batch, unless that is done.
+        """Process the clients of a batch, unless that is done.
 
         Args:
             pushes: columns of ``LIFECYCLE_IN``.

@@ -1,4 +1,4 @@
-"""Appends what a micro-batch has judged to the lake's tables, by Spark's own Delta writer."""
+"""Appends what a micro-batch has converted to the lake's tables, by Spark's own Delta writer."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class BatchWriter:
 
     Args:
         app_id: returns the application of the commits; there is none before the first batch.
-        lifecycle: judges the clients of each batch, once its rows are written.
+        lifecycle: processes the clients of each batch, once its rows are written.
         fence: the lease under which the job runs; None: none excludes others. Spark's commits don't carry it: it is
             looked at before each.
     """
@@ -94,7 +94,7 @@ class BatchWriter:
             batch: rows of ``shard_processor.OUTPUT``.
         """
         began, app_id = time.monotonic(), self._app_id()
-        batch.persist()  # it is judged once, however many tables there are
+        batch.persist()  # it is converted once, however many tables there are
         try:
             with named(batch.sparkSession, f"points: batch {batch_id}: read and judge pushes"):
                 parts = batch.select("name", "number", "columns").collect()

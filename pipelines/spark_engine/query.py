@@ -1,11 +1,11 @@
-"""The streaming query of the Spark engine: landing records, judged by shard against Spark's state, to the tables.
+"""The streaming query of the Spark engine: landing records, converted by shard against Spark's state, to the tables.
 
     records --pack--> blobs by shard --shuffle--> transformWithStateInPandas --foreachBatch--> Spark's Delta writer
 
-What is judged, and how, is the fast engine's (`operator_task.PushConversion`). What differs is who keeps state (Spark's
-state store: one value a shard, committed with the batch) and who writes (Spark; no task writes a file). A batch that is
-cut off runs again from the same records and the same state, so it has the same rows, and a table that has its number
-(Delta's ``txn``) skips it.
+What is converted, and how, is the fast engine's (`operator_task.PushConversion`). What differs is who keeps state
+(Spark's state store: one value a shard, committed with the batch) and who writes (Spark; no task writes a file). A
+batch that is cut off runs again from the same records and the same state, so it has the same rows, and a table that has
+its number (Delta's ``txn``) skips it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def start_spark_engine(
         tables: those of the lake.
         shards: as `shards_of` returned it.
         report: called after each batch.
-        lifecycle: judges the clients of each batch.
+        lifecycle: processes the clients of each batch.
     """
     checkpoint = lake.checkpoint(SPARK_ENGINE)
     records = landing_rows(spark, source, lake.cluster_id, lake.privacy, {})
@@ -77,11 +77,11 @@ def start_spark_engine(
         records = records.dropDuplicates(list(IDENTITY))
     packed = records.mapInArrow(PackTask(keys_of(spark, shards)), PACKED)
     processor = ShardProcessor(limits, shards, begun_batch(checkpoint))
-    judged = packed.groupBy("key").transformWithStateInPandas(processor, OUTPUT, "append", "None")
+    converted = packed.groupBy("key").transformWithStateInPandas(processor, OUTPUT, "append", "None")
     writer = BatchWriter(tables, lambda: app_id_of(checkpoint), report, lifecycle, lake.fence)
     with _settings(spark, {**SETTINGS, "spark.sql.shuffle.partitions": str(shards)}):  # the query takes a copy
         run = naming(spark, source, OffsetLog(checkpoint), writer.write)
-        return start_batches(judged, PUSHES.name, lake, trigger and source.poll_s(trigger), run, SPARK_ENGINE)
+        return start_batches(converted, PUSHES.name, lake, trigger and source.poll_s(trigger), run, SPARK_ENGINE)
 
 
 @contextmanager

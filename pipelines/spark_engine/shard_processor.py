@@ -1,4 +1,4 @@
-"""The stateful processor: judges a shard's pushes against the state that Spark's state store has of the shard."""
+"""The stateful processor: converts a shard's pushes against the state that Spark's state store has of the shard."""
 
 from __future__ import annotations
 

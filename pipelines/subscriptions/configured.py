@@ -42,7 +42,7 @@ class ConfiguredSubscriptions:
         return row["name"] in self.unanswered
 
     def all_for_none(self) -> ConfiguredSubscriptions:
-        """These of brokers that read a subscription without metrics as one to all metrics, as WarpStream's do."""
+        """The subscriptions of brokers that read one without metrics as one to all metrics, as WarpStream's do."""
         own = (
             each if each.metrics or each.unread is not None else replace(each, metrics=(ALL_METRICS,))
             for each in self.subscriptions

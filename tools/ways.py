@@ -82,7 +82,7 @@ udfs.conversion.shard:_parts -> udfs.conversion.shard:_process
 udfs.conversion.shard:_process -> udfs.conversion.points:read_points = points with series, time and reason
 udfs.conversion.shard:_process -> udfs.conversion.series:convert
 udfs.conversion.series:convert -> udfs.conversion.series:_convert_numbers = deltas
-udfs.conversion.series:_convert_numbers -> udfs.conversion.statuses:judge = which case a point is
+udfs.conversion.series:_convert_numbers -> udfs.conversion.statuses:status_of = which case a point is
 udfs.conversion.shard:_process -> udfs.conversion.point_rows:metric_points = rows of table metric_points
 pipelines.ingest.operator_task:PushConversion.run -> pipelines.ingest.operator_task:TaskResults.add
 pipelines.ingest.operator_task:TaskResults.add -> pipelines.lake.table_files:GatheredTableFiles.write = its files

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.check_landing import CheckLandingSettings
-from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.pipelines.landing.check import Checked, check
 from kafka_telemetry_lake.pipelines.landing.records import Placed, records_of
 from kafka_telemetry_lake.pipelines.query.printable import printable, printable_json

@@ -13,9 +13,9 @@ from typing import Any, Literal, get_args, get_origin
 import shtab
 from pydantic_settings import CliSettingsSource
 
+from kafka_telemetry_lake.jobs.cli import COMMANDS, run_command, settings_of
 from kafka_telemetry_lake.jobs.settings.base import JobSettings, fields_by_flag
 from kafka_telemetry_lake.jobs.settings.completion import CompletionSettings
-from kafka_telemetry_lake.jobs.support.entry import COMMANDS, run_command, settings_of
 
 
 def run_job(settings: CompletionSettings) -> int:

@@ -9,11 +9,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from kafka_telemetry_lake.jobs import ingest
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.base import UsageError
 from kafka_telemetry_lake.jobs.settings.connect import ConnectSettings
 from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
 from kafka_telemetry_lake.jobs.support.console import log_to_stdout
-from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.jobs.support.new_rows import NewRows
 from kafka_telemetry_lake.jobs.support.supervisor import Companion, stateless, supervised
 from kafka_telemetry_lake.pipelines.doctor.cluster_checks import (

@@ -7,14 +7,15 @@ import shutil
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.demo import DemoSettings
 from kafka_telemetry_lake.jobs.support.console import log_to_stdout
 from kafka_telemetry_lake.jobs.support.demo_report import report
 from kafka_telemetry_lake.jobs.support.demo_story import PUSH_INTERVAL_MS, Story
-from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.jobs.support.signals import stop_at_signals
 from kafka_telemetry_lake.jobs.support.waits import WaitLines
 from kafka_telemetry_lake.pipelines.runtime.jars import JarsUnavailableError
@@ -70,7 +71,7 @@ def _from_clients(settings: DemoSettings, stop: threading.Event) -> int:
             # One partition: the clock of its records shows soon that a client is silent.
             with LocalCluster(plugin=plugin, properties=properties, landing_partitions=1) as cluster:
                 log.info("demo: starting the job, which stores what lands")
-                story = Story(cluster, settings.lake, settings.driver_memory, stop, waits)
+                story = Story(cluster, settings.lake, settings.driver_memory, stop, waits, partial(run_command, "sync"))
                 try:
                     log.info("demo: creating a subscription that requests all metrics of all clients each second")
                     cluster.subscribe("everything", metrics=["org.apache.kafka."], interval_ms=PUSH_INTERVAL_MS)

@@ -13,8 +13,8 @@ import pyarrow as pa
 from rich.console import Console
 from rich.markup import escape
 
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.doctor import DoctorSettings
-from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.jobs.support.locks import job_runs
 from kafka_telemetry_lake.pipelines.doctor.check import Check, exit_code
 from kafka_telemetry_lake.pipelines.doctor.cluster_checks import check_cluster, check_statuses, check_subscriptions

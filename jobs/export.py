@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from deltalake.exceptions import DeltaError
 from pydantic import SecretStr
 
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.base import UsageError
 from kafka_telemetry_lake.jobs.settings.export import ExportSettings
-from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.jobs.support.locks import export_as, only
 from kafka_telemetry_lake.jobs.support.running import JobFailedError
 from kafka_telemetry_lake.jobs.support.signals import stop_at_signals

@@ -9,9 +9,9 @@ import duckdb
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.base import UsageError
 from kafka_telemetry_lake.jobs.settings.findings import FindingsSettings
-from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.jobs.support.locks import FINDINGS, LakeBusyError, only
 from kafka_telemetry_lake.jobs.support.running import JobFailedError
 from kafka_telemetry_lake.pipelines.findings.evaluation.evaluator import Evaluator

@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyiceberg.exceptions import ValidationError, ValidationException
 
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.base import UsageError
 from kafka_telemetry_lake.jobs.settings.iceberg import IcebergSettings
-from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.jobs.support.locks import ICEBERG, only
 from kafka_telemetry_lake.jobs.support.running import JobFailedError
 from kafka_telemetry_lake.jobs.support.signals import stop_at_signals

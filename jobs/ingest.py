@@ -19,9 +19,10 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.companions import Followed, companions, events_address
 from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings, size_in_bytes
-from kafka_telemetry_lake.jobs.support.entry import fail, run_command
+from kafka_telemetry_lake.jobs.support.console import fail
 from kafka_telemetry_lake.jobs.support.ingest_by_name import run_by_name
 from kafka_telemetry_lake.jobs.support.judging import caught_up_operator
 from kafka_telemetry_lake.jobs.support.locks import TakenOverError, only_job

@@ -11,9 +11,9 @@ from functools import partial
 
 from deltalake.exceptions import DeltaError
 
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.base import UsageError
 from kafka_telemetry_lake.jobs.settings.notify import NotifySettings
-from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.jobs.support.locks import NOTIFY, only
 from kafka_telemetry_lake.jobs.support.running import JobFailedError
 from kafka_telemetry_lake.jobs.support.signals import stop_at_signals

@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.base import UsageError
 from kafka_telemetry_lake.jobs.settings.replay import ReplaySettings
-from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.jobs.support.judging import caught_up_operator
 from kafka_telemetry_lake.jobs.support.locks import FINDINGS, UPKEEP, only, only_job
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints

@@ -15,8 +15,8 @@ from deltalake.exceptions import DeltaError
 from duckdb import Error as DuckDBError
 from pyspark.sql import SparkSession
 
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.sync import SyncSettings
-from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.jobs.support.privacy import privacy_of
 from kafka_telemetry_lake.jobs.support.signals import stop_at_signals
 from kafka_telemetry_lake.pipelines.applications.aliases import AliasError, read_aliases

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.views import ViewsSettings
-from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.pipelines.findings.overrides import read_overrides
 from kafka_telemetry_lake.pipelines.query.views import views
 

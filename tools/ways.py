@@ -31,12 +31,12 @@ _HOP = re.compile(r"(\S+):(\S+) -> (\S+):(\S+)(?: = (.+))?")
 
 # From the command to a row of table `metric_points`.
 PAYLOAD = """
-jobs.cli:main -> jobs.support.entry:run_command
-jobs.support.entry:run_command -> jobs.settings.base:parse = settings, of words
-jobs.support.entry:run_command -> jobs.support.entry:settings_of
-jobs.support.entry:settings_of -> jobs.settings.ingest:IngestSettings = where to read and to write
-jobs.support.entry:run_command -> jobs.support.entry:job_of
-jobs.support.entry:job_of -> jobs.ingest:run_job
+jobs.cli:main -> jobs.cli:run_command
+jobs.cli:run_command -> jobs.settings.base:parse = settings, of words
+jobs.cli:run_command -> jobs.cli:settings_of
+jobs.cli:settings_of -> jobs.settings.ingest:IngestSettings = where to read and to write
+jobs.cli:run_command -> jobs.cli:job_of
+jobs.cli:job_of -> jobs.ingest:run_job
 jobs.ingest:run_job -> jobs.ingest:_run_in_session
 jobs.ingest:_run_in_session -> jobs.ingest:run
 jobs.ingest:run -> jobs.ingest:_run_streams

@@ -83,6 +83,12 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
     return "".join(json.dumps(char)[1:-1] for char in error.object[error.start : error.end]), error.end
 
 
+def fail(error: TelemetryLakeError) -> int:
+    """Print an error's message on stderr and return its exit code."""
+    print(f"telemetry-lake: {printable(str(error), keep=chr(10))}", file=sys.stderr)
+    return error.exit_code
+
+
 class TextLines(logging.Formatter):
     """One line per message. A traceback follows on its own lines, escaped too."""
 

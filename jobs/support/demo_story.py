@@ -8,9 +8,9 @@ import re
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.jobs.support.new_rows import NewRows
 from kafka_telemetry_lake.jobs.support.waits import WaitLines
 from kafka_telemetry_lake.pipelines.events.subscriptions import add_subscription_events
@@ -60,12 +60,14 @@ class Story:
     Args:
         stop: ends the story early when it is set.
         waits: is told what the story waits for.
+        sync: runs `sync` with these flags.
     """
 
     def __init__(
-        self, cluster: LocalCluster, lake: str, driver_memory: str, stop: threading.Event, waits: WaitLines
-    ) -> None:
-        self._cluster, self._lake, self._stop, self._waits = cluster, lake, stop, waits
+        self, cluster: LocalCluster, lake: str, driver_memory: str, stop: threading.Event, waits: WaitLines,
+        sync: Callable[[list[str]], object],
+    ) -> None:  # fmt: skip
+        self._cluster, self._lake, self._stop, self._waits, self._sync = cluster, lake, stop, waits, sync
         self._rows = NewRows(lake, log.info)
         checkpoints = table_uri(checkpoints_of(lake), cluster.folder.name)
         # Every demo starts a new broker, so its topic must not share a source name or checkpoints with the last.
@@ -156,7 +158,7 @@ class Story:
             if not synced and (ends or (is_ready and passed >= SYNC_S)):
                 synced = True
                 log.info("demo: `telemetry-lake sync` records subscriptions, quotas and consumer groups")
-                run_command("sync", ["--lake", self._lake, "--bootstrap-servers", self._cluster.bootstrap_servers])
+                self._sync(["--lake", self._lake, "--bootstrap-servers", self._cluster.bootstrap_servers])
             if ends:
                 return
             if is_ready and now >= look_at:

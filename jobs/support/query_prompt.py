@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from kafka_telemetry_lake.jobs.support.entry import fail
+from kafka_telemetry_lake.jobs.support.console import fail
 from kafka_telemetry_lake.pipelines.query.lake_query import relations, run_query, view_columns
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError

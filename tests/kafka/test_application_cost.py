@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafka_telemetry_lake.jobs.support.entry import run_command
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.pipelines.query.formats import write_table
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.sandbox.clients import LocalClients

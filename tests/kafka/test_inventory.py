@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.companions import syncing
 from kafka_telemetry_lake.jobs.settings.base import parse
 from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
-from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.jobs.support.supervisor import supervised
 from kafka_telemetry_lake.pipelines.groups import members
 from kafka_telemetry_lake.pipelines.groups.members import ConsumerGroups

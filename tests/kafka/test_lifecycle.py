@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Message
 
-from kafka_telemetry_lake.jobs.support.entry import run_command
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.sandbox.clients import Client, Library, LocalClients
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from kafka_telemetry_lake.jobs.cli import settings_of
 from kafka_telemetry_lake.jobs.settings.base import parse
-from kafka_telemetry_lake.jobs.support.entry import settings_of
 from tests.dashboard.conftest import free_port
 from tests.support.patience import PATIENCE_S
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_telemetry_lake.jobs.support.entry import run_command
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.pipelines.applications.aliases import AliasError, read_aliases
 from tests.support.lake_tables import table
 from tests.support.sql_views import answer

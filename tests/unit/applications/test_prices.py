@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_telemetry_lake.jobs.support.entry import run_command
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.pipelines.applications.costs import PricesError, read_prices
 from tests.support.lake_tables import table
 

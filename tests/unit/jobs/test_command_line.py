@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.jobs.cli import COMMANDS
 from kafka_telemetry_lake.jobs.settings.base import parse
 from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
-from kafka_telemetry_lake.jobs.support.entry import COMMANDS
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
 from tests.support.landing_records import GOOD_ID, record, write
 

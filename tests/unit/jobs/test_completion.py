@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.jobs.cli import COMMANDS, settings_of
 from kafka_telemetry_lake.jobs.settings.base import flags_of
-from kafka_telemetry_lake.jobs.support.entry import COMMANDS, settings_of
 from tests.support.patience import PATIENCE_S
 
 Complete = Callable[[str], set[str]]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.jobs.cli import COMMANDS, job_of, settings_of
 from kafka_telemetry_lake.jobs.settings.base import JobSettings
-from kafka_telemetry_lake.jobs.support import entry
-from kafka_telemetry_lake.jobs.support.entry import COMMANDS, job_of, settings_of
 from kafka_telemetry_lake.jobs.support.locks import UPKEEP, LakeBusyError, only, only_job
 from kafka_telemetry_lake.pipelines.lake.errors import StateMissingError
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
@@ -35,7 +35,7 @@ HEAVY = (
 AFTER_HELP = """
 import contextlib, io, json, sys
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.jobs.support.entry import COMMANDS
+from kafka_telemetry_lake.jobs.cli import COMMANDS
 seen = {}
 for command in COMMANDS:
     out, err = io.StringIO(), io.StringIO()
@@ -72,8 +72,8 @@ def test_a_known_error_is_one_line_and_its_exit_code(
     def job(settings: JobSettings) -> int:
         raise error
 
-    monkeypatch.setattr(entry, "job_of", lambda _: job)
-    assert entry.run_command("maintain", ["--lake", "lake"]) == code
+    monkeypatch.setattr(cli, "job_of", lambda _: job)
+    assert cli.run_command("maintain", ["--lake", "lake"]) == code
     assert capsys.readouterr() == ("", "telemetry-lake: why\n")
 
 
@@ -81,9 +81,9 @@ def test_an_unknown_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -
     def job(settings: JobSettings) -> int:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(entry, "job_of", lambda _: job)
+    monkeypatch.setattr(cli, "job_of", lambda _: job)
     with pytest.raises(ZeroDivisionError):
-        entry.run_command("maintain", ["--lake", "lake"])
+        cli.run_command("maintain", ["--lake", "lake"])
 
 
 def test_a_lake_has_one_job_and_one_upkeep_beside_it(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from deltalake import write_deltalake
 
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.jobs.support.entry import COMMANDS, job_of
+from kafka_telemetry_lake.jobs.cli import COMMANDS, job_of
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, TABLES
 from tests.support.listeners import listening
 from tests.support.patience import idle_clock
@@ -287,7 +287,7 @@ def test_what_a_store_or_the_system_refuses_is_one_line(
     def unknown(_: str) -> None:
         raise pa.ArrowException("Unknown error: no token\nsee the manual")
 
-    monkeypatch.setattr("kafka_telemetry_lake.jobs.support.entry.job_of", lambda _: refused)
+    monkeypatch.setattr("kafka_telemetry_lake.jobs.cli.job_of", lambda _: refused)
     assert cli.main(["quality", "--lake", place["lake"]]) == 2
     assert "quality: lake/pushes/_delta_log: this user may not access it" in capsys.readouterr().err
     monkeypatch.undo()

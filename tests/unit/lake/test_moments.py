@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kafka_telemetry_lake.dashboards import lake as dashboard
-from kafka_telemetry_lake.jobs.support.entry import run_command
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure
 from kafka_telemetry_lake.pipelines.forget.subject import Request
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.jobs.cli import COMMANDS, settings_of
 from kafka_telemetry_lake.jobs.settings.base import PLACES_BESIDE
-from kafka_telemetry_lake.jobs.support.entry import COMMANDS, settings_of
 from kafka_telemetry_lake.pipelines.lake import place as module
 from kafka_telemetry_lake.pipelines.lake.place import PLACES, PlaceError, check_place, check_uri
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kafka_telemetry_lake.jobs.support.entry import run_command
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.pipelines.landing import schemas
 from kafka_telemetry_lake.udfs.landing.contract import HEADERS
 from tests.support.landing_records import GOOD_ID, SCHEMA, record, write

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from kafka_telemetry_lake.jobs import notify
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.notify import following, sending_once
 from kafka_telemetry_lake.jobs.support import supervisor
-from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.jobs.support.locks import NOTIFY, only
 from kafka_telemetry_lake.jobs.support.supervisor import NEVER, Companion, supervised
 from kafka_telemetry_lake.pipelines.notify.delivery import delivery
@@ -138,6 +138,6 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytes
         def job(_settings: Any, name: str = name) -> int:
             raise ModuleNotFoundError(name=name)
 
-        monkeypatch.setattr("kafka_telemetry_lake.jobs.support.entry.job_of", lambda _command, job=job: job)
+        monkeypatch.setattr("kafka_telemetry_lake.jobs.cli.job_of", lambda _command, job=job: job)
         assert run_command("ingest", ["--source", "files:in", "--lake", "lake"]) == 2
         assert f"pip install 'kafka-telemetry-lake[{extra}]'" in capsys.readouterr().err

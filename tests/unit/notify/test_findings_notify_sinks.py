@@ -289,7 +289,7 @@ def test_kill_9_between_sending_and_recording(lake: str, sink: HttpSink, tmp_pat
     slow_record = (
         "import time, kafka_telemetry_lake.pipelines.notify.messages as m, kafka_telemetry_lake.jobs.notify as n\n"
         "m.Messages.done = lambda self: time.sleep(3600)\n"
-        "from kafka_telemetry_lake.jobs.support.entry import run_command; run_command('notify')"
+        "from kafka_telemetry_lake.jobs.cli import run_command; run_command('notify')"
     )
     first = argv if moment == "before the answer" else [sys.executable, "-c", slow_record, *argv[3:]]
     record(lake, ORDERS)

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from kafka_telemetry_lake.jobs import cli
+from kafka_telemetry_lake.jobs.cli import settings_of
 from kafka_telemetry_lake.jobs.settings.base import UsageError, parse
 from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
-from kafka_telemetry_lake.jobs.support.entry import settings_of
 from kafka_telemetry_lake.pipelines.query.views import needed, parse_view, views
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from kafka_telemetry_lake.jobs.cli import settings_of
 from kafka_telemetry_lake.jobs.settings.base import parse
-from kafka_telemetry_lake.jobs.support.entry import settings_of
 from tests.support.patience import PATIENCE_S
 from tests.unit.project.test_bundle import BUNDLE, PATH_TASKS, REFERENCE, ROOT
 from tools.databricks_template import NAME, QUESTIONS, pack

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_telemetry_lake.jobs.support.entry import COMMANDS
+from kafka_telemetry_lake.jobs.cli import COMMANDS
 from tests.support.patience import PATIENCE_S
 from tests.unit.quality.test_quality import outcome, push, write
 

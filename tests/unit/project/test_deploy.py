@@ -18,8 +18,8 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
+from kafka_telemetry_lake.jobs.cli import COMMANDS, settings_of
 from kafka_telemetry_lake.jobs.settings.base import parse
-from kafka_telemetry_lake.jobs.support.entry import COMMANDS, settings_of
 from kafka_telemetry_lake.pipelines.observe.metrics_server import JobMetrics
 from kafka_telemetry_lake.pipelines.runtime.jars import BUNDLES
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_telemetry_lake.jobs.support.entry import COMMANDS, settings_of
+from kafka_telemetry_lake.jobs.cli import COMMANDS, settings_of
 from kafka_telemetry_lake.pipelines import tables
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG, MEANINGS
 from kafka_telemetry_lake.pipelines.tables.table import Table

@@ -12,8 +12,7 @@ from rich.console import Console
 
 from kafka_telemetry_lake.dashboards.show import plain
 from kafka_telemetry_lake.jobs.support import demo_report
-from kafka_telemetry_lake.jobs.support.console import JsonLines, TextLines
-from kafka_telemetry_lake.jobs.support.entry import fail
+from kafka_telemetry_lake.jobs.support.console import JsonLines, TextLines, fail
 from kafka_telemetry_lake.pipelines.query.formats import write_csv, write_jsonl, write_table
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.query.printable import printable, printable_json

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.base import UsageError, parse
 from kafka_telemetry_lake.jobs.settings.query import QuerySettings
-from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query, with_subscriptions
 from kafka_telemetry_lake.pipelines.query.views import needed, parse_view, view_names, views
 from kafka_telemetry_lake.pipelines.subscriptions.configured import ConfiguredSubscriptions

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from kafka_telemetry_lake.jobs.support.entry import run_command
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, METRIC_ROLLUPS_1H, TABLES
 

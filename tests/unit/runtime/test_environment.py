@@ -15,7 +15,6 @@ from deltalake import write_deltalake
 from pyspark.logger import PySparkLogger
 
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.jobs.support import entry
 from kafka_telemetry_lake.pipelines.doctor.machine_checks import check_environment
 from kafka_telemetry_lake.pipelines.runtime import environment
 from kafka_telemetry_lake.pipelines.runtime.environment import (
@@ -61,7 +60,7 @@ def test_what_no_command_can_use_is_left_out_of_every_command(monkeypatch: pytes
         seen.append(dict(os.environ))
         return 0
 
-    monkeypatch.setattr(entry, "job_of", lambda _: look)
+    monkeypatch.setattr(cli, "job_of", lambda _: look)
     assert cli.main(["views"]) == 0
     assert not NEVER.keys() & seen[0].keys()
     assert not NEVER.keys() & os.environ.keys()
@@ -197,7 +196,7 @@ def test_a_read_only_place_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: 
     def read_only(_: object) -> int:
         raise OSError(errno.EROFS, "Read-only file system", "/home/x/.cache")
 
-    monkeypatch.setattr(entry, "job_of", lambda _: read_only)
+    monkeypatch.setattr(cli, "job_of", lambda _: read_only)
     assert cli.main(["views"]) == 2
     assert capsys.readouterr().err == "telemetry-lake: views: /home/x/.cache: it is read-only; name another place\n"
 

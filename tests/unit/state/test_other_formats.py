@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from deltalake import DeltaTable
 
-from kafka_telemetry_lake.jobs.support.entry import run_command
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.pipelines.events.feed import EventFeed
 from kafka_telemetry_lake.pipelines.findings.evaluation.evaluator import Evaluator
 from kafka_telemetry_lake.pipelines.forget.erasure import Erasure

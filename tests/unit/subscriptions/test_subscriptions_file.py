@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from kafka_telemetry_lake.jobs.cli import run_command
 from kafka_telemetry_lake.jobs.settings.base import parse
 from kafka_telemetry_lake.jobs.settings.sync import SyncSettings
-from kafka_telemetry_lake.jobs.support.entry import run_command
 from kafka_telemetry_lake.jobs.sync import run
 from kafka_telemetry_lake.pipelines.subscriptions.file import read_subscriptions_file
 from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription, SubscriptionError, asked

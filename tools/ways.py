@@ -70,8 +70,8 @@ udfs.conversion.payloads:_decode_within -> udfs.otlp.decode:decode
 udfs.otlp.decode:decode -> udfs.otlp.decode:_decode_fast
 udfs.otlp.decode:_decode_fast -> udfs.otlp.kernel:decode
 udfs.otlp.kernel:decode -> udfs.otlp.kernel:decode_slices = tables of points
-udfs.otlp.kernel:decode_slices -> udfs.otlp.wire_metrics:fill
-udfs.otlp.wire_metrics:fill -> udfs.otlp.wire_messages:add_payload
+udfs.otlp.kernel:decode_slices -> udfs.otlp.kernel:fill
+udfs.otlp.kernel:fill -> udfs.otlp.wire_messages:add_payload
 udfs.otlp.wire_messages:add_payload -> udfs.otlp.wire_messages:add_resource_metrics
 udfs.otlp.wire_messages:add_resource_metrics -> udfs.otlp.wire_messages:add_scope_metrics
 udfs.otlp.wire_messages:add_scope_metrics -> udfs.otlp.wire_messages:add_metric

@@ -341,8 +341,8 @@ def test_lists_of_several_kinds_in_turn_are_each_kinds_own() -> None:
 def test_a_new_process_loads_the_kernel_from_the_cache() -> None:
     program = """
 from benchmarks.corpora import captured
-from kafka_telemetry_lake.udfs.otlp import kernel as otlp_kernel, wire_attributes, wire_metrics
-entries = [wire_metrics.measure, wire_metrics.fill, wire_attributes.take_apart, wire_attributes.gather]
+from kafka_telemetry_lake.udfs.otlp import kernel as otlp_kernel, wire_attributes
+entries = [otlp_kernel.measure, otlp_kernel.fill, wire_attributes.take_apart, wire_attributes.gather]
 otlp_kernel.load()
 print(sum(sum(entry.stats.cache_misses.values()) for entry in entries))
 print(otlp_kernel.decode(captured()).decoded.points.num_rows)

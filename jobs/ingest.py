@@ -9,11 +9,12 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -26,7 +27,7 @@ from kafka_telemetry_lake.jobs.support.console import fail
 from kafka_telemetry_lake.jobs.support.ingest_by_name import run_by_name
 from kafka_telemetry_lake.jobs.support.judging import caught_up_operator
 from kafka_telemetry_lake.jobs.support.locks import TakenOverError, only_job
-from kafka_telemetry_lake.jobs.support.observed import Observers, observed
+from kafka_telemetry_lake.jobs.support.observed import observed
 from kafka_telemetry_lake.jobs.support.privacy import privacy_of
 from kafka_telemetry_lake.jobs.support.running import JobFailedError, RunningQuery
 from kafka_telemetry_lake.jobs.support.signals import end_at_once, stop_at_signals
@@ -37,7 +38,6 @@ from kafka_telemetry_lake.pipelines.forget.erasure import unfinished
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import check_checkpoints
 from kafka_telemetry_lake.pipelines.ingest.compiling import compiled_in_background
 from kafka_telemetry_lake.pipelines.ingest.offset_log import drop_torn_entries
-from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.replaced_topics import check_topic_ids
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource, KafkaSource, Source, Topics, has_new_partition
 from kafka_telemetry_lake.pipelines.ingest.streams import JobLake, Trigger, start_landing
@@ -45,7 +45,6 @@ from kafka_telemetry_lake.pipelines.lake.checkpoint_folders import own_checkpoin
 from kafka_telemetry_lake.pipelines.lake.clock import clock_problem
 from kafka_telemetry_lake.pipelines.lake.paths import checkpoints_root
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
-from kafka_telemetry_lake.pipelines.lifecycle.shard_runs import RunTask
 from kafka_telemetry_lake.pipelines.lifecycle.spark_tasks import SparkTasks
 from kafka_telemetry_lake.pipelines.observe.pipeline_metrics import PipelineMetrics
 from kafka_telemetry_lake.pipelines.query.printable import printable
@@ -83,6 +82,7 @@ def run_job(settings: IngestSettings) -> int:
 
 
 def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
+    """Take the lake's lease and start Spark, then run the job."""
     if settings.names is not None:
         run_by_name(settings, settings.names, make_source(settings), stop, _end_at_once)
         return
@@ -102,7 +102,7 @@ def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
             "telemetry-lake ingest", settings.master, settings.driver_memory, lake.path, lake.checkpoints,
             is_job=True, is_brief=settings.once and source.is_small(),
         )  # fmt: skip
-        run(spark, lake, source, settings, stop)
+        RunningJob(spark, lake, source, settings, stop).run()
         if not stop.is_set() and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
             spark.stop()
 
@@ -126,74 +126,87 @@ def _check_files(settings: IngestSettings) -> None:
         read_notify_file(settings.notify)
 
 
-def run(spark: SparkSession, lake: JobLake, source: Source, settings: IngestSettings, stop: threading.Event) -> None:
-    """Run the streams until all available input is processed (``once``), one fails, or `stop` is set."""
-    metrics = PipelineMetrics(lake.path, settings.cluster_id)
-    with observed(spark, metrics, settings.metrics_host, settings.metrics_port, settings.health_file) as observers:
-        _run_streams(spark, lake, source, settings, stop, observers)
+@dataclass(frozen=True)
+class RunningJob:
+    """The job of one lake, in a session.
 
+    Attributes:
+        lake: as it is written under the job's lease.
+        source: of its landing records.
+        stop: ends the job when it is set.
+    """
 
-def _run_streams(
-    spark: SparkSession, lake: JobLake, source: Source, settings: IngestSettings, stop: threading.Event,
-    observers: Observers,
-) -> None:  # fmt: skip
-    source.check_topics(spark)
-    if settings.events_topic is not None:
-        feed.begin(spark, lake.path, *events_address(settings))
-    started = time.monotonic()
-    tasks = (spark.sparkContext.defaultParallelism, SparkTasks(spark))
-    lifecycle, reports, operator = _start(spark, lake, source, settings, stop, observers, tasks)
-    trigger: Trigger = None if settings.once else settings.trigger_seconds
-    if stop.is_set():
-        log.info("ingest: stopped")
-        return
-    log.info("ingest: %s -> %s (%d shards)", settings.source, lake.path, operator.shards)
-    if (gain := idle_cores(settings, operator.shards, spark.sparkContext.defaultParallelism)) is not None:
-        log.info("ingest: %s", gain)
-    topics = source.topics
-    landing = RunningQuery(
-        lambda: start_landing(spark, lake, source, trigger, operator),
-        partial(has_new_partition, (topics.telemetry, topics.status, topics.quotas)),
-    )
-    upkeep = Upkeep(lake.path, lambda: operator.position, lake.fence)
-    followed = Followed(landing, lifecycle, reports, upkeep, tasks)
-    rows = companions(settings, spark, lake, followed, observers.metrics.registry, observers.companion)
-    with supervised(lake.path, rows, stop, observers.companion):
-        landing.work_off(stop)
-        if settings.once and not stop.is_set():  # what follows the tables comes last
-            lifecycle.catch_up()
-            broker_usage.sample_windows(lake.path, lake.fence).catch_up()
-            if reports is not None:
-                reports.catch_up()
-            upkeep.look(stop)
-    if settings.once and not stop.is_set() and not lake.has_pushes():
-        log.warning(NO_PUSHES_ADVICE)
-    log.info("ingest: %s after %.0f s", "stopped" if stop.is_set() else "done", time.monotonic() - started)
+    spark: SparkSession
+    lake: JobLake
+    source: Source
+    settings: IngestSettings
+    stop: threading.Event
 
+    def run(self) -> None:
+        """Run the streams until all available input is processed (``once``), one fails, or `stop` is set."""
+        settings, lake, stop, topics = self.settings, self.lake, self.stop, self.source.topics
+        metrics = PipelineMetrics(lake.path, settings.cluster_id)
+        with observed(
+            self.spark, metrics, settings.metrics_host, settings.metrics_port, settings.health_file
+        ) as observers:
+            self.source.check_topics(self.spark)
+            if settings.events_topic is not None:
+                feed.begin(self.spark, lake.path, *events_address(settings))
+            started, cores = time.monotonic(), self.spark.sparkContext.defaultParallelism
+            tasks = (cores, SparkTasks(self.spark))
+            opened = self._checked_tables()  # each is opened once for all that follows
+            lifecycle = Lifecycle(lake.path, lake.fence, opened, tasks)
+            reports = ReportFollower(lake.path, lake.fence, opened) if knows_quotas(lake.path) else None
+            operator = caught_up_operator(
+                self.spark, lake, settings.limits(), size_in_bytes(settings.max_bytes_per_batch), stop,
+                settings.shards, observers.judged, opened,
+            )  # fmt: skip
+            if stop.is_set():
+                log.info("ingest: stopped")
+                return
+            log.info("ingest: %s -> %s (%d shards)", settings.source, lake.path, operator.shards)
+            if (gain := idle_cores(settings, operator.shards, cores)) is not None:
+                log.info("ingest: %s", gain)
+            trigger: Trigger = None if settings.once else settings.trigger_seconds
+            landing = RunningQuery(
+                lambda: start_landing(self.spark, lake, self.source, trigger, operator),
+                partial(has_new_partition, (topics.telemetry, topics.status, topics.quotas)),
+            )
+            upkeep = Upkeep(lake.path, lambda: operator.position, lake.fence)
+            followed = Followed(landing, lifecycle, reports, upkeep, tasks)
+            rows = companions(settings, self.spark, lake, followed, observers.metrics.registry, observers.companion)
+            with supervised(lake.path, rows, stop, observers.companion):
+                landing.work_off(stop)
+                if settings.once and not stop.is_set():
+                    self._catch_up(followed)
+            if settings.once and not stop.is_set() and not lake.has_pushes():
+                log.warning(NO_PUSHES_ADVICE)
+            log.info("ingest: %s after %.0f s", "stopped" if stop.is_set() else "done", time.monotonic() - started)
 
-def _start(
-    spark: SparkSession, lake: JobLake, source: Source, settings: IngestSettings, stop: threading.Event,
-    observers: Observers, tasks: tuple[int, RunTask],
-) -> tuple[Lifecycle, ReportFollower | None, Operator]:  # fmt: skip
-    """Check the lake, and judge what an earlier run has stored. Each table is opened once for all of it."""
-    opened = lake.create_tables()
-    drop_torn_entries(lake.checkpoints)
-    check_checkpoints(lake.path, lake.checkpoints, opened)
-    check_topic_ids(lake.checkpoints, source.topic_ids(spark), new_topic=settings.new_topic)
-    if (problem := clock_problem(lake.path, datetime.now(UTC))) is not None:
-        log.warning("ingest: %s", problem)
-    for command in unfinished(lake.path).values():
-        log.warning("ingest: an erasure was begun and is not finished; stop the job and run `%s`", printable(command))
-    if finish_swap(lake.path, lake.checkpoints, lake.fence):
-        log.info("ingest: completed the swap of an interrupted replay")
-    lifecycle, reports = Lifecycle(lake.path, lake.fence, opened, tasks), None
-    if knows_quotas(lake.path):
-        reports = ReportFollower(lake.path, lake.fence, opened)
-    operator = caught_up_operator(
-        spark, lake, settings.limits(), size_in_bytes(settings.max_bytes_per_batch), stop, settings.shards,
-        observers.judged, opened,
-    )  # fmt: skip
-    return lifecycle, reports, operator
+    def _checked_tables(self) -> dict[str, DeltaTable]:
+        """Check the lake, complete what an earlier run has begun, and return its tables, open."""
+        lake = self.lake
+        opened = lake.create_tables()
+        drop_torn_entries(lake.checkpoints)
+        check_checkpoints(lake.path, lake.checkpoints, opened)
+        check_topic_ids(lake.checkpoints, self.source.topic_ids(self.spark), new_topic=self.settings.new_topic)
+        if (problem := clock_problem(lake.path, datetime.now(UTC))) is not None:
+            log.warning("ingest: %s", problem)
+        for command in unfinished(lake.path).values():
+            log.warning(
+                "ingest: an erasure was begun and is not finished; stop the job and run `%s`", printable(command)
+            )
+        if finish_swap(lake.path, lake.checkpoints, lake.fence):
+            log.info("ingest: completed the swap of an interrupted replay")
+        return opened
+
+    def _catch_up(self, followed: Followed) -> None:
+        """Bring the tables up to date that follow others; those come last."""
+        followed.lifecycle.catch_up()
+        broker_usage.sample_windows(self.lake.path, self.lake.fence).catch_up()
+        if followed.reports is not None:
+            followed.reports.catch_up()
+        followed.upkeep.look(self.stop)
 
 
 def idle_cores(settings: IngestSettings, shards: int, cores: int) -> str | None:

@@ -38,9 +38,8 @@ jobs.cli:settings_of -> jobs.settings.ingest:IngestSettings = where to read and 
 jobs.cli:run_command -> jobs.cli:job_of
 jobs.cli:job_of -> jobs.ingest:run_job
 jobs.ingest:run_job -> jobs.ingest:_run_in_session
-jobs.ingest:_run_in_session -> jobs.ingest:run
-jobs.ingest:run -> jobs.ingest:_run_streams
-jobs.ingest:_run_streams -> pipelines.ingest.streams:start_landing
+jobs.ingest:_run_in_session -> jobs.ingest:RunningJob.run
+jobs.ingest:RunningJob.run -> pipelines.ingest.streams:start_landing
 pipelines.ingest.streams:start_landing -> pipelines.ingest.landing_rows:landing_rows
 pipelines.ingest.landing_rows:landing_rows -> pipelines.ingest.sources:KafkaSource.pushes = records of the topic
 pipelines.ingest.landing_rows:landing_rows -> pipelines.ingest.landing_rows:to_pushes = rows of table pushes

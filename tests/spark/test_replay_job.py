@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from kafka_telemetry_lake.jobs import replay as replay_job
-from kafka_telemetry_lake.jobs.ingest import make_lake, make_source, run
+from kafka_telemetry_lake.jobs.ingest import RunningJob, make_lake, make_source
 from kafka_telemetry_lake.jobs.settings.base import parse
 from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
 from kafka_telemetry_lake.jobs.settings.replay import ReplaySettings
@@ -86,7 +86,7 @@ def test_upkeep_beside_the_running_streams(spark: SparkSession, tmp_path: Path) 
 
     def follow() -> None:
         try:
-            run(spark, make_lake(settings), source, settings, stop)
+            RunningJob(spark, make_lake(settings), source, settings, stop).run()
         except Exception as error:
             failed.append(error)
 

@@ -15,8 +15,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.jobs.ingest import make_lake, make_source
-from kafka_telemetry_lake.jobs.ingest import run as run_job
+from kafka_telemetry_lake.jobs.ingest import RunningJob, make_lake, make_source
 from kafka_telemetry_lake.jobs.settings.base import parse
 from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
 from kafka_telemetry_lake.jobs.support.locks import LakeBusyError, only_job
@@ -40,7 +39,7 @@ def once(spark: SparkSession, run: Run, *, take_over: bool = False) -> None:
     settings = parse(IngestSettings, [*run.source(), "--lake", str(run.lake), "--once"], "test")
     with only_job(str(run.lake), "ingest", "busy", take_over=take_over) as fence:
         own = replace(make_lake(settings), checkpoints=own_checkpoints(str(run.lake), None, fence), fence=fence)
-        run_job(spark, own, make_source(settings), settings, threading.Event())
+        RunningJob(spark, own, make_source(settings), settings, threading.Event()).run()
 
 
 def stopped(run: Run, step: str) -> subprocess.Popen[bytes]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.jobs.ingest import make_lake, make_source, run
+from kafka_telemetry_lake.jobs.ingest import RunningJob, make_lake, make_source
 from kafka_telemetry_lake.jobs.settings.base import parse
 from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
 from tests.support.patience import PATIENCE_S
@@ -19,7 +19,7 @@ def live_job(spark: SparkSession, *flags: str) -> Iterator[None]:
     """Run inside the block. Raises ``AssertionError`` when the job doesn't end then."""
     settings = parse(IngestSettings, list(flags), "test")
     stop, source = threading.Event(), make_source(settings)
-    job = threading.Thread(target=run, args=(spark, make_lake(settings), source, settings, stop))
+    job = threading.Thread(target=RunningJob(spark, make_lake(settings), source, settings, stop).run)
     job.start()
     try:
         yield

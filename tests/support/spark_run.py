@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.jobs.ingest import make_lake, make_source, run
+from kafka_telemetry_lake.jobs.ingest import RunningJob, make_lake, make_source
 from kafka_telemetry_lake.jobs.settings.base import parse
 from kafka_telemetry_lake.jobs.settings.ingest import IngestSettings
 from kafka_telemetry_lake.jobs.support.ingest_by_name import run as ingest_named
@@ -21,7 +21,7 @@ def ingest_once(spark: SparkSession, folder: Path | None, lake: Path, *flags: st
     asked = parse(IngestSettings, argv, "test")
     source = make_source(asked)
     source.check()
-    run(spark, make_lake(asked), source, asked, threading.Event())
+    RunningJob(spark, make_lake(asked), source, asked, threading.Event()).run()
 
 
 def ingest_by_name(spark: SparkSession, folder: Path, names: Names, checkpoints: Path, *flags: str) -> None:

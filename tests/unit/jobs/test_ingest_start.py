@@ -31,7 +31,9 @@ def lines_at_start(lake: Path, caplog: pytest.LogCaptureFixture, monkeypatch: py
     stop.set()
     caplog.clear()
     with caplog.at_level(logging.INFO, "telemetry-lake"):
-        ingest.run(MagicMock(), JobLake(str(lake), str(lake / "_checkpoints")), MagicMock(), settings, stop)
+        ingest.RunningJob(
+            MagicMock(), JobLake(str(lake), str(lake / "_checkpoints")), MagicMock(), settings, stop
+        ).run()
     lines = [record.getMessage() for record in caplog.records if record.name == "telemetry-lake"]
     assert lines.pop() == "ingest: stopped"
     return lines

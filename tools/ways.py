@@ -1,15 +1,15 @@
 """``python -m tools.ways``: how many files a payload, a finding and a page of the dashboard go through, and which.
 
-A way is a list of hops: a function, and one that it calls. A file counts once a way enters one of its functions. That
-nobody fools himself with the count, a hop is on the list for one of two reasons only. Either what goes the way changes
-its form in the called function, and the hop says into what; or the way goes on from there. So a function that only
-looks, counts, waits, opens, notes, or hands on some of the rows as they are is not on the way, and neither is one that
-makes an object; the call that leads on is. Where it branches (few pushes are converted where they are stored, many by
-tasks of their own), all branches count.
+A way is a list of hops: a function, and one that it calls. A file counts once a way enters one of its functions. A hop
+is on the list for one of two reasons only. Either what goes the way changes its form in the called function, and the
+hop says into what; or the way goes on from there. So a function that only looks, counts, waits, opens, notes, or hands
+on some of the rows as they are is not on the way, and neither is one that makes an object; the call that leads on is.
+Where a way branches (few pushes are converted where they are stored, many by tasks of their own), all branches count.
 
 Each hop is checked against the sources (`problems`): the calling function names the called one, by an import, as a
 method of a class that its module imports or has, or by the name of a module that it imports when it runs. A hop that is
-no longer true, begins nowhere or leads nowhere is an error, so a way can't be shortened by leaving out a file on it.
+no longer true, begins nowhere or leads nowhere is an error, so no file between two calls can be left out. That the way
+passes each station of the tour is a test.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 from benchmarks.dashboard_spark import ask_in_spark
 from benchmarks.figures import print_figures, store_runs
 from benchmarks.fleet_lake import build
-from kafka_telemetry_lake.dashboards.lake import Lake
+from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.dashboards.pages import BY_PATH
 from kafka_telemetry_lake.dashboards.questions import PREFIX, Consumer, Producer, names, question
 from kafka_telemetry_lake.pipelines.query import lake_query
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def _parameters(lake: Path) -> dict[str, Any]:
-    opened = Lake(str(lake))
+    opened = LakeReader(str(lake))
     opened.versions()
     stop: datetime = opened.ask("extent", {})["last"][0].as_py() + timedelta(milliseconds=1)
     start = stop - timedelta(hours=1)
@@ -108,7 +108,7 @@ def _ask(lake: Path, name: str, parameters: dict[str, Any]) -> tuple[float, floa
     warm: list[float] = []
     cpu: list[float] = []
     for _ in range(RUNS):
-        opened = Lake(str(lake))
+        opened = LakeReader(str(lake))
         opened.versions()
         chosen = opened.ask("instances", parameters) if "chosen" in question(name).reads else None
         for times in (cold, warm):
@@ -139,7 +139,7 @@ def _query(lake: Path, sql: str) -> tuple[float, float]:
 
 
 def _points(lake: Path) -> int:
-    opened = Lake(str(lake))
+    opened = LakeReader(str(lake))
     opened.versions()
     return next(int(size["rows"]) for size in opened.sizes() if size["table"] == "metric_points")
 

@@ -36,7 +36,7 @@ from websockets.typing import Subprotocol
 
 from benchmarks.figures import print_figures, store_runs
 from benchmarks.million_lake import build_million
-from kafka_telemetry_lake.dashboards.lake import Lake
+from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.dashboards.pages import BY_PATH
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
 from tests.dashboard.conftest import free_port, wait_until_served
@@ -59,7 +59,7 @@ def main() -> None:
     if not is_lake(str(args.lake)):
         print(f"points: {build_million(args.lake, args.points)}", flush=True)
     pages, runs = list(args.pages), dict[str, Any]()
-    opened = Lake(str(args.lake))
+    opened = LakeReader(str(args.lake))
     opened.versions()
     subjects, ranges = _subjects(opened), _ranges(opened)
     with _served(args.lake) as (port, server):
@@ -108,7 +108,7 @@ def _print(runs: dict[str, Any]) -> None:
         print(f"| {page} | {' | '.join(cells)} |", flush=True)
 
 
-def _subjects(opened: Lake) -> dict[str, dict[str, str]]:
+def _subjects(opened: LakeReader) -> dict[str, dict[str, str]]:
     """What the address of some pages says besides the range: what the page is about."""
     (row,) = opened.rows("pushes", top=1).to_pylist()
     return {
@@ -170,7 +170,7 @@ def _one(
     return times
 
 
-def _ranges(opened: Lake) -> Iterator[dict[str, str]]:
+def _ranges(opened: LakeReader) -> Iterator[dict[str, str]]:
     """Fixed ranges of nearly all of the lake's pushes, no two alike. Each begins and ends within a window."""
     (extent,) = opened.ask("extent", {}).to_pylist()
     for number in itertools.count(1):

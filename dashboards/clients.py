@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from kafka_telemetry_lake.dashboards.address import FILTERS, OWNED, Selection
 from kafka_telemetry_lake.dashboards.answers import Asked, answer
-from kafka_telemetry_lake.dashboards.lake import Lake, Versions
+from kafka_telemetry_lake.dashboards.lake import LakeReader, Versions
 from kafka_telemetry_lake.dashboards.questions import MOST_INSTANCES, in_words
 
 LOOK_SHARE, MOST_LOOK_S = 30, 60  # times what counting the clients takes; at most
@@ -47,7 +47,7 @@ NONE = Totals(0, 0, 0, 0, 0, 0, ())
 class SelectedClients:
     """The client instances that pushed in a time range of a lake at `versions`, and those that pass the filters."""
 
-    lake: Lake
+    lake: LakeReader
     versions: Versions
     selection: Selection
     start: datetime

@@ -37,7 +37,7 @@ BATCH_ROWS = 2048
 SHARED = ("clients", "entity_owners", "applications")
 
 
-class Lake:
+class LakeReader:
     """A lake whose tables are read at the moment that the last call of `versions` saw. Safe for use by many threads.
 
     DuckDB reads the files of a local table itself. A table behind a URI is read through delta-rs (`duckdb_tables`).
@@ -284,7 +284,7 @@ class Lake:
 def view_sql(
     name: str, between: tuple[str, datetime, datetime] | None, where: Mapping[str, Parameter]
 ) -> tuple[str, dict[str, Parameter]]:
-    """The SELECT of `Lake.rows` without its limit, and the values of its parameters."""
+    """The SELECT of `LakeReader.rows` without its limit, and the values of its parameters."""
     conditions, values = [], dict[str, Parameter]()
     for number, (column, value) in enumerate(where.items()):
         test = f"list_contains($w{number}, {_quoted(column)})" if isinstance(value, list) else None

@@ -17,7 +17,7 @@ import streamlit as st
 from kafka_telemetry_lake.dashboards.address import FILTERS, OWNED, Selection, step_seconds
 from kafka_telemetry_lake.dashboards.answers import answer
 from kafka_telemetry_lake.dashboards.clients import SelectedClients, Totals
-from kafka_telemetry_lake.dashboards.lake import Lake, Versions, view_sql
+from kafka_telemetry_lake.dashboards.lake import LakeReader, Versions, view_sql
 from kafka_telemetry_lake.dashboards.questions import (
     MOST_ROWS,
     OF_WINDOWS,
@@ -44,7 +44,7 @@ NOT_OF_ONE_CLIENT = ("", "<default>")  # client ids of quota entities
 class Scene:
     """A selection over a lake as it was at `versions`."""
 
-    lake: Lake
+    lake: LakeReader
     versions: Versions
     selection: Selection
     first: datetime
@@ -244,10 +244,10 @@ def open_scene(uri: str, selection: Selection) -> Scene | None:
 
 
 @st.cache_resource(show_spinner=False)
-def open_lake(uri: str) -> Lake:
+def open_lake(uri: str) -> LakeReader:
     """A lake; its findings are judged with the bounds of the file TELEMETRY_LAKE_RULES, if there is one."""
     rules = os.environ.get("TELEMETRY_LAKE_RULES")
-    return Lake(uri, read_overrides(Path(rules) if rules else None))
+    return LakeReader(uri, read_overrides(Path(rules) if rules else None))
 
 
 def _answer(
@@ -286,7 +286,7 @@ def _rows(
     view: str,
     between: tuple[str, datetime, datetime] | None,
     where: Mapping[str, Parameter],
-    lake: Lake,
+    lake: LakeReader,
 ) -> pd.DataFrame:
     rows: pd.DataFrame = answer(
         (key, view, between, _hashable(where)),

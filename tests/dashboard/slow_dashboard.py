@@ -6,16 +6,18 @@ import sys
 from functools import partialmethod
 from typing import Any
 
-from kafka_telemetry_lake.dashboards.lake import Lake
+from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.jobs import dashboard
 from kafka_telemetry_lake.jobs.cli import main
 
 ASKED, ENDED = "slow question: asked", "slow question: ended"  # what it prints
 ENDLESS = "SELECT count(*) AS n FROM range(1_000_000_000_000) AS a(x) WHERE hash(x) = 7"
-_run = Lake._run
+_run = LakeReader._run
 
 
-def slow_run(lake: Lake, slow: str, name: str, sql: str, reads: Any, values: Any, *others: Any, **options: Any) -> Any:
+def slow_run(
+    lake: LakeReader, slow: str, name: str, sql: str, reads: Any, values: Any, *others: Any, **options: Any
+) -> Any:
     if name != slow:
         return _run(lake, name, sql, reads, values, *others, **options)
     print(ASKED, flush=True)
@@ -28,5 +30,5 @@ def slow_run(lake: Lake, slow: str, name: str, sql: str, reads: Any, values: Any
 if __name__ == "__main__":
     _, question, *flags = sys.argv
     vars(dashboard)["begin_to_prepare"] = lambda _: None  # the slow question would never end
-    Lake._run = partialmethod(slow_run, question)  # type: ignore[assignment]  # the server runs in this process
+    LakeReader._run = partialmethod(slow_run, question)  # type: ignore[assignment]  # the server runs in this process
     sys.exit(main(["dashboard", *flags]))

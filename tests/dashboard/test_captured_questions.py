@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, MetricsData, NumberDataPoint
 
-from kafka_telemetry_lake.dashboards.lake import Lake
+from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.dashboards.questions import CHOSEN, CHOSEN_IDS, names, question
 from kafka_telemetry_lake.jobs.support.demo_report import QUESTIONS
 from kafka_telemetry_lake.jobs.support.new_rows import MOST_CLIENTS, NewRows
@@ -121,7 +121,7 @@ def test_a_limit_holds_over_every_view(followed: Path, monkeypatch: pytest.Monke
     A page also counts the rows that it reads. It doesn't here, to see whether DuckDB keeps to the LIMIT.
     """
     monkeypatch.setattr("kafka_telemetry_lake.dashboards.lake._first", lambda relation, _: relation.to_arrow_table())
-    shown = Lake(str(followed))
+    shown = LakeReader(str(followed))
     shown.versions()
     counts = {}
     for name in sorted(view_names()):
@@ -140,7 +140,7 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_without_filters_nobody_is_looked_for_and_the_answers_are_the_same(followed: Path) -> None:
-    shown = Lake(str(followed))
+    shown = LakeReader(str(followed))
     shown.versions()
     (extent,) = shown.ask("extent", {}).to_pylist()
     first, stop = extent["first"], extent["last"] + timedelta(milliseconds=1)

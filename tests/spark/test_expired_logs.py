@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from kafka_telemetry_lake.dashboards.lake import Lake
+from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.dashboards.questions import names
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs import replay as replay_job
@@ -105,7 +105,7 @@ def test_every_command_runs(lake: AgedLake, capsys: pytest.CaptureFixture[str]) 
     record(QUOTAS, str(lake.path), None, [quota], START)
     shutil.rmtree(lake.path / "_checkpoints")
     lake.land().run().land().run()
-    dashboard = Lake(str(lake.path))
+    dashboard = LakeReader(str(lake.path))
     dashboard.versions()
     lake.land().run().land().run()
     expire_logs(lake.path)

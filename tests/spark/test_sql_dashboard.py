@@ -11,7 +11,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
-from kafka_telemetry_lake.dashboards.lake import Lake
+from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.dashboards.questions import FOLDER, Grain, names, question
 from kafka_telemetry_lake.pipelines.lake.moments import READ
 from kafka_telemetry_lake.pipelines.query.spark_catalog import create_views, register_tables
@@ -142,7 +142,7 @@ def _append(lake: Path, table: Table, rows: list[dict[str, Any]]) -> None:
 def test_spark_and_duckdb_answer_every_question_alike(spark: SparkSession, lake: Path) -> None:
     session = quick_session(spark)
     create_views(session, str(lake))
-    duck = Lake(str(lake))
+    duck = LakeReader(str(lake))
     duck.versions()
     _ask(session, "instances").cache().createOrReplaceTempView("chosen")
     chosen = duck.ask("instances", ASKED)

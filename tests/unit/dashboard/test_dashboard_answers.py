@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kafka_telemetry_lake.dashboards.answers import Answers, Asked, EndedError, LakeError
-from kafka_telemetry_lake.dashboards.lake import Lake
+from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.pipelines.tables.operator import TABLES
 from tests.support.patience import PATIENCE_S
 
@@ -106,7 +106,7 @@ def test_a_query_that_nobody_waits_for_stops_using_the_processor(tmp_path: Path)
 def test_a_lake_ends_a_question_that_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for table in TABLES:
         table.create(str(tmp_path))
-    lake = Lake(str(tmp_path))
+    lake = LakeReader(str(tmp_path))
     lake.versions()
     monkeypatch.setattr("kafka_telemetry_lake.dashboards.lake.view_sql", lambda *_: (SLOW, {}))
     answers = Answers()

@@ -13,20 +13,20 @@ from deltalake import write_deltalake
 
 from kafka_telemetry_lake.dashboards.address import Selection
 from kafka_telemetry_lake.dashboards.clients import NONE, SelectedClients, totals_of
-from kafka_telemetry_lake.dashboards.lake import Lake
+from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def lake_of(folder: Path, *pushes: dict[str, Any]) -> Lake:
+def lake_of(folder: Path, *pushes: dict[str, Any]) -> LakeReader:
     rows = [{"landed_date": NOON.date(), "client_id": "a", "cluster_id": "c"} | push for push in pushes]
     write_deltalake(PUSHES.create(str(folder)), pa.Table.from_pylist(rows, PUSHES.stored), mode="append")
-    return Lake(str(folder))
+    return LakeReader(str(folder))
 
 
-def clients_of(lake: Lake, selection: Selection | None = None) -> SelectedClients:
+def clients_of(lake: LakeReader, selection: Selection | None = None) -> SelectedClients:
     return SelectedClients(lake, lake.versions(), selection or Selection(), NOON, NOON + HOUR)
 
 
@@ -74,13 +74,13 @@ def test_filters_count_those_that_pass_and_only_they_need_the_list(
 ) -> None:
     at = {"landed_at": NOON, "push_interval_ms": 1000}
     lake = lake_of(tmp_path, {"client_instance_id": "1", **at}, {"client_instance_id": "2", "client_id": "b", **at})
-    asked, run = list[str](), Lake._run
+    asked, run = list[str](), LakeReader._run
 
-    def noted(own: Lake, name: str, *others: Any, **more: Any) -> pa.Table:
+    def noted(own: LakeReader, name: str, *others: Any, **more: Any) -> pa.Table:
         asked.append(name)
         return run(own, name, *others, **more)
 
-    monkeypatch.setattr(Lake, "_run", noted)
+    monkeypatch.setattr(LakeReader, "_run", noted)
     assert clients_of(lake).shown.instances == 2
     assert asked == ["totals"]
     filtered = clients_of(lake, Selection(filters=(("client", ("b",)),)))

@@ -13,7 +13,7 @@ import sqlglot
 from deltalake import write_deltalake
 
 from kafka_telemetry_lake.dashboards.answers import LakeError
-from kafka_telemetry_lake.dashboards.lake import Lake
+from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.dashboards.questions import CHOSEN, CHOSEN_IDS, MOST_ROWS, OF_WINDOWS, Grain, names, question
 from kafka_telemetry_lake.dashboards.scene import first
 from kafka_telemetry_lake.pipelines.findings.model import Override
@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_every_question_is_answered_and_says_what_it_is(folder: Path) -> None:
-    lake = Lake(str(folder))
+    lake = LakeReader(str(folder))
     lake.versions()
     chosen = lake.ask("instances", PARAMETERS)
     assert chosen["client_id"].to_pylist() == ["orders"]
@@ -78,7 +78,7 @@ def test_what_java_consumers_tell_per_client_and_per_topic_counts_once(folder: P
     for table, rows in ((METRIC_POINTS, points), (METRIC_ROLLUPS_1M, rollups), (METRIC_ROLLUPS_1H, rollups)):
         content = pa.Table.from_pylist([{**row, "landed_date": NOON.date()} for row in rows], table.stored)
         write_deltalake(table.uri(str(folder)), content, mode="append")
-    lake = Lake(str(folder))
+    lake = LakeReader(str(folder))
     lake.versions()
     chosen = lake.ask("instances", PARAMETERS)
     answer = lake.ask("metric_by_client", PARAMETERS | {"metrics": [metric]}, chosen, grain)
@@ -100,7 +100,7 @@ def test_sums_by_window_give_the_answers_of_the_rollups(folder: Path, name: str)
     write_deltalake(
         METRIC_ROLLUPS_1M.uri(str(folder)), pa.Table.from_pylist(rows, METRIC_ROLLUPS_1M.stored), mode="append"
     )
-    lake = Lake(str(folder))
+    lake = LakeReader(str(folder))
     lake.versions()
     chosen = pa.table({"cluster_id": [None, None], "client_id": ["orders", "other"], "group_id": ["g", "h"]})
     chosen = chosen.cast(pa.schema([(field, pa.string()) for field in chosen.column_names]))
@@ -126,7 +126,7 @@ def test_a_heat_map_has_what_a_counter_grew_by_and_not_its_total(folder: Path) -
         )
     ]  # fmt: skip
     write_deltalake(METRIC_POINTS.uri(str(folder)), pa.Table.from_pylist(rows, METRIC_POINTS.stored), mode="append")
-    lake = Lake(str(folder))
+    lake = LakeReader(str(folder))
     lake.versions()
     noon = int(NOON.timestamp() * 1000)
 
@@ -139,7 +139,7 @@ def test_a_heat_map_has_what_a_counter_grew_by_and_not_its_total(folder: Path) -
 
 
 def test_views_that_many_read_are_stored_until_a_table_below_them_changes(folder: Path) -> None:
-    lake = Lake(str(folder))
+    lake = LakeReader(str(folder))
     CLIENT_CHANGES.create(str(folder))
 
     def add(instance: str) -> None:
@@ -163,7 +163,7 @@ def test_no_more_rows_are_read_than_asked_for(folder: Path) -> None:
     CLIENT_CHANGES.create(str(folder))
     rows = [PUSH | {"client_instance_id": f"i{number}", "state": "active", "step": 1} for number in range(20)]
     write_deltalake(CLIENT_CHANGES.uri(str(folder)), pa.Table.from_pylist(rows, CLIENT_CHANGES.stored), mode="append")
-    lake = Lake(str(folder))
+    lake = LakeReader(str(folder))
     lake.versions()
     assert lake.rows("client_quotas").num_rows == 60
     assert lake.rows("client_quotas", top=7).num_rows == 7
@@ -178,7 +178,7 @@ def test_the_findings_of_one_instance_are_its_own(folder: Path) -> None:
     outcomes = [PUSH | {"client_instance_id": instance, "outcome": "points"} for instance in counted]
     for table, rows in ((METRIC_POINTS, [PUSH | row for row in counted.values()]), (PUSH_OUTCOMES, outcomes)):
         write_deltalake(table.uri(str(folder)), pa.Table.from_pylist(rows, table.stored), mode="append")
-    lake = Lake(str(folder))
+    lake = LakeReader(str(folder))
     lake.versions()
     chosen = lake.ask("instances", PARAMETERS)
     asked = {instance: lake.ask("instance_findings", PARAMETERS | {"instance": instance}) for instance in counted}
@@ -199,17 +199,17 @@ def test_a_finding_that_is_about_no_client_id_is_shown_with_what_it_is_about(fol
     outcomes = [PUSH | {"client_instance_id": one, "labels": labels} for one in ("i", "j")]
     for table, rows in ((METRIC_POINTS, points), (PUSH_OUTCOMES, outcomes)):
         write_deltalake(table.uri(str(folder)), pa.Table.from_pylist(rows, table.stored), mode="append")
-    lake = Lake(str(folder))
+    lake = LakeReader(str(folder))
     lake.versions()
     (found,) = lake.ask("findings", PARAMETERS, lake.ask("instances", PARAMETERS)).to_pylist()
     assert (found["client_id"], found["finding"]) == ("group g", "uneven_assignment")
-    judged = Lake(str(folder), (Override("*", "uneven_assignment", off=True),))
+    judged = LakeReader(str(folder), (Override("*", "uneven_assignment", off=True),))
     judged.versions()
     assert judged.ask("findings", PARAMETERS, judged.ask("instances", PARAMETERS)).num_rows == 0
 
 
 def test_tables_that_a_lake_does_not_have_are_empty(folder: Path) -> None:
-    lake = Lake(str(folder))
+    lake = LakeReader(str(folder))
     lake.versions()
     assert lake.rows("quotas").num_rows == 0
     assert lake.rows("findings").num_rows == 0
@@ -223,7 +223,7 @@ def test_columns_that_a_file_leaves_out_are_null(folder: Path) -> None:
         files = TableFiles(METRIC_POINTS, str(folder))
         files.write(pa.Table.from_pylist([PUSH | row | {"time": NOON}], METRIC_POINTS.schema))
         log.commit(files.close(), "test", number)
-    lake = Lake(str(folder))
+    lake = LakeReader(str(folder))
     lake.versions()
     assert sorted(lake.ask("client_points", PARAMETERS)["value"].to_pylist(), key=str) == [2.0, None, None]
 
@@ -232,7 +232,7 @@ def test_columns_that_a_file_leaves_out_are_null(folder: Path) -> None:
 def test_new_rows_by_a_uri_and_through_delta_rs(folder: Path, native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not native:  # as behind a URI that DuckDB can't open
         monkeypatch.setattr("kafka_telemetry_lake.dashboards.lake.native_select", lambda *_: None)
-    lake = Lake(folder.as_uri())
+    lake = LakeReader(folder.as_uri())
     before = lake.versions()
     chosen = lake.ask("instances", PARAMETERS)
     assert chosen["client_id"].to_pylist() == ["orders"]
@@ -245,7 +245,7 @@ def test_new_rows_by_a_uri_and_through_delta_rs(folder: Path, native: bool, monk
 
 
 def test_a_missing_view_is_an_error_that_names_it(folder: Path) -> None:
-    lake = Lake(str(folder))
+    lake = LakeReader(str(folder))
     lake.versions()
     with pytest.raises(LakeError, match=r"No table or view is called gone: this installation's sql/ is damaged"):
         lake.rows("gone")
@@ -253,7 +253,7 @@ def test_a_missing_view_is_an_error_that_names_it(folder: Path) -> None:
 
 def test_no_lake_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match=r"There is no lake at .*none\. Create one with `telemetry-lake demo --lake"):
-        Lake(str(tmp_path / "none")).versions()
+        LakeReader(str(tmp_path / "none")).versions()
 
 
 def test_a_newer_lake_says_what_to_update(folder: Path) -> None:
@@ -266,11 +266,11 @@ def test_a_newer_lake_says_what_to_update(folder: Path) -> None:
     }
     log.write_text(json.dumps({"protocol": features}) + "\n", encoding="utf-8")
     with pytest.raises(LakeError, match=r"metric_points was written by a newer version .* update kafka-telemetry-lake"):
-        Lake(str(folder)).versions()
+        LakeReader(str(folder)).versions()
 
 
 def test_deleted_files_are_an_error_that_names_the_table(folder: Path) -> None:
-    lake = Lake(str(folder))
+    lake = LakeReader(str(folder))
     lake.versions()
     for file in (folder / PUSHES.name).rglob("*.parquet"):
         file.unlink()
@@ -290,7 +290,7 @@ def test_every_answer_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         for n in range(MOST_ROWS + 5)
     ]
     write_deltalake(METRIC_POINTS.uri(str(folder)), pa.Table.from_pylist(points, METRIC_POINTS.stored), mode="append")
-    lake = Lake(str(folder))
+    lake = LakeReader(str(folder))
     lake.versions()
     rows = lake.ask("client_metrics", PARAMETERS).to_pandas()
     assert len(rows) == MOST_ROWS + 1
@@ -304,7 +304,7 @@ def test_every_answer_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_dashboards_engine_reads_nothing_but_the_lake(folder: Path) -> None:
     """Nobody can give it SQL; were there a way, it would lead no further than the lake."""
-    lake = Lake(str(folder))
+    lake = LakeReader(str(folder))
     lake.versions()
     for sql in ("FROM read_text('/etc/hostname')", "COPY (SELECT 1) TO '/tmp/x.csv'", "SET memory_limit = '1TB'"):
         with pytest.raises(LakeError):
@@ -320,7 +320,7 @@ def test_of_one_instance_nothing_is_stored(folder: Path) -> None:
     ]
     rows = [{name: row.get(name) for name in CLIENT_CHANGES.stored.names} for row in known]
     write_deltalake(CLIENT_CHANGES.uri(str(folder)), pa.Table.from_pylist(rows, CLIENT_CHANGES.stored), mode="append")
-    lake = Lake(str(folder))
+    lake = LakeReader(str(folder))
     lake.versions()
     one = lake.rows("clients", where={"client_instance_id": "i"})
     assert lake._shared == {}
@@ -342,7 +342,7 @@ def test_applications_of_each_kind_are_those_of_all(folder: Path) -> None:
     }
     full = [{name: row.get(name) for name in CLIENT_CHANGES.stored.names}]
     write_deltalake(CLIENT_CHANGES.uri(str(folder)), pa.Table.from_pylist(full, CLIENT_CHANGES.stored), mode="append")
-    lake = Lake(str(folder))
+    lake = LakeReader(str(folder))
     lake.versions()
     kinds = {kind: lake.rows("applications", where={"scope": kind}).to_pylist() for kind in ("owner", "principal")}
     assert [each["subject"] for each in kinds["principal"]] == ["User:a"]

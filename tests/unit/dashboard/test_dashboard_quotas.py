@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from kafka_telemetry_lake.dashboards.lake import Lake
+from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUOTA_USAGE
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -33,7 +33,7 @@ def usage(
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> LakeReader:
     rows = [
         usage("greedy", "", 0, 80, 0), usage("greedy", "", 10, 100, 40), usage("greedy", "", 50, 100, 900),
         usage("greedy", "", 60, 100, 20), usage("greedy", "", 10, 5, 9999, "client"), usage("", "ann", 0, 95, 0),
@@ -41,12 +41,12 @@ def lake(tmp_path: Path) -> Lake:
     ]  # fmt: skip
     PUSHES.create(str(tmp_path))
     write_deltalake(QUOTA_USAGE.uri(str(tmp_path)), pa.Table.from_pylist(rows, QUOTA_USAGE.stored), mode="append")
-    opened = Lake(str(tmp_path))
+    opened = LakeReader(str(tmp_path))
     opened.versions()
     return opened
 
 
-def test_each_window_has_the_fullest_share_and_the_longest_delay_of_the_best_source(lake: Lake) -> None:
+def test_each_window_has_the_fullest_share_and_the_longest_delay_of_the_best_source(lake: LakeReader) -> None:
     rows = lake.ask("throttling", ASKED, NOBODY).to_pylist()
     noon = int(NOON.timestamp() * 1000)
     shown = [(row["entity"], row["at_ms"] - noon, row["used_percent"], row["throttle_ms"], row["throttled_s"],
@@ -63,7 +63,7 @@ def test_each_window_has_the_fullest_share_and_the_longest_delay_of_the_best_sou
     [(("c", "idle", "User:bob"), {"idle"}), (("c", "other", "User:ann"), {""}), (("d", "idle", "x"), set())],
 )
 def test_filters_leave_the_entities_of_the_chosen_clients(
-    lake: Lake, chosen: tuple[str, ...], entities: set[str]
+    lake: LakeReader, chosen: tuple[str, ...], entities: set[str]
 ) -> None:
     clients = pa.Table.from_pylist([dict(zip(NOBODY.column_names, chosen, strict=True))], NOBODY.schema)
     rows = lake.ask("throttling", ASKED | {"filters": 1}, clients)

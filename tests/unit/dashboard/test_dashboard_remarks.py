@@ -14,7 +14,7 @@ import pytest
 from deltalake import write_deltalake
 
 from kafka_telemetry_lake.dashboards.address import Selection
-from kafka_telemetry_lake.dashboards.lake import Lake
+from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.dashboards.remarks import ALLOWED, RemarkError, commands, say
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.jobs import cli
@@ -60,7 +60,7 @@ def remarks(lake: Path) -> list[dict[str, Any]]:
     return [row for row in table(lake, "finding_changes").to_pylist() if row["change"] != "opened"]
 
 
-def open_now(read: Lake, chosen: pa.Table | None = None) -> list[dict[str, Any]]:
+def open_now(read: LakeReader, chosen: pa.Table | None = None) -> list[dict[str, Any]]:
     read.versions()
     filters = 0 if chosen is None else 1
     rows: list[dict[str, Any]] = read.ask("open_findings", {"filters": filters}, chosen or NOBODY).to_pylist()
@@ -81,7 +81,7 @@ def test_the_page_and_the_command_write_the_same_row(lake: Path, tmp_path_factor
 
 
 def test_what_is_open_now_is_the_worst_first_and_follows_what_is_said(lake: Path) -> None:
-    read = Lake(str(lake))
+    read = LakeReader(str(lake))
     assert [(row["client_id"], row["state"]) for row in open_now(read)] == [("group g", "open"), ("orders", "open")]
     say(str(lake), ORDERS, ACKNOWLEDGED, TEXTS, NOW)
     row = open_now(read)[1]
@@ -94,7 +94,7 @@ def test_what_is_open_now_is_the_worst_first_and_follows_what_is_said(lake: Path
 
 def test_a_mute_ends_on_the_page_by_itself(lake: Path) -> None:
     """Answers are kept until a table changes: this one isn't, as the time alone changes it."""
-    read = Lake(str(lake))
+    read = LakeReader(str(lake))
     for turn, seconds in enumerate((1.5, 6, 24, 96)):  # on a busy machine a look takes long
         soon = datetime.now(UTC) + timedelta(seconds=seconds)
         say(str(lake), ORDERS, MUTED, TEXTS | {"until": soon.isoformat()}, NOW + turn)
@@ -108,7 +108,7 @@ def test_a_mute_ends_on_the_page_by_itself(lake: Path) -> None:
 
 
 def test_filters_leave_the_chosen_clients_and_what_is_of_no_single_one(lake: Path) -> None:
-    read = Lake(str(lake))
+    read = LakeReader(str(lake))
     add(lake, CLIENT | {"finding_id": "3", "cluster_id": "d"}, CLIENT | {"finding_id": "4", "client_id": "bills"})
     assert len(open_now(read)) == 4
     chosen = pa.table({"cluster_id": ["c"], "client_id": ["orders"]})

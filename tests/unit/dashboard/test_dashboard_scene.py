@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from kafka_telemetry_lake.dashboards.address import Selection, step_seconds
-from kafka_telemetry_lake.dashboards.lake import Lake
+from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_ROLLUPS_1M, PUSHES
 from tests.support.known_clients import known_clients
@@ -20,7 +20,9 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 def scene(lake: Path, first: datetime, last: datetime, step_s: int) -> Scene:
     start, stop = Selection("all").bounds(first, last)
-    return Scene(Lake(str(lake)), (), Selection("all"), first, last, start, stop, known_clients(pa.table({})), step_s)
+    return Scene(
+        LakeReader(str(lake)), (), Selection("all"), first, last, start, stop, known_clients(pa.table({})), step_s
+    )
 
 
 def rates(lake: Path, first: datetime, last: datetime, step_s: int, *points: tuple[datetime, int]) -> list[float]:
@@ -58,7 +60,7 @@ def test_what_is_compared_is_of_the_same_clients_and_not_the_earlier_pages_answe
     write_deltalake(
         METRIC_ROLLUPS_1M.uri(str(tmp_path)), pa.Table.from_pylist(rows, METRIC_ROLLUPS_1M.stored), mode="append"
     )
-    lake = Lake(str(tmp_path))
+    lake = LakeReader(str(tmp_path))
 
     def at(start: datetime, *clients: str) -> Scene:
         named = {"cluster_id": [None] * len(clients), "client_id": clients}

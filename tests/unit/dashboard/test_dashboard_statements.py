@@ -12,7 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 from kafka_telemetry_lake.dashboards.address import Selection
-from kafka_telemetry_lake.dashboards.lake import Lake, view_sql
+from kafka_telemetry_lake.dashboards.lake import LakeReader, view_sql
 from kafka_telemetry_lake.dashboards.questions import filled, literal, of_question, question
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.tables.operator import (
@@ -64,7 +64,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", ["activity", "metric_over_time", "open_findings", "extent"])
 def test_the_statement_of_a_panel_has_its_rows(lake: Path, name: str) -> None:
     selection = Selection(filters=(("client", (EVIL,)), ("version", ("unknown unknown",))))
-    opened = Lake(str(lake))
+    opened = LakeReader(str(lake))
     opened.versions()
     instances = opened.ask("instances", VALUES)
     chosen = instances.filter(pc.equal(instances["client_id"], EVIL))
@@ -79,7 +79,7 @@ def test_the_statement_of_a_panel_has_its_rows(lake: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["activity", "metric_over_time", "events", "groups"])
 def test_without_filters_a_statement_names_no_clients(lake: Path, name: str) -> None:
     """Who fell silent pushed before the range: its events are there, as on the page."""
-    opened = Lake(str(lake))
+    opened = LakeReader(str(lake))
     opened.versions()
     nobody = opened.ask("instances", VALUES).slice(0, 0)
     shown = opened.ask(name, VALUES, nobody, "minutes", everybody=True).to_pylist()

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kafka_telemetry_lake.dashboards import kept_windows
-from kafka_telemetry_lake.dashboards.lake import Lake
+from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_ROLLUPS_1M, PUSHES
 
 pytestmark = pytest.mark.lake
@@ -39,12 +39,12 @@ def rollups(chance: random.Random, minutes: range, count: int = 40) -> Rows:
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path) -> LakeReader:
     PUSHES.create(str(tmp_path))
-    return Lake(str(tmp_path))
+    return LakeReader(str(tmp_path))
 
 
-def append(lake: Lake, rows: Rows) -> None:
+def append(lake: LakeReader, rows: Rows) -> None:
     write_deltalake(
         METRIC_ROLLUPS_1M.uri(lake.uri), pa.Table.from_pylist(rows, METRIC_ROLLUPS_1M.stored), mode="append"
     )
@@ -59,7 +59,9 @@ def rows_of(answer: pa.Table) -> list[tuple[Any, ...]]:
     return sorted((tuple(row.values()) for row in answer.to_pylist()), key=str)
 
 
-def assert_same(lake: Lake, parameters: dict[str, Any], chosen: pa.Table = CLIENTS, everybody: bool = False) -> int:
+def assert_same(
+    lake: LakeReader, parameters: dict[str, Any], chosen: pa.Table = CLIENTS, everybody: bool = False
+) -> int:
     """Kept sums are those of the files; returns how many there are."""
     lake.look_again()
     lake.versions()
@@ -69,29 +71,29 @@ def assert_same(lake: Lake, parameters: dict[str, Any], chosen: pa.Table = CLIEN
     return int(kept.num_rows)
 
 
-def compact(lake: Lake, chance: random.Random) -> None:
+def compact(lake: LakeReader, chance: random.Random) -> None:
     DeltaTable(METRIC_ROLLUPS_1M.uri(lake.uri)).optimize.compact()
 
 
-def erase(lake: Lake, chance: random.Random) -> None:
+def erase(lake: LakeReader, chance: random.Random) -> None:
     minute = chance.randrange(60)
     at = (NOON + minute * MINUTE).isoformat()
     DeltaTable(METRIC_ROLLUPS_1M.uri(lake.uri)).delete(f"window_start = '{at}' AND client_id = 'orders'")
 
 
-def follow(lake: Lake, chance: random.Random) -> None:
+def follow(lake: LakeReader, chance: random.Random) -> None:
     append(lake, rollups(chance, range(60, 65), 10))
 
 
-def come_late(lake: Lake, chance: random.Random) -> None:
+def come_late(lake: LakeReader, chance: random.Random) -> None:
     append(lake, rollups(chance, range(0, 65, 7), 10))
 
 
-CHANGES: tuple[Callable[[Lake, random.Random], None], ...] = (compact, erase, follow, come_late)
+CHANGES: tuple[Callable[[LakeReader, random.Random], None], ...] = (compact, erase, follow, come_late)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_kept_sums_are_those_of_the_rollups(lake: Lake, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_sums_are_those_of_the_rollups(lake: LakeReader, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any ranges, lengths of windows and commits, in any order; of seed 0 only windows are kept that are asked for."""
     chance, steps = random.Random(seed), [60, 300, 300, 900]
     if seed == 0:
@@ -109,7 +111,7 @@ def test_kept_sums_are_those_of_the_rollups(lake: Lake, seed: int, monkeypatch: 
     assert found > 50
 
 
-def test_a_window_that_is_kept_is_not_read_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_that_is_kept_is_not_read_again(lake: LakeReader, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new range reads the windows at its ends; a commit only the file that it added."""
     read = list[tuple[str, datetime, datetime, int | None]]()
     add = kept_windows._WindowSums.add
@@ -136,7 +138,9 @@ def test_a_window_that_is_kept_is_not_read_again(lake: Lake, monkeypatch: pytest
     assert read == [("new", at[20], at[25], 1)]
 
 
-def test_what_was_interrupted_leaves_the_kept_sums_as_they_were(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_interrupted_leaves_the_kept_sums_as_they_were(
+    lake: LakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
     append(lake, rollups(random.Random(9), range(60)))
     assert_same(lake, asked(NOON, NOON + 30 * MINUTE))
     append(lake, rollups(random.Random(10), range(60)))

@@ -103,7 +103,7 @@ def test_a_batch_whose_commits_are_under_way_is_not_seen(
     job.cut_off_batch(monkeypatch, before)
     assert latest(job.lake)["pushes"] > rows["pushes"]
     assert seen(job.lake) == view
-    pages = dashboard.Lake(job.lake)
+    pages = dashboard.LakeReader(job.lake)
     versions = dict(pages.versions())
     assert {name: versions[name] for name in ("pushes", "metric_points", "push_outcomes")} == {
         "pushes": 1, "metric_points": 1, "push_outcomes": 2,

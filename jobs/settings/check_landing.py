@@ -8,7 +8,7 @@ from pydantic import Field
 from pydantic_settings import CliPositionalArg
 
 from kafka_telemetry_lake.jobs.settings.base import JobSettings, UsageError
-from kafka_telemetry_lake.jobs.settings.kafka import KafkaOptions
+from kafka_telemetry_lake.jobs.settings.shared import KafkaOptions
 
 
 class CheckLandingSettings(JobSettings):

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field, PositiveInt
 
 from kafka_telemetry_lake.jobs.settings.base import JobSettings
-from kafka_telemetry_lake.jobs.settings.kafka import KafkaOptions
+from kafka_telemetry_lake.jobs.settings.shared import KafkaOptions
 
 
 class ConnectSettings(JobSettings):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from kafka_telemetry_lake.jobs.settings.base import JobSettings, UsageError
-from kafka_telemetry_lake.jobs.settings.kafka import KafkaOptions
+from kafka_telemetry_lake.jobs.settings.shared import KafkaOptions
 
 
 class DoctorSettings(JobSettings):

@@ -8,9 +8,12 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, PositiveInt, SecretStr
 
 from kafka_telemetry_lake.jobs.settings.base import UsageError, secret_text
-from kafka_telemetry_lake.jobs.settings.kafka import KafkaOptions
-from kafka_telemetry_lake.jobs.settings.limits import LimitSettings
-from kafka_telemetry_lake.jobs.settings.named_lake import NamedLakeSettings, require_checkpoints
+from kafka_telemetry_lake.jobs.settings.shared import (
+    KafkaOptions,
+    LimitSettings,
+    NamedLakeSettings,
+    require_checkpoints,
+)
 
 
 def _source(value: str) -> str:

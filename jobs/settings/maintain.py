@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
 
-from kafka_telemetry_lake.jobs.settings.named_lake import NamedLakeSettings, require_checkpoints
+from kafka_telemetry_lake.jobs.settings.shared import NamedLakeSettings, require_checkpoints
 
 
 class MaintainSettings(NamedLakeSettings):

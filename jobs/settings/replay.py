@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt
 
-from kafka_telemetry_lake.jobs.settings.limits import LimitSettings
+from kafka_telemetry_lake.jobs.settings.shared import LimitSettings
 
 
 def _from(value: str) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr
 
 from kafka_telemetry_lake.jobs.settings.base import JobSettings, UsageError
-from kafka_telemetry_lake.jobs.settings.kafka import KafkaOptions
+from kafka_telemetry_lake.jobs.settings.shared import KafkaOptions
 
 
 class SyncSettings(JobSettings):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kafka_telemetry_lake.jobs.settings.named_lake import NamedLakeSettings
+from kafka_telemetry_lake.jobs.settings.shared import NamedLakeSettings
 
 
 class ViewsSettings(NamedLakeSettings):

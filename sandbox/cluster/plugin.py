@@ -11,7 +11,7 @@ from filelock import FileLock
 from kafka_telemetry_lake.sandbox.cluster.java import compile_java, kafka_class_path
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
-_RECEIVER = Path(__file__).resolve().parents[2] / "receiver"
+RECEIVER = Path(__file__).resolve().parents[2] / "receiver"
 _KAFKA = "4.3.1"  # as in receiver/pom.xml, and so is the release of Java
 _RELEASE = 11
 
@@ -28,10 +28,10 @@ def receiver_jar() -> Path:
     """
     if configured := os.environ.get("TELEMETRY_LAKE_RECEIVER"):
         return Path(configured)
-    project = _RECEIVER / "pom.xml"
+    project = RECEIVER / "pom.xml"
     if not project.exists():
         raise ReceiverUnavailableError("no receiver/ here: set TELEMETRY_LAKE_RECEIVER to the plugin's jar")
-    modules = _RECEIVER / "core", _RECEIVER / "plugin"  # into one jar, as Maven does
+    modules = RECEIVER / "core", RECEIVER / "plugin"  # into one jar, as Maven does
     sources = sorted(source for module in modules for source in (module / "src" / "main").rglob("*.java"))
     projects = project, *(module / "pom.xml" for module in modules)
     built = _built_by_maven()
@@ -51,6 +51,6 @@ def receiver_jar() -> Path:
 
 def _built_by_maven() -> Path | None:
     jars = [
-        jar for jar in (_RECEIVER / "target").glob("*.jar") if not jar.stem.endswith(("-javadoc", "-sources", "-tests"))
+        jar for jar in (RECEIVER / "target").glob("*.jar") if not jar.stem.endswith(("-javadoc", "-sources", "-tests"))
     ]
     return max(jars, key=lambda jar: jar.stat().st_mtime, default=None)

@@ -40,7 +40,7 @@ final class LandingRecords {
         add(headers, "client_software_name", push.softwareName);
         add(headers, "client_software_version", push.softwareVersion);
         add(headers, "broker_id", broker.brokerId());
-        add(headers, "cluster_id", broker.clusterId());
+        add(headers, "cluster_id", push.clusterId == null ? broker.clusterId() : push.clusterId);
         add(headers, "received_at_ms", push.receivedAtMs);
         add(headers, "correlation_id", push.correlationId);
         if (push.isHeadersOnly()) {

@@ -30,6 +30,7 @@ final class Push {
     final Integer clientPort;
     final String softwareName;
     final String softwareVersion;
+    final String clusterId;
     final int correlationId;
     final long receivedAtMs;
     final long receivedNanos;
@@ -61,6 +62,7 @@ final class Push {
         clientPort = details.clientPort;
         softwareName = cut(details.softwareName, headerMaxBytes);
         softwareVersion = cut(details.softwareVersion, headerMaxBytes);
+        clusterId = details.clusterId;
         correlationId = details.correlationId;
         payloadBytes = data == null ? 0 : data.remaining();
         payload = withPayload ? copy(data) : null;
@@ -81,6 +83,7 @@ final class Push {
         clientPort = other.clientPort;
         softwareName = other.softwareName;
         softwareVersion = other.softwareVersion;
+        clusterId = other.clusterId;
         correlationId = other.correlationId;
         receivedAtMs = other.receivedAtMs;
         receivedNanos = other.receivedNanos;

@@ -20,5 +20,7 @@ public final class PushDetails {
     public Integer clientPort;
     public String softwareName;
     public String softwareVersion;
+    /** Null: that of the receiver. */
+    public String clusterId;
     public int correlationId;
 }

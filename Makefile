@@ -72,10 +72,10 @@ test-kafka: archive ## tests with real brokers, the plugin, real clients and the
 test-dashboard: install ## tests of the dashboard, in headless Chromium if installed; screenshots in tests/dashboard/screenshots
 	$(PYTEST) tests/dashboard -m "not slow"
 
-receiver: install ## build the receiver plugin's jar in receiver/target
+receiver: install ## build the receivers' jars: the plugin's in receiver/target, the proxy's in receiver/proxy/target
 	$$($(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars --maven) -q -B -DskipTests -f receiver/pom.xml package
 
-test-receiver: install ## JUnit tests of the plugin
+test-receiver: install ## JUnit tests of the receivers
 	$$($(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars --maven) -q -B -f receiver/pom.xml verify
 
 test-slow: archive ## slow tests, several lanes at a time: those with brokers mostly wait
@@ -112,7 +112,7 @@ dist: install ## build what a release has into dist/: wheel, sdist, the plugin's
 	$(BIN)/python -m build --no-isolation --outdir dist .
 	for python in $(PYTHONS); do $$python tools/machine_code.py dist/*.whl || exit 1; done
 	$$($(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars --maven) -q -B -DskipTests -Prelease -f receiver/pom.xml package
-	cp receiver/target/*.jar receiver/target/*-sbom.json dist
+	cp receiver/target/*.jar receiver/target/*-sbom.json receiver/proxy/target/*.jar dist
 	$(BIN)/python tools/databricks_template.py dist/*.whl dist
 	$(BIN)/uvx --quiet --from 'cyclonedx-bom==7.5.0' cyclonedx-py requirements --output-reproducible \
 	  -o dist/$$(basename dist/*.tar.gz .tar.gz)-sbom.json requirements.lock

@@ -1,0 +1,246 @@
+"""A proxy that receives: brokers without the plugin, Kroxylicious with the filter, real clients, a lake."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from kafka_telemetry_lake.jobs.support.entry import run_command
+from kafka_telemetry_lake.pipelines.runtime.kafka_reach import GET_TELEMETRY_SUBSCRIPTIONS, advertised
+from kafka_telemetry_lake.sandbox.clients import LocalClients
+from kafka_telemetry_lake.sandbox.cluster import LANDING_TOPICS, LocalCluster
+from kafka_telemetry_lake.sandbox.cluster.kroxylicious import TelemetryProxy, filter_config, subscriptions_file
+from tests.conftest import Ingest
+from tests.support.lake_tables import table
+from tests.support.patience import PATIENCE_S
+from tests.support.telemetry_request import RawClient, ask
+from tests.support.topic_messages import messages
+
+from .landing import Landing, Push
+from .receiver_brokers import wait_for
+
+PUSH_TELEMETRY = GET_TELEMETRY_SUBSCRIPTIONS + 1
+USERS = {"orders": "orders-secret", "audit": "audit-secret"}
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+EVERYTHING = {"name": "everything", "metrics": ["*"], "interval_ms": 300, "match": {"client_id": "telemetry-.*"}}
+
+
+@pytest.fixture(scope="module")
+def stock(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    """A broker without the plugin, with SASL by PLAIN and SCRAM."""
+    properties = {
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config": f"{SCRAM} required;",
+    }
+    with LocalCluster(sasl_users=USERS, scram_users=USERS, properties=properties) as cluster:
+        cluster.create_topic("work", partitions=2)
+        yield cluster
+        cluster.keep_folder = request.session.testsfailed > 0
+
+
+@pytest.fixture
+def landing(stock: LocalCluster) -> Iterator[Landing]:
+    with Landing(stock.bootstrap_servers) as landing:
+        yield landing
+
+
+def by(proxy: TelemetryProxy, **properties: object) -> dict[str, object]:
+    """A client's settings that lead it through a proxy."""
+    return {"bootstrap.servers": proxy.bootstrap_servers} | {k.replace("_", "."): v for k, v in properties.items()}
+
+
+def scram(user: str) -> dict[str, object]:
+    password = USERS[user]
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": f'{SCRAM} required username="{user}" password="{password}";',
+    }
+
+
+def of_one_client(pushes: list[Push]) -> set[tuple[str | None, ...]]:
+    names = ("client_instance_id", "principal", "client_software_name", "listener", "cluster_id")
+    return {tuple(push.headers.get(name) for name in names) for push in pushes}
+
+
+def test_a_push_lands_once_with_what_a_filter_knows(cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
+    """Brokers with the plugin see none of it: the proxy answers, by the file's subscriptions and its own limits."""
+    file = subscriptions_file(tmp_path / "subscriptions.yml", [EVERYTHING | {"interval_ms": 60_000}])
+    config = filter_config(cluster.bootstrap_servers, file, require_sasl=False, telemetryMaxBytes=100)
+    config["landing"] |= {"topic": topic, "status.topic": topic, "status.interval.ms": 3_600_000}
+    with TelemetryProxy(tmp_path / "proxy", cluster.bootstrap_servers, config) as proxy:
+        with RawClient(proxy.bootstrap_port, "telemetry-raw") as client:
+            subscribed = client.subscribed()
+            errors = [client.push(subscribed, b"x" * 100), client.push(subscribed, b"x")]
+            other = client.subscribed()
+            errors += [client.push((other[0], other[1] + 1), b"x"), client.push((bytes(16), 0), b"x")]
+            large = client.subscribed()
+            errors.append(client.push(large, b"x" * 101))
+        assert errors == [0, 89, 117, 42, 118]  # throttled, unknown subscription, invalid, too large
+        (push,) = wait_for(lambda: messages(cluster, topic), lambda found: found)
+    landed = push.headers()
+    assert isinstance(landed, list)
+    headers = {name: text.decode() for name, text in landed if isinstance(text, bytes)}
+    received_at, correlation = headers.pop("received_at_ms"), headers.pop("correlation_id")
+    assert int(received_at) > 1_700_000_000_000
+    assert correlation == "7"
+    instance = base64.urlsafe_b64encode(subscribed[0]).decode().rstrip("=")
+    assert headers == {
+        "record_version": "1",
+        "client_instance_id": instance,
+        "client_id": "telemetry-raw",
+        "terminating": "false",
+        "content_type": "OTLP",
+        "compression_type": "none",
+        "subscription_id": str(subscribed[1]),
+        "push_interval_ms": "60000",
+        "listener": "lake",
+        "client_software_name": "raw",
+        "client_software_version": "1",
+        "payload_bytes": "100",
+    }
+    assert (push.key(), push.value()) == (instance.encode(), b"x" * 100)
+    assert "received 1, landed 1, queued 0" in proxy.log()
+
+
+@pytest.mark.slow
+def test_clients_of_a_broker_without_the_plugin_push_to_the_proxy(
+    stock: LocalCluster, landing: Landing, ingest: Ingest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Java by PLAIN and SCRAM and librdkafka by PLAIN, a changed subscription, the ends, the records, the lake."""
+    assert GET_TELEMETRY_SUBSCRIPTIONS not in stock.broker(1).api_keys()
+    file = subscriptions_file(tmp_path / "subscriptions.yml", [EVERYTHING])
+    config = filter_config(stock.bootstrap_servers, file)
+    with (
+        TelemetryProxy(stock.folder / "proxy", stock.sasl_bootstrap_servers, config) as proxy,
+        LocalClients(stock) as clients,
+    ):
+        orders, led = ("orders", USERS["orders"]), by(proxy)
+        java = clients.producer("java", "work", "telemetry-java", rate=20, credentials=orders, properties=led)
+        rd = clients.consumer("librdkafka", "work", "telemetry-rd", group="rd", credentials=orders, properties=led)
+        by_scram = clients.consumer(
+            "java", "work", "telemetry-scram", group="scram", properties=by(proxy) | scram("audit")
+        )
+        other = clients.producer("java", "work", "no-telemetry", records=10, credentials=orders, properties=led)
+        assert other.wait_for("done")["records"] == 10
+        ids = [each.client_id for each in (java, rd, by_scram)]
+        for client_id in ids:
+            landing.wait_for_more(client_id, 3)
+        (first,) = of_one_client(landing.pushes("telemetry-java"))
+        assert first[1:4] == ("User:orders", "apache-kafka-java", "lake")
+        (second,) = of_one_client(landing.pushes("telemetry-rd"))
+        assert second[1:4] == ("User:orders", "confluent-kafka-python", "lake")
+        (third,) = of_one_client(landing.pushes("telemetry-scram"))
+        assert third[1:4] == ("User:audit", "apache-kafka-java", "lake")
+        assert first[4] is not None
+        assert len({first[4], second[4], third[4]}) == 1
+        push = landing.pushes("telemetry-java")[-1]
+        assert push.headers["compression_type"] == "zstd"
+        assert push.headers["push_interval_ms"] == "300"
+        assert not push.headers.keys() & {"client_address", "client_port", "broker_id", "security_protocol"}
+        assert "org.apache.kafka.producer.record.send.total" in {metric.name for metric in push.metrics()}
+        before = {client_id: landing.pushes(client_id)[-1].headers["subscription_id"] for client_id in ids}
+
+        subscriptions_file(file, [EVERYTHING | {"interval_ms": 400, "metrics": ["org.apache.kafka.producer."]}])
+        changed = landing.wait("telemetry-java", lambda all_: all_[-1].headers["push_interval_ms"] == "400")
+        assert changed[-1].headers["subscription_id"] != before["telemetry-java"]
+        assert of_one_client(changed) == {first}  # the same client instance
+
+        file.write_text("subscriptions: 7")  # broken: they stay as they are
+        wait_for(proxy.log, lambda log: "subscriptions: allowed: a list" in log)
+        landing.wait_for_more("telemetry-java", 2)
+
+        for client in (java, rd, by_scram):
+            client.close()
+        landing.wait("telemetry-scram", lambda all_: all_[-1].terminating)
+    total = sum(len(landing.pushes(client_id)) for client_id in ids)
+    assert not landing.pushes("no-telemetry")
+    assert not [push for each in ids for push in landing.pushes(each) if "dropped" in push.headers]
+
+    words = ["client-telemetry", "--bootstrap-servers", stock.bootstrap_servers]
+    assert run_command("check-landing", words) == 0
+    assert re.search(rf"^{total} records, ", capsys.readouterr().out, re.MULTILINE)
+    ingest(None, tmp_path / "lake", "--bootstrap-servers", stock.bootstrap_servers, "--topic", "client-telemetry")
+    assert table(tmp_path / "lake", "pushes").num_rows == total
+    assert table(tmp_path / "lake", "metric_points").num_rows > 10 * total
+    assert table(tmp_path / "lake", "quarantine").num_rows == 0
+    last = [json.loads(each.value() or b"") for each in messages(stock, LANDING_TOPICS[1])][-1]
+    assert (last["received"], last["landed"], last["queue_depth"]) == (total, total, 0)
+    assert last["broker_id"] is None
+
+
+@pytest.mark.slow
+def test_without_sasl_there_is_no_telemetry_unless_the_configuration_says_so(
+    stock: LocalCluster, landing: Landing, tmp_path: Path
+) -> None:
+    file = subscriptions_file(tmp_path / "subscriptions.yml", [EVERYTHING])
+    config = filter_config(stock.bootstrap_servers, file)
+    with TelemetryProxy(tmp_path / "strict", stock.bootstrap_servers, config) as proxy, LocalClients(stock) as clients:
+        client = clients.producer("java", "work", "telemetry-open", records=50, properties=by(proxy))
+        assert client.wait_for("done")["records"] == 50
+        wait_for(proxy.log, lambda log: "A connection without SASL asked for telemetry" in log)
+        with RawClient(proxy.bootstrap_port, "telemetry-raw") as raw:
+            assert raw.push((bytes(range(16)), 1), b"x") == 35  # UNSUPPORTED_VERSION
+        client.close()
+        assert not landing.pushes("telemetry-open")
+    relaxed = filter_config(stock.bootstrap_servers, file, require_sasl=False)
+    with TelemetryProxy(tmp_path / "relaxed", stock.bootstrap_servers, relaxed) as proxy:
+        told = ask(proxy.bootstrap_port, bytes(16), "telemetry-raw", ("raw", "1"))
+        assert (told.push_interval_ms, told.requested_metrics) == (300, ("*",))
+        told = ask(proxy.bootstrap_port, bytes(16), "telemetry-go", ("kgo", "1.22"))
+        assert told.requested_metrics == ("org.apache.kafka.",)
+        told = ask(proxy.bootstrap_port, bytes(16), "other", ("raw", "1"))
+        assert (told.push_interval_ms, told.requested_metrics) == (300_000, ())
+
+
+@pytest.mark.slow
+def test_the_brokers_own_subscriptions(stock: LocalCluster, tmp_path: Path) -> None:
+    """Apache Kafka keeps them also without a plugin that would serve them."""
+    stock.subscribe("theirs", ["org.apache.kafka.consumer.", "org.apache.kafka.producer."], 700, ["client_id=theirs"])
+    config = filter_config(stock.bootstrap_servers, "brokers", require_sasl=False)
+    with TelemetryProxy(tmp_path / "proxy", stock.bootstrap_servers, config) as proxy:
+        told = ask(proxy.bootstrap_port, bytes(16), "theirs", ("raw", "1"))
+        assert told.push_interval_ms == 700
+        assert sorted(told.requested_metrics) == ["org.apache.kafka.consumer.", "org.apache.kafka.producer."]
+        stock.unsubscribe("theirs")
+        wait_for(
+            lambda: ask(proxy.bootstrap_port, bytes(16), "theirs", ("raw", "1")).push_interval_ms,
+            lambda interval: interval == 300_000,
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (None, "the filter has no config"),
+        (
+            {"subscriptions": "/no/such.yml", "landing": {"bootstrap.servers": "127.0.0.1:1"}},
+            "/no/such.yml: No such file",
+        ),
+        ({"subscriptions": "brokers", "landing": {"topic": "t"}}, "landing: is needed"),
+        (
+            {"subscriptions": "brokers", "landing": {"bootstrap.servers": "h:1", "topic": "a b"}},
+            "landing: topic=a b is not",
+        ),
+        ({"subscriptions": 7, "lending": {}}, "lending: is no setting"),
+    ],
+)
+def test_a_filter_without_a_right_configuration_leaves_the_traffic_as_it_is(
+    stock: LocalCluster, tmp_path: Path, config: dict[str, object] | None, reason: str
+) -> None:
+    with TelemetryProxy(tmp_path / "proxy", stock.bootstrap_servers, config) as proxy:
+        (line,) = [line for line in proxy.log().splitlines() if "No telemetry is received" in line]
+        assert reason in line
+        offered = advertised("127.0.0.1", proxy.bootstrap_port, timeout_s=PATIENCE_S).api_keys
+        assert not offered & {GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY}
+        producer = Producer({"bootstrap.servers": proxy.bootstrap_servers})
+        producer.produce("work", b"value")
+        assert producer.flush(PATIENCE_S) == 0
+        del producer  # before its broker goes

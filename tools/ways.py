@@ -131,16 +131,16 @@ dashboards.panels:_ask -> dashboards.scene:Scene.ask
 dashboards.scene:Scene.ask -> dashboards.scene:Scene._answer
 dashboards.scene:Scene._answer -> dashboards.scene:_windows
 dashboards.scene:_windows -> dashboards.answers:answer = an answer, kept
-dashboards.scene:_windows -> dashboards.lake:Lake.windows
-dashboards.lake:Lake.windows -> dashboards.kept_windows:KeptWindows.rollups = sums of windows
+dashboards.scene:_windows -> dashboards.lake:LakeReader.windows
+dashboards.lake:LakeReader.windows -> dashboards.kept_windows:KeptWindows.rollups = sums of windows
 dashboards.scene:Scene._answer -> dashboards.scene:_answer
-dashboards.scene:_answer -> dashboards.lake:Lake.ask
-dashboards.lake:Lake.ask -> dashboards.questions:question = SQL
-dashboards.lake:Lake.ask -> dashboards.lake:Lake._run
-dashboards.lake:Lake._run -> dashboards.lake:Lake._prepare = rows
-dashboards.lake:Lake._prepare -> pipelines.query.views:needed = views
-dashboards.lake:Lake._prepare -> dashboards.lake:Lake._view
-dashboards.lake:Lake._view -> pipelines.query.duckdb_tables:native_select = files of tables
+dashboards.scene:_answer -> dashboards.lake:LakeReader.ask
+dashboards.lake:LakeReader.ask -> dashboards.questions:question = SQL
+dashboards.lake:LakeReader.ask -> dashboards.lake:LakeReader._run
+dashboards.lake:LakeReader._run -> dashboards.lake:LakeReader._prepare = rows
+dashboards.lake:LakeReader._prepare -> pipelines.query.views:needed = views
+dashboards.lake:LakeReader._prepare -> dashboards.lake:LakeReader._view
+dashboards.lake:LakeReader._view -> pipelines.query.duckdb_tables:native_select = files of tables
 dashboards.screens.producers:page -> dashboards.panels:total
 dashboards.panels:total -> dashboards.plots:lines
 dashboards.plots:lines -> dashboards.plots:_line_spec = a plot in Vega-Lite

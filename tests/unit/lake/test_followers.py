@@ -190,7 +190,7 @@ class Sink(Consumer):
 
     def run(self) -> None:
         for message in messages(self.lake):
-            self.sent += [int(row["subject"][1:]) for row in message.changes]
+            self.sent += [int(str(row["subject"])[1:]) for row in message.changes]
 
     def found(self) -> list[int]:
         return self.sent

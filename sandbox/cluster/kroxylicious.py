@@ -13,7 +13,7 @@ from typing import Any, Self
 from kafka_telemetry_lake.pipelines.runtime.jars import jars
 from kafka_telemetry_lake.pipelines.runtime.kafka_reach import advertised
 from kafka_telemetry_lake.sandbox.cluster.java import compile_java, java_command
-from kafka_telemetry_lake.sandbox.cluster.plugin import RECEIVER
+from kafka_telemetry_lake.sandbox.cluster.plugin import RECEIVER, ReceiverUnavailableError
 from kafka_telemetry_lake.sandbox.cluster.ports import ReservedPorts
 from kafka_telemetry_lake.sandbox.cluster.process import Process
 from kafka_telemetry_lake.sandbox.patience import PATIENCE_S
@@ -30,7 +30,12 @@ class ProxyError(CannotRunError):
 
 
 def proxy_class_path() -> str:
-    """Kroxylicious, the filter and a launcher, compiled. Raises ``CompileError``, ``JarsUnavailableError``."""
+    """Kroxylicious, the filter and a launcher, compiled.
+
+    Raises ``CompileError``, ``JarsUnavailableError``, ``ReceiverUnavailableError``.
+    """
+    if not (RECEIVER / "proxy").exists():
+        raise ReceiverUnavailableError("no receiver/proxy here: the filter is only in a checkout")
     libraries = str(jars(_BUNDLE)[0].parent / "*")
     modules = RECEIVER / "core", RECEIVER / "proxy"
     sources = sorted(source for module in modules for source in (module / "src" / "main").rglob("*.java"))

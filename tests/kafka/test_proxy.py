@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -213,6 +214,54 @@ def test_the_brokers_own_subscriptions(stock: LocalCluster, tmp_path: Path) -> N
             lambda: ask(proxy.bootstrap_port, bytes(16), "theirs", ("raw", "1")).push_interval_ms,
             lambda interval: interval == 300_000,
         )
+
+
+@pytest.mark.slow
+def test_a_landing_topic_that_is_gone_stops_nobody(stock: LocalCluster, tmp_path: Path) -> None:
+    file = subscriptions_file(tmp_path / "subscriptions.yml", [EVERYTHING])
+    config = filter_config(stock.bootstrap_servers, file, require_sasl=False)
+    config["landing"] |= {"topic": "gone", "producer.max.block.ms": 60_000, "close.timeout.ms": 0}
+    with TelemetryProxy(tmp_path / "proxy", stock.bootstrap_servers, config) as proxy:
+        producer = Producer(
+            {"bootstrap.servers": proxy.bootstrap_servers, "enable.metrics.push": False, "linger.ms": 0}
+        )
+        with RawClient(proxy.bootstrap_port, "telemetry-raw") as client:
+            assert [client.push(client.subscribed(), b"x") for _ in range(20)] == [0] * 20
+            begun = time.monotonic()
+            for _ in range(20):
+                producer.produce("work", b"value")
+                assert producer.flush(PATIENCE_S) == 0
+            # The lander waits for its topic's metadata a minute at a time; the event loops don't wait with it.
+            assert time.monotonic() - begun < 30
+        del producer
+    assert "received 20, landed 0, queued 0" in proxy.log()
+    assert "closed=20" in proxy.log()
+
+
+@pytest.mark.slow
+def test_a_client_goes_on_by_another_proxy_as_the_same_instance(
+    stock: LocalCluster, landing: Landing, tmp_path: Path
+) -> None:
+    file = subscriptions_file(tmp_path / "subscriptions.yml", [EVERYTHING])
+    config = filter_config(stock.bootstrap_servers, file, require_sasl=False)
+    with (
+        TelemetryProxy(tmp_path / "first", stock.bootstrap_servers, config) as first,
+        TelemetryProxy(tmp_path / "second", stock.bootstrap_servers, config | {"name": "second"}) as second,
+        LocalClients(stock) as clients,
+    ):
+        both = f"{first.bootstrap_servers},{second.bootstrap_servers}"
+        client = clients.producer(
+            "librdkafka", "work", "telemetry-moved", rate=10, properties={"bootstrap.servers": both}
+        )
+        landing.wait_for_more("telemetry-moved", 3)
+        first.kill()
+        second.stop()  # whichever it used is gone now
+        before = len(landing.pushes("telemetry-moved"))
+        second.start()
+        pushes = landing.wait("telemetry-moved", lambda all_: len(all_) >= before + 3)
+        client.close()
+    assert len({push.client_instance_id for push in pushes}) == 1
+    assert len({push.headers["subscription_id"] for push in pushes}) == 1
 
 
 @pytest.mark.slow

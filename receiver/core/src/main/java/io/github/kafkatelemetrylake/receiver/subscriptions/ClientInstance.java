@@ -37,11 +37,11 @@ final class ClientInstance {
     }
 
     /**
-     * Whether it may push: an interval after its last push, or once after it asked. Clients jitter their first push, which
-     * comes half an interval to one and a half after the answer.
+     * Whether it may push: an interval after its last push. So it may at once after an answer, which it gets only then: clients
+     * jitter that push to half an interval to one and a half.
      */
     boolean mayPush(long nowMs) {
-        boolean may = lastGetMs > lastPushMs || nowMs - lastPushMs >= request.pushIntervalMs;
+        boolean may = nowMs - lastPushMs >= request.pushIntervalMs;
         if (may) {
             lastPushMs = nowMs;
         }

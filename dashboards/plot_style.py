@@ -14,7 +14,7 @@ GREY = "#8A8F99"  # 3:1 on white and on Streamlit's dark background
 HEIGHT = 260
 LONGEST_LABEL_PX = 260
 PADDING_PX = 8  # right of a plot
-# Of a legend, as Streamlit draws it: a line with the gaps beside it, the gap of the next column, a character of a name.
+# Of a legend, as Streamlit draws it: a line with its gaps, the gap of the next column, a character of a name.
 _SYMBOL_PX, _GAP_PX, _CHARACTER_PX = 46, 20, 6.3
 # Text and lines of the axes: at least 4.5:1 and 3:1 on the background.
 AXIS = {"light": ("#404654", "#808495", "#e6e9ef"), "dark": ("#d5d9e2", "#8d93a3", "#31343f")}

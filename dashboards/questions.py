@@ -121,7 +121,7 @@ def _look_at_ids(tree: exp.Query) -> None:
 
 
 def _let_all_pass(test: exp.Expression) -> None:
-    """Leave out a condition, and what else would let a row pass beside it."""
+    """Leave out a condition, and what else would let a row pass besides it."""
     while isinstance(test.parent, exp.Or | exp.Paren):
         test = test.parent
     if isinstance(test.parent, exp.And):

@@ -19,7 +19,7 @@ UNCOUNTED = ("duplicate", "conflict", "too_late")  # statuses of points that vie
 
 @dataclass(frozen=True)
 class Dimension:
-    """By what series differ, beside the cluster.
+    """What tells series apart, besides the cluster.
 
     Attributes:
         columns: column of the counted rows to its label.

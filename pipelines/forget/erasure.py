@@ -41,7 +41,7 @@ FORMAT = 1  # of the notes
 LOG = "_delta_log"
 THREADS = 4  # that look into files
 NOT_OTHERS = (".parquet", ".state", ".lock", ".crc", ".part")
-STATE, OTHERS = "operator's state", "other files"  # in a report beside the names of tables
+STATE, OTHERS = "operator's state", "other files"  # in a report, besides the names of tables
 
 
 @dataclass

@@ -74,7 +74,7 @@ class OtherFiles:
         return False
 
     def _drop_checksum(self, path: str) -> None:
-        """Hadoop has the checksum of a local file beside it, and refuses the file if it differs."""
+        """Delete the checksum that Hadoop keeps next to a local file: it refuses the file if that differs."""
         folder, _, name = path.rpartition("/")
         checksum = f"{folder}/.{name}.crc"
         if self._filesystem.get_file_info(checksum).type == pafs.FileType.File:

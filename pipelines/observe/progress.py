@@ -64,7 +64,7 @@ class _JavaEvents(JStreamingQueryListener):
     """PySpark's receiver of the JVM's events, but for a progress, of which it takes the JSON alone.
 
     PySpark reads each map of a progress entry by entry. A map's end is an exception, whose class PySpark looks up among
-    those it knows, and the JVM searches all jars for each: a fifth of its CPU time beside a small fleet.
+    those it knows, and the JVM searches all jars for each: a fifth of its CPU time with a small fleet.
     """
 
     def onQueryProgress(self, jevent: JavaObject) -> None:  # noqa: N802  # Spark's name

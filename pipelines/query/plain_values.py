@@ -232,7 +232,7 @@ def _cast(kind: Any) -> str | None:
         return "VARCHAR"
     if kind.id not in NESTED:
         return None
-    sizes = 1 if kind.id == "array" else 0  # beside the type of its items, how many there are
+    sizes = 1 if kind.id == "array" else 0  # besides the type of its items, how many there are
     children = [(name, child, _cast(child)) for name, child in kind.children[: len(kind.children) - sizes]]
     if all(cast is None for *_, cast in children):
         return None

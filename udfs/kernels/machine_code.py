@@ -5,7 +5,7 @@
 numba's cache, by package, with their checksums. If one of them isn't what was built, the whole folder is left out, and
 the kernels are compiled as if there was none.
 
-The code is read where it was installed, beside the modules that it was compiled from: who could change it there could
+The code is read where it was installed, next to the modules that it was compiled from: who could change it there could
 change those too. It is never written, so nothing can be half there. What it lacks is compiled for the processor at
 hand, into the user's cache (`numba_cache`).
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -95,6 +96,20 @@ def test_a_folder_is_drawn_above_those_that_it_imports_from(tmp_path: Path) -> N
     (tmp_path / "udfs/a/one.py").write_text("from kafka_telemetry_lake.udfs.two import x")
     with pytest.raises(CycleError):
         folders.picture(tmp_path)
+
+
+def test_a_class_name_means_one_thing_and_a_folder_can_be_surveyed() -> None:
+    """A few names are alike, each private to its subject; a folder has so many files that a reader sees them at once."""
+    product = {name: file for name, file in _modules(*LAYERS).items() if not name.startswith("sandbox")}
+    classes = [
+        node.name
+        for file in product.values()
+        for node in ast.parse(file.read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert len([name for name, times in Counter(classes).items() if times > 1]) <= 8
+    sizes = Counter(file.parent for file in product.values() if file.name != "__init__.py")
+    assert {folder: size for folder, size in sizes.items() if size > 25} == {}
 
 
 def test_only_one_name_is_installed() -> None:

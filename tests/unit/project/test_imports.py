@@ -99,7 +99,7 @@ def test_a_folder_is_drawn_above_those_that_it_imports_from(tmp_path: Path) -> N
 
 
 def test_a_class_name_means_one_thing_and_a_folder_can_be_surveyed() -> None:
-    """A few names are alike, each private to its subject; a folder has so many files that a reader sees them at once."""
+    """A few names are alike, each private to its subject; a reader sees the files of a folder at once."""
     product = {name: file for name, file in _modules(*LAYERS).items() if not name.startswith("sandbox")}
     classes = [
         node.name

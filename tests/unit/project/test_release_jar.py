@@ -30,6 +30,8 @@ def released(folder: Path, time_zone: str) -> Path:
     environment = os.environ | {"TZ": time_zone}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout[-2000:]
+    for jar in (folder / "proxy" / "target").glob("*.jar"):
+        shutil.copy(jar, folder / "target")
     return folder / "target"
 
 
@@ -45,11 +47,14 @@ def test_two_builds_of_the_plugin_are_the_same_bytes(tmp_path: Path) -> None:
     first = released(tmp_path / "here", "UTC")
     second = released(tmp_path / "somewhere" / "else", "Asia/Tokyo")
     files = [f"{NAME}.jar", f"{NAME}-sources.jar", f"{NAME}-javadoc.jar", f"{NAME}-sbom.json"]
+    files.append(f"client-telemetry-lake-proxy-{VERSION}.jar")
     for name in files:
         sums = {hashlib.sha256((folder / name).read_bytes()).hexdigest() for folder in (first, second)}
         assert len(sums) == 1, name
 
-    names = {name: set(zipfile.ZipFile(first / name).namelist()) for name in files[:3]}
+    names = {name: set(zipfile.ZipFile(first / name).namelist()) for name in (*files[:3], files[-1])}
+    assert {f"{PACKAGE}/Lander.class", f"{PACKAGE}/proxy/TelemetryFilter.class"} <= names[files[-1]]
+    assert not [name for name in names[files[-1]] if name.endswith(".class") and not name.startswith(PACKAGE)]
     assert f"{PACKAGE}/Lander.class" in names[f"{NAME}.jar"]
     assert not [name for name in names[f"{NAME}.jar"] if name.endswith(".class") and not name.startswith(PACKAGE)]
     assert f"{PACKAGE}/Lander.java" in names[f"{NAME}-sources.jar"]

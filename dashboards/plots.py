@@ -102,7 +102,9 @@ def _line_spec(
     y_axis |= time_ticks(rows[y].max(), unit)
     encoding: Spec = {
         "x": {
-            "field": "at_ms", "type": "temporal", "scale": time_scale,
+            "field": "at_ms",
+            "type": "temporal",
+            "scale": time_scale,
             "axis": {"format": TIME_FORMAT, "title": "time (UTC)", "titlePadding": 4, "labelFlush": False} | SECONDS,
         },
         "y": {"field": y, "type": "quantitative", "scale": scale, "axis": y_axis},
@@ -111,7 +113,7 @@ def _line_spec(
             {"field": name, "type": "nominal", "title": " "},
             {"field": y, "type": "quantitative", "title": unit, "format": NUMBER},
         ],
-    }  # fmt: skip
+    }
     line: Spec = {"mark": {"type": "line", "strokeWidth": 2, "invalid": "break-paths-show-domains"}}
     dots: Spec = {"mark": {"type": "circle", "size": 18, "opacity": 1}}
     line["params"] = [{"name": "zoom", "select": {"type": "interval", "encodings": ["x"]}}]
@@ -160,7 +162,7 @@ def _marks(rows: pd.DataFrame, domain: Any, step_s: int) -> list[Spec]:
                 ],
             },
         }
-    ]  # fmt: skip
+    ]
 
 
 def _few(rows: pd.DataFrame, y: str, name: str) -> pd.DataFrame:
@@ -189,14 +191,18 @@ def bars(rows: pd.DataFrame, x: str, y: str, unit: str, title: str, note: str = 
             "mark": {"type": "bar", "color": PALETTE[0], "height": {"band": 0.6}},
             "encoding": {
                 "x": {"field": x, "type": "quantitative", "axis": axis},
-                "y": {"field": y, "type": "nominal", "sort": None,
-                      "axis": {"title": None, "labelLimit": LONGEST_LABEL_PX, "labelOverlap": False}},
+                "y": {
+                    "field": y,
+                    "type": "nominal",
+                    "sort": None,
+                    "axis": {"title": None, "labelLimit": LONGEST_LABEL_PX, "labelOverlap": False},
+                },
                 "tooltip": [
                     {"field": y, "type": "nominal", "title": " "},
                     {"field": x, "type": "quantitative", "title": unit, "format": NUMBER},
                 ],
             },
-        }  # fmt: skip
+        }
         _draw(rows, spec, max(HEIGHT, 22 * len(rows) + 60))
         _table_foot(rows[[y, x]], {y: y.replace("_", " "), x: unit}, title, words, rows.attrs.get("sql", ""))
 
@@ -316,6 +322,11 @@ def _date(time: datetime) -> dict[str, int | bool]:
     """A moment as Vega-Lite's scales take it."""
     at = time.astimezone(UTC)
     return {
-        "year": at.year, "month": at.month, "date": at.day, "hours": at.hour, "minutes": at.minute,
-        "seconds": at.second, "utc": True,
-    }  # fmt: skip
+        "year": at.year,
+        "month": at.month,
+        "date": at.day,
+        "hours": at.hour,
+        "minutes": at.minute,
+        "seconds": at.second,
+        "utc": True,
+    }

@@ -192,7 +192,10 @@ def setting(advice: str, rule: Rule) -> dict[str, str] | None:
 def _why(rule: Rule) -> str:
     """What the rule compares, and whom it can't judge."""
     bounds = "; ".join(f"{name} {bound.value} {bound.unit}: {bound.reason}" for name, bound in rule.bounds.items())
-    blind = [f"{name}: {getattr(rule.libraries, key)}" for key, name in LIBRARIES.items()
-             if isinstance(getattr(rule.libraries, key), str)]  # fmt: skip
+    blind = [
+        f"{name}: {getattr(rule.libraries, key)}"
+        for key, name in LIBRARIES.items()
+        if isinstance(getattr(rule.libraries, key), str)
+    ]
     text = f"It holds if {rule.sql(rule.condition)}" + (f" ({bounds})" if bounds else "") + "."
     return text + (f" Not judged: {'; '.join(blind)}." if blind else "")

@@ -75,9 +75,13 @@ class Followed:
 
 
 def companions(
-    settings: IngestSettings, spark: SparkSession, lake: JobLake, followed: Followed, registry: CollectorRegistry,
+    settings: IngestSettings,
+    spark: SparkSession,
+    lake: JobLake,
+    followed: Followed,
+    registry: CollectorRegistry,
     report: Report,
-) -> list[Companion]:  # fmt: skip
+) -> list[Companion]:
     """What works in the background, in the order in which it ends: each sees what those before it wrote.
 
     Raises:
@@ -156,9 +160,13 @@ def syncing(settings: IngestSettings, spark: SparkSession) -> Companion:
             log.error("sync: %s; their history is unchanged", error)
 
     return Companion(
-        "sync", stateless(step), settings.sync_seconds or NEVER, waits_first=settings.sync_seconds is None,
-        patience_s=PATIENCE_S, last_step=True,
-    )  # fmt: skip
+        "sync",
+        stateless(step),
+        settings.sync_seconds or NEVER,
+        waits_first=settings.sync_seconds is None,
+        patience_s=PATIENCE_S,
+        last_step=True,
+    )
 
 
 def judging(

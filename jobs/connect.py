@@ -131,9 +131,14 @@ def _steps(
 
 
 def _creating(
-    java: HasJvm, servers: str, options: Mapping[str, str], name: str, partitions: int, replicas: int,
+    java: HasJvm,
+    servers: str,
+    options: Mapping[str, str],
+    name: str,
+    partitions: int,
+    replicas: int,
     config: Mapping[str, str],
-) -> Callable[[], None]:  # fmt: skip
+) -> Callable[[], None]:
     return lambda: create_topic(java, servers, options, name, partitions, replicas, config)
 
 

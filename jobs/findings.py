@@ -89,12 +89,15 @@ def _rules() -> pa.Table:
     return pa.Table.from_pylist(
         [
             {
-                "id": rule.id, "severity": "/".join(rule.severities), "libraries": ", ".join(rule.judged),
-                "scope": rule.scope, "title": rule.title,
+                "id": rule.id,
+                "severity": "/".join(rule.severities),
+                "libraries": ", ".join(rule.judged),
+                "scope": rule.scope,
+                "title": rule.title,
             }
             for rule in rules().values()
         ]
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

@@ -102,8 +102,10 @@ def _summary(settings: ForgetSettings, request: Request, removed: Sequence[Remov
 
 
 def _print_status(settings: ForgetSettings) -> None:
-    rows = [{"erasure": each.erasure, "erased_at": each.erased_at, "gone_at": each.gone_at, "due": each.due.isoformat()}
-            for each in erased_files(settings.lake)]  # fmt: skip
+    rows = [
+        {"erasure": each.erasure, "erased_at": each.erased_at, "gone_at": each.gone_at, "due": each.due.isoformat()}
+        for each in erased_files(settings.lake)
+    ]
     if settings.format == "json":
         print(json.dumps(rows, indent=1))
     else:

@@ -102,8 +102,11 @@ class _Tables:
         if change is not None:
             log.info(
                 "iceberg: %s: %d files added, %d removed, as of version %d",
-                name, change.added, change.removed, change.version,
-            )  # fmt: skip
+                name,
+                change.added,
+                change.removed,
+                change.version,
+            )
 
     def _tidy(self, name: str) -> None:
         if deleted := self._tables[name].tidy():

@@ -99,9 +99,14 @@ def _run_in_session(settings: IngestSettings, stop: threading.Event) -> None:
         )
         lake = replace(lake, checkpoints=own_checkpoints(lake.path, settings.checkpoints, fence), fence=fence)
         spark = spark_session(
-            "telemetry-lake ingest", settings.master, settings.driver_memory, lake.path, lake.checkpoints,
-            is_job=True, is_brief=settings.once and source.is_small(),
-        )  # fmt: skip
+            "telemetry-lake ingest",
+            settings.master,
+            settings.driver_memory,
+            lake.path,
+            lake.checkpoints,
+            is_job=True,
+            is_brief=settings.once and source.is_small(),
+        )
         RunningJob(spark, lake, source, settings, stop).run()
         if not stop.is_set() and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
             spark.stop()
@@ -230,10 +235,15 @@ def make_source(settings: IngestSettings) -> Source:
     if settings.source == "kafka":
         assert settings.bootstrap_servers is not None  # ensured by `check_together`
         return KafkaSource(
-            settings.bootstrap_servers, settings.source_name or "kafka", topics, settings.kafka_options,
-            settings.starting_offsets, settings.max_records_per_batch, settings.fail_on_data_loss,
+            settings.bootstrap_servers,
+            settings.source_name or "kafka",
+            topics,
+            settings.kafka_options,
+            settings.starting_offsets,
+            settings.max_records_per_batch,
+            settings.fail_on_data_loss,
             None if settings.once else settings.trigger_seconds,
-        )  # fmt: skip
+        )
     path = settings.source.removeprefix("files:")
     return FilesSource(path, settings.source_name or f"files:{Path(path).resolve().name}", topics)
 

@@ -59,8 +59,11 @@ def run_job(settings: MaintainSettings) -> int:
                 days = f"days {dropped_days[0]} to {dropped_days[-1]} dropped" if dropped_days else "no days dropped"
                 log.info(
                     "maintain: %s: %s, %d files compacted, %d files deleted",
-                    name, days, done.compacted_files, done.vacuumed_files,
-                )  # fmt: skip
+                    name,
+                    days,
+                    done.compacted_files,
+                    done.vacuumed_files,
+                )
             for erasure in clear(settings.folder, datetime.now(UTC)):
                 log.info("maintain: erasure %s: the tables' history has nothing of it any more", erasure)
     except (DeltaError, OSError) as error:
@@ -77,8 +80,10 @@ def _warn_of_iceberg(settings: MaintainSettings) -> None:
         if late.since < before:
             log.warning(
                 "maintain: Iceberg table %s lacks commits since %s: its readers may fail on files that VACUUM deletes; "
-                "run `telemetry-lake iceberg`", late.table, f"{late.since:%Y-%m-%d %H:%M}",
-            )  # fmt: skip
+                "run `telemetry-lake iceberg`",
+                late.table,
+                f"{late.since:%Y-%m-%d %H:%M}",
+            )
 
 
 def check_retention(days: dict[str, int], allowed: tuple[str, ...]) -> None:

@@ -43,7 +43,7 @@ def server(settings: McpSettings) -> MCPServer[Any]:
     lake, overrides = settings.lake, read_overrides(settings.rules)
     limits = AnswerLimits(
         settings.max_rows, settings.max_characters, settings.max_seconds, settings.memory, settings.spill
-    )  # fmt: skip
+    )
     one_at_a_time = threading.Lock()  # so that the memory of all queries together is bounded
 
     async def answered(ask: Callable[[], Any]) -> str:

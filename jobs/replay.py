@@ -98,8 +98,10 @@ def _rebuild_state(spark: SparkSession, lake: JobLake, settings: ReplaySettings,
     begin = "the first push" if done.snapshot is None else f"the snapshot of {done.snapshot.taken_at:%Y-%m-%d %H:%M}Z"
     log.info(
         "replay: rebuilt the state of shards %s as of batch %d, starting from %s; ingest can resume",
-        ", ".join(map(str, done.shards)), done.batch_id, begin,
-    )  # fmt: skip
+        ", ".join(map(str, done.shards)),
+        done.batch_id,
+        begin,
+    )
 
 
 def condition(begin: str) -> str | None:

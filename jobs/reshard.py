@@ -45,5 +45,8 @@ def _reshard(settings: ReshardSettings, fence: Fence) -> None:
         return
     log.info(
         "reshard: done: %s clients from %d shards to %d in %.1f s; ingest can start again",
-        f"{done.clients:,}", done.before, settings.shards, time.monotonic() - began,
-    )  # fmt: skip
+        f"{done.clients:,}",
+        done.before,
+        settings.shards,
+        time.monotonic() - began,
+    )

@@ -53,8 +53,12 @@ def counted(scene: Scene, scope: str, title: str) -> None:
         return
     named = rows.dropna(subset=["subject"]).sort_values(["errors", "warnings", "instances"], ascending=False)
     named = named.rename(columns={"subject": scope})
-    table(named, {scope if name == "subject" else name: label for name, label in COLUMNS.items()}, title,
-          none=f"No {scope} is known.")  # fmt: skip
+    table(
+        named,
+        {scope if name == "subject" else name: label for name, label in COLUMNS.items()},
+        title,
+        none=f"No {scope} is known.",
+    )
 
 
 def _one(scene: Scene) -> None:

@@ -35,8 +35,10 @@ def page(scene: Scene) -> None:
     headroom = scene.rows("quota_headroom", broker_id=int(named))
     assert headroom is not None
     table(
-        headroom.sort_values("used_percent", ascending=False), HEADROOM_COLUMNS, "Nearest to their limits on it now",
+        headroom.sort_values("used_percent", ascending=False),
+        HEADROOM_COLUMNS,
+        "Nearest to their limits on it now",
         none=NO_SAMPLES,
-    )  # fmt: skip
+    )
     clients = scene.rows("clients", broker_id=int(named), state="active")
     table(clients, CLIENT_COLUMNS, "Clients that push to it now", none="None known.")

@@ -175,11 +175,16 @@ def _quotas(scene: Scene, instance: str) -> None:
     if limits is not None:
         table(
             limits.dropna(subset=["quota_limit"]),
-            {"quota_type": "quota", "quota_limit": "limit (per second)", "quota_user": "of the user",
-             "quota_client_id": "of the client id", "valid_from": "since (UTC)"},
+            {
+                "quota_type": "quota",
+                "quota_limit": "limit (per second)",
+                "quota_user": "of the user",
+                "quota_client_id": "of the client id",
+                "valid_from": "since (UTC)",
+            },
             "Quotas that limit it",
             none="None known: `telemetry-lake sync` stores the cluster's quotas.",
-        )  # fmt: skip
+        )
 
 
 def _pushes(pushes: pd.DataFrame) -> None:

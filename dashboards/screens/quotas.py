@@ -105,18 +105,24 @@ def timeline(scene: Scene, step_s: int) -> None:
     nearest = rows[rows["place"] <= MOST_SERIES]
     ends = scene.start, scene.stop
     for column, unit, title, note in (
-        ("used_percent", "% of the quota", "Share of the quota, by user and client id",
-         "Of the windows of 10 s the fullest. Vertical lines mark where a quota changed."),
+        (
+            "used_percent",
+            "% of the quota",
+            "Share of the quota, by user and client id",
+            "Of the windows of 10 s the fullest. Vertical lines mark where a quota changed.",
+        ),
         ("throttle_ms", "ms", "Throttle time, by user and client id", "Of the windows of 10 s the longest."),
-    ):  # fmt: skip
+    ):
         lines(nearest, column, unit, title, "entity", step_s, note, domain=ends, none=NO_SAMPLES)
     none = "Nobody was throttled." if len(rows) else NO_SAMPLES
     heat(rows[rows["throttle_ms"] > 0], "entity", "throttle_ms", "ms", "When each was throttled", step_s, none=none)
     entities = rows.groupby(["quota_type", "user", "client_id"], sort=False)
     summed = entities.agg(
-        used_percent=("used_percent", "max"), throttle_ms=("throttle_ms", "max"), throttled_s=("throttled_s", "sum"),
+        used_percent=("used_percent", "max"),
+        throttle_ms=("throttle_ms", "max"),
+        throttled_s=("throttled_s", "sum"),
         quota_limit=("quota_limit", "last"),
-    ).reset_index()  # fmt: skip
+    ).reset_index()
     summed = summed.rename(columns={"user": "principal"})
     summed["principal link"] = [
         address("principal", scene.selection, principal=f"User:{user}") if user not in ("", DEFAULT) else None
@@ -126,11 +132,15 @@ def timeline(scene: Scene, step_s: int) -> None:
     table(
         summed,
         {
-            "quota_type": "quota", "principal": "user", "client_id": "client id", "used_percent": "most used (%)",
-            "throttle_ms": "longest throttling (ms)", "throttled_s": "throttled for (s)",
+            "quota_type": "quota",
+            "principal": "user",
+            "client_id": "client id",
+            "used_percent": "most used (%)",
+            "throttle_ms": "longest throttling (ms)",
+            "throttled_s": "throttled for (s)",
             "quota_limit": "limit (per second)",
         },
         "Who was delayed, and who came near",
         "An empty user or client id stands for all.",
         NO_SAMPLES,
-    )  # fmt: skip
+    )

@@ -141,9 +141,11 @@ class IngestSettings(NamedLakeSettings, LimitSettings):
                     f"--{name} and write to a new schema"
                 )
         asked_by_path = {
-            "sync_seconds": self.sync_seconds, "findings_minutes": self.findings_minutes,
-            "events_topic": self.events_topic, "metrics_fleet": self.metrics_fleet or None,
-        }  # fmt: skip
+            "sync_seconds": self.sync_seconds,
+            "findings_minutes": self.findings_minutes,
+            "events_topic": self.events_topic,
+            "metrics_fleet": self.metrics_fleet or None,
+        }
         for name in (name for name, value in asked_by_path.items() if value is not None):
             raise UsageError(
                 f"{name}: reads tables by path, so it doesn't work with --catalog: ask views by SQL instead"

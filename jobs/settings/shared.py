@@ -102,14 +102,22 @@ class LimitSettings(JobSettings):
 PREFIX = "kafka."
 # Options of Spark's Kafka source that change no result and that no other setting sets.
 OF_SPARK = (
-    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "groupIdPrefix", "kafkaConsumer.pollTimeoutMs",
-    "maxRecordsPerPartition", "minPartitions",
-)  # fmt: skip
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "maxRecordsPerPartition",
+    "minPartitions",
+)
 OWN = {
-    "subscribe": "topic", "startingoffsets": "starting_offsets", "startingtimestamp": "starting_offsets",
-    "maxoffsetspertrigger": "max_records_per_batch", "failondataloss": "fail_on_data_loss",
-    "kafka.bootstrap.servers": "bootstrap_servers", "bootstrap.servers": "bootstrap_servers",
-}  # fmt: skip
+    "subscribe": "topic",
+    "startingoffsets": "starting_offsets",
+    "startingtimestamp": "starting_offsets",
+    "maxoffsetspertrigger": "max_records_per_batch",
+    "failondataloss": "fail_on_data_loss",
+    "kafka.bootstrap.servers": "bootstrap_servers",
+    "bootstrap.servers": "bootstrap_servers",
+}
 
 
 def _check_options(options: dict[str, str]) -> dict[str, str]:

@@ -64,9 +64,14 @@ class Story:
     """
 
     def __init__(
-        self, cluster: LocalCluster, lake: str, driver_memory: str, stop: threading.Event, waits: WaitLines,
+        self,
+        cluster: LocalCluster,
+        lake: str,
+        driver_memory: str,
+        stop: threading.Event,
+        waits: WaitLines,
         sync: Callable[[list[str]], object],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._cluster, self._lake, self._stop, self._waits, self._sync = cluster, lake, stop, waits, sync
         self._rows = NewRows(lake, log.info)
         checkpoints = table_uri(checkpoints_of(lake), cluster.folder.name)
@@ -123,9 +128,11 @@ class Story:
         """Few records and requests a second: they tell as much, and all processes share this machine."""
         log.info("demo: running Java and librdkafka producers and a consumer group; %s has a quota", THROTTLED)
         relocated = {
-            "bootstrap.servers": proxy.bootstrap_servers, "metadata.max.age.ms": 3000,
-            "metadata.recovery.rebootstrap.trigger.ms": 5000, "reconnect.backoff.max.ms": 2000,
-        }  # fmt: skip
+            "bootstrap.servers": proxy.bootstrap_servers,
+            "metadata.max.age.ms": 3000,
+            "metadata.recovery.rebootstrap.trigger.ms": 5000,
+            "reconnect.backoff.max.ms": 2000,
+        }
         batched, fetched = {"linger.ms": 100}, {"fetch.min.bytes": 100_000}  # or what comes in half a second
         return [
             clients.producer("java", "orders", "orders-service", rate=40, properties=batched),

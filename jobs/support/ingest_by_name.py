@@ -45,9 +45,12 @@ TABLES = (*WRITTEN, CLIENT_CHANGES, PIPELINE_METRICS)
 
 
 def run_by_name(
-    settings: IngestSettings, names: Names, source: Source, stop: threading.Event,
+    settings: IngestSettings,
+    names: Names,
+    source: Source,
+    stop: threading.Event,
     lost: Callable[[TakenOverError], object],
-) -> None:  # fmt: skip
+) -> None:
     """Run until all available input is processed (``once``), or `stop` is set.
 
     Args:
@@ -62,9 +65,13 @@ def run_by_name(
 
 
 def run(
-    spark: SparkSession, names: Names, source: Source, settings: IngestSettings, stop: threading.Event,
+    spark: SparkSession,
+    names: Names,
+    source: Source,
+    settings: IngestSettings,
+    stop: threading.Event,
     fence: Fence | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Run the query in a session."""
     source.check_topics(spark)
     started, tables = time.monotonic(), TablesByName(spark, names)

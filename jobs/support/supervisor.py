@@ -113,8 +113,9 @@ class _Running:
             self.makes_last_step = False
             log.warning(
                 "%s: has not ended within %.0f s and is left behind; the next start repeats its step",
-                name, self._companion.patience_s,
-            )  # fmt: skip
+                name,
+                self._companion.patience_s,
+            )
 
     def _run(self) -> None:
         if self._companion.waits_first:

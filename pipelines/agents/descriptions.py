@@ -73,8 +73,9 @@ def explain_finding(lake: str, finding: str, limits: AnswerLimits, overrides: Ov
     opened = answer(
         lake,
         f"SELECT * FROM open_findings WHERE {where} ORDER BY opened_at DESC, finding_id LIMIT {MOST_OPEN}",
-        limits, overrides,
-    )  # fmt: skip
+        limits,
+        overrides,
+    )
     names = [column["name"] for column in opened["columns"]]
     return {"rule": _rule(rule), "open": [dict(zip(names, row, strict=True)) for row in opened["rows"]]} | {
         key: opened[key] for key in ("truncated", "note") if opened.get(key)

@@ -61,9 +61,11 @@ def _brokers(brokers: Sequence[BrokerFacts]) -> Check:
     if silent:
         reasons = listed(f"{broker.node_id} at {broker.address} ({broker.problem})" for broker in silent)
         return Check(
-            "brokers", "failed", f"{len(silent)} of {len(brokers)} brokers don't answer: {reasons}",
+            "brokers",
+            "failed",
+            f"{len(silent)} of {len(brokers)} brokers don't answer: {reasons}",
             "start them, or let this machine reach their advertised listeners",
-        )  # fmt: skip
+        )
     slowest = max(broker.ms for broker in brokers)
     return Check("brokers", "ok", f"{_number(brokers, 'broker')} answered, the slowest within {slowest:.0f} ms")
 
@@ -98,10 +100,11 @@ def _plugin(brokers: Sequence[BrokerFacts]) -> Check:
     without = brokers_without_plugin(brokers)
     if without:
         return Check(
-            "plugin", "failed",
+            "plugin",
+            "failed",
             f"none on {_brokers_named(broker.node_id for broker in without)}: clients push nothing there",
             f"put the jar into libs/, set metric.reporters={plugin_class(without)}, restart: docs/receiver.md",
-        )  # fmt: skip
+        )
     return Check("plugin", "ok", f"{_number(brokers, 'broker')} with GetTelemetrySubscriptions and PushTelemetry")
 
 
@@ -112,9 +115,11 @@ def _topic(name: str, topic: TopicFacts | None, brokers: int, *, is_landing: boo
             f" --partitions 12 --config max.message.bytes={LEAST_MESSAGE_BYTES}" if is_landing else " --partitions 1"
         )
         return Check(
-            line, "failed" if is_landing else "warning", "doesn't exist, or this user may not see it",
+            line,
+            "failed" if is_landing else "warning",
+            "doesn't exist, or this user may not see it",
             f"`telemetry-lake connect` creates it, or {create} --replication-factor {min(3, brokers)}",
-        )  # fmt: skip
+        )
     text = f"{_number(range(topic.partitions), 'partition')}, {topic.replication_factor} replicas"
     if not topic.config:
         return Check(
@@ -141,30 +146,34 @@ def _problems_of_topic(
         )
     if least_isr > topic.replication_factor:
         yield (
-            "failed", "it takes no record: more replicas must be in sync than there are",
+            "failed",
+            "it takes no record: more replicas must be in sync than there are",
             f"set min.insync.replicas={max(1, topic.replication_factor - 1)}, or add replicas",
-        )  # fmt: skip
+        )
     if "compact" in topic.config["cleanup.policy"]:
         yield "failed", "it is compacted, which removes records of one key", "set cleanup.policy=delete"
     if is_landing and most < LEAST_MESSAGE_BYTES:
         yield (
-            "warning", "a push of a MiB may not fit",
+            "warning",
+            "a push of a MiB may not fit",
             f"set max.message.bytes={LEAST_MESSAGE_BYTES} (the brokers' telemetry.max.bytes and 64 KiB)",
-        )  # fmt: skip
+        )
     if 0 <= retention_ms < LEAST_RETENTION_MS:
         yield (
-            "warning", "a job that is down for longer loses records",
+            "warning",
+            "a job that is down for longer loses records",
             f"set retention.ms={LEAST_RETENTION_MS} or more",
-        )  # fmt: skip
+        )
     if topic.under_replicated:
         yield "warning", f"{topic.under_replicated} partitions have replicas out of sync", "look at the brokers"
     if brokers > 1 and topic.replication_factor == 1:
         yield "warning", "a single broker that fails takes records with it", "give it two or three replicas"
     elif brokers > 1 and least_isr == topic.replication_factor:
         yield (
-            "warning", "while one broker is down, nothing lands",
+            "warning",
+            "while one broker is down, nothing lands",
             f"set min.insync.replicas={topic.replication_factor - 1}, or add a replica",
-        )  # fmt: skip
+        )
 
 
 def _rights(facts: ClusterFacts, topics: Sequence[str]) -> Check:
@@ -179,9 +188,11 @@ def _rights(facts: ClusterFacts, topics: Sequence[str]) -> Check:
         return Check("rights", "failed", f"this user lacks {listed(missing)}", "add ACLs: docs/operate.md")
     if not facts.operations & {"DESCRIBE_CONFIGS", "ALL"}:
         return Check(
-            "rights", "warning", "enough for `ingest`; `sync` can't read subscriptions and quotas",
+            "rights",
+            "warning",
+            "enough for `ingest`; `sync` can't read subscriptions and quotas",
             "give this user DescribeConfigs on the cluster",
-        )  # fmt: skip
+        )
     all_of_them = {"CREATE", "ALTER_CONFIGS"} <= facts.operations or "ALL" in facts.operations
     connect = ", and for `connect`" if all_of_them else "; not for `connect` (Create and AlterConfigs on the cluster)"
     return Check("rights", "ok", f"enough for `ingest` and `sync`{connect}")
@@ -190,15 +201,19 @@ def _rights(facts: ClusterFacts, topics: Sequence[str]) -> Check:
 def _pushes(newest_ms: int | None, now_ms: int) -> Check:
     if newest_ms is None:
         return Check(
-            "pushes", "warning", "the landing topic has no records",
+            "pushes",
+            "warning",
+            "the landing topic has no records",
             "a client that asked before a subscription matched it asks again after five minutes; else restart one",
-        )  # fmt: skip
+        )
     age_s = (now_ms - newest_ms) / 1000
     if age_s > PUSH_AGE_S:
         return Check(
-            "pushes", "warning", f"the newest push landed {age_text(age_s)} ago",
+            "pushes",
+            "warning",
+            f"the newest push landed {age_text(age_s)} ago",
             "look whether clients run, the plugin is on every broker and a subscription matches",
-        )  # fmt: skip
+        )
     return Check("pushes", "ok", f"the newest push landed {age_text(max(0, age_s))} ago")
 
 
@@ -240,15 +255,18 @@ def check_subscriptions(subscriptions: Iterable[Subscription], clients: pa.Table
     without = known.filter(pc.equal(matched, False))["client_id"].to_pylist()
     if not requesting:
         yield Check(
-            "subscriptions", "failed", "no subscription requests metrics: clients push nothing",
+            "subscriptions",
+            "failed",
+            "no subscription requests metrics: clients push nothing",
             "`telemetry-lake connect` creates one, or kafka-configs.sh: docs/receiver.md",
-        )  # fmt: skip
+        )
     elif without:
         yield Check(
-            "subscriptions", "warning",
+            "subscriptions",
+            "warning",
             f"none matches {_number(without, 'active client')}: {listed(without)}",
             "they stop pushing; widen the match of a subscription",
-        )  # fmt: skip
+        )
 
 
 def check_statuses(
@@ -267,15 +285,19 @@ def check_statuses(
         dropped.update(status.dropped)
     if missing:
         yield Check(
-            "receivers", "failed", f"no status of {_brokers_named(missing)}",
+            "receivers",
+            "failed",
+            f"no status of {_brokers_named(missing)}",
             "the first comes ten seconds after a start; else look for ClientTelemetryLander in the broker's log",
-        )  # fmt: skip
+        )
     elif late:
         oldest = age_text(max(late.values()))
         yield Check(
-            "receivers", "failed", f"the last status of {_brokers_named(late)} is {oldest} old",
+            "receivers",
+            "failed",
+            f"the last status of {_brokers_named(late)} is {oldest} old",
             "look whether the broker runs and its receiver lands, or whether its clock is behind",
-        )  # fmt: skip
+        )
     elif dropped:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in dropped.most_common())
         yield Check(
@@ -289,10 +311,11 @@ def check_statuses(
     ahead = {node_id: -age for node_id, age in ages.items() if age < -CLOCK_AHEAD_S}
     if ahead:
         yield Check(
-            "clocks", "warning",
+            "clocks",
+            "warning",
             f"{_brokers_named(ahead)}: {age_text(max(ahead.values()))} ahead of this machine's clock",
             "synchronise the clocks (NTP): ages and silences are computed from the brokers' time",
-        )  # fmt: skip
+        )
     elif ages and not late:
         yield Check("clocks", "ok", f"the brokers' clocks are at most {max(ages.values()):.0f} s behind this machine's")
 

@@ -139,10 +139,12 @@ def last_statuses(values: Iterable[str | None]) -> dict[int | None, ReceiverStat
         try:
             content = json.loads(value or "")
             status = ReceiverStatus(
-                int(content["time_ms"]), int(content["received"]), int(content["landed"]),
+                int(content["time_ms"]),
+                int(content["received"]),
+                int(content["landed"]),
                 {reason: int(count) for reason, count in content["dropped"].items() if count},
                 int(content["queue_depth"]),
-            )  # fmt: skip
+            )
             told = content.get("broker_id")
             broker_id = None if told is None else int(told)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):

@@ -74,26 +74,31 @@ def check_lake(
     yield _freshness(facts, newest_ms, now)
     if facts.busy is not None and facts.busy > BUSY:
         yield Check(
-            "load", "warning", f"the job spent {facts.busy:.0%} of its last hour in batches",
+            "load",
+            "warning",
+            f"the job spent {facts.busy:.0%} of its last hour in batches",
             "give it more cores: docs/sizing.md",
-        )  # fmt: skip
+        )
 
 
 def check_erasures(lake: str, now: datetime) -> Iterator[Check]:
     """Erasures that aren't finished, and those whose history `maintain` should have ended a day ago."""
     for request, command in unfinished(lake).items():
         yield Check(
-            "erasure", "warning", f"the erasure of {request} was begun and is not finished",
+            "erasure",
+            "warning",
+            f"the erasure of {request} was begun and is not finished",
             f"stop the job, run `{command}`, start it again",
-        )  # fmt: skip
+        )
     due = [each for each in erased_files(lake) if each.gone_at is None and each.due + MAINTAINED_EACH <= now]
     if due:
         yield Check(
-            "erasure", "warning",
+            "erasure",
+            "warning",
             f"old versions of the tables still have what was erased, in {len(due)} of the lake's erasures; `maintain` "
             f"could have ended that since {due[0].due:%Y-%m-%d %H:%M} UTC",
             f"run `{shlex.join(['telemetry-lake', 'maintain', '--lake', lake])}`, each day",
-        )  # fmt: skip
+        )
 
 
 def check_iceberg(lake: str, now: datetime) -> Iterator[Check]:
@@ -106,11 +111,12 @@ def check_iceberg(lake: str, now: datetime) -> Iterator[Check]:
         return
     longest = min(late, key=lambda each: each.since)
     yield Check(
-        "iceberg", "warning",
+        "iceberg",
+        "warning",
         f"{len(late)} Iceberg tables lack commits of the lake; {longest.table} is {_age(now, longest.since)} behind",
         f"run `{shlex.join(['telemetry-lake', 'iceberg', '--lake', lake])}`, or with --follow: VACUUM deletes files "
         "that they name",
-    )  # fmt: skip
+    )
 
 
 def _freshness(facts: LakeFacts, newest_ms: int | None, now: datetime) -> Check:
@@ -122,9 +128,11 @@ def _freshness(facts: LakeFacts, newest_ms: int | None, now: datetime) -> Check:
         behind_s = newest_ms / 1000 - facts.landed_at.timestamp()
         if behind_s > BEHIND_S:
             return Check(
-                "freshness", "warning", f"{text}, {age_text(behind_s)} before the topic's newest{waiting}",
+                "freshness",
+                "warning",
+                f"{text}, {age_text(behind_s)} before the topic's newest{waiting}",
                 "start the job if it doesn't run; else give it more cores: docs/sizing.md",
-            )  # fmt: skip
+            )
         return Check("freshness", "ok", f"{text}, {age_text(max(0, behind_s))} before the topic's newest{waiting}")
     return Check("freshness", "ok", f"{text}{waiting}")
 

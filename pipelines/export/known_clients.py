@@ -17,11 +17,15 @@ KNOWN = pa.schema(
     [
         (name, pa.string())
         for name in (
-            "cluster_id", "client_instance_id", "application", "client_software_name", "client_software_version",
+            "cluster_id",
+            "client_instance_id",
+            "application",
+            "client_software_name",
+            "client_software_version",
             "group_id",
         )
     ]
-)  # fmt: skip
+)
 _SQL = """
 SELECT cluster_id, client_instance_id, application, client_software_name, client_software_version,
   list_extract(map_extract(labels, 'group_id'), 1) AS group_id

@@ -113,11 +113,15 @@ SIGNALS = {
     for each in (
         Signal("metrics", METRIC_POINTS, "/v1/metrics", COLUMNS, point_requests, _rejected_points),
         Signal(
-            "logs", CLIENT_EVENTS, "/v1/logs", tuple(CLIENT_EVENTS.schema.names),
-            lambda rows, clients, _: event_requests(rows, clients), _rejected_logs,
+            "logs",
+            CLIENT_EVENTS,
+            "/v1/logs",
+            tuple(CLIENT_EVENTS.schema.names),
+            lambda rows, clients, _: event_requests(rows, clients),
+            _rejected_logs,
         ),
     )
-}  # fmt: skip
+}
 
 
 class Otlp:
@@ -202,8 +206,11 @@ class Otlp:
                 pause = pause_after(failures, error)
                 log.warning(
                     "export: otlp: %s: %s; tried again in %.0f s (POST to %s below the URL of --otlp)",
-                    self._signal.name, error, pause, self._signal.path,
-                )  # fmt: skip
+                    self._signal.name,
+                    error,
+                    pause,
+                    self._signal.path,
+                )
                 self._ended.wait(pause)
             except RefusedError as error:
                 self.rejected += number

@@ -251,13 +251,15 @@ class Fleet(Collector):
         yield gauge(f"{PREFIX}_export_refreshed_timestamp_seconds", "When the figures were read", [({}, self._clock())])
         yield gauge(f"{PREFIX}_export_refresh_seconds", "Duration of the last look at the lake", [({}, seconds)])
         yield gauge(
-            f"{PREFIX}_export_landed_timestamp_seconds", "Landing of the newest point that is counted",
+            f"{PREFIX}_export_landed_timestamp_seconds",
+            "Landing of the newest point that is counted",
             [({}, self._counting.landed_at)],
-        )  # fmt: skip
+        )
         yield gauge(
-            f"{PREFIX}_export_points_version", "Version of metric_points up to which points are counted",
+            f"{PREFIX}_export_points_version",
+            "Version of metric_points up to which points are counted",
             [({}, self._counting.version)],
-        )  # fmt: skip
+        )
         yield counter(_ERRORS, _ERRORS_MEANING, [({}, self._errors)])
 
 

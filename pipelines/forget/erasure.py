@@ -208,8 +208,10 @@ class Erasure:
     def _rename_in_snapshots(self, name: str, files: Sequence[Rewritten]) -> None:
         """Let the lists of files that the state's snapshots have name the new ones."""
         filesystem, root = filesystem_of(f"{self._checkpoints}/points-snapshots")
-        lists = [f"{folder.path}/{name}.parquet"
-                 for folder in filesystem.get_file_info(pafs.FileSelector(root, allow_not_found=True))]  # fmt: skip
+        lists = [
+            f"{folder.path}/{name}.parquet"
+            for folder in filesystem.get_file_info(pafs.FileSelector(root, allow_not_found=True))
+        ]
         there = [info.path for info in filesystem.get_file_info(lists) if info.type == pafs.FileType.File]
         for path in there:
             rename_in_list(filesystem, path, files)
@@ -263,9 +265,11 @@ class Erasure:
             content = read_json(self._filesystem, entry.path) if entry.extension == "json" else None
             if content is not None:
                 check_format(
-                    entry.path, content.get("format"), FORMAT,
+                    entry.path,
+                    content.get("format"),
+                    FORMAT,
                     "finish the erasure with the build that has begun it, whose `telemetry-lake doctor` says how",
-                )  # fmt: skip
+                )
                 content["request"] = Request(**content["request"])
                 content["subject"] = Subject.from_json(content["subject"])
                 content["removed"] = {name: Removed(**each) for name, each in content["removed"].items()}
@@ -280,8 +284,12 @@ def unfinished(lake: str) -> dict[Request, str]:
 
 def _finishing_command(lake: str, note: ErasureNote) -> str:
     request = note.request
-    flags = {"client-instance": request.client_instance, "principal": request.principal,
-             "cluster-id": request.cluster_id, "checkpoints": note.checkpoints}  # fmt: skip
+    flags = {
+        "client-instance": request.client_instance,
+        "principal": request.principal,
+        "cluster-id": request.cluster_id,
+        "checkpoints": note.checkpoints,
+    }
     words = [f"--{name}={value}" for name, value in flags.items() if value is not None]
     return shlex.join(["telemetry-lake", "forget", "--lake", lake, *words])
 

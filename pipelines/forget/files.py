@@ -111,9 +111,14 @@ class TableFolder:
             schema = pa.schema([_plain(field) for field in file.schema_arrow])
             rule = Rows(self._subject, self._name, schema.names)
             with pq.ParquetWriter(
-                part, schema, filesystem=self._filesystem, compression="zstd",
-                compression_level=ZSTD_LEVELS.get(self._name, 1), store_schema=False, **_encodings(file),
-            ) as writer:  # fmt: skip
+                part,
+                schema,
+                filesystem=self._filesystem,
+                compression="zstd",
+                compression_level=ZSTD_LEVELS.get(self._name, 1),
+                store_schema=False,
+                **_encodings(file),
+            ) as writer:
                 for number in range(file.num_row_groups):
                     for batch in file.iter_batches(ROWS_IN_MEMORY, row_groups=[number]):
                         rows = _plain_rows(batch)

@@ -88,8 +88,7 @@ def _renamed(row: Action, new: Mapping[str, Rewritten]) -> Action:
     file = new[unquote(row["path"])]
     row |= {"path": _encoded(file.new), "size_bytes": file.size, "num_records": file.rows, "null_count": None}
     for side in ("min", "max"):
-        row[side] = row[side] and {name: None if isinstance(bound, str) else bound
-                                   for name, bound in row[side].items()}  # fmt: skip
+        row[side] = row[side] and {name: None if isinstance(bound, str) else bound for name, bound in row[side].items()}
     return row
 
 

@@ -191,12 +191,16 @@ def _of_principal(
     ]
     identity = ", ".join("epoch_us(landed_at)" if name == "landed_at" else f'"{name}"' for name in IDENTITY)
     return Subject(
-        request.cluster_id, clusters, instances, frozenset(principals), _encoded(users),
+        request.cluster_id,
+        clusters,
+        instances,
+        frozenset(principals),
+        _encoded(users),
         client_ids=_texts_of(connection, only["client_id"]),
         addresses=_texts_of(connection, only["client_address"]),
         attributes=frozenset(row[0] for row in _rows(connection, " EXCEPT ".join(attributes)) if row[0] is not None),
         pushes=frozenset(_rows(connection, f"SELECT {identity} FROM foreign_pushes")),
-    )  # fmt: skip
+    )
 
 
 def _with_names(connection: duckdb.DuckDBPyConnection, subject: Subject) -> Subject:

@@ -86,9 +86,12 @@ class ConsumerGroups:
 
 
 def read_groups(
-    java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], privacy: Privacy,
+    java: HasJvm,
+    bootstrap_servers: str,
+    options: Mapping[str, str],
+    privacy: Privacy,
     records: NextRecords | None = None,
-) -> ConsumerGroups:  # fmt: skip
+) -> ConsumerGroups:
     """Read all consumer groups of a cluster. Needs Describe on the groups: brokers hide the others.
 
     With Describe on the cluster brokers list all groups, and describe those with Describe on the group.
@@ -182,9 +185,11 @@ def _described(jvm: Any, client: Any, ids: Sequence[str], futures: Mapping[str, 
 
 
 def _warnings(
-    unlisted: Mapping[str, int], unknown: Mapping[str, str], without_offsets: Mapping[str, str],
+    unlisted: Mapping[str, int],
+    unknown: Mapping[str, str],
+    without_offsets: Mapping[str, str],
     logs: Mapping[tuple[str, int], Log],
-) -> Iterator[str]:  # fmt: skip
+) -> Iterator[str]:
     if unlisted:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(unlisted.items()))
         yield (

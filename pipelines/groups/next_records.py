@@ -40,9 +40,13 @@ class NextRecords:
     _known: dict[tuple[str, At], int] = field(default_factory=dict)
 
     def find(
-        self, java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], logs: Mapping[Place, Log],
+        self,
+        java: HasJvm,
+        bootstrap_servers: str,
+        options: Mapping[str, str],
+        logs: Mapping[Place, Log],
         offsets: Iterable[At],
-    ) -> dict[At, int]:  # fmt: skip
+    ) -> dict[At, int]:
         """The offset of the first committed record at or after each offset, or where the search for it ended.
 
         Args:

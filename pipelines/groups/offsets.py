@@ -38,13 +38,19 @@ def record_lag(lake: str, groups: ConsumerGroups) -> None:
     for each in groups.committed:
         log = groups.logs.get((each.topic, each.partition))
         row = _row(groups, each.group_id) | {
-            "topic": each.topic, "partition": each.partition, "committed_offset": each.offset,
-        }  # fmt: skip
+            "topic": each.topic,
+            "partition": each.partition,
+            "committed_offset": each.offset,
+        }
         if log is not None:
             row |= {
-                "log_start_offset": log.start, "end_offset": log.end, "stable_offset": log.stable,
-                "retention_ms": log.retention_ms, "problem": log.problem, "topic_id": log.topic_id or None,
-            }  # fmt: skip
+                "log_start_offset": log.start,
+                "end_offset": log.end,
+                "stable_offset": log.stable,
+                "retention_ms": log.retention_ms,
+                "problem": log.problem,
+                "topic_id": log.topic_id or None,
+            }
         if (place := groups.place(each)) is not None:
             row["next_record_offset"] = groups.next_records.get(place)
         rows.append(row)
@@ -61,9 +67,12 @@ def _row(groups: ConsumerGroups, group_id: str) -> dict[str, Any]:
 
 
 def record_offsets(
-    lake: str, cluster_id: str, committed: Iterable[Committed], now: datetime,
+    lake: str,
+    cluster_id: str,
+    committed: Iterable[Committed],
+    now: datetime,
     is_unknown: Callable[[str], bool] = lambda _: False,
-) -> int:  # fmt: skip
+) -> int:
     """Update `group_offsets` with a poll of a cluster at `now`. Returns the number of rewound offsets.
 
     Args:

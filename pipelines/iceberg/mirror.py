@@ -216,11 +216,15 @@ def _source(table: Table) -> tuple[str | None, str | None]:
 def _files_in(table: Table) -> pa.Table:
     """The files of the current snapshot: columns of `MIRRORED`."""
     snapshot = table.current_snapshot()
-    files = [] if snapshot is None else [
-        entry.data_file
-        for manifest in snapshot.manifests(table.io)
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-    ]  # fmt: skip
+    files = (
+        []
+        if snapshot is None
+        else [
+            entry.data_file
+            for manifest in snapshot.manifests(table.io)
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+        ]
+    )
     days = [file.partition[0] if len(file.partition) else None for file in files]
     columns: dict[str, list[Any]] = {
         "location": [file.file_path for file in files],

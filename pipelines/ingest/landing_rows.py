@@ -71,8 +71,9 @@ def landing_rows(
     names = [*PUSHES.schema.names, *OTHERS]
 
     def all_columns(rows: DataFrame) -> DataFrame:
-        return rows.select(*(F.col(name) if name in rows.columns else F.lit(None).cast(kinds[name]).alias(name)
-                             for name in names))  # fmt: skip
+        return rows.select(
+            *(F.col(name) if name in rows.columns else F.lit(None).cast(kinds[name]).alias(name) for name in names)
+        )
 
     return all_columns(pushes).union(all_columns(others))
 
@@ -107,42 +108,40 @@ def to_pushes(
     payload_bytes = within(_number("payload_bytes", "bigint"), 0, MAX_BYTES)
     # A single projection that repeats expressions: Spark computes each once, whereas every additional projection would
     # copy all payloads.
-    return (
-        records.select(
-            F.lit(source).alias("source"),
-            F.coalesce(_text("cluster_id"), F.lit(cluster_id)).alias("cluster_id"),
-            "topic",
-            "partition",
-            "offset",
-            landed_at.alias("landed_at"),
-            received_at.alias("received_at"),
-            F.when(~F.coalesce(reject["reason"], F.lit("")).eqNullSafe("INVALID_REQUEST"), instance_id)
-            .alias("client_instance_id"),
-            _text("client_id").alias("client_id"),
-            F.lower(_text("terminating")).eqNullSafe("true").alias("terminating"),
-            _text("content_type").alias("content_type"),
-            _text("compression_type").alias("compression_type"),
-            within(_number("push_interval_ms", "int"), 1, MAX_INTERVAL_MS).alias("push_interval_ms"),
-            _number("subscription_id", "int").alias("subscription_id"),
-            personal.column(_text("principal"), records.sparkSession).alias("principal"),
-            _text("listener").alias("listener"),
-            _text("security_protocol").alias("security_protocol"),
-            personal.column(_text("client_address"), records.sparkSession).alias("client_address"),
-            within(_number("client_port", "int"), 0, MAX_PORT).alias("client_port"),
-            _text("client_software_name").alias("client_software_name"),
-            _text("client_software_version").alias("client_software_version"),
-            _number("broker_id", "int").alias("broker_id"),
-            _number("correlation_id", "int").alias("correlation_id"),
-            _number("record_version", "int").alias("record_version"),
-            _text("dropped").alias("dropped"),
-            F.col("value").alias("payload"),
-            F.coalesce(payload_bytes, F.length("value").cast("bigint")).alias("payload_bytes"),
-            reject["reason"].alias("reject_reason"),
-            reject["detail"].alias("reject_detail"),
-            F.to_date(landed_at).alias("landed_date"),
-        )
-        .select(*PUSHES.stored.names)
-    )  # fmt: skip
+    return records.select(
+        F.lit(source).alias("source"),
+        F.coalesce(_text("cluster_id"), F.lit(cluster_id)).alias("cluster_id"),
+        "topic",
+        "partition",
+        "offset",
+        landed_at.alias("landed_at"),
+        received_at.alias("received_at"),
+        F.when(~F.coalesce(reject["reason"], F.lit("")).eqNullSafe("INVALID_REQUEST"), instance_id).alias(
+            "client_instance_id"
+        ),
+        _text("client_id").alias("client_id"),
+        F.lower(_text("terminating")).eqNullSafe("true").alias("terminating"),
+        _text("content_type").alias("content_type"),
+        _text("compression_type").alias("compression_type"),
+        within(_number("push_interval_ms", "int"), 1, MAX_INTERVAL_MS).alias("push_interval_ms"),
+        _number("subscription_id", "int").alias("subscription_id"),
+        personal.column(_text("principal"), records.sparkSession).alias("principal"),
+        _text("listener").alias("listener"),
+        _text("security_protocol").alias("security_protocol"),
+        personal.column(_text("client_address"), records.sparkSession).alias("client_address"),
+        within(_number("client_port", "int"), 0, MAX_PORT).alias("client_port"),
+        _text("client_software_name").alias("client_software_name"),
+        _text("client_software_version").alias("client_software_version"),
+        _number("broker_id", "int").alias("broker_id"),
+        _number("correlation_id", "int").alias("correlation_id"),
+        _number("record_version", "int").alias("record_version"),
+        _text("dropped").alias("dropped"),
+        F.col("value").alias("payload"),
+        F.coalesce(payload_bytes, F.length("value").cast("bigint")).alias("payload_bytes"),
+        reject["reason"].alias("reject_reason"),
+        reject["detail"].alias("reject_detail"),
+        F.to_date(landed_at).alias("landed_date"),
+    ).select(*PUSHES.stored.names)
 
 
 def _headers() -> Column:
@@ -187,14 +186,20 @@ def _reject() -> Column:
         F.when(instance_id.isNull(), problem("INVALID_REQUEST", F.lit("no client instance id in header or key")))
         .when(
             header != key,
-            problem("INVALID_REQUEST", F.lit("client instance id differs: header "), quoted(header), F.lit(", key "),
-                    quoted(key)),
+            problem(
+                "INVALID_REQUEST",
+                F.lit("client instance id differs: header "),
+                quoted(header),
+                F.lit(", key "),
+                quoted(key),
+            ),
         )
         .when(instance_id == ZERO_UUID, problem("INVALID_REQUEST", F.lit("the client instance id is the zero UUID")))
         .when(
             ~instance_id.rlike(INSTANCE_ID),
-            problem("INVALID_REQUEST", F.lit("not a client instance id of 22 base64 characters: "),
-                    quoted(instance_id)),
+            problem(
+                "INVALID_REQUEST", F.lit("not a client instance id of 22 base64 characters: "), quoted(instance_id)
+            ),
         )
         .when(
             version.isNotNull() & (version != VERSION),
@@ -204,7 +209,5 @@ def _reject() -> Column:
             content_type.isNotNull() & is_other,
             problem("INVALID_RECORD", F.lit("content type "), quoted(content_type)),
         )
-        .when(
-            F.col("value").isNull() & _text("dropped").isNull(), problem("INVALID_RECORD", F.lit("null value"))
-        )
-    )  # fmt: skip
+        .when(F.col("value").isNull() & _text("dropped").isNull(), problem("INVALID_RECORD", F.lit("null value")))
+    )

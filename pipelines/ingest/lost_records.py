@@ -157,8 +157,12 @@ class LostRecords:
             for loss in losses:
                 log.warning(
                     "pushes: %s/%d: offsets %d to %d were not read (%s), see table lost_records",
-                    loss.topic, loss.partition, loss.first, loss.end - 1, loss.reason,
-                )  # fmt: skip
+                    loss.topic,
+                    loss.partition,
+                    loss.first,
+                    loss.end - 1,
+                    loss.reason,
+                )
 
 
 def _expired(begin: Offsets, end: Offsets, earliest: Offsets, stored: Offsets) -> Iterator[Loss]:

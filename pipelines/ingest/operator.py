@@ -77,9 +77,14 @@ class Operator:
     """
 
     def __init__(
-        self, spark: SparkSession, settings: OperatorSettings, state: StateFolder, report: Report | None = None,
-        opened: Opened = NOT_OPENED, unjudged: Callable[[], Iterable[Sequence[str]]] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        spark: SparkSession,
+        settings: OperatorSettings,
+        state: StateFolder,
+        report: Report | None = None,
+        opened: Opened = NOT_OPENED,
+        unjudged: Callable[[], Iterable[Sequence[str]]] | None = None,
+    ) -> None:
         self._spark, self._settings, self._state, self._report = spark, settings, state, report
         self._unjudged = unjudged
         self.app_id = points_app_id(settings.checkpoints)
@@ -87,9 +92,13 @@ class Operator:
         checkpoint = table_uri(settings.checkpoints, POINTS)
         self.guard = OffsetGuard.load(spark, PUSH_OUTCOMES.uri(settings.lake), checkpoint)
         self._pushes = Follower(
-            settings.lake, PUSHES, Gap.STOP if unjudged is None else Gap.ANEW, most_bytes=settings.max_bytes,
-            remedy=START_AGAIN, checked=True,
-        )  # fmt: skip
+            settings.lake,
+            PUSHES,
+            Gap.STOP if unjudged is None else Gap.ANEW,
+            most_bytes=settings.max_bytes,
+            remedy=START_AGAIN,
+            checked=True,
+        )
         self._batch = filesystem_of(f"{checkpoint}/{BATCH}")
         self._logs = {
             table.name: TableLog(table, settings.lake, settings.fence, opened.get(table.name)) for table in COMMIT_ORDER

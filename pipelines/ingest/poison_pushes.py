@@ -44,9 +44,10 @@ LONGEST_ERROR = 300
 
 # Columns that are cleared for the last trial. Without them the push has no client, so no client state.
 _DISPENSABLE = [
-    name for name in PUSHES_IN.names
+    name
+    for name in PUSHES_IN.names
     if name not in ("source", "cluster_id", "topic", "partition", "offset", "landed_at", "payload")
-]  # fmt: skip
+]
 
 
 class PushesFailedError(TelemetryLakeError):

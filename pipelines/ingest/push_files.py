@@ -53,9 +53,13 @@ class PushFiles:
     """
 
     def __init__(
-        self, lake: str, paths: Sequence[str], shards: int = 1, held: Mapping[str, HeldShards] | None = None,
+        self,
+        lake: str,
+        paths: Sequence[str],
+        shards: int = 1,
+        held: Mapping[str, HeldShards] | None = None,
         schema: pa.Schema = PUSHES_IN,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._filesystem, self._root = filesystem_of(PUSHES.uri(lake))
         self._paths, self._shards, self._schema = paths, shards, schema
         self._held = {path: note.for_number(shards) for path, note in ({} if held is None else held).items()}

@@ -120,13 +120,14 @@ def _stored_after(table: Table, lake: str, offsets: Offsets) -> Iterator[OffsetR
         return
     topic, partition, offset = (ds.field(name) for name in ("topic", "partition", "offset"))
     later = [
-        (topic == name) & reduce(
+        (topic == name)
+        & reduce(
             ds.Expression.__or__,
             [(partition == number) & (offset >= first) for number, first in partitions.items()],
             ~partition.isin(list(partitions)),
         )
         for name, partitions in offsets.items()
-    ]  # fmt: skip
+    ]
     names = ["source", "topic", "partition"]
     rows = DeltaTable(table.uri(lake)).to_pyarrow_dataset()
     stored = rows.to_table([*names, "offset"], filter=reduce(ds.Expression.__or__, later))

@@ -207,9 +207,13 @@ class KafkaSource:
         return {"minOffsetsPerTrigger": str(enough), "maxTriggerDelay": f"{round(1000 * delay_s)}ms"}
 
     def _read(
-        self, spark: SparkSession, subscription: Mapping[str, str], topics: Sequence[str], waits: Mapping[str, str],
+        self,
+        spark: SparkSession,
+        subscription: Mapping[str, str],
+        topics: Sequence[str],
+        waits: Mapping[str, str],
         start: Offsets,
-    ) -> DataFrame:  # fmt: skip
+    ) -> DataFrame:
         reader = (
             spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", self.bootstrap_servers)

@@ -102,8 +102,12 @@ def start_landing(
 
     return start_batches(
         landing_rows(spark, source, lake.cluster_id, lake.privacy, start),
-        PUSHES.name, lake, trigger and source.poll_s(trigger), run, landing_name(lake.checkpoints),
-    )  # fmt: skip
+        PUSHES.name,
+        lake,
+        trigger and source.poll_s(trigger),
+        run,
+        landing_name(lake.checkpoints),
+    )
 
 
 @dataclass(frozen=True)
@@ -167,9 +171,13 @@ def topics_of(table: Table, topics: Topics) -> Callable[[str], bool]:
 
 
 def start_batches(
-    rows: DataFrame, stream: str, lake: JobLake, trigger: Trigger, run: Callable[[DataFrame, int], None],
+    rows: DataFrame,
+    stream: str,
+    lake: JobLake,
+    trigger: Trigger,
+    run: Callable[[DataFrame, int], None],
     checkpoint: str | None = None,
-) -> StreamingQuery:  # fmt: skip
+) -> StreamingQuery:
     """Start a stream that calls `run` with each micro-batch and its number, once Spark's note of it is on the disk.
 
     Args:

@@ -91,9 +91,12 @@ class CommitLog:
         return DeltaTable(self._files.uri).transaction_version(app_id)
 
     def append(
-        self, actions: Iterable[Action], transactions: Mapping[str, int], removed: Collection[str] = (),
+        self,
+        actions: Iterable[Action],
+        transactions: Mapping[str, int],
+        removed: Collection[str] = (),
         note: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Make a commit.
 
         Args:
@@ -111,18 +114,27 @@ class CommitLog:
         self._table = None
 
     def _append(
-        self, actions: Iterable[Action], transactions: Mapping[str, int], removed: Collection[str] = (),
+        self,
+        actions: Iterable[Action],
+        transactions: Mapping[str, int],
+        removed: Collection[str] = (),
         note: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         began = time.clock_gettime(CLOCK)
         self._follow()
         now = int(time.time() * 1000)
-        content: list[Action] = [{"txn": {"appId": name, "version": number, "lastUpdated": now}}
-                                 for name, number in transactions.items()]  # fmt: skip
+        content: list[Action] = [
+            {"txn": {"appId": name, "version": number, "lastUpdated": now}} for name, number in transactions.items()
+        ]
         content += actions
-        about = {"timestamp": now, "operation": "WRITE", "operationParameters": {"mode": "Append"},
-                 "engineInfo": "kafka-telemetry-lake", "isBlindAppend": not removed,
-                 "txnId": uuid.uuid4().hex}  # fmt: skip
+        about = {
+            "timestamp": now,
+            "operation": "WRITE",
+            "operationParameters": {"mode": "Append"},
+            "engineInfo": "kafka-telemetry-lake",
+            "isBlindAppend": not removed,
+            "txnId": uuid.uuid4().hex,
+        }
         content.append({"commitInfo": about if note is None else {**about, "userMetadata": note}})
         while True:
             self.check_epoch()
@@ -200,9 +212,13 @@ class TableLog:
         self._log = CommitLog(self._uri, fence, opened)
 
     def commit(
-        self, files: Iterable[DataFile], app_id: str, version: int, also: Mapping[str, int] | None = None,
+        self,
+        files: Iterable[DataFile],
+        app_id: str,
+        version: int,
+        also: Mapping[str, int] | None = None,
         note: str | None = None,
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Add the files to the table in one commit, unless this application has already committed this version.
 
         Args:
@@ -240,9 +256,13 @@ class TableLog:
         return self._log.known_version
 
     def replace(
-        self, files: Sequence[DataFile], before: Sequence[dict[str, Any]], app_id: str,
-        also: Mapping[str, int] | None = None, note: str | None = None,
-    ) -> bool:  # fmt: skip
+        self,
+        files: Sequence[DataFile],
+        before: Sequence[dict[str, Any]],
+        app_id: str,
+        also: Mapping[str, int] | None = None,
+        note: str | None = None,
+    ) -> bool:
         """Restore the table to the files that it had, and add others, in one commit.
 
         A second call with the same `app_id` does nothing. No other writer may remove files at the same time.

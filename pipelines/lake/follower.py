@@ -78,8 +78,10 @@ class Position:
     def stored(self) -> dict[str, Any]:
         """What a note has of it."""
         return {
-            "version": self.version, "table": self.table, "read_at": self.read_at and self.read_at.isoformat(),
-        }  # fmt: skip
+            "version": self.version,
+            "table": self.table,
+            "read_at": self.read_at and self.read_at.isoformat(),
+        }
 
     def transactions(self, app_id: str) -> dict[str, int]:
         """The versions of applications (`txn`) that a commit carries which is the result of reading up to it."""
@@ -288,13 +290,21 @@ def record_dropped(lake: Lake, follower: str, table: Table, position: Position) 
     if first is not None and end <= first:
         return
     row = {
-        "source": follower, "topic": table.name, "reason": DROPPED, "first_date": first,
-        "last_date": end - timedelta(days=1), "noticed_at": datetime.now(UTC),
-    }  # fmt: skip
+        "source": follower,
+        "topic": table.name,
+        "reason": DROPPED,
+        "first_date": first,
+        "last_date": end - timedelta(days=1),
+        "noticed_at": datetime.now(UTC),
+    }
     rows = pa.Table.from_pylist([row], LOST_RECORDS.schema)
     app_id = f"{DROPPED_BEFORE}:{follower}"
     if append_once(LOST_RECORDS, lake.create(LOST_RECORDS), rows, app_id, position.version, lake.fence):
         log.warning(
             "%s: retention has dropped rows of %s before they were read, of landed dates %s to %s: see table %s",
-            follower, table.name, first or "unknown", end - timedelta(days=1), LOST_RECORDS.name,
-        )  # fmt: skip
+            follower,
+            table.name,
+            first or "unknown",
+            end - timedelta(days=1),
+            LOST_RECORDS.name,
+        )

@@ -70,10 +70,15 @@ class ClientFiles:
         if self._texts.end > 2 * self._texts_at_first + SPARE_BYTES:
             return
         about = {
-            "step": step, "boot": _boot(), "size": clients.size, "capacity": clients.columns.capacity,
-            "partitions": clients.partitions, "brokers": clients.brokers,
-            "texts": self._texts.end, "texts_at_first": self._texts_at_first,
-        }  # fmt: skip
+            "step": step,
+            "boot": _boot(),
+            "size": clients.size,
+            "capacity": clients.columns.capacity,
+            "partitions": clients.partitions,
+            "brokers": clients.brokers,
+            "texts": self._texts.end,
+            "texts_at_first": self._texts_at_first,
+        }
         part = self._folder / "about.part"
         part.write_text(json.dumps(about), "utf-8")
         part.replace(self._folder / "about.json")

@@ -74,9 +74,12 @@ class Lifecycle:
     """
 
     def __init__(
-        self, lake: str, fence: Fence | None = None, opened: Opened = NOT_OPENED,
+        self,
+        lake: str,
+        fence: Fence | None = None,
+        opened: Opened = NOT_OPENED,
         tasks: tuple[int, RunTask] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         tables = {
             table.name: opened.get(table.name) or table.create(lake)
             for table in (PUSHES, PUSH_OUTCOMES, CLIENT_EVENTS, CLIENT_CHANGES)
@@ -84,11 +87,16 @@ class Lifecycle:
         self._lake, self._tasks = Lake(lake, fence), tasks
         self._pushes, self._outcomes = (
             Follower(
-                lake, table, Gap.ANEW, "lifecycle" if table is PUSHES else None, most_rows=STEP_ROWS, fence=fence,
+                lake,
+                table,
+                Gap.ANEW,
+                "lifecycle" if table is PUSHES else None,
+                most_rows=STEP_ROWS,
+                fence=fence,
                 opened=tables,
             )
             for table in (PUSHES, PUSH_OUTCOMES)
-        )  # fmt: skip
+        )
         self._logs = {
             table.name: self._lake.log(table, tables[table.name]) for table in (CLIENT_EVENTS, CLIENT_CHANGES)
         }
@@ -264,9 +272,12 @@ class Lifecycle:
             self._stored = None
         if results[0].pushes or rows.num_rows:
             log.info(
-                "lifecycle: step %d: %s pushes, %s clients, %s events", step, f"{results[0].pushes:,}",
-                f"{self._size:,}", f"{rows.num_rows:,}",
-            )  # fmt: skip
+                "lifecycle: step %d: %s pushes, %s clients, %s events",
+                step,
+                f"{results[0].pushes:,}",
+                f"{self._size:,}",
+                f"{rows.num_rows:,}",
+            )
         if isinstance(self._runs, InProcess) and self._tasks is not None and self._size > MOST_IN_PROCESS:
             self._runs = self._in_tasks(self._size, *self._tasks)
 

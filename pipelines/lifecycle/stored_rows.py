@@ -102,9 +102,14 @@ class StoredRows:
         keys = rows.select([*PLACE, "offset", "landed_at"]).append_column("row", number)
         bounds = pa.Table.from_pylist([asdict(each) for each in self.reached])
         bounds = bounds.rename_columns([*PLACE, "last_offset", "last_landed"]).cast(
-            pa.schema([*(rows.schema.field(name).remove_metadata() for name in PLACE),
-                       ("last_offset", pa.int64()), ("last_landed", pa.int64())])
-        )  # fmt: skip
+            pa.schema(
+                [
+                    *(rows.schema.field(name).remove_metadata() for name in PLACE),
+                    ("last_offset", pa.int64()),
+                    ("last_landed", pa.int64()),
+                ]
+            )
+        )
         joined = keys.join(bounds, list(PLACE), join_type="left outer")
         is_new = pc.or_kleene(
             pc.greater(joined["offset"], joined["last_offset"]),

@@ -53,9 +53,7 @@ class Changes:
 
     def __init__(self, lake: str, follower: str | None) -> None:
         self._lake = lake
-        self._follower = Follower(
-            lake, FINDING_CHANGES, Gap.GO_ON, follower, FINDING_CHANGES.schema, most_rows=ROWS
-        )  # fmt: skip
+        self._follower = Follower(lake, FINDING_CHANGES, Gap.GO_ON, follower, FINDING_CHANGES.schema, most_rows=ROWS)
 
     def after(self, position: Position) -> tuple[Position, list[ChangeRow]]:
         """The next changes, in order, and the position after them.

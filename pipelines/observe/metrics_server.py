@@ -99,17 +99,20 @@ class JobMetrics:
         self._broken = Counter(f"{prefix}_broken_rows", "Rows that break a rule", ("rule",), registry=self.registry)
         self._seconds = Gauge(f"{prefix}_batch_seconds", "Duration of the last batch", by, registry=self.registry)
         self._waiting = Gauge(f"{prefix}_waiting_records", "Records not read yet", by, registry=self.registry)
-        self._freshness = Gauge(f"{prefix}_freshness_seconds", "Age of the newest rows when they became visible",
-                                registry=self.registry)  # fmt: skip
+        self._freshness = Gauge(
+            f"{prefix}_freshness_seconds", "Age of the newest rows when they became visible", registry=self.registry
+        )
         self._state = Gauge(f"{prefix}_state_bytes", "Size of the operator's state", registry=self.registry)
         self._ended = Gauge(
             f"{prefix}_last_batch_timestamp_seconds", "End of the last batch", by, registry=self.registry
         )
 
         self._companions = Counter(
-            f"{prefix}_companion_failures", "Failures of what runs in the background", ("companion",),
+            f"{prefix}_companion_failures",
+            "Failures of what runs in the background",
+            ("companion",),
             registry=self.registry,
-        )  # fmt: skip
+        )
 
     def companion_failed(self, name: str) -> None:
         """Count a failure of a companion."""

@@ -301,9 +301,13 @@ def _noted(finding: Finding) -> dict[str, Any]:
     """What a note has of a finding."""
     open_from = None if finding.open_from is None else finding.open_from.isoformat()
     return {
-        "rule": finding.rule.name, "rows": finding.rows, "broken": finding.broken, "examples": list(finding.examples),
-        "open_from": open_from, "seconds": finding.seconds,
-    }  # fmt: skip
+        "rule": finding.rule.name,
+        "rows": finding.rows,
+        "broken": finding.broken,
+        "examples": list(finding.examples),
+        "open_from": open_from,
+        "seconds": finding.seconds,
+    }
 
 
 def _known(found: Mapping[str, Any]) -> dict[str, Any]:

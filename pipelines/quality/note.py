@@ -51,8 +51,11 @@ class CheckNote:
         self._lake, self._uri = lake, QUALITY_RESULTS.uri(lake or "")
         self._file = FencedNote(self._uri, "_check", FIELDS, "delete it, and the check begins again")
         self._content: dict[str, Any] = {
-            "asked": asked, "checked_at": datetime.now(UTC).isoformat(), "number": 1, "tables": {},
-        }  # fmt: skip
+            "asked": asked,
+            "checked_at": datetime.now(UTC).isoformat(),
+            "number": 1,
+            "tables": {},
+        }
         self.goes_on = False
         if lake is not None and DeltaTable.is_deltatable(self._uri):
             stored = self._file.read()

@@ -28,9 +28,14 @@ ul { margin: .3rem 0; padding-left: 1.2rem; font-size: .9em; overflow-wrap: anyw
 
 
 def write_page(
-    folder: Path, lake: str, checked_at: datetime, findings: Sequence[Finding], passed: Mapping[str, bool],
-    missing: Sequence[str], data_docs: str,
-) -> Path:  # fmt: skip
+    folder: Path,
+    lake: str,
+    checked_at: datetime,
+    findings: Sequence[Finding],
+    passed: Mapping[str, bool],
+    missing: Sequence[str],
+    data_docs: str,
+) -> Path:
     """Write ``index.html``.
 
     Args:

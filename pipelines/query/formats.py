@@ -48,8 +48,10 @@ def write_table(rows: pa.RecordBatchReader, out: TextIO) -> int:
     widths = [max(len(line[i]) for line in [names, *lines]) for i in range(len(names))]
 
     def put(line: list[str]) -> None:
-        cells = (text.rjust(width) if number else text.ljust(width)
-                 for text, width, number in zip(line, widths, numeric, strict=True))  # fmt: skip
+        cells = (
+            text.rjust(width) if number else text.ljust(width)
+            for text, width, number in zip(line, widths, numeric, strict=True)
+        )
         out.write("  ".join(cells).rstrip() + "\n")
 
     if names:

@@ -106,9 +106,14 @@ def run_query(
 
 
 def _open(
-    connection: duckdb.DuckDBPyConnection, lake: str, tables: list[str], named: set[str], overrides: Overrides,
-    sql: str, moment: int | None,
-) -> list[str]:  # fmt: skip
+    connection: duckdb.DuckDBPyConnection,
+    lake: str,
+    tables: list[str],
+    named: set[str],
+    overrides: Overrides,
+    sql: str,
+    moment: int | None,
+) -> list[str]:
     """Create the tables and views whose names occur in a query, and those below them; returns their names.
 
     Of large tables only the files of landed days that the query reads.

@@ -202,9 +202,11 @@ _FLAT: list[tuple[_Is, Callable[[pa.Array], list[Any]]]] = [
     (pat.is_duration, _durations),
     (pat.is_interval, _each(lambda value: interval_text(*value))),
     (pat.is_decimal, _each(_decimal)),
-    (lambda kind: any(is_it(kind) for is_it in (pat.is_binary, pat.is_large_binary, pat.is_fixed_size_binary)),
-     _each(lambda value: value.hex())),
-]  # fmt: skip
+    (
+        lambda kind: any(is_it(kind) for is_it in (pat.is_binary, pat.is_large_binary, pat.is_fixed_size_binary)),
+        _each(lambda value: value.hex()),
+    ),
+]
 
 
 # DuckDB's types that Arrow gets without their zone, with another number (2^128 - 1 as -1), or as bytes of an own form.

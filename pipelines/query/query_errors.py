@@ -84,7 +84,8 @@ REASONS: dict[str, tuple[str, str]] = {
     "group_lag_samples": (f"no lag is known: {_SYNC}", "the consumer groups have committed no offsets"),
     "client_aliases": ("no aliases are known: give `telemetry-lake sync` an --aliases-file", "the file has no aliases"),
     "application_rules": (
-        "no rules are known: give `telemetry-lake sync` an --aliases-file with rules", "the file has no rules"
+        "no rules are known: give `telemetry-lake sync` an --aliases-file with rules",
+        "the file has no rules",
     ),
     "prices": ("no prices are known: give `telemetry-lake sync` a --prices-file", "the price list is empty"),
     "brokers": (f"no brokers are known: {_SYNC}", "the cluster has no brokers"),
@@ -94,14 +95,15 @@ REASONS: dict[str, tuple[str, str]] = {
     "receiver_health": ("the receivers have landed no status", "the receivers have landed no status"),
     "quarantine": (_PUSHED, "nothing is damaged: no push or point was rejected"),
     "finding_changes": (
-        "findings were never evaluated: run `telemetry-lake findings`", "no finding has ever been open"
+        "findings were never evaluated: run `telemetry-lake findings`",
+        "no finding has ever been open",
     ),
     "pipeline_metrics": ("no job has reported a batch", "no job has reported a batch"),
     "client_changes": ("no client is known yet: the lifecycle follows the pushes", "no client is known yet"),
     "push_outcomes": (_PUSHED, _PUSHED),
     "metric_points": (_PUSHED, "the pushes contain no data points"),
     "pushes": (_PUSHED, _PUSHED),
-}  # fmt: skip
+}
 # View: the tables without whose rows it has none, in the order in which they are looked at.
 NEEDED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(

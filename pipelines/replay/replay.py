@@ -201,9 +201,14 @@ def _retained_events(lake: Lake, snapshot: Snapshot | None) -> list[DataFile]:
 
 
 def _write_swap(
-    checkpoints: str, generation: str, last: Manifest, states: dict[int, tuple[str, ...]], snapshot: Snapshot | None,
-    files: Sequence[DataFile], quota_minutes: Sequence[int],
-) -> None:  # fmt: skip
+    checkpoints: str,
+    generation: str,
+    last: Manifest,
+    states: dict[int, tuple[str, ...]],
+    snapshot: Snapshot | None,
+    files: Sequence[DataFile],
+    quota_minutes: Sequence[int],
+) -> None:
     """Write the note from which `finish_swap` carries out the swap. From then on a replay can't be undone."""
     content = {
         "generation": generation,

@@ -144,9 +144,14 @@ def existing_topics(java: HasJvm, bootstrap_servers: str, options: Mapping[str, 
 
 
 def create_topic(
-    java: HasJvm, bootstrap_servers: str, options: Mapping[str, str], name: str, partitions: int,
-    replication_factor: int, config: Mapping[str, str],
-) -> None:  # fmt: skip
+    java: HasJvm,
+    bootstrap_servers: str,
+    options: Mapping[str, str],
+    name: str,
+    partitions: int,
+    replication_factor: int,
+    config: Mapping[str, str],
+) -> None:
     """Create a topic. Needs Create on it or on the cluster. Raises ``KafkaUnavailableError``."""
     jvm = java._jvm
     entries, topics = jvm.java.util.HashMap(), jvm.java.util.ArrayList()

@@ -73,8 +73,13 @@ class BatchLifecycle:
         self._clocks, self._batch, self._step = clocks, batch_id, step
         self._write_note()
         self._changes += len(done.changed)
-        log.info("lifecycle: step %d: %s pushes, %s clients, %s events", step, f"{number:,}", f"{self._clients.size:,}",
-                 f"{events.num_rows:,}")  # fmt: skip
+        log.info(
+            "lifecycle: step %d: %s pushes, %s clients, %s events",
+            step,
+            f"{number:,}",
+            f"{self._clients.size:,}",
+            f"{events.num_rows:,}",
+        )
         if self._changes > max(LEAST_CHANGES, 2 * self._clients.size):
             self._merge_changes()
 
@@ -88,8 +93,10 @@ class BatchLifecycle:
 
     def _write_note(self) -> None:
         note = {
-            "batch": self._batch, "step": self._step,
+            "batch": self._batch,
+            "step": self._step,
             "clocks": [[*place, clock] for place, clock in self._clocks.items()],
-            "counts": self._event_limit.content(list(self._clocks)), "waves": self._waves.content(),
-        }  # fmt: skip
+            "counts": self._event_limit.content(list(self._clocks)),
+            "waves": self._waves.content(),
+        }
         self._note.write(note)

@@ -79,12 +79,20 @@ class BatchWriter:
     """
 
     def __init__(
-        self, tables: TablesByName, app_id: Callable[[], str], report: Report, lifecycle: BatchLifecycle,
+        self,
+        tables: TablesByName,
+        app_id: Callable[[], str],
+        report: Report,
+        lifecycle: BatchLifecycle,
         fence: Fence | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._tables, self._app_id, self._report, self._lifecycle, self._fence = (
-            tables, app_id, report, lifecycle, fence,
-        )  # fmt: skip
+            tables,
+            app_id,
+            report,
+            lifecycle,
+            fence,
+        )
         self._run_id = uuid.uuid4().hex
 
     def write(self, batch: DataFrame, batch_id: int) -> None:

@@ -46,7 +46,7 @@ class ConfiguredSubscriptions:
         own = (
             each if each.metrics or each.unread is not None else replace(each, metrics=(ALL_METRICS,))
             for each in self.subscriptions
-        )  # fmt: skip
+        )
         return replace(self, subscriptions=tuple(own))
 
     def rows(self) -> list[dict[str, Any]]:

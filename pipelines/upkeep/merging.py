@@ -140,9 +140,13 @@ def merged_pushes(lake: Lake, rows: Rows, ended: threading.Event | None = None) 
     texts = [f.name for f in PUSHES.schema if pa.types.is_string(f.type) and f.name != "client_instance_id"]
     statistics = FileStatistics(PUSHES.statistics)
     with pq.ParquetWriter(
-        f"{root}/{path}", schema, filesystem=filesystem, compression="zstd",
-        compression_level=PUSHES.zstd_level, use_dictionary=texts,
-    ) as writer:  # fmt: skip
+        f"{root}/{path}",
+        schema,
+        filesystem=filesystem,
+        compression="zstd",
+        compression_level=PUSHES.zstd_level,
+        use_dictionary=texts,
+    ) as writer:
         slices = PushFiles(lake.uri, paths, schema=schema).slices(sorted_by_partition=True)
         for pushes in joined(_until(ended, slices), PUSHES_PER_GROUP):
             statistics.add(pushes)

@@ -100,9 +100,14 @@ def check_senders(
 
 
 def spend_series(
-    senders: Senders, push: Int64s, series: Int64s, text_bytes: Int64s, stored_series: Int64s, state: ClientStates,
+    senders: Senders,
+    push: Int64s,
+    series: Int64s,
+    text_bytes: Int64s,
+    stored_series: Int64s,
+    state: ClientStates,
     budgets: Budgets,
-) -> tuple[Bools, ShardState]:  # fmt: skip
+) -> tuple[Bools, ShardState]:
     """Find the points of new series beyond their principal's budget.
 
     Args:

@@ -21,9 +21,14 @@ ORDER = (*PLACE, "offset")
 
 # Columns of numbers, with the value that means NULL in each.
 TIMES = {
-    "first_seen": 0, "last_seen": 0, "terminated_at": 0, "silent_at": 0, "deadline": int(NEVER), "signals_at": 0,
+    "first_seen": 0,
+    "last_seen": 0,
+    "terminated_at": 0,
+    "silent_at": 0,
+    "deadline": int(NEVER),
+    "signals_at": 0,
     "answered_at": 0,
-}  # fmt: skip
+}
 NUMBERS = {
     **TIMES,
     "state": 0, "partition": -1, "offset": -1, "push_interval_ms": 0, "pushes": 0, "missed_pushes": 0, "missed_ms": 0,
@@ -82,9 +87,12 @@ class Clients:
     """
 
     def __init__(
-        self, columns: Columns | None = None, size: int = 0, partitions: Iterable[Partition] = (),
+        self,
+        columns: Columns | None = None,
+        size: int = 0,
+        partitions: Iterable[Partition] = (),
         brokers: Iterable[int] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.columns = columns or Columns()
         self.size = size
         self.partitions: list[Partition] = list(partitions)

@@ -23,9 +23,13 @@ LONGEST_FIRST_INTERVAL = 1.5
 SAME_PACE = 0.75  # of the interval: one timer never sends two pushes closer together
 
 _MATCHED = (
-    "client_instance_id", "client_id", "client_software_name", "client_software_version", "client_address",
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_address",
     "client_port",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -106,10 +110,14 @@ def attributes_of(clients: Clients, slots: Int64s) -> pa.Table:
 def _events(kind: Event, sequences: PushSequences, which: Bools, **numbers: Int64s) -> Events:
     """An event at each chosen push; `numbers` are per entry."""
     return Events.of(
-        kind, sequences.layout.slot[which], sequences.landed[which], sequences.landed[which],
-        sequences.partition[which], sequences.offset[which],
+        kind,
+        sequences.layout.slot[which],
+        sequences.landed[which],
+        sequences.landed[which],
+        sequences.partition[which],
+        sequences.offset[which],
         **{name: column[which] for name, column in numbers.items()},
-    )  # fmt: skip
+    )
 
 
 def _silent_events(sequences: PushSequences, silence: _Silences) -> Events:
@@ -117,9 +125,14 @@ def _silent_events(sequences: PushSequences, silence: _Silences) -> Events:
     which = silence.was_silent & (sequences.state_before != SILENT)
     before = sequences.previous[which]
     return Events.of(
-        Event.WENT_SILENT, sequences.layout.slot[which], silence.silent_at[which], sequences.latest_landing[before],
-        sequences.partition[before], sequences.offset[before], push_interval_ms=sequences.interval[before],
-    )  # fmt: skip
+        Event.WENT_SILENT,
+        sequences.layout.slot[which],
+        silence.silent_at[which],
+        sequences.latest_landing[before],
+        sequences.partition[before],
+        sequences.offset[before],
+        push_interval_ms=sequences.interval[before],
+    )
 
 
 def _silences(clients: Clients, sequences: PushSequences, versions: pa.Table) -> _Silences:
@@ -134,9 +147,12 @@ def _silences(clients: Clients, sequences: PushSequences, versions: pa.Table) ->
     if len(overdue):
         before = previous[overdue]
         falls_silent_at, not_asked_at = silences(
-            _attributes(clients, sequences, before), clients.objects["cluster_id"][layout.slot[overdue]].tolist(),
-            sequences.latest_landing[before], sequences.interval[before], versions,
-        )  # fmt: skip
+            _attributes(clients, sequences, before),
+            clients.objects["cluster_id"][layout.slot[overdue]].tolist(),
+            sequences.latest_landing[before],
+            sequences.interval[before],
+            versions,
+        )
         is_silent = sequences.clock[overdue] > falls_silent_at
         silent_at[overdue[is_silent]] = falls_silent_at[is_silent]
         unsubscribed[overdue] = ~is_silent & (sequences.clock[overdue] > not_asked_at)

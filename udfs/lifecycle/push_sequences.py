@@ -263,9 +263,13 @@ def own_pushes(clients: Clients, pushes: pa.Table) -> pa.Table:
 
 
 def _foreign(
-    rows: Int64s, client: Int64s, principal: Objects, landed_at: pa.ChunkedArray,
-    owner: Objects, last: Int64s,
-) -> Bools:  # fmt: skip
+    rows: Int64s,
+    client: Int64s,
+    principal: Objects,
+    landed_at: pa.ChunkedArray,
+    owner: Objects,
+    last: Int64s,
+) -> Bools:
     """Which of these rows are of another principal. Pushes of the past (L8) make nobody the owner."""
     landed = landed_at.cast(pa.int64()).to_numpy()
     foreign = np.zeros(len(client), np.bool_)

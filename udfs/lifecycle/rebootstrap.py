@@ -110,9 +110,7 @@ def _take(clients: Clients, pushes: _Pushes) -> list[Events]:
     asked = ~answered & ((state & ASKED > 0) | (pushes["broker_requests"] > 0))
     overdue = asked & (unheard >= DEAD_PUSHES) & (pushes.landed - since >= ANSWER_US)
     was_dead = state & DEAD > 0
-    dead = ~answered & (
-        was_dead | (refused >= DEAD_PUSHES) | overdue | (pushes["metadata_age_s"] > OLD_METADATA_S)
-    )  # fmt: skip
+    dead = ~answered & (was_dead | (refused >= DEAD_PUSHES) | overdue | (pushes["metadata_age_s"] > OLD_METADATA_S))
 
     in_order = ~late
     dies, recovers = in_order & dead & ~was_dead, in_order & was_dead & ~dead
@@ -134,10 +132,14 @@ def _take(clients: Clients, pushes: _Pushes) -> list[Events]:
     bits = CHURNED * churn + IN_EPISODE * in_episode + PENDING * pending + ASKED * asked + DEAD * dead
     updated = slot[in_order]
     for name, column in {
-        "signals_at": pushes.landed, "answered_at": since, "signals_port": pushes["client_port"],
-        "usual_bootstrap": np.where(quiet, level, usual), "unheard_pushes": unheard, "refused_pushes": refused,
+        "signals_at": pushes.landed,
+        "answered_at": since,
+        "signals_port": pushes["client_port"],
+        "usual_bootstrap": np.where(quiet, level, usual),
+        "unheard_pushes": unheard,
+        "refused_pushes": refused,
         "connection_state": bits,
-    }.items():  # fmt: skip
+    }.items():
         clients[name][updated] = column[in_order]
     return events
 
@@ -160,6 +162,11 @@ def _all_new(pushes: _Pushes, port_before: Int64s) -> Bools:
 def _events(kind: Event, pushes: _Pushes, which: Bools, **numbers: Int64s) -> Events:
     chosen = pushes.take(np.flatnonzero(which))
     return Events.of(
-        kind, chosen.slot, chosen.landed, chosen.landed, chosen.partition, chosen["offset"],
+        kind,
+        chosen.slot,
+        chosen.landed,
+        chosen.landed,
+        chosen.partition,
+        chosen["offset"],
         **{name: column[which] for name, column in numbers.items()},
-    )  # fmt: skip
+    )

@@ -81,9 +81,14 @@ def sweep(clients: Clients, clocks: Clocks, versions: pa.Table, step: int) -> tu
     clients["step"][changed] = step
     silent = due[is_silent]
     return changed, Events.of(
-        Event.WENT_SILENT, silent, silent_at[is_silent], clients["last_seen"][silent], clients["partition"][silent],
-        clients["offset"][silent], push_interval_ms=clients["push_interval_ms"][silent],
-    )  # fmt: skip
+        Event.WENT_SILENT,
+        silent,
+        silent_at[is_silent],
+        clients["last_seen"][silent],
+        clients["partition"][silent],
+        clients["offset"][silent],
+        push_interval_ms=clients["push_interval_ms"][silent],
+    )
 
 
 def clock_of_each(clients: Clients, clocks: Clocks) -> Int64s:
@@ -128,10 +133,15 @@ def _store_last_pushes(clients: Clients, sequences: PushSequences, effects: Push
     has_push = ~layout.is_head[sequences.last]
     last, slots = sequences.last[has_push], layout.slots[has_push]
     for name, column in (
-        ("last_seen", sequences.landed), ("partition", sequences.partition), ("offset", sequences.offset),
-        ("push_interval_ms", sequences.interval), ("broker_id", sequences.broker), ("client_port", sequences.port),
-        ("origin", sequences.origin), ("connection", sequences.connection),
-    ):  # fmt: skip
+        ("last_seen", sequences.landed),
+        ("partition", sequences.partition),
+        ("offset", sequences.offset),
+        ("push_interval_ms", sequences.interval),
+        ("broker_id", sequences.broker),
+        ("client_port", sequences.port),
+        ("origin", sequences.origin),
+        ("connection", sequences.connection),
+    ):
         clients[name][slots] = column[last]
     clients["connection_before"][slots] = sequences.connection[sequences.previous[last]]
     clients["gap_ms"][slots] = np.where(sequences.is_first[last], -1, sequences.gap[last] // 1000)

@@ -226,12 +226,14 @@ class Evaluator:
             return None
         clusters = tuple(
             Cluster(
-                cluster["cluster_id"], cluster["evaluated"], cluster["clock"],
+                cluster["cluster_id"],
+                cluster["evaluated"],
+                cluster["clock"],
                 {int(hour): (latest, pushes) for hour, (latest, pushes) in cluster["waiting"].items()},
                 {key: FindingState(**state) for key, state in cluster["states"].items()},
             )
             for cluster in content["clusters"]
-        )  # fmt: skip
+        )
         return Note(content["step"], Position.of(content["position"]), clusters, tuple(content["rows"]))
 
     def _write_note(self, note: Note) -> None:
@@ -297,9 +299,10 @@ def _between_bounds(pairs: list[Pair], found: Mapping[ClusterHour, Sequence[Find
         hours[cluster.cluster_id] = hours.get(cluster.cluster_id, 0) + 1
     known = rules()
     return {
-        each for each, count in has.items()
+        each
+        for each, count in has.items()
         if each[1] in known and known[each[1]].closes and count < hours.get(each[0][0], 0)
-    }  # fmt: skip
+    }
 
 
 def _subject_and_finding(row: FindingRow) -> tuple[Subject, str]:

@@ -14,6 +14,7 @@ from kafka_telemetry_lake.pipelines.lake import followed_table
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.followed_table import Commit
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.transactions import transaction
 from kafka_telemetry_lake.pipelines.replay import replay
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
@@ -93,7 +94,7 @@ def test_a_reshard_beside_a_job() -> None:
 
 
 def _reshard_without_its_claim(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(resharding, "TableLog", lambda table, lake, _: TableLog(table, lake))
+    patch.setattr(resharding, "Lake", lambda uri, _: Lake(uri))
 
 
 def _the_new_number_before_its_manifest(patch: pytest.MonkeyPatch) -> None:

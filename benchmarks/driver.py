@@ -4,7 +4,7 @@ The tasks do nothing: each shard gets one more state file, and its chain has 25,
 a batch is the driver's own Python: it pickles the task as Spark does, writes the manifest, sweeps the folder of states
 and sums up its bytes, and commits to `push_outcomes`. Spark's scheduler isn't in it; it has no more tasks with more
 shards. What the driver remembers of clients is by how much it grows from a fleet to a larger one whose clients
-the lifecycle judges in tasks.
+the lifecycle runs in tasks.
 
     python -m benchmarks.driver     prints each figure and stores it in benchmarks/results.json
 """

@@ -1,7 +1,7 @@
 """The cost of the client lifecycle by the number of known clients: CPU of a step and of merging its table, memory.
 
 A step covers ten seconds of a fleet at the default push interval of five minutes, so one client in thirty has pushed.
-Clients are judged in the driver, or in tasks: one more process, which has all shards, so that the figures of both add
+Clients are processed in the driver, or in tasks: one more process, which has all shards, so the figures of both add
 up to all work. Spark itself isn't in it.
 
     python -m benchmarks.lifecycle     prints each figure and stores it in benchmarks/results.json

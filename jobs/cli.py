@@ -97,7 +97,7 @@ def run_command(command: str, argv: list[str] | None = None) -> int:
             log_to_stdout(level, getattr(settings, "log_format", "text"))
         leave_out()
         code = job_of(command)(settings)
-        sys.stdout.flush()  # while an error can still be told
+        sys.stdout.flush()  # while an error can still be reported
         return code
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]

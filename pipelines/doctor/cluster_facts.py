@@ -145,8 +145,8 @@ def last_statuses(values: Iterable[str | None]) -> dict[int | None, ReceiverStat
                 {reason: int(count) for reason, count in content["dropped"].items() if count},
                 int(content["queue_depth"]),
             )
-            told = content.get("broker_id")
-            broker_id = None if told is None else int(told)
+            own = content.get("broker_id")
+            broker_id = None if own is None else int(own)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             continue
         if broker_id not in last or last[broker_id].time_ms <= status.time_ms:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from py4j.protocol import Py4JJavaError
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
@@ -256,8 +257,6 @@ class TaskResults:
 
 def was_tried_before() -> bool:
     """Whether this is a repeated attempt of a Spark task: a push may have killed the first."""
-    from pyspark import TaskContext  # noqa: PLC0415  # only Spark's workers need it; tasks also run without Spark
-
     context = TaskContext.get()
     return context is not None and context.attemptNumber() > 0
 

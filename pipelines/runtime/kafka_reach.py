@@ -23,6 +23,7 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 TLS_ALERT = b"\x15\x03"
 API_VERSIONS, GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY = 18, 71, 72
 CLIENT = b"kafka-telemetry-lake"
+NO_TLS = "it does not speak TLS"
 NOT_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE")
 
 
@@ -166,7 +167,7 @@ def _problem(address: tuple[str, int], tls: bool, timeout_s: float) -> str | Non
     except ConnectionRefusedError:
         return "connection refused, nothing listens there"
     except ConnectionError:
-        return f"it closed the connection, as a listener with{'out' if tls else ''} TLS does"
+        return NO_TLS if tls else "it closed the connection, as a listener with TLS does"
     except OSError as error:
         return error.strerror or str(error)
 
@@ -206,9 +207,9 @@ def _of_tls(connection: socket.socket, host: str) -> str | None:
         with _maybe_tls(connection, host, True):
             return None
     except ssl.SSLZeroReturnError:  # what Python 3.11.2 makes of a connection that ends in the handshake
-        return "it does not speak TLS"
+        return NO_TLS
     except ssl.SSLError as error:  # any other alert is of a listener with TLS, such as one that wants a certificate
-        return "it does not speak TLS" if error.reason in NOT_TLS else None
+        return NO_TLS if error.reason in NOT_TLS else None
 
 
 @contextmanager

@@ -60,7 +60,7 @@ public final class ProxyOracle {
     private final Map<String, Map<String, String>> subscriptions = new TreeMap<>();
     private final Uuid[] ids = new Uuid[4];
     private final long[] lastAsked = new long[ids.length];
-    private final Map<Uuid, int[]> told = new HashMap<>();
+    private final Map<Uuid, int[]> subscriptionIds = new HashMap<>();
     private final List<String> done = new ArrayList<>();
 
     private ProxyOracle(Random random, Map<String, Integer> counts) {
@@ -133,7 +133,7 @@ public final class ProxyOracle {
                 new GetTelemetrySubscriptionsRequest(
                         new GetTelemetrySubscriptionsRequestData().setClientInstanceId(id), (short) 0),
                 context(client)).data();
-        TelemetryProtocol.Told ours = own.get(id, new TelemetryClient(client[0], client[1], client[2]));
+        TelemetryProtocol.SubscriptionsAnswer ours = own.get(id, new TelemetryClient(client[0], client[1], client[2]));
         same("get", Errors.forCode(theirs.errorCode()), ours.error);
         if (ours.error == Errors.NONE) {
             same("metrics", new HashSet<>(theirs.requestedMetrics()), new HashSet<>(ours.requestedMetrics));
@@ -146,12 +146,12 @@ public final class ProxyOracle {
             } else {
                 count(theirs.subscriptionId() == ours.subscriptionId ? "id of several equal" : "id of several by order");
             }
-            told.put(id, new int[] {theirs.subscriptionId(), ours.subscriptionId});
+            subscriptionIds.put(id, new int[] {theirs.subscriptionId(), ours.subscriptionId});
         }
     }
 
     private void push(Uuid id, String[] client) throws Exception {
-        int[] known = told.getOrDefault(id, new int[] {7, 7});
+        int[] known = subscriptionIds.getOrDefault(id, new int[] {7, 7});
         int wrong = random.nextInt(8) == 0 ? 1 : 0;
         boolean terminating = random.nextInt(10) == 0;
         int size = pick(new int[] {0, 0, 10, MAX_BYTES, MAX_BYTES + 1});

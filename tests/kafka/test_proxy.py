@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -192,12 +191,12 @@ def test_without_sasl_there_is_no_telemetry_unless_the_configuration_says_so(
         assert not landing.pushes("telemetry-open")
     relaxed = filter_config(stock.bootstrap_servers, file, require_sasl=False)
     with TelemetryProxy(tmp_path / "relaxed", stock.bootstrap_servers, relaxed) as proxy:
-        told = ask(proxy.bootstrap_port, bytes(16), "telemetry-raw", ("raw", "1"))
-        assert (told.push_interval_ms, told.requested_metrics) == (300, ("*",))
-        told = ask(proxy.bootstrap_port, bytes(16), "telemetry-go", ("kgo", "1.22"))
-        assert told.requested_metrics == ("org.apache.kafka.",)
-        told = ask(proxy.bootstrap_port, bytes(16), "other", ("raw", "1"))
-        assert (told.push_interval_ms, told.requested_metrics) == (300_000, ())
+        answer = ask(proxy.bootstrap_port, bytes(16), "telemetry-raw", ("raw", "1"))
+        assert (answer.push_interval_ms, answer.requested_metrics) == (300, ("*",))
+        answer = ask(proxy.bootstrap_port, bytes(16), "telemetry-go", ("kgo", "1.22"))
+        assert answer.requested_metrics == ("org.apache.kafka.",)
+        answer = ask(proxy.bootstrap_port, bytes(16), "other", ("raw", "1"))
+        assert (answer.push_interval_ms, answer.requested_metrics) == (300_000, ())
 
 
 @pytest.mark.slow
@@ -206,9 +205,9 @@ def test_the_brokers_own_subscriptions(stock: LocalCluster, tmp_path: Path) -> N
     stock.subscribe("theirs", ["org.apache.kafka.consumer.", "org.apache.kafka.producer."], 700, ["client_id=theirs"])
     config = filter_config(stock.bootstrap_servers, "brokers", require_sasl=False)
     with TelemetryProxy(tmp_path / "proxy", stock.bootstrap_servers, config) as proxy:
-        told = ask(proxy.bootstrap_port, bytes(16), "theirs", ("raw", "1"))
-        assert told.push_interval_ms == 700
-        assert sorted(told.requested_metrics) == ["org.apache.kafka.consumer.", "org.apache.kafka.producer."]
+        answer = ask(proxy.bootstrap_port, bytes(16), "theirs", ("raw", "1"))
+        assert answer.push_interval_ms == 700
+        assert sorted(answer.requested_metrics) == ["org.apache.kafka.consumer.", "org.apache.kafka.producer."]
         stock.unsubscribe("theirs")
         wait_for(
             lambda: ask(proxy.bootstrap_port, bytes(16), "theirs", ("raw", "1")).push_interval_ms,
@@ -220,19 +219,17 @@ def test_the_brokers_own_subscriptions(stock: LocalCluster, tmp_path: Path) -> N
 def test_a_landing_topic_that_is_gone_stops_nobody(stock: LocalCluster, tmp_path: Path) -> None:
     file = subscriptions_file(tmp_path / "subscriptions.yml", [EVERYTHING])
     config = filter_config(stock.bootstrap_servers, file, require_sasl=False)
-    config["landing"] |= {"topic": "gone", "producer.max.block.ms": 60_000, "close.timeout.ms": 0}
+    config["landing"] |= {"topic": "gone", "producer.max.block.ms": 3_600_000, "close.timeout.ms": 0}
     with TelemetryProxy(tmp_path / "proxy", stock.bootstrap_servers, config) as proxy:
         producer = Producer(
             {"bootstrap.servers": proxy.bootstrap_servers, "enable.metrics.push": False, "linger.ms": 0}
         )
         with RawClient(proxy.bootstrap_port, "telemetry-raw") as client:
             assert [client.push(client.subscribed(), b"x") for _ in range(20)] == [0] * 20
-            begun = time.monotonic()
+            # The lander waits an hour for its topic's metadata; the event loops don't wait with it.
             for _ in range(20):
                 producer.produce("work", b"value")
                 assert producer.flush(PATIENCE_S) == 0
-            # The lander waits for its topic's metadata a minute at a time; the event loops don't wait with it.
-            assert time.monotonic() - begun < 30
         del producer
     assert "received 20, landed 0, queued 0" in proxy.log()
     assert "closed=20" in proxy.log()

@@ -225,8 +225,8 @@ class Clients:
     def _may_be_duplicated(self, slots: Int64s) -> Bools:
         """Whether two senders weren't seen, and might not be: address, port or broker of a client are unknown (L11)."""
         has_address = is_set(self.objects["client_address"][slots])
-        told = has_address & (self.numbers["client_port"][slots] >= 0) & (self.numbers["broker_id"][slots] >= 0)
-        unseen: Bools = (self.numbers["duplicated"][slots] == 0) & ~told
+        is_known = has_address & (self.numbers["client_port"][slots] >= 0) & (self.numbers["broker_id"][slots] >= 0)
+        unseen: Bools = (self.numbers["duplicated"][slots] == 0) & ~is_known
         return unseen
 
     def _broker_list(self, bits: int) -> list[int] | None:

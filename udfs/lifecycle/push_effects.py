@@ -186,7 +186,7 @@ def _missed(sequences: PushSequences, unsubscribed: Bools) -> tuple[Int64s, Int6
 
 
 def _known_ports(sequences: PushSequences) -> Bools:
-    """Whether the receiver told the ports of each entry and of the one before: else connections aren't told apart."""
+    """Whether the ports of each entry and of the one before are known: without them two connections look alike."""
     known: Bools = (sequences.port >= 0) & (sequences.port[sequences.previous] >= 0)
     return known
 

@@ -71,6 +71,18 @@ def test_none_where_tls_is_set() -> None:
         check_brokers(f"127.0.0.1:{port}", SSL)
 
 
+def reset(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+@pytest.mark.parametrize("end", [reset, socket.socket.close])
+def test_a_handshake_that_is_cut_off_is_said_alike_however_it_ends(end: Callable[[socket.socket], None]) -> None:
+    """Whether a closed connection is seen as its end or as a reset is chance."""
+    with listening(end) as port, pytest.raises(KafkaUnavailableError, match="does not speak TLS"):
+        check_brokers(f"127.0.0.1:{port}", SSL)
+
+
 def test_a_connection_that_ends_in_the_handshake_by_the_error_of_any_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Debian's Python 3.11.2 raises another error, without a reason, than later ones."""
 

@@ -38,13 +38,13 @@ Answers = dict[str, pa.Table]
 NULL, FEWER, MORE, OTHER = "NULL", "as many or fewer", "as much or more", "another id or hash"
 ALONE = "a cause of the client alone, or unknown"
 FITS: dict[str, Callable[[Any, Any], bool]] = {
-    NULL: lambda _, untold: untold is None,
-    FEWER: lambda told, untold: 0 <= untold <= told,
-    MORE: lambda told, untold: told <= untold <= 1,
-    OTHER: lambda told, untold: isinstance(told, int) and isinstance(untold, int),
-    ALONE: lambda told, untold: (
-        told in ("process_gone", "nothing_to_restore")
-        and untold in ("closed_without_flag", "killed_or_cut_off", "unknown")
+    NULL: lambda _, without: without is None,
+    FEWER: lambda known, without: 0 <= without <= known,
+    MORE: lambda known, without: known <= without <= 1,
+    OTHER: lambda known, without: isinstance(known, int) and isinstance(without, int),
+    ALONE: lambda known, without: (
+        known in ("process_gone", "nothing_to_restore")
+        and without in ("closed_without_flag", "killed_or_cut_off", "unknown")
     ),
 }
 _MISSED = {"missed_pushes": FEWER, "coverage": MORE}
@@ -68,20 +68,20 @@ LACKS: dict[str, dict[str, str]] = {
 }
 
 
-def _is_of_a_twin(told: Row | None, _: Row | None) -> bool:
-    return told is not None and told["finding"] == "duplicate_instance"
+def _is_of_a_twin(known: Row | None, _: Row | None) -> bool:
+    return known is not None and known["finding"] == "duplicate_instance"
 
 
-def _is_of_one_host(told: Row | None, _: Row | None) -> bool:
-    return told is not None and told["subscription"] == "one-host"
+def _is_of_one_host(known: Row | None, _: Row | None) -> bool:
+    return known is not None and known["subscription"] == "one-host"
 
 
 # By view: whether a row that only one of both has may be missing.
 MISSING: dict[str, Callable[[Row | None, Row | None], bool]] = {
     **dict.fromkeys(("finding_groups", "finding_savings", "findings", "instance_findings"), _is_of_a_twin),
     **dict.fromkeys(("subscription_cost", "subscription_coverage", "subscription_metrics"), _is_of_one_host),
-    "push_subscriptions": lambda told, untold: (
-        told is None and untold is not None and untold["subscription"] == "one-host" and untold["matches"] is None
+    "push_subscriptions": lambda known, without: (
+        known is None and without is not None and without["subscription"] == "one-host" and without["matches"] is None
     ),
 }
 
@@ -98,9 +98,9 @@ def pushes() -> list[Row]:
             continue
         for place, row in enumerate(own[:8]):
             twin = number % 2 and place % 2
-            told = {"client_address": f"10.0.{number % 4}.{9 if twin else 1}", "client_port": 6000 if twin else 5000}
+            known = {"client_address": f"10.0.{number % 4}.{9 if twin else 1}", "client_port": 6000 if twin else 5000}
             if place != 3:
-                rows.append(row | told | {"cluster_id": "c", "listener": "EXTERNAL", "broker_id": 1 + number % 4})
+                rows.append(row | known | {"cluster_id": "c", "listener": "EXTERNAL", "broker_id": 1 + number % 4})
     return rows
 
 
@@ -129,9 +129,9 @@ def made_clients() -> list[Row]:
     ]  # fmt: skip
 
 
-def made_lake(folder: Path, *, told: bool) -> Path:
+def made_lake(folder: Path, *, known: bool) -> Path:
     def of(row: Row) -> Row:
-        if told:
+        if known:
             return row
         without = dict.fromkeys({*PLACES, "brokers", "duplicated"} & row.keys())
         return row | without
@@ -163,19 +163,19 @@ def answers(lake: Path) -> Answers:
 
 
 @pytest.fixture(scope="module")
-def told_and_not(tmp_path_factory: pytest.TempPathFactory) -> tuple[Answers, Answers]:
+def lakes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Answers, Answers]:
     folder = tmp_path_factory.mktemp("places")
-    return answers(made_lake(folder / "told", told=True)), answers(made_lake(folder / "untold", told=False))
+    return answers(made_lake(folder / "known", known=True)), answers(made_lake(folder / "without", known=False))
 
 
-def differences(told: pa.Table, untold: pa.Table, columns: Iterable[str]) -> list[tuple[Row | None, Row | None]]:
+def differences(known: pa.Table, without: pa.Table, columns: Iterable[str]) -> list[tuple[Row | None, Row | None]]:
     """Rows that are in one of both only, in pairs that agree in all but these columns."""
     with duckdb.connect() as connection:
-        connection.register("told", told)
-        connection.register("untold", untold)
+        connection.register("known", known)
+        connection.register("without", without)
         left, right = (
             connection.sql(f"FROM {one} EXCEPT ALL FROM {other}").to_arrow_table().to_pylist()
-            for one, other in (("told", "untold"), ("untold", "told"))
+            for one, other in (("known", "without"), ("without", "known"))
         )
 
     def rest(row: Row) -> str:
@@ -192,20 +192,20 @@ def differences(told: pa.Table, untold: pa.Table, columns: Iterable[str]) -> lis
 
 
 @pytest.mark.slow
-def test_views_say_unknown_where_they_need_what_a_proxy_does_not_know(told_and_not: tuple[Answers, Answers]) -> None:
+def test_views_say_unknown_where_they_need_what_a_proxy_does_not_know(lakes: tuple[Answers, Answers]) -> None:
     seen: dict[str, set[str]] = {}
     for view in views():
         lacks = LACKS.get(view, {})
-        for told, untold in differences(told_and_not[0][view], told_and_not[1][view], lacks):
-            if told is None or untold is None:
+        for known, without in differences(lakes[0][view], lakes[1][view], lacks):
+            if known is None or without is None:
                 missing = MISSING.get(view)
-                assert missing is not None, (view, told, untold)
-                assert missing(told, untold), (view, told, untold)
+                assert missing is not None, (view, known, without)
+                assert missing(known, without), (view, known, without)
                 seen.setdefault(view, set()).add("")
                 continue
             for column, said in lacks.items():
-                if told[column] != untold[column]:
-                    assert FITS[said](told[column], untold[column]), (view, column, told, untold)
+                if known[column] != without[column]:
+                    assert FITS[said](known[column], without[column]), (view, column, known, without)
                     seen.setdefault(view, set()).add(column)
     assert seen == {
         view: {*LACKS.get(view, {}), *[""] * (view in MISSING)} for view in sorted(LACKS.keys() | MISSING.keys())

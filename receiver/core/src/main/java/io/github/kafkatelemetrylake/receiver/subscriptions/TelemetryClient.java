@@ -13,7 +13,7 @@ public final class TelemetryClient {
     final String softwareName;
     final String softwareVersion;
 
-    /** Creates a client of the request header's client id, and of the software that ApiVersions told (KIP-511). */
+    /** Creates a client of the request header's client id, and of the software that ApiVersions named (KIP-511). */
     public TelemetryClient(String clientId, String softwareName, String softwareVersion) {
         this.clientId = clientId;
         this.softwareName = softwareName;

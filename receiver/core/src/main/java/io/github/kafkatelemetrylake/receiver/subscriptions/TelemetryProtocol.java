@@ -71,19 +71,19 @@ public final class TelemetryProtocol {
     }
 
     /** Answers GetTelemetrySubscriptions; the zero UUID asks for an id. */
-    public synchronized Told get(Uuid clientInstanceId, TelemetryClient client) {
+    public synchronized SubscriptionsAnswer get(Uuid clientInstanceId, TelemetryClient client) {
         Uuid id = clientInstanceId == null || clientInstanceId.equals(Uuid.ZERO_UUID) ? unused() : clientInstanceId;
         long now = clockMs.getAsLong();
         ClientInstance instance = instance(id, client, now);
         if (!instance.mayGet(now)) {
-            return new Told(Errors.THROTTLING_QUOTA_EXCEEDED, Uuid.ZERO_UUID, 0, List.of(), 0, 0);
+            return new SubscriptionsAnswer(Errors.THROTTLING_QUOTA_EXCEEDED, Uuid.ZERO_UUID, 0, List.of(), 0, 0);
         }
         instance.lastError = Errors.NONE;
         List<String> metrics = new ArrayList<>(instance.request.metrics);
         if (metrics.contains(Subscription.ALL_METRICS) && instance.client.takesAllMetricsLiterally()) {
             metrics = List.of(ALL_METRICS_AS_PREFIX);
         }
-        return new Told(Errors.NONE, id, instance.subscriptionId, metrics, instance.request.pushIntervalMs, telemetryMaxBytes);
+        return new SubscriptionsAnswer(Errors.NONE, id, instance.subscriptionId, metrics, instance.request.pushIntervalMs, telemetryMaxBytes);
     }
 
     /**
@@ -92,7 +92,7 @@ public final class TelemetryProtocol {
      * @param metricsBytes size of the metrics as the client sent them
      * @return the answer; a push that is not refused is to be landed
      */
-    public synchronized Answered push(
+    public synchronized PushAnswer push(
             Uuid clientInstanceId,
             TelemetryClient client,
             int subscriptionId,
@@ -100,14 +100,14 @@ public final class TelemetryProtocol {
             int compressionType,
             int metricsBytes) {
         if (clientInstanceId == null || Uuid.RESERVED.contains(clientInstanceId)) {
-            return new Answered(Errors.INVALID_REQUEST, 0);
+            return new PushAnswer(Errors.INVALID_REQUEST, 0);
         }
         long now = clockMs.getAsLong();
         ClientInstance instance = instance(clientInstanceId, client, now);
         Errors error = refused(instance, now, subscriptionId, terminating, compressionType, metricsBytes);
         instance.terminating = terminating;
         instance.lastError = error;
-        return new Answered(error, instance.request.pushIntervalMs);
+        return new PushAnswer(error, instance.request.pushIntervalMs);
     }
 
     private Errors refused(
@@ -163,7 +163,7 @@ public final class TelemetryProtocol {
     }
 
     /** The answer to GetTelemetrySubscriptions. With an error the other fields are zero or empty. */
-    public static final class Told {
+    public static final class SubscriptionsAnswer {
         public final Errors error;
         public final Uuid clientInstanceId;
         public final int subscriptionId;
@@ -171,7 +171,7 @@ public final class TelemetryProtocol {
         public final int pushIntervalMs;
         public final int telemetryMaxBytes;
 
-        Told(
+        SubscriptionsAnswer(
                 Errors error,
                 Uuid clientInstanceId,
                 int subscriptionId,
@@ -188,11 +188,11 @@ public final class TelemetryProtocol {
     }
 
     /** The answer to PushTelemetry, and the push interval in force in milliseconds; 0 if the client instance is none. */
-    public static final class Answered {
+    public static final class PushAnswer {
         public final Errors error;
         public final int pushIntervalMs;
 
-        Answered(Errors error, int pushIntervalMs) {
+        PushAnswer(Errors error, int pushIntervalMs) {
             this.error = error;
             this.pushIntervalMs = pushIntervalMs;
         }

@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.github.kafkatelemetrylake.receiver.subscriptions.TelemetryProtocol.Told;
+import io.github.kafkatelemetrylake.receiver.subscriptions.TelemetryProtocol.SubscriptionsAnswer;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
@@ -44,14 +44,14 @@ class TelemetryProtocolTest {
 
     @Test
     void theZeroIdGetsOneOfItsOwn() {
-        Told told = protocol.get(Uuid.ZERO_UUID, JAVA);
+        SubscriptionsAnswer answer = protocol.get(Uuid.ZERO_UUID, JAVA);
 
-        assertEquals(Errors.NONE, told.error);
-        assertFalse(Uuid.RESERVED.contains(told.clientInstanceId));
-        assertEquals(List.of("*"), told.requestedMetrics);
-        assertEquals(1_000, told.pushIntervalMs);
-        assertEquals(MAX_BYTES, told.telemetryMaxBytes);
-        assertNotEquals(told.clientInstanceId, protocol.get(Uuid.ZERO_UUID, JAVA).clientInstanceId);
+        assertEquals(Errors.NONE, answer.error);
+        assertFalse(Uuid.RESERVED.contains(answer.clientInstanceId));
+        assertEquals(List.of("*"), answer.requestedMetrics);
+        assertEquals(1_000, answer.pushIntervalMs);
+        assertEquals(MAX_BYTES, answer.telemetryMaxBytes);
+        assertNotEquals(answer.clientInstanceId, protocol.get(Uuid.ZERO_UUID, JAVA).clientInstanceId);
         assertEquals(ID, protocol.get(ID, JAVA).clientInstanceId);
     }
 
@@ -90,18 +90,18 @@ class TelemetryProtocolTest {
                 subscription("c", 2_000, Map.of("client_id", "orders"), "c."),  // not the whole id
                 subscription("d", 2_000, Map.of("client_source_address", ".*"), "d."),  // unknown here
                 subscription("e", 2_000, Map.of("client_instance_id", ID + "x"), "e.")));
-        Told told = protocol.get(ID, JAVA);
+        SubscriptionsAnswer answer = protocol.get(ID, JAVA);
 
-        assertEquals(Set.of("a.", "b."), Set.copyOf(told.requestedMetrics));
-        assertEquals(3_000, told.pushIntervalMs);
-        Told nothing = protocol.get(Uuid.ZERO_UUID, new TelemetryClient(null, null, null));
+        assertEquals(Set.of("a.", "b."), Set.copyOf(answer.requestedMetrics));
+        assertEquals(3_000, answer.pushIntervalMs);
+        SubscriptionsAnswer nothing = protocol.get(Uuid.ZERO_UUID, new TelemetryClient(null, null, null));
         assertEquals(List.of(), nothing.requestedMetrics);
         assertEquals(300_000, nothing.pushIntervalMs);
     }
 
     @Test
     void franzGoGetsAPrefixForAllMetricsUnderTheSameId() {
-        Told go = protocol.get(ID, new TelemetryClient("a", "kgo", "1.22"));
+        SubscriptionsAnswer go = protocol.get(ID, new TelemetryClient("a", "kgo", "1.22"));
 
         assertEquals(List.of("org.apache.kafka."), go.requestedMetrics);
         TelemetryProtocol other = new TelemetryProtocol(MAX_BYTES, 3, now::get);
@@ -148,11 +148,11 @@ class TelemetryProtocolTest {
         assertFalse(protocol.subscribe(List.of(subscription("all", 1_000, Map.of(), "a."))));
         now.addAndGet(1);
         assertEquals(Errors.UNKNOWN_SUBSCRIPTION_ID, push(id));
-        Told told = protocol.get(ID, JAVA);
-        assertEquals(Errors.NONE, told.error);
-        assertEquals(List.of("a."), told.requestedMetrics);
+        SubscriptionsAnswer answer = protocol.get(ID, JAVA);
+        assertEquals(Errors.NONE, answer.error);
+        assertEquals(List.of("a."), answer.requestedMetrics);
         now.addAndGet(1_000);
-        assertEquals(Errors.NONE, push(told.subscriptionId));
+        assertEquals(Errors.NONE, push(answer.subscriptionId));
     }
 
     @Test

@@ -120,15 +120,15 @@ final class TelemetryFilter implements ApiVersionsRequestFilter, ApiVersionsResp
             short apiVersion, RequestHeaderData header, GetTelemetrySubscriptionsRequestData request, FilterContext context) {
         GetTelemetrySubscriptionsResponseData response = new GetTelemetrySubscriptionsResponseData();
         if (mayPush()) {
-            TelemetryProtocol.Told told = receiver.protocol.get(request.clientInstanceId(), client(header));
-            response.setErrorCode(told.error.code())
-                    .setClientInstanceId(told.clientInstanceId)
-                    .setSubscriptionId(told.subscriptionId)
-                    .setRequestedMetrics(told.requestedMetrics)
-                    .setPushIntervalMs(told.pushIntervalMs)
-                    .setTelemetryMaxBytes(told.telemetryMaxBytes)
-                    .setDeltaTemporality(told.error == Errors.NONE);
-            if (told.error == Errors.NONE) {
+            TelemetryProtocol.SubscriptionsAnswer answer = receiver.protocol.get(request.clientInstanceId(), client(header));
+            response.setErrorCode(answer.error.code())
+                    .setClientInstanceId(answer.clientInstanceId)
+                    .setSubscriptionId(answer.subscriptionId)
+                    .setRequestedMetrics(answer.requestedMetrics)
+                    .setPushIntervalMs(answer.pushIntervalMs)
+                    .setTelemetryMaxBytes(answer.telemetryMaxBytes)
+                    .setDeltaTemporality(answer.error == Errors.NONE);
+            if (answer.error == Errors.NONE) {
                 response.setAcceptedCompressionTypes(TelemetryProtocol.ACCEPTED_COMPRESSION_TYPES);
             }
         } else {
@@ -149,7 +149,7 @@ final class TelemetryFilter implements ApiVersionsRequestFilter, ApiVersionsResp
     private Errors pushed(RequestHeaderData header, PushTelemetryRequestData request, FilterContext context) {
         ByteBuffer metrics = request.metrics();
         int size = metrics == null ? 0 : metrics.remaining();
-        TelemetryProtocol.Answered answered = receiver.protocol.push(request.clientInstanceId(), client(header),
+        TelemetryProtocol.PushAnswer answered = receiver.protocol.push(request.clientInstanceId(), client(header),
                 request.subscriptionId(), request.terminating(), request.compressionType(), size);
         // Brokers' plugins get no push without metrics. The last one of a client tells its end.
         if (answered.error == Errors.NONE && (size > 0 || request.terminating())) {

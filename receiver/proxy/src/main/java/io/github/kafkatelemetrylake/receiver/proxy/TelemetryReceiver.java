@@ -61,14 +61,14 @@ final class TelemetryReceiver {
         landing.accept(push);
     }
 
-    /** The brokers behind a virtual cluster have told their cluster's id. */
+    /** The brokers behind a virtual cluster have sent their cluster's id. */
     void cluster(String virtualCluster, String clusterId) {
         if (clusterId != null && clusterIds.putIfAbsent(virtualCluster, clusterId) == null) {
             identity.clusterId(clusterId);
         }
     }
 
-    /** Null until the brokers behind a virtual cluster have told it. */
+    /** Null until the brokers behind a virtual cluster have sent it. */
     String cluster(String virtualCluster) {
         return clusterIds.get(virtualCluster);
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -25,7 +24,7 @@ class Lake:
     """A lake that this process reads or writes.
 
     It keeps no table open: an open one holds the list of all its files, and is only as new as when it was opened. A
-    task can be sent it, without the lease: tasks write files, and the driver commits them.
+    task is sent one without a lease, which can't be pickled: tasks write files, and the driver commits them.
 
     Attributes:
         uri: path or URI of its folder.
@@ -34,9 +33,6 @@ class Lake:
 
     uri: str
     fence: Fence | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Lake, (self.uri,)
 
     def has(self, table: Table) -> bool:
         """Whether there is such a table."""

@@ -67,5 +67,5 @@ class InTasks:
         self._job = uuid.uuid4().hex
 
     def __call__(self, work: Work, step: int) -> list[Any]:
-        rows = self._run(ShardsTask(self._lake, self._job, self.shards, step, work))
+        rows = self._run(ShardsTask(Lake(self._lake.uri), self._job, self.shards, step, work))
         return [pickle.loads(row["result"]) for row in rows]  # of our own task

@@ -1,4 +1,4 @@
-"""A lake as a value: what it opens is its own, and a task that is sent it has no lease."""
+"""A lake as a value: what it opens is its own, and its lease stays in its process."""
 
 from __future__ import annotations
 
@@ -50,6 +50,8 @@ def test_it_commits_and_writes_notes_under_its_lease(tmp_path: Path) -> None:
         late.commit([], "test", 0, {})
 
 
-def test_a_task_gets_the_place_and_no_lease(tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path), Leases(str(tmp_path), JOB).acquire(this_process("ingest")))
-    assert pickle.loads(pickle.dumps(lake)) == Lake(str(tmp_path))
+def test_a_lease_stays_in_its_process(tmp_path: Path) -> None:
+    place = str(tmp_path)
+    assert pickle.loads(pickle.dumps(Lake(place))) == Lake(place)
+    with pytest.raises(TypeError, match="pickle"):
+        pickle.dumps(Lake(place, Leases(place, JOB).acquire(this_process("ingest"))))

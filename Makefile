@@ -107,7 +107,7 @@ lint: install ## ruff and mypy --strict, tests and benchmarks included
 docs: install ## build the docs as a site in site/, to be opened from the disk
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-dist: install ## build what a release has into dist/: wheel, sdist, the plugin's jars, a template for Databricks, SBOMs, checksums (RELEASING.md)
+dist: install ## build what a release has into dist/: wheel, sdist, the receivers' jars, a template for Databricks, SBOMs, checksums (RELEASING.md)
 	rm -rf dist receiver/target receiver/*/target
 	$(BIN)/python -m build --no-isolation --outdir dist .
 	for python in $(PYTHONS); do $$python tools/machine_code.py dist/*.whl || exit 1; done

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kafka_telemetry_lake.jobs.cli import run_command
-from kafka_telemetry_lake.pipelines.runtime.kafka_reach import GET_TELEMETRY_SUBSCRIPTIONS, advertised
+from kafka_telemetry_lake.pipelines.runtime.kafka_reach import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY, advertised
 from kafka_telemetry_lake.sandbox.clients import LocalClients
 from kafka_telemetry_lake.sandbox.cluster import LANDING_TOPICS, LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.kroxylicious import TelemetryProxy, filter_config, subscriptions_file
@@ -25,7 +25,6 @@ from tests.support.topic_messages import messages
 from .landing import Landing, Push
 from .receiver_brokers import wait_for
 
-PUSH_TELEMETRY = GET_TELEMETRY_SUBSCRIPTIONS + 1
 USERS = {"orders": "orders-secret", "audit": "audit-secret"}
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 EVERYTHING = {"name": "everything", "metrics": ["*"], "interval_ms": 300, "match": {"client_id": "telemetry-.*"}}
@@ -50,9 +49,9 @@ def landing(stock: LocalCluster) -> Iterator[Landing]:
         yield landing
 
 
-def by(proxy: TelemetryProxy, **properties: object) -> dict[str, object]:
+def by(proxy: TelemetryProxy) -> dict[str, object]:
     """A client's settings that lead it through a proxy."""
-    return {"bootstrap.servers": proxy.bootstrap_servers} | {k.replace("_", "."): v for k, v in properties.items()}
+    return {"bootstrap.servers": proxy.bootstrap_servers}
 
 
 def scram(user: str) -> dict[str, object]:
@@ -246,13 +245,13 @@ def test_a_client_goes_on_by_another_proxy_as_the_same_instance(
         TelemetryProxy(tmp_path / "second", stock.bootstrap_servers, config | {"name": "second"}) as second,
         LocalClients(stock) as clients,
     ):
+        second.stop()  # so that the client begins by the first
         both = f"{first.bootstrap_servers},{second.bootstrap_servers}"
         client = clients.producer(
             "librdkafka", "work", "telemetry-moved", rate=10, properties={"bootstrap.servers": both}
         )
         landing.wait_for_more("telemetry-moved", 3)
         first.kill()
-        second.stop()  # whichever it used is gone now
         before = len(landing.pushes("telemetry-moved"))
         second.start()
         pushes = landing.wait("telemetry-moved", lambda all_: len(all_) >= before + 3)

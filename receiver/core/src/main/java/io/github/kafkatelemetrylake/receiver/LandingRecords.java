@@ -40,7 +40,8 @@ final class LandingRecords {
         add(headers, "client_software_name", push.softwareName);
         add(headers, "client_software_version", push.softwareVersion);
         add(headers, "broker_id", broker.brokerId());
-        add(headers, "cluster_id", push.clusterId == null ? broker.clusterId() : push.clusterId);
+        // A broker is of one cluster; outside of one, each push is of its own or of one that isn't known yet.
+        add(headers, "cluster_id", broker.brokerId() == null ? push.clusterId : broker.clusterId());
         add(headers, "received_at_ms", push.receivedAtMs);
         add(headers, "correlation_id", push.correlationId);
         if (push.isHeadersOnly()) {

@@ -68,6 +68,16 @@ class LandingRecordsTest {
         assertEquals("5", headers.get("correlation_id"));
     }
 
+    /** The receiver in a proxy has many clusters; that of one client is unknown until its brokers have sent it. */
+    @Test
+    void aPushOutsideOfABrokerIsOfNoOtherPushsCluster() {
+        BrokerIdentity proxy = new BrokerIdentity();
+        proxy.clusterId("another-cluster");
+        LandingRecords records = new LandingRecords("client-telemetry", proxy, new PayloadCompression("none"));
+
+        assertFalse(Fakes.headers(records.of(push(Fakes.context("app"), Fakes.payload(BYTES)))).containsKey("cluster_id"));
+    }
+
     @Test
     void headersOnlyHasEmptyValueAndTheLostSize() {
         ProducerRecord<byte[], byte[]> record = records.of(push(Fakes.context("app"), Fakes.payload(BYTES)).headersOnly());

@@ -20,10 +20,12 @@ public final class ClientTelemetryLakeFilter implements FilterFactory<FilterConf
     public TelemetryReceiver initialize(FilterFactoryContext context, FilterConfig config) {
         try {
             return TelemetryReceiver.start(new FilterSettings(config));
-        } catch (RuntimeException e) {
+        } catch (IllegalArgumentException e) {  // of the settings: the message is for who wrote them
             LOG.error("No telemetry is received, and all traffic passes as it is: {}", e.getMessage());
-            return TelemetryReceiver.NONE;
+        } catch (RuntimeException e) {
+            LOG.error("No telemetry is received, and all traffic passes as it is: {}", e.toString(), e);
         }
+        return TelemetryReceiver.NONE;
     }
 
     @Override

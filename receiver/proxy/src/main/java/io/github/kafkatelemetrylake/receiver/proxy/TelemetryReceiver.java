@@ -20,7 +20,7 @@ final class TelemetryReceiver {
     static final TelemetryReceiver NONE = new TelemetryReceiver(false, null);
 
     private static final Logger LOG = LoggerFactory.getLogger(TelemetryReceiver.class);
-    /** Four times what a broker remembers; about 40 MB. */
+    /** Four times what a broker remembers. */
     private static final int MAX_INSTANCES = 65_536;
 
     final boolean requireSasl;
@@ -63,8 +63,8 @@ final class TelemetryReceiver {
 
     /** The brokers behind a virtual cluster have sent their cluster's id. */
     void cluster(String virtualCluster, String clusterId) {
-        if (clusterId != null && clusterIds.putIfAbsent(virtualCluster, clusterId) == null) {
-            identity.clusterId(clusterId);
+        if (clusterId != null && clusterIds.putIfAbsent(virtualCluster, clusterId) == null && identity.clusterId() == null) {
+            identity.clusterId(clusterId);  // of the status records: one receiver is one series of them
         }
     }
 

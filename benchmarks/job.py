@@ -91,11 +91,14 @@ class Commit:
 
 
 def commits(lake: Path) -> Iterator[Commit]:
-    """The batches of a lake in order, from `push_outcomes`, which is committed last of the tables that queries need."""
+    """The batches of a lake in order, from `push_outcomes`, which is committed last of the tables that queries need.
+
+    Compaction beside the job adds files too, whose rows were visible before.
+    """
     folder = lake / "push_outcomes"
     for log in sorted((folder / "_delta_log").glob("*.json")):
         actions = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-        paths = [action["add"]["path"] for action in actions if "add" in action]
+        paths = [action["add"]["path"] for action in actions if "add" in action and action["add"]["dataChange"]]
         commit_info = next(action["commitInfo"] for action in actions if "commitInfo" in action)
         if paths:
             parts = [pq.read_table(folder / path, columns=["landed_at"], partitioning=None) for path in paths]

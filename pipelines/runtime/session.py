@@ -98,10 +98,8 @@ def spark_session(
         .config("spark.executor.extraClassPath", class_path)
         .config("spark.driver.extraJavaOptions", options)
     )
-    with _handler_of_sigint(), found_by_spark():
-        spark = _started(builder)
-    _ignore_sigterm(spark)
-    return spark
+    with _handler_of_sigint(), found_by_spark(), _java_ignores_sigterm():
+        return _started(builder)
 
 
 def _log_no_errors() -> None:
@@ -145,11 +143,28 @@ def kill_java() -> None:
         java.kill()
 
 
-def _ignore_sigterm(spark: SparkSession) -> None:
-    """In the JVM, which this process ends: a signal to all processes must not end it in the middle of a batch."""
-    java = spark.sparkContext._jvm
-    assert java is not None
-    java.sun.misc.Signal.handle(java.sun.misc.Signal("TERM"), java.sun.misc.SignalHandler.SIG_IGN)
+@contextmanager
+def _java_ignores_sigterm() -> Iterator[None]:
+    """Let a JVM that starts meanwhile ignore SIGTERM from its first moment on.
+
+    This process ends it. A signal to all processes must not end it in the middle of a batch, and a JVM that gets one
+    while it starts prints an error of its own. Signals ignored before ``exec`` stay ignored (POSIX), HotSpot's too.
+    PySpark has no option for it, but its fork runs Python's hooks.
+    """
+    _forks_java.set()
+    try:
+        yield
+    finally:
+        _forks_java.clear()
+
+
+def _after_fork() -> None:
+    if _forks_java.is_set():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+_forks_java = threading.Event()
+os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from tools.slow_tests import git
 
 BIN = Path(sys.executable).parent
 TESTS = ("tests/unit", "-m", "not slow and not lake", "-n", "2")
+LAKE = re.compile(r"^pytestmark = .*\bpytest\.mark\.lake\b", re.MULTILINE)
 DAEMON = Path(".dmypy.json")
 ANSWERS = (0, 1)  # of mypy: nothing found, or errors in what it read; anything else is the daemon's own failure
 
@@ -47,6 +49,12 @@ def ruff(output: IO[bytes]) -> tuple[int, float]:
     found = run(BIN / "ruff", "check", *files, output=output)
     formatted = run(BIN / "ruff", "format", "--check", *files, output=output)
     return max(found[0], formatted[0]), found[1] + formatted[1]
+
+
+def without_lakes() -> list[str]:
+    """Options by which pytest doesn't import modules of which it would run nothing: those that are marked `lake`."""
+    files = sorted(Path(TESTS[0]).rglob("test_*.py"))
+    return [f"--ignore={file}" for file in files if LAKE.search(file.read_text("utf-8"))]
 
 
 def daemon_cpu_s() -> float:
@@ -79,7 +87,7 @@ def main(argv: list[str]) -> int:
 
         steps = {"ruff": pool.submit(timed, "ruff", said), "types": pool.submit(timed, "types", typed)}
         os.environ["TEST_LANE"] = "check"  # so that pytest says which files took them
-        code, seconds = run(BIN / "pytest", "--ff", *(argv or TESTS))
+        code, seconds = run(BIN / "pytest", "--ff", *(argv or [*TESTS, *without_lakes()]))
         took = {"tests": (code, seconds, time.monotonic() - began)}
         for (step, future), output in zip(steps.items(), (said, typed), strict=True):
             took[step] = future.result()

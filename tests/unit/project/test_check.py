@@ -52,11 +52,21 @@ def test_ruff_reads_what_differs_from_main_and_new_files(tmp_path: Path, monkeyp
     assert check.changed() == ["changed.py", "committed.py", "new.py"]
 
 
+def test_modules_of_whole_lakes_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "tests" / "unit" / "a"
+    folder.mkdir(parents=True)
+    (folder / "test_one.py").write_text("import pytest\npytestmark = pytest.mark.lake  # it starts commands\n")
+    (folder / "test_two.py").write_text("import pytest\n@pytest.mark.lake\ndef test_a(): ...\n")
+    assert check.without_lakes() == ["--ignore=tests/unit/a/test_one.py"]
+
+
 def test_all_pass(ran: tuple[Ran, dict[str, int]], capsys: pytest.CaptureFixture[str]) -> None:
     commands, _ = ran
     assert check.main([]) == 0
     assert {each[0] for each in commands} == {"ruff", "dmypy", "pytest"}
-    assert ("pytest", "--ff", *check.TESTS) in commands
+    (tests,) = [each for each in commands if each[0] == "pytest"]
+    assert tests[: 2 + len(check.TESTS)] == ("pytest", "--ff", *check.TESTS)
     assert ("ruff", "format", "--check", "udfs/a.py") in commands
     said = re.sub(r" +\d s", " 0 s", capsys.readouterr().out)
     assert said == "tests 0 s    1.5 CPU-s  ok\nruff 0 s    3.0 CPU-s  ok\ntypes 0 s    1.5 CPU-s  ok\n"

@@ -88,7 +88,11 @@ def lake(tmp_path: Path, spark: SparkSession, ingest: Ingest) -> AgedLake:
 
 
 @pytest.mark.slow
-def test_the_job_goes_on_with_its_checkpoints_and_without(lake: AgedLake) -> None:
+def test_the_job_goes_on_with_its_checkpoints_and_without_and_every_command_runs(
+    lake: AgedLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quota = {"user": "", "client_id": "fleet", "ip": "", "quota_type": "produce", "quota_limit": 1e6}
+    record(QUOTAS, str(lake.path), None, [quota], START)
     lake.land().run()
     assert lake.problems() == []
     shutil.rmtree(lake.path / "_checkpoints")
@@ -97,14 +101,6 @@ def test_the_job_goes_on_with_its_checkpoints_and_without(lake: AgedLake) -> Non
     lake.land().run()  # and the lake has once got a new one
     assert lake.problems() == []
     assert lake.clients() == lake.pushes()
-
-
-@pytest.mark.slow
-def test_every_command_runs(lake: AgedLake, capsys: pytest.CaptureFixture[str]) -> None:
-    quota = {"user": "", "client_id": "fleet", "ip": "", "quota_type": "produce", "quota_limit": 1e6}
-    record(QUOTAS, str(lake.path), None, [quota], START)
-    shutil.rmtree(lake.path / "_checkpoints")
-    lake.land().run().land().run()
     dashboard = LakeReader(str(lake.path))
     dashboard.versions()
     lake.land().run().land().run()

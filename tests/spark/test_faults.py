@@ -44,7 +44,7 @@ def test_an_executor_of_a_standalone_cluster_is_killed(run: Run) -> None:
 
 
 def test_a_machine_that_stood_still_goes_on(run: Run) -> None:
-    suspend_job(run, 4)
+    suspend_job(run, 2)
     assert is_right(run)
 
 
@@ -57,6 +57,7 @@ def test_a_full_disk_ends_the_job_with_its_reason_and_loses_nothing(run: Run) ->
         assert is_right(run)
 
 
+@pytest.mark.soak  # test_ingest_command.py has one too
 def test_a_second_job_on_the_lake_is_refused(run: Run) -> None:
     refuse_second_job(run, 1)
     assert is_right(run)

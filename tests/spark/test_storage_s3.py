@@ -32,12 +32,20 @@ Command = Callable[..., str]
 
 
 @pytest.fixture
-def command(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Command:
+def command(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> Command:  # fmt: skip
     """Run a command with the store's environment; gives what it says."""
+    caplog.set_level("INFO", "telemetry-lake")
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
 
-    def run(*argv: str, code: int = 0) -> str:
+    def run(*argv: str) -> str:
+        if "--master" not in argv:
+            caplog.clear()
+            assert cli.main([*argv]) == 0
+            return "".join([*capsys.readouterr(), *(f"{line}\n" for line in caplog.messages)])
         # A JVM and a session of its own: jars and settings of S3 are there from a session's start.
         done = subprocess.run(
             [sys.executable, "-m", "kafka_telemetry_lake.jobs.cli", *argv],
@@ -46,7 +54,7 @@ def command(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Command:
             check=False,
             timeout=PATIENCE_S,
         )
-        assert done.returncode == code, done.stdout[-3000:] + done.stderr[-3000:]
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         return done.stdout + done.stderr
 
     return run

@@ -64,7 +64,7 @@ SLOW, SOAK = [pytest.mark.slow], [pytest.mark.slow, pytest.mark.soak]
             "add metric_points/_delta_log/00000000000000000003.json": SOAK,  # its epoch
             "begun offsets/1": SOAK,  # Spark has noted the batch
             "add pushes/_delta_log/00000000000000000004.json": SOAK,
-            "note points-state/manifest-0000000001.json": SLOW,
+            "note points-state/manifest-0000000001.json": SOAK,
             "note client_changes/_lifecycle-e000000000002.json": SOAK,
         }.items()
     ],

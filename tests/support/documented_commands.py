@@ -70,7 +70,7 @@ TRIED: tuple[tuple[str, str], ...] = (
     (
         r"telemetry-lake ingest .*--notify",
         "tests/spark/test_ingest_command.py::"
-        "test_messages_are_sent_beside_the_streams_and_a_sink_that_hangs_holds_nothing_up",
+        "test_follows_a_growing_folder_refuses_a_second_job_and_stops_cleanly_beside_a_sink_that_hangs",
     ),
     (r"telemetry-lake ingest .*--metrics-fleet", "tests/unit/export/test_export_in_job.py"),
     (r"telemetry-lake iceberg ", "tests/unit/iceberg/test_iceberg_command.py"),

@@ -16,6 +16,7 @@ from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
 from .landing import Landing
 
 PUSH_INTERVAL_MS = 300
+RETENTION_CHECK_MS = 1000
 USERS = {"alice": "alice-secret", "bob": "bob-secret", "carol": "carol-secret"}
 # All may do everything but carol, who has what a test gives her.
 RIGHTS = {
@@ -26,7 +27,9 @@ RIGHTS = {
 
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    properties = RIGHTS | {"log.cleaner.backoff.ms": 100}  # so that compaction is done soon
+    # So that compaction is done soon, and what is too old would be deleted soon.
+    soon = {"log.cleaner.backoff.ms": 100, "log.retention.check.interval.ms": RETENTION_CHECK_MS}
+    properties = RIGHTS | soon
     with LocalCluster(plugin=receiver_jar(), sasl_users=USERS, log_requests=True, properties=properties) as cluster:
         # franz-go takes "*" for a literal prefix.
         match = ["client_id=telemetry-.*"]

@@ -40,9 +40,8 @@ def sigterm_to_all(process: subprocess.Popen[str]) -> None:
 
 def ignores_sigterm(child: psutil.Process) -> bool:
     """Whether it does, if it is Java: one that gets SIGTERM while it starts prints an error of its own."""
-    status = Path(f"/proc/{child.pid}/status").read_text()
-    ignored = int(re.search(r"SigIgn:\s*(\w+)", status)[1], 16)  # type: ignore[index]
-    return child.name() != "java" or bool(ignored & 1 << (signal.SIGTERM - 1))
+    (ignored,) = re.findall(r"SigIgn:\s*(\w+)", Path(f"/proc/{child.pid}/status").read_text())
+    return child.name() != "java" or bool(int(ignored, 16) & 1 << (signal.SIGTERM - 1))
 
 
 SOAK = [pytest.mark.slow, pytest.mark.soak]

@@ -1,0 +1,216 @@
+"""What a proposed quota would have done to the load that a lake has recorded: its samples, by `udfs.quotas.what_if`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.udfs.errors import CannotRunError
+from kafka_telemetry_lake.udfs.kernels.arrays import Doubles
+from kafka_telemetry_lake.udfs.quotas.limits import effective_quota
+from kafka_telemetry_lake.udfs.quotas.what_if import rates_by_second, replay, smallest_limits
+from kafka_telemetry_lake.udfs.rows import TIMESTAMP
+
+MOST_GAP_S = 35.0  # between samples, at least; or three of their usual intervals
+MOST_SECONDS = 31 * 86_400
+CELLS = 4_000_000  # rates in memory at once, 8 bytes each
+PROPOSED = -1.0  # the limit of the proposal while its entities are looked for: no other is negative
+ANSWER = pa.schema(
+    [
+        ("cluster_id", pa.string()),
+        ("broker_id", pa.int32()),
+        ("user", pa.string()),
+        ("client_id", pa.string()),
+        ("quota_limit", pa.float64()),
+        ("mean_rate", pa.float64()),
+        ("peak_rate", pa.float64()),
+        ("used_percent", pa.float64()),
+        ("throttled_percent", pa.float64()),
+        ("throttled_s", pa.float64()),
+        ("longest_wait_s", pa.float64()),
+        ("first_throttled", TIMESTAMP),
+        ("last_throttled", TIMESTAMP),
+        ("recorded_s", pa.int64()),
+        ("source", pa.string()),
+        ("status", pa.string()),
+    ]
+)
+# The samples of brokers; where a broker has none of an entity, what clients' own byte counters say.
+SAMPLES = """
+    WITH sampled AS (
+        SELECT cluster_id, broker_id, "user", client_id, 'broker' AS source, time AS at, observed_rate AS rate,
+               coalesce(throttle_time_ms, 0) > 0 AS throttled
+        FROM quota_samples
+        WHERE quota_type = '{quota_type}' AND observed_rate IS NOT NULL AND landed_date {days} AND time {between}
+    ), estimated AS (
+        SELECT cluster_id, broker_id, "user", client_id, 'client' AS source, window_end AS at, observed_rate AS rate,
+               throttled
+        FROM quota_usage
+        WHERE quota_type = '{quota_type}' AND source = 'client' AND window_seconds = 10 AND observed_rate IS NOT NULL
+            AND landed_date {days} AND window_end {between}
+    )
+    FROM sampled UNION ALL
+    FROM estimated WHERE (cluster_id, broker_id, "user", client_id) NOT IN (
+        SELECT (cluster_id, broker_id, "user", client_id) FROM sampled
+    )
+    ORDER BY cluster_id, broker_id, "user", client_id, at"""
+LIMITS = """
+    SELECT cluster_id, "user", client_id, quota_limit FROM quotas
+    WHERE quota_type = '{quota_type}' AND ip = '' AND valid_from < TIMESTAMPTZ '{end}'
+        AND (valid_to IS NULL OR valid_to >= TIMESTAMPTZ '{end}')"""
+
+
+class NothingRecordedError(CannotRunError):
+    """The lake has no rates that the proposal would apply to."""
+
+
+class Proposal(NamedTuple):
+    """A limit for an entity as `udfs.quotas.limits` names it; `limit` per second, or None: the smallest that does."""
+
+    quota_type: str
+    user: str
+    client_id: str
+    limit: float | None
+    throttled_percent: float = 0.0
+    """without a limit: of its recorded seconds an entity may be throttled for so many percent"""
+
+
+class _Entity(NamedTuple):
+    """What a broker counts as one."""
+
+    cluster_id: str | None
+    broker_id: int | None
+    user: str
+    client_id: str
+
+
+def what_if(lake: str, proposal: Proposal, start: datetime, end: datetime) -> pa.Table:
+    """What the proposal would have done between two times, schema `ANSWER`, the most throttled first.
+
+    A row is what a broker would have counted as one (Q17). The other quotas are those in force at the end. `status`:
+    ``throttled_then``: it was throttled while it was recorded, so it may have wanted more than its rates say;
+    ``gaps``: seconds between samples that are far apart are left out, they aren't in `recorded_s`.
+
+    Raises:
+        NothingRecordedError: no rate was recorded, or none to which the proposal would apply; it says why.
+    """
+    seconds = int((end - start).total_seconds())
+    if not 0 < seconds <= MOST_SECONDS:
+        raise CannotRunError(
+            f"from, to: {seconds:,} s between them; allowed: above 0, up to {MOST_SECONDS // 86_400} days"
+        )
+    entities = _entities(lake, proposal, start, end)
+    size = max(1, CELLS // seconds)
+    rows = [
+        row
+        for first in range(0, len(entities), size)
+        for row in _rows(entities[first : first + size], proposal, start, seconds)
+    ]
+    order = [("throttled_percent", "descending"), ("used_percent", "descending")]
+    return pa.Table.from_pylist(rows, ANSWER).sort_by(
+        [*order, *((name, "ascending") for name in ("cluster_id", "user", "client_id", "broker_id"))]
+    )
+
+
+def _entities(lake: str, proposal: Proposal, start: datetime, end: datetime) -> list[tuple[_Entity, pa.Table]]:
+    """Each entity that the proposal limits, with its samples of all of today's entities that it unites."""
+    days = f"BETWEEN DATE '{start:%Y-%m-%d}' - 1 AND DATE '{end:%Y-%m-%d}' + 1"
+    before = start - timedelta(seconds=MOST_GAP_S)  # rates between two samples follow from both
+    between = f"BETWEEN TIMESTAMPTZ '{before.isoformat()}' AND TIMESTAMPTZ '{end.isoformat()}'"
+    samples = run_query(lake, SAMPLES.format(quota_type=proposal.quota_type, days=days, between=between)).read_all()
+    if not len(samples):
+        raise NothingRecordedError(
+            f"no rates of {proposal.quota_type} were recorded between {start:%Y-%m-%d %H:%M} and {end:%Y-%m-%d %H:%M} "
+            "UTC: brokers' receivers sample them (docs/quotas.md), and only where a quota of this type is set"
+        )
+    limits: dict[str | None, dict[tuple[str, str], float]] = defaultdict(dict)
+    for row in (
+        run_query(lake, LIMITS.format(quota_type=proposal.quota_type, end=end.isoformat())).read_all().to_pylist()
+    ):
+        limits[row["cluster_id"]][row["user"], row["client_id"]] = row["quota_limit"]
+    united: dict[_Entity, list[pa.Table]] = defaultdict(list)
+    apart = 0
+    for of_one in _by_entity(samples):
+        was = _Entity(*(of_one[name][0].as_py() for name in _Entity._fields))
+        if (proposal.user and not was.user) or (proposal.client_id and not was.client_id):
+            apart += 1
+            continue
+        proposed = {**limits[was.cluster_id], (proposal.user, proposal.client_id): PROPOSED}
+        quota = effective_quota(proposed, was.user, was.client_id)
+        if quota.limit == PROPOSED:
+            united[was._replace(user=quota.user, client_id=quota.client_id)].append(of_one)
+    if not united:
+        raise NothingRecordedError(_why_none(apart))
+    return [(entity, pa.concat_tables(tables)) for entity, tables in united.items()]
+
+
+def _why_none(apart: int) -> str:
+    if apart:
+        return (
+            f"brokers counted {apart} entities together that this quota would separate: they count users only where a "
+            "user has a quota, and client ids only where a client id has one. Set one that limits nobody, and record"
+        )
+    return (
+        "nobody to whom this quota would apply was recorded: others have a quota that comes before it, "
+        "or the name is another"
+    )
+
+
+def _by_entity(samples: pa.Table) -> Iterator[pa.Table]:
+    """Consecutive rows of one entity and source."""
+    keys = samples.select([*_Entity._fields, "source"]).to_pylist()
+    first = 0
+    for row in range(1, len(keys) + 1):
+        if row == len(keys) or keys[row] != keys[first]:
+            yield samples.slice(first, row - first)
+            first = row
+
+
+def _rows(
+    entities: list[tuple[_Entity, pa.Table]], proposal: Proposal, start: datetime, seconds: int
+) -> Iterator[dict[str, object]]:
+    origin = start.timestamp()
+    rates, gaps = np.full((len(entities), seconds), np.nan), []
+    for number, (_, samples) in enumerate(entities):
+        parts = [_rates(part, origin, seconds) for part in _by_entity(samples)]
+        rates[number] = np.where(np.isnan(parts).all(axis=0), np.nan, np.nansum(parts, axis=0))
+        known = np.flatnonzero(~np.isnan(rates[number]))
+        gaps.append(len(known) and known[-1] - known[0] + 1 > len(known))
+    share = proposal.throttled_percent / 100
+    # A limit of bytes is a whole number.
+    whole = np.ceil if proposal.quota_type != "request" else np.positive
+    limits = whole(smallest_limits(rates, share)) if proposal.limit is None else np.full(len(entities), proposal.limit)
+    replayed = replay(rates, limits)
+    for number, (entity, samples) in enumerate(entities):
+        recorded = int((~np.isnan(rates[number])).sum())
+        if not recorded:
+            continue
+        first, last = int(replayed.first[number]), int(replayed.last[number])
+        then = any(samples["throttled"].to_pylist())
+        yield {
+            **entity._asdict(),
+            "quota_limit": float(limits[number]),
+            "mean_rate": float(replayed.mean[number]),
+            "peak_rate": float(np.nanmax(rates[number])),
+            "used_percent": 100 * float(replayed.used[number]),
+            "throttled_percent": 100 * float(replayed.throttled_s[number]) / recorded,
+            "throttled_s": float(replayed.throttled_s[number]),
+            "longest_wait_s": float(replayed.longest_wait_s[number]),
+            "first_throttled": None if first < 0 else start + timedelta(seconds=first),
+            "last_throttled": None if last < 0 else start + timedelta(seconds=last + 1),
+            "recorded_s": recorded,
+            "source": ", ".join(sorted(set(samples["source"].to_pylist()))),
+            "status": "throttled_then" if then else "gaps" if gaps[number] else "ok",
+        }
+
+
+def _rates(samples: pa.Table, origin: float, seconds: int) -> Doubles:
+    times = samples["at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy() / 1e6 - origin
+    usual = float(np.median(np.diff(times))) if len(times) > 1 else 0.0
+    return rates_by_second(times, samples["rate"].to_numpy().clip(0), seconds, max(MOST_GAP_S, 3 * usual))

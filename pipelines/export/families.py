@@ -69,6 +69,7 @@ class Family:
             series = self.own.get(labels)
             if series is None and len(self.own) < self._top:
                 series = self.own[labels] = self._retired.pop(labels, Series())
+                self._near.pop(labels, None)  # promoted, it would lose this series for a new one
             if series is None:
                 self._near[labels] = self._near.get(labels, 0.0) + increase
                 self._add_other(increase, seen)

@@ -61,7 +61,11 @@ def test_errors_and_names_are_escaped_too(tmp_path: Path) -> None:
     assert error.startswith(f"telemetry-lake: no lake at {tmp_path}/gr\\u00f6\\u00dfe: create one")
 
 
-@pytest.mark.parametrize("argv", [["query", "--format", "csv"], ["query", "--format", "arrow"], ["views"], ["--help"]])
+@pytest.mark.parametrize(
+    "argv",
+    [["query", "--format", "csv"], ["views"],
+     *(pytest.param(argv, marks=pytest.mark.slow) for argv in (["query", "--format", "arrow"], ["--help"]))],
+)  # fmt: skip
 def test_a_reader_that_stops_reading_ends_a_command_quietly(tmp_path: Path, argv: list[str]) -> None:
     query = [*argv, "--lake", str(tmp_path), ALL] if argv[0] == "query" else argv
     assert begun(query) == (0, b"")

@@ -32,9 +32,13 @@ def _modules(*tops: str) -> dict[str, Path]:
 
 
 @cache
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+@cache
 def _import_statements(file: Path) -> list[ast.Import | ast.ImportFrom]:
-    tree = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-    return [node for node in tree if isinstance(node, (ast.Import, ast.ImportFrom))]
+    return [node for node in ast.walk(_tree(file)) if isinstance(node, (ast.Import, ast.ImportFrom))]
 
 
 def _imported(file: Path, modules: Iterable[str] = ()) -> set[str]:
@@ -101,12 +105,7 @@ def test_a_folder_is_drawn_above_those_that_it_imports_from(tmp_path: Path) -> N
 def test_a_class_name_means_one_thing_and_a_folder_can_be_surveyed() -> None:
     """A few names are alike, each private to its subject; a reader sees the files of a folder at once."""
     product = {name: file for name, file in _modules(*LAYERS).items() if not name.startswith("sandbox")}
-    classes = [
-        node.name
-        for file in product.values()
-        for node in ast.parse(file.read_text("utf-8")).body
-        if isinstance(node, ast.ClassDef)
-    ]
+    classes = [node.name for file in product.values() for node in _tree(file).body if isinstance(node, ast.ClassDef)]
     assert len([name for name, times in Counter(classes).items() if times > 1]) <= 8
     sizes = Counter(file.parent for file in product.values() if file.name != "__init__.py")
     assert {folder: size for folder, size in sizes.items() if size > 25} == {}
@@ -148,7 +147,7 @@ def test_no_module_binds_a_name_twice() -> None:
     """As two modules leave it that were put together: one of their constants is then the other's."""
     found = {}
     for module, file in _modules(*LAYERS, "tools", "benchmarks").items():
-        names = [name for node in ast.parse(file.read_text("utf-8")).body for name in _bound(node)]
+        names = [name for node in _tree(file).body for name in _bound(node)]
         if twice := {name for name in names if names.count(name) > 1}:
             found[module] = twice
     assert found == {}

@@ -73,6 +73,7 @@ def test_seconds_are_those_of_the_file_whose_test_or_child_took_them(
     assert ("BUDGET" in output) == (name == "small")
 
 
+@pytest.mark.slow
 def test_a_lane_beyond_its_budget_fails_in_ci_only(tmp_path: Path) -> None:
     tests = {"test_own.py": f"def test_own():\n    {BURN.format(s=0.8)}\n"}
     code, output = lane(tmp_path, "small", tests, budgets="")

@@ -1,5 +1,7 @@
 """The records that brokers send beside pushes, as structs of their tables' rows: statuses and quota samples.
 
+A status has a list, too: the rows of `broker_connections` that it gives.
+
 Both (`with_receiver_health`, `with_quota_sample`, Q6) are JSON; what isn't valid becomes a row that says so. At the end
 are the times of a landing record, which those of pushes have too.
 """
@@ -19,7 +21,9 @@ MAX_QUOTED = 100  # characters of untrusted text quoted in a reject detail
 STATUS_FIELDS = (
     "version int, cluster_id string, broker_id int, time_ms bigint, started_ms bigint, received bigint, "
     "landed bigint, dropped map<string, bigint>, queue_depth bigint, "
-    "quota_samples_landed bigint, quota_samples_lost bigint, malformed string"
+    "quota_samples_landed bigint, quota_samples_lost bigint, "
+    "connections array<struct<listener string, client_software_name string, client_software_version string, "
+    "connections bigint>>, malformed string"
 )
 STATUS_VERSION = 1
 COUNTS = ("received", "landed", "queue_depth", "quota_samples_landed", "quota_samples_lost")
@@ -30,7 +34,8 @@ def with_receiver_health(records: DataFrame, source: str, is_status: Column) -> 
     """Add column `receiver_health` to records (columns of `sources.RECORD`): a row of that table, as a struct.
 
     If a record is not JSON of version 1, or one of its numbers or times is out of range, its row has the text in
-    `problem` and NULL in the other columns. So no record is lost silently.
+    `problem` and NULL in the other columns. So no record is lost silently. Field `connections` is a list: of each entry
+    the columns of `BROKER_CONNECTIONS` that the status itself lacks.
 
     Args:
         is_status: whether a record is a status; the column of another is NULL.
@@ -55,6 +60,7 @@ def with_receiver_health(records: DataFrame, source: str, is_status: Column) -> 
         F.col("status.quota_samples_landed").alias("quota_samples_landed"),
         F.col("status.quota_samples_lost").alias("quota_samples_lost"),
         F.when(F.col("status").isNull(), F.substring(F.coalesce(text, F.lit("null value")), 1, 1000)).alias("problem"),
+        _connections().alias("connections"),
     )
     return (
         records.withColumn("status", F.when(is_status, parsed))
@@ -73,6 +79,22 @@ def _is_sound() -> Column:
     whole += [F.col("status.dropped").isNull() | (F.coalesce(_dropped_total(), F.lit(-1)) >= 0)]
     known = (F.col("status.version") == STATUS_VERSION) & F.col("status.received").isNotNull()
     return reduce(Column.__and__, whole, known & F.col("status.malformed").isNull())
+
+
+def _connections() -> Column:
+    """The entries of a status that count the connections of a listener; others are left out."""
+    counted = F.filter(
+        "status.connections", lambda each: each["listener"].isNotNull() & each["connections"].between(0, MAX_COUNT)
+    )
+
+    def cut(each: Column) -> Column:
+        texts = ("listener", "client_software_name", "client_software_version")
+        return F.struct(
+            *(F.substring(each[name], 1, MAX_HEADER).alias(name) for name in texts),
+            each["connections"].alias("connections"),
+        )
+
+    return F.transform(counted, cut)
 
 
 def _dropped_total() -> Column:

@@ -19,6 +19,7 @@ from kafka_telemetry_lake.pipelines.lake.errors import ForeignCheckpointError, O
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
 from kafka_telemetry_lake.pipelines.state.manifest import OTHER_FORMAT
 from kafka_telemetry_lake.pipelines.tables.operator import (
+    BROKER_CONNECTIONS,
     OPERATOR_TABLES,
     PUSHES,
     QUARANTINE,
@@ -35,7 +36,7 @@ BATCH = "batch.json"  # beside the operator's id: what the batch reads whose com
 STATE = "points-state"
 LANDING = "landing"  # first checkpoint of the query that stores all landing records (`landing_name`)
 STREAMS: dict[str, tuple[Table, ...]] = {
-    LANDING: (PUSHES, RECEIVER_HEALTH, QUOTA_SAMPLES, QUARANTINE),
+    LANDING: (PUSHES, BROKER_CONNECTIONS, RECEIVER_HEALTH, QUOTA_SAMPLES, QUARANTINE),
     POINTS: OPERATOR_TABLES,
 }
 

@@ -35,6 +35,7 @@ from kafka_telemetry_lake.udfs.landing.contract import (
 )
 
 STATUS, SAMPLE = "receiver_health", "quota_sample"  # columns with structs
+CONNECTIONS = "connections"  # field of a status: a list of structs
 OTHERS = (STATUS, SAMPLE)
 
 

@@ -25,7 +25,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from kafka_telemetry_lake.pipelines.ingest.landing_rows import OTHERS, SAMPLE, STATUS
+from kafka_telemetry_lake.pipelines.ingest.landing_rows import CONNECTIONS, OTHERS, SAMPLE, STATUS
 from kafka_telemetry_lake.pipelines.ingest.operator_task import (
     TASK_RESULT,
     TASK_RESULT_TYPE,
@@ -39,9 +39,16 @@ from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile, TableFiles
 from kafka_telemetry_lake.pipelines.runtime.python_worker import forget_archives
 from kafka_telemetry_lake.pipelines.runtime.worker_task import WorkerTask
-from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, QUOTA_SAMPLES, RECEIVER_HEALTH
+from kafka_telemetry_lake.pipelines.tables.operator import (
+    BROKER_CONNECTIONS,
+    PUSHES,
+    QUARANTINE,
+    QUOTA_SAMPLES,
+    RECEIVER_HEALTH,
+)
 
-OTHER_TABLES = (RECEIVER_HEALTH, QUOTA_SAMPLES, QUARANTINE)
+# A status is stored once its row of `receiver_health` is, so what else it gives comes before.
+OTHER_TABLES = (BROKER_CONNECTIONS, RECEIVER_HEALTH, QUOTA_SAMPLES, QUARANTINE)
 # In the order of their commits; the last one says that the pushes of a batch are stored.
 STORED = (*OTHER_TABLES, PUSHES)
 ROWS_PER_GROUP = 1 << 16  # of statuses or samples
@@ -189,12 +196,23 @@ def other_rows(batch: pa.RecordBatch) -> dict[str, pa.Table]:
         return rows
     if batch[STATUS].null_count < len(batch):
         rows[RECEIVER_HEALTH.name] = _fields(batch[STATUS], RECEIVER_HEALTH.schema)
+        rows[BROKER_CONNECTIONS.name] = _fields(_connections(batch[STATUS].drop_null()), BROKER_CONNECTIONS.schema)
     if batch[SAMPLE].null_count < len(batch):
         samples = batch[SAMPLE].drop_null()
         is_valid = samples.field("reason").is_null()
         rows[QUOTA_SAMPLES.name] = _fields(samples.filter(is_valid), QUOTA_SAMPLES.schema)
         rows[QUARANTINE.name] = _fields(samples.filter(pc.invert(is_valid)), QUARANTINE.schema)
     return rows
+
+
+def _connections(statuses: pa.StructArray) -> pa.StructArray:
+    """Each entry of the statuses' lists of connections, with the status' own fields."""
+    lists = statuses.field(CONNECTIONS)
+    rows = pa.Table.from_struct_array(statuses).drop_columns(CONNECTIONS).take(pc.list_parent_indices(lists))
+    entries = pa.Table.from_struct_array(pc.list_flatten(lists))
+    for name in entries.column_names:
+        rows = rows.append_column(name, entries[name])
+    return rows.to_struct_array().combine_chunks()
 
 
 def _fields(structs: pa.Array, schema: pa.Schema) -> pa.Table:

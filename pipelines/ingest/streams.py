@@ -34,7 +34,7 @@ from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
 from kafka_telemetry_lake.pipelines.runtime.job_names import named
 from kafka_telemetry_lake.pipelines.runtime.worker_task import OtherReleaseError
 from kafka_telemetry_lake.pipelines.tables.lost_records import LOST_RECORDS
-from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, RECEIVER_HEALTH, TABLES
+from kafka_telemetry_lake.pipelines.tables.operator import BROKER_CONNECTIONS, PUSHES, RECEIVER_HEALTH, TABLES
 from kafka_telemetry_lake.pipelines.tables.table import Table, table_uri
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
@@ -78,7 +78,7 @@ class JobLake:
 def start_landing(
     spark: SparkSession, lake: JobLake, source: Source, trigger: Trigger, operator: Operator
 ) -> StreamingQuery:
-    """Landing records -> `pushes`, `receiver_health`, `quota_samples` -> the operator's tables.
+    """Landing records -> `pushes`, and the tables of brokers' records -> the operator's tables.
 
     Each offset is stored once, also under another checkpoint. A batch first commits its records, `pushes` last. One
     that was cut off after that runs again without reading them: the operator follows the table.
@@ -167,6 +167,8 @@ def topics_of(table: Table, topics: Topics) -> Callable[[str], bool]:
     """Whether records of a topic are stored in a table. Rejected pushes are in `pushes`, as well as in `quarantine`."""
     if table == PUSHES:
         return lambda topic: topic not in (topics.status, topics.quotas)
+    if table == BROKER_CONNECTIONS:
+        return lambda topic: False  # noqa: ARG005  # a status is stored if its row of `receiver_health` is
     return lambda topic: topic == (topics.status if table == RECEIVER_HEALTH else topics.quotas)
 
 

@@ -74,6 +74,8 @@ class LibraryVersions(_Model):
 
     latest: Version | None = None
     works_with_brokers_4_from: Version | None = None
+    pushes_from: Version | Literal["never"] | None = None
+    """the first release that pushes telemetry (KIP-714); None: unknown"""
     source: Text
     supported_from: Version | None = None
     support_source: Text

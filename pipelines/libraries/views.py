@@ -2,7 +2,7 @@
 
 KIP-511: a client sends ClientSoftwareName and ClientSoftwareVersion, which bindings of a library choose freely. So the
 library and its version are worked out in one place, for views `clients`, `client_versions`, `client_releases`,
-`known_client_bugs` and `rebootstrap_readiness`, and for columns of `instance_hours`.
+`known_client_bugs`, `rebootstrap_readiness` and `telemetry_coverage`, and for columns of `instance_hours`.
 """
 
 from __future__ import annotations
@@ -111,10 +111,17 @@ def version_values() -> dict[str, dict[str, str]]:
         (library, each.latest, number(each.works_with_brokers_4_from or NEVER), number(each.supported_from or NEVER))
         for library, each in known.libraries.items()
     ]
+    recognised = {
+        name: sql for name, (sql, _) in library_columns("client_software_name", "client_software_version").items()
+    }
+    pushing = [
+        (library, number(NEVER if each.pushes_from == "never" else each.pushes_from))
+        for library, each in known.libraries.items()
+        if each.pushes_from
+    ]
     return {
-        "clients": {
-            name: sql for name, (sql, _) in library_columns("client_software_name", "client_software_version").items()
-        },
+        "clients": recognised,
+        "telemetry_coverage": recognised | {"rows": _rows(pushing), "never": str(number(NEVER))},
         "rebootstrap_readiness": {"as_of": as_of},
         "known_client_bugs": {"as_of": as_of, "rows": _rows(bugs)},
         "client_releases": {"as_of": as_of, "rows": _rows(releases)},

@@ -93,6 +93,10 @@ REASONS: dict[str, tuple[str, str]] = {
     "quota_usage": ("neither brokers nor clients have reported quota use", "no quota use was measured"),
     "quota_samples": ("the receivers have landed no quota samples", "the receivers have landed no quota samples"),
     "receiver_health": ("the receivers have landed no status", "the receivers have landed no status"),
+    "broker_connections": (
+        "no broker's receiver has reported connections: receivers of this release do, those in a proxy don't",
+        "no broker's receiver has reported connections: receivers of this release do, those in a proxy don't",
+    ),
     "quarantine": (_PUSHED, "nothing is damaged: no push or point was rejected"),
     "finding_changes": (
         "findings were never evaluated: run `telemetry-lake findings`",

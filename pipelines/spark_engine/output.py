@@ -30,14 +30,20 @@ from kafka_telemetry_lake.pipelines.spark_engine.lifecycle import BatchLifecycle
 from kafka_telemetry_lake.pipelines.spark_engine.packing import from_blob
 from kafka_telemetry_lake.pipelines.spark_engine.shard_processor import FACTS
 from kafka_telemetry_lake.pipelines.spark_engine.tables import TablesByName
-from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES, QUOTA_SAMPLES, RECEIVER_HEALTH
+from kafka_telemetry_lake.pipelines.tables.operator import (
+    BROKER_CONNECTIONS,
+    PUSH_OUTCOMES,
+    PUSHES,
+    QUOTA_SAMPLES,
+    RECEIVER_HEALTH,
+)
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
 from kafka_telemetry_lake.udfs.lifecycle.push_sequences import LIFECYCLE_IN
 from kafka_telemetry_lake.udfs.lifecycle.step import OUTCOMES_IN
 
 log = logging.getLogger(__name__)
 
-WRITTEN = (PUSHES, RECEIVER_HEALTH, QUOTA_SAMPLES, *COMMIT_ORDER)  # in this order
+WRITTEN = (PUSHES, BROKER_CONNECTIONS, RECEIVER_HEALTH, QUOTA_SAMPLES, *COMMIT_ORDER)  # in this order
 ROWS_PER_FILE = 500_000  # at least, where a table gets several files
 
 

@@ -9,7 +9,13 @@ from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
 from kafka_telemetry_lake.pipelines.tables.groups import GROUP_LAG_SAMPLES, GROUP_MEMBERS, GROUP_OFFSETS, GROUP_STATES
 from kafka_telemetry_lake.pipelines.tables.lifecycle import APPLICATION_RULES, CLIENT_ALIASES, CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.lost_records import LOST_RECORDS
-from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_REPORTS, QUOTA_SAMPLES, QUOTA_USAGE, TABLES
+from kafka_telemetry_lake.pipelines.tables.operator import (
+    BROKER_CONNECTIONS,
+    QUOTA_REPORTS,
+    QUOTA_SAMPLES,
+    QUOTA_USAGE,
+    TABLES,
+)
 from kafka_telemetry_lake.pipelines.tables.pipeline_metrics import PIPELINE_METRICS
 from kafka_telemetry_lake.pipelines.tables.quality import QUALITY_RESULTS
 from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
@@ -21,7 +27,7 @@ CATALOG: dict[str, pa.Schema] = {
         table.name: table.stored
         for table in (*TABLES, LOST_RECORDS, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES, FINDING_CHANGES)
     },
-    **{table.name: table.stored for table in (QUOTA_SAMPLES, QUOTA_REPORTS, QUOTA_USAGE)},
+    **{table.name: table.stored for table in (BROKER_CONNECTIONS, QUOTA_SAMPLES, QUOTA_REPORTS, QUOTA_USAGE)},
     **{table.name: table.schema for table in (SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, *CACHE_TABLES)},
     **{table.name: table.schema for table in (GROUP_STATES, GROUP_MEMBERS, GROUP_OFFSETS)},
     GROUP_LAG_SAMPLES.name: GROUP_LAG_SAMPLES.stored,
@@ -31,8 +37,9 @@ CATALOG: dict[str, pa.Schema] = {
 MEANINGS = {
     table.name: table.meaning
     for table in (
-        *TABLES, LOST_RECORDS, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES, FINDING_CHANGES, QUOTA_SAMPLES,
-        QUOTA_REPORTS, QUOTA_USAGE, SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES, APPLICATION_RULES, *CACHE_TABLES,
-        GROUP_STATES, GROUP_MEMBERS, GROUP_OFFSETS, GROUP_LAG_SAMPLES, PRICES, BROKERS,
+        *TABLES, LOST_RECORDS, PIPELINE_METRICS, QUALITY_RESULTS, CLIENT_CHANGES, FINDING_CHANGES,
+        BROKER_CONNECTIONS, QUOTA_SAMPLES, QUOTA_REPORTS, QUOTA_USAGE, SUBSCRIPTIONS, QUOTAS, CLIENT_ALIASES,
+        APPLICATION_RULES, *CACHE_TABLES, GROUP_STATES, GROUP_MEMBERS, GROUP_OFFSETS, GROUP_LAG_SAMPLES, PRICES,
+        BROKERS,
     )
 }  # fmt: skip

@@ -112,6 +112,28 @@ RECEIVER_HEALTH = Table(
     ("landed_at", "reported_at"),
 )
 
+BROKER_CONNECTIONS = Table(
+    "broker_connections",
+    "Connections of a broker at one status of its receiver, by listener and client software (KIP-511).",
+    pa.schema(
+        [
+            *PUSH_KEY,
+            column("broker_id", pa.int32(), "broker that counted"),
+            column("reported_at", TIMESTAMP, "when it counted, by its clock"),
+            column("listener", pa.string(), "listener of the connections"),
+            column(
+                "client_software_name",
+                pa.string(),
+                "ApiVersionsRequest.ClientSoftwareName, `unknown`: the client sends none; NULL: all connections of the "
+                "listener that no other row counts",
+            ),
+            column("client_software_version", pa.string(), "ApiVersionsRequest.ClientSoftwareVersion, as the name"),
+            column("connections", pa.int64(), "open connections"),
+        ]
+    ),
+    ("landed_at", "reported_at", "broker_id"),
+)
+
 QUOTA_SAMPLES = Table(
     "quota_samples",
     "One sample of a broker's own quota sensor.",

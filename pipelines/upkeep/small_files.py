@@ -26,7 +26,7 @@ from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.log_files import Action, LogFiles
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
-from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUOTA_SAMPLES, TABLES
+from kafka_telemetry_lake.pipelines.tables.operator import BROKER_CONNECTIONS, PUSHES, QUOTA_SAMPLES, TABLES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
 from kafka_telemetry_lake.pipelines.upkeep.merging import MergeEndedError, merged
 
@@ -42,7 +42,7 @@ CHECKPOINT_COMMITS = 500  # a checkpoint costs as much as opening the table, and
 File = Mapping[str, Any]  # path, size_bytes, partition
 PAUSE_S = 60.0
 # The tables that the job commits to without opening them.
-KEPT_UP = (*TABLES, QUOTA_SAMPLES, CLIENT_CHANGES)
+KEPT_UP = (*TABLES, BROKER_CONNECTIONS, QUOTA_SAMPLES, CLIENT_CHANGES)
 
 
 class SmallFiles:

@@ -247,7 +247,10 @@ def test_the_job_reads_samples_and_what_clients_tell_once_there_are_any(ingest: 
         otlp_builder.delta(500.0, 0, 10, name=names[0], attributes=attributes),
         otlp_builder.gauge(7.0, 10, name=names[1]),
     )
-    status = {"version": 1, "received": 9, "quota_samples_landed": 3, "quota_samples_lost": 1}
+    java = {"client_software_name": "apache-kafka-java", "client_software_version": "4.3.1"}
+    entries = [{"listener": "L", "connections": 4} | java, {"listener": "L", "connections": 0, "new field": []}]
+    status = {"version": 1, "received": 9, "quota_samples_landed": 3, "quota_samples_lost": 1, "broker_id": 2,
+              "connections": [*entries, {"connections": 1}, {"listener": "L", "connections": -1}]}  # fmt: skip
     landed = [
         landing_records.record(0, payload, principal="User:alice", cluster_id="c") | {"timestamp": noon},
         record(1, status) | {"topic": "client-telemetry-status", "timestamp": noon},
@@ -257,6 +260,11 @@ def test_the_job_reads_samples_and_what_clients_tell_once_there_are_any(ingest: 
     assert table(lake, "metric_points").num_rows == 2
     counts = table(lake, "receiver_health").select(["quota_samples_landed", "quota_samples_lost"]).to_pylist()
     assert counts == [{"quota_samples_landed": 3, "quota_samples_lost": 1}]
+    names = ("broker_id", "offset", "listener", "client_software_name", "client_software_version", "connections")
+    assert table(lake, "broker_connections").select(names).to_pylist() == [
+        dict(zip(names, (2, 1, "L", *java.values(), 4), strict=True)),
+        dict(zip(names, (2, 1, "L", None, None, 0), strict=True)),
+    ]
     assert not any((lake / name).exists() for name in ("quota_samples", "quota_reports", "quota_usage"))
 
     quotas = configured_quotas([({"user": "alice"}, {"producer_byte_rate": 100.0})])

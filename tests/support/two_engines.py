@@ -18,7 +18,7 @@ import pyarrow as pa
 import snappy
 import zstandard
 
-from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_SAMPLES, TABLES
+from kafka_telemetry_lake.pipelines.tables.operator import BROKER_CONNECTIONS, QUOTA_SAMPLES, TABLES
 from kafka_telemetry_lake.udfs.rows import METRIC_ROLLUPS
 from tests.oracle.model import Push
 from tests.oracle.scenarios import scenario
@@ -101,7 +101,7 @@ class Compared:
 
 def stored(lake: Path) -> Rows:
     """All rows of all tables that an engine writes."""
-    there = [each.name for each in (*TABLES, QUOTA_SAMPLES) if (lake / each.name).exists()]
+    there = [each.name for each in (*TABLES, BROKER_CONNECTIONS, QUOTA_SAMPLES) if (lake / each.name).exists()]
     return {name: table(lake, name) for name in there}
 
 

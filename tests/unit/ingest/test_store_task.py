@@ -18,7 +18,13 @@ from kafka_telemetry_lake.pipelines.ingest.operator_task import DEATHS, ShardTas
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES, PushFiles
 from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask, of_few_pushes, store
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
-from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUARANTINE, QUOTA_SAMPLES, RECEIVER_HEALTH
+from kafka_telemetry_lake.pipelines.tables.operator import (
+    BROKER_CONNECTIONS,
+    PUSHES,
+    QUARANTINE,
+    QUOTA_SAMPLES,
+    RECEIVER_HEALTH,
+)
 from kafka_telemetry_lake.udfs.rows import PUSHES_IN
 from tests.support.local_stream import SHARDS, run_tasks
 
@@ -28,14 +34,18 @@ SAMPLE = pa.struct(
         *(pa.field(name, QUARANTINE.schema.field(name).type) for name in ("reason", "detail", "scope", "payload")),
     ]
 )
+ENTRY = pa.struct([BROKER_CONNECTIONS.schema.field(number) for number in range(-4, 0)])
+STATUS = pa.struct([*RECEIVER_HEALTH.schema, pa.field("connections", pa.list_(ENTRY))])
 COLUMNS = pa.schema(
     [
         *PUSHES.schema,
-        pa.field("receiver_health", pa.struct(list(RECEIVER_HEALTH.schema))),
+        pa.field("receiver_health", STATUS),
         pa.field("quota_sample", SAMPLE),
     ]
 )
 AT = datetime(2026, 11, 21, 23, 59, 58, tzinfo=UTC)
+JAVA = {"listener": "L", "client_software_name": "apache-kafka-java", "client_software_version": "4.3.1",
+        "connections": 4}  # fmt: skip
 
 
 def push(partition: int, offset: int, size: int = 10, seconds: int = 0) -> dict[str, object]:
@@ -101,14 +111,20 @@ def test_statuses_and_samples_become_files_of_their_tables(tmp_path: Path) -> No
     sound = {"reason": None, "detail": None, "scope": "quota_sample", "payload": b"{}"}
     bad = sound | {"reason": "INVALID_RECORD", "detail": "null value", "payload": None}
     first = [
-        push(0, 1), other("receiver_health", 7, received=5, dropped=[("full", 2)], problem=None), push(0, 2),
+        push(0, 1), push(0, 2),
+        other("receiver_health", 7, received=5, dropped=[("full", 2)], problem=None, broker_id=1, reported_at=AT,
+              connections=[JAVA, {"listener": "L", "connections": 0}]),
         other("quota_sample", 8, time=AT, quota_type="fetch", observed_rate=1.5, **sound),
         other("quota_sample", 9, quota_type="lunch", cluster_id="c", **bad),
     ]  # fmt: skip
-    second = [other("receiver_health", 10, problem="not JSON"), push(0, 3)]
+    second = [
+        other("receiver_health", 10, problem="not JSON"), push(0, 3),
+        other("receiver_health", 11, broker_id=2, reported_at=AT, connections=[JAVA]),
+        other("receiver_health", 12, broker_id=3, reported_at=AT, connections=[]),
+    ]  # fmt: skip
     files = {file.table: file for file in stored(tmp_path, first, second)}
     assert {name: file.rows for name, file in files.items()} == {
-        "pushes": 3, "receiver_health": 2, "quota_samples": 1, "quarantine": 1,
+        "pushes": 3, "receiver_health": 4, "broker_connections": 3, "quota_samples": 1, "quarantine": 1,
     }  # fmt: skip
     assert row_groups(tmp_path, files["pushes"]) == [[(0, 1), (0, 2), (0, 3)]]
 
@@ -116,10 +132,20 @@ def test_statuses_and_samples_become_files_of_their_tables(tmp_path: Path) -> No
         return pq.ParquetFile(tmp_path / name / files[name].path).read().to_pylist()
 
     at = {"source": "kafka", "topic": "other", "partition": 0, "landed_at": AT}
+    nothing = dict.fromkeys(("received", "dropped", "problem", "broker_id"))
+    status = at | nothing | {"reported_at": AT}
     assert rows("receiver_health") == [
-        at | {"offset": 7, "received": 5, "dropped": [("full", 2)], "problem": None},
-        at | {"offset": 10, "received": None, "dropped": None, "problem": "not JSON"},
+        status | {"offset": 7, "received": 5, "dropped": [("full", 2)], "broker_id": 1},
+        status | {"offset": 10, "problem": "not JSON", "reported_at": None},
+        status | {"offset": 11, "broker_id": 2},
+        status | {"offset": 12, "broker_id": 3},
     ]
+    assert rows("broker_connections") == [
+        at | {"offset": 7, "broker_id": 1, "reported_at": AT} | JAVA,
+        at | {"offset": 7, "broker_id": 1, "reported_at": AT, "listener": "L", "connections": 0}
+        | dict.fromkeys(("client_software_name", "client_software_version")),
+        at | {"offset": 11, "broker_id": 2, "reported_at": AT} | JAVA,
+    ]  # fmt: skip
     assert rows("quota_samples") == [at | {"offset": 8, "time": AT, "quota_type": "fetch", "observed_rate": 1.5}]
     assert rows("quarantine") == [
         at | {"offset": 9, "cluster_id": "c", "reason": "INVALID_RECORD", "detail": "null value",

@@ -16,6 +16,7 @@ def test_a_range_is_looked_for_in_the_tables_of_its_topic() -> None:
         table.name: OffsetGuard("", (), 0, topics_of(table, TOPICS)).own(tuple(ranges.values())) for table in STORED
     }
     assert looked_for == {
+        "broker_connections": (),  # a status is stored if its row of `receiver_health` is
         "receiver_health": (ranges["s"],),
         "quota_samples": (ranges["q"],),
         "quarantine": (ranges["q"],),  # rejected pushes are in table `pushes` too

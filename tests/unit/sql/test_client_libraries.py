@@ -38,6 +38,9 @@ SENT: dict[tuple[str | None, str | None], tuple[str, str | None, str]] = {
     ("krafka", "0.27.0"): ("krafka", "0.27.0", "unknown"),
     ("kafrust", "0.3.1"): ("kafrust", "0.3.1", "unknown"),
     ("dekaf", "1.0.0.0"): ("dekaf", "1.0.0", "unknown"),
+    ("kafka-python", "3.0.12"): ("kafka-python", "3.0.12", "unknown"),
+    ("sarama", "v1.61.1"): ("sarama", "1.61.1", "unknown"),
+    ("sarama", "dev"): ("sarama", None, "unknown"),  # built from a vendored copy
     ("platformatic-kafka", "2.12.1"): ("unknown", None, "unknown"),
     ("my-service", "2.15.0"): ("unknown", None, "unknown"),
     ("unknown", "unknown"): ("unknown", None, "unknown"),  # what brokers have for clients that say nothing

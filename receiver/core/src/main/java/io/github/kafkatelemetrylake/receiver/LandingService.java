@@ -1,5 +1,6 @@
 package io.github.kafkatelemetrylake.receiver;
 
+import java.util.function.Supplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -15,30 +16,41 @@ public final class LandingService {
     private boolean closed;
 
     private LandingService(
-            LanderSettings settings, BrokerIdentity identity, QuotaCounts quotas, String name, String jmxName) {
+            LanderSettings settings,
+            BrokerIdentity identity,
+            QuotaCounts quotas,
+            Supplier<String> connections,
+            String name,
+            String jmxName) {
         this.quotas = quotas;
         ledger = new Ledger(System.currentTimeMillis());
         lander = new Lander(settings, identity, ledger,
                 () -> settings.producer.create("client-telemetry-lander-" + name));
-        status = new StatusPublisher(settings, identity, ledger, lander, quotas,
+        status = new StatusPublisher(settings, identity, ledger, lander, quotas, connections,
                 () -> settings.producer.create("client-telemetry-status-" + name, StatusPublisher.MAX_BLOCK_MS));
         metrics = new LanderMetrics(jmxName, ledger, lander, quotas);
     }
 
-    /** Starts a receiver that samples no quotas; its name is part of that of its counters in JMX. */
+    /** Starts a receiver without a broker's metrics; its name is part of that of its counters in JMX. */
     public static LandingService start(LanderSettings settings, BrokerIdentity identity, String name) {
-        return start(settings, identity, QuotaCounts.NONE, name, LanderMetrics.NAME + ",name=" + name);
+        return start(settings, identity, QuotaCounts.NONE, () -> null, name, LanderMetrics.NAME + ",name=" + name);
     }
 
     /**
      * Starts the threads; nothing connects before there is something to send.
      *
+     * @param connections the broker's connections as a JSON array; null: they aren't known
      * @param name ends the client ids of the producers
      * @param jmxName of the counters
      */
     static LandingService start(
-            LanderSettings settings, BrokerIdentity identity, QuotaCounts quotas, String name, String jmxName) {
-        LandingService service = new LandingService(settings, identity, quotas, name, jmxName);
+            LanderSettings settings,
+            BrokerIdentity identity,
+            QuotaCounts quotas,
+            Supplier<String> connections,
+            String name,
+            String jmxName) {
+        LandingService service = new LandingService(settings, identity, quotas, connections, name, jmxName);
         service.metrics.register();
         service.lander.start();
         service.status.start();

@@ -37,6 +37,7 @@ final class StatusPublisher {
     private final Ledger ledger;
     private final Lander lander;
     private final QuotaCounts quotas;
+    private final Supplier<String> connections;
     private final Supplier<Producer<byte[], byte[]>> producers;
     private final CountDownLatch ending = new CountDownLatch(1);
     private final OncePerMinute failureLog = new OncePerMinute();
@@ -56,12 +57,14 @@ final class StatusPublisher {
             Ledger ledger,
             Lander lander,
             QuotaCounts quotas,
+            Supplier<String> connections,
             Supplier<Producer<byte[], byte[]>> producers) {
         this.settings = settings;
         this.broker = broker;
         this.ledger = ledger;
         this.lander = lander;
         this.quotas = quotas;
+        this.connections = connections;
         this.producers = producers;
         thread = new Thread(this::run, "client-telemetry-status");
         thread.setDaemon(true);
@@ -102,7 +105,8 @@ final class StatusPublisher {
     }
 
     private byte[] status() {
-        return StatusRecord.json(broker, ledger.snapshot(), quotas, ledger.startedMs, System.currentTimeMillis())
+        return StatusRecord.json(
+                        broker, ledger.snapshot(), quotas, connections.get(), ledger.startedMs, System.currentTimeMillis())
                 .getBytes(StandardCharsets.UTF_8);
     }
 

@@ -3,7 +3,7 @@ package io.github.kafkatelemetrylake.receiver;
 import java.util.Map;
 import java.util.stream.Collectors;
 
-/** The status record's JSON: pushes received, landed and dropped since {@code started_ms}. */
+/** The status record's JSON: pushes received, landed and dropped since {@code started_ms}, and connections now. */
 final class StatusRecord {
     static final int VERSION = 1;
 
@@ -13,10 +13,16 @@ final class StatusRecord {
      * Creates the JSON text. The counts are monotonic since {@code started_ms}, and
      * received = landed + sum(dropped) + queue_depth.
      *
+     * @param connections a JSON array; null: they aren't known
      * @param timeMs time of the status, Unix milliseconds
      */
     static String json(
-            BrokerIdentity broker, Ledger.Snapshot counts, QuotaCounts quotas, long startedMs, long timeMs) {
+            BrokerIdentity broker,
+            Ledger.Snapshot counts,
+            QuotaCounts quotas,
+            String connections,
+            long startedMs,
+            long timeMs) {
         String dropped = counts.dropped.entrySet().stream()
                 .map((Map.Entry<DropReason, Long> e) -> "\"" + e.getKey() + "\":" + e.getValue())
                 .collect(Collectors.joining(",", "{", "}"));
@@ -30,7 +36,8 @@ final class StatusRecord {
                 + ",\"dropped\":" + dropped
                 + ",\"queue_depth\":" + counts.queueDepth()
                 + ",\"quota_samples_landed\":" + quotas.landed()
-                + ",\"quota_samples_lost\":" + quotas.lost() + "}";
+                + ",\"quota_samples_lost\":" + quotas.lost()
+                + (connections == null ? "" : ",\"connections\":" + connections) + "}";
     }
 
     /** Kafka's ids consist of letters, digits, - and _; other characters are omitted rather than escaped. */

@@ -18,6 +18,7 @@ public abstract class LanderReporter implements MetricsReporter {
     private static final Logger LOG = LoggerFactory.getLogger(LanderReporter.class);
 
     private final BrokerIdentity broker = new BrokerIdentity();
+    private final ClientConnections connections = new ClientConnections();
     private LanderSettings settings;
     private QuotaSampler quotas;
     private LandingService service;
@@ -47,7 +48,8 @@ public abstract class LanderReporter implements MetricsReporter {
      */
     final synchronized Lander lander() {
         if (service == null) {
-            service = LandingService.start(settings, broker, quotas, String.valueOf(broker.brokerId()), LanderMetrics.NAME);
+            service = LandingService.start(
+                    settings, broker, quotas, connections::json, String.valueOf(broker.brokerId()), LanderMetrics.NAME);
             quotas.start();
         }
         return service.lander();
@@ -69,11 +71,13 @@ public abstract class LanderReporter implements MetricsReporter {
     @Override
     public void metricChange(KafkaMetric metric) {
         quotas.metricChanged(metric);
+        connections.add(metric);
     }
 
     @Override
     public void metricRemoval(KafkaMetric metric) {
         quotas.metricRemoved(metric);
+        connections.remove(metric);
     }
 
     private static String first(Map<String, ?> values, String... keys) {

@@ -46,7 +46,7 @@ class StatusPublisherTest {
                 "status.interval.ms", "100", "status.topic", "st", "status.file", file().toString());
         Ledger ledger = ledger();
         Lander lander = new Lander(settings, Fakes.broker(), ledger, producers);
-        return new StatusPublisher(settings, Fakes.broker(), ledger, lander, quotas(producers), producers);
+        return new StatusPublisher(settings, Fakes.broker(), ledger, lander, quotas(producers), () -> null, producers);
     }
 
     private static QuotaSampler quotas(Supplier<Producer<byte[], byte[]>> producers) {
@@ -65,15 +65,18 @@ class StatusPublisherTest {
 
     @Test
     void jsonIsTheContract() {
+        String json = "{\"version\":1,\"cluster_id\":\"3av1eYO0TP6eJFWzDROMnQ\",\"broker_id\":1,\"time_ms\":5000,\"started_ms\":1000,"
+                + COUNTS;
+        assertEquals(json, StatusRecord.json(Fakes.broker(), ledger().snapshot(), quotas(null), null, 1_000, 5_000));
         assertEquals(
-                "{\"version\":1,\"cluster_id\":\"3av1eYO0TP6eJFWzDROMnQ\",\"broker_id\":1,\"time_ms\":5000,\"started_ms\":1000,"
-                        + COUNTS,
-                StatusRecord.json(Fakes.broker(), ledger().snapshot(), quotas(null), 1_000, 5_000));
+                json.substring(0, json.length() - 1) + ",\"connections\":[{\"listener\":\"L\",\"connections\":3}]}",
+                StatusRecord.json(
+                        Fakes.broker(), ledger().snapshot(), quotas(null), "[{\"listener\":\"L\",\"connections\":3}]", 1_000, 5_000));
     }
 
     @Test
     void unknownBrokerIsNull() {
-        assertTrue(StatusRecord.json(new BrokerIdentity(), ledger().snapshot(), quotas(null), 1_000, 5_000)
+        assertTrue(StatusRecord.json(new BrokerIdentity(), ledger().snapshot(), quotas(null), null, 1_000, 5_000)
                 .startsWith("{\"version\":1,\"cluster_id\":null,\"broker_id\":null,"));
     }
 

@@ -12,7 +12,7 @@ from kafka_telemetry_lake.sandbox.cluster.java import compile_java, kafka_class_
 from kafka_telemetry_lake.sandbox.cluster.plugin import RECEIVER
 
 ORACLE = Path(__file__).with_name("ProxyOracle.java")
-PROTOCOL = RECEIVER / "core" / "src" / "main" / "java" / "io/github/kafkatelemetrylake/receiver/subscriptions"
+PROTOCOL = RECEIVER / "proxy" / "src" / "main" / "java" / "io/github/kafkatelemetrylake/receiver/subscriptions"
 
 
 # A sequence has 60 requests and changes of subscriptions, of four client instances.

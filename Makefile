@@ -112,7 +112,7 @@ dist: install ## build what a release has into dist/: wheel, sdist, the receiver
 	$(BIN)/python -m build --no-isolation --outdir dist .
 	for python in $(PYTHONS); do $$python tools/machine_code.py dist/*.whl || exit 1; done
 	$$($(BIN)/python -m kafka_telemetry_lake.pipelines.runtime.jars --maven) -q -B -DskipTests -Prelease -f receiver/pom.xml package
-	cp receiver/target/*.jar receiver/target/*-sbom.json receiver/proxy/target/*.jar dist
+	cp receiver/target/*.jar receiver/target/*-sbom.json receiver/proxy/target/*.jar receiver/proxy/target/*-sbom.json dist
 	$(BIN)/python tools/databricks_template.py dist/*.whl dist
 	$(BIN)/uvx --quiet --from 'cyclonedx-bom==7.5.0' cyclonedx-py requirements --output-reproducible \
 	  -o dist/$$(basename dist/*.tar.gz .tar.gz)-sbom.json requirements.lock

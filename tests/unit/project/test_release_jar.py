@@ -1,4 +1,4 @@
-"""What a release has of the plugin: jar, sources, javadoc and bill of materials, the same bytes in each build."""
+"""What a release has of the receivers: jars, sources, javadoc and bills of materials, the same bytes in each build."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tests.support.patience import PATIENCE_S
 ROOT = Path(__file__).parents[3]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
 NAME = f"client-telemetry-lake-receiver-{VERSION}"
+FILTER = f"client-telemetry-lake-proxy-{VERSION}"
 PACKAGE = "io/github/kafkatelemetrylake/receiver"
 
 
@@ -30,8 +31,8 @@ def released(folder: Path, time_zone: str) -> Path:
     environment = os.environ | {"TZ": time_zone}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout[-2000:]
-    for jar in (folder / "proxy" / "target").glob("*.jar"):
-        shutil.copy(jar, folder / "target")
+    for each in (folder / "proxy" / "target").glob(f"{FILTER}*"):
+        shutil.copy(each, folder / "target")
     return folder / "target"
 
 
@@ -43,11 +44,11 @@ def test_the_job_and_the_receivers_have_one_version() -> None:
 
 
 @pytest.mark.slow
-def test_two_builds_of_the_plugin_are_the_same_bytes(tmp_path: Path) -> None:
+def test_two_builds_of_the_receivers_are_the_same_bytes(tmp_path: Path) -> None:
     first = released(tmp_path / "here", "UTC")
     second = released(tmp_path / "somewhere" / "else", "Asia/Tokyo")
     files = [f"{NAME}.jar", f"{NAME}-sources.jar", f"{NAME}-javadoc.jar", f"{NAME}-sbom.json"]
-    files.append(f"client-telemetry-lake-proxy-{VERSION}.jar")
+    files += [f"{FILTER}-sbom.json", f"{FILTER}.jar"]
     for name in files:
         sums = {hashlib.sha256((folder / name).read_bytes()).hexdigest() for folder in (first, second)}
         assert len(sums) == 1, name
@@ -56,9 +57,14 @@ def test_two_builds_of_the_plugin_are_the_same_bytes(tmp_path: Path) -> None:
     assert {f"{PACKAGE}/Lander.class", f"{PACKAGE}/proxy/TelemetryFilter.class"} <= names[files[-1]]
     assert not [name for name in names[files[-1]] if name.endswith(".class") and not name.startswith(PACKAGE)]
     assert f"{PACKAGE}/Lander.class" in names[f"{NAME}.jar"]
+    assert not [name for name in names[f"{NAME}.jar"] if "subscriptions" in name]
     assert not [name for name in names[f"{NAME}.jar"] if name.endswith(".class") and not name.startswith(PACKAGE)]
     assert f"{PACKAGE}/Lander.java" in names[f"{NAME}-sources.jar"]
     assert f"{PACKAGE}/ClientTelemetryLakeExporter.html" in names[f"{NAME}-javadoc.jar"]
-    materials = json.loads((first / f"{NAME}-sbom.json").read_text("utf-8"))
-    assert materials["bomFormat"] == "CycloneDX"
-    assert {part["name"]: part["version"] for part in materials["components"]}["kafka-clients"] == "4.3.1"
+    parts = {}
+    for name in (NAME, FILTER):
+        materials = json.loads((first / f"{name}-sbom.json").read_text("utf-8"))
+        assert materials["bomFormat"] == "CycloneDX"
+        parts[name] = {part["name"]: part["version"] for part in materials["components"]}
+    assert parts[NAME]["kafka-clients"] == "4.3.1"
+    assert (parts[FILTER]["kafka-clients"], parts[FILTER]["kroxylicious-api"]) == ("4.0.0", "0.12.0")

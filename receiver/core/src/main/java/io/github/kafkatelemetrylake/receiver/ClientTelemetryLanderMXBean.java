@@ -4,7 +4,7 @@ import java.util.Map;
 
 /** The lander's counters since its start, in JMX: {@code io.github.kafkatelemetrylake:type=ClientTelemetryLander}. */
 public interface ClientTelemetryLanderMXBean {
-    /** Pushes that the broker passed to the plugin. */
+    /** Pushes that the receiver was handed. */
     long getReceived();
 
     /** Pushes acknowledged in the landing topic with their payload. */
@@ -22,13 +22,13 @@ public interface ClientTelemetryLanderMXBean {
     /** Upper bound of the heap that queued and in-flight pushes use, in bytes; limited by {@code queue.bytes}. */
     long getQueueBytes();
 
-    /** Mean time of a push on the broker's request thread, in microseconds. */
+    /** Mean time of a push on the thread of its request, in microseconds. */
     double getRequestThreadMicrosAvg();
 
-    /** Longest time of a push on the broker's request thread, in microseconds. */
+    /** Longest time of a push on the thread of its request, in microseconds. */
     double getRequestThreadMicrosMax();
 
-    /** Number of quota sensors in the broker: one per entity and quota type. */
+    /** Number of quota sensors in the broker: one per entity and quota type; 0 outside of brokers. */
     int getQuotaSensors();
 
     /** Quota samples that their topic has acknowledged. */

@@ -31,8 +31,8 @@ final class LanderMetrics implements ClientTelemetryLanderMXBean {
             ManagementFactory.getPlatformMBeanServer().registerMBean(this, new ObjectName(name));
             registered = true;
         } catch (JMException e) {
-            LOG.warn("No JMX counters: {} is taken. Are both entry classes in metric.reporters? Then every push lands twice",
-                    name, e);
+            LOG.warn("No JMX counters: {} can't be registered. Is another receiver of this name in the process? Then each push may"
+                    + " land twice", name, e);
         }
     }
 

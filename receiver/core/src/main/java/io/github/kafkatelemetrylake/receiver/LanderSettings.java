@@ -7,7 +7,7 @@ import java.util.HashMap;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
-import java.util.function.Consumer;
+import java.util.function.BiConsumer;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import org.apache.kafka.common.config.ConfigDef;
@@ -19,10 +19,9 @@ import org.apache.kafka.common.config.ConfigDef.ValidString;
 import org.apache.kafka.common.config.ConfigException;
 
 /**
- * The plugin's settings, keys {@code client.telemetry.lander.*} in the broker's properties.
+ * A lander's settings, as keys {@code client.telemetry.lander.*} among those of the broker that it runs in, if it does.
  *
- * <p>An invalid value never stops the broker: one error names its key, the value and the allowed values, and the default
- * is used.
+ * <p>An invalid value throws nothing: one error names its key, the value and the allowed values, and the default is there.
  */
 public final class LanderSettings {
     public static final String PREFIX = "client.telemetry.lander.";
@@ -54,10 +53,10 @@ public final class LanderSettings {
     /**
      * Reads the settings.
      *
-     * @param brokerConfig the broker's properties as passed to {@code MetricsReporter.configure}
-     * @param error receives one message per invalid setting
+     * @param brokerConfig the broker's properties as passed to {@code MetricsReporter.configure}, or the settings alone
+     * @param error receives for each invalid setting what is wrong and allowed, and what is used in its place
      */
-    public LanderSettings(Map<String, ?> brokerConfig, Consumer<String> error) {
+    public LanderSettings(Map<String, ?> brokerConfig, BiConsumer<String, String> error) {
         Map<String, Object> own = new HashMap<>();
         Map<String, Object> producerOverrides = new HashMap<>();
         brokerConfig.forEach((key, value) -> {
@@ -69,8 +68,8 @@ public final class LanderSettings {
         });
         ConfigDef definition = definition(brokerConfig);
         own.keySet().stream().filter(key -> !definition.names().contains(key)).sorted().forEach(key -> error.accept(
-                PREFIX + key + " is no setting of this plugin and is ignored; there are " + definition.names().stream()
-                        .sorted().map(name -> PREFIX + name).collect(Collectors.joining(", "))));
+                PREFIX + key + " is no setting (allowed: " + definition.names().stream()
+                        .sorted().map(name -> PREFIX + name).collect(Collectors.joining(", ")) + ")", "it is ignored"));
         Map<String, Object> values = new HashMap<>();
         definition.configKeys().values().forEach(key -> values.put(key.name, value(key, own, error)));
 
@@ -91,7 +90,7 @@ public final class LanderSettings {
         String bootstrapServers = (String) values.get("bootstrap.servers");
         if (bootstrapServers.isBlank()) {
             error.accept(PREFIX + "bootstrap.servers is needed, no listener of this broker is PLAINTEXT (allowed: host:port,..."
-                    + " with security settings under " + PREFIX + PRODUCER_PREFIX + "*); nothing lands without it");
+                    + " with security settings under " + PREFIX + PRODUCER_PREFIX + "*)", "nothing lands without it");
         }
         // Batches of compressed payloads: zstd costs three times as much as lz4 and finds no more than lz4 does.
         String pushCompression = payloadCompression.equals(PayloadCompression.NONE) ? "zstd" : "lz4";
@@ -109,9 +108,9 @@ public final class LanderSettings {
                 .define("topic", Type.STRING, "client-telemetry", topicName, Importance.HIGH,
                         "Topic of the landed pushes.")
                 .define("status.topic", Type.STRING, "client-telemetry-status", topicName, Importance.HIGH,
-                        "Topic of the plugin's status records.")
+                        "Topic of the status records.")
                 .define("bootstrap.servers", Type.STRING, BrokerListeners.plaintext(brokerConfig).orElse(""),
-                        Importance.HIGH, "Addresses at which the plugin's producer connects. Required if no listener of the "
+                        Importance.HIGH, "Addresses at which the producers connect. Required if no listener of the "
                                 + "broker is PLAINTEXT, with the security settings under producer.*")
                 .define("queue.records", Type.INT, 10_000, Range.between(1, 10_000_000), Importance.MEDIUM,
                         "Maximum number of queued and in-flight pushes; further ones are dropped.")
@@ -128,18 +127,18 @@ public final class LanderSettings {
                 .define("status.interval.ms", Type.LONG, 10_000L, Range.between(100, 3_600_000), Importance.MEDIUM,
                         "Time between two status records.")
                 .define("quotas.enabled", Type.BOOLEAN, true, Importance.MEDIUM,
-                        "Whether the broker's client quota sensors are sampled.")
+                        "Whether a broker's client quota sensors are sampled.")
                 .define("quotas.topic", Type.STRING, "client-quotas", topicName, Importance.HIGH,
                         "Topic of the quota samples.")
                 .define("quotas.interval.ms", Type.LONG, 10_000L, Range.between(100, 3_600_000), Importance.MEDIUM,
                         "Time between two samples of a quota sensor.")
                 .define("close.timeout.ms", Type.LONG, 5_000L, Range.between(0, 600_000), Importance.MEDIUM,
-                        "How long a stopping broker waits for the queue to drain.")
+                        "How long a stopping receiver waits for the queue to drain.")
                 .define("status.file", Type.STRING, statusFile(brokerConfig), path, Importance.LOW,
                         "File for a last status that could not land; the next start lands it. Empty: none.");
     }
 
-    private static Object value(ConfigKey key, Map<String, Object> own, Consumer<String> error) {
+    private static Object value(ConfigKey key, Map<String, Object> own, BiConsumer<String, String> error) {
         Object given = own.get(key.name);
         if (given == null) {
             return key.defaultValue;
@@ -153,16 +152,16 @@ public final class LanderSettings {
         } catch (RuntimeException e) {
             String bounds = key.validator == null ? "" : " " + key.validator;
             error.accept(PREFIX + key.name + "=" + given + " is not allowed (allowed: " + key.type.name().toLowerCase(
-                    Locale.ROOT) + bounds + "); the default " + key.defaultValue + " is used");
+                    Locale.ROOT) + bounds + ")", "the default " + key.defaultValue + " is used");
             return key.defaultValue;
         }
     }
 
-    private static long queueBytes(long given, int payloadMaxBytes, Consumer<String> error) {
+    private static long queueBytes(long given, int payloadMaxBytes, BiConsumer<String, String> error) {
         long least = (long) payloadMaxBytes + RECORD_HEADROOM_BYTES;
         if (given < least) {
             error.accept(PREFIX + "queue.bytes=" + given + " is not allowed (allowed: at least payload.max.bytes + "
-                    + RECORD_HEADROOM_BYTES + ", " + least + "); " + least + " is used");
+                    + RECORD_HEADROOM_BYTES + ", " + least + ")", least + " is used");
             return least;
         }
         return given;

@@ -2,7 +2,7 @@ package io.github.kafkatelemetrylake.receiver;
 
 import java.util.HashMap;
 import java.util.Map;
-import java.util.function.Consumer;
+import java.util.function.BiConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerConfig;
@@ -11,7 +11,7 @@ import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Settings of the plugin's producers: its defaults, overridden by {@code client.telemetry.lander.producer.*}.
+ * Settings of a lander's producers: its defaults, overridden by {@code client.telemetry.lander.producer.*}.
  *
  * <p>Some names are literals because Kafka 3.7's client, which ignores them, has no constant for them.
  */
@@ -23,7 +23,7 @@ final class ProducerSettings {
     private static final String BATCH_BYTES = "131072";
     private static final int REQUEST_TIMEOUT_MS = 30_000;
 
-    /** Settings that the plugin's guarantees depend on; they can't be overridden. */
+    /** Settings that the lander's guarantees depend on; they can't be overridden. */
     private static final Map<String, Object> FIXED = Map.of(
             ProducerConfig.ACKS_CONFIG, "all",
             ProducerConfig.ENABLE_IDEMPOTENCE_CONFIG, "true",
@@ -40,7 +40,7 @@ final class ProducerSettings {
             int maxRequestBytes,
             String pushCompression,
             Map<String, Object> overrides,
-            Consumer<String> error) {
+            BiConsumer<String, String> error) {
         Map<String, Object> defaults = new HashMap<>();
         defaults.put(ProducerConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrapServers);
         defaults.put(ProducerConfig.MAX_REQUEST_SIZE_CONFIG, String.valueOf(maxRequestBytes));
@@ -66,7 +66,7 @@ final class ProducerSettings {
             requireTimeoutsFit(merged);
         } catch (ConfigException e) {
             error.accept(LanderSettings.PREFIX + LanderSettings.PRODUCER_PREFIX + "* do not fit together ("
-                    + e.getMessage() + "); only those of security.*, sasl.* and ssl.* are used");
+                    + e.getMessage() + ")", "only those of security.*, sasl.* and ssl.* are used");
             merged = defaults;
             for (Map.Entry<String, Object> entry : overrides.entrySet()) {
                 if (entry.getKey().matches("(security|sasl|ssl)\\..*")) {
@@ -111,7 +111,7 @@ final class ProducerSettings {
         return String.valueOf(ofPushes.get(name));
     }
 
-    private static Map<String, Object> allowed(Map<String, Object> overrides, Consumer<String> error) {
+    private static Map<String, Object> allowed(Map<String, Object> overrides, BiConsumer<String, String> error) {
         Map<String, Object> allowed = new HashMap<>();
         Map<String, ConfigDef.ConfigKey> keys = ProducerConfig.configDef().configKeys();
         overrides.forEach((name, value) -> {
@@ -119,7 +119,7 @@ final class ProducerSettings {
             String given = LanderSettings.PREFIX + LanderSettings.PRODUCER_PREFIX + name + "=" + value;  // secrets are never validated, so never logged
             if (FIXED.containsKey(name)) {
                 if (!FIXED.get(name).equals(String.valueOf(value))) {
-                    error.accept(given + " is not allowed (allowed: " + FIXED.get(name) + ", which is used)");
+                    error.accept(given + " is not allowed (allowed: " + FIXED.get(name) + ")", FIXED.get(name) + " is used");
                 }
                 return;
             }
@@ -132,7 +132,7 @@ final class ProducerSettings {
                 }
                 allowed.put(name, value);
             } catch (RuntimeException e) {
-                error.accept(given + " is not allowed (" + e.getMessage() + "); the default is used");
+                error.accept(given + " is not allowed (" + e.getMessage() + ")", "the default is used");
             }
         });
         return allowed;

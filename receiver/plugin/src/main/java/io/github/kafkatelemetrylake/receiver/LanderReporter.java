@@ -26,7 +26,7 @@ public abstract class LanderReporter implements MetricsReporter {
     @Override
     public void configure(Map<String, ?> configs) {
         broker.brokerId(first(configs, "node.id", "broker.id"));
-        settings = new LanderSettings(configs, LOG::error);
+        settings = new LanderSettings(configs, (problem, effect) -> LOG.error("{}; {}", problem, effect));
         quotas = new QuotaSampler(settings, broker,
                 () -> settings.producer.create("client-telemetry-quotas-" + broker.brokerId(), QuotaSampler.MAX_BLOCK_MS));
     }

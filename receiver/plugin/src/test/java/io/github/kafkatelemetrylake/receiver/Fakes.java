@@ -99,7 +99,7 @@ final class Fakes {
 
     static LanderSettings settings(String... keysAndValues) {
         List<String> errors = new ArrayList<>();
-        LanderSettings settings = new LanderSettings(config(keysAndValues), errors::add);
+        LanderSettings settings = new LanderSettings(config(keysAndValues), (problem, effect) -> errors.add(problem + "; " + effect));
         if (!errors.isEmpty()) {
             throw new IllegalArgumentException(errors.toString());
         }

@@ -21,7 +21,7 @@ class LanderSettingsTest {
     private final List<String> errors = new ArrayList<>();
 
     private LanderSettings read(Map<String, Object> config) {
-        return new LanderSettings(config, errors::add);
+        return new LanderSettings(config, (problem, effect) -> errors.add(problem + "; " + effect));
     }
 
     @Test
@@ -174,8 +174,9 @@ class LanderSettingsTest {
         read(Fakes.config("que.records", "5"));
 
         assertEquals(1, errors.size());
-        assertTrue(errors.get(0).startsWith("client.telemetry.lander.que.records is no setting of this plugin"), errors.get(0));
-        assertTrue(errors.get(0).contains("client.telemetry.lander.queue.records"), errors.get(0));
+        assertTrue(errors.get(0).startsWith("client.telemetry.lander.que.records is no setting (allowed: "), errors.get(0));
+        assertTrue(errors.get(0).contains(", client.telemetry.lander.queue.records, "), errors.get(0));
+        assertTrue(errors.get(0).endsWith("); it is ignored"), errors.get(0));
     }
 
     @Test
@@ -188,7 +189,7 @@ class LanderSettingsTest {
         assertEquals("snappy", settings.producer.get("compression.type"));
         assertEquals("all", settings.producer.get("acks"));
         assertEquals(3, errors.size());
-        assertTrue(errors.contains("client.telemetry.lander.producer.acks=1 is not allowed (allowed: all, which is used)"));
+        assertTrue(errors.contains("client.telemetry.lander.producer.acks=1 is not allowed (allowed: all); all is used"));
         assertTrue(errors.stream().anyMatch(e -> e.startsWith("client.telemetry.lander.producer.linger.ms=soon is not allowed")));
     }
 

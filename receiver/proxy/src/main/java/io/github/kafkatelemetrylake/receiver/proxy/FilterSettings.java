@@ -58,11 +58,16 @@ final class FilterSettings {
         if (!(landing instanceof Map) || ((Map<?, ?>) landing).get("bootstrap.servers") == null) {
             throw wrong("landing", "is needed", "bootstrap.servers and other settings of the lander, without prefix");
         }
+        for (Object key : ((Map<?, ?>) landing).keySet()) {
+            if (key.toString().startsWith("quotas.")) {
+                throw wrong("landing", key + " is for brokers, whose quotas a proxy doesn't see", "the lander's other settings");
+            }
+        }
         Map<String, Object> prefixed = new HashMap<>();
         prefixed.put("telemetry.max.bytes", String.valueOf(telemetryMaxBytes));
         ((Map<?, ?>) landing).forEach((key, value) -> prefixed.put(LanderSettings.PREFIX + key, String.valueOf(value)));
         List<String> errors = new ArrayList<>();
-        LanderSettings settings = new LanderSettings(prefixed, errors::add);
+        LanderSettings settings = new LanderSettings(prefixed, (problem, effect) -> errors.add(problem));
         if (!errors.isEmpty()) {
             throw new IllegalArgumentException(String.join("; ", errors).replace(LanderSettings.PREFIX, "landing: "));
         }

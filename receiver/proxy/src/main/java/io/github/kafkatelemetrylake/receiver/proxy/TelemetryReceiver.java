@@ -45,7 +45,12 @@ final class TelemetryReceiver {
                 settings.telemetryMaxBytes, MAX_INSTANCES, () -> TimeUnit.NANOSECONDS.toMillis(System.nanoTime()));
         TelemetryReceiver receiver = new TelemetryReceiver(settings.requireSasl, protocol);
         receiver.source = SubscriptionSource.start(settings, protocol);
-        receiver.landing = LandingService.start(settings.lander, receiver.identity, settings.name);
+        try {
+            receiver.landing = LandingService.start(settings.lander, receiver.identity, settings.name);
+        } catch (RuntimeException | Error e) {
+            receiver.source.close();
+            throw e;
+        }
         // A proxy that is stopped by a signal need not close its filters.
         receiver.atExit = new Thread(receiver::close, "client-telemetry-close");
         Runtime.getRuntime().addShutdownHook(receiver.atExit);

@@ -16,12 +16,15 @@ PROTOCOL = RECEIVER / "proxy" / "src" / "main" / "java" / "io/github/kafkateleme
 
 
 # A sequence has 60 requests and changes of subscriptions, of four client instances.
-@pytest.mark.parametrize("sequences", [100, pytest.param(3_000, marks=pytest.mark.slow)])
-def test_random_requests_are_answered_as_a_broker_answers_them(sequences: int) -> None:
+@pytest.mark.parametrize(
+    ("version", "sequences"),
+    [("4.3.1", 100), *(pytest.param(version, 3_000, marks=pytest.mark.slow) for version in ("4.3.1", "4.4.0"))],
+)
+def test_random_requests_are_answered_as_a_broker_answers_them(version: str, sequences: int) -> None:
     """All errors and fields. Ids of two and more metrics are in an order that only one broker knows."""
-    classes = compile_java([ORACLE, *sorted(PROTOCOL.glob("*.java"))], kafka_class_path("4.3.1"))
+    classes = compile_java([ORACLE, *sorted(PROTOCOL.glob("*.java"))], kafka_class_path(version))
     command = [java_program(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]
-    command += [kafka_class_path("4.3.1", classes), "ProxyOracle", str(sequences), "20261128"]
+    command += [kafka_class_path(version, classes), "ProxyOracle", str(sequences), "20261128"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     counts = {kind: int(count) for kind, count in (line.rsplit(" ", 1) for line in done.stdout.splitlines())}

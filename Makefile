@@ -18,7 +18,7 @@ PYTEST = TEST_LANE=$@ $(BIN)/pytest
 SLOW_LANES := slow-spark-2 slow-kafka slow-property slow-unit slow-spark slow-receiver
 
 .DEFAULT_GOAL := help
-.PHONY: help install archive demo demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-ci $(SLOW_LANES) test-matrix mutants lint docs dist tree bench soak lock clean
+.PHONY: help install archive demo demo-proxy demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-ci $(SLOW_LANES) test-matrix mutants lint docs dist tree bench soak lock clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ $(VENV)/.archive: $(VENV)/.installed-all tools/archive_classes.py
 
 demo: $(VENV)/.installed-demo ## run a broker with the plugin, real clients and the job; print a report of the lake
 	$(BIN)/telemetry-lake demo --lake $(LAKE)
+
+demo-proxy: $(VENV)/.installed-demo ## the same, but a proxy before the broker receives; with a third library where Go is installed
+	$(BIN)/telemetry-lake demo --lake $(LAKE)-proxy --proxy --franz-go
 
 demo-files: $(VENV)/.installed-demo ## the same without a broker, from captured pushes of real clients
 	$(BIN)/telemetry-lake demo --lake $(LAKE)-files --files
@@ -176,4 +179,4 @@ tree: ## copy the package with folders in place of links, for tools that draw im
 	find $(TREE) -name __pycache__ -prune -exec rm -rf {} +
 
 clean: ## remove everything that was installed or built
-	rm -rf $(VENV) .jars .matrix .slow benchmarks/.build .mypy_cache .pytest_cache .ruff_cache receiver/target receiver/*/target site tree demo-lake
+	rm -rf $(VENV) .jars .matrix .slow benchmarks/.build .mypy_cache .pytest_cache .ruff_cache receiver/target receiver/*/target site tree demo-lake demo-lake-proxy demo-lake-files

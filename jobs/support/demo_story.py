@@ -23,6 +23,7 @@ from kafka_telemetry_lake.pipelines.tables.table import table_uri
 from kafka_telemetry_lake.sandbox.clients import Client, ClientUnavailableError, LocalClients
 from kafka_telemetry_lake.sandbox.clients.franz_go import franz_go_driver
 from kafka_telemetry_lake.sandbox.cluster import LANDING_TOPICS, LocalCluster
+from kafka_telemetry_lake.sandbox.cluster.kroxylicious import TelemetryProxy
 from kafka_telemetry_lake.sandbox.cluster.process import Process
 from kafka_telemetry_lake.sandbox.cluster.proxy import AddressProxy
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
@@ -61,6 +62,7 @@ class Story:
         stop: ends the story early when it is set.
         waits: is told what the story waits for.
         sync: runs `sync` with these flags.
+        receiver: the proxy that the clients come by; None: the broker receives itself.
     """
 
     def __init__(
@@ -71,8 +73,10 @@ class Story:
         stop: threading.Event,
         waits: WaitLines,
         sync: Callable[[list[str]], object],
+        receiver: TelemetryProxy | None = None,
     ) -> None:
         self._cluster, self._lake, self._stop, self._waits, self._sync = cluster, lake, stop, waits, sync
+        self._receiver = receiver
         self._rows = NewRows(lake, log.info)
         checkpoints = table_uri(checkpoints_of(lake), cluster.folder.name)
         # Every demo starts a new broker, so its topic must not share a source name or checkpoints with the last.
@@ -94,7 +98,8 @@ class Story:
         broker's topic has what they push, however late the job is ready. Then they close, and the job ends when it has
         stored all that they pushed.
         """
-        with AddressProxy([self._cluster.broker(1).port], moves=MOVES) as proxy:
+        port = self._receiver.node_port if self._receiver else self._cluster.broker(1).port
+        with AddressProxy([port], moves=MOVES) as proxy:
             began = time.monotonic()
             silent_at = self._crash(clients) + SILENT_S
             fleet = [] if self._stop.is_set() else self._start(clients, proxy)
@@ -253,6 +258,8 @@ class Story:
             return
         self._waits.wait_for("the job to end", STORED_S)
         self._job.stop()
+        if self._receiver:
+            self._receiver.stop()
         self._cluster.broker(1).kill()  # nobody needs its data any more
         Lifecycle(self._lake).catch_up()
         update_client_matches(self._lake)

@@ -34,11 +34,13 @@ class LocalClients:
     A ``client_id`` may be used only once. ``properties`` are the library's own and override all others.
     ``credentials`` are a user's name and password on the SASL listener. ``version`` is that of the Java clients.
     ``without`` names codec jars to leave out of their class path (``zstd-jni``, ``lz4-java``, ``snappy-java``).
-    Logs are in the cluster's folder.
+    ``bootstrap_servers`` are those of a proxy before the cluster. Logs are in the cluster's folder.
     """
 
-    def __init__(self, cluster: LocalCluster) -> None:
+    def __init__(self, cluster: LocalCluster, bootstrap_servers: str | None = None) -> None:
         self._cluster = cluster
+        self._bootstrap_servers = bootstrap_servers or cluster.bootstrap_servers
+        self._sasl_bootstrap_servers = bootstrap_servers or cluster.sasl_bootstrap_servers
         self._folder = cluster.folder / "clients"
         self._clients: list[Client] = []
         self._workers: list[ConnectWorker] = []
@@ -139,12 +141,14 @@ class LocalClients:
         command = self._java(("WordCount", "TelemetryClient"), class_path, class_path, name)
         return self.start(name, command, settings)
 
-    def share_consumer(self, topic: str, client_id: str, *, group: str, reject_every: int = 0) -> Client:
+    def share_consumer(
+        self, topic: str, client_id: str, *, group: str, reject_every: int = 0, properties: Properties | None = None
+    ) -> Client:
         """A Java member of a share group that accepts records, and rejects each `reject_every`-th; 0: none.
 
         ``closing`` has ``accepted`` and ``rejected``, the records that it acknowledged.
         """
-        settings = {"driver.topic": topic, "driver.reject_every": reject_every, "group.id": group}
+        settings = {"driver.topic": topic, "driver.reject_every": reject_every, "group.id": group, **(properties or {})}
         jars_ = _client_jars("4.3.1")
         return self.start(client_id, self._java(("ShareMember", "TelemetryClient"), jars_, jars_, client_id), settings)
 
@@ -152,8 +156,7 @@ class LocalClients:
         self, group: str, connectors: Mapping[str, Properties], *, default_partitions: bool = False
     ) -> ConnectWorker:
         """A worker of Kafka Connect, in distributed mode, that runs connectors of a file or into a file."""
-        servers = self._cluster.bootstrap_servers
-        worker = ConnectWorker(servers, self._folder, group, default_partitions=default_partitions)
+        worker = ConnectWorker(self._bootstrap_servers, self._folder, group, default_partitions=default_partitions)
         self._workers.append(worker)
         for name, properties in connectors.items():
             worker.create(name, properties)
@@ -161,7 +164,7 @@ class LocalClients:
 
     def start(self, client_id: str, command: Sequence[str | Path], settings: Properties) -> Client:
         """Starts a program that prints ``Client``'s events; its settings include client id and bootstrap servers."""
-        complete = {"client.id": client_id, "bootstrap.servers": self._cluster.bootstrap_servers, **settings}
+        complete = {"client.id": client_id, "bootstrap.servers": self._bootstrap_servers, **settings}
         client = Client(client_id, command, complete, self._log(client_id))
         self._clients.append(client)
         return client
@@ -197,7 +200,7 @@ class LocalClients:
             return {}
         user, password = credentials
         sasl: dict[str, object] = {
-            "bootstrap.servers": self._cluster.sasl_bootstrap_servers,
+            "bootstrap.servers": self._sasl_bootstrap_servers,
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "PLAIN",
         }

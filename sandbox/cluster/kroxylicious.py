@@ -16,6 +16,7 @@ from kafka_telemetry_lake.sandbox.cluster.java import compile_java, java_command
 from kafka_telemetry_lake.sandbox.cluster.plugin import RECEIVER, ReceiverUnavailableError
 from kafka_telemetry_lake.sandbox.cluster.ports import ReservedPorts
 from kafka_telemetry_lake.sandbox.cluster.process import Process
+from kafka_telemetry_lake.sandbox.cluster.tls import Tls
 from kafka_telemetry_lake.sandbox.patience import PATIENCE_S
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 
@@ -49,34 +50,37 @@ class TelemetryProxy:
     Args:
         folder: of its configuration and log.
         target: ``host:port`` of one broker.
-        node_id: that broker's.
         config: of the filter; None: a filter without any.
+        node_id: that broker's.
+        tls: both the proxy's own and what it expects of the broker; None: neither has TLS.
     """
 
-    def __init__(self, folder: Path, target: str, config: Mapping[str, Any] | None, node_id: int = 1) -> None:
+    def __init__(
+        self, folder: Path, target: str, config: Mapping[str, Any] | None, node_id: int = 1, tls: Tls | None = None
+    ) -> None:
         self.folder = folder
+        self._tls = tls
         self.log_file = folder / "proxy.log"
         self._ports = ReservedPorts(2)
-        self.bootstrap_port, node_port = self._ports.numbers
+        self.bootstrap_port, self.node_port = self._ports.numbers
         definition: dict[str, Any] = {"name": "telemetry", "type": FILTER}
         if config is not None:
             definition["config"] = config
         node = {"name": "all", "start": node_id, "end": node_id}
         gateway = {
             "bootstrapAddress": self.bootstrap_servers,
-            "nodeStartPort": node_port,
+            "nodeStartPort": self.node_port,
             "nodeIdRanges": [node],
         }
+        cluster: dict[str, Any] = {"bootstrapServers": target}
+        own: dict[str, Any] = {"name": "all", "portIdentifiesNode": gateway}
+        if tls is not None:
+            cluster["tls"] = {"trust": _store(tls.truststore, tls.password)}
+            own["tls"] = {"key": _store(tls.keystore, tls.password)}
         self._configuration = {
             "filterDefinitions": [definition],
             "defaultFilters": ["telemetry"],
-            "virtualClusters": [
-                {
-                    "name": "lake",
-                    "targetCluster": {"bootstrapServers": target},
-                    "gateways": [{"name": "all", "portIdentifiesNode": gateway}],
-                }
-            ],
+            "virtualClusters": [{"name": "lake", "targetCluster": cluster, "gateways": [own]}],
         }
         self._process: Process | None = None
 
@@ -109,7 +113,7 @@ class TelemetryProxy:
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
-                advertised("127.0.0.1", self.bootstrap_port, timeout_s=1.0)
+                advertised("127.0.0.1", self.bootstrap_port, tls=self._tls is not None, timeout_s=1.0)
                 return
             except OSError:
                 if not self._process.running or time.monotonic() > deadline:
@@ -131,6 +135,10 @@ class TelemetryProxy:
 
     def log_tail(self, lines: int = 40) -> str:
         return "\n".join(self.log().splitlines()[-lines:])
+
+
+def _store(file: Path, password: str) -> dict[str, Any]:
+    return {"storeFile": str(file), "storePassword": {"password": password}, "storeType": "PKCS12"}
 
 
 def filter_config(

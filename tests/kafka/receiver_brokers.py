@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -53,13 +53,24 @@ class Status:
 
 
 def start_fleet(
-    cluster: LocalCluster, clients: LocalClients, client_id: str, topic: str, *, producers: int = 1, gauges: int = 0
+    cluster: LocalCluster,
+    clients: LocalClients,
+    client_id: str,
+    topic: str,
+    *,
+    producers: int = 1,
+    gauges: int = 0,
+    options: Sequence[str] = (),
 ) -> Client:
-    """Java producers of 4.3.1 in one process, with client ids ``<client_id>-0`` and on; see ProducerFleet.java."""
+    """Java producers of 4.3.1 in one process, with client ids ``<client_id>-0`` and on; see ProducerFleet.java.
+
+    ``options`` are the JVM's.
+    """
     class_path = kafka_class_path("4.3.1")
     classes = compile_java(_SOURCES, class_path)
     log = cluster.folder / "clients" / f"{client_id}.log"
-    command = java_command(kafka_class_path("4.3.1", classes), "ProducerFleet", log=log, heap_mb=512)
+    class_path = kafka_class_path("4.3.1", classes)
+    command = java_command(class_path, "ProducerFleet", log=log, heap_mb=512, options=options)
     # The buffers of all producers share one heap.
     settings = {
         "driver.topic": topic,

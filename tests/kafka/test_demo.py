@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -43,15 +44,25 @@ def pushed(lake: Path, metric_name: str) -> dict[str, float]:
     return dict(sums)
 
 
+def told(lake: Path, *flags: str) -> str:
+    """What a demo into a lake has printed."""
+    command = [sys.executable, "-m", "kafka_telemetry_lake", "demo", "--lake", str(lake), *flags]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2 * PATIENCE_S)
+    lake.with_name("demo.txt").write_text(done.stdout, "utf-8")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def counted_themselves(out: str) -> dict[str, int]:
+    (counted,) = re.findall(r"they counted themselves: (.+)", out)
+    return {name: int(count.replace(",", "")) for name, count in re.findall(r"(\S+) ([\d,]+) records", counted)}
+
+
 @pytest.mark.slow
 def test_the_story_and_its_figures(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
-    command = [sys.executable, "-m", "kafka_telemetry_lake", "demo", "--lake", str(lake), "--seconds", "150"]
     with idle_clock() as clock:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2 * PATIENCE_S)
-    out = done.stdout
-    (tmp_path / "demo.txt").write_text(out, "utf-8")
-    assert done.returncode == 0, out[-3000:] + done.stderr[-3000:]
+        out = told(lake, "--seconds", "150")
     for line in (
         "lake: orders-service (apache-kafka-java 4.3.1) is in the lake: ",
         "lake: payments-service (",
@@ -67,8 +78,7 @@ def test_the_story_and_its_figures(tmp_path: Path) -> None:
     sent = {row["client_id"]: row["records"] for row in ask(lake, records)}
     assert sent == pushed(lake, "org.apache.kafka.producer.record.send.total")
     assert sent.keys() == {"orders-service", "throttled-importer", "relocated-service"}
-    (counted,) = re.findall(r"they counted themselves: (.+)", out)
-    own = {name: int(count.replace(",", "")) for name, count in re.findall(r"(\S+) ([\d,]+) records", counted)}
+    own = counted_themselves(out)
     # What Java producers did after their last push never came: they close without one.
     assert own["orders-service"] - 40 * LATE_S * clock.slowness <= sent["orders-service"] <= own["orders-service"]
     for name, count in sent.items():
@@ -83,3 +93,32 @@ def test_the_story_and_its_figures(tmp_path: Path) -> None:
     assert len(views) >= 6
     promised = views - EMPTY | {"throttled_clients", "consumer_group_members"}
     assert [view for view in sorted(promised) if not ask(lake, f"SELECT * FROM {view} LIMIT 1")] == []
+
+
+@pytest.mark.slow
+def test_the_same_by_a_proxy(tmp_path: Path) -> None:
+    """The broker has no plugin; what needs an address or a broker is unknown, all else is as with it."""
+    lake = tmp_path / "lake"
+    out = told(lake, "--proxy", "--franz-go", "--seconds", "40")
+    assert "starting a Kafka broker without the receiver plugin" in out
+    assert "it knows no client's address and port, and no broker: views say unknown there" in out
+    libraries = {"apache-kafka-java", "confluent-kafka-python"} | ({"kgo"} if shutil.which("go") else set())
+    assert {row["name"] for row in ask(lake, "SELECT DISTINCT client_software_name AS name FROM pushes")} == libraries
+    (stored,) = ask(lake, "SELECT count(*) AS pushes, count(DISTINCT client_instance_id) AS clients FROM pushes")
+    assert f"all {stored['pushes']:,} pushes of this run are in the lake" in out
+    assert f"Who pushed: ten of {stored['clients']} client instances" in out
+    assert ask(lake, "SELECT * FROM quarantine") == []
+
+    records, *_ = QUESTIONS.values()
+    sent = {row["client_id"]: row["records"] for row in ask(lake, records)}
+    assert sent == pushed(lake, "org.apache.kafka.producer.record.send.total")
+    own = counted_themselves(out)
+    assert sent.keys() == {"orders-service", "throttled-importer", "relocated-service"}
+    assert all(0 < count <= own[name] for name, count in sent.items())
+
+    columns = ("client_address", "client_port", "broker_id", "brokers", "duplicated")
+    unknown = "SELECT count(*) AS clients, " + ", ".join(f"count({column}) AS {column}" for column in columns)
+    (row,) = ask(lake, f"{unknown} FROM clients")
+    assert row == {"clients": stored["clients"]} | dict.fromkeys(columns, 0)
+    health = "SELECT DISTINCT broker_id, dropped_total FROM receiver_health"
+    assert ask(lake, health) == [{"broker_id": None, "dropped_total": 0}]

@@ -122,6 +122,7 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"make test-matrix\b", "by hand before a release; test_matrix.py tests what it chooses"),
     (r"make test-slow\b", "CI runs those that a change touches, and all in eight runs: .ci/run"),
     (r"make (test|lint|test-\S+)\b", "CI runs it: .ci/run"),
+    (r"make demo-proxy\b", "tests/kafka/test_demo.py::test_the_same_by_a_proxy, the same command"),
     (r"make (demo|demo-files)\b", "tests/kafka/test_demo.py::test_the_story_and_its_figures; demo-files by hand"),
     (
         r"make (bench|soak|lock|clean)\b",

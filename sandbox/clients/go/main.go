@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
 )
 
 type driver struct {
@@ -100,6 +101,9 @@ func main() {
 		kgo.SeedBrokers(strings.Split(d.settings["bootstrap.servers"], ",")...),
 		kgo.ClientID(d.settings["client.id"]),
 		kgo.WithLogger(kgo.BasicLogger(os.Stderr, kgo.LogLevelInfo, nil)),
+	}
+	if user := d.settings["sasl.username"]; user != "" {
+		options = append(options, kgo.SASL(plain.Auth{User: user, Pass: d.settings["sasl.password"]}.AsMechanism()))
 	}
 	if os.Args[1] == "consumer" {
 		options = append(options,

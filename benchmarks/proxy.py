@@ -1,6 +1,7 @@
 """What the filter in a proxy costs: CPU of the proxy per push, and latency of produce beside 300 pushes a second.
 
     python -m benchmarks.proxy
+    python -m benchmarks.proxy --kills 20    # what kills and restarts of proxies lose: benchmarks/proxy_kills.py
 
 Produce goes to the broker alone, through a proxy whose filter has no configuration, and through one that receives. Each
 is measured for 15 seconds, three times in turn, and the round with the median of its 99th percentiles counts: the
@@ -9,6 +10,7 @@ machine's other work is in the others. The CPU of a push is what the proxy takes
 
 from __future__ import annotations
 
+import argparse
 import os
 import tempfile
 import threading
@@ -18,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from confluent_kafka import Producer
 
+from benchmarks.proxy_kills import measure_kills
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.kroxylicious import TelemetryProxy, filter_config, subscriptions_file
 from tests.support.telemetry_request import RawClient
@@ -76,6 +79,15 @@ class Pushers:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.proxy")
+    parser.add_argument("--kills", type=int, default=0, help="kill proxies so often, then restart them so often")
+    if kills := parser.parse_args().kills:
+        measure_kills(kills)
+    else:
+        measure_cost()
+
+
+def measure_cost() -> None:
     with LocalCluster() as cluster, tempfile.TemporaryDirectory() as scratch:
         cluster.create_topic("work")
         folder, servers = Path(scratch), cluster.bootstrap_servers

@@ -12,13 +12,13 @@ import re
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from benchmarks.figures import print_figures
-from kafka_telemetry_lake.sandbox.clients import Client, LocalClients
+from kafka_telemetry_lake.sandbox.clients import LocalClients
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.kroxylicious import TelemetryProxy, filter_config, subscriptions_file
 from tests.kafka.receiver_brokers import landed, start_fleet
@@ -57,16 +57,19 @@ class Sent:
     landed: int = 0
 
 
-def sent_by(clients: Sequence[Client]) -> dict[str, list[Sent]]:
-    """By client id, in the order in which they were sent. librdkafka's log has no errors: an answer counts as 0."""
+def sent_by(logs: Mapping[str, str]) -> dict[str, list[Sent]]:
+    """What the logs of clients, given by client id, say of pushes: by client id, in the order of sending.
+
+    A fleet of Java is one log, whose lines have the client ids. librdkafka's has no errors: an answer counts as 0.
+    """
     found: dict[str, list[Sent]] = defaultdict(list)
-    for client in clients:
-        for line in client.log.read_text(errors="replace").splitlines():
+    for client_id, log in logs.items():
+        for line in log.splitlines():
             if java := OF_JAVA.match(line):
                 at = datetime.strptime(java[1], "%Y-%m-%d %H:%M:%S,%f").timestamp()  # local, as logged
                 _follow(found[java[2]], at, int(java[4]), None if java[3] == "Sending" else int(java[5]))
             elif rd := OF_LIBRDKAFKA.match(line):
-                _follow(found[client.client_id], float(rd[1]), int(rd[3]), None if rd[2] == "SEND" else 0)
+                _follow(found[client_id], float(rd[1]), int(rd[3]), None if rd[2] == "SEND" else 0)
     return found
 
 
@@ -78,7 +81,7 @@ def _follow(pushes: list[Sent], at: float, correlation_id: int, error: int | Non
     waiting[-1].error = error
 
 
-def match(sent: dict[str, list[Sent]], records: Iterator[tuple[str, float, int]]) -> int:
+def match(sent: dict[str, list[Sent]], records: Iterable[tuple[str, float, int]]) -> int:
     """Counts each record, given as client id, time and correlation id, at its push; returns those that have none."""
     strangers = 0
     for client_id, at, correlation_id in records:
@@ -110,15 +113,15 @@ def account(pushes: Sequence[Sent], ends: Sequence[float]) -> dict[str, float]:
     }
 
 
-def pauses(sent: dict[str, list[Sent]], ends: Sequence[float]) -> list[float]:
-    """For each end of a proxy, and each client that pushed until then: seconds until it sent the next push."""
+def pauses(sent: dict[str, list[Sent]], gone: Sequence[float]) -> list[float]:
+    """Seconds from when a proxy was gone to the next push that was answered, of each client that pushed until then."""
     found = []
     for pushes in sent.values():
-        for end in ends:
-            before = [push.at for push in pushes if push.at <= end]
-            after = [push.at for push in pushes if push.at > end]
-            if before and after and end - before[-1] < 2.5 * INTERVAL_MS / 1000:
-                found.append(after[0] - end)
+        for at in gone:
+            before = [push.at for push in pushes if push.at <= at]
+            after = [push.at for push in pushes if push.at > at and push.error is not None]
+            if before and after and at - before[-1] < 2.5 * INTERVAL_MS / 1000:
+                found.append(after[0] - at)
     return sorted(found)
 
 
@@ -161,10 +164,11 @@ def _measure(
             client.wait_for("started")
         proxies[1].start()
         time.sleep(5 * INTERVAL_MS / 1000)
-        ends = []
+        ends, gone = [], []
         for number in range(times):
             ends.append(time.time())
             end(proxies[number % 2])
+            gone.append(time.time())
             time.sleep(DOWN_S)
             proxies[number % 2].start()
             time.sleep(max(0.0, ends[-1] + PERIOD_S - time.time()))
@@ -172,7 +176,7 @@ def _measure(
         print(f"{name}: {times} times; waiting {wait_s:.0f} s for those that were made to wait", flush=True)
         time.sleep(wait_s)
         counted = [client.close() for client in started]
-    sent = sent_by(started)
+    sent = sent_by({client.client_id: client.log.read_text(errors="replace") for client in started})
     wait_for_landing_s = 3.0
     time.sleep(wait_for_landing_s)
     records = (
@@ -184,7 +188,7 @@ def _measure(
     figures |= account([push for pushes in sent.values() for push in pushes], ends)
     figures["client_records_failed"] = sum(each["failed"] for each in counted)
     for library in ("java", "rd"):
-        waited = pauses({id_: all_ for id_, all_ in sent.items() if f"-{library}" in id_}, ends)
+        waited = pauses({id_: all_ for id_, all_ in sent.items() if f"-{library}" in id_}, gone)
         late = [pause for pause in waited if pause > AT_ONCE_S]
         soon = [pause for pause in waited if pause <= AT_ONCE_S]
         figures |= {f"{library}_pauses": len(waited), f"{library}_pauses_long": len(late)}

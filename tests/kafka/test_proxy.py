@@ -230,7 +230,7 @@ def test_each_kind_of_client_has_an_id_and_pushes(
 
 @pytest.mark.slow
 def test_share_groups_do_not_pass_this_release_of_the_proxy(stock: LocalCluster, proxy: TelemetryProxy) -> None:
-    """Its Kafka client, 4.0, has their first requests alone, which brokers from 4.1 on don't take: with any filter."""
+    """Its Kafka client, 4.0, has the first version of their requests alone, and brokers from 4.1 on only later ones."""
     login = log_in("PLAIN", f'{PLAIN} required username="orders" password="{USERS["orders"]}";')
     with LocalClients(stock, proxy.bootstrap_servers) as clients:
         client = clients.share_consumer("work", "telemetry-share", group="share", properties=login)

@@ -83,6 +83,7 @@ PAGES = (
     Page("quotas", "Quotas", _LIMITS, "quotas"),
     Page("broker", "Brokers", _LIMITS, "broker", About("broker", "Broker"), {"broker_id": "broker"}),
     Page("subscriptions", "Subscriptions", _LIMITS, "subscriptions"),
+    Page("coverage", "Who pushes", _LIMITS, "coverage"),
     Page("pipeline", "Pipeline health", _LIMITS, "health"),
     Page("search", "Search", "Look up", "search"),
 )  # fmt: skip

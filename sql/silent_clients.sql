@@ -1,7 +1,8 @@
 -- Which client ids did the cluster see in the last day that pushed nothing in it? One row per client id, user and place
 -- where it was seen. seen_in: quotas (a broker's quota sample; user is empty: all users), or group (a member of consumer
 -- group group_id at the last `telemetry-lake sync`, from host; user is NULL: unknown). Brokers keep quota samples of
--- clients only while some client quota is set. last_seen: NULL for members, which are there. last_push: of an instance
+-- clients only while some client quota is set. application, owner: of the member, or of the instances that pushed before
+-- (entity_owners). last_seen: NULL for members, which are there. last_push: of an instance
 -- with this client id; NULL: none has ever pushed. A client id that pushes from one process and not from another isn't
 -- here, unless a group tells its members apart.
 -- likely_reason: receiver (the plugin's own producers, which push nothing), stopped (it pushed before: see
@@ -23,16 +24,18 @@ sampled AS (
 seen AS (
   SELECT
     s.cluster_id, s.client_id, s.user, 'quotas' AS seen_in, CAST(NULL AS STRING) AS group_id,
-    CAST(NULL AS STRING) AS host, s.last_seen, p.last_push
+    CAST(NULL AS STRING) AS host, e.application, e.owner, s.last_seen, p.last_push
   FROM sampled AS s
   LEFT JOIN pushed AS p
     ON p.cluster_id <=> s.cluster_id AND p.client_id = s.client_id
+  LEFT JOIN entity_owners AS e
+    ON e.cluster_id <=> s.cluster_id AND e.user = s.user AND e.client_id = s.client_id
   WHERE s.last_seen >= s.newest - INTERVAL '1' DAY
     AND (p.last_push IS NULL OR p.last_push < s.newest - INTERVAL '1' DAY)
 
   UNION ALL
 
-  SELECT m.cluster_id, m.client_id, NULL, 'group', m.group_id, m.host, NULL, p.last_push
+  SELECT m.cluster_id, m.client_id, NULL, 'group', m.group_id, m.host, m.application, m.owner, NULL, p.last_push
   FROM consumer_group_members AS m
   LEFT JOIN pushed AS p
     ON p.cluster_id <=> m.cluster_id AND p.client_id = m.client_id
@@ -53,6 +56,8 @@ SELECT
   s.seen_in,
   s.group_id,
   s.host,
+  s.application,
+  s.owner,
   s.last_seen,
   s.last_push,
   CASE

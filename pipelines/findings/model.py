@@ -110,7 +110,7 @@ class Rule(_Model):
 
     id: Name
     title: Text
-    scope: Literal["instance", "client_id", "principal", "group", "topic", "broker", "quota"] = "instance"
+    scope: Literal["instance", "client_id", "principal", "group", "topic", "broker", "quota", "software"] = "instance"
     reads: Text | None = None
     """what a rule of another scope than instances decides from: a SELECT that has at least cluster_id, client_id,
     landed_date, window_start, subject, instances, instances_affected and worst_instance"""

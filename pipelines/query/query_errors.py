@@ -140,6 +140,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("open_findings", "open_finding_groups"), ("finding_changes",)),
     "pipeline_health": ("pipeline_metrics",),
     "quarantine_offenders": ("quarantine",),
+    "telemetry_coverage": ("broker_connections",),
 }  # fmt: skip
 # What a view without rows says if its tables have rows.
 NOTHING = {

@@ -1,0 +1,44 @@
+"""The page about who pushes: connections and pushing instances by software, and client ids that push nothing."""
+
+from __future__ import annotations
+
+from kafka_telemetry_lake.dashboards.scene import Scene
+from kafka_telemetry_lake.dashboards.show import every_column, table
+
+WHOLE = "As brokers last reported, regardless of the time range."
+
+
+def page(scene: Scene) -> None:
+    rows = scene.rows("telemetry_coverage")
+    if rows is not None:
+        names = rows["client_software_name"] + " " + rows["client_software_version"].fillna("unknown")
+        shares = {name: 100 * rows[name] for name in ("share_at_least", "share_at_most")}
+        rows = rows.assign(software=names, **shares).sort_values(
+            ["silent_connections", "connections"], ascending=False, na_position="last"
+        )
+    table(
+        rows,
+        {
+            "software": "version",
+            "listener": "listener",
+            "library": "library",
+            "connections": "connections",
+            "pushing_instances": "instances that push",
+            "share_at_least": "pushing, at least (%)",
+            "share_at_most": "at most (%)",
+            "silent_connections": "of silent clients, at least",
+            "cut_off_instances": "cut off by size",
+            "likely_reason": "likely reason",
+            "reporting_brokers": "brokers",
+            "reported_at": "reported (UTC)",
+        },
+        "Which share of the connections pushes, and why not the others?",
+        f"{WHOLE} A client has several connections, so shares have bounds: docs/coverage.md.",
+        "No broker has reported its connections: receivers in brokers do, those in a proxy don't.",
+    )
+    every_column(
+        scene.rows("silent_clients"),
+        "Client ids that push nothing",
+        "Seen in the last day, in brokers' quota samples or as members of consumer groups.",
+        "None known: brokers sample clients while a client quota is set, and `telemetry-lake sync` reads groups.",
+    )

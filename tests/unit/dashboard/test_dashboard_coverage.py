@@ -1,0 +1,61 @@
+"""The page about who pushes: shares in percent, the most silent software first."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from kafka_telemetry_lake.dashboards.screens import coverage as screen
+from tests.support.sql_views import answer
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_page_shows_what_the_views_say(monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
+    counted = [("kafka-python", "3.0.12", 4), ("librdkafka", "2.10.1", 9), (None, None, 1)]
+    reports = [
+        {"cluster_id": "c", "broker_id": 1, "reported_at": NOON, "listener": "L", "client_software_name": name,
+         "client_software_version": version, "connections": connections}
+        for name, version, connections in counted
+    ]  # fmt: skip
+    samples = [{"cluster_id": "c", "client_id": "quiet", "user": "", "time": NOON}]
+
+    def rows(view: str) -> pd.DataFrame | None:
+        tables = {"broker_connections": reports} | ({"quota_samples": samples} if view == "silent_clients" else {})
+        return pd.DataFrame(answer(view, tables)) if known else None
+
+    shown: dict[str, list[tuple[Any, ...]]] = {}
+
+    def table(rows: pd.DataFrame | None, columns: Any, title: str, note: str, none: str) -> None:
+        assert note
+        assert none
+        if rows is not None:
+            names = ["software", "connections", "share_at_least", "share_at_most", "likely_reason"]
+            assert set(names) <= set(columns) <= set(rows.columns)
+            shown[title] = list(rows[names].itertuples(index=False, name=None))
+
+    def every_column(rows: pd.DataFrame | None, title: str, note: str, none: str) -> None:
+        assert note
+        assert none
+        if rows is not None:
+            shown[title] = list(rows[["client_id", "seen_in"]].itertuples(index=False, name=None))
+
+    monkeypatch.setattr(screen, "table", table)
+    monkeypatch.setattr(screen, "every_column", every_column)
+    scene: Any = SimpleNamespace(rows=rows)
+    screen.page(scene)
+    if not known:
+        assert shown == {}
+        return
+    software, clients = shown.values()
+    assert software[:2] == [
+        ("librdkafka 2.10.1", 9, 0.0, 0.0, "switched_off"), ("kafka-python 3.0.12", 4, 0.0, 0.0, "no_support"),
+    ]  # fmt: skip
+    assert pd.isna(software[2][0])
+    assert software[2][1:] == (1, 0.0, 0.0, "unknown")
+    assert clients == [("quiet", "quotas")]

@@ -169,7 +169,7 @@ def _compared(lake: str, load: Load, loads: list[Load], recorded: Ran, again: Ra
     together = [each.client_id for each in loads if load.user and each.user] or [load.client_id]
     limit = _of_alice(loads) if load.user else load.limit
     proposal = Proposal("produce", load.user, "" if load.user else load.client_id, limit)
-    predicted = what_if(lake, proposal, recorded.start, recorded.end).to_pylist()
+    predicted = what_if(lake, proposal, recorded.start, recorded.end).rows.to_pylist()
     clients = len(together) if load.user else 1
     return {
         "client_id": load.client_id,

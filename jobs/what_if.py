@@ -37,11 +37,13 @@ def run_job(settings: WhatIfSettings) -> int:
         None if given == SMALLEST else float(given),
         settings.throttled_percent,
     )
-    rows = what_if(settings.lake, proposal, start, end)
+    rows, together = what_if(settings.lake, proposal, start, end)
     shown = rows.drop_columns(NOT_FOR_PEOPLE) if settings.format == "table" else rows
     TEXT_FORMATS[settings.format](shown.to_reader(), sys.stdout)
     sys.stdout.flush()
-    print(_together(rows, proposal), file=sys.stderr)
+    print(_summary(rows, proposal), file=sys.stderr)
+    if together:
+        print(f"{together:,} more were recorded together with others, which this quota would separate", file=sys.stderr)
     return 0
 
 
@@ -49,7 +51,7 @@ def _time(text: str | None, otherwise: int) -> datetime:
     return EPOCH + timedelta(microseconds=otherwise if text is None else end_of_mute(text))
 
 
-def _together(rows: pa.Table, proposal: Proposal) -> str:
+def _summary(rows: pa.Table, proposal: Proposal) -> str:
     """The answer in one line."""
     if proposal.limit is None:
         largest = pc.max(rows["quota_limit"]).as_py()

@@ -81,6 +81,15 @@ class Proposal(NamedTuple):
     """without a limit: of its recorded seconds an entity may be throttled for so many percent"""
 
 
+class Prediction(NamedTuple):
+    """What a proposal would have done."""
+
+    rows: pa.Table
+    """schema `ANSWER`, the most throttled first"""
+    together: int
+    """recorded entities left out, as brokers counted those together that the proposal would separate"""
+
+
 class _Entity(NamedTuple):
     """What a broker counts as one."""
 
@@ -90,8 +99,8 @@ class _Entity(NamedTuple):
     client_id: str
 
 
-def what_if(lake: str, proposal: Proposal, start: datetime, end: datetime) -> pa.Table:
-    """What the proposal would have done between two times, schema `ANSWER`, the most throttled first.
+def what_if(lake: str, proposal: Proposal, start: datetime, end: datetime) -> Prediction:
+    """What the proposal would have done between two times.
 
     A row is what a broker would have counted as one (Q17). The other quotas are those in force at the end. `status`:
     ``throttled_then``: it was throttled while it was recorded, so it may have wanted more than its rates say;
@@ -105,7 +114,7 @@ def what_if(lake: str, proposal: Proposal, start: datetime, end: datetime) -> pa
         raise CannotRunError(
             f"from, to: {seconds:,} s between them; allowed: above 0, up to {MOST_SECONDS // 86_400} days"
         )
-    entities = _entities(lake, proposal, start, end)
+    entities, together = _entities(lake, proposal, start, end)
     size = max(1, CELLS // seconds)
     rows = [
         row
@@ -113,13 +122,14 @@ def what_if(lake: str, proposal: Proposal, start: datetime, end: datetime) -> pa
         for row in _rows(entities[first : first + size], proposal, start, seconds)
     ]
     order = [("throttled_percent", "descending"), ("used_percent", "descending")]
-    return pa.Table.from_pylist(rows, ANSWER).sort_by(
-        [*order, *((name, "ascending") for name in ("cluster_id", "user", "client_id", "broker_id"))]
-    )
+    order += [(name, "ascending") for name in ("cluster_id", "user", "client_id", "broker_id")]
+    return Prediction(pa.Table.from_pylist(rows, ANSWER).sort_by(order), together)
 
 
-def _entities(lake: str, proposal: Proposal, start: datetime, end: datetime) -> list[tuple[_Entity, pa.Table]]:
-    """Each entity that the proposal limits, with its samples of all of today's entities that it unites."""
+def _entities(
+    lake: str, proposal: Proposal, start: datetime, end: datetime
+) -> tuple[list[tuple[_Entity, pa.Table]], int]:
+    """Each entity that the proposal limits, with the samples of those that it unites; and how many can't be told apart."""
     days = f"BETWEEN DATE '{start:%Y-%m-%d}' - 1 AND DATE '{end:%Y-%m-%d}' + 1"
     before = start - timedelta(seconds=MOST_GAP_S)  # rates between two samples follow from both
     between = f"BETWEEN TIMESTAMPTZ '{before.isoformat()}' AND TIMESTAMPTZ '{end.isoformat()}'"
@@ -135,26 +145,26 @@ def _entities(lake: str, proposal: Proposal, start: datetime, end: datetime) -> 
     ):
         limits[row["cluster_id"]][row["user"], row["client_id"]] = row["quota_limit"]
     united: dict[_Entity, list[pa.Table]] = defaultdict(list)
-    apart = 0
+    together = 0
     for of_one in _by_entity(samples):
         was = _Entity(*(of_one[name][0].as_py() for name in _Entity._fields))
         if (proposal.user and not was.user) or (proposal.client_id and not was.client_id):
-            apart += 1
+            together += 1
             continue
         proposed = {**limits[was.cluster_id], (proposal.user, proposal.client_id): PROPOSED}
         quota = effective_quota(proposed, was.user, was.client_id)
         if quota.limit == PROPOSED:
             united[was._replace(user=quota.user, client_id=quota.client_id)].append(of_one)
     if not united:
-        raise NothingRecordedError(_why_none(apart))
-    return [(entity, pa.concat_tables(tables)) for entity, tables in united.items()]
+        raise NothingRecordedError(_why_none(together))
+    return [(entity, pa.concat_tables(tables)) for entity, tables in united.items()], together
 
 
-def _why_none(apart: int) -> str:
-    if apart:
+def _why_none(together: int) -> str:
+    if together:
         return (
-            f"brokers counted {apart} entities together that this quota would separate: they count users only where a "
-            "user has a quota, and client ids only where a client id has one. Set one that limits nobody, and record"
+            f"brokers counted {together} entities together that this quota would separate: they count users only where "
+            "a user has a quota, and client ids only where a client id has one. Set one that limits nobody, and record"
         )
     return (
         "nobody to whom this quota would apply was recorded: others have a quota that comes before it, "

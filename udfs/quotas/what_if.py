@@ -32,13 +32,10 @@ class Replayed(NamedTuple):
 
     mean: Doubles
     """recorded rate per second"""
-
     throttled_s: Doubles
     """seconds for which it would have been delayed"""
     used: Doubles
     """mean of rate / limit, each at most 1"""
-    peak: Doubles
-    """largest rate / limit, at most 1"""
     longest_wait_s: Doubles
     """the longest that its newest bytes, or requests, would have waited"""
     first: Int64s
@@ -76,7 +73,7 @@ def replay(rates: Doubles, limits: Doubles) -> Replayed:
     loads = np.zeros((BEFORE, entities))  # of the last seconds, as recorded; a ring
     sent = np.zeros((BEFORE, entities))  # what of them the limit would have let through
     loads_sum, sent_sum, waiting = np.zeros(entities), np.zeros(entities), np.zeros(entities)
-    total, throttled, used, peak, longest = (np.zeros(entities) for _ in range(5))
+    total, throttled, used, longest = (np.zeros(entities) for _ in range(4))
     first, last = np.full(entities, -1), np.full(entities, -1)
     for second in range(seconds):
         at, rate = second % BEFORE, rates[:, second]
@@ -97,11 +94,10 @@ def replay(rates: Doubles, limits: Doubles) -> Replayed:
         is_delayed = delayed > 0
         share = np.where(is_delayed, 1.0, np.minimum(sent_sum / (limits * BEFORE), 1.0))
         used += np.where(known, share, 0.0)
-        np.maximum(peak, share, out=peak, where=known)
         first[is_delayed & (first < 0)] = second
         last[is_delayed] = second
     recorded = np.maximum((~np.isnan(rates)).sum(axis=1), 1)
-    return Replayed(total / recorded, throttled, used / recorded, peak, longest, first, last)
+    return Replayed(total / recorded, throttled, used / recorded, longest, first, last)
 
 
 def _delayed(waiting: Doubles, load: Doubles, free: Doubles, limits: Doubles) -> Doubles:

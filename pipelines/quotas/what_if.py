@@ -129,7 +129,7 @@ def what_if(lake: str, proposal: Proposal, start: datetime, end: datetime) -> Pr
 def _entities(
     lake: str, proposal: Proposal, start: datetime, end: datetime
 ) -> tuple[list[tuple[_Entity, pa.Table]], int]:
-    """Each entity that the proposal limits, with the samples of those that it unites; and how many can't be told apart."""
+    """Each entity that the proposal limits, with the samples of those that it unites; and how many can't be split."""
     days = f"BETWEEN DATE '{start:%Y-%m-%d}' - 1 AND DATE '{end:%Y-%m-%d}' + 1"
     before = start - timedelta(seconds=MOST_GAP_S)  # rates between two samples follow from both
     between = f"BETWEEN TIMESTAMPTZ '{before.isoformat()}' AND TIMESTAMPTZ '{end.isoformat()}'"

@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -326,7 +327,7 @@ def test_the_brokers_own_subscriptions(stock: LocalCluster, tmp_path: Path) -> N
 def test_a_landing_topic_that_is_gone_stops_nobody(stock: LocalCluster, tmp_path: Path) -> None:
     file = subscriptions_file(tmp_path / "subscriptions.yml", [EVERYTHING])
     config = filter_config(stock.bootstrap_servers, file, require_sasl=False)
-    config["landing"] |= {"topic": "gone", "producer.max.block.ms": 3_600_000, "close.timeout.ms": 0}
+    config["landing"] |= {"topic": "gone", "producer.max.block.ms": 3_600_000, "close.timeout.ms": 3_000}
     with TelemetryProxy(tmp_path / "proxy", stock.bootstrap_servers, config) as proxy:
         producer = Producer(
             {"bootstrap.servers": proxy.bootstrap_servers, "enable.metrics.push": False, "linger.ms": 0}
@@ -337,9 +338,16 @@ def test_a_landing_topic_that_is_gone_stops_nobody(stock: LocalCluster, tmp_path
             for _ in range(20):
                 producer.produce("work", b"value")
                 assert producer.flush(PATIENCE_S) == 0
-        del producer
-    assert "received 20, landed 0, queued 0" in proxy.log()
-    assert "closed=20" in proxy.log()
+            del producer
+            with ThreadPoolExecutor(1) as pool:
+                stopped = pool.submit(proxy.stop)
+                taken = 0
+                while (error := client.push(client.subscribed(), b"x")) == 0:  # a new instance each time: none is early
+                    taken += 1
+                assert error == 89  # what comes while it closes isn't taken, and the client knows
+                stopped.result(PATIENCE_S)
+    assert f"received {20 + taken}, landed 0, queued 0" in proxy.log()
+    assert f"closed={20 + taken}" in proxy.log()
 
 
 @pytest.mark.slow

@@ -147,6 +147,9 @@ final class TelemetryFilter implements ApiVersionsRequestFilter, ApiVersionsResp
     }
 
     private Errors pushed(RequestHeaderData header, PushTelemetryRequestData request, FilterContext context) {
+        if (receiver.closing()) {
+            return Errors.THROTTLING_QUOTA_EXCEEDED;  // it wouldn't land: the client asks again after its interval, elsewhere
+        }
         ByteBuffer metrics = request.metrics();
         int size = metrics == null ? 0 : metrics.remaining();
         TelemetryProtocol.PushAnswer answered = receiver.protocol.push(request.clientInstanceId(), client(header),

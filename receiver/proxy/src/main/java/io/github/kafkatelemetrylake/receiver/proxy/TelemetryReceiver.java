@@ -86,7 +86,12 @@ final class TelemetryReceiver {
         }
     }
 
-    /** Lands what is queued. */
+    /** Whether it takes no push any more. */
+    boolean closing() {
+        return closed.get();
+    }
+
+    /** Lands what is queued. Connections are served until the process ends. */
     void close() {
         if (landing == null || !closed.compareAndSet(false, true)) {
             return;

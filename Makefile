@@ -141,6 +141,7 @@ bench: install ## run all benchmarks beside their peers; results in benchmarks/r
 	$(BIN)/python -m benchmarks.merging
 	$(BIN)/python -m benchmarks.iceberg
 	$(BIN)/python -m benchmarks.rebootstrap
+	$(BIN)/python -m benchmarks.proxy --kills 20
 	$(BIN)/python -m benchmarks.fates
 	$(BIN)/python -m benchmarks.quotas
 	$(BIN)/python -m benchmarks.sustained --backlog 2000000

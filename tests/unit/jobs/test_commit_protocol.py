@@ -293,19 +293,10 @@ MUTANTS = {
     _epochs_conflict: (2, "CommitFailedError"),
     _errors_are_not_looked_into: (1, "StateMissingError"),
 }
-# CI sees one for each kind of finding; `make soak` also the others.
-OF_KINDS_SEEN = {
-    _no_epoch_at_open, _commit_overwrites, _batches_are_committed_again, _copy_before_the_epoch, _look_before_the_epoch,
-    _points_without_their_moment, _pushes_at_their_latest, _the_next_moment_by_a_clock,
-}  # fmt: skip
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "mutant",
-    [pytest.param(each, marks=pytest.mark.soak if each in OF_KINDS_SEEN else []) for each in MUTANTS],
-    ids=lambda mutant: mutant.__name__.strip("_"),
-)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__.strip("_"))
 def test_no_guard_may_be_missing(monkeypatch: pytest.MonkeyPatch, mutant: Any) -> None:
     switches, expected = MUTANTS[mutant]
     disks = [cut_off()] if mutant is _look_before_the_epoch else [lake(crashed=crashed) for crashed in (True, False)]

@@ -159,8 +159,6 @@ def _repeated(seed: Seed, numbers: Numbers, later_us: Numbers) -> pa.Table:
             column = pa.array(replaced[name])
         elif pa.types.is_timestamp(column.type):
             column = pc.add(column.cast(pa.int64()), pa.array(later_us[of])).cast(column.type)
-        elif name == "series_id":
-            column = pc.add(column, pa.array(numbers[of]))
         columns[name] = column
     return pa.table(columns)
 

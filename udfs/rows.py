@@ -55,7 +55,11 @@ METRIC_POINTS = pa.schema(
         *PUSH_KEY,
         column("client_instance_id", pa.string(), "KIP-714 client instance id"),
         column("client_id", pa.string(), "client.id of the request"),
-        column("series_id", pa.int64(), "stable 64-bit hash of the series' identity"),
+        column(
+            "series_id",
+            pa.int64(),
+            "stable 64-bit hash that tells the series of a client instance apart; clients with equal series share it",
+        ),
         column("metric", pa.string(), "Metric.name"),
         column("attributes", TEXT_MAP, "the point's attributes, normalised (node_id, node_role, group_member_id)"),
         column("scope", pa.string(), "InstrumentationScope.name"),

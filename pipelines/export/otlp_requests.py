@@ -24,6 +24,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from kafka_telemetry_lake.pipelines.events.event_id import ORDER, event_id, plain_event
 from kafka_telemetry_lake.pipelines.export.known_clients import KNOWN
 from kafka_telemetry_lake.pipelines.export.measures import UNCOUNTED
+from kafka_telemetry_lake.udfs.identity import text_hash
 
 MOST_SERIES = 200_000
 
@@ -54,10 +55,10 @@ class Totals:
         self._most = most
         self._series: dict[int, Total] = {}
 
-    def add(self, series_id: int, start: int, time: int, delta: float, delta_int: int | None) -> Total:
+    def add(self, series: int, start: int, time: int, delta: float, delta_int: int | None) -> Total:
         """Add an increment over (start, time], and return the total. A late increment moves no time back."""
-        total = self._series.pop(series_id, None) or Total(start or time, time)
-        self._series[series_id] = total  # now the newest
+        total = self._series.pop(series, None) or Total(start or time, time)
+        self._series[series] = total  # now the newest
         total.time = max(total.time, time)
         total.number += delta
         total.whole = None if total.whole is None or delta_int is None else total.whole + delta_int
@@ -67,11 +68,11 @@ class Totals:
 
     def stored(self) -> list[tuple[Any, ...]]:
         """All totals, the one that was added to last at the end."""
-        return [(series_id, *astuple(total)) for series_id, total in self._series.items()]
+        return [(series, *astuple(total)) for series, total in self._series.items()]
 
     def restore(self, stored: Iterable[tuple[Any, ...]]) -> None:
         """Take over what was stored."""
-        self._series = {int(series_id): Total(*parts) for series_id, *parts in stored}
+        self._series = {int(series): Total(*parts) for series, *parts in stored}
 
 
 SCOPE = "kafka-telemetry-lake"
@@ -185,6 +186,11 @@ def _common(point: Any, row: Row, start: int) -> None:
     point.attributes.extend(attribute(key, text or "") for key, text in row["attributes"] or ())
 
 
+def _series(row: Row) -> int:
+    """A hash of the series of a row, of all clients' series (I1)."""
+    return text_hash(f"{row['cluster_id'] or ''} {row['client_instance_id']} {row['series_id']}")
+
+
 def _number(point: NumberDataPoint, whole: int | None, number: float) -> None:
     if whole is None:
         point.as_double = number
@@ -208,7 +214,7 @@ def _add_sum(metric: Metric, row: Row, totals: Totals | None) -> None:
         _number(point, row["delta_int"], row["delta"])
         return
     metric.sum.aggregation_temporality = _CUMULATIVE
-    total = totals.add(row["series_id"], start, time, row["delta"], row["delta_int"])
+    total = totals.add(_series(row), start, time, row["delta"], row["delta_int"])
     _common(point, row, total.start)
     point.time_unix_nano = total.time
     _number(point, total.whole, total.number)

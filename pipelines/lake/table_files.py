@@ -28,6 +28,7 @@ ALMOST_A_MILLISECOND = timedelta(microseconds=999)
 LONGEST_TEXT_BOUND = 200
 GATHERED_BYTES = 1 << 20  # of rows that wait to be written together: a row group has fixed costs, 2 CPU-ms and more
 HASHES = ("series_id", "client_attributes_id", "digest")  # columns of int64 that are near no other
+REPEATED_HASHES = ("series_id",)  # of those: clients of one kind have the same
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,7 @@ class OpenFile:
         dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         maps = [field.name for field in schema if pa.types.is_map(field.type)]
         dictionaries += [f"{name}.key_value.{side}" for name in maps for side in ("key", "value")]
+        dictionaries += [name for name in REPEATED_HASHES if name in schema.names]
         # The bounds of histograms are few.
         dictionaries += [f"{field.name}.list.element" for field in schema if field.type == DOUBLES]
         self.names = schema.names

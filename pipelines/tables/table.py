@@ -21,7 +21,7 @@ LANDED_DATE = pa.field("landed_date", pa.date32(), metadata={"comment": "UTC dat
 Row = Mapping[str, Any]
 Opened = Mapping[str, DeltaTable]  # tables of a lake that are open already, by name
 NOT_OPENED: Opened = MappingProxyType({})
-FORMAT, FORMAT_PROPERTY = 1, "kafka_telemetry_lake.format"
+FORMAT, FORMAT_PROPERTY = 2, "kafka_telemetry_lake.format"
 DELETION_VECTORS = "delta.enableDeletionVectors"
 # A log has a commit every few seconds, and whoever opens the table lists it. Nothing needs its old entries.
 LOG_SETTINGS = {

@@ -35,7 +35,7 @@ from kafka_telemetry_lake.pipelines.spark_engine.output import WRITTEN
 from kafka_telemetry_lake.pipelines.spark_engine.tables import TablesByName
 from kafka_telemetry_lake.pipelines.tables.names import Names
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_POINTS, PUSHES, RECEIVER_HEALTH
-from kafka_telemetry_lake.pipelines.tables.table import FORMAT_PROPERTY
+from kafka_telemetry_lake.pipelines.tables.table import FORMAT, FORMAT_PROPERTY
 from kafka_telemetry_lake.udfs.errors import OtherFormatError
 from tests.conftest import Ingest
 from tests.support.documented_commands import ROOT
@@ -88,8 +88,8 @@ def test_tables_are_created_and_a_batch_is_appended_once(spark: SparkSession, na
     [
         ("", "lacks column .*, which this build reads: start a new lake"),
         (
-            f"TBLPROPERTIES ('{FORMAT_PROPERTY}' = '2')",
-            "has format 2, and this build reads format 1 only: start a new lake",
+            f"TBLPROPERTIES ('{FORMAT_PROPERTY}' = '{FORMAT + 1}')",
+            f"has format {FORMAT + 1}, and this build reads format {FORMAT} only: start a new lake",
         ),
     ],
 )

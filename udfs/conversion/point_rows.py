@@ -110,7 +110,7 @@ def metric_points(batch: Batch) -> pa.Table:
     counted = converted.status <= INCREMENT_STATUSES
     names, scopes = (one_chunk(batch.payloads.decoded.points[name]) for name in ("metric", "scope"))
     columns = of_pushes(batch.keys, points.push) | {
-        "series_id": pa.array(points.series),
+        "series_id": pa.array(points.series_id),
         "metric": _used(pa.DictionaryArray.from_arrays(pa.array(points.metric), names.dictionary)),
         "attributes": _coded_maps(batch.attributes.maps).take(pa.array(points.attributes)),
         "scope": _used(coded(points.scope, scopes.dictionary, points.scope >= 0)),

@@ -72,7 +72,8 @@ class Points(NamedTuple):
     flags: Int8s  # bits, see FLAGS
     recorded: Bools  # P5
     reason: Int8s  # Reason
-    series: Int64s  # series_id
+    series_id: Int64s  # of the client's series
+    series: Int64s  # of all clients' series: the state's key
 
 
 def read_points(
@@ -115,6 +116,7 @@ def read_points(
         flags=np.zeros(n, np.int8),
         recorded=np.zeros(n, np.bool_),
         reason=np.zeros(n, np.int8),
+        series_id=np.zeros(n, np.uint64),
         series=np.zeros(n, np.uint64),
     )
     _check(
@@ -136,7 +138,7 @@ def read_points(
         attributes.hashes,
         np.append(text_hashes(scopes), text_hashes(pa.array([""]))),
     )
-    return points._replace(series=points.series.view(np.int64))
+    return points._replace(series_id=points.series_id.view(np.int64), series=points.series.view(np.int64))
 
 
 def rejected(points: Points, where: Bools | Int64s, reason: Int8s | Reason) -> Points:
@@ -251,10 +253,11 @@ _mix = linked(mix)
 
 @kernel
 def _identify(points: Points, clients: UInt64s, metrics: UInt64s, attributes: UInt64s, scopes: UInt64s) -> None:
-    """The series_id (I1). It excludes some fields on purpose (I2, I3)."""
+    """Hash the identity (I1), without and with the client. It excludes some fields on purpose (I2, I3)."""
     for i in range(len(points.series)):
         shape = np.uint64(points.kind[i] * 2 + points.monotonic[i])
         descriptor = _mix(_mix(metrics[points.metric[i]], attributes[points.attributes[i]]), scopes[points.scope[i]])
+        points.series_id[i] = _mix(descriptor, shape)
         points.series[i] = _mix(_mix(clients[points.push[i]], descriptor), shape)
 
 

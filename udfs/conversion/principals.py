@@ -113,7 +113,7 @@ def spend_series(
     Args:
         senders: who sent the pushes of this part.
         push: row of the push of each point that needs state, in arrival order.
-        series: its series_id.
+        series: key of its series in the state.
         text_bytes: bytes of its name and attributes.
         stored_series: series of the state.
         state: before this part.

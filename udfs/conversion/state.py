@@ -70,7 +70,7 @@ LOST_INTERVALS = pa.schema([("client", pa.int64()), ("start", pa.int64()), ("end
 NUMBERS = pa.schema(
     [
         ("client", pa.int64()),
-        ("series", pa.int64()),  # series_id
+        ("series", pa.int64()),  # Points.series
         ("start", pa.int64()),
         ("time", pa.int64()),
         ("value", pa.int64()),  # the int64, or the bits of the double

@@ -80,10 +80,15 @@ def series_of(table: pa.Table, points: Points, chosen: Int64s, clients: Int64s) 
     """The baselines in `table` with room for the chosen points' series, and the series of each of these points."""
     stored_rows = table.num_rows
     ids = np.concatenate([column(table, "series"), points.series[chosen]])
+    owner = np.concatenate([column(table, "client"), clients[points.push[chosen]]])
     group, size = number(ids)
     client, series = np.empty(size, np.int64), np.empty(size, np.int64)
+    client[group] = owner
+    if not np.array_equal(client[group], owner):  # a name was forged to have the hash of another client's series
+        group, size = _number_pairs(owner, ids)
+        client, series = np.empty(size, np.int64), np.empty(size, np.int64)
+        client[group] = owner
     series[group] = ids
-    client[group] = np.concatenate([column(table, "client"), clients[points.push[chosen]]])
     value = np.zeros(size, np.int64)
     base = Baselines(
         present=np.arange(size) < stored_rows,
@@ -101,6 +106,14 @@ def series_of(table: pa.Table, points: Points, chosen: Int64s, clients: Int64s) 
     for name in ("start", "time", "delta_since", "is_delta", "ahead"):
         getattr(base, name)[:stored_rows] = column(table, name)
     return SeriesBaselines(client, series, base), group[stored_rows:]
+
+
+def _number_pairs(left: Int64s, right: Int64s) -> tuple[Int64s, int]:
+    """`hashing.number` of pairs."""
+    _, first, pair = np.unique(np.stack([left, right]), axis=1, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[pair.ravel()], len(first)
 
 
 def series_columns(series: SeriesBaselines, clients: Int64s, verdicts: PushVerdicts) -> dict[str, npt.NDArray[Any]]:

@@ -247,13 +247,17 @@ def bags(tables: Tables) -> dict[str, Bag[str]]:
     return {name: Bag(repr(sorted(row.items())) for row in rows) for name, rows in tables.items()}
 
 
-def by_series(tables: Tables) -> dict[int, list[dict[str, Any]]]:
+def by_series(tables: Tables) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
     """Rows of monotonic sums that were not refused as repeats."""
-    series: dict[int, list[dict[str, Any]]] = {}
+    series: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in tables["metric_points"]:
         if row["kind"] == "sum" and row["is_monotonic"]:
-            series.setdefault(row["series_id"], []).append(row)
+            series.setdefault(series_of(row), []).append(row)
     return series
+
+
+def series_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["cluster_id"], row["client_instance_id"], row["series_id"]
 
 
 def exact_delta(row: dict[str, Any]) -> int | float:
@@ -266,7 +270,7 @@ def total(rows: list[dict[str, Any]], column: str) -> Any:
 
 def points_of(tables: Tables) -> Bag[tuple[Any, ...]]:
     rows = tables["metric_points"]
-    return Bag((row["series_id"], row["start_time"], row["time"], row["value"]) for row in rows)
+    return Bag((*series_of(row), row["start_time"], row["time"], row["value"]) for row in rows)
 
 
 def assert_same_sums(one: Tables, other: Tables) -> None:

@@ -273,8 +273,8 @@ def test_captured_java_flip_counts_what_the_totals_say() -> None:
     points, _ = of_kind("java-flip-producer")
     offsets = sorted({row["offset"] for row in points})
     place = {offset: index for index, offset in enumerate(offsets)}
-    for series in {row["series_id"] for row in points}:
-        rows = [row for row in points if row["series_id"] == series]
+    for series in set(values_of(points, "client_instance_id", "series_id")):
+        rows = [row for row in points if (row["client_instance_id"], row["series_id"]) == series]
         total = {place[row["offset"]]: row["value"] for row in rows}
         between = sum(row["delta"] for row in rows if 6 <= place[row["offset"]] <= 12)
         assert between == pytest.approx(total[12] - total[6], abs=1e-9)
@@ -305,10 +305,10 @@ def test_captured_bootstrap_connections_are_series_of_their_own() -> None:
 def test_captured_cumulative_sums_are_conserved(kind: str) -> None:
     """sum(delta) + first baseline = last cumulative value, for every series."""
     points, _ = of_kind(kind)
-    by_series: dict[int, list[dict[str, Any]]] = {}
+    by_series: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for row in points:
         if row["temporality"] == "cumulative":
-            by_series.setdefault(row["series_id"], []).append(row)
+            by_series.setdefault((row["client_instance_id"], row["series_id"]), []).append(row)
     assert by_series
     for rows in by_series.values():
         baseline = rows[0]["value"] if rows[0]["delta_status"] == "baseline" else 0.0

@@ -38,7 +38,7 @@ def point(
     return {
         "source": "kafka", "cluster_id": "c", "topic": "client-telemetry", "partition": 0, "offset": int(second),
         "client_instance_id": instance or client, "client_id": client, "metric": K + metric,
-        "series_id": xxhash.xxh3_64_intdigest(f"{instance or client} {metric} {attributes}".encode()) >> 1,
+        "series_id": xxhash.xxh3_64_intdigest(f"{metric} {attributes}".encode()) >> 1,
         "delta": delta, "delta_int": None if delta is None or delta % 1 else int(delta), "value": value,
         "kind": "gauge" if delta is None else "sum", "is_monotonic": None if delta is None else True,
         "temporality": None if delta is None else "delta", "delta_status": status if delta is not None else "value",

@@ -43,7 +43,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
     PUSHES,
     QUOTA_SAMPLES,
 )
-from kafka_telemetry_lake.pipelines.tables.table import FORMAT_PROPERTY, Table
+from kafka_telemetry_lake.pipelines.tables.table import FORMAT, FORMAT_PROPERTY, Table
 from kafka_telemetry_lake.udfs.errors import OtherFormatError
 from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription
 from tests.support.config_polls import record_quotas
@@ -408,12 +408,12 @@ def test_a_table_of_a_newer_format_is_refused_in_a_line(consumer: Consumer) -> N
     consumer.land(0)
     consumer.run()
     delta = DeltaTable(consumer.source.uri(consumer.lake))
-    delta.alter.set_table_properties({FORMAT_PROPERTY: "2"}, raise_if_not_exists=False)
+    delta.alter.set_table_properties({FORMAT_PROPERTY: str(FORMAT + 1)}, raise_if_not_exists=False)
     with pytest.raises(OtherFormatError) as refused:
         consumer.run()
     line = str(refused.value)
     assert line.startswith(f"table {consumer.source.name} at ")
-    assert "has format 2, and this build reads format 1 only: start a new lake" in line
+    assert f"has format {FORMAT + 1}, and this build reads format {FORMAT} only: start a new lake" in line
     assert "\n" not in line
 
 

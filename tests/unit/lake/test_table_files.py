@@ -36,7 +36,7 @@ def test_numbers_near_each_other_are_stored_as_differences(tmp_path: Path) -> No
     assert encodings == {
         "landed_at": {"PLAIN"},
         "offset": {"DELTA_BINARY_PACKED"},
-        "series_id": {"PLAIN"},
+        "series_id": {"PLAIN", "RLE_DICTIONARY"},
         "count": {"DELTA_BINARY_PACKED"},
         "explicit_bounds": {"PLAIN", "RLE_DICTIONARY"},
         "bucket_counts": {"DELTA_BINARY_PACKED"},

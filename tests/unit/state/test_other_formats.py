@@ -28,7 +28,7 @@ from kafka_telemetry_lake.pipelines.state import chain as state_chain
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.state.snapshots import Snapshots
 from kafka_telemetry_lake.pipelines.tables.operator import CLIENT_EVENTS, METRIC_POINTS, PUSHES, TABLES
-from kafka_telemetry_lake.pipelines.tables.table import FORMAT_PROPERTY
+from kafka_telemetry_lake.pipelines.tables.table import FORMAT, FORMAT_PROPERTY
 from kafka_telemetry_lake.udfs.errors import OtherFormatError
 from tests.support.ledger import Fleet
 from tests.support.local_stream import LocalStream
@@ -165,16 +165,18 @@ def test_an_erasure_of_another_format_is_refused(stream: LocalStream) -> None:
         Erasure(str(stream.lake)).under_way()
 
 
-def test_a_table_of_another_format_is_refused_by_job_and_readers(stream: LocalStream) -> None:
+@pytest.mark.parametrize("number", [FORMAT - 1, FORMAT + 1])
+def test_a_table_of_another_format_is_refused_by_job_and_readers(stream: LocalStream, number: int) -> None:
+    """In format 1, `series_id` was a hash of the client, too."""
     points = DeltaTable(METRIC_POINTS.uri(str(stream.lake)))
-    assert points.metadata().configuration[FORMAT_PROPERTY] == "1"
-    points.alter.set_table_properties({FORMAT_PROPERTY: "2"}, raise_if_not_exists=False)
+    assert (points.metadata().configuration[FORMAT_PROPERTY], FORMAT) == ("2", 2)
+    points.alter.set_table_properties({FORMAT_PROPERTY: str(number)}, raise_if_not_exists=False)
     shutil.rmtree(stream.lake / CLIENT_EVENTS.name)
     before = files(stream)
     line = (
-        rf"^table metric_points at \S*{re.escape(str(stream.lake))}/metric_points/? has format 2, and this build reads "
-        r"format 1 only: start a new lake \(`telemetry-lake ingest` reads the landing topic again\), or use the build "
-        "that wrote it$"
+        rf"^table metric_points at \S*{re.escape(str(stream.lake))}/metric_points/? has format {number}, and this "
+        r"build reads format 2 only: start a new lake \(`telemetry-lake ingest` reads the landing topic again\), or "
+        "use the build that wrote it$"
     )
     with pytest.raises(OtherFormatError, match=line):
         JobLake(str(stream.lake), str(stream.checkpoints)).create_tables()

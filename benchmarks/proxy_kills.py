@@ -45,6 +45,7 @@ OF_JAVA = re.compile(
 OF_LIBRDKAFKA = re.compile(
     r"^%7\|(\d+\.\d+)\|(SEND|RECV)\|.*(?:Sent PushTelemetryRequest|Received PushTelemetryResponse) \(.*CorrId (\d+)"
 )
+CLOSED = re.compile(r"receiver closed: received (\d+), landed (\d+),")
 
 
 @dataclass
@@ -163,6 +164,7 @@ def _measure(
         for client in started:
             client.wait_for("started")
         proxies[1].start()
+        logged = [len(proxy.log()) for proxy in proxies]
         time.sleep(5 * INTERVAL_MS / 1000)
         ends, gone = [], []
         for number in range(times):
@@ -186,6 +188,10 @@ def _measure(
     )
     figures = {"times": float(times), "records_of_unknown_pushes": float(match(sent, records))}
     figures |= account([push for pushes in sent.values() for push in pushes], ends)
+    # Those that weren't killed say it; refusals of librdkafka's pushes, which its log doesn't show, aren't received.
+    said = CLOSED.findall("".join(proxy.log()[offset:] for proxy, offset in zip(proxies, logged, strict=True)))
+    figures["closed_received"] = sum(int(received) for received, _ in said)
+    figures["closed_landed"] = sum(int(landed_) for _, landed_ in said)
     figures["client_records_failed"] = sum(each["failed"] for each in counted)
     for library in ("java", "rd"):
         waited = pauses({id_: all_ for id_, all_ in sent.items() if f"-{library}" in id_}, gone)

@@ -173,6 +173,9 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     ("check-landing t --kafka-options kafka.a=b", 2, "kafka_options: works only with --bootstrap-servers", 1),
     ("check-landing t --max-records 0", 2, "max_records: Input should be greater than or equal to 1", 1),
     ("sync --lake new --subscriptions-file x --empty-metrics some", 2, "empty_metrics: Input should be 'none' or", 1),
+    # a proposed quota
+    ("what-if", 2, "the following arguments are required: WHAT", 1),
+    ("what-if quota --lake {lake}", 2, "for whom? --user, --user-defaults, --client-id or --client-defaults", 1),
     # agents
     ("mcp", 2, "lake: required; set --lake or TELEMETRY_LAKE_LAKE", 1),
     ("mcp --lake new", 2, "no lake at new: create one with `telemetry-lake ingest", 6),

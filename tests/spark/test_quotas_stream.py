@@ -260,10 +260,10 @@ def test_the_job_reads_samples_and_what_clients_tell_once_there_are_any(ingest: 
     assert table(lake, "metric_points").num_rows == 2
     counts = table(lake, "receiver_health").select(["quota_samples_landed", "quota_samples_lost"]).to_pylist()
     assert counts == [{"quota_samples_landed": 3, "quota_samples_lost": 1}]
-    names = ("broker_id", "offset", "listener", "client_software_name", "client_software_version", "connections")
-    assert table(lake, "broker_connections").select(names).to_pylist() == [
-        dict(zip(names, (2, 1, "L", *java.values(), 4), strict=True)),
-        dict(zip(names, (2, 1, "L", None, None, 0), strict=True)),
+    columns = ("broker_id", "offset", "listener", "client_software_name", "client_software_version", "connections")
+    assert table(lake, "broker_connections").select(columns).to_pylist() == [
+        dict(zip(columns, (2, 1, "L", *java.values(), 4), strict=True)),
+        dict(zip(columns, (2, 1, "L", None, None, 0), strict=True)),
     ]
     assert not any((lake / name).exists() for name in ("quota_samples", "quota_reports", "quota_usage"))
 

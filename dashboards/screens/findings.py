@@ -151,7 +151,8 @@ def _say(lake: str, finding_id: str, change: str, form: str, said: int) -> None:
     except RemarkError as error:
         page_state().remark = finding_id, False, f"Nothing was written: {error}"
         return
-    open_lake(lake).look_again()
+    finally:
+        open_lake(lake).look_again()  # at what is written now, or was meanwhile, which is why nothing could be
     state = page_state()
     state.remark, state.remarks_by = (finding_id, True, line), texts["by"]
     state.remarks += 1  # an empty form

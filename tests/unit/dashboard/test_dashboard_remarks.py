@@ -7,16 +7,19 @@ import shutil
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import streamlit as st
 from deltalake import write_deltalake
 
 from kafka_telemetry_lake.dashboards.address import Selection
 from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.dashboards.remarks import ALLOWED, RemarkError, commands, say
-from kafka_telemetry_lake.dashboards.scene import Scene
+from kafka_telemetry_lake.dashboards.scene import Scene, open_lake
+from kafka_telemetry_lake.dashboards.screens import findings as screen
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.jobs.support.locks import FINDINGS, UPKEEP, only
 from kafka_telemetry_lake.pipelines.tables.findings import FINDING_CHANGES
@@ -191,3 +194,21 @@ def test_the_commands_refuse_to_run_until_a_reason_is_written(
     assert commands("a b;rm -rf x", "$(x)", "open", "")[0].startswith(
         "telemetry-lake findings --lake 'a b;rm -rf x' --acknowledge '$(x)' --by "
     )
+
+
+def test_a_page_that_could_write_nothing_looks_at_what_was_written_meanwhile(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = SimpleNamespace(remarks=0, remark=None)
+    monkeypatch.setattr(screen, "page_state", lambda: page)
+    monkeypatch.setattr(screen, "user", lambda: None)
+    monkeypatch.setattr(st, "session_state", {f"form {name}": text for name, text in TEXTS.items()})
+    reader = open_lake(str(lake))
+    reader.look_every_s = 3600.0  # as long as looking takes on a busy machine, some times over
+    before = reader.versions()
+    add(lake, CLIENT | {"change": "resolved", "at": NOON + timedelta(hours=2)})
+    assert reader.versions() == before
+    screen._say(str(lake), ORDERS, ACKNOWLEDGED, "form", 0)
+    assert page.remark[:2] == (ORDERS, False)
+    assert "is resolved since 2026-11-21 14:00 UTC" in page.remark[2]
+    assert reader.versions() != before

@@ -36,12 +36,14 @@ Row = dict[str, Any]
 Answers = dict[str, pa.Table]
 
 NULL, FEWER, MORE, OTHER = "NULL", "as many or fewer", "as much or more", "another id or hash"
+EXAMPLE = "another instance, or NULL"
 ALONE = "a cause of the client alone, or unknown"
 FITS: dict[str, Callable[[Any, Any], bool]] = {
     NULL: lambda _, without: without is None,
     FEWER: lambda known, without: 0 <= without <= known,
     MORE: lambda known, without: known <= without <= 1,
     OTHER: lambda known, without: isinstance(known, int) and isinstance(without, int),
+    EXAMPLE: lambda known, without: isinstance(known, str) and isinstance(without, str | None),
     ALONE: lambda known, without: (
         known in ("process_gone", "nothing_to_restore")
         and without in ("closed_without_flag", "killed_or_cut_off", "unknown")
@@ -55,6 +57,7 @@ LACKS: dict[str, dict[str, str]] = {
     "clients": _PLACE | _MISSED,
     "client_ownership": _PLACE | _MISSED | _HASHES | {"missed_ms": FEWER},
     "client_liveness": _MISSED | {"client_address": NULL, "duplicated": NULL, "likely_cause": ALONE},
+    "client_conformance": {"broken": FEWER, "instances": FEWER, "example": EXAMPLE},
     "connect_workers": dict.fromkeys(("client_address", "connectors", "tasks", "groups_of_address"), NULL),
     "consumer_group_members": {"client_instance_id": NULL},
     "coverage": _MISSED,
@@ -64,6 +67,7 @@ LACKS: dict[str, dict[str, str]] = {
     "push_subscription_times": {"client_attributes_id": OTHER},
     "push_subscriptions": {"matches": NULL},
     "streams_processes": {"client_address": NULL},
+    "telemetry_coverage": {"listener": NULL},
     "unowned_clients": {"addresses": NULL},
 }
 

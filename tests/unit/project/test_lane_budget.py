@@ -94,8 +94,8 @@ def test_a_slower_machine_may_take_as_much_longer() -> None:
     assert over("a", 251, {"a": 100}, 2.0) == (
         "BUDGET a took 251 CPU-s; its budget is 100, and a quarter, on a machine 2.0 times as slow (tests/budget.toml)"
     )
-    taken = [fixed_work_ms() for _ in range(5)]
-    assert 1 < min(taken) <= max(taken) < 20 * min(taken)
+    taken = sorted(fixed_work_ms() for _ in range(5))
+    assert 1 < taken[0] <= taken[2] < 20 * taken[0]  # the median, as of a lane: one may be interrupted by the system
 
 
 def test_how_slow_the_machine_is_is_measured_between_the_tests_too(monkeypatch: pytest.MonkeyPatch) -> None:

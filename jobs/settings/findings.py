@@ -8,13 +8,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from kafka_telemetry_lake.jobs.settings.base import JobSettings, UsageError
-from kafka_telemetry_lake.udfs.findings.remarks import end_of_mute, remark_text
-
-
-def _time(value: str) -> str:
-    end_of_mute(value)
-    return value
-
+from kafka_telemetry_lake.jobs.settings.shared import Time
+from kafka_telemetry_lake.udfs.findings.remarks import remark_text
 
 FindingId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Said = Annotated[str, AfterValidator(remark_text)]
@@ -41,7 +36,7 @@ class FindingsSettings(JobSettings):
     """who says so"""
     why: Said | None = None
     """why"""
-    until: Annotated[str, AfterValidator(_time)] | None = None
+    until: Time | None = None
     """when a mute ends: a time such as 2026-11-30T08:00Z"""
 
     def check_together(self) -> None:

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, PositiveInt
 
 from kafka_telemetry_lake.jobs.settings.base import JobSettings, UsageError
 from kafka_telemetry_lake.pipelines.tables.names import Names, is_name
+from kafka_telemetry_lake.udfs.findings.remarks import end_of_mute
 
 if TYPE_CHECKING:
     from kafka_telemetry_lake.udfs.limits import Limits
@@ -19,7 +20,13 @@ def _name(value: str) -> str:
     raise ValueError("allowed: letters, digits, _ and -")
 
 
+def _time(value: str) -> str:
+    end_of_mute(value)
+    return value
+
+
 Name = Annotated[str, AfterValidator(_name)]
+Time = Annotated[str, AfterValidator(_time)]  # without a zone it is UTC
 
 
 class NamedLakeSettings(JobSettings):

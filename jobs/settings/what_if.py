@@ -8,15 +8,10 @@ from pydantic import AfterValidator, Field
 from pydantic_settings import CliPositionalArg
 
 from kafka_telemetry_lake.jobs.settings.base import JobSettings, UsageError
-from kafka_telemetry_lake.udfs.findings.remarks import end_of_mute
+from kafka_telemetry_lake.jobs.settings.shared import Time
 
 SMALLEST = "smallest"
 QUOTA_TYPES = ("produce", "fetch", "request")
-
-
-def _time(value: str) -> str:
-    end_of_mute(value)
-    return value
 
 
 def _limit(value: str) -> str:
@@ -38,7 +33,6 @@ def _bytes(value: str) -> str:
 
 Percent = Annotated[str, AfterValidator(_limit)]
 Bytes = Annotated[str, AfterValidator(_bytes)]
-Time = Annotated[str, AfterValidator(_time)]
 
 
 class WhatIfSettings(JobSettings):

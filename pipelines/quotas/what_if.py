@@ -18,6 +18,7 @@ from kafka_telemetry_lake.udfs.quotas.what_if import rates_by_second, replay, sm
 from kafka_telemetry_lake.udfs.rows import TIMESTAMP
 
 MOST_GAP_S = 35.0  # between samples, at least; or three of their usual intervals
+BEFORE_S = 60  # of samples before the range: what they say fills the broker's window
 MOST_SECONDS = 31 * 86_400
 CELLS = 4_000_000  # rates in memory at once, 8 bytes each
 PROPOSED = -1.0  # the limit of the proposal while its entities are looked for: no other is negative
@@ -131,7 +132,7 @@ def _entities(
 ) -> tuple[list[tuple[_Entity, pa.Table]], int]:
     """Each entity that the proposal limits, with the samples of those that it unites; and how many can't be split."""
     days = f"BETWEEN DATE '{start:%Y-%m-%d}' - 1 AND DATE '{end:%Y-%m-%d}' + 1"
-    before = start - timedelta(seconds=MOST_GAP_S)  # rates between two samples follow from both
+    before = start - timedelta(seconds=BEFORE_S)
     between = f"BETWEEN TIMESTAMPTZ '{before.isoformat()}' AND TIMESTAMPTZ '{end.isoformat()}'"
     samples = run_query(lake, SAMPLES.format(quota_type=proposal.quota_type, days=days, between=between)).read_all()
     if not len(samples):
@@ -185,20 +186,24 @@ def _by_entity(samples: pa.Table) -> Iterator[pa.Table]:
 def _rows(
     entities: list[tuple[_Entity, pa.Table]], proposal: Proposal, start: datetime, seconds: int
 ) -> Iterator[dict[str, object]]:
-    origin = start.timestamp()
-    rates, gaps = np.full((len(entities), seconds), np.nan), []
+    origin = start.timestamp() - BEFORE_S
+    rates, gaps = np.full((len(entities), BEFORE_S + seconds), np.nan), []
     for number, (_, samples) in enumerate(entities):
-        parts = [_rates(part, origin, seconds) for part in _by_entity(samples)]
+        parts = [_rates(part, origin, BEFORE_S + seconds) for part in _by_entity(samples)]
         rates[number] = np.where(np.isnan(parts).all(axis=0), np.nan, np.nansum(parts, axis=0))
-        known = np.flatnonzero(~np.isnan(rates[number]))
+        known = np.flatnonzero(~np.isnan(rates[number, BEFORE_S:]))
         gaps.append(len(known) and known[-1] - known[0] + 1 > len(known))
     share = proposal.throttled_percent / 100
     # A limit of bytes is a whole number.
     whole = np.ceil if proposal.quota_type != "request" else np.positive
-    limits = whole(smallest_limits(rates, share)) if proposal.limit is None else np.full(len(entities), proposal.limit)
-    replayed = replay(rates, limits)
+    limits = (
+        whole(smallest_limits(rates, share, BEFORE_S))
+        if proposal.limit is None
+        else np.full(len(entities), proposal.limit)
+    )
+    replayed = replay(rates, limits, BEFORE_S)
     for number, (entity, samples) in enumerate(entities):
-        recorded = int((~np.isnan(rates[number])).sum())
+        recorded = int((~np.isnan(rates[number, BEFORE_S:])).sum())
         if not recorded:
             continue
         first, last = int(replayed.first[number]), int(replayed.last[number])
@@ -207,7 +212,7 @@ def _rows(
             **entity._asdict(),
             "quota_limit": float(limits[number]),
             "mean_rate": float(replayed.mean[number]),
-            "peak_rate": float(np.nanmax(rates[number])),
+            "peak_rate": float(np.nanmax(rates[number, BEFORE_S:])),
             "used_percent": 100 * float(replayed.used[number]),
             "throttled_percent": 100 * float(replayed.throttled_s[number]) / recorded,
             "throttled_s": float(replayed.throttled_s[number]),

@@ -132,7 +132,7 @@ BUNDLES = {
     "streams-4.3.1": Bundle(("org.apache.kafka:kafka-streams:4.3.1",), transitive=True),
     # Kafka 4 ships no log binding. This is the one of 3.9, so both use the same configuration.
     "kafka-logging": Bundle(("org.slf4j:slf4j-reload4j:1.7.36", "ch.qos.reload4j:reload4j:1.2.25"), transitive=False),
-    # A proxy for tests and benchmarks, with the log binding that its slf4j 2 needs.
+    # A proxy for the demo, tests and benchmarks, with the log binding that its slf4j 2 needs.
     "kroxylicious-0.12.0": Bundle(
         ("io.kroxylicious:kroxylicious-runtime:0.12.0", "org.slf4j:slf4j-reload4j:2.0.17"), transitive=True
     ),

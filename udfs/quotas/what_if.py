@@ -24,7 +24,7 @@ from kafka_telemetry_lake.udfs.kernels.arrays import Doubles, Int64s
 WINDOWS = 11  # seconds over which a broker has the rate, the current one included
 BEFORE = WINDOWS - 1
 RECORDED = WINDOWS - 0.5  # seconds that a sampled rate is the mean of: 10 to 11, by when in its second it is taken
-STEPS = 16  # of the search for a limit: to 1 / 65,536 of the largest rate
+STEPS = 17  # of the search for a limit: to 1 / 65,536 of the largest rate
 
 
 class Replayed(NamedTuple):
@@ -62,12 +62,13 @@ def rates_by_second(times: Doubles, rates: Doubles, seconds: int, most_gap: floa
     return found
 
 
-def replay(rates: Doubles, limits: Doubles) -> Replayed:
+def replay(rates: Doubles, limits: Doubles, before: int = 0) -> Replayed:
     """Replay recorded rates against limits.
 
     Args:
         rates: as of `rates_by_second`, shape (entities, seconds). A rate that isn't known ends what waits.
         limits: per second, above 0, shape (entities,).
+        before: of the seconds, so many come before those that are asked for. They fill the window.
     """
     entities, seconds = rates.shape
     loads = np.zeros((BEFORE, entities))  # of the last seconds, as recorded; a ring
@@ -82,21 +83,23 @@ def replay(rates: Doubles, limits: Doubles) -> Replayed:
         load = np.where(known, np.maximum(rate * RECORDED - loads_sum - loads[at] * (RECORDED - BEFORE), 0.0), 0.0)
         loads[at] = load
         loads_sum += load
-        total += load if second else np.where(known, rate, 0.0)  # the first has those before it, too
         waiting = np.where(known, waiting, 0.0)
         delayed = _delayed(waiting, load, limits * BEFORE - sent_sum, limits)
         through = np.minimum(waiting + load, np.maximum(limits * WINDOWS - sent_sum, 0.0))
         sent_sum += through - sent[at]
         sent[at] = through
         waiting += load - through
+        if second < before:
+            continue
+        total += load if second else np.where(known, rate, 0.0)  # the first has those before it, too
         throttled += delayed
         np.maximum(longest, waiting / limits, out=longest)
         is_delayed = delayed > 0
         share = np.where(is_delayed, 1.0, np.minimum(sent_sum / (limits * BEFORE), 1.0))
         used += np.where(known, share, 0.0)
-        first[is_delayed & (first < 0)] = second
-        last[is_delayed] = second
-    recorded = np.maximum((~np.isnan(rates)).sum(axis=1), 1)
+        first[is_delayed & (first < 0)] = second - before
+        last[is_delayed] = second - before
+    recorded = np.maximum((~np.isnan(rates[:, before:])).sum(axis=1), 1)
     return Replayed(total / recorded, throttled, used / recorded, longest, first, last)
 
 
@@ -114,21 +117,19 @@ def _delayed(waiting: Doubles, load: Doubles, free: Doubles, limits: Doubles) ->
     return delayed
 
 
-def smallest_limits(rates: Doubles, throttled_share: float) -> Doubles:
+def smallest_limits(rates: Doubles, throttled_share: float, before: int = 0) -> Doubles:
     """The smallest limit by which each entity is delayed for at most this share of its recorded seconds.
 
     Args:
-        rates: as of `replay`.
-        throttled_share: 0 to 1. 0: never; the limit is then the largest recorded rate.
+        rates, before: as of `replay`.
+        throttled_share: 0 to 1. 0: never.
     """
-    recorded = (~np.isnan(rates)).sum(axis=1)
-    high: Doubles = np.nanmax(np.where(np.isnan(rates), 0.0, rates), axis=1)
-    high = np.maximum(high, np.finfo(np.float64).tiny)
-    if throttled_share <= 0:
-        return high
+    recorded = (~np.isnan(rates[:, before:])).sum(axis=1)
+    largest = np.nanmax(np.where(np.isnan(rates), 0.0, rates), axis=1)
+    high: Doubles = np.maximum(2 * largest, np.finfo(np.float64).tiny)  # no sum of eleven seconds reaches 22 such rates
     low = np.zeros_like(high)
     for _ in range(STEPS):
         middle = (low + high) / 2
-        enough = replay(rates, middle).throttled_s <= throttled_share * recorded
+        enough = replay(rates, middle, before).throttled_s <= throttled_share * recorded
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     return high

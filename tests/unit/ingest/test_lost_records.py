@@ -14,7 +14,7 @@ from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetRange
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from tests.support.lake_tables import table
 
-from .test_store_task import push, stored
+from .test_store_task import AT, JAVA, other, push, stored
 
 
 class Cluster:
@@ -81,6 +81,15 @@ def test_what_was_read_before_it_expired_is_not_lost(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     records(tmp_path, folder, Cluster(t={0: 8})).note("app", 1, files(lake, *[(0, offset) for offset in range(5, 9)]))
     assert lost(lake) == [("cluster", "kafka", "t", 0, 2, 4, 3, "expired")]
+
+
+def test_a_status_with_many_connections_is_one_record_that_was_read(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "c", {"t": {"0": 0}, "s": {}}, {"t": {"0": 5}}, {"t": {"0": 9}, "s": {"0": 1}})
+    status = other("receiver_health", 0, broker_id=1, reported_at=AT, connections=[JAVA, JAVA])
+    read = stored(tmp_path / "lake", [push(0, 7) | {"topic": "t"}, push(0, 8) | {"topic": "t"}, status])
+    assert sum(file.rows for file in read) == 5  # as many as the batch planned
+    records(tmp_path, folder, Cluster(t={0: 7}, s={0: 0})).note("app", 1, read)
+    assert lost(tmp_path / "lake") == [("cluster", "kafka", "t", 0, 5, 6, 2, "expired")]
 
 
 def test_gaps_without_records_are_not_lost(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 from benchmarks.figures import print_figures, store_runs
@@ -40,7 +40,7 @@ def main() -> None:
     shapes = options.shapes or [shape.name for shape in SHAPES]
     flags = ["--shapes", *shapes, "--sizes", *options.sizes]
     points: Counter[tuple[str, str, str]] = Counter()
-    cpu_s: Counter[tuple[str, str, str]] = Counter()
+    cpu_s: defaultdict[tuple[str, str, str], float] = defaultdict(float)
     runs: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory(prefix="before-") as folder:
         builds = {"before": _checkout(options.commit, Path(folder)), "now": ROOT}

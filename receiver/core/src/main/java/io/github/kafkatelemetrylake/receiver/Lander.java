@@ -8,6 +8,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Supplier;
@@ -44,6 +45,8 @@ final class Lander {
     private final Supplier<Producer<byte[], byte[]>> producers;
     private final Queue<Push> queue = new ConcurrentLinkedQueue<>();
     private final HeapBudget budget;
+    /** Request threads inside {@link #offer}: the lander's thread doesn't end before those that found it open. */
+    private final AtomicInteger offering = new AtomicInteger();
     /** Pushes that the topic rejected as too large, to land as headers only; never more than were in flight. */
     private final Queue<Push> tooLarge = new ConcurrentLinkedQueue<>();
     private final Set<Delivery> inFlight = ConcurrentHashMap.newKeySet();
@@ -94,29 +97,48 @@ final class Lander {
         return lastError.getAndSet(null);
     }
 
-    /** Accepts a push on a request thread, or counts the reason for dropping it. */
+    /** Takes a push on a request thread, or counts the reason for dropping it: for who has answered the client already. */
     void accept(PushRequest request) {
-        long begin = System.nanoTime();
-        ledger.received();
-        DropReason dropped;
-        try {
-            dropped = offer(request);
-        } catch (OutOfMemoryError e) {
-            dropped = DropReason.OUT_OF_MEMORY;
-        } catch (Throwable e) {
-            lastError.set(e);
-            dropped = DropReason.ERROR;
+        if (!offer(request)) {
+            ledger.received();
+            ledger.dropped(DropReason.CLOSED);
         }
-        if (dropped != null) {
-            ledger.dropped(dropped);
-        }
-        ledger.requestTime(System.nanoTime() - begin);
     }
 
-    private DropReason offer(PushRequest request) {
-        if (closing) {
-            return DropReason.CLOSED;
+    /**
+     * Takes a push on a request thread, or counts the reason for dropping it.
+     *
+     * @return false if the lander is closing: nothing is taken or counted then, and the client can be told. What is taken
+     *     while it closes lands, if that is done within the close timeout
+     */
+    boolean offer(PushRequest request) {
+        long begin = System.nanoTime();
+        offering.incrementAndGet();  // before closing is read, which the lander's thread reads first
+        try {
+            if (closing) {
+                return false;
+            }
+            ledger.received();
+            DropReason dropped;
+            try {
+                dropped = enqueue(request);
+            } catch (OutOfMemoryError e) {
+                dropped = DropReason.OUT_OF_MEMORY;
+            } catch (Throwable e) {
+                lastError.set(e);
+                dropped = DropReason.ERROR;
+            }
+            if (dropped != null) {
+                ledger.dropped(dropped);
+            }
+            ledger.requestTime(System.nanoTime() - begin);
+            return true;
+        } finally {
+            offering.decrementAndGet();
         }
+    }
+
+    private DropReason enqueue(PushRequest request) {
         ByteBuffer data = request.data();
         int size = data == null ? 0 : data.remaining();
         boolean fits = size <= settings.payloadMaxBytes;
@@ -147,10 +169,10 @@ final class Lander {
 
     private void run() {
         try {
-            boolean more = true;
-            while (more) {
-                more = deliverNext() || !closing;
-            }
+            boolean last;
+            do {
+                last = nothingComes();  // before the look into the queue: what came until then is in it
+            } while (deliverNext() || !last);
         } finally {
             closeProducer(closing ? Math.max(0, closeDeadlineNanos - System.nanoTime()) : 0);
             compression.close();
@@ -163,6 +185,11 @@ final class Lander {
                 ledger.dropped(DropReason.CLOSED);
             }
         }
+    }
+
+    /** Whether the queue gets no push any more, or none that there is time for. */
+    private boolean nothingComes() {
+        return closing && (offering.get() == 0 || System.nanoTime() - closeDeadlineNanos >= 0);
     }
 
     /** False if no push was queued. A separate method, so that an idle thread references no payload. */
@@ -181,7 +208,7 @@ final class Lander {
             return push;
         }
         push = queue.poll();
-        if (push == null && !closing) {
+        if (push == null && !nothingComes()) {
             LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(IDLE_POLL_MS));
         }
         return push;

@@ -59,9 +59,9 @@ public final class LandingService {
         return service;
     }
 
-    /** Takes a push, or counts why it can't: never throws, waits or logs. */
-    public void accept(PushRequest request) {
-        lander.accept(request);
+    /** Takes a push, or counts why it can't; false, and uncounted, if it is closing. Never throws, waits or logs. */
+    public boolean offer(PushRequest request) {
+        return lander.offer(request);
     }
 
     Lander lander() {

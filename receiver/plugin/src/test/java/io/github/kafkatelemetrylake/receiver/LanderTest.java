@@ -284,6 +284,57 @@ class LanderTest {
     }
 
     @Test
+    void closeLandsWhatAnIdleLanderHasNotSeenYet() throws Exception {
+        for (int i = 0; i < 20; i++) {
+            Rig rig = new Rig(Fakes.settings(), Fakes.mockProducer(true));
+            rig.lander.start();
+            rig.push(BYTES);
+            Fakes.await(() -> rig.ledger.snapshot().landed == 1);  // now it sleeps before it looks again
+            rig.push(BYTES);
+            rig.lander.close();
+
+            assertCounts(rig, 2, 2, Map.of(), 0);
+        }
+    }
+
+    /** Asks in the midst of a push: its thread waits where it copies the request until {@code go}. */
+    private static BrokerPush slowPush(CountDownLatch copying, CountDownLatch go) {
+        return new BrokerPush(Fakes.payload(BYTES), () -> Fakes.context("app"), () -> {
+            copying.countDown();
+            try {
+                go.await();
+            } catch (InterruptedException e) {
+                throw new AssertionError(e);
+            }
+            return 1_000;
+        });
+    }
+
+    @Test
+    void whatIsTakenLandsAndTheRestIsRefusedWhileItCloses() throws Exception {
+        CountDownLatch copying = new CountDownLatch(1);
+        CountDownLatch go = new CountDownLatch(1);
+        MockProducer<byte[], byte[]> producer = Fakes.mockProducer(true);
+        Rig rig = new Rig(Fakes.settings("close.timeout.ms", "600000"), producer);
+        rig.lander.start();
+        CompletableFuture<Boolean> taken = CompletableFuture.supplyAsync(() -> rig.lander.offer(slowPush(copying, go)));
+        copying.await();
+        Thread closing = new Thread(rig.lander::close);
+        closing.start();
+        int before = 0;  // until the other thread has begun
+        while (rig.lander.offer(new BrokerPush(Fakes.payload(BYTES), () -> Fakes.context("app"), () -> 1_000))) {
+            before++;
+            Thread.sleep(5);
+        }
+        go.countDown();
+        closing.join();
+
+        assertTrue(taken.get());
+        assertCounts(rig, before + 1, before + 1, Map.of(), 0);  // without the one that was refused
+        assertEquals(before + 1, producer.history().size());
+    }
+
+    @Test
     void closeCountsWhatDidNotLandInTime() throws Exception {
         CountDownLatch sending = new CountDownLatch(1);
         Producer<byte[], byte[]> producer = new FakeProducer() {
@@ -323,17 +374,9 @@ class LanderTest {
     void pushThatIsOfferedAfterTheLastDrainIsCounted() throws Exception {
         CountDownLatch copying = new CountDownLatch(1);
         CountDownLatch closed = new CountDownLatch(1);
-        Rig rig = new Rig(Fakes.settings(), Fakes.mockProducer(true));
+        Rig rig = new Rig(Fakes.settings("close.timeout.ms", "200"), Fakes.mockProducer(true));
         rig.lander.start();
-        Thread request = new Thread(() -> rig.lander.accept(new BrokerPush(Fakes.payload(BYTES), () -> Fakes.context("app"), () -> {
-            copying.countDown();
-            try {
-                closed.await();
-            } catch (InterruptedException e) {
-                throw new AssertionError(e);
-            }
-            return 1_000;
-        })));
+        Thread request = new Thread(() -> rig.lander.accept(slowPush(copying, closed)));
         request.start();
         copying.await();
         rig.lander.close();

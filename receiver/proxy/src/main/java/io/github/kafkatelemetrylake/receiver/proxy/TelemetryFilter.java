@@ -147,16 +147,15 @@ final class TelemetryFilter implements ApiVersionsRequestFilter, ApiVersionsResp
     }
 
     private Errors pushed(RequestHeaderData header, PushTelemetryRequestData request, FilterContext context) {
-        if (receiver.closing()) {
-            return Errors.THROTTLING_QUOTA_EXCEEDED;  // it wouldn't land: the client asks again after its interval, elsewhere
-        }
         ByteBuffer metrics = request.metrics();
         int size = metrics == null ? 0 : metrics.remaining();
         TelemetryProtocol.PushAnswer answered = receiver.protocol.push(request.clientInstanceId(), client(header),
                 request.subscriptionId(), request.terminating(), request.compressionType(), size);
         // Brokers' plugins get no push without metrics. The last one of a client tells its end.
-        if (answered.error == Errors.NONE && (size > 0 || request.terminating())) {
-            receiver.accept(new Pushed(header, request, context.getVirtualClusterName(), answered.pushIntervalMs));
+        if (answered.error == Errors.NONE
+                && (size > 0 || request.terminating())
+                && !receiver.offer(new Pushed(header, request, context.getVirtualClusterName(), answered.pushIntervalMs))) {
+            return Errors.THROTTLING_QUOTA_EXCEEDED;  // it is closing: the client pushes again after its interval, elsewhere
         }
         return answered.error;
     }

@@ -61,9 +61,9 @@ final class TelemetryReceiver {
         return receiver;
     }
 
-    /** Takes a push of any connection; never throws or waits. */
-    void accept(PushRequest push) {
-        landing.accept(push);
+    /** Takes a push of any connection; false if it is closing, so that the push wouldn't land. Never throws or waits. */
+    boolean offer(PushRequest push) {
+        return landing.offer(push);
     }
 
     /** The brokers behind a virtual cluster have sent their cluster's id. */
@@ -84,11 +84,6 @@ final class TelemetryReceiver {
             LOG.warn("A connection without SASL asked for telemetry and got none; if clients of this virtual cluster use no"
                     + " SASL, set requireSasl to false");
         }
-    }
-
-    /** Whether it takes no push any more. */
-    boolean closing() {
-        return closed.get();
     }
 
     /** Lands what is queued. Connections are served until the process ends. */

@@ -17,17 +17,22 @@ _SOURCE = Path(__file__).parent / "go"
 
 def franz_go_driver() -> Path:
     """The program, built again if its sources are newer. Raises ``ClientUnavailableError``."""
+    return go_program(_SOURCE, "franz-go")
+
+
+def go_program(source: Path, name: str) -> Path:
+    """A program of the module in folder ``source``, built again if that is newer. Raises ``ClientUnavailableError``."""
     if shutil.which("go") is None:
         raise ClientUnavailableError("Go is not installed")
-    folder = jars_home() / "franz-go"
+    folder = jars_home() / name
     folder.mkdir(parents=True, exist_ok=True)
     binary = folder / "telemetryclient"
     with FileLock(folder / ".lock"):
-        if not binary.exists() or binary.stat().st_mtime < max(each.stat().st_mtime for each in _SOURCE.iterdir()):
+        if not binary.exists() or binary.stat().st_mtime < max(each.stat().st_mtime for each in source.iterdir()):
             # It sends some records a second: code that isn't optimised compiles in 25 instead of 44 CPU-s.
             command = ["go", "build", "-gcflags=all=-N -l -dwarf=false", "-ldflags=-s -w", "-o", str(binary), "."]
             environment = {**os.environ, "CGO_ENABLED": "0"}
-            built = subprocess.run(command, cwd=_SOURCE, env=environment, capture_output=True, text=True, check=False)
+            built = subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True, check=False)
             if built.returncode:
                 lines = built.stderr.strip().splitlines() or [f"status {built.returncode}"]
                 raise ClientUnavailableError(f"go build failed: {lines[-1]}")

@@ -105,6 +105,9 @@ func main() {
 	if user := d.settings["sasl.username"]; user != "" {
 		options = append(options, kgo.SASL(plain.Auth{User: user, Pass: d.settings["sasl.password"]}.AsMechanism()))
 	}
+	if d.settings["driver.idle_ms"] != "" { // until it closes a connection that is not used
+		options = append(options, kgo.ConnIdleTimeout(time.Duration(d.number("driver.idle_ms"))*time.Millisecond))
+	}
 	if os.Args[1] == "consumer" {
 		options = append(options,
 			kgo.ConsumerGroup(d.settings["group.id"]),

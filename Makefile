@@ -18,7 +18,7 @@ PYTEST = TEST_LANE=$@ $(BIN)/pytest
 SLOW_LANES := slow-kafka slow-unit slow-spark-2 slow-spark slow-receiver slow-property
 
 .DEFAULT_GOAL := help
-.PHONY: help install archive demo demo-proxy demo-files check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-ci $(SLOW_LANES) test-matrix mutants lint docs dist tree bench soak lock clean
+.PHONY: help install archive demo demo-proxy demo-files conformance check fmt test test-unit test-spark test-kafka test-dashboard test-receiver receiver test-slow test-slow-ci $(SLOW_LANES) test-matrix mutants lint docs dist tree bench soak lock clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -51,6 +51,11 @@ demo-proxy: $(VENV)/.installed-demo ## the same, but a proxy before the broker r
 
 demo-files: $(VENV)/.installed-demo ## the same without a broker, from captured pushes of real clients
 	$(BIN)/telemetry-lake demo --lake $(LAKE)-files --files
+
+# The command of a client, with {bootstrap} in place of the brokers' address, or a client of the sandbox.
+CLIENT ?= librdkafka
+conformance: install ## print which rules of KIP-714 a client library obeys: CLIENT='my-client {bootstrap}' (docs/conformance.md)
+	$(BIN)/python -m kafka_telemetry_lake.sandbox.conformance '$(CLIENT)'
 
 check: install ## ruff on what was changed, types and the fast tests, at the same time; before each commit
 	$(IN_MEMORY) $(BIN)/python -m tools.check

@@ -61,25 +61,25 @@ def _advertised(body: bytes) -> Advertised:
     (error,) = struct.unpack_from(">h", body)
     if error:
         raise ConnectionError(f"ApiVersions has error {error}: Kafka before 2.4?")
-    count, position = _varint(body, 2)
+    count, position = varint(body, 2)
     api_keys = set()
     for _ in range(count - 1):
         api_keys.add(struct.unpack_from(">h", body, position)[0])
-        position = _after_tags(body, position + 6)
+        position = after_tags(body, position + 6)
     features: dict[str, int] = {}
     for tag, begin in _tags(body, position + 4):  # after the throttle time
         if tag == 0:  # SupportedFeatures
-            names, at = _varint(body, begin)
+            names, at = varint(body, begin)
             for _ in range(names - 1):
-                size, at = _varint(body, at)
+                size, at = varint(body, at)
                 name, at = body[at : at + size - 1].decode(), at + size - 1
                 features[name] = struct.unpack_from(">h", body, at + 2)[0]
-                at = _after_tags(body, at + 4)
+                at = after_tags(body, at + 4)
     return Advertised(frozenset(api_keys), features)
 
 
-def _varint(body: bytes, at: int) -> tuple[int, int]:
-    """An unsigned number in groups of seven bits, and where it ends."""
+def varint(body: bytes, at: int) -> tuple[int, int]:
+    """An unsigned number in groups of seven bits (KIP-482), and where it ends. Raises ``IndexError``."""
     number = shift = 0
     while True:
         byte = body[at]
@@ -90,20 +90,20 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
 
 def _tags(body: bytes, at: int) -> Iterator[tuple[int, int]]:
     """Number and position of each tagged field."""
-    count, at = _varint(body, at)
+    count, at = varint(body, at)
     for _ in range(count):
-        tag, at = _varint(body, at)
-        size, at = _varint(body, at)
+        tag, at = varint(body, at)
+        size, at = varint(body, at)
         yield tag, at
         at += size
 
 
-def _after_tags(body: bytes, at: int) -> int:
-    """The offset at which the tagged fields end."""
-    count, at = _varint(body, at)
+def after_tags(body: bytes, at: int) -> int:
+    """The offset at which the tagged fields (KIP-482) that begin at ``at`` end."""
+    count, at = varint(body, at)
     for _ in range(count):
-        _, at = _varint(body, at)
-        size, at = _varint(body, at)
+        _, at = varint(body, at)
+        size, at = varint(body, at)
         at += size
     return at
 

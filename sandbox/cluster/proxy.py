@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import struct
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -109,6 +109,18 @@ class AddressProxy:
         """Answer Metadata requests of version 13 with error 129, on the connections that are open now."""
         self._do(self._mark_stale())
 
+    def own_answer(self, request: bytes) -> tuple[bytes, Callable[[], None]] | None:  # noqa: ARG002  # for subclasses
+        """An answer in place of the brokers', and what is called when it is sent; None: a broker answers.
+
+        Args:
+            request: without its size, as is the answer.
+        """
+        return None
+
+    def passed_on(self, key: int, version: int, answer: bytes) -> bytes:  # noqa: ARG002  # for subclasses
+        """What clients get of a broker's answer to a request of this API key and version; both without their size."""
+        return answer
+
     def _readdress(self) -> None:
         for upstream in self._upstream:
             self.addresses[upstream] = next(self._fresh)
@@ -186,6 +198,7 @@ class _Connection:
         self.frozen = self.stale = self.withholds = False
         self._proxy, self._upstream, self._reader, self._writer = proxy, upstream, reader, writer
         self._asked: dict[int, tuple[int, int]] = {}  # by correlation id: API key and version
+        self._own: dict[int, tuple[bytes, Callable[[], None]]] = {}  # the proxy's answers that aren't sent yet
         self._broker: asyncio.StreamWriter | None = None
         self._last_due = 0.0
 
@@ -210,7 +223,10 @@ class _Connection:
         while frame := await _read(self._reader):
             key, version, correlation = struct.unpack_from(">hhi", frame)
             self._asked[correlation] = key, version
-            if not self.frozen:
+            if (own := self._proxy.own_answer(frame)) is not None:
+                self._own[correlation] = own
+                self._send_own()
+            elif not self.frozen:
                 _write(broker, struct.pack(">i", len(frame)) + frame)
 
     async def _answers(self, broker: asyncio.StreamReader) -> None:
@@ -222,9 +238,20 @@ class _Connection:
                     frame = frame.replace(HOST + struct.pack(">i", upstream), HOST + struct.pack(">i", port))
             if key == METADATA and version >= 13 and self.stale:
                 frame = frame[:4] + _REBOOTSTRAP_REQUIRED
+            frame = self._proxy.passed_on(key, version, frame)
             self.withholds |= key in self._proxy.unanswered
             if not self.frozen and not self.withholds:
                 self._answer(struct.pack(">i", len(frame)) + frame)
+            self._send_own()
+
+    def _send_own(self) -> None:
+        """Answer what the proxy answers itself and is next: clients expect answers in the order of their requests."""
+        while self._asked and (own := self._own.pop(first := next(iter(self._asked)), None)) is not None:
+            del self._asked[first]
+            frame, sent = own
+            if not self.frozen and not self.withholds:
+                self._answer(struct.pack(">i", len(frame)) + frame)
+                sent()
 
     def _answer(self, frame: bytes) -> None:
         loop = asyncio.get_running_loop()  # whose time is time.monotonic()

@@ -125,6 +125,10 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"make demo-proxy\b", "tests/kafka/test_demo.py::test_the_same_by_a_proxy, the same command"),
     (r"make (demo|demo-files)\b", "tests/kafka/test_demo.py::test_the_story_and_its_figures; demo-files by hand"),
     (
+        r"(make |python -m kafka_telemetry_lake\.sandbox\.)conformance\b",
+        "tests/kafka/test_conformance.py makes cards in the same way",
+    ),
+    (
         r"make (bench|soak|lock|clean)\b",
         "takes long, or changes what is installed; tests/unit/project/test_docs.py looks that it is there",
     ),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from kafka_telemetry_lake.pipelines.runtime.kafka_reach import varint
 from tests.support.patience import PATIENCE_S
 
 
@@ -29,13 +30,13 @@ def ask(port: int, client_instance_id: bytes, client_id: str, software: tuple[st
         source_port = connection.getsockname()[1]
     error, subscription_id = struct.unpack_from(">4xh16xi", answer, 1)  # after the header's tags and the throttle time
     assert error == 0
-    codecs, position = _varint(answer, 27)
+    codecs, position = varint(answer, 27)
     position += codecs - 1
     (push_interval_ms,) = struct.unpack_from(">i5x", answer, position)
-    count, position = _varint(answer, position + 9)
+    count, position = varint(answer, position + 9)
     metrics = []
     for _ in range(count - 1):
-        size, position = _varint(answer, position)
+        size, position = varint(answer, position)
         metrics.append(answer[position : position + size - 1].decode())
         position += size - 1
     return Told(subscription_id, push_interval_ms, tuple(metrics), source_port)
@@ -106,14 +107,3 @@ def _unsigned(number: int) -> bytes:
         encoded.append(number & 0x7F | 0x80)
         number >>= 7
     return bytes([*encoded, number])
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return value, position

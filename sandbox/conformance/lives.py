@@ -1,0 +1,190 @@
+"""What a client under test lives through: each life is one start of the client, and a script of answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from kafka_telemetry_lake.sandbox.conformance.receiver import Exchange, ScriptedReceiver
+from kafka_telemetry_lake.sandbox.conformance.wire import Subscription
+
+INTERVAL_S = 1.0
+START_S = 60.0  # until the first push, on a busy machine
+AWAY_S = 20.0  # until it pushes again after its connections have ended
+# What most libraries have a counter for, and not all that any has.
+NARROW = tuple(
+    f"org.apache.kafka.{name}."
+    for name in ("producer.connection", "producer.record", "consumer.connection", "consumer.fetch")
+)
+WIDE, ALL = ("org.apache.kafka.",), ("*",)
+GZIP = 1
+FIRST = Subscription(1, round(INTERVAL_S * 1000), NARROW)
+
+THROTTLED, UNSUPPORTED_COMPRESSION, TOO_LARGE, UNKNOWN_SUBSCRIPTION = 89, 76, 118, 117
+INVALID_REQUEST, INVALID_RECORD, NOT_AUTHORIZED = 42, 87, 31
+ERRORS = {
+    THROTTLED: "THROTTLING_QUOTA_EXCEEDED",
+    UNSUPPORTED_COMPRESSION: "UNSUPPORTED_COMPRESSION_TYPE",
+    TOO_LARGE: "TELEMETRY_TOO_LARGE",
+    UNKNOWN_SUBSCRIPTION: "UNKNOWN_SUBSCRIPTION_ID",
+    INVALID_REQUEST: "INVALID_REQUEST",
+    INVALID_RECORD: "INVALID_RECORD",
+    NOT_AUTHORIZED: "CLUSTER_AUTHORIZATION_FAILED",
+}
+CUT, MOVED, CLOSING, ENDED = "cut", "moved", "closing", "ended"
+
+
+@dataclass(frozen=True)
+class Life:
+    """What a client did in one life: its telemetry requests, and when the script did what, in seconds of one clock.
+
+    Attributes:
+        marks: of ``CUT``, ``MOVED``, ``CLOSING`` (it was told to end) and ``ENDED`` (it has ended).
+        software: name and version that it says (KIP-511).
+    """
+
+    exchanges: tuple[Exchange, ...]
+    marks: Mapping[str, float] = field(default_factory=dict)
+    software: tuple[str, str] = ("", "")
+
+
+class Stage:
+    """What a script has: the receiver before one client, and a way to end that client.
+
+    Args:
+        close: tells the client to end, and returns when it has.
+    """
+
+    def __init__(self, receiver: ScriptedReceiver, close: Callable[[], None]) -> None:
+        self.receiver, self._close = receiver, close
+        self.marks: dict[str, float] = {}
+
+    def life(self) -> Life:
+        return Life(tuple(self.receiver.exchanges), dict(self.marks), self.receiver.software)
+
+    def pushes(self, subscription_id: int | None = None, *, error: int = 0, after: str | None = None) -> list[Exchange]:
+        """Answered pushes so far, of a subscription, with this error code, and after a mark."""
+        since = self.marks[after] if after is not None else 0.0
+        return [
+            each
+            for each in self.receiver.exchanges
+            if each.push is not None
+            and each.answered is not None
+            and each.error == error
+            and each.at > since
+            and subscription_id in (None, each.push.subscription_id)
+        ]
+
+    def until(self, condition: Callable[[], bool], limit_s: float) -> None:
+        """Returns as soon as it holds, or after the limit: that nothing comes is what the card tells."""
+        deadline = time.monotonic() + limit_s
+        with self.receiver.changed:
+            while not condition() and (left := deadline - time.monotonic()) > 0:
+                self.receiver.changed.wait(left)
+
+    def first_pushes(self, count: int) -> None:
+        self.until(lambda: bool(self.pushes()), START_S)
+        self.wait_pushes(FIRST.id, count)
+
+    def wait_pushes(self, subscription_id: int, count: int) -> None:
+        """Waits as long as so many take that come at their times, and three intervals for the subscription's change."""
+        self.until(lambda: len(self.pushes(subscription_id)) >= count, (count + 3.5) * INTERVAL_S)
+
+    def subscribe(self, subscription: Subscription, count: int) -> None:
+        """Changes the subscription, of which the client learns at its next push; waits for pushes of the new one."""
+        self.receiver.subscription = subscription
+        self.wait_pushes(subscription.id, count)
+
+    def refuse(self, error: int) -> None:
+        """Answers the next push with an error; waits for it."""
+        before = len(self.pushes(error=error))
+        self.receiver.errors.append(error)
+        self.until(lambda: len(self.pushes(error=error)) > before, 3 * INTERVAL_S)
+
+    def mark(self, what: str) -> None:
+        self.marks[what] = time.monotonic()
+
+    def close(self) -> None:
+        self.mark(CLOSING)
+        self._close()
+        self.mark(ENDED)
+
+
+def obeys(stage: Stage) -> None:
+    """A reconnect, which most libraries count, and four more subscriptions: deltas again, cumulative, none, all."""
+    stage.first_pushes(2)
+    stage.mark(CUT)
+    stage.receiver.cut_all()
+    stage.until(lambda: len(stage.pushes(after=CUT)) >= 3, AWAY_S)
+    stage.subscribe(replace(FIRST, id=2, metrics=WIDE), 3)
+    stage.subscribe(replace(FIRST, id=3, metrics=WIDE, delta=False), 2)
+    empty = replace(FIRST, id=4, metrics=())
+    stage.receiver.subscription = empty
+    stage.until(lambda: sum(each.told == empty for each in stage.receiver.exchanges) >= 3, 5 * INTERVAL_S)
+    stage.subscribe(replace(FIRST, id=5, metrics=ALL), 2)
+    time.sleep(0.3 * INTERVAL_S)
+    stage.close()
+
+
+def is_throttled(stage: Stage) -> None:
+    """A push is throttled, and later another; right after that the client is closed."""
+    stage.first_pushes(2)
+    stage.refuse(THROTTLED)
+    before = len(stage.pushes())
+    stage.until(lambda: len(stage.pushes()) >= before + 2, 5 * INTERVAL_S)
+    stage.refuse(THROTTLED)
+    time.sleep(0.2 * INTERVAL_S)
+    stage.close()
+
+
+def has_another_codec(stage: Stage) -> None:
+    """The codec is refused, and from then on gzip alone is accepted."""
+    stage.first_pushes(2)
+    stage.receiver.subscription = replace(FIRST, id=2, codecs=(GZIP,))
+    stage.refuse(UNSUPPORTED_COMPRESSION)
+    stage.wait_pushes(2, 2)
+    time.sleep(0.3 * INTERVAL_S)
+    stage.close()
+
+
+def is_too_large(stage: Stage) -> None:
+    """A new subscription allows half the size of the smallest push so far."""
+    stage.first_pushes(2)
+    sizes = [len(each.push.metrics) for each in stage.pushes() if each.push is not None]
+    stage.receiver.subscription = replace(FIRST, id=2, max_bytes=max(1, min(sizes, default=2) // 2))
+    stage.until(lambda: len(stage.pushes(error=TOO_LARGE)) >= 3, 7 * INTERVAL_S)
+    stage.close()
+
+
+def is_refused(error: int) -> Callable[[Stage], None]:
+    """A push gets an error; then four intervals show what the client does."""
+
+    def script(stage: Stage) -> None:
+        stage.first_pushes(2)
+        stage.refuse(error)
+        time.sleep(4 * INTERVAL_S)
+        stage.close()
+
+    return script
+
+
+def rebootstraps(stage: Stage) -> None:
+    """The broker gets another address, and its connections end: only the bootstrap address leads to it."""
+    stage.first_pushes(2)
+    stage.mark(MOVED)
+    stage.receiver.move(with_bootstrap=True)
+    stage.until(lambda: len(stage.pushes(after=MOVED)) >= 2, AWAY_S)
+    stage.close()
+
+
+LIVES: Mapping[str, Callable[[Stage], None]] = {
+    "obeys": obeys,
+    "throttled": is_throttled,
+    "codec": has_another_codec,
+    "too-large": is_too_large,
+    "invalid-record": is_refused(INVALID_RECORD),
+    "invalid-request": is_refused(INVALID_REQUEST),
+    "not-authorized": is_refused(NOT_AUTHORIZED),
+    "rebootstraps": rebootstraps,
+}

@@ -1,0 +1,118 @@
+"""A receiver of telemetry that answers as it is told, in front of a broker that answers everything else."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kafka_telemetry_lake.pipelines.runtime.kafka_reach import API_VERSIONS, GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
+from kafka_telemetry_lake.sandbox.cluster.proxy import AddressProxy
+from kafka_telemetry_lake.sandbox.conformance.wire import (
+    NO_INSTANCE,
+    Push,
+    Subscription,
+    asking_instance,
+    header,
+    push_answer,
+    push_of,
+    software_of,
+    subscription_answer,
+    with_telemetry,
+)
+
+UNKNOWN_SUBSCRIPTION_ID, TELEMETRY_TOO_LARGE = 117, 118
+
+
+@dataclass
+class Exchange:
+    """A telemetry request and its answer.
+
+    Attributes:
+        at: when it came, in seconds of one clock.
+        instance: the client instance id that it has; ``NO_INSTANCE``: none.
+        told: of a GetTelemetrySubscriptions request, the subscription in the answer.
+        told_instance: the client instance id in that answer.
+        push: what is pushed; None: it is a GetTelemetrySubscriptions request.
+        error: code in the answer.
+        answered: when the answer was sent; None: it waits for those to earlier requests, or its connection ended.
+    """
+
+    at: float
+    instance: bytes
+    told: Subscription | None = None
+    told_instance: bytes = NO_INSTANCE
+    push: Push | None = None
+    error: int = 0
+    answered: float | None = None
+
+
+class ScriptedReceiver(AddressProxy):
+    """A proxy that answers telemetry requests itself, as a broker with a receiver would, and as it is told.
+
+    A push of another subscription than the current one gets UNKNOWN_SUBSCRIPTION_ID, one larger than allowed
+    TELEMETRY_TOO_LARGE. Producers behind it must ask for acknowledgements: answers are sent in the order of requests.
+
+    Args:
+        upstream: port of the broker.
+        subscription: what it tells clients from now on.
+
+    Attributes:
+        errors: codes for the next pushes, one each, in place of what they would get.
+        exchanges: all telemetry requests so far.
+        software: name and version, as the client says them (KIP-511).
+        changed: is notified of each request and each answer.
+    """
+
+    def __init__(self, upstream: int, subscription: Subscription) -> None:
+        super().__init__([upstream], moves=1)
+        self.subscription = subscription
+        self.errors: list[int] = []
+        self.exchanges: list[Exchange] = []
+        self.software = "", ""
+        self.changed = threading.Condition()
+
+    def own_answer(self, request: bytes) -> tuple[bytes, Callable[[], None]] | None:
+        """The answer to a telemetry request; None: it is another."""
+        key, _, correlation_id = header(request)
+        if key == API_VERSIONS and not any(self.software):
+            self.software = software_of(request)
+        if key not in (GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY):
+            return None
+        exchange = Exchange(time.monotonic(), asking_instance(request))
+        with self.changed:
+            if key == GET_TELEMETRY_SUBSCRIPTIONS:
+                exchange.told = self.subscription
+                known = exchange.instance != NO_INSTANCE
+                exchange.told_instance = exchange.instance if known else uuid.uuid4().bytes
+                answer = subscription_answer(correlation_id, exchange.told_instance, exchange.told)
+            else:
+                exchange.push = push_of(request)
+                exchange.error = self._error_of(exchange.push)
+                answer = push_answer(correlation_id, exchange.error)
+            self.exchanges.append(exchange)
+            self.changed.notify_all()
+        return answer, lambda: self._sent(exchange)
+
+    def passed_on(self, key: int, version: int, answer: bytes) -> bytes:
+        """A broker's answer; one to ApiVersions offers telemetry."""
+        return with_telemetry(answer, version) if key == API_VERSIONS else answer
+
+    def cut_all(self) -> None:
+        """Close all connections. The addresses stay and accept new ones."""
+        for port in list(self._servers):
+            self._do(self._cut(port))
+
+    def _error_of(self, push: Push) -> int:
+        if self.errors:
+            return self.errors.pop(0)
+        if push.subscription_id != self.subscription.id:
+            return UNKNOWN_SUBSCRIPTION_ID
+        return TELEMETRY_TOO_LARGE if len(push.metrics) > self.subscription.max_bytes else 0
+
+    def _sent(self, exchange: Exchange) -> None:
+        with self.changed:
+            exchange.answered = time.monotonic()
+            self.changed.notify_all()

@@ -1,0 +1,34 @@
+"""Cards of two real clients, made with a broker: what each obeys, and the rules that it breaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_telemetry_lake.sandbox.conformance.card import make_card
+from kafka_telemetry_lake.sandbox.conformance.seen import BROKEN, NOT_SEEN
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+LIVES = ("obeys", "throttled", "codec", "too-large", "invalid-record")
+UNSEEN = {"after INVALID_REQUEST", "after CLUSTER_AUTHORIZATION_FAILED", "id after a rebootstrap"}
+
+
+@pytest.mark.parametrize(
+    ("client", "software", "broken"),
+    [
+        (
+            "librdkafka",
+            "confluent-kafka-python ",
+            {"after UNSUPPORTED_COMPRESSION_TYPE", "after TELEMETRY_TOO_LARGE", "terminating push while throttled"},
+        ),
+        (
+            "java-4.4.0",
+            "apache-kafka-java 4.4.0",
+            {"after TELEMETRY_TOO_LARGE", "terminating push", "terminating push while throttled"},
+        ),
+    ],
+)
+def test_a_card(client: str, software: str, broken: set[str]) -> None:
+    card = make_card(client, LIVES)
+    assert card.software.startswith(software)
+    assert {each.rule for each in card.verdicts if each.verdict == NOT_SEEN} == UNSEEN, card
+    assert {each.rule for each in card.verdicts if each.verdict == BROKEN} == broken, card

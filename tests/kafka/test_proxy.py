@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -321,6 +322,25 @@ def test_the_brokers_own_subscriptions(stock: LocalCluster, tmp_path: Path) -> N
             lambda: ask(proxy.bootstrap_port, bytes(16), "theirs", ("raw", "1")).push_interval_ms,
             lambda interval: interval == 300_000,
         )
+
+
+@pytest.mark.slow
+def test_a_landing_topic_that_is_gone_is_one_line_a_minute(stock: LocalCluster, tmp_path: Path) -> None:
+    file = subscriptions_file(tmp_path / "subscriptions.yml", [EVERYTHING])
+    config = filter_config(stock.bootstrap_servers, file, require_sasl=False)
+    config["landing"] |= {"topic": "gone", "producer.max.block.ms": 300, "close.timeout.ms": 0}
+    with (
+        TelemetryProxy(tmp_path / "proxy", stock.bootstrap_servers, config) as proxy,
+        RawClient(proxy.bootstrap_port, "telemetry-raw") as client,
+    ):
+        assert client.push(client.subscribed(), b"x") == 0
+        wait_for(lambda: proxy.log().count("Topic gone not present"), lambda count: count)
+        time.sleep(1.5)  # and more tries
+    (line,) = [line for line in proxy.log().splitlines() if "Topic gone not present" in line]
+    assert (
+        "No push can be sent to topic gone, they wait in the queue: org.apache.kafka.common.errors.TimeoutException: "
+        "Topic gone not present in metadata after 300 ms." in line
+    )
 
 
 @pytest.mark.slow

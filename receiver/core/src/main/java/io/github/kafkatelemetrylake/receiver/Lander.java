@@ -16,6 +16,7 @@ import org.apache.kafka.clients.producer.Callback;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.errors.ApiException;
 import org.apache.kafka.common.errors.InterruptException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.slf4j.Logger;
@@ -253,9 +254,14 @@ final class Lander {
             sending = null;
         }
         if (delivery.refusal != null && failureLog.due()) {
-            LOG.warn("No push can be sent to topic {}, they wait in the queue", settings.topic, delivery.refusal);
+            warn("No push can be sent to topic {}, they wait in the queue: {}", delivery.refusal);
         }
         return delivery.refusal == null;
+    }
+
+    /** One line, but for failures that aren't Kafka's own, whose stack is shown. */
+    private void warn(String message, Exception failure) {
+        LOG.warn(message, settings.topic, failure.toString(), failure instanceof ApiException ? null : failure);
     }
 
     private boolean expired(Push push) {
@@ -341,7 +347,7 @@ final class Lander {
 
         void fail(Exception failure) {
             if (!closing && failureLog.due()) {
-                LOG.warn("A push was lost on its way to topic {}", settings.topic, failure);
+                warn("A push was lost on its way to topic {}: {}", failure);
             }
             settle(closing ? DropReason.CLOSED : DropReason.SEND_FAILED);
         }

@@ -151,20 +151,24 @@ final class TelemetryFilter implements ApiVersionsRequestFilter, ApiVersionsResp
         int size = metrics == null ? 0 : metrics.remaining();
         TelemetryProtocol.PushAnswer answered = receiver.protocol.push(request.clientInstanceId(), client(header),
                 request.subscriptionId(), request.terminating(), request.compressionType(), size);
+        if (answered.error != Errors.NONE) {
+            receiver.refusals.push(
+                    answered.error, header.clientId(), size, request.compressionType(), answered.pushIntervalMs);
+            return answered.error;
+        }
         // Brokers' plugins get no push without metrics. The last one of a client tells its end.
-        if (answered.error == Errors.NONE
-                && (size > 0 || request.terminating())
+        if ((size > 0 || request.terminating())
                 && !receiver.offer(new Pushed(header, request, context.getVirtualClusterName(), answered.pushIntervalMs))) {
             return Errors.THROTTLING_QUOTA_EXCEEDED;  // it is closing: the client pushes again after its interval, elsewhere
         }
-        return answered.error;
+        return Errors.NONE;
     }
 
     private boolean mayPush() {
         if (!receiver.requireSasl || sasl.authenticated()) {
             return true;
         }
-        receiver.refused();
+        receiver.refusals.unauthenticated();
         return false;
     }
 

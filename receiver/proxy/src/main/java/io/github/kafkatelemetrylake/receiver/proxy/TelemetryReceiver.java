@@ -2,7 +2,6 @@ package io.github.kafkatelemetrylake.receiver.proxy;
 
 import io.github.kafkatelemetrylake.receiver.BrokerIdentity;
 import io.github.kafkatelemetrylake.receiver.LandingService;
-import io.github.kafkatelemetrylake.receiver.OncePerMinute;
 import io.github.kafkatelemetrylake.receiver.PushRequest;
 import io.github.kafkatelemetrylake.receiver.subscriptions.TelemetryProtocol;
 import java.util.Map;
@@ -17,7 +16,7 @@ import org.slf4j.LoggerFactory;
 /** What all connections of one filter definition share: client instances, subscriptions, the lander. */
 final class TelemetryReceiver {
     /** Of a definition that receives nothing. */
-    static final TelemetryReceiver NONE = new TelemetryReceiver(false, null);
+    static final TelemetryReceiver NONE = new TelemetryReceiver(false, null, null);
 
     private static final Logger LOG = LoggerFactory.getLogger(TelemetryReceiver.class);
     /** Four times what a broker remembers. */
@@ -25,25 +24,27 @@ final class TelemetryReceiver {
 
     final boolean requireSasl;
     final TelemetryProtocol protocol;
+    final Refusals refusals;
 
     private final BrokerIdentity identity = new BrokerIdentity();
     private final Map<String, String> clusterIds = new ConcurrentHashMap<>();
-    private final OncePerMinute refusedLog = new OncePerMinute();
     private final AtomicBoolean closed = new AtomicBoolean();
     private LandingService landing;
     private SubscriptionSource source;
     private Thread atExit;
 
-    private TelemetryReceiver(boolean requireSasl, TelemetryProtocol protocol) {
+    private TelemetryReceiver(boolean requireSasl, TelemetryProtocol protocol, Refusals refusals) {
         this.requireSasl = requireSasl;
         this.protocol = protocol;
+        this.refusals = refusals;
     }
 
     /** Reads the subscriptions and starts the lander. Throws if they can't be read from their file. */
     static TelemetryReceiver start(FilterSettings settings) {
         TelemetryProtocol protocol = new TelemetryProtocol(
                 settings.telemetryMaxBytes, MAX_INSTANCES, () -> TimeUnit.NANOSECONDS.toMillis(System.nanoTime()));
-        TelemetryReceiver receiver = new TelemetryReceiver(settings.requireSasl, protocol);
+        TelemetryReceiver receiver = new TelemetryReceiver(
+                settings.requireSasl, protocol, new Refusals(settings.telemetryMaxBytes));
         receiver.source = SubscriptionSource.start(settings, protocol);
         try {
             receiver.landing = LandingService.start(settings.lander, receiver.identity, settings.name);
@@ -76,14 +77,6 @@ final class TelemetryReceiver {
     /** Null until the brokers behind a virtual cluster have sent it. */
     String cluster(String virtualCluster) {
         return clusterIds.get(virtualCluster);
-    }
-
-    /** A telemetry request came on a connection that isn't authenticated. */
-    void refused() {
-        if (refusedLog.due()) {
-            LOG.warn("A connection without SASL asked for telemetry and got none; if clients of this virtual cluster use no"
-                    + " SASL, set requireSasl to false");
-        }
     }
 
     /** Lands what is queued. Connections are served until the process ends. */

@@ -28,7 +28,10 @@ ALMOST_A_MILLISECOND = timedelta(microseconds=999)
 LONGEST_TEXT_BOUND = 200
 GATHERED_BYTES = 1 << 20  # of rows that wait to be written together: a row group has fixed costs, 2 CPU-ms and more
 HASHES = ("series_id", "client_attributes_id", "digest")  # columns of int64 that are near no other
-REPEATED_HASHES = ("series_id",)  # of those: clients of one kind have the same
+REPEATED = ("series_id",)  # of those: clients of one kind have the same
+PUSH_NUMBERS = ("partition", "offset")  # of rows sorted by client: near no other, but equal for a push's points
+# Of texts by which rows are sorted after others, of which bounds say little; for about so many in a row group.
+BLOOM_FILTER = {"ndv": 4096, "fpp": 0.01}
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ class OpenFile:
 
     Args:
         schema: the columns that it gets.
-        clustered_by: text columns by which its rows are sorted.
+        clustered_by: text columns by which its rows are sorted: each row group has few of their texts.
         shards: as of `TableFiles`.
     """
 
@@ -155,7 +158,8 @@ class OpenFile:
         dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         maps = [field.name for field in schema if pa.types.is_map(field.type)]
         dictionaries += [f"{name}.key_value.{side}" for name in maps for side in ("key", "value")]
-        dictionaries += [name for name in REPEATED_HASHES if name in schema.names]
+        repeated = REPEATED + PUSH_NUMBERS if clustered_by else REPEATED
+        dictionaries += [name for name in repeated if name in schema.names]
         # The bounds of histograms are few.
         dictionaries += [f"{field.name}.list.element" for field in schema if field.type == DOUBLES]
         self.names = schema.names
@@ -169,22 +173,17 @@ class OpenFile:
             compression_level=table.zstd_level,
             # Other numbers rarely repeat, so dictionaries of them cost more than they save.
             use_dictionary=dictionaries,
-            column_encoding=_small_differences(schema),
+            column_encoding=_small_differences(schema, repeated),
             store_schema=False,  # readers must see plain text, not Arrow's dictionary types
             # The commit has the bounds of text columns. Parquet's own would repeat them, since a file is usually one
-            # row group, and would cost a twentieth of a task. Of sorted rows each row group has few of the texts.
+            # row group, and would cost a twentieth of a task.
             write_statistics=[
                 name
-                for name in table.statistics
-                if name in schema.names and (name not in dictionaries or name in clustered_by)
+                for name in schema.names
+                if name in clustered_by or (name in table.statistics and name not in dictionaries)
             ],
+            bloom_filter_options={name: BLOOM_FILTER for name in clustered_by[1:] if name in schema.names} or None,
         )
-
-    @property
-    def bytes(self) -> int:
-        """What is written so far."""
-        size: int = self._stream.tell()
-        return size
 
     def write(self, rows: pa.Table) -> None:
         self._statistics.add(rows)
@@ -205,9 +204,14 @@ class OpenFile:
         return DataFile(self._table.name, self._path, size, stats.rows, self._day.isoformat(), stats.to_json(), held)
 
 
-def _small_differences(schema: pa.Schema) -> dict[str, str]:
-    """The encoding of int64 columns and lists of them: counts and offsets are near those of the row before."""
-    paths = [field.name for field in schema if field.type == pa.int64() and field.name not in HASHES]
+def _small_differences(schema: pa.Schema, repeated: Sequence[str]) -> dict[str, str]:
+    """The encoding of int64 columns and lists of them: counts and offsets are near those of the row before.
+
+    Args:
+        repeated: columns that have dictionaries.
+    """
+    others = {*HASHES, *repeated}
+    paths = [field.name for field in schema if field.type == pa.int64() and field.name not in others]
     paths += [f"{field.name}.list.element" for field in schema if field.type == BIGINTS]
     return dict.fromkeys(paths, "DELTA_BINARY_PACKED")
 

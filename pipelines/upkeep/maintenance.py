@@ -199,7 +199,7 @@ class Maintenance:
         if groups:
             table_log = self._lake.log(TABLES[name])
             for group in groups:
-                table_log.rearrange(group.files, group.compact(self._lake))
+                table_log.rearrange(group.files, [group.compact(self._lake)])
                 compacted += len(group.files)
         return compacted
 

@@ -1,4 +1,4 @@
-"""Merges files of a table into one with the same rows, or a few sorted ones, in bounded memory. None is committed here.
+"""Merges files of a table into one with the same rows, some of them sorted, in bounded memory. None is committed here.
 
 Files of a past day are divided into groups, each of which is committed once it is compacted.
 """
@@ -18,6 +18,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles, joined
+from kafka_telemetry_lake.pipelines.ingest.row_order import interleaved, with_one_dictionary
 from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
@@ -28,6 +29,7 @@ from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE, Table
 from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 ROWS_PER_GROUP = 1 << 18
+BY_PUSH = ("partition", "offset", "series_id")  # order of a client's points
 PUSHES_PER_GROUP = 8192
 BATCH_ROWS = 1 << 16
 SORT_MEMORY, SORT_DISK, SORT_THREADS = "512MB", "64GB", "2"
@@ -47,39 +49,36 @@ def merged(table: Table, lake: Lake, rows: Rows, ended: threading.Event | None =
     """
     if table is PUSHES:
         return merged_pushes(lake, rows, ended)
-    files = MergedFiles(table, lake, rows)
-    for group in joined(_until(ended, files.batches()), ROWS_PER_GROUP):
-        files.write(group)
-    (file,) = files.close()
-    return file
+    file = MergedFile(table, lake, rows)
+    for group in joined(_until(ended, file.batches()), ROWS_PER_GROUP):
+        file.write(group)
+    return file.close()
 
 
-def sorted_files(
-    table: Table, lake: Lake, rows: Rows, columns: Sequence[str], target_bytes: int, memory: str = SORT_MEMORY
-) -> list[DataFile]:
-    """Write files of about a size with the rows of these files, sorted by columns, then by landing.
+def sorted_file(table: Table, lake: Lake, rows: Rows, columns: Sequence[str], memory: str = SORT_MEMORY) -> DataFile:
+    """Write a file with the rows of these files, points sorted by columns, then by push.
+
+    In each row group, pushes with the same metrics are then interleaved (`alike_together`).
 
     DuckDB sorts in `memory`, and on disk what doesn't fit: in the folder for temporary files. delta-rs' Z-order takes
     memory in proportion to a day's rows, and given less it fails sometimes.
     """
-    files = MergedFiles(table, lake, rows, columns)
-    read = (batch for part in files.batches() for batch in part.to_batches())
-    names = ", ".join(f'"{name}"' for name in table.schema.names)
-    order = ", ".join(f'"{name}"' for name in (*columns, "landed_at", "partition", "offset"))
+    file = MergedFile(table, lake, rows, columns)
+    read = (batch for part in file.batches() for batch in part.to_batches())
+    plain = pa.schema([table.schema.field(name) for name in file.schema.names])
+    order = ", ".join(f'"{name}"' for name in (*columns, *BY_PUSH))
     with connect(memory=memory, spill=SORT_DISK, threads=SORT_THREADS, preserve_insertion_order="false") as connection:
         # Not a dataset, which reads many files ahead.
-        connection.register("stored", pa.RecordBatchReader.from_batches(files.schema, read))
-        query = connection.sql(f"SELECT {names} FROM stored ORDER BY {order}")
+        connection.register("stored", pa.RecordBatchReader.from_batches(file.schema, read))
+        query = connection.sql(f"FROM stored ORDER BY {order}")
         sorted_rows = (pa.Table.from_batches([batch]) for batch in query.to_arrow_reader(BATCH_ROWS))
-        for group in joined((part.cast(table.schema).cast(files.schema) for part in sorted_rows), ROWS_PER_GROUP):
-            files.write(group)
-            if files.written_bytes >= target_bytes:
-                files.begin()
-    return files.close()
+        for group in joined((part.cast(plain).cast(file.schema) for part in sorted_rows), ROWS_PER_GROUP):
+            file.write(interleaved(group))
+    return file.close()
 
 
-class MergedFiles:
-    """Files with the rows of other files of one landed date.
+class MergedFile:
+    """A file with the rows of other files of one landed date.
 
     Args:
         clustered_by: columns by which the rows are sorted, so that bounds of their row groups help readers.
@@ -89,18 +88,14 @@ class MergedFiles:
         self._filesystem, self._root = lake.folder(table)
         paths = [f"{self._root}/{unquote(row['path'])}" for row in rows]
         self._files = [(path, pq.read_metadata(path, filesystem=self._filesystem)) for path in paths]
-        self.schema = pa.schema([_as_written(field) for field in table.schema])
         stored = {name for _, footer in self._files for name in footer.schema.to_arrow_schema().names}
-        self._written = pa.schema([field for field in self.schema if field.name in stored])
-        self._table, self._clustered_by = table, clustered_by
-        self._day = rows[0]["partition"][LANDED_DATE.name]
-        self._open: OpenFile | None = None
-        self._closed: list[DataFile] = []
-
-    @property
-    def written_bytes(self) -> int:
-        """Bytes of the file that is written."""
-        return 0 if self._open is None else self._open.bytes
+        known = stored.union(table.statistics, clustered_by, BY_PUSH if clustered_by else ())
+        self.schema = pa.schema([_as_written(field) for field in table.schema if field.name in known])
+        day = rows[0]["partition"][LANDED_DATE.name]
+        path = _new_path(day)
+        stream = self._filesystem.open_output_stream(f"{self._root}/{path}")
+        written = pa.schema([field for field in self.schema if field.name in stored])
+        self._open = OpenFile(table, date.fromisoformat(day), path, stream, written, clustered_by)
 
     def batches(self) -> Iterator[pa.Table]:
         """The rows of the other files, with the columns of `schema`."""
@@ -108,23 +103,11 @@ class MergedFiles:
 
     def write(self, rows: pa.Table) -> None:
         """Add a row group, with the columns of `schema`."""
-        if self._open is None:
-            path = _new_path(self._day)
-            stream = self._filesystem.open_output_stream(f"{self._root}/{path}")
-            day = date.fromisoformat(self._day)
-            self._open = OpenFile(self._table, day, path, stream, self._written, self._clustered_by)
-        self._open.write(rows.unify_dictionaries())  # Arrow spells texts out once a row group's dictionary changes
+        self._open.write(with_one_dictionary(rows))
 
-    def begin(self) -> None:
-        """Write further rows to another file."""
-        if self._open is not None:
-            self._closed.append(self._open.close(self._filesystem, self._root))
-            self._open = None
-
-    def close(self) -> list[DataFile]:
-        """Close the last file and return all."""
-        self.begin()
-        return self._closed
+    def close(self) -> DataFile:
+        """Close the file and return it."""
+        return self._open.close(self._filesystem, self._root)
 
 
 def merged_pushes(lake: Lake, rows: Rows, ended: threading.Event | None = None) -> DataFile:
@@ -195,25 +178,23 @@ def _batches(
 File = Mapping[str, Any]  # as of `delta_log.files_of`
 TABLES = {table.name: table for table in (PUSHES, *OPERATOR_TABLES)}
 # Columns that queries filter by, for tables whose queries don't mainly filter by landing time.
-CLUSTERED_BY = {METRIC_POINTS.name: ("metric", "client_instance_id")}
-SORTED_FILES = 4  # files of the target size, about, whose rows are sorted together
+CLUSTERED_BY = {METRIC_POINTS.name: ("client_id", "client_instance_id")}
 MOST_FILES = 768  # of a group: their footers are in memory
 
 
 @dataclass(frozen=True)
 class FileGroup:
-    """Files of one landed date, in the order of landing, that become one, or a few sorted ones of the target size."""
+    """Files of one landed date, in the order of landing, that become one."""
 
     table: str
     files: tuple[File, ...]
-    target_bytes: int
 
-    def compact(self, lake: Lake) -> list[DataFile]:
-        """Write the new files. Readers see them after the commit."""
+    def compact(self, lake: Lake) -> DataFile:
+        """Write the new file. Readers see it after the commit."""
         table = TABLES[self.table]
         if (columns := CLUSTERED_BY.get(self.table)) is not None:
-            return sorted_files(table, lake, self.files, columns, self.target_bytes)
-        return [merged(table, lake, self.files)]
+            return sorted_file(table, lake, self.files, columns)
+        return merged(table, lake, self.files)
 
 
 def groups_of(table: str, files: Iterable[File], target_bytes: int) -> Iterator[FileGroup]:
@@ -221,18 +202,17 @@ def groups_of(table: str, files: Iterable[File], target_bytes: int) -> Iterator[
 
     A file that would be alone in its group stays as it is.
     """
-    most_bytes = target_bytes * (SORTED_FILES if table in CLUSTERED_BY else 1)
     landed = TABLES[table].statistics[0]  # landing time, or the start of a rollup's window, which follows it
     group, size = list[File](), 0
     for file in sorted(files, key=lambda file: file["min"][landed]):
-        if group and (size + file["size_bytes"] > most_bytes or len(group) == MOST_FILES):
+        if group and (size + file["size_bytes"] > target_bytes or len(group) == MOST_FILES):
             if len(group) > 1:
-                yield FileGroup(table, tuple(group), target_bytes)
+                yield FileGroup(table, tuple(group))
             group, size = [], 0
         group.append(file)
         size += file["size_bytes"]
     if len(group) > 1:
-        yield FileGroup(table, tuple(group), target_bytes)
+        yield FileGroup(table, tuple(group))
 
 
 def delete_files(uri: str, paths: Iterable[str]) -> None:

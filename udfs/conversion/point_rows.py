@@ -16,7 +16,7 @@ from kafka_telemetry_lake.udfs.conversion.points import FLAGS, Points, PushTimes
 from kafka_telemetry_lake.udfs.conversion.redelivery import PushVerdicts
 from kafka_telemetry_lake.udfs.conversion.statuses import Converted, Status
 from kafka_telemetry_lake.udfs.identity import AttributeSets
-from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int32s, Int64s, one_chunk
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int8s, Int32s, Int64s, one_chunk, trimmed
 from kafka_telemetry_lake.udfs.kernels.compiled import kernel
 from kafka_telemetry_lake.udfs.kernels.hashing import number
 from kafka_telemetry_lake.udfs.kernels.ragged import gathered
@@ -193,14 +193,9 @@ def metric_points(batch: Batch) -> pa.Table:
 
 
 def _used(texts: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Drop unused long texts, those of points in quarantine; otherwise they would be written to the file."""
+    """Drop unused long texts, those of points in quarantine."""
     longest = pc.max(pc.binary_length(texts.dictionary)).as_py()
-    if (longest or 0) <= LONGEST_QUOTED:
-        return texts
-    indices = texts.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    valid = texts.indices.is_valid().to_numpy(zero_copy_only=False)
-    used = np.unique(indices[valid])
-    return coded(np.searchsorted(used, indices), texts.dictionary.take(pa.array(used)), valid)
+    return texts if (longest or 0) <= LONGEST_QUOTED else trimmed(texts)
 
 
 def _distribution_columns(batch: Batch, points: Points, counted: Bools) -> dict[str, pa.Array]:

@@ -36,6 +36,19 @@ def column(table: pa.Table, name: str, null: float | None = None) -> Any:
     return (array if null is None else array.fill_null(null)).to_numpy(zero_copy_only=False)
 
 
+def trimmed(texts: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The same texts without entries of the dictionary that no row has; otherwise they would be written to a file."""
+    valid = texts.indices.is_valid().to_numpy(zero_copy_only=False)
+    indices = texts.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    is_used = np.zeros(len(texts.dictionary), np.bool_)
+    is_used[indices[valid]] = True
+    if is_used.all():
+        return texts
+    place = np.cumsum(is_used, dtype=np.int32) - np.int32(1)
+    chosen = texts.dictionary.take(pa.array(np.flatnonzero(is_used)))
+    return pa.DictionaryArray.from_arrays(pa.array(place[indices], mask=~valid), chosen)
+
+
 def pooled(shape: int | tuple[int, ...], kind: npt.DTypeLike) -> npt.NDArray[Any]:
     """An array without values. Arrow's pool reuses its memory: new pages would cost as much as decoding."""
     size = int(np.prod(shape)) * np.dtype(kind).itemsize

@@ -88,10 +88,8 @@ def test_small_files_of_past_days_become_one_and_the_rows_stay(tmp_path: Path) -
     assert read == sorted(read, key=lambda row: (row["partition"], row["offset"]))
     assert table(stream.lake, "pushes").drop_columns(["landed_date"]).equals(before.drop_columns(["landed_date"]))
     points = table(stream.lake, "metric_points")
-    metrics = points["metric"].to_pylist()
-    assert (
-        sum(a != b for a, b in itertools.pairwise(metrics)) < len(metrics) / 4
-    )  # clustered: one in three pushes before
+    clients = points["client_instance_id"].to_pylist()
+    assert sum(a != b for a, b in itertools.pairwise(clients)) == len(set(clients)) - 1  # each one's are together
     stream.batch(fleet.round())
     assert check(stream.lake, fleet.ledger).problems == []
     replay(str(stream.lake), str(stream.checkpoints), None, DEFAULT_LIMITS, 1, run_tasks)

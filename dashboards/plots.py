@@ -86,7 +86,7 @@ def lines(
         words = in_words(shown, y, name, unit)
         marks = _marks(rows, domain, step_s)
         spec, height = _line_spec(rows, y, unit, name, named, height, domain, marks)
-        _draw(rows, spec, height, title)
+        draw(rows, spec, height, title)
         _foot(shown[["at_ms", name, y]], y, unit, title, words, sql)
 
 
@@ -203,8 +203,8 @@ def bars(rows: pd.DataFrame, x: str, y: str, unit: str, title: str, note: str = 
                 ],
             },
         }
-        _draw(rows, spec, max(HEIGHT, 22 * len(rows) + 60))
-        _table_foot(rows[[y, x]], {y: y.replace("_", " "), x: unit}, title, words, rows.attrs.get("sql", ""))
+        draw(rows, spec, max(HEIGHT, 22 * len(rows) + 60))
+        table_foot(rows[[y, x]], {y: y.replace("_", " "), x: unit}, title, words, rows.attrs.get("sql", ""))
 
 
 def heat(
@@ -237,7 +237,7 @@ def heat(
             },
         }  # fmt: skip
         drawn = rows.assign(until_ms=rows["at_ms"] + step_s * 1000)
-        _draw(drawn, spec, 16 * count + 160)  # a line of text a row; the legend and the axis of time take the rest
+        draw(drawn, spec, 16 * count + 160)  # a line of text a row; the legend and the axis of time take the rest
         _foot(rows[["at_ms", y, amount]], amount, unit, title, words, rows.attrs.get("sql", ""))
 
 
@@ -269,15 +269,15 @@ def _foot(rows: pd.DataFrame, y: str, unit: str, title: str, words: str, sql: st
     at = pd.to_datetime(rows["at_ms"], unit="ms", utc=True)
     name = next(column for column in rows.columns if column not in ("at_ms", y))
     latest_first = rows.assign(at=at).sort_values("at_ms", ascending=False)
-    _table_foot(latest_first, {"at": "from (UTC)", name: name.replace("_", " "), y: unit}, title, words, sql)
+    table_foot(latest_first, {"at": "from (UTC)", name: name.replace("_", " "), y: unit}, title, words, sql)
 
 
-def _table_foot(rows: pd.DataFrame, columns: dict[str, str], title: str, words: str, sql: str) -> None:
+def table_foot(rows: pd.DataFrame, columns: dict[str, str], title: str, words: str, sql: str) -> None:
     rows.attrs["sql"] = sql
     element("foot", {"words": words, "table": table_data(rows, columns, title) | {"unheaded": True}})
 
 
-def _draw(rows: pd.DataFrame, spec: Spec, height: int, zoom: str | None = None) -> None:
+def draw(rows: pd.DataFrame, spec: Spec, height: int, zoom: str | None = None) -> None:
     """Draw a plot; `zoom` names one of which dragging sets the page's time range."""
     drawn = [field for field in _fields(spec) if field in rows.columns]
     whole = spec | {

@@ -145,10 +145,10 @@ dashboards.screens.producers:page -> dashboards.panels:total
 dashboards.panels:total -> dashboards.plots:lines
 dashboards.plots:lines -> dashboards.plots:_line_spec = a plot in Vega-Lite
 dashboards.plots:_line_spec -> dashboards.plot_style:axis_labels = its axis
-dashboards.plots:lines -> dashboards.plots:_draw = the plot, drawn
+dashboards.plots:lines -> dashboards.plots:draw = the plot, drawn
 dashboards.plots:lines -> dashboards.plots:_foot
-dashboards.plots:_foot -> dashboards.plots:_table_foot
-dashboards.plots:_table_foot -> dashboards.show:element = the element below it, drawn
+dashboards.plots:_foot -> dashboards.plots:table_foot
+dashboards.plots:table_foot -> dashboards.show:element = the element below it, drawn
 """
 
 

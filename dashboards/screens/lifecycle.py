@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import streamlit as st
 
+from kafka_telemetry_lake.dashboards.calendars import HOUR_MS, calendar
 from kafka_telemetry_lake.dashboards.panels import on_demand
 from kafka_telemetry_lake.dashboards.plots import bars, lines
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.screens.fleet import CLIENT_COLUMNS
-from kafka_telemetry_lake.dashboards.show import every_column, numbers, table
+from kafka_telemetry_lake.dashboards.show import every_column, halves, numbers, table
+from kafka_telemetry_lake.udfs.lifecycle.events import Event
 
 SILENT_INTERVALS = 3  # a broker evicts a client after this many push intervals, but not within a minute
 LEAST_S = 60
@@ -56,8 +59,10 @@ def page(scene: Scene) -> None:
     shown = {**CLIENT_COLUMNS, "silent_s": "silent for (s)"}
     table(gone, shown, "Silent clients", none="No client is silent.")
     many = scene.clients.known.instances > MOST_INSTANCES
-    if many and not on_demand("Liveness and coverage", "This reads all clients of the lake and may take a while."):
+    reads_all = "This reads all clients of the lake and may take a while."
+    if many and not on_demand("Calendar, liveness and coverage", reads_all):
         return
+    calendars(scene)
     for view, title in (
         ("client_liveness", "Liveness of all clients"),
         ("coverage", "Coverage: missing data of each client"),
@@ -65,3 +70,42 @@ def page(scene: Scene) -> None:
         rows = scene.rows(view)
         if rows is not None:
             every_column(rows, title, "For the whole lake, regardless of the time range.", NONE_YET)
+
+
+def calendars(scene: Scene) -> None:
+    """Show when clients fell silent, lost the cluster, were throttled and lost telemetry: by hour and day.
+
+    An hour in which the chosen clients pushed nothing, and nothing else happened, has no cell.
+    """
+    activity = scene.ask("activity", step_ms=HOUR_MS)
+    events = scene.ask("events_over_time", step_ms=HOUR_MS)
+    quotas = scene.ask("quota_use", step_ms=HOUR_MS)
+    silent, lost = (events[events["event"] == kind.name.lower()] for kind in (Event.WENT_SILENT, Event.REBOOTSTRAP))
+    intervals = "Push intervals of which nothing came, by the pushes after them."
+    for column, (rows, amount, unit, title, note) in zip(
+        halves(),
+        (
+            (silent, "events", "clients", "Fell silent, by hour", "At most 10,000 rows of an event are kept a minute."),
+            (
+                lost,
+                "events",
+                "rebootstraps",
+                "Lost the cluster, by hour",
+                "And bootstrapped again (KIP-1102).",
+            ),
+            (quotas, "throttled", "entities", "Throttled, by hour", "By brokers' quota sensors, of the whole lake."),
+            (activity, "lost_intervals", "intervals", "Lost telemetry, by hour", intervals),
+        ),
+        strict=False,
+    ):
+        hours = activity if rows is not quotas else quotas
+        with column:
+            calendar(by_hour(rows, hours, amount), amount, unit, title, note, "None in this time range.")
+
+
+def by_hour(rows: pd.DataFrame, hours: pd.DataFrame, amount: str) -> pd.DataFrame:
+    """The sum of each hour that `rows` or `hours` have; 0 if only `hours` do."""
+    known = sorted({*hours["at_ms"], *rows["at_ms"]})
+    summed = rows.groupby("at_ms")[amount].sum().reindex(known, fill_value=0).rename_axis("at_ms").reset_index()
+    summed.attrs["sql"] = rows.attrs.get("sql", "")
+    return summed

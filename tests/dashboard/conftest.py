@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -19,6 +18,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.support.captured_lake import captured_lake
 from tests.support.patience import PATIENCE_S, wait_until
+from tests.support.ports import free_port
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PATIENCE_MS = 1000 * PATIENCE_S
@@ -65,12 +65,6 @@ def wait_until_served(server: subprocess.Popen[bytes], address: str) -> None:
     wait_until(
         is_served, process=server, said=lambda: f"the dashboard ended with code {server.returncode}", every_s=0.2
     )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="session")

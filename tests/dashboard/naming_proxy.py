@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from tests.dashboard.conftest import free_port
+from tests.support.ports import free_port
 
 END_OF_HEAD = b"\r\n\r\n"
 

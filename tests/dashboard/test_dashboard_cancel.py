@@ -15,11 +15,12 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
-from tests.dashboard.conftest import PATIENCE_MS, free_port, settled, wait_until_served
+from tests.dashboard.conftest import PATIENCE_MS, settled, wait_until_served
 from tests.dashboard.slow_dashboard import ASKED, ENDED
 from tests.support.captured_lake import push_row, write_lake
 from tests.support.landing_records import captured
 from tests.support.patience import wait_until
+from tests.support.ports import free_port
 
 ASKS = "How many clients pushed over time"
 EARLIER = timedelta(days=3)

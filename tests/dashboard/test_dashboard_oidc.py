@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.dashboard.conftest import free_port, settled, wait_until_served
+from tests.dashboard.conftest import settled, wait_until_served
 from tests.dashboard.planted_faults import planted_lake
 from tests.support.lake_tables import table
+from tests.support.ports import free_port
 
 pytest.importorskip("authlib", reason="no Authlib: it comes with the extra `dashboard`")
 

@@ -24,7 +24,7 @@ PLOTS = {
     "consumers": 7,
     "connections": 4,
     "quotas": 1,
-    "lifecycle": 2,
+    "lifecycle": 3,  # a calendar of lost telemetry too; nothing else happened to these clients
     "pipeline": 1,
     "client": 8,
 }

@@ -18,8 +18,8 @@ import pytest
 
 from kafka_telemetry_lake.jobs.cli import settings_of
 from kafka_telemetry_lake.jobs.settings.base import parse
-from tests.dashboard.conftest import free_port
 from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)

@@ -15,6 +15,7 @@ from filelock import FileLock
 
 from kafka_telemetry_lake.pipelines.runtime.jars import jars_home
 from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_port
 
 BUCKET = "lakes"
 VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
@@ -38,9 +39,7 @@ class S3Server:
     def start(folder: Path, module: str = VERSITYGW) -> S3Server:
         """Start one over a folder; skips the test where it can't be had."""
         (folder / BUCKET).mkdir(parents=True)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{free.getsockname()[1]}"
+        address = f"127.0.0.1:{free_port()}"
         if module == VERSITYGW:
             command = [
                 binary(module),

@@ -9,7 +9,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from tests.support.documented_commands import ROOT
 from tests.support.forked_job import ForkedJob
 from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_port
 from tests.unit.iceberg.mirrored import put
 
 pytestmark = [pytest.mark.lake, pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(0)]
@@ -59,12 +59,6 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "prices": str(ROOT / "conf" / "prices.yml"),
         "captured": str(ROOT / "sandbox" / "data" / "captured"),
     }
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def handles_sigterm(pid: int) -> bool:

@@ -69,7 +69,7 @@ def test_the_ways_begin_and_end_where_they_say() -> None:
     assert ends["finding"]["Rule"] == "a rule, of YAML"
     assert ends["finding"]["append_once"] == "rows of the table"
     assert ends["page"]["parse"] == "a selection"
-    assert ends["page"]["_draw"] == "the plot, drawn"
+    assert ends["page"]["draw"] == "the plot, drawn"
 
 
 @pytest.mark.parametrize(("title", "name"), [("## 2. One payload", "payload"), ("## 4. One finding", "finding")])

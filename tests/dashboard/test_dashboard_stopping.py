@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import streamlit
 
-from tests.dashboard.conftest import free_port, wait_until_served
+from tests.dashboard.conftest import wait_until_served
+from tests.support.ports import free_port
 from tests.support.patience import PATIENCE_S, idle_clock
 
 

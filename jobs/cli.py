@@ -34,7 +34,7 @@ COMMANDS = {
     "forget": "erase a client or a principal from every table and file; the job must be stopped",
     "sync": "record the history of subscriptions, quotas, consumer groups and client aliases",
     "check-landing": "say what is wrong with the landing records of another receiver",
-    "what-if": "say whom a proposed quota would have throttled, from the recorded rates",
+    "what-if": "say whom a quota would throttle, or what a subscription would bring, from what is recorded",
     "quality": "check the lake's data quality rules on rows added since the last check",
     "findings": "evaluate findings and print those that are open, say who looks after one, or list the rules",
     "notify": "send changes of findings to Alertmanager, webhooks, chats and mail",

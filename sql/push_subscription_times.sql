@@ -9,6 +9,7 @@ SELECT
   o.offset,
   o.cluster_id,
   o.landed_at,
+  o.landed_date,
   o.client_instance_id,
   o.client_id,
   o.client_attributes_id,

@@ -10,7 +10,7 @@ import pyarrow as pa
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s, UInt32s
 from kafka_telemetry_lake.udfs.rows import TIMESTAMP
 from kafka_telemetry_lake.udfs.subscriptions.history import Timeline, subscription_of, timeline
-from kafka_telemetry_lake.udfs.subscriptions.matching import matchable, matching
+from kafka_telemetry_lake.udfs.subscriptions.matching import Subscription, matchable, matching
 from kafka_telemetry_lake.udfs.subscriptions.subscription_id import checksums, instance_hashes, subscription_checksums
 
 UNDECIDED = 2  # a match that can't be evaluated here
@@ -47,7 +47,7 @@ def announced_subscriptions(clients: pa.Table, versions: pa.Table) -> pa.Table:
     when = timeline(versions)
     ids = clients["subscription_id"].to_numpy()
     inside = subscription_checksums(ids, instance_hashes(clients["client_instance_id"]))
-    kinds, kind = _kinds(matchable(clients), versions)
+    kinds, kind = matches_of(matchable(clients), [subscription_of(version) for version in versions.to_pylist()])
     epochs = len(when.starts)
     client = np.repeat(np.arange(clients.num_rows), epochs)
     landed_in = np.tile(np.arange(epochs), clients.num_rows)
@@ -99,11 +99,15 @@ def _agreeing(epoch: int, checksum: int, announced: Sequence[frozenset[int]]) ->
     return next((each for each in candidates if checksum in announced[each]), -1)
 
 
-def _kinds(clients: pa.Table, versions: pa.Table) -> tuple[list[list[int]], Int64s]:
-    """Distinct combinations of matches (0, 1, or UNDECIDED, per version), and the combination of each client."""
-    matched = np.zeros((clients.num_rows, versions.num_rows), np.int8)
-    for column, version in enumerate(versions.to_pylist()):
-        matches = matching(clients, subscription_of(version)).cast(pa.int8()).fill_null(UNDECIDED)
+def matches_of(clients: pa.Table, subscriptions: Sequence[Subscription]) -> tuple[list[list[int]], Int64s]:
+    """Distinct combinations of matches (0, 1, or UNDECIDED, per subscription), and the combination of each client.
+
+    Args:
+        clients: as of ``matching``.
+    """
+    matched = np.zeros((clients.num_rows, len(subscriptions)), np.int8)
+    for column, subscription in enumerate(subscriptions):
+        matches = matching(clients, subscription).cast(pa.int8()).fill_null(UNDECIDED)
         matched[:, column] = matches.to_numpy(zero_copy_only=False)
     kinds, kind = np.unique(matched, axis=0, return_inverse=True)
     return kinds.tolist(), kind.reshape(-1)

@@ -176,6 +176,13 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     # a proposed quota
     ("what-if", 2, "the following arguments are required: WHAT", 1),
     ("what-if quota --lake {lake}", 2, "for whom? --user, --user-defaults, --client-id or --client-defaults", 1),
+    ("what-if subscription --lake {lake}", 2, "which subscription? set exactly one of both", 1),
+    ("what-if subscription --lake {lake} --name a", 2, "metrics, interval_ms, match: what would change?", 1),
+    ("what-if subscription --lake {lake} --name a --match b", 2, "match: allowed: NAME=VALUE", 1),
+    ("what-if subscription --lake {lake} --name a --interval-ms 5 --fetch 1", 2, "fetch: works only with what-if q", 1),
+    ("what-if subscription --lake {lake} --name a --metrics b", 2, "no subscription is recorded, so nobody knows", 6),
+    ("what-if subscription --lake {lake} --subscriptions-file {broken}", 2, "not YAML", 6),
+    ("what-if quota --lake {lake} --client-id a --fetch 1 --name b", 2, "name: works only with what-if subscri", 1),
     # agents
     ("mcp", 2, "lake: required; set --lake or TELEMETRY_LAKE_LAKE", 1),
     ("mcp --lake new", 2, "no lake at new: create one with `telemetry-lake ingest", 6),

@@ -126,6 +126,7 @@ LINES = (
     "ingest --source kafka --bootstrap-servers 127.0.0.1:1 --lake {}", "query --lake {} FROM|pushes",
     "sync --lake {} --bootstrap-servers 127.0.0.1:1", "quality --lake {}", "maintain --lake {}",
     "replay --lake {} --from earliest", "what-if quota --lake {} --client-id app --produce 5",
+    "what-if subscription --lake {} --name all --interval-ms 60000",
     "reshard --lake {} --shards 2", "forget --lake {} --principal User:a", "export --lake {}", "mcp --lake {}",
     "dashboard --lake {}", "findings --lake {}", "notify --lake {} --notify no.yml", "iceberg --lake {}",
     "doctor --lake {}", "doctor --lake {} --bootstrap-servers 127.0.0.1:1",

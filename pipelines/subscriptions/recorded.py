@@ -1,0 +1,333 @@
+"""What the client instances of a lake pushed, and what was requested of them: read for `udfs.subscriptions.what_if`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlglot
+
+from kafka_telemetry_lake.pipelines.libraries.views import library_columns
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.udfs.conversion.compression import decompress
+from kafka_telemetry_lake.udfs.errors import CannotRunError
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int64s
+from kafka_telemetry_lake.udfs.subscriptions.as_of import UNDECIDED, matches_of
+from kafka_telemetry_lake.udfs.subscriptions.history import EARLIEST, Timeline, subscription_of, timeline
+from kafka_telemetry_lake.udfs.subscriptions.layout import POINT, UNSEEN, PushLayout, layout
+from kafka_telemetry_lake.udfs.subscriptions.matching import DEFAULT_INTERVAL_MS, Subscription, matchable
+from kafka_telemetry_lake.udfs.subscriptions.what_if import RecordedPushes, Requested, kind_of, request
+
+SLOT_S = 600  # two of the longest push interval: without any push in it, nothing was recorded
+STAR_IS_PREFIX = ("franz-go",)
+NOTHING = Requested(frozenset(), DEFAULT_INTERVAL_MS)
+KEYS = 'source, topic, "partition", "offset", landed_at'
+LIBRARY = sqlglot.transpile(
+    library_columns("client_software_name", "client_software_version")["library"][0], read="spark", write="duckdb"
+)[0]
+# Each push of a client instance, with what its client is matched by, and as of which epoch of the subscriptions.
+PUSHED = """
+    WITH epochs(starts, epoch) AS (VALUES {epochs}), pushed AS (
+        SELECT {keys}, o.client_instance_id, o.client_attributes_id, t.subscription_at, t.subscription_uncertain,
+            p.client_id, p.client_software_name, p.client_software_version, p.client_address, p.client_port,
+            p.push_interval_ms, p.payload_bytes, o.decompressed_bytes
+        FROM push_outcomes AS o JOIN pushes AS p USING ({keys}) JOIN push_subscription_times AS t USING ({keys})
+        WHERE o.landed_date {days} AND p.landed_date {days} AND t.landed_date {days} AND o.landed_at {between}
+            AND o.cluster_id = '{cluster}' AND o.client_instance_id IS NOT NULL AND o.outcome <> 'duplicate'
+    ), dated AS (
+        SELECT * FROM pushed ASOF JOIN epochs ON pushed.subscription_at >= epochs.starts
+    )"""
+PUSHES_OF = """
+    SELECT client_instance_id, client_attributes_id, epoch, subscription_uncertain AS uncertain,
+        coalesce(push_interval_ms, 0) AS interval_ms, count(*) AS pushes,
+        sum(coalesce(payload_bytes, 0))::DOUBLE AS payload, sum(coalesce(decompressed_bytes, 0))::DOUBLE AS size,
+        max(landed_at) AS last, any_value(client_id) AS client_id,
+        any_value(client_software_name) AS client_software_name,
+        any_value(client_software_version) AS client_software_version, any_value(client_address) AS client_address,
+        any_value(client_port) AS client_port, any_value({library}) AS library
+    FROM dated GROUP BY ALL ORDER BY ALL"""
+POINTS_OF = """
+    SELECT d.client_instance_id, d.client_attributes_id, d.epoch, d.subscription_uncertain AS uncertain, m.metric,
+        count(*)::DOUBLE AS points,
+        sum(strlen(m.metric) + coalesce(strlen(array_to_string(map_keys(m.attributes), ''))
+            + strlen(array_to_string(map_values(m.attributes), '')) + 8 * cardinality(m.attributes), 0)
+        )::DOUBLE AS text
+    FROM dated AS d JOIN metric_points AS m USING ({keys})
+    WHERE m.landed_date {days}
+    GROUP BY ALL ORDER BY ALL"""
+# The push of each of these instances that has the most points.
+SAMPLES = """
+    SELECT o.client_instance_id, arg_max(p.payload, o.points) AS payload,
+        arg_max(coalesce(p.compression_type, 'none'), o.points) AS codec
+    FROM push_outcomes AS o JOIN pushes AS p USING ({keys})
+    WHERE o.landed_date {days} AND p.landed_date {days} AND o.landed_at {between} AND o.points > 0
+        AND p.payload IS NOT NULL AND o.cluster_id = '{cluster}' AND o.client_instance_id IN ({instances})
+    GROUP BY o.client_instance_id"""
+SLOTS = """
+    SELECT DISTINCT floor((epoch(landed_at) - epoch(TIMESTAMPTZ '{start}')) / {slot})::BIGINT AS slot
+    FROM push_outcomes WHERE landed_date {days} AND landed_at {between} AND cluster_id = '{cluster}'"""
+NEWEST = "SELECT max(landed_at) AS landed_at FROM push_outcomes WHERE cluster_id = '{cluster}'"
+
+
+class NoFleetError(CannotRunError):
+    """The lake has nothing that the proposal could be applied to."""
+
+
+@dataclass(frozen=True)
+class RecordedFleet:
+    """The client instances that pushed between two times.
+
+    Attributes:
+        recorded: what they pushed; its first request is `NOTHING`.
+        clients: a row for each instance, its attributes as of its last push, and its library.
+        seconds: of the time, without missing slots.
+        missing: slots of `SLOT_S` in which nobody pushed.
+        unknown: pushes of which nobody knows what was requested, by the reason.
+        everybody_asked: whether at each time a subscription to something matched all clients.
+    """
+
+    recorded: RecordedPushes
+    clients: pa.Table
+    seconds: float
+    missing: Sequence[datetime]
+    unknown: dict[str, int]
+    everybody_asked: bool
+
+    def requested(self, subscriptions: Sequence[Subscription]) -> tuple[Int64s, RecordedPushes, Bools]:
+        """What these would request of each instance: rows of the requests of what is returned next.
+
+        Last is whether it is known; where it isn't, nothing is requested.
+        """
+        requests = list(self.recorded.requests)
+        rows = {each: row for row, each in enumerate(requests)}
+        kinds, kind = matches_of(matchable(self.clients), subscriptions)
+        star = pc.is_in(self.clients["library"], pa.array(STAR_IS_PREFIX)).to_numpy(zero_copy_only=False)
+        of_kind = np.zeros((len(kinds), 2), np.int64)
+        decided = np.array([UNDECIDED not in each for each in kinds], np.bool_)
+        for number, matched in enumerate(kinds):
+            for literal in (False, True):
+                own = _request(matched, range(len(subscriptions)), subscriptions, literal)
+                of_kind[number, int(literal)] = rows.setdefault(own, len(rows)) if decided[number] else 0
+        requests = list(rows)
+        more = np.zeros((len(self.recorded.groups), len(requests) - len(self.recorded.requests)))
+        recorded = self.recorded._replace(requests=requests, pushes=np.hstack([self.recorded.pushes, more]))
+        return of_kind[kind, star.astype(np.int64)], recorded, decided[kind]
+
+
+def read_fleet(lake: str, cluster_id: str, versions: pa.Table, start: datetime, end: datetime) -> RecordedFleet:
+    """Read what the instances of a cluster pushed.
+
+    Args:
+        versions: the cluster's rows of table `subscriptions`.
+
+    Raises:
+        NoFleetError: nobody pushed between these times.
+    """
+    when = timeline(versions)
+    parts = {
+        "days": f"BETWEEN DATE '{start:%Y-%m-%d}' AND DATE '{end:%Y-%m-%d}'",
+        "between": f"BETWEEN TIMESTAMPTZ '{start.isoformat()}' AND TIMESTAMPTZ '{end.isoformat()}'",
+        "cluster": cluster_id.replace("'", "''"),
+        "keys": KEYS,
+        "epochs": ", ".join(f"({_time(at)}, {number})" for number, at in enumerate(when.starts.tolist())),
+        "library": LIBRARY,
+        "start": start.isoformat(),
+        "slot": SLOT_S,
+    }
+    slots = set(_ask(lake, SLOTS, parts)["slot"].to_pylist())
+    seconds = (end - start).total_seconds()
+    missing = [slot for slot in range(math.ceil(seconds / SLOT_S)) if slot not in slots]
+    rows = _ask(lake, PUSHED + PUSHES_OF, parts)
+    if not rows.num_rows:
+        newest = _ask(lake, NEWEST, parts)["landed_at"][0].as_py()
+        last = "nothing ever did" if newest is None else f"the newest push landed at {newest:%Y-%m-%d %H:%M:%S} UTC"
+        raise NoFleetError(
+            f"no push of a client instance of cluster {cluster_id} landed between {start:%Y-%m-%d %H:%M:%S} and "
+            f"{end:%Y-%m-%d %H:%M:%S} UTC: {last}"
+        )
+    seconds -= sum(min(SLOT_S, seconds - slot * SLOT_S) for slot in missing)
+    points = _ask(lake, PUSHED + POINTS_OF, parts)
+    gone = [start + timedelta(seconds=slot * SLOT_S) for slot in missing]
+    return _fleet(lake, parts, rows, points, versions, when, seconds, gone)
+
+
+def _fleet(
+    lake: str,
+    parts: dict[str, Any],
+    rows: pa.Table,
+    points: pa.Table,
+    versions: pa.Table,
+    when: Timeline,
+    seconds: float,
+    missing: Sequence[datetime],
+) -> RecordedFleet:
+    client = _numbers(rows["client_instance_id"])
+    newest = _newest(client, rows["last"].cast(pa.int64()).to_numpy())
+    names = ["client_id", "client_software_name", "client_software_version", "client_address", "client_port", "library"]
+    clients = rows.select(["client_instance_id", *names]).take(pa.array(newest))
+    requests, of_row = _requests(rows, versions, when)
+    pushes = rows["pushes"].to_numpy().astype(np.float64)
+    known = of_row >= 0
+    by_request = np.zeros((len(newest), len(requests)))
+    np.add.at(by_request, (client[known], of_row[known]), pushes[known])
+    intervals = np.array([each.interval_ms for each in requests])
+    told = rows["interval_ms"].to_numpy()
+    interval = np.where(told > 0, told, intervals[np.maximum(of_row, 0)])
+    active: Doubles = np.bincount(client, pushes * interval / 1000 / seconds, len(newest)).astype(np.float64)
+
+    of_push = dict(zip(_keys(rows), zip(client.tolist(), of_row.tolist(), strict=True), strict=True))
+    which = np.array([of_push[key] for key in _keys(points)], np.int64).reshape(-1, 2)
+    metric = points["metric"].combine_chunks().dictionary_encode()
+    groups, kinds = _groups(clients, which[:, 0], metric)
+    told_of = which[:, 1] >= 0
+    count, text = points["points"].to_numpy(), points["text"].to_numpy()
+    shown = _shown(groups, which[:, 0], count)
+    layouts = _layouts(lake, parts, clients["client_instance_id"].take(pa.array(shown)).to_pylist())
+    more = _more(layouts, shown, which[:, 0], metric, count, text)[groups[which[:, 0]], metric.indices.to_numpy()]
+    bytes_ = text + count * np.where(np.isnan(more), POINT, more)
+
+    def summed(name: str) -> Any:
+        return np.bincount(client[known], rows[name].to_numpy()[known], len(newest))
+
+    recorded = RecordedPushes(
+        requests=requests,
+        kinds=kinds,
+        groups=groups,
+        active=active,
+        pushes=by_request,
+        fixed=np.array([each.push for each in layouts]),
+        repeats=np.array([each.repeats for each in layouts]),
+        size=summed("size"),
+        payload=summed("payload"),
+        metrics=metric.dictionary,
+        client=which[told_of, 0],
+        request=which[told_of, 1],
+        metric=metric.indices.to_numpy().astype(np.int64)[told_of],
+        points=count[told_of],
+        bytes=bytes_[told_of],
+    )
+    counted = {reason: int(pushes[of_row == code].sum()) for code, reason in UNKNOWN.items()}
+    asked = _everybody_asked(versions, when, {int(epoch) for epoch in rows["epoch"].to_numpy()})
+    return RecordedFleet(recorded, clients, seconds, missing, {why: n for why, n in counted.items() if n}, asked)
+
+
+UNCERTAIN, OPEN, UNASKED = -1, -2, -3
+UNKNOWN = {
+    UNCERTAIN: "landed between two polls that found other subscriptions",
+    OPEN: "are of clients that a subscription matches or not: its pattern can't be evaluated",
+    UNASKED: "were asked for by no subscription that `telemetry-lake sync` saw",
+}
+
+
+def _requests(rows: pa.Table, versions: pa.Table, when: Timeline) -> tuple[list[Requested], Int64s]:
+    """Distinct requests, and that of each row's pushes, or why it isn't known: a key of `UNKNOWN`."""
+    subscriptions = [subscription_of(version) for version in versions.to_pylist()]
+    kinds, kind = matches_of(matchable(rows), subscriptions)
+    numbers = {NOTHING: 0}
+    cache: dict[tuple[int, int, bool], int] = {}
+    found = []
+    columns = (kind.tolist(), rows["epoch"].to_pylist(), rows["library"].to_pylist(), rows["uncertain"].to_pylist())
+    for which, epoch, library, uncertain in zip(*columns, strict=True):
+        key = which, epoch, library in STAR_IS_PREFIX
+        if key not in cache:
+            in_force = when.in_force[epoch]
+            if any(kinds[which][version] == UNDECIDED for version in in_force):
+                cache[key] = OPEN
+            else:
+                own = _request(kinds[which], in_force, subscriptions, key[2])
+                cache[key] = numbers.setdefault(own, len(numbers)) if own.prefixes else UNASKED
+        found.append(UNCERTAIN if uncertain else cache[key])
+    return list(numbers), np.array(found, np.int64)
+
+
+def _request(matched: list[int], which: Iterable[int], all_: Sequence[Subscription], literal: bool) -> Requested:
+    return request((all_[number] for number in which if matched[number]), literal)
+
+
+def _everybody_asked(versions: pa.Table, when: Timeline, epochs: set[int]) -> bool:
+    subscriptions = [subscription_of(version) for version in versions.to_pylist()]
+    return all(
+        any(subscriptions[number].metrics and not subscriptions[number].match for number in when.in_force[epoch])
+        for epoch in epochs
+    )
+
+
+def _groups(clients: pa.Table, client: Int64s, metric: pa.DictionaryArray) -> tuple[Int64s, list[frozenset[str]]]:
+    """The group of each instance by library, software, version and kinds; and the kinds of each group."""
+    names = [kind_of(name) for name in metric.dictionary.to_pylist()]
+    known = sorted(set(names) - {""})
+    bit = np.array([1 << known.index(name) if name else 0 for name in names], np.int64)
+    kinds = np.zeros(clients.num_rows, np.int64)
+    np.bitwise_or.at(kinds, client, bit[metric.indices.to_numpy()])
+    software = zip(
+        clients["client_software_name"].to_pylist(), clients["client_software_version"].to_pylist(), kinds.tolist(),
+        strict=True,
+    )  # fmt: skip
+    numbers: dict[Any, int] = {}
+    groups = np.array([numbers.setdefault(each, len(numbers)) for each in software], np.int64)
+    return groups, [frozenset(name for i, name in enumerate(known) if mask >> i & 1) for *_, mask in numbers]
+
+
+def _shown(groups: Int64s, client: Int64s, points: Doubles) -> Int64s:
+    """Of each group, the instance with the most points."""
+    sums = np.bincount(client, points, len(groups))
+    order = np.lexsort((sums, groups))
+    shown: Int64s = order[np.append(np.flatnonzero(np.diff(groups[order])), len(order) - 1)]
+    return shown
+
+
+def _layouts(lake: str, parts: dict[str, Any], instances: list[str]) -> list[PushLayout]:
+    """The layout of a push of each of these."""
+    samples = _ask(lake, SAMPLES, parts | {"instances": ", ".join(f"'{each}'" for each in instances)})
+    payloads = decompress(samples["payload"].combine_chunks(), samples["codec"].combine_chunks()).data.to_pylist()
+    seen = dict(zip(samples["client_instance_id"].to_pylist(), map(layout, payloads), strict=True))
+    return [seen.get(each, UNSEEN) for each in instances]
+
+
+def _more(
+    layouts: list[PushLayout], shown: Int64s, client: Int64s, metric: pa.DictionaryArray, points: Doubles, text: Doubles
+) -> Doubles:
+    """Bytes of a point besides names and attributes, of each group and metric; NaN where its push has no such point."""
+    names = metric.dictionary.to_pylist()
+    more = np.full((len(layouts), len(names)), np.nan)
+    for group, (instance, each) in enumerate(zip(shown.tolist(), layouts, strict=True)):
+        own = client == instance
+        which = metric.indices.to_numpy()[own]
+        count = np.bincount(which, points[own], len(names))
+        of_text = np.bincount(which, text[own], len(names)) / np.maximum(count, 1)
+        size = np.array([each.points.get(name, np.nan) for name in names], np.float64)
+        more[group] = np.where(count > 0, size - of_text, np.nan)
+    return more
+
+
+def _newest(client: Int64s, last: Int64s) -> Int64s:
+    """The last of the rows of each instance."""
+    order = np.lexsort((last, client))
+    ends = np.append(np.flatnonzero(np.diff(client[order])), len(order) - 1)
+    newest: Int64s = order[ends]
+    return newest
+
+
+def _numbers(texts: pa.ChunkedArray) -> Int64s:
+    numbers: Int64s = texts.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    return numbers
+
+
+def _keys(rows: pa.Table) -> list[tuple[Any, ...]]:
+    columns = ("client_instance_id", "client_attributes_id", "epoch", "uncertain")
+    return list(zip(*(rows[name].to_pylist() for name in columns), strict=True))
+
+
+def _time(micros: int) -> str:
+    at = datetime.min if micros == EARLIEST else datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros)
+    return f"TIMESTAMPTZ '{at.isoformat()}{'' if at.tzinfo else 'Z'}'"
+
+
+def _ask(lake: str, sql: str, parts: dict[str, Any]) -> pa.Table:
+    return run_query(lake, sql.format(**parts)).read_all()

@@ -84,6 +84,7 @@ PAGES = (
     Page("broker", "Brokers", _LIMITS, "broker", About("broker", "Broker"), {"broker_id": "broker"}),
     Page("subscriptions", "Subscriptions", _LIMITS, "subscriptions"),
     Page("coverage", "Who pushes", _LIMITS, "coverage"),
+    Page("conformance", "Libraries and KIP-714", _LIMITS, "conformance"),
     Page("pipeline", "Pipeline health", _LIMITS, "health"),
     Page("search", "Search", "Look up", "search"),
 )  # fmt: skip

@@ -12,9 +12,10 @@ from deltalake import write_deltalake
 from playwright.sync_api import Page, expect
 
 from kafka_telemetry_lake.dashboards.pages import BY_PATH
+from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from tests.dashboard.conftest import PATIENCE_MS, Open, Serve, number, settled
-from tests.support.captured_lake import HOSTILE, write_lake
+from tests.support.captured_lake import HOSTILE, captured_lake, write_lake
 from tests.support.patience import wait_until
 
 PLOTS = {
@@ -175,6 +176,20 @@ def test_a_page_fits_on_a_phone(open_page: Open, path: str) -> None:
     )  # fmt: skip
     numbers = main.locator("tbody td.number")
     assert set(numbers.evaluate_all("cells => cells.map(cell => getComputedStyle(cell).textAlign)")) == {"left"}
+
+
+@pytest.mark.slow
+def test_the_page_about_kip_714_fits_on_a_phone(open_page: Open, serve: Serve, tmp_path: Path) -> None:
+    """A version is a card with its rules, and the instance that broke one most often is a link."""
+    lake = captured_lake(tmp_path / "lake")
+    Lifecycle(str(lake)).catch_up()
+    page = open_page("conformance", at=serve(lake))
+    page.set_viewport_size({"width": 390, "height": 844})
+    main = page.get_by_test_id("stMain")
+    expect(page.get_by_role("region", name="Libraries and rules").get_by_text("kgo v1.22.2")).to_be_visible()
+    wait_until(lambda: main.evaluate("main => main.scrollWidth - main.clientWidth") == 0, every_s=0.5)
+    links = page.get_by_role("region", name="Rules that are broken").get_by_role("link")
+    assert "client?instance=" in str(links.nth(1).get_attribute("href"))
 
 
 def test_a_table_in_half_of_the_width_breaks_lines_rather_than_scrolls(open_page: Open) -> None:

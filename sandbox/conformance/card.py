@@ -17,6 +17,8 @@ from kafka_telemetry_lake.sandbox.conformance.receiver import ScriptedReceiver
 from kafka_telemetry_lake.sandbox.conformance.seen import BROKEN, OBEYED
 from kafka_telemetry_lake.sandbox.conformance.under_test import TOPIC, check, start
 
+_CELLS = {OBEYED: "yes", BROKEN: "**no**"}
+
 
 @dataclass(frozen=True)
 class Card:
@@ -85,9 +87,13 @@ def read_card(file: Path) -> Card:
 
 
 def as_table(cards: Sequence[Card]) -> str:
-    """Rules by clients, in Markdown, with the evidence of rules that aren't obeyed."""
-    lines = [f"| rule | {' | '.join(card.client for card in cards)} |", "|---" * (len(cards) + 1) + "|"]
+    """Rules by clients in Markdown, and a table of what was seen of those that aren't obeyed."""
+    names = [f"{card.software}{', consumer' if card.client.endswith('-consumer') else ''}" for card in cards]
+    lines = [f"| rule | {' | '.join(names)} |", "|---" * (len(cards) + 1) + "|"]
+    seen = ["| rule | client | what it did |", "|---|---|---|"]
     for of_rule in zip(*(card.verdicts for card in cards), strict=True):
-        cells = [each.verdict if each.verdict == OBEYED else f"**{each.verdict}**: {each.evidence}" for each in of_rule]
-        lines.append(f"| {of_rule[0].rule} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        rule = of_rule[0].rule
+        lines.append(f"| {rule} | {' | '.join(_CELLS.get(each.verdict, each.verdict) for each in of_rule)} |")
+        others = [(name, each) for name, each in zip(names, of_rule, strict=True) if each.verdict != OBEYED]
+        seen += [f"| {rule} | {name} | {each.evidence} |" for name, each in others]
+    return "\n".join([*lines, "", *seen]) + "\n"

@@ -45,7 +45,7 @@ def first_push(lives: Lives) -> Found:
     if not every:
         return NOT_SEEN, "no push after a subscription"
     text = f"{text_range(every)} intervals after {text_count(len(every), 'subscription')}"
-    if min(every) < 0.5 - EARLY or max(every) > 1.5 + LATE:
+    if min(every) < 0.5 - EARLY or max(every) > 1.5 + LATE or median(every) > 1.5:
         return BROKEN, text
     if len(first) > 2 and max(first) - min(first) < SPREAD:
         return BROKEN, f"{text}; not at random, a client's first ones {text_range(first)}"
@@ -65,7 +65,7 @@ def interval(lives: Lives) -> Found:
     if not gaps:
         return NOT_SEEN, "no two pushes after one another"
     text = f"{text_range(gaps)} intervals between pushes, median {median(gaps):.2f} of {len(gaps)}"
-    return (BROKEN if min(gaps) < 1 - 2 * EARLY or median(gaps) > 1 + LATE / 2 else OBEYED), text
+    return (BROKEN if min(gaps) < 1 - 2 * EARLY or median(gaps) > 1 + LATE / 4 else OBEYED), text
 
 
 def names(lives: Lives) -> Found:

@@ -23,6 +23,8 @@ DELTA = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
 CUMULATIVE = AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
 NEITHER = AggregationTemporality.AGGREGATION_TEMPORALITY_UNSPECIFIED
 Lives = dict[str, Life]
+CARDS = Path(__file__).parents[2] / "data" / "conformance"
+PAGE = Path(__file__).parents[3] / "docs" / "conformance.md"
 
 
 def metrics(
@@ -176,8 +178,9 @@ FAULTS: list[tuple[Callable[[Lives], Lives], str, str, str]] = [
      "1 later requests without the id, 0 with another, 0 first ones with one"),
     (changed("obeys", 0.6, at=0.4), "first push", "broken", "0.40 to 1.40 intervals after 14 subscriptions"),
     (changed("obeys", 12.3, at=13.29), "first push", "obeyed", "0.60 to 1.79 intervals after 14 subscriptions"),
-    (lambda lives: without("obeys", 12.3)(changed("obeys", 13.3, at=13.55)(lives)), "first push", "broken",
-     "0.60 to 2.05 intervals after 14 subscriptions"),
+    (changed("obeys", 0.0, at=-2.0, answered=-2.0), "first push", "broken",
+     "0.60 to 2.60 intervals after 14 subscriptions"),
+    (lambda _: {"obeys": ended(begin(1.7), 4.0)}, "first push", "broken", "1.70 intervals after 1 subscription"),
     (at_the_same_time, "first push", "broken",
      "0.60 to 1.00 intervals after 14 subscriptions; not at random, a client's first ones 1.00"),
     (changed("obeys", 6.5, at=6.35), "push interval", "broken",
@@ -270,11 +273,17 @@ def test_a_card_as_text_json_and_table(tmp_path: Path) -> None:
     file = tmp_path / "card.json"
     file.write_text(as_json(card))
     assert read_card(file) == card
-    assert as_table([card, replace(card, client="other")]).splitlines() == [
-        "| rule | mine | other |",
+    consumer = replace(card, client="other-consumer", verdicts=[told[0], replace(told[1], verdict="not seen")])
+    assert as_table([card, consumer]).splitlines() == [
+        "| rule | mine 1 | mine 1, consumer |",
         "|---|---|---|",
-        "| codec | obeyed | obeyed |",
-        "| readable | **broken**: 1 of 4: no | **broken**: 1 of 4: no |",
+        "| codec | yes | yes |",
+        "| readable | **no** | not seen |",
+        "",
+        "| rule | client | what it did |",
+        "|---|---|---|",
+        "| readable | mine 1 | 1 of 4: no |",
+        "| readable | mine 1, consumer | 1 of 4: no |",
     ]
 
 
@@ -291,10 +300,7 @@ def test_what_cannot_be_tested_is_one_line(client: str, said: str, capsys: pytes
     assert capsys.readouterr().err.startswith(said)
 
 
-def test_a_table_of_cards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "card.json"
-    file.write_text(as_json(Card("mine", "mine 1", judge(obedient()))))
-    assert main(["--table", str(file)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "| rule | mine |"
-    assert lines[3] == "| first push | obeyed |"
+def test_the_page_has_the_table_of_the_recorded_cards(capsys: pytest.CaptureFixture[str]) -> None:
+    """The cards that `make conformance` made of real clients, in `tests/data/conformance`."""
+    assert main(["--table", *map(str, sorted(CARDS.glob("*.json")))]) == 0
+    assert capsys.readouterr().out in PAGE.read_text("utf-8")

@@ -32,6 +32,7 @@ READ_BYTES = 1 << 20  # read buffer per column: without one, Arrow reads all pay
 MEMORY_BYTES = 4 * SLICE_BYTES  # of the pushes that a task with several shards keeps in memory
 SORTED_BYTES = 4 << 20  # sorted by shard at a time, which has fixed costs; parts are joined by another copy before it
 CURSOR_BYTES = 4 << 20  # read at a time from a row group that is merged with others
+SORTABLE_SLICES = 2  # a row group of at most so many slices may be in another order than that of offsets
 CLIENT = "client_instance_id"
 KEYS = pa.schema([PUSHES_IN.field(name) for name in (CLIENT, "partition", "offset")])
 
@@ -141,11 +142,11 @@ def _in_order(
     chosen: Sequence[tuple[_Group, Bools]], schema: pa.Schema, sorted_by_partition: bool = False
 ) -> Iterator[pa.Table]:
     """The rows of row groups that are chosen, in the order of `PushFiles.slices`, in parts of any size."""
-    chosen = sorted(chosen, key=lambda each: (each[0].partition[0], each[0].offset[0]))
+    chosen = sorted(chosen, key=lambda each: each[0].first)
     if _is_in_order(chosen, sorted_by_partition):
         for group, mine in chosen:
             yield from group.slices(mine, schema)
-    else:  # the files were compacted or come from another writer
+    else:  # the files come from another writer
         yield from _merged(chosen, schema)
 
 
@@ -190,10 +191,36 @@ class _Group:
         self.partition, self.offset = (keys[name].to_numpy().astype(np.int64) for name in ("partition", "offset"))
         self._file = file
 
+    @cached_property
+    def order(self) -> Int64s:
+        """The rows by partition and offset."""
+        return np.lexsort((self.offset, self.partition))
+
+    @property
+    def first(self) -> tuple[int, int]:
+        """The least partition, and its least offset."""
+        return (int(self.partition[self.order[0]]), int(self.offset[self.order[0]])) if self.rows else (0, 0)
+
+    @cached_property
+    def is_sorted(self) -> bool:
+        """Whether the rows are in this order."""
+        return bool((np.diff(self.order) > 0).all())
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its rows can be sorted in memory."""
+        return self.row_bytes * self.rows <= SORTABLE_SLICES * SLICE_BYTES
+
     def slices(self, mine: Bools, schema: pa.Schema) -> Iterator[pa.Table]:
-        """The rows that are `mine`."""
+        """The rows that are `mine`, by partition and offset."""
         if not mine.any():
             return
+        if self.is_sorted:
+            yield from self._chosen(mine, schema)
+        else:
+            yield from sorted_slices(pa.concat_tables(self._chosen(mine, schema)))
+
+    def _chosen(self, mine: Bools, schema: pa.Schema) -> Iterator[pa.Table]:
         done = 0
         for batch in self.batches(schema, SLICE_BYTES):
             chosen = mine[done : done + batch.num_rows]
@@ -291,10 +318,17 @@ def sorted_slices(pushes: pa.Table) -> Iterator[pa.Table]:
 
 
 def _is_in_order(chosen: Sequence[tuple[_Group, Bools]], sorted_by_partition: bool) -> bool:
-    """Whether the offsets of each partition increase, and the partitions too if `sorted_by_partition`."""
+    """Whether the offsets of each partition increase from row group to row group, each of which is in order or small.
+
+    Args:
+        sorted_by_partition: the partitions must increase, too.
+    """
+    if not all(group.is_sorted or group.is_small for group, _ in chosen):
+        return False
     none = [np.zeros(0, np.int64)]
-    partition = np.concatenate(none + [group.partition[mine] for group, mine in chosen])
-    offset = np.concatenate(none + [group.offset[mine] for group, mine in chosen])
+    rows = [group.order[mine[group.order]] for group, mine in chosen]
+    partition = np.concatenate(none + [group.partition[own] for (group, _), own in zip(chosen, rows, strict=True)])
+    offset = np.concatenate(none + [group.offset[own] for (group, _), own in zip(chosen, rows, strict=True)])
     if sorted_by_partition and (np.diff(partition) < 0).any():
         return False
     order = np.argsort(partition, kind="stable")

@@ -35,6 +35,7 @@ from kafka_telemetry_lake.pipelines.ingest.operator_task import (
     was_tried_before,
 )
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES
+from kafka_telemetry_lake.pipelines.ingest.row_order import sorted_by_client
 from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile, TableFiles
 from kafka_telemetry_lake.pipelines.runtime.python_worker import forget_archives
@@ -254,7 +255,7 @@ def _table(parts: list[pa.RecordBatch]) -> pa.Table:
     for name in REPEATED:
         place = rows.schema.get_field_index(name)
         rows = rows.set_column(place, rows.schema.field(place).with_type(_TEXT), rows[name].dictionary_encode())
-    return rows
+    return sorted_by_client(rows)
 
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())

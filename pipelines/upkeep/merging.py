@@ -18,7 +18,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles, joined
-from kafka_telemetry_lake.pipelines.ingest.row_order import interleaved, with_one_dictionary
+from kafka_telemetry_lake.pipelines.ingest.row_order import interleaved, sorted_by_client, with_one_dictionary
 from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.lake import Lake
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
@@ -133,7 +133,7 @@ def merged_pushes(lake: Lake, rows: Rows, ended: threading.Event | None = None) 
         slices = PushFiles(lake.uri, paths, schema=schema).slices(sorted_by_partition=True)
         for pushes in joined(_until(ended, slices), PUSHES_PER_GROUP):
             statistics.add(pushes)
-            writer.write_table(pushes, row_group_size=PUSHES_PER_GROUP)
+            writer.write_table(sorted_by_client(pushes), row_group_size=PUSHES_PER_GROUP)
     sync(filesystem, [f"{root}/{path}"])
     size = filesystem.get_file_info(f"{root}/{path}").size
     return DataFile(PUSHES.name, path, size, statistics.rows, day, statistics.to_json())

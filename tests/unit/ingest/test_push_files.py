@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_telemetry_lake.pipelines.ingest import push_files
+from kafka_telemetry_lake.pipelines.ingest import push_files, row_order
 from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles, table_paths
+from kafka_telemetry_lake.pipelines.ingest.row_order import sorted_by_client
 from kafka_telemetry_lake.udfs.kernels.sharding import places_of, shards_at, shards_of
 from kafka_telemetry_lake.udfs.rows import PUSHES_IN
 
@@ -93,6 +94,50 @@ def test_files_without_order_are_put_in_order(
     monkeypatch.setattr(push_files, "CURSOR_BYTES", cursor_bytes)
     files = lake(tmp_path, [push(0, 1), push(1, 8), push(0, 4)], [push(1, 7), push(0, 2)])
     assert read(files) == [[(0, 1), (0, 2), (0, 4), (1, 7), (1, 8)]]
+
+
+def by_client(*pushes: dict[str, Any]) -> list[dict[str, Any]]:
+    landed = [{"client_id": client, **row} for client, row in zip("baab", pushes, strict=True)]
+    rows: list[dict[str, Any]] = sorted_by_client(pa.Table.from_pylist(landed, PUSHES_IN)).to_pylist()
+    return rows
+
+
+def test_a_row_group_sorted_by_client_is_put_in_order_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row groups that aren't between each other's offsets are read once, one after the other."""
+    monkeypatch.setattr(push_files, "_merged", None)
+    first, second = (by_client(*(push(0, begin + offset) for offset in range(4))) for begin in (0, 4))
+    assert [row["offset"] for row in first] == [1, 2, 0, 3]
+    files = lake(tmp_path, second, first, by_client(push(1, 2), push(1, 3), push(1, 5), push(1, 7)))
+    assert list(chain.from_iterable(read(files))) == [
+        *((0, offset) for offset in range(8)),
+        *((1, n) for n in (2, 3, 5, 7)),
+    ]
+    monkeypatch.setattr(push_files, "SLICE_ROWS", 4)
+    assert [len(part) for part in read(files)] == [4, 4, 4]
+
+
+def test_row_groups_between_each_others_offsets_are_merged(tmp_path: Path) -> None:
+    files = lake(
+        tmp_path,
+        by_client(*(push(0, offset) for offset in (0, 2, 4, 6))),
+        by_client(*(push(0, offset) for offset in (1, 3, 5, 7))),
+    )
+    assert read(files) == [[(0, offset) for offset in range(8)]]
+
+
+def test_pushes_that_readers_cannot_sort_stay_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(push_files, "SLICE_BYTES", 100_000)
+    monkeypatch.setattr(row_order, "SLICE_BYTES", 100_000)
+    most = push_files.SORTABLE_SLICES * 100_000
+    small, large = (
+        by_client(*(push(0, offset, payload=b"x" * size) for offset in range(4)))
+        for size in (most // 4 - 1_000, most // 4)
+    )
+    assert [row["offset"] for row in small] == [1, 2, 0, 3]
+    assert [row["offset"] for row in large] == [0, 1, 2, 3]
+    assert [len(part) for part in read(lake(tmp_path, small))] == [2, 2]
 
 
 def test_a_slice_holds_a_bounded_number_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

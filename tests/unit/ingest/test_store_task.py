@@ -102,6 +102,19 @@ def test_payloads_that_are_alike_are_stored_once_although_they_are_apart(tmp_pat
     assert 600_000 < file.size < 640_000
 
 
+def test_payloads_of_a_client_id_are_stored_once_although_others_lie_between_them(tmp_path: Path) -> None:
+    """60 applications push in turn, 1.8 MB of payloads: a page of 1 MB has few of each."""
+    payloads = [bytes(Random(number).randbytes(30_000)) for number in range(60)]
+    texts = [{"payload": payloads[offset % 60], "client_id": f"app-{offset % 60}"} for offset in range(240)]
+    (file,) = stored(tmp_path, [push(0, offset) | text for offset, text in enumerate(texts)])
+    assert 1_800_000 < file.size < 2_100_000  # in the order of landing: more than 7 MB
+    (group,) = row_groups(tmp_path, file)
+    assert group[:5] == [(0, 0), (0, 60), (0, 120), (0, 180), (0, 1)]
+    read = pa.concat_tables(PushFiles(str(tmp_path), [file.path]).slices())
+    assert read["offset"].to_pylist() == list(range(240))
+    assert read["payload"].to_pylist() == [text["payload"] for text in texts]
+
+
 def other(column: str, offset: int, **fields: object) -> dict[str, object]:
     at = {"source": "kafka", "topic": "other", "partition": 0, "offset": offset, "landed_at": AT}
     return {name: at[name] for name in ("source", "topic", "partition", "offset")} | {column: at | fields}

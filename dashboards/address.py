@@ -56,7 +56,7 @@ OWNED = ("application", "owner")
 # Those of the page of open findings: column of question `open_findings`, and label.
 FINDING_FILTERS = {"severity": "Severity", "state": "State", "finding": "Finding"}
 # What a page is about, and what it shows of it.
-SUBJECTS = ("instance", "metric", "topic", "broker", "finding_id", "q")
+SUBJECTS = ("instance", "metric", "topic", "broker", "finding_id", "q", "quota", "for", "limit")
 KEYS = ("range", "from", "to", *FILTERS, "refresh", "compare", *FINDING_FILTERS, *SUBJECTS)
 
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 604_800)

@@ -81,6 +81,7 @@ PAGES = (
     Page("group", "Groups", _SUBJECTS, "group", About("group", "Consumer group"),
          {"group_id": "group", "reader_groups": "group"}),
     Page("quotas", "Quotas", _LIMITS, "quotas"),
+    Page("what-if-quota", "What would a quota do?", _LIMITS, "what_if_quota"),
     Page("broker", "Brokers", _LIMITS, "broker", About("broker", "Broker"), {"broker_id": "broker"}),
     Page("subscriptions", "Subscriptions", _LIMITS, "subscriptions"),
     Page("coverage", "Who pushes", _LIMITS, "coverage"),

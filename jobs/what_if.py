@@ -53,7 +53,7 @@ def _quota(settings: WhatIfSettings, start: datetime, end: datetime) -> int:
         None if given == SMALLEST else float(given),
         settings.throttled_percent,
     )
-    rows, together = what_if_quota(settings.lake, proposal, start, end)
+    rows, together, _ = what_if_quota(settings.lake, proposal, start, end)
     _print(settings, rows, NOT_FOR_PEOPLE["quota"])
     print(_summary(rows, proposal), file=sys.stderr)
     if together:

@@ -42,6 +42,21 @@ ANSWER = pa.schema(
         ("status", pa.string()),
     ]
 )
+STEPS = pa.schema(
+    [
+        ("cluster_id", pa.string()),
+        ("broker_id", pa.int32()),
+        ("user", pa.string()),
+        ("client_id", pa.string()),
+        ("at", TIMESTAMP),
+        ("ratio_percent", pa.float64()),
+    ]
+)
+MOST_LISTED = 1000
+RECORDED = """
+    SELECT DISTINCT "user", client_id FROM quota_samples
+    WHERE quota_type = '{quota_type}' AND landed_date {days} AND time {between}
+    ORDER BY ALL LIMIT {most}"""
 # The samples of brokers; where a broker has none of an entity, what clients' own byte counters say.
 SAMPLES = """
     WITH sampled AS (
@@ -89,6 +104,8 @@ class Prediction(NamedTuple):
     """schema `ANSWER`, the most throttled first"""
     together: int
     """recorded entities left out, as brokers counted those together that the proposal would separate"""
+    steps: pa.Table = STEPS.empty_table()
+    """schema `STEPS`: the greatest recorded rate of each step by the limit, in percent; above 100 something waits"""
 
 
 class _Entity(NamedTuple):
@@ -100,12 +117,15 @@ class _Entity(NamedTuple):
     client_id: str
 
 
-def what_if(lake: str, proposal: Proposal, start: datetime, end: datetime) -> Prediction:
+def what_if(lake: str, proposal: Proposal, start: datetime, end: datetime, step_s: int = 0) -> Prediction:
     """What the proposal would have done between two times.
 
     A row is what a broker would have counted as one (Q17). The other quotas are those in force at the end. `status`:
     ``throttled_then``: it was throttled while it was recorded, so it may have wanted more than its rates say;
     ``gaps``: seconds between samples that are far apart are left out, they aren't in `recorded_s`.
+
+    Args:
+        step_s: of `steps`, seconds; 0: none.
 
     Raises:
         NothingRecordedError: no rate was recorded, or none to which the proposal would apply; it says why.
@@ -116,24 +136,37 @@ def what_if(lake: str, proposal: Proposal, start: datetime, end: datetime) -> Pr
             f"from, to: {seconds:,} s between them; allowed: above 0, up to {MOST_SECONDS // 86_400} days"
         )
     entities, together = _entities(lake, proposal, start, end)
-    size = max(1, CELLS // seconds)
+    size, steps = max(1, CELLS // seconds), list[pa.Table]()
     rows = [
         row
         for first in range(0, len(entities), size)
-        for row in _rows(entities[first : first + size], proposal, start, seconds)
+        for row in _rows(entities[first : first + size], proposal, start, seconds, step_s, steps)
     ]
     order = [("throttled_percent", "descending"), ("used_percent", "descending")]
     order += [(name, "ascending") for name in ("cluster_id", "user", "client_id", "broker_id")]
-    return Prediction(pa.Table.from_pylist(rows, ANSWER).sort_by(order), together)
+    return Prediction(
+        pa.Table.from_pylist(rows, ANSWER).sort_by(order), together, pa.concat_tables([STEPS.empty_table(), *steps])
+    )
+
+
+def recorded_entities(lake: str, quota_type: str, start: datetime, end: datetime) -> list[tuple[str, str]]:
+    """User and client id of the first `MOST_LISTED` entities that brokers sampled between two times."""
+    days, between = _times(start, end)
+    sql = RECORDED.format(quota_type=quota_type, days=days, between=between, most=MOST_LISTED)
+    return [(row["user"], row["client_id"]) for row in run_query(lake, sql).read_all().to_pylist()]
+
+
+def _times(start: datetime, end: datetime) -> tuple[str, str]:
+    """Conditions on the landed date, and on the time of a sample."""
+    days = f"BETWEEN DATE '{start:%Y-%m-%d}' - 1 AND DATE '{end:%Y-%m-%d}' + 1"
+    return days, f"BETWEEN TIMESTAMPTZ '{start.isoformat()}' AND TIMESTAMPTZ '{end.isoformat()}'"
 
 
 def _entities(
     lake: str, proposal: Proposal, start: datetime, end: datetime
 ) -> tuple[list[tuple[_Entity, pa.Table]], int]:
     """Each entity that the proposal limits, with the samples of those that it unites; and how many can't be split."""
-    days = f"BETWEEN DATE '{start:%Y-%m-%d}' - 1 AND DATE '{end:%Y-%m-%d}' + 1"
-    before = start - timedelta(seconds=BEFORE_S)
-    between = f"BETWEEN TIMESTAMPTZ '{before.isoformat()}' AND TIMESTAMPTZ '{end.isoformat()}'"
+    days, between = _times(start - timedelta(seconds=BEFORE_S), end)
     samples = run_query(lake, SAMPLES.format(quota_type=proposal.quota_type, days=days, between=between)).read_all()
     if not len(samples):
         raise NothingRecordedError(
@@ -184,7 +217,12 @@ def _by_entity(samples: pa.Table) -> Iterator[pa.Table]:
 
 
 def _rows(
-    entities: list[tuple[_Entity, pa.Table]], proposal: Proposal, start: datetime, seconds: int
+    entities: list[tuple[_Entity, pa.Table]],
+    proposal: Proposal,
+    start: datetime,
+    seconds: int,
+    step_s: int,
+    steps: list[pa.Table],
 ) -> Iterator[dict[str, object]]:
     origin = start.timestamp() - BEFORE_S
     rates, gaps = np.full((len(entities), BEFORE_S + seconds), np.nan), []
@@ -207,6 +245,8 @@ def _rows(
         if not recorded:
             continue
         first, last = int(replayed.first[number]), int(replayed.last[number])
+        if step_s:
+            steps.append(_steps(entity, 100 * rates[number, BEFORE_S:] / limits[number], start, step_s))
         then = any(samples["throttled"].to_pylist())
         yield {
             **entity._asdict(),
@@ -223,6 +263,15 @@ def _rows(
             "source": ", ".join(sorted(set(samples["source"].to_pylist()))),
             "status": "throttled_then" if then else "gaps" if gaps[number] else "ok",
         }
+
+
+def _steps(entity: _Entity, ratio: Doubles, start: datetime, step_s: int) -> pa.Table:
+    """The greatest of each step that has any."""
+    padded = np.append(ratio, np.full(-len(ratio) % step_s, np.nan)).reshape(-1, step_s)
+    known = np.flatnonzero(~np.isnan(padded).all(axis=1))
+    at = [start + timedelta(seconds=step_s * step) for step in known.tolist()]
+    columns = [pa.array([value] * len(known), STEPS.field(name).type) for name, value in entity._asdict().items()]
+    return pa.table([*columns, pa.array(at, TIMESTAMP), np.nanmax(padded[known], axis=1)], schema=STEPS)
 
 
 def _rates(samples: pa.Table, origin: float, seconds: int) -> Doubles:

@@ -15,8 +15,10 @@ from kafka_telemetry_lake.dashboards.pages import BY_PATH
 from kafka_telemetry_lake.pipelines.lifecycle.follower import Lifecycle
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from tests.dashboard.conftest import PATIENCE_MS, Open, Serve, number, settled
-from tests.support.captured_lake import HOSTILE, captured_lake, write_lake
+from tests.support.captured_lake import HOSTILE, captured_lake, push_row, write_lake
+from tests.support.landing_records import captured
 from tests.support.patience import wait_until
+from tests.support.quota_samples import sample
 
 PLOTS = {
     "": 2,
@@ -197,3 +199,22 @@ def test_a_table_in_half_of_the_width_breaks_lines_rather_than_scrolls(open_page
     table = page.get_by_role("region", name="Who writes it")
     expect(table).to_be_visible()
     assert table.evaluate("box => box.scrollWidth - box.clientWidth") <= 0
+
+
+def test_dashboard_what_if_quota_says_whom_a_limit_throttles(serve: Serve, open_page: Open, tmp_path: Path) -> None:
+    push = pa.Table.from_pylist([push_row(captured().slice(0, 1).to_pylist()[0]) | {"landed_at": NOON}], PUSHES.schema)
+    lake = write_lake(tmp_path / "lake", push)
+    sample(lake, "busy", 150.0, begin=-600, end=0)
+    sample(lake, "calm", 40.0, begin=-600, end=0)
+    between = {"from": "2026-11-21T11:50:00Z", "to": "2026-11-21T12:00:00Z"}
+    page = open_page("what-if-quota", at=serve(lake), limit="100", **between)
+    assert number(page, "Would be throttled") == "1"
+    main = page.get_by_test_id("stMain")
+    expect(main).to_contain_text("the proposed quota")
+    expect(main).to_contain_text("busy on broker 1")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.get_by_role("spinbutton").fill("30")
+    page.get_by_role("spinbutton").press("Enter")
+    expect(page.get_by_test_id("stMetric").filter(has_text="Would be throttled")).to_contain_text("2")
+    assert "limit=30" in page.url
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= 390

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
 from kafka_telemetry_lake.udfs.quotas.limits import DEFAULT
 from kafka_telemetry_lake.udfs.quotas.what_if import Replayed, rates_by_second, replay, smallest_limits
 from tests.oracle.quota_broker import run
+from tests.support.quota_samples import NOON, sample
 
-NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SECONDS, LIMIT, REQUEST = 180, 100_000.0, 5_000.0
 second = np.arange(SECONDS)
 LOADS = {  # as multiples of the limit
@@ -89,19 +89,6 @@ def test_the_smallest_limit_throttles_for_that_share_and_no_smaller_one_does(sha
     assert (replay(rates, found * 0.99).throttled_s > most).all()
     if not share:
         assert found == pytest.approx(np.nanmax(rates, axis=1), rel=0.1)
-
-
-def sample(lake: Path, client_id: str, rate: float, begin: int = 10, end: int = 610, **fields: Any) -> None:
-    """Samples of an entity, one each ten seconds from `begin` to `end` after noon."""
-    rows = [
-        {
-            "source": "s", "cluster_id": "c", "topic": "client-quotas", "partition": 0, "offset": at, "landed_at": NOON,
-            "broker_id": 1, "time": NOON + timedelta(seconds=at), "quota_type": "produce", "user": "",
-            "client_id": client_id, "observed_rate": rate, "landed_date": NOON.date(),
-        } | fields
-        for at in range(begin, end, 10)
-    ]  # fmt: skip
-    write_deltalake(QUOTA_SAMPLES.create(str(lake)), pa.Table.from_pylist(rows, QUOTA_SAMPLES.stored), mode="append")
 
 
 def set_quota(lake: Path, user: str, client_id: str, limit: float) -> None:

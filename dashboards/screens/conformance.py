@@ -66,7 +66,7 @@ def page(scene: Scene) -> None:
             **{rule: words for rule, (words, *_) in RULES.items()},
         },
         "Libraries and rules",
-        "Of all pushes, points or instances that tell: how many are against the rule. What each rule means is below.",
+        "Yes, known by so many pushes, points or instances; or no, and how many of them are against the rule.",
         "No client has pushed yet, or the job's lifecycle stage has not written any.",
     )
     if not rows.empty:
@@ -100,7 +100,7 @@ def _broken(rows: pd.DataFrame) -> None:
 def _card(rows: pd.DataFrame) -> pd.DataFrame:
     """A row of each version and cluster, with a verdict in words of each rule of which something tells."""
     verdicts = [
-        f"{broken:,} of {checked:,} against it" if broken else f"obeyed, {checked:,}"
+        f"no: {broken:,} of {checked:,}" if broken else f"yes, {checked:,}"
         for broken, checked in zip(rows["broken"], rows["checked"], strict=True)
     ]
     keys = ["software", "library", "cluster_id"]

@@ -12,6 +12,7 @@ from kafka_telemetry_lake.sandbox.conformance.wire import Subscription
 INTERVAL_S = 1.0
 START_S = 60.0  # until the first push, on a busy machine
 AWAY_S = 20.0  # until it pushes again after its connections have ended
+PATIENCE = 3  # times as long as a client that obeys needs on an idle machine
 # What most libraries have a counter for, and not all that any has.
 NARROW = tuple(
     f"org.apache.kafka.{name}."
@@ -88,8 +89,8 @@ class Stage:
         self.wait_pushes(FIRST.id, count)
 
     def wait_pushes(self, subscription_id: int, count: int) -> None:
-        """Waits as long as so many take that come at their times, and three intervals for the subscription's change."""
-        self.until(lambda: len(self.pushes(subscription_id)) >= count, (count + 3.5) * INTERVAL_S)
+        """Waits for so many pushes; before them the client may need two and a half intervals to learn of a change."""
+        self.until(lambda: len(self.pushes(subscription_id)) >= count, PATIENCE * (count + 2.5) * INTERVAL_S)
 
     def subscribe(self, subscription: Subscription, count: int) -> None:
         """Changes the subscription, of which the client learns at its next push; waits for pushes of the new one."""
@@ -100,7 +101,7 @@ class Stage:
         """Answers the next push with an error; waits for it."""
         before = len(self.pushes(error=error))
         self.receiver.errors.append(error)
-        self.until(lambda: len(self.pushes(error=error)) > before, 3 * INTERVAL_S)
+        self.until(lambda: len(self.pushes(error=error)) > before, PATIENCE * 1.5 * INTERVAL_S)
 
     def mark(self, what: str) -> None:
         self.marks[what] = time.monotonic()
@@ -121,7 +122,7 @@ def obeys(stage: Stage) -> None:
     stage.subscribe(replace(FIRST, id=3, metrics=WIDE, delta=False), 2)
     empty = replace(FIRST, id=4, metrics=())
     stage.receiver.subscription = empty
-    stage.until(lambda: sum(each.told == empty for each in stage.receiver.exchanges) >= 3, 5 * INTERVAL_S)
+    stage.until(lambda: sum(each.told == empty for each in stage.receiver.exchanges) >= 3, PATIENCE * 4 * INTERVAL_S)
     stage.subscribe(replace(FIRST, id=5, metrics=ALL), 2)
     time.sleep(0.3 * INTERVAL_S)
     stage.close()
@@ -132,7 +133,7 @@ def is_throttled(stage: Stage) -> None:
     stage.first_pushes(2)
     stage.refuse(THROTTLED)
     before = len(stage.pushes())
-    stage.until(lambda: len(stage.pushes()) >= before + 2, 5 * INTERVAL_S)
+    stage.until(lambda: len(stage.pushes()) >= before + 2, PATIENCE * 3.5 * INTERVAL_S)
     stage.refuse(THROTTLED)
     time.sleep(0.2 * INTERVAL_S)
     stage.close()

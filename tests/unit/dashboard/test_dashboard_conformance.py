@@ -59,9 +59,9 @@ def test_versions_and_rules_with_evidence(monkeypatch: pytest.MonkeyPatch) -> No
     drawn = shown(monkeypatch, view())
     assert drawn["Libraries and rules"] == [
         ("version", "library", *(words for words, *_ in screen.RULES.values())),
-        ("bad 1", "unknown", "2 of 2 against it", "obeyed, 2", None, "1 of 3 against it", "obeyed, 3",
-         "1 of 1 against it"),
-        ("good 1", "unknown", "obeyed, 2", "obeyed, 2", None, "obeyed, 3", "obeyed, 3", "obeyed, 1"),
+        ("bad 1", "unknown", "no: 2 of 2", "yes, 2", None, "no: 1 of 3", "yes, 3",
+         "no: 1 of 1"),
+        ("good 1", "unknown", "yes, 2", "yes, 2", None, "yes, 3", "yes, 3", "yes, 1"),
     ]  # fmt: skip
     assert drawn["Rules that are broken"] == [
         ("version", "rule", "against it (%)", "evidence", "most often", "section of KIP-714"),

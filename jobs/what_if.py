@@ -14,7 +14,7 @@ from kafka_telemetry_lake.jobs.settings.what_if import QUOTA_TYPES, SMALLEST, Wh
 from kafka_telemetry_lake.pipelines.lake.place import no_lake
 from kafka_telemetry_lake.pipelines.query.formats import TEXT_FORMATS
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
-from kafka_telemetry_lake.pipelines.quotas.what_if import Proposal
+from kafka_telemetry_lake.pipelines.quotas.what_if import Proposal, remarks
 from kafka_telemetry_lake.pipelines.quotas.what_if import what_if as what_if_quota
 from kafka_telemetry_lake.pipelines.subscriptions.what_if import (
     SubscriptionChange,
@@ -53,11 +53,10 @@ def _quota(settings: WhatIfSettings, start: datetime, end: datetime) -> int:
         None if given == SMALLEST else float(given),
         settings.throttled_percent,
     )
-    rows, together, _ = what_if_quota(settings.lake, proposal, start, end)
-    _print(settings, rows, NOT_FOR_PEOPLE["quota"])
-    print(_summary(rows, proposal), file=sys.stderr)
-    if together:
-        print(f"{together:,} more were recorded together with others, which this quota would separate", file=sys.stderr)
+    predicted = what_if_quota(settings.lake, proposal, start, end)
+    _print(settings, predicted.rows, NOT_FOR_PEOPLE["quota"])
+    for line in (_summary(predicted.rows, proposal), *remarks(predicted, start, end)):
+        print(line, file=sys.stderr)
     return 0
 
 

@@ -16,7 +16,7 @@ from kafka_telemetry_lake.dashboards.frame import page_value, preset
 from kafka_telemetry_lake.dashboards.plots import MOST_SERIES, lines
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.show import numbers, plain, table
-from kafka_telemetry_lake.pipelines.quotas.what_if import Proposal, recorded_entities, what_if
+from kafka_telemetry_lake.pipelines.quotas.what_if import Prediction, Proposal, recorded_entities, remarks, what_if
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 from kafka_telemetry_lake.udfs.quotas.limits import DEFAULT
 
@@ -64,11 +64,13 @@ def page(scene: Scene) -> None:
     user, client_id = json.loads(chosen)
     proposal = Proposal(quota_type, user, client_id, limit)
     try:
-        rows, steps = _predicted(scene, proposal, start, stop)
+        predicted = _predicted(scene, proposal, start, stop)
     except CannotRunError as error:
         st.info(plain(error))
         return
-    _show(rows, steps, scene.step_s, (start, stop))
+    for remark in remarks(predicted, start, stop):
+        st.caption(plain(remark))
+    _show(predicted.rows.to_pandas(), predicted.steps.to_pandas(), scene.step_s, (start, stop))
 
 
 def _show(rows: pd.DataFrame, steps: pd.DataFrame, step_s: int, ends: tuple[datetime, datetime]) -> None:
@@ -118,7 +120,7 @@ def _of(user: str, client_id: str) -> str:
     return ", ".join(filter(None, (user, client_id))) or "all"
 
 
-def _predicted(scene: Scene, proposal: Proposal, start: datetime, stop: datetime) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _predicted(scene: Scene, proposal: Proposal, start: datetime, stop: datetime) -> Prediction:
     def ask(part: str) -> pa.Table:
         return answer(
             (scene.lake.uri, scene.versions, "what_if_quota", part, proposal, start, stop, scene.step_s),
@@ -126,8 +128,7 @@ def _predicted(scene: Scene, proposal: Proposal, start: datetime, stop: datetime
             lambda _: getattr(what_if(scene.lake.uri, proposal, start, stop, scene.step_s), part),
         )
 
-    rows = ask("rows").to_pandas()
-    return rows, ask("steps").to_pandas()
+    return Prediction(ask("rows"), 0, ask("steps"))
 
 
 def _recorded(scene: Scene, quota_type: str, start: datetime, stop: datetime) -> list[tuple[str, str]]:

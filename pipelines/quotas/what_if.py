@@ -53,6 +53,7 @@ STEPS = pa.schema(
     ]
 )
 MOST_LISTED = 1000
+KNOWN_SHARE = 0.9  # of the time; with less recorded a remark says so
 RECORDED = """
     SELECT DISTINCT "user", client_id FROM quota_samples
     WHERE quota_type = '{quota_type}' AND landed_date {days} AND time {between}
@@ -147,6 +148,29 @@ def what_if(lake: str, proposal: Proposal, start: datetime, end: datetime, step_
     return Prediction(
         pa.Table.from_pylist(rows, ANSWER).sort_by(order), together, pa.concat_tables([STEPS.empty_table(), *steps])
     )
+
+
+def remarks(predicted: Prediction, start: datetime, end: datetime) -> Iterator[str]:
+    """What isn't known of a prediction between two times, each a sentence."""
+    rows, seconds = predicted.rows.to_pylist(), (end - start).total_seconds()
+    if predicted.together:
+        yield f"{predicted.together:,} more were recorded together with others, which this quota would separate"
+    short = [row["recorded_s"] for row in rows if row["recorded_s"] < KNOWN_SHARE * seconds]
+    if short:
+        yield (
+            f"{len(short):,} of {len(rows):,} weren't recorded for the whole time, one for {min(short):,} of "
+            f"{seconds:,.0f} s: what is missing is left out, not interpolated"
+        )
+    if estimated := sum(row["source"] != "broker" for row in rows):
+        yield (
+            f"{estimated:,} of {len(rows):,} have no samples of brokers: they are estimated from byte counters that "
+            "clients pushed, so bursts within a push interval aren't seen"
+        )
+    if throttled := sum(row["status"] == "throttled_then" for row in rows):
+        yield (
+            f"{throttled:,} of {len(rows):,} were throttled while they were recorded: they may have wanted more than "
+            "their rates say"
+        )
 
 
 def recorded_entities(lake: str, quota_type: str, start: datetime, end: datetime) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ import pytest
 from deltalake import write_deltalake
 
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.pipelines.quotas.what_if import NothingRecordedError, Proposal, what_if
+from kafka_telemetry_lake.pipelines.quotas.what_if import NothingRecordedError, Proposal, remarks, what_if
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUOTA_SAMPLES, QUOTA_USAGE
 from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
 from kafka_telemetry_lake.udfs.quotas.limits import DEFAULT
@@ -99,6 +99,20 @@ def set_quota(lake: Path, user: str, client_id: str, limit: float) -> None:
     write_deltalake(QUOTAS.create(str(lake)), pa.Table.from_pylist([row], QUOTAS.stored), mode="append")
 
 
+def estimate(lake: Path, *client_ids: str) -> None:
+    """What clients' own byte counters say, 80 bytes/s for ten minutes."""
+    rows = [
+        {
+            "cluster_id": "c", "broker_id": 1, "quota_type": "produce", "user": "", "client_id": client_id,
+            "window_start": NOON + timedelta(seconds=at), "window_end": NOON + timedelta(seconds=at + 10),
+            "window_seconds": 10, "samples": 1, "observed_rate": 80.0, "throttled": False, "source": "client",
+            "status": "ok", "landed_date": NOON.date(),
+        }
+        for client_id in client_ids for at in range(0, 600, 10)
+    ]  # fmt: skip
+    write_deltalake(QUOTA_USAGE.create(str(lake)), pa.Table.from_pylist(rows, QUOTA_USAGE.stored), mode="append")
+
+
 def ask(lake: Path, user: str, client_id: str, limit: float | None, percent: float = 0.0) -> list[dict[str, Any]]:
     proposal = Proposal("produce", user, client_id, limit, percent)
     rows: list[dict[str, Any]] = what_if(str(lake), proposal, NOON, NOON + timedelta(minutes=10)).rows.to_pylist()
@@ -153,18 +167,35 @@ def test_what_was_throttled_then_and_missing_minutes_are_said(tmp_path: Path) ->
 
 def test_what_clients_report_counts_where_a_broker_has_no_samples(tmp_path: Path) -> None:
     sample(tmp_path, "sampled", 60.0)
-    rows = [
-        {
-            "cluster_id": "c", "broker_id": 1, "quota_type": "produce", "user": "", "client_id": client_id,
-            "window_start": NOON + timedelta(seconds=at), "window_end": NOON + timedelta(seconds=at + 10),
-            "window_seconds": 10, "samples": 1, "observed_rate": 80.0, "throttled": False, "source": "client",
-            "status": "ok", "landed_date": NOON.date(),
-        }
-        for client_id in ("sampled", "estimated") for at in range(0, 600, 10)
-    ]  # fmt: skip
-    write_deltalake(QUOTA_USAGE.create(str(tmp_path)), pa.Table.from_pylist(rows, QUOTA_USAGE.stored), mode="append")
+    estimate(tmp_path, "sampled", "estimated")
     found = {row["client_id"]: (row["source"], round(row["mean_rate"])) for row in ask(tmp_path, "", DEFAULT, 100.0)}
     assert found == {"sampled": ("broker", 60), "estimated": ("client", 80)}
+
+
+def test_a_client_that_changes_its_library_stays_one_entity(tmp_path: Path) -> None:
+    """Brokers know users and client ids alone, so the rates of both libraries are those of one row."""
+    sample(tmp_path, "moved", 60.0, end=300)
+    sample(tmp_path, "moved", 150.0, begin=310)
+    (row,) = ask(tmp_path, "", "moved", 100.0)
+    assert row["first_throttled"] > NOON + timedelta(seconds=290)
+    assert (row["recorded_s"], row["status"]) == (600, "ok")
+
+
+def test_what_a_prediction_does_not_know_is_said(tmp_path: Path) -> None:
+    sample(tmp_path, "whole", 60.0)
+    sample(tmp_path, "", 60.0, user="ann")
+    proposal, end = Proposal("produce", "", DEFAULT, 100.0), NOON + timedelta(minutes=10)
+    sample(tmp_path, "then", 60.0, throttle_time_ms=5.0)
+    sample(tmp_path, "late", 60.0, begin=400)
+    estimate(tmp_path, "estimated")
+    assert list(remarks(what_if(str(tmp_path), proposal, NOON, end), NOON, end)) == [
+        "1 more were recorded together with others, which this quota would separate",
+        "1 of 4 weren't recorded for the whole time, one for 211 of 600 s: what is missing is left out, not "
+        "interpolated",
+        "1 of 4 have no samples of brokers: they are estimated from byte counters that clients pushed, so bursts "
+        "within a push interval aren't seen",
+        "1 of 4 were throttled while they were recorded: they may have wanted more than their rates say",
+    ]
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,11 +1,16 @@
 """How well `telemetry-lake what-if quota` predicts: thirty loads without a quota, and once more with it.
 
 python -m benchmarks.what_if
+python -m benchmarks.what_if request
 
 Real librdkafka producers on two real brokers, whose receiver samples the quota sensors. The loads run for two minutes
 while no quota limits anybody; the lake predicts how long each would be throttled by the quota that is then set for it;
 the same loads run again. Measured are the throttle times in the responses that clients got, and the rates that brokers
 sampled. One load is that of a user with several clients.
+
+Of request quotas: eight loads on one broker, a request for each message, limits from the recorded percentages. What a
+request takes depends on what else the machine does, so two loads have no limit: how their mean differs between both
+runs is what no prediction can know.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +35,9 @@ from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
 
 SECONDS, TICK_S = 120, 0.1
+REQUEST_LOADS, UNLIMITED = 8, 2
+FACTORS = (0.5, 0.7, 0.9, 0.7, 0.5, 0.9)  # of the limits of requests, by the recorded mean
+NO_PERCENT = 10_000.0
 BROKERS, MESSAGE = 2, 1000
 REST_S = 30.0  # until what waits is sent, and windows are empty
 OF_ALICE = 6  # clients of one user, the first loads; they are compared together
@@ -76,6 +85,65 @@ def main() -> None:
     print_figures(_errors(rows))
 
 
+def requests() -> None:
+    """The same of request quotas."""
+    properties = {"client.telemetry.lander.quotas.interval.ms": INTERVAL_MS}
+    with (
+        tempfile.TemporaryDirectory(prefix="what-if-") as scratch,
+        LocalCluster(plugin=receiver_jar(), properties=properties) as cluster,
+    ):
+        lake, loads = Path(scratch) / "lake", [load for load in _loads() if not load.user][:REQUEST_LOADS]
+        cluster.create_topic("orders", 2)
+        cluster.set_quota(client_id="", request_percentage=NO_PERCENT)
+        recorded = _run(cluster, loads, ONE_BY_ONE)
+        _ingest(cluster, lake)
+        limits = {}
+        for load, factor in zip(loads[UNLIMITED:], FACTORS, strict=True):
+            limits[load.client_id] = round(factor * _mean(str(lake), load, recorded), 4)
+            cluster.set_quota(client_id=load.client_id, request_percentage=limits[load.client_id])
+        time.sleep(REST_S)
+        again = _run(cluster, loads, ONE_BY_ONE)
+        time.sleep(3 * INTERVAL_MS / 1000)
+        _ingest(cluster, lake)
+        rows = []
+        for load in loads:
+            means = [_mean(str(lake), load, ran) for ran in (recorded, again)]
+            row: dict[str, Any] = {
+                "client_id": load.client_id,
+                "shape": load.shape,
+                "mean": means[0],
+                "again": means[1],
+            }
+            if (limit := limits.get(load.client_id)) is not None:
+                proposal = Proposal("request", "", load.client_id, limit)
+                (predicted,) = what_if(str(lake), proposal, recorded.start, recorded.end).rows.to_pylist()
+                row |= {
+                    "limit": limit,
+                    "predicted_s": predicted["throttled_s"],
+                    "measured_s": again.throttled_s[load.client_id],
+                    "predicted_percent": predicted["used_percent"],
+                    "measured_percent": _used(str(lake), load, limit, again, "request"),
+                }
+            rows.append(row)
+    store_runs("what_if_requests", {"loads": rows})
+    for row in rows:
+        print("  ".join(f"{value:.3g}" if isinstance(value, float) else str(value) for value in row.values()))
+    figures = _errors([row for row in rows if "limit" in row])
+    changed = [row["again"] / row["mean"] - 1 for row in rows if "limit" not in row]
+    print_figures(
+        {name.replace("what_if", "what_if_request"): value for name, value in figures.items()}
+        | {"what_if_request_unlimited_changed": float(np.mean(changed))}
+    )
+
+
+def _mean(lake: str, load: Load, ran: Ran) -> float:
+    """Mean recorded percentage."""
+    sql = f"""SELECT avg(observed_rate) AS rate FROM quota_samples
+        WHERE quota_type = 'request' AND client_id = '{load.client_id}'
+        AND time BETWEEN TIMESTAMPTZ '{ran.start.isoformat()}' AND TIMESTAMPTZ '{ran.end.isoformat()}'"""
+    return float(run_query(lake, sql).read_all()["rate"][0].as_py())
+
+
 def _loads() -> Iterator[Load]:
     """Steady, rising, in waves and in bursts, between 40 and 90 KB/s, with limits from far below to above the mean."""
     random, second = np.random.default_rng(13), np.arange(SECONDS)
@@ -106,7 +174,10 @@ class Ran(NamedTuple):
     throttled_s: Mapping[str, float]
 
 
-def _run(cluster: LocalCluster, loads: list[Load]) -> Ran:
+ONE_BY_ONE = {"linger.ms": 0, "batch.num.messages": 1}  # a request for each message
+
+
+def _run(cluster: LocalCluster, loads: list[Load], more: Mapping[str, int] = MappingProxyType({})) -> Ran:
     """Produce all loads at the same time, each at its own pace, and wait for what they were delayed by."""
     throttled = dict.fromkeys((load.client_id for load in loads), 0.0)
 
@@ -133,6 +204,7 @@ def _run(cluster: LocalCluster, loads: list[Load]) -> Ran:
                 "enable.metrics.push": False,
             }
             | (sasl if load.user else {})
+            | dict(more)
         )
 
     producers = [producer(load) for load in loads]
@@ -184,10 +256,10 @@ def _compared(lake: str, load: Load, loads: list[Load], recorded: Ran, again: Ra
     }
 
 
-def _used(lake: str, load: Load, limit: float, ran: Ran) -> float:
+def _used(lake: str, load: Load, limit: float, ran: Ran, quota_type: str = "produce") -> float:
     who = f"\"user\" = '{load.user}'" if load.user else f"client_id = '{load.client_id}'"
     sql = f"""SELECT avg(least(100, 100 * observed_rate / {limit})) AS used
-        FROM quota_samples WHERE quota_type = 'produce' AND {who}
+        FROM quota_samples WHERE quota_type = '{quota_type}' AND {who}
         AND time BETWEEN TIMESTAMPTZ '{ran.start.isoformat()}' AND TIMESTAMPTZ '{ran.end.isoformat()}'"""
     (row,) = run_query(lake, sql).read_all().to_pylist()
     return float(row["used"])
@@ -211,4 +283,4 @@ def _errors(rows: list[dict[str, Any]]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    requests() if sys.argv[1:] == ["request"] else main()

@@ -42,7 +42,9 @@ def test_a_push_is_read() -> None:
     assert asking_instance(frame) == INSTANCE
     assert push_of(frame) == Push(-3, True, 4, long)
     with_tag = request(72, 0, body, client_id=b"", tags=b"\x01\x00\x02ab")
-    assert (asking_instance(with_tag), push_of(with_tag).metrics) == (INSTANCE, long)
+    without_name = struct.pack(">hhih", 72, 0, 5, -1) + b"\0" + body
+    for other in (with_tag, without_name, request(72, 0, body, client_id=b"x" * 300)):
+        assert (asking_instance(other), push_of(other).metrics) == (INSTANCE, long)
 
 
 def test_the_software_is_said_from_version_3_on() -> None:

@@ -13,8 +13,8 @@ import pytest
 import streamlit
 
 from tests.dashboard.conftest import wait_until_served
-from tests.support.ports import free_port
 from tests.support.patience import PATIENCE_S, idle_clock
+from tests.support.ports import free_port
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])

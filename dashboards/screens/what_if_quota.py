@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -24,6 +25,7 @@ UNITS = {"produce": "bytes/s", "fetch": "bytes/s", "request": "% of one thread's
 KEYS = {"quota": "chosen quota", "for": "chosen entity", "limit": "chosen limit"}
 BOUND = "the proposed quota"
 LONGEST = timedelta(days=31)
+TOGETHER = b"together"  # of an answer's metadata
 COLUMNS = {
     "principal": "user",
     "client_id": "client id",
@@ -121,14 +123,19 @@ def _of(user: str, client_id: str) -> str:
 
 
 def _predicted(scene: Scene, proposal: Proposal, start: datetime, stop: datetime) -> Prediction:
+    @cache
+    def predicted() -> Prediction:
+        return what_if(scene.lake.uri, proposal, start, stop, scene.step_s)
+
     def ask(part: str) -> pa.Table:
         return answer(
             (scene.lake.uri, scene.versions, "what_if_quota", part, proposal, start, stop, scene.step_s),
             lambda: "What would this quota have done?",
-            lambda _: getattr(what_if(scene.lake.uri, proposal, start, stop, scene.step_s), part),
+            lambda _: getattr(predicted(), part).replace_schema_metadata({TOGETHER: str(predicted().together)}),
         )
 
-    return Prediction(ask("rows"), 0, ask("steps"))
+    rows = ask("rows")
+    return Prediction(rows, int(rows.schema.metadata[TOGETHER]), ask("steps"))
 
 
 def _recorded(scene: Scene, quota_type: str, start: datetime, stop: datetime) -> list[tuple[str, str]]:

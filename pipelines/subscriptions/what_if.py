@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -28,7 +28,14 @@ from kafka_telemetry_lake.pipelines.tables.table import Table
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Int64s
 from kafka_telemetry_lake.udfs.subscriptions.history import subscription_of
-from kafka_telemetry_lake.udfs.subscriptions.matching import DEFAULT_INTERVAL_MS, Subscription
+from kafka_telemetry_lake.udfs.subscriptions.matching import (
+    DEFAULT_INTERVAL_MS,
+    INTERVAL_MS,
+    MATCH,
+    METRICS,
+    Subscription,
+    from_config,
+)
 from kafka_telemetry_lake.udfs.subscriptions.needs import AskedAlike, ChangedNeed, changed_needs
 from kafka_telemetry_lake.udfs.subscriptions.what_if import ExpectedPushes, RecordedPushes, expected
 
@@ -161,14 +168,19 @@ def _applied(
     if old is None and proposed.metrics is None:
         named = f"; there are {', '.join(sorted(by_name))}" if by_name else ""
         raise CannotRunError(f"metrics: needed: no subscription is called {proposed.name!r}{named}")
-    new = old or Subscription(proposed.name)
-    if proposed.metrics is not None:
-        new = replace(new, metrics=tuple(proposed.metrics))
-    if proposed.interval_ms is not None:
-        new = replace(new, interval_ms=proposed.interval_ms)
-    if proposed.match is not None:
-        new = replace(new, match=tuple(sorted(proposed.match.items())), unread=None)
-    return list({**by_name, proposed.name: new.check()}.values())
+    was = old or Subscription(proposed.name)
+    config = {
+        METRICS: ",".join(was.metrics if proposed.metrics is None else proposed.metrics),
+        INTERVAL_MS: str(was.interval_ms if proposed.interval_ms is None else proposed.interval_ms),
+        MATCH: ",".join(f"{key}={pattern}" for key, pattern in _match(was, proposed)),
+    }
+    new = from_config(proposed.name, config)
+    unread = was.unread if proposed.match is None else None
+    return list({**by_name, proposed.name: replace(new, unread=unread)}.values())
+
+
+def _match(was: Subscription, proposed: SubscriptionChange) -> Iterable[tuple[str, str]]:
+    return was.match if proposed.match is None else proposed.match.items()
 
 
 def _why_nobody(

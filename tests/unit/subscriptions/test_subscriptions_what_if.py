@@ -283,6 +283,11 @@ def test_bad_input_is_a_line(tmp_path: Path) -> None:
         (CannotRunError, ("other", None, 60_000), "metrics: needed: no subscription is called 'other'; there are all"),
         (SubscriptionError, ("all", None, 99), "interval.ms: got 99, allowed: 100 to 3600000"),
         (SubscriptionError, ("all", None, None, {"nobody": "a"}), "got key 'nobody', allowed: client_instance_id"),
+        (
+            SubscriptionError,
+            ("all", None, None, {"client_id": "a=b"}),
+            "got 'client_id=a=b', allowed: key=pattern with",
+        ),
         (NoFleetError, ("all", None, 10_000), "this is what the cluster's subscriptions are already"),
         (NoFleetError, ("new", [P], None, {"client_id": "none"}), "nobody that new matches would be asked for"),
     ):
@@ -298,6 +303,8 @@ def test_bad_input_is_a_line(tmp_path: Path) -> None:
     with pytest.raises(CannotRunError, match="the lake has several: add --cluster-id, one of c, d"):
         ask(tmp_path, "all", None, 60_000)
     assert ask(tmp_path, "all", None, 60_000, cluster_id="c").clients.num_rows == 1
+    for metrics in ([], [""]):  # as brokers read them: none
+        assert totals(ask(tmp_path, "all", metrics, cluster_id="c"))["pushes a second"][1] == 0
 
 
 PROPOSALS = [

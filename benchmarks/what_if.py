@@ -36,7 +36,7 @@ from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
 
 SECONDS, TICK_S = 120, 0.1
 REQUEST_LOADS, UNLIMITED = 8, 2
-FACTORS = (0.5, 0.7, 0.9, 0.7, 0.5, 0.9)  # of the limits of requests, by the recorded mean
+FACTORS = (0.6, 0.8, 1.1, 1.4, 0.8, 1.2)  # of the limits of requests, by the recorded mean
 NO_PERCENT = 10_000.0
 BROKERS, MESSAGE = 2, 1000
 REST_S = 30.0  # until what waits is sent, and windows are empty

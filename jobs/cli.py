@@ -69,7 +69,7 @@ def _module(command: str) -> str:
 # Packages that only extras install, and which extra; None: that of the command, `spark` unless it has its own.
 OPTIONAL = {
     "altair": None, "apprise": "notify", "click": None, "great_expectations": None, "mcp": None, "mcp_types": None,
-    "pandas": None, "pyiceberg": None, "pyspark": "spark", "requests": "notify", "streamlit": None,
+    "pandas": None, "py4j": "spark", "pyiceberg": None, "pyspark": "spark", "requests": "notify", "streamlit": None,
 }  # fmt: skip
 NO_TEMPORARY = "No usable temporary directory"  # Python's words
 EXTRAS = {"dashboard": "dashboard", "iceberg": "iceberg", "mcp": "mcp", "quality": "quality"}

@@ -39,7 +39,7 @@ PUSHED = """
             p.push_interval_ms, p.payload_bytes, o.decompressed_bytes
         FROM push_outcomes AS o JOIN pushes AS p USING ({keys}) JOIN push_subscription_times AS t USING ({keys})
         WHERE o.landed_date {days} AND p.landed_date {days} AND t.landed_date {days} AND o.landed_at {between}
-            AND o.cluster_id = '{cluster}' AND o.client_instance_id IS NOT NULL AND o.outcome <> 'duplicate'
+            AND o.cluster_id = {cluster} AND o.client_instance_id IS NOT NULL AND o.outcome <> 'duplicate'
     ), dated AS (
         SELECT * FROM pushed ASOF JOIN epochs ON pushed.subscription_at >= epochs.starts
     )"""
@@ -67,12 +67,12 @@ SAMPLES = """
         arg_max(coalesce(p.compression_type, 'none'), o.points) AS codec
     FROM push_outcomes AS o JOIN pushes AS p USING ({keys})
     WHERE o.landed_date {days} AND p.landed_date {days} AND o.landed_at {between} AND o.points > 0
-        AND p.payload IS NOT NULL AND o.cluster_id = '{cluster}' AND o.client_instance_id IN ({instances})
+        AND p.payload IS NOT NULL AND o.cluster_id = {cluster} AND o.client_instance_id IN ({instances})
     GROUP BY o.client_instance_id"""
 SLOTS = """
     SELECT DISTINCT floor((epoch(landed_at) - epoch(TIMESTAMPTZ '{start}')) / {slot})::BIGINT AS slot
-    FROM push_outcomes WHERE landed_date {days} AND landed_at {between} AND cluster_id = '{cluster}'"""
-NEWEST = "SELECT max(landed_at) AS landed_at FROM push_outcomes WHERE cluster_id = '{cluster}'"
+    FROM push_outcomes WHERE landed_date {days} AND landed_at {between} AND cluster_id = {cluster}"""
+NEWEST = "SELECT max(landed_at) AS landed_at FROM push_outcomes WHERE cluster_id = {cluster}"
 
 
 class NoFleetError(CannotRunError):
@@ -133,7 +133,7 @@ def read_fleet(lake: str, cluster_id: str, versions: pa.Table, start: datetime, 
     parts = {
         "days": f"BETWEEN DATE '{start:%Y-%m-%d}' AND DATE '{end:%Y-%m-%d}'",
         "between": f"BETWEEN TIMESTAMPTZ '{start.isoformat()}' AND TIMESTAMPTZ '{end.isoformat()}'",
-        "cluster": cluster_id.replace("'", "''"),
+        "cluster": _text(cluster_id),
         "keys": KEYS,
         "epochs": ", ".join(f"({_time(at)}, {number})" for number, at in enumerate(when.starts.tolist())),
         "library": LIBRARY,
@@ -284,7 +284,7 @@ def _shown(groups: Int64s, client: Int64s, points: Doubles) -> Int64s:
 
 def _layouts(lake: str, parts: dict[str, Any], instances: list[str]) -> list[PushLayout]:
     """The layout of a push of each of these."""
-    samples = _ask(lake, SAMPLES, parts | {"instances": ", ".join(f"'{each}'" for each in instances)})
+    samples = _ask(lake, SAMPLES, parts | {"instances": ", ".join(map(_text, instances))})
     payloads = decompress(samples["payload"].combine_chunks(), samples["codec"].combine_chunks()).data.to_pylist()
     seen = dict(zip(samples["client_instance_id"].to_pylist(), map(layout, payloads), strict=True))
     return [seen.get(each, UNSEEN) for each in instances]
@@ -322,6 +322,11 @@ def _numbers(texts: pa.ChunkedArray) -> Int64s:
 def _keys(rows: pa.Table) -> list[tuple[Any, ...]]:
     columns = ("client_instance_id", "client_attributes_id", "epoch", "uncertain")
     return list(zip(*(rows[name].to_pylist() for name in columns), strict=True))
+
+
+def _text(text: str) -> str:
+    """A text in DuckDB's SQL."""
+    return "'{}'".format(text.replace("'", "''"))
 
 
 def _time(micros: int) -> str:

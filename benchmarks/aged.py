@@ -36,6 +36,7 @@ from benchmarks.figures import print_figures
 from benchmarks.fleet import Fleet
 from benchmarks.fleet_lake import pushes_rows
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
+from kafka_telemetry_lake.pipelines.ingest.row_order import sorted_by_client
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.followed_table import FollowedTable
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile, TableFiles
@@ -99,7 +100,7 @@ class Job:
         )
         files = TableFiles(PUSHES, str(self.lake))
         for partition in range(SHARDS):  # a row group each, as tasks write them
-            files.write(rows.filter(pc.equal(rows["partition"], partition)))
+            files.write(sorted_by_client(rows.filter(pc.equal(rows["partition"], partition))))
         self._commit(PUSHES.name, files.close())
         commits = list(self.followed.commits(self.position))
         self.position = commits[-1].version

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles, joined
+from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES, PushFiles, joined
 from kafka_telemetry_lake.pipelines.ingest.row_order import interleaved, sorted_by_client, with_one_dictionary
 from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.lake import Lake
@@ -30,7 +30,7 @@ from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 ROWS_PER_GROUP = 1 << 18
 BY_PUSH = ("partition", "offset", "series_id")  # order of a client's points
-PUSHES_PER_GROUP = 8192
+PUSHES_PER_GROUP, PUSH_BYTES_PER_GROUP = 8192, SLICE_BYTES + SLICE_BYTES // 2  # a slice, and what its group had more
 BATCH_ROWS = 1 << 16
 SORT_MEMORY, SORT_DISK, SORT_THREADS = "512MB", "64GB", "2"
 TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -131,7 +131,7 @@ def merged_pushes(lake: Lake, rows: Rows, ended: threading.Event | None = None) 
         use_dictionary=texts,
     ) as writer:
         slices = PushFiles(lake.uri, paths, schema=schema).slices(sorted_by_partition=True)
-        for pushes in joined(_until(ended, slices), PUSHES_PER_GROUP):
+        for pushes in joined(_until(ended, slices), PUSHES_PER_GROUP, PUSH_BYTES_PER_GROUP):
             statistics.add(pushes)
             writer.write_table(sorted_by_client(pushes), row_group_size=PUSHES_PER_GROUP)
     sync(filesystem, [f"{root}/{path}"])

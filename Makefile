@@ -146,6 +146,8 @@ bench: install ## run all benchmarks beside their peers; results in benchmarks/r
 	$(BIN)/python -m benchmarks.merging
 	$(BIN)/python -m benchmarks.iceberg
 	$(BIN)/python -m benchmarks.rebootstrap
+	$(BIN)/python -m benchmarks.proxy
+	$(BIN)/python -m benchmarks.proxy --connections 10000
 	$(BIN)/python -m benchmarks.proxy --kills 20
 	$(BIN)/python -m benchmarks.fates
 	$(BIN)/python -m benchmarks.quotas

@@ -53,12 +53,20 @@ class TelemetryProxy:
         config: of the filter; None: a filter without any.
         node_id: that broker's.
         tls: both the proxy's own and what it expects of the broker; None: neither has TLS.
+        options: of the JVM, after those of all JVMs of a local cluster.
     """
 
     def __init__(
-        self, folder: Path, target: str, config: Mapping[str, Any] | None, node_id: int = 1, tls: Tls | None = None
+        self,
+        folder: Path,
+        target: str,
+        config: Mapping[str, Any] | None,
+        node_id: int = 1,
+        tls: Tls | None = None,
+        options: Sequence[str] = (),
     ) -> None:
         self.folder = folder
+        self._options = options
         self._tls = tls
         self.log_file = folder / "proxy.log"
         self._ports = ReservedPorts(2)
@@ -108,7 +116,8 @@ class TelemetryProxy:
         """Returns when it answers. Raises ``ProxyError``."""
         settings = self.folder / "proxy.yml"
         settings.write_text(json.dumps(self._configuration, indent=1))  # which is YAML, too
-        command = java_command(proxy_class_path(), "KroxyliciousProxy", settings, log=self.log_file)
+        launched = (proxy_class_path(), "KroxyliciousProxy", settings)
+        command = java_command(*launched, log=self.log_file, options=self._options)
         self._process = Process(command, self.log_file)
         deadline = time.monotonic() + PATIENCE_S
         while True:

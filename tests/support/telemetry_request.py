@@ -47,12 +47,13 @@ class RawClient:
 
     Args:
         port: of a broker at 127.0.0.1.
-        source: address from which to connect.
+        source: address from which to connect; None: any. A port of it then serves connections to other ports, too.
     """
 
-    def __init__(self, port: int, client_id: str, source: str = "127.0.0.1") -> None:
+    def __init__(self, port: int, client_id: str, source: str | None = None) -> None:
         self._client_id = client_id
-        self._connection = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S, source_address=(source, 0))
+        address = None if source is None else (source, 0)
+        self._connection = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S, source_address=address)
         self._ask(18, 3, _compact("raw") + _compact("1") + b"\0")
 
     def __enter__(self) -> Self:

@@ -28,6 +28,7 @@ from kafka_telemetry_lake.dashboards.questions import PREFIX, Consumer, Producer
 from kafka_telemetry_lake.pipelines.query import lake_query
 from kafka_telemetry_lake.pipelines.query.duckdb_tables import dataset
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
+from tests.support.ports import free_port
 
 CLIENTS, PUSHES = 10_000, 98_000
 RUNS = 3
@@ -148,7 +149,7 @@ def _open_pages(lake: Path) -> dict[str, float]:
     """Seconds from the request for a page until it is complete, by page, on its first visit."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415  # only where pages are opened
 
-    from tests.dashboard.conftest import CHROMIUM, free_port, settled, wait_until_served  # noqa: PLC0415  # the same
+    from tests.dashboard.conftest import CHROMIUM, settled, wait_until_served  # noqa: PLC0415  # the same
     from tests.dashboard.test_dashboard_pages import keep  # noqa: PLC0415  # the same
 
     port = free_port()

@@ -39,7 +39,8 @@ from benchmarks.million_lake import build_million
 from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.dashboards.pages import BY_PATH
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
-from tests.dashboard.conftest import free_port, wait_until_served
+from tests.dashboard.conftest import wait_until_served
+from tests.support.ports import free_port
 
 VISITS, VISITORS, PAUSE_S = 3, 10, 5.0
 FIRST = ("problems", "fleet", "client", "producers")  # pages that are opened first, of a range that is new

@@ -16,7 +16,7 @@ from tests.conftest import Ingest
 
 from .landing import Landing
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak]  # minutes of waiting; the unit tests predict real captured payloads
 
 PRODUCER = "org.apache.kafka.producer."
 LIBRARIES: tuple[Library, ...] = ("java", "librdkafka")

@@ -312,7 +312,7 @@ def sorted_slices(pushes: pa.Table) -> Iterator[pa.Table]:
     first = 0
     while first < len(order):
         done = size[first - 1] if first else 0
-        last = max(first + 1, int(np.searchsorted(size, done + SLICE_BYTES, "right")))
+        last = min(first + SLICE_ROWS, max(first + 1, int(np.searchsorted(size, done + SLICE_BYTES, "right"))))
         yield wide.take(order[first:last]).cast(pushes.schema).combine_chunks()
         first = last
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES, PushFiles, joined
+from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES, SLICE_ROWS, PushFiles, joined
 from kafka_telemetry_lake.pipelines.ingest.row_order import interleaved, sorted_by_client, with_one_dictionary
 from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.lake import Lake
@@ -30,7 +30,9 @@ from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 ROWS_PER_GROUP = 1 << 18
 BY_PUSH = ("partition", "offset", "series_id")  # order of a client's points
-PUSHES_PER_GROUP, PUSH_BYTES_PER_GROUP = 8192, SLICE_BYTES + SLICE_BYTES // 2  # a slice, and what its group had more
+# Of a row group of pushes. Slices are never cut, as a group's rows are sorted by client, and a landed row group of a slice
+# and a few pushes more stays one.
+PUSHES_PER_GROUP, PUSH_BYTES_PER_GROUP = SLICE_ROWS, SLICE_BYTES + SLICE_BYTES // 2
 BATCH_ROWS = 1 << 16
 SORT_MEMORY, SORT_DISK, SORT_THREADS = "512MB", "64GB", "2"
 TEXT = pa.dictionary(pa.int32(), pa.string())

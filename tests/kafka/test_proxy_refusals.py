@@ -16,7 +16,7 @@ from tests.support.topic_messages import messages
 
 from .receiver_brokers import wait_for
 
-ALL_EACH_MINUTE = {"name": "all", "metrics": ["*"], "interval_ms": 60_000, "match": {}}
+ALL_EACH_HOUR = {"name": "all", "metrics": ["*"], "interval_ms": 3_600_000, "match": {}}
 REFUSED = re.compile(r"A push of client id (\S+) is refused as (.*?) \(io\.")
 
 
@@ -26,7 +26,7 @@ def produce(producer: Producer, topic: str) -> None:
 
 
 def test_a_bad_push_is_refused_with_its_error_and_one_line(cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
-    file = subscriptions_file(tmp_path / "subscriptions.yml", [ALL_EACH_MINUTE])
+    file = subscriptions_file(tmp_path / "subscriptions.yml", [ALL_EACH_HOUR])
     config = filter_config(cluster.bootstrap_servers, file, require_sasl=False)
     config["landing"] |= {"topic": topic, "status.topic": topic, "status.interval.ms": 3_600_000}
     with (
@@ -54,10 +54,11 @@ def test_a_bad_push_is_refused_with_its_error_and_one_line(cluster: LocalCluster
         assert bad.push(vanishing, b"its subscription vanished") == 117
         produce(producer, topic)
         del producer  # before the proxy goes
-    assert REFUSED.findall(proxy.log()) == [
+    # One line a minute for each error, and its own test looks at that: here a busy machine may take minutes.
+    assert set(REFUSED.findall(proxy.log())) == {
         (
             "good",
-            "THROTTLING_QUOTA_EXCEEDED: it came within 60000 ms, the interval, after the last one of its client"
+            "THROTTLING_QUOTA_EXCEEDED: it came within 3600000 ms, the interval, after the last one of its client"
             " instance",
         ),
         (
@@ -70,7 +71,7 @@ def test_a_bad_push_is_refused_with_its_error_and_one_line(cluster: LocalCluster
             "INVALID_REQUEST: it has no client instance id, or comes after the last one of its client instance",
         ),
         ("bad?ERROR?bad", "TELEMETRY_TOO_LARGE: it has 10485760 bytes, and telemetryMaxBytes is 1048576"),
-    ]
+    }
     landed = [(dict(each.headers() or []), each.value()) for each in messages(cluster, topic)]
     assert {(headers["client_id"], payload) for headers, payload in landed if "client_id" in headers} == {
         (b"good", b"good"),

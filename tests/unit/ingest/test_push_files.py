@@ -16,6 +16,9 @@ from hypothesis import strategies as st
 from kafka_telemetry_lake.pipelines.ingest import push_files, row_order
 from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles, table_paths
 from kafka_telemetry_lake.pipelines.ingest.row_order import sorted_by_client
+from kafka_telemetry_lake.pipelines.lake.lake import Lake
+from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
+from kafka_telemetry_lake.pipelines.upkeep import merging
 from kafka_telemetry_lake.udfs.kernels.sharding import places_of, shards_at, shards_of
 from kafka_telemetry_lake.udfs.rows import PUSHES_IN
 
@@ -116,6 +119,21 @@ def test_a_row_group_sorted_by_client_is_put_in_order_by_itself(
     ]
     monkeypatch.setattr(push_files, "SLICE_ROWS", 4)
     assert [len(part) for part in read(files)] == [4, 4, 4]
+
+
+def test_a_merged_row_group_that_is_sorted_by_client_is_a_range_of_offsets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of payloads so small that a landed row group has more pushes than a slice: slices are never cut by client."""
+    monkeypatch.setattr(push_files, "SLICE_ROWS", 3)
+    monkeypatch.setattr(merging, "PUSHES_PER_GROUP", 3)
+    landed = [push(0, offset) | {"client_id": "ab"[offset % 2]} for offset in range(8)]
+    folder, paths = lake(tmp_path, sorted_by_client(pa.Table.from_pylist(landed, PUSHES_IN)).to_pylist())
+    assert [len(part) for part in read((folder, paths))] == [3, 3, 2]
+    rows = [{"path": path, "partition": {"landed_date": "2026-11-21"}} for path in paths]
+    merged = pq.ParquetFile(folder / "pushes" / merging.merged(PUSHES, Lake(str(folder)), rows).path)
+    groups = [merged.read_row_group(number)["offset"].to_pylist() for number in range(merged.num_row_groups)]
+    assert groups == [[0, 2, 1], [4, 3, 5], [6, 7]]
 
 
 def test_row_groups_between_each_others_offsets_are_merged(tmp_path: Path) -> None:

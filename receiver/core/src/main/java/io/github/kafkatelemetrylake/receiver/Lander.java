@@ -19,6 +19,7 @@ import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.errors.ApiException;
 import org.apache.kafka.common.errors.InterruptException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
+import org.apache.kafka.common.errors.TimeoutException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -226,7 +227,10 @@ final class Lander {
                 }
                 Thread.sleep(closing ? CLOSING_RETRY_PAUSE_MS : RETRY_PAUSE_MS);
             }
-            delivery.fail(delivery.refusal);
+            // A push may have waited so long behind others that the producer never got it.
+            delivery.fail(delivery.refusal != null
+                    ? delivery.refusal
+                    : new TimeoutException("it waited longer than the delivery timeout"));
         } catch (InterruptedException | InterruptException e) {
             delivery.settle(DropReason.CLOSED);
         } catch (Throwable e) {

@@ -205,6 +205,32 @@ class LanderTest {
     }
 
     @Test
+    void pushThatExpiresBehindAnotherIsSendFailedToo() throws Exception {
+        AtomicInteger sent = new AtomicInteger();
+        Producer<byte[], byte[]> producer = new FakeProducer() {
+            @Override
+            void accept(ProducerRecord<byte[], byte[]> record, Callback callback) {
+                sent.incrementAndGet();
+                long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(1_000);
+                while (System.nanoTime() < end) {
+                    LockSupport.parkNanos(end - System.nanoTime());
+                }
+                callback.onCompletion(null, null);
+            }
+        };
+        Rig rig = new Rig(Fakes.settings("producer.delivery.timeout.ms", "700"), producer);
+        rig.push(BYTES);
+        rig.push(BYTES);
+        rig.lander.start();
+        Fakes.await(() -> rig.ledger.snapshot().queueDepth() == 0);
+
+        long landed = sent.get();  // 1, or 0 on a machine that needs 0.7 s to start a thread
+        assertTrue(landed <= 1, "sent " + landed);
+        assertCounts(rig, 2, landed, Map.of(DropReason.SEND_FAILED, 2 - landed), 0);
+        rig.lander.close();
+    }
+
+    @Test
     void recordLostInFlightIsNotSentAgain() throws Exception {
         MockProducer<byte[], byte[]> producer = Fakes.mockProducer(false);
         Rig rig = new Rig(Fakes.settings(), producer);

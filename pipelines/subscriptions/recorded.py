@@ -61,6 +61,13 @@ POINTS_OF = """
     FROM dated AS d JOIN metric_points AS m USING ({keys})
     WHERE m.landed_date {days}
     GROUP BY ALL ORDER BY ALL"""
+GAPS = """
+    SELECT client_instance_id, median(gap_ms)::DOUBLE AS gap_ms FROM (
+        SELECT client_instance_id,
+            epoch_ms(landed_at) - lag(epoch_ms(landed_at)) OVER (PARTITION BY client_instance_id ORDER BY landed_at)
+            AS gap_ms
+        FROM dated
+    ) WHERE gap_ms > 0 GROUP BY client_instance_id"""
 # The push of each of these instances that has the most points.
 SAMPLES = """
     SELECT o.client_instance_id, arg_max(p.payload, o.points) AS payload,
@@ -89,6 +96,7 @@ class RecordedFleet:
         seconds: of the time, without missing slots.
         missing: slots of `SLOT_S` in which nobody pushed.
         unknown: pushes of which nobody knows what was requested, by the reason.
+        untimed: pushes of which nobody knows for how long their client ran; they aren't in `recorded.active`.
         everybody_asked: whether at each time a subscription to something matched all clients.
     """
 
@@ -97,6 +105,7 @@ class RecordedFleet:
     seconds: float
     missing: Sequence[datetime]
     unknown: dict[str, int]
+    untimed: int
     everybody_asked: bool
 
     def requested(self, subscriptions: Sequence[Subscription]) -> tuple[Int64s, RecordedPushes, Bools]:
@@ -176,10 +185,10 @@ def _fleet(
     known = of_row >= 0
     by_request = np.zeros((len(newest), len(requests)))
     np.add.at(by_request, (client[known], of_row[known]), pushes[known])
-    intervals = np.array([each.interval_ms for each in requests])
-    told = rows["interval_ms"].to_numpy()
-    interval = np.where(told > 0, told, intervals[np.maximum(of_row, 0)])
-    active: Doubles = np.bincount(client, pushes * interval / 1000 / seconds, len(newest)).astype(np.float64)
+    interval = _intervals(lake, parts, rows, client, of_row, requests)
+    timed = ~np.isnan(interval)
+    ran_s = np.bincount(client[timed], (pushes * interval)[timed] / 1000, len(newest))
+    active: Doubles = np.minimum(ran_s / seconds, 1.0)
 
     of_push = dict(zip(_keys(rows), zip(client.tolist(), of_row.tolist(), strict=True), strict=True))
     which = np.array([of_push[key] for key in _keys(points)], np.int64).reshape(-1, 2)
@@ -214,7 +223,33 @@ def _fleet(
     )
     counted = {reason: int(pushes[of_row == code].sum()) for code, reason in UNKNOWN.items()}
     asked = _everybody_asked(versions, when, {int(epoch) for epoch in rows["epoch"].to_numpy()})
-    return RecordedFleet(recorded, clients, seconds, missing, {why: n for why, n in counted.items() if n}, asked)
+    unknown = {why: number for why, number in counted.items() if number}
+    return RecordedFleet(recorded, clients, seconds, missing, unknown, int(pushes[~timed].sum()), asked)
+
+
+def _intervals(
+    lake: str, parts: dict[str, Any], rows: pa.Table, client: Int64s, of_row: Int64s, requests: Sequence[Requested]
+) -> Doubles:
+    """Milliseconds for which a push of each row counts; NaN: nobody knows.
+
+    It is what the push says, as from brokers of 4.2 on, or what was requested of it; else that of most other pushes of
+    its instance; else the median gap between the instance's pushes, which no broker lets be longer than the default.
+    """
+    asked = np.array([each.interval_ms for each in requests])[np.maximum(of_row, 0)]
+    told = rows["interval_ms"].to_numpy()
+    interval: Doubles = np.where(told > 0, told, np.where(of_row >= 0, asked, np.nan))
+    known = np.flatnonzero(~np.isnan(interval))
+    own = np.full(client.max() + 1, np.nan)
+    by_pushes = known[np.argsort(rows["pushes"].to_numpy()[known], kind="stable")]
+    own[client[by_pushes]] = interval[by_pushes]  # the last one counts
+    if np.isnan(own).any():
+        gaps = _ask(lake, PUSHED + GAPS, parts)
+        instances = rows["client_instance_id"].combine_chunks().dictionary_encode().dictionary
+        which = pc.index_in(gaps["client_instance_id"], instances).to_numpy()
+        gap = np.full(len(own), np.nan)
+        gap[which] = gaps["gap_ms"].to_numpy().clip(max=DEFAULT_INTERVAL_MS)
+        own = np.where(np.isnan(own), gap, own)
+    return np.where(np.isnan(interval), own[client], interval)
 
 
 UNCERTAIN, OPEN, UNASKED = -1, -2, -3

@@ -297,6 +297,11 @@ def _remarks(
         yield f"nobody pushed in the ten minutes from {shown}{more} UTC: left out, not interpolated"
     for why, pushes in fleet.unknown.items():
         yield f"{pushes:,} pushes {why}: what they contain is left out"
+    if fleet.untimed:
+        yield (
+            f"{fleet.untimed:,} pushes say no interval, and none is known of their client instances: the time for "
+            "which these ran is left out"
+        )
     if not known.all():
         yield f"of {int((~known).sum()):,} client instances it can't be said what they would be asked for: left out"
     unknown = Counter(prefix for row in np.flatnonzero(affected).tolist() for prefix in would_be.unknown[row])

@@ -162,16 +162,20 @@ def poll(lake: Path, minute: int, *subscriptions: Subscription, cluster_id: str 
 
 def push(
     lake: Path, instance: str, metrics: dict[str, int], begin: float = 0, end: float = 60,
-    software: tuple[str, str] = JAVA, client_id: str | None = None, seconds: int = 10,
+    software: tuple[str, str] = JAVA, client_id: str | None = None, seconds: int = 10, told: bool = True,
 ) -> None:  # fmt: skip
-    """Pushes of an instance, one each ten seconds between two minutes, with so many points of each metric."""
+    """Pushes of an instance, one each ten seconds between two minutes, with so many points of each metric.
+
+    Brokers before 4.2 don't tell the interval.
+    """
     at = [NOON + timedelta(seconds=second) for second in range(int(60 * begin), int(60 * end), seconds)]
     key = {"source": "kafka", "cluster_id": "c", "topic": "t", "partition": 0}
     pushes = [
         key | {
             "offset": hash((instance, begin)) % 2**40 + number, "landed_at": landed, "landed_date": NOON.date(),
             "client_instance_id": instance, "client_id": client_id or instance, "client_software_name": software[0],
-            "client_software_version": software[1], "push_interval_ms": 1000 * seconds, "payload_bytes": 1000,
+            "client_software_version": software[1], "push_interval_ms": 1000 * seconds if told else None,
+            "payload_bytes": 1000,
         }
         for number, landed in enumerate(at)
     ]  # fmt: skip
@@ -265,6 +269,37 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
         "a had instances of several libraries or versions in this time",
     ]
     assert found.remarks[0].endswith("12:20, 2026-11-21 12:30 UTC: left out, not interpolated")
+
+
+def test_m13_a_push_of_an_unknown_request_counts_for_its_clients_interval(tmp_path: Path) -> None:
+    """No broker before 4.2 says the interval: it is that of the client's other pushes, not the default of 300 s."""
+    poll(tmp_path, -1, A)
+    poll(tmp_path, 29, A)
+    poll(tmp_path, 30, replace(A, metrics=(f"{P}a.", f"{P}b.")))
+    push(tmp_path, "one", {f"{P}a.x": 4}, told=False)
+    found = ask(tmp_path, "all", None, 60_000)
+    assert found.remarks[0].startswith("5 pushes landed between two polls that found other subscriptions")
+    assert totals(found)["pushes a second"] == pytest.approx((0.1, 1 / 60))
+
+
+def test_m13_without_any_known_interval_it_is_the_median_gap_between_pushes(tmp_path: Path) -> None:
+    poll(tmp_path, -1, replace(A, match=(("client_id", "nobody"),)))
+    push(tmp_path, "half", {f"{P}a.x": 4}, end=30, seconds=20, told=False)
+    push(tmp_path, "single", {f"{P}a.x": 4}, end=1 / 6, told=False)
+    found = ask(tmp_path, "new", [f"{P}a."], 60_000)
+    assert totals(found)["pushes a second"] == pytest.approx((0, 1 / 60))  # of the half hour with pushes
+    assert found.remarks[1:3] == [
+        "91 pushes were asked for by no subscription that `telemetry-lake sync` saw: what they contain is left out",
+        "1 pushes say no interval, and none is known of their client instances: the time for which these ran is left "
+        "out",
+    ]
+
+
+def test_m13_no_client_runs_for_longer_than_the_time_that_is_asked_for(tmp_path: Path) -> None:
+    poll(tmp_path, -1, A)
+    push(tmp_path, "one", {f"{P}a.x": 4})
+    push(tmp_path, "one", {f"{P}a.x": 4}, begin=1, end=21)  # as often again, against its interval
+    assert totals(ask(tmp_path, "all", None, 60_000))["pushes a second"] == pytest.approx((0.1, 1 / 60))
 
 
 def test_a_match_that_cannot_be_evaluated_is_left_out(tmp_path: Path) -> None:

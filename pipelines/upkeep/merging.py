@@ -30,8 +30,8 @@ from kafka_telemetry_lake.udfs.errors import TelemetryLakeError
 
 ROWS_PER_GROUP = 1 << 18
 BY_PUSH = ("partition", "offset", "series_id")  # order of a client's points
-# Of a row group of pushes. Slices are never cut, as a group's rows are sorted by client, and a landed row group of a slice
-# and a few pushes more stays one.
+# Of a row group of pushes: slices are never cut, as a group's rows are sorted by client, and a landed row group of a
+# slice and a few pushes more stays one.
 PUSHES_PER_GROUP, PUSH_BYTES_PER_GROUP = SLICE_ROWS, SLICE_BYTES + SLICE_BYTES // 2
 BATCH_ROWS = 1 << 16
 SORT_MEMORY, SORT_DISK, SORT_THREADS = "512MB", "64GB", "2"

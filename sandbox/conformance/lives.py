@@ -33,7 +33,7 @@ ERRORS = {
     INVALID_RECORD: "INVALID_RECORD",
     NOT_AUTHORIZED: "CLUSTER_AUTHORIZATION_FAILED",
 }
-CUT, MOVED, CLOSING, ENDED = "cut", "moved", "closing", "ended"
+CUT, MOVED, CLOSING, ENDED, HEARD = "cut", "moved", "closing", "ended", "heard"
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,16 @@ class Life:
     """What a client did in one life: its telemetry requests, and when the script did what, in seconds of one clock.
 
     Attributes:
-        marks: of ``CUT``, ``MOVED``, ``CLOSING`` (it was told to end) and ``ENDED`` (it has ended).
+        marks: of ``CUT``, ``MOVED``, ``CLOSING`` (it was told to end), ``ENDED`` (it has ended), and ``HEARD``
+            (its last request of any kind before it was told to end).
         software: name and version that it says (KIP-511).
+        in_group: whether it was a member of a group, or wanted to be.
     """
 
     exchanges: tuple[Exchange, ...]
     marks: Mapping[str, float] = field(default_factory=dict)
     software: tuple[str, str] = ("", "")
+    in_group: bool = False
 
 
 class Stage:
@@ -62,7 +65,8 @@ class Stage:
         self.marks: dict[str, float] = {}
 
     def life(self) -> Life:
-        return Life(tuple(self.receiver.exchanges), dict(self.marks), self.receiver.software)
+        receiver = self.receiver
+        return Life(tuple(receiver.exchanges), dict(self.marks), receiver.software, receiver.in_group)
 
     def pushes(self, subscription_id: int | None = None, *, error: int = 0, after: str | None = None) -> list[Exchange]:
         """Answered pushes so far, of a subscription, with this error code, and after a mark."""
@@ -107,6 +111,7 @@ class Stage:
         self.marks[what] = time.monotonic()
 
     def close(self) -> None:
+        self.marks[HEARD] = self.receiver.heard
         self.mark(CLOSING)
         self._close()
         self.mark(ENDED)

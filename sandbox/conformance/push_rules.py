@@ -12,6 +12,7 @@ from kafka_telemetry_lake.sandbox.conformance.seen import (
     BROKEN,
     EARLY,
     LATE,
+    NO_RULE,
     NOT_SEEN,
     OBEYED,
     Found,
@@ -23,9 +24,11 @@ from kafka_telemetry_lake.sandbox.conformance.seen import (
     text_range,
     told_pushes,
 )
-from kafka_telemetry_lake.sandbox.conformance.wire import NO_INSTANCE
 
+FEWEST = 3  # first pushes that tell
 SPREAD = 0.02  # first pushes that are nearer together than this aren't random
+# GetTelemetrySubscriptionsResponse.json, as the KIP: "Array[0] empty string: All metrics subscribed".
+STAR = '"*", as brokers ask; by the text of the protocol it is ""'
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 LABELS = frozenset(
     ("client_rack", "group_id", "group_instance_id", "group_member_id", "transactional_id", "application_id")
@@ -33,39 +36,51 @@ LABELS = frozenset(
 
 
 def first_push(lives: Lives) -> Found:
-    """Between 0.5 and 1.5 intervals after each answered subscription, and at random."""
+    """At random between 0.5 and 1.5 intervals after the first answer, and not later after the other ones.
+
+    The KIP gives the 0.5 a purpose at a client's start only: that not all clients push at the same time.
+    """
     first: list[float] = []
     every: list[float] = []
     for life in lives.values():
         for asked, then in after_answers(life):
             waited = since(asked, then)
             every.append(waited)
-            if asked.instance == NO_INSTANCE:
+            if asked is life.exchanges[0]:
                 first.append(waited)
     if not every:
         return NOT_SEEN, "no push after a subscription"
     text = f"{text_range(every)} intervals after {text_count(len(every), 'subscription')}"
-    if min(every) < 0.5 - EARLY or max(every) > 1.5 + LATE or median(every) > 1.5:
+    if len(every) < FEWEST:
+        return NOT_SEEN, text
+    if min(first, default=1.0) < 0.5 - EARLY or max(every) > 1.5 + LATE or median(every) > 1.5 + EARLY:
         return BROKEN, text
-    if len(first) > 2 and max(first) - min(first) < SPREAD:
+    if len(first) >= FEWEST and max(first) - min(first) < SPREAD:
         return BROKEN, f"{text}; not at random, a client's first ones {text_range(first)}"
     return OBEYED, text
 
 
 def interval(lives: Lives) -> Found:
-    gaps = [
-        (then.at - before.at) / INTERVAL_S
-        for life in lives.values()
-        for before, then in pairwise(life.exchanges)
-        if before.push
-        and then.push
-        and not (before.error or then.push.terminating)
-        and not disturbed(life, before, then)
-    ]
+    """No push too early; one that keeps to the interval after one that came late isn't early."""
+    gaps: list[float] = []
+    early = made_up = 0
+    for life in lives.values():
+        for at, (before, then) in enumerate(pairwise(life.exchanges)):
+            between_pushes = before.push and then.push and not (before.error or then.push.terminating)
+            if not between_pushes or disturbed(life, before, then):
+                continue
+            gaps.append((then.at - before.at) / INTERVAL_S)
+            if gaps[-1] < 1 - 2 * EARLY:
+                last = life.exchanges[at - 1] if at else before
+                in_time = last.push is not None and (then.at - last.at) / INTERVAL_S >= 2 - 2 * EARLY
+                made_up += in_time
+                early += not in_time
     if not gaps:
         return NOT_SEEN, "no two pushes after one another"
     text = f"{text_range(gaps)} intervals between pushes, median {median(gaps):.2f} of {len(gaps)}"
-    return (BROKEN if min(gaps) < 1 - 2 * EARLY or median(gaps) > 1 + LATE / 4 else OBEYED), text
+    if made_up:
+        text += f"; {made_up} short after a long one"
+    return (BROKEN if early or median(gaps) > 1 + LATE / 4 else OBEYED), text
 
 
 def names(lives: Lives) -> Found:
@@ -85,6 +100,7 @@ def names(lives: Lives) -> Found:
 
 
 def all_metrics(lives: Lives) -> Found:
+    """What ``*`` gets: the KIP's word for all metrics is another one than that of brokers."""
     counts = [
         len({point.name for point in content(push).points})
         for _, push, subscription in told_pushes(lives)
@@ -92,7 +108,7 @@ def all_metrics(lives: Lives) -> Found:
     ]
     if not counts:
         return NOT_SEEN, "no push of that subscription"
-    return (OBEYED if max(counts) else BROKEN), f'{max(counts)} names in a push when asked for "*", as brokers ask'
+    return NO_RULE, f"{max(counts)} names in a push when asked for {STAR}"
 
 
 def no_metrics(lives: Lives) -> Found:
@@ -178,14 +194,12 @@ def readable(lives: Lives) -> Found:
 
 
 def labels(lives: Lives) -> Found:
-    seen: set[str] = set()
-    consumer = False
-    for each in (content(push) for _, push, _ in told_pushes(lives)):
-        seen |= each.resource
-        consumer |= any(".consumer." in point.name for point in each.points)
+    """Labels of members of a group; the KIP doesn't forbid others."""
+    pushes = [(life, content(push)) for life in lives.values() for _, push, _ in told_pushes({"": life})]
+    seen = {label for _, each in pushes for label in each.resource}
     text = ", ".join(sorted(seen)) or "none"
+    if "group_id" not in seen and any(life.in_group and each.points for life, each in pushes):
+        return BROKEN, f"{text}: a member of a group without group_id"
     if foreign := seen - LABELS:
-        return BROKEN, f"{text}; not named by the KIP: {', '.join(sorted(foreign))}"
-    if consumer and "group_id" not in seen:
-        return BROKEN, f"{text}: a consumer without group_id"
+        return NO_RULE, f"{text}; not named by the KIP: {', '.join(sorted(foreign))}"
     return (OBEYED, text) if seen else (NOT_SEEN, text)

@@ -23,6 +23,8 @@ from kafka_telemetry_lake.sandbox.conformance.wire import (
     with_telemetry,
 )
 
+# JoinGroup, ConsumerGroupHeartbeat, ShareGroupHeartbeat, StreamsGroupHeartbeat
+_OF_MEMBERS = frozenset((11, 68, 76, 88))
 UNKNOWN_SUBSCRIPTION_ID, TELEMETRY_TOO_LARGE = 117, 118
 
 
@@ -63,6 +65,8 @@ class ScriptedReceiver(AddressProxy):
         errors: codes for the next pushes, one each, in place of what they would get.
         exchanges: all telemetry requests so far.
         software: name and version, as the client says them (KIP-511).
+        heard: when the last request of any kind came, in seconds of the exchanges' clock.
+        in_group: whether a request was one of a member of a group.
         changed: is notified of each request and each answer.
     """
 
@@ -72,11 +76,15 @@ class ScriptedReceiver(AddressProxy):
         self.errors: list[int] = []
         self.exchanges: list[Exchange] = []
         self.software = "", ""
+        self.heard = 0.0
+        self.in_group = False
         self.changed = threading.Condition()
 
     def own_answer(self, request: bytes) -> tuple[bytes, Callable[[], None]] | None:
         """The answer to a telemetry request; None: it is another."""
         key, _, correlation_id = header(request)
+        self.heard = time.monotonic()
+        self.in_group |= key in _OF_MEMBERS
         if key == API_VERSIONS and not any(self.software):
             self.software = software_of(request)
         if key not in (GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY):

@@ -10,7 +10,7 @@ from kafka_telemetry_lake.sandbox.conformance.receiver import Exchange
 from kafka_telemetry_lake.sandbox.conformance.wire import Push, Subscription
 
 OBEYED, BROKEN, NOT_SEEN, NO_RULE = "obeyed", "broken", "not seen", "no rule"
-# In intervals: what clocks and a busy machine may take from the KIP's 0.5, 1.5 and 1, and add to them.
+# In intervals: what clocks may take from the KIP's 0.5, 1.5 and 1, or add to them; and what a busy machine may add.
 EARLY, LATE = 0.05, 1.0
 
 Lives = Mapping[str, Life]
@@ -47,6 +47,13 @@ def after_errors(lives: Lives, error: int) -> Iterator[tuple[Life, Exchange, Exc
 def disturbed(life: Life, before: Exchange, then: Exchange) -> bool:
     """Whether the script ended connections, or the client, between two requests."""
     return any(before.at < life.marks[mark] < then.at for mark in (CUT, MOVED, CLOSING) if mark in life.marks)
+
+
+def cut_short(life: Life, before: Exchange, then: Exchange | None) -> bool:
+    """Whether an answer may not have arrived, or connections ended right after it, before the next request."""
+    end = float("inf") if then is None else then.at
+    ends = (life.marks[mark] for mark in (CUT, MOVED, CLOSING) if mark in life.marks)
+    return before.answered is None or any(before.at < at < min(end, before.at + INTERVAL_S) for at in ends)
 
 
 def since(before: Exchange, then: Exchange) -> float:

@@ -20,22 +20,25 @@ OF_TIME = {
 }
 
 
+GOODBYE = "terminating push"  # about 1 in 10 of librdkafka's are missing (docs/clients.md)
+WHILE_THROTTLED = "terminating push while throttled"  # not seen, if the end comes over an interval after the refusal
+
+
 @pytest.mark.parametrize(
     ("client", "software", "broken"),
     [
-        ("librdkafka", "confluent-kafka-python ", {"after TELEMETRY_TOO_LARGE", "terminating push while throttled"}),
-        (
-            "java-4.4.0",
-            "apache-kafka-java 4.4.0",
-            {"after TELEMETRY_TOO_LARGE", "terminating push", "terminating push while throttled"},
-        ),
+        ("librdkafka", "confluent-kafka-python ", {"after TELEMETRY_TOO_LARGE"}),
+        ("java-4.4.0", "apache-kafka-java 4.4.0", {"after TELEMETRY_TOO_LARGE", GOODBYE}),
     ],
 )
 def test_a_card(client: str, software: str, broken: set[str]) -> None:
     card = make_card(client, LIVES)
     assert card.software.startswith(software)
-    assert {each.rule for each in card.verdicts if each.verdict == NOT_SEEN} == UNSEEN, card
+    assert {each.rule for each in card.verdicts if each.verdict == NOT_SEEN} - {WHILE_THROTTLED} == UNSEEN, card
     found = {each.rule: each for each in card.verdicts if each.verdict == BROKEN}
     refused = found.pop("after UNSUPPORTED_COMPRESSION_TYPE", None)  # librdkafka asks an interval later
     assert refused is None or refused.evidence.endswith(", then pushes gzip")
-    assert found.keys() - OF_TIME == broken, card
+    while_throttled = next(each.verdict for each in card.verdicts if each.rule == WHILE_THROTTLED)
+    assert while_throttled in (BROKEN, NOT_SEEN), card
+    chance = {GOODBYE} - broken
+    assert found.keys() - OF_TIME - chance - {WHILE_THROTTLED} == broken, card

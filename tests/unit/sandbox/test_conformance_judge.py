@@ -13,7 +13,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, M
 from kafka_telemetry_lake.sandbox.conformance.__main__ import main
 from kafka_telemetry_lake.sandbox.conformance.card import Card, as_json, as_table, as_text, read_card
 from kafka_telemetry_lake.sandbox.conformance.judge import Verdict, judge
-from kafka_telemetry_lake.sandbox.conformance.lives import ALL, CLOSING, CUT, ENDED, FIRST, MOVED, WIDE, Life
+from kafka_telemetry_lake.sandbox.conformance.lives import ALL, CLOSING, CUT, ENDED, FIRST, HEARD, MOVED, WIDE, Life
 from kafka_telemetry_lake.sandbox.conformance.receiver import Exchange
 from kafka_telemetry_lake.sandbox.conformance.wire import NO_INSTANCE, Push, Subscription
 
@@ -60,7 +60,7 @@ def ended(exchanges: list[Exchange], closing: float, *, says_goodbye: bool = Tru
     """A life that was told to end, after which the last push is sent again with the terminating flag."""
     push = exchanges[-1].push
     last = [Exchange(closing + 0.01, ME, push=replace(push, terminating=True))] if says_goodbye and push else []
-    return Life((*exchanges, *last), {**marks, CLOSING: closing, ENDED: closing + 0.1}, ("mine", "1"))
+    return Life((*exchanges, *last), {HEARD: closing, CLOSING: closing, ENDED: closing + 0.1, **marks}, ("mine", "1"))
 
 
 def begin(first: float) -> list[Exchange]:
@@ -98,14 +98,15 @@ def verdicts(lives: Mapping[str, Life]) -> dict[str, tuple[str, str]]:
 def test_a_client_that_obeys() -> None:
     found = verdicts(obedient())
     assert {rule: verdict for rule, (verdict, _) in found.items() if verdict != "obeyed"} == {
-        "after CLUSTER_AUTHORIZATION_FAILED": "no rule"
+        "all metrics": "no rule",
+        "after CLUSTER_AUTHORIZATION_FAILED": "no rule",
     }
     assert {rule: evidence for rule, (_, evidence) in found.items()} == {
         "client instance id": "53 later requests with the id of the first answer",
         "first push": "0.60 to 1.40 intervals after 14 subscriptions",
         "push interval": "1.00 intervals between pushes, median 1.00 of 22",
         "subscribed names": "80 names, all asked for",
-        "all metrics": '2 names in a push when asked for "*", as brokers ask',
+        "all metrics": '2 names in a push when asked for "*", as brokers ask; by the text of the protocol it is ""',
         "no metrics": "0 pushes; asks again after 1.00 intervals",
         "delta temporality": "76 of 76 sums DELTA",
         "cumulative temporality": "4 of 4 sums CUMULATIVE",
@@ -116,7 +117,7 @@ def test_a_client_that_obeys() -> None:
         "after UNKNOWN_SUBSCRIPTION_ID": "asks again after 0.10 intervals",
         "after UNSUPPORTED_COMPRESSION_TYPE": "asks again after 0.10 intervals, then pushes none",
         "after THROTTLING_QUOTA_EXCEEDED": "asks again after 1.00, pushes after 1.60 intervals",
-        "after TELEMETRY_TOO_LARGE": "at most 61 bytes: 3 pushes of 0 to 123",
+        "after TELEMETRY_TOO_LARGE": "at most 61 bytes: refused with 123, then 1 push of 0",
         "after INVALID_RECORD": "0 pushes in 4 intervals",
         "after INVALID_REQUEST": "0 pushes in 4 intervals",
         "after CLUSTER_AUTHORIZATION_FAILED": "asks again after 3.10 intervals",
@@ -170,6 +171,25 @@ def at_the_same_time(lives: Lives) -> Lives:
     }
 
 
+def starts(*waits: float) -> Callable[[Lives], Lives]:
+    """Lives alone in which the first push comes so many intervals after the answer."""
+    return lambda _: {str(wait): ended(begin(wait), 4.0) for wait in waits}
+
+
+def hung(life: str, when: float) -> Callable[[Lives], Lives]:
+    """No request of any kind came afterwards."""
+    return lambda lives: {**lives, life: replace(lives[life], marks={**lives[life].marks, HEARD: when})}
+
+
+def in_group(lives: Lives) -> Lives:
+    return {name: replace(life, in_group=True) for name, life in lives.items()}
+
+
+def without_names(exchange: Exchange) -> Exchange:
+    push = exchange.push
+    return exchange if push is None else replace(exchange, push=replace(push, metrics=zstandard.compress(b"")))
+
+
 GOODBYE = 0.01
 FAULTS: list[tuple[Callable[[Lives], Lives], str, str, str]] = [
     (changed("obeys", 0.0, instance=OTHER), "client instance id", "broken",
@@ -180,11 +200,22 @@ FAULTS: list[tuple[Callable[[Lives], Lives], str, str, str]] = [
     (changed("obeys", 12.3, at=13.29), "first push", "obeyed", "0.60 to 1.79 intervals after 14 subscriptions"),
     (changed("obeys", 0.0, at=-2.0, answered=-2.0), "first push", "broken",
      "0.60 to 2.60 intervals after 14 subscriptions"),
-    (lambda _: {"obeys": ended(begin(1.7), 4.0)}, "first push", "broken", "1.70 intervals after 1 subscription"),
+    (changed("obeys", 12.3, at=11.6), "first push", "obeyed", "0.10 to 1.40 intervals after 14 subscriptions"),
+    (lambda _: {"obeys": ended(begin(0.3), 4.0)}, "first push", "not seen", "0.30 intervals after 1 subscription"),
+    (starts(1.52, 1.53), "first push", "not seen", "1.52 to 1.53 intervals after 2 subscriptions"),
+    (starts(0.9, 1.52, 1.54), "first push", "obeyed", "0.90 to 1.54 intervals after 3 subscriptions"),
+    (starts(0.9, 1.56, 1.58), "first push", "broken", "0.90 to 1.58 intervals after 3 subscriptions"),
     (at_the_same_time, "first push", "broken",
      "0.60 to 1.00 intervals after 14 subscriptions; not at random, a client's first ones 1.00"),
     (changed("obeys", 6.5, at=6.35), "push interval", "broken",
      "0.85 to 1.15 intervals between pushes, median 1.00 of 22"),
+    (lambda lives: changed("obeys", 4.8, at=4.6)(changed("obeys", 3.8, at=4.2)(lives)), "push interval", "broken",
+     "0.40 to 1.40 intervals between pushes, median 1.00 of 22"),
+    (changed("obeys", 3.8, at=4.2), "push interval", "obeyed",
+     "0.60 to 1.40 intervals between pushes, median 1.00 of 22; 1 short after a long one"),
+    (lambda lives: {name: replace(life, exchanges=tuple(without_names(each) for each in life.exchanges))
+                    for name, life in lives.items()}, "all metrics", "no rule",
+     '0 names in a push when asked for "*", as brokers ask; by the text of the protocol it is ""'),
     (changed("obeys", 5.5, metrics=zstandard.compress(b"")), "subscribed names", "obeyed", "78 names, all asked for"),
     (changed("obeys", 11.5, told=replace(FIRST, id=5, metrics=("x.",))), "subscribed names", "broken",
      f"6 of 80 names not asked for, such as {SENT}"),
@@ -207,21 +238,52 @@ FAULTS: list[tuple[Callable[[Lives], Lives], str, str, str]] = [
      "asks again after 0.10 intervals; no push with a codec that is left"),
     (changed("obeys", 3.8, metrics=b"?"), "readable", "broken",
      "1 of 44: INVALID_RECORD, not decompressible as 4: error when determining content size"),
-    (changed("obeys", 3.8, metrics=metrics(label="member_id")), "resource attributes", "broken",
+    (changed("obeys", 3.8, metrics=metrics(label="member_id")), "resource attributes", "no rule",
      "client_rack, member_id; not named by the KIP: member_id"),
-    (changed("obeys", 4.9, at=5.4), "after UNKNOWN_SUBSCRIPTION_ID", "broken",
+    (in_group, "resource attributes", "broken", "client_rack: a member of a group without group_id"),
+    (lambda lives: in_group(changed("obeys", 3.8, metrics=metrics(label="group_id"))(lives)),
+     "resource attributes", "obeyed", "client_rack, group_id"),
+    (changed("obeys", 4.9, at=5.4), "after UNKNOWN_SUBSCRIPTION_ID", "obeyed",
      "asks again after 0.10 to 0.60 intervals"),
-    (without("obeys", 4.9, 5.5, 6.5, 7.5), "after UNKNOWN_SUBSCRIPTION_ID", "broken",
+    (lambda lives: changed("too-large", 3.2, at=3.7)(
+        changed("obeys", 7.6, at=8.1)(changed("obeys", 4.9, at=5.4)(lives))),
+     "after UNKNOWN_SUBSCRIPTION_ID", "broken", "asks again after 0.10 to 0.60 intervals"),
+    (added("obeys", pushed(13.4, 5, error=117)), "after UNKNOWN_SUBSCRIPTION_ID", "obeyed",
+     "asks again after 0.10 intervals"),
+    (added("rebootstraps", pushed(2.9, error=117)), "after UNKNOWN_SUBSCRIPTION_ID", "obeyed",
+     "asks again after 0.10 intervals"),
+    (added("rebootstraps", pushed(5.95, error=117), pushed(6.95)), "after UNKNOWN_SUBSCRIPTION_ID", "obeyed",
+     "asks again after 0.10 intervals"),
+    (changed("obeys", 4.9, told=None, push=Push(2, False, 4, metrics())), "after UNKNOWN_SUBSCRIPTION_ID", "broken",
+     "asks again after 0.10 intervals, and 1 time not"),
+    (without("obeys", 4.9, 5.5, 6.5, 7.5), "after UNKNOWN_SUBSCRIPTION_ID", "obeyed",
      "asks again after 0.10 to 2.80 intervals"),
     (lambda lives: without("throttled", 3.9)(changed("throttled", 4.5, at=3.7)(lives)),
      "after THROTTLING_QUOTA_EXCEEDED", "broken",
      "pushes after 0.80 intervals"),
-    (without("throttled", 3.9, 4.5, 5.5, 5.6 + GOODBYE), "after THROTTLING_QUOTA_EXCEEDED", "broken",
-     "it pushes no more"),
+    (without("throttled", 3.9, 4.5, 5.5, 5.6 + GOODBYE), "after THROTTLING_QUOTA_EXCEEDED", "not seen",
+     "no push was answered so"),
+    (lambda _: {"throttled": ended([*begin(0.9), pushed(2.9, error=89)], 6.5, says_goodbye=False)},
+     "after THROTTLING_QUOTA_EXCEEDED", "broken", "it pushes no more"),
+    (lambda _: {"throttled": ended([*begin(0.9), pushed(2.9, error=89)], 6.5)},
+     "after THROTTLING_QUOTA_EXCEEDED", "broken", "it pushes no more"),
+    (lambda _: {"throttled": ended([*begin(0.9), pushed(2.9, error=89)], 4.0)},
+     "terminating push while throttled", "not seen", "no push was throttled right before the end"),
     (changed("too-large", 5.0, error=118, metrics=metrics()), "after TELEMETRY_TOO_LARGE", "broken",
-     "at most 61 bytes: 3 pushes of 0 to 123"),
+     "at most 61 bytes: refused with 123, then 1 push of 123"),
     (without("too-large", 4.0, 5.0, 6.0 + GOODBYE), "after TELEMETRY_TOO_LARGE", "obeyed",
-     "at most 61 bytes: pushes nothing, and asked 1 time"),
+     "at most 61 bytes: no push, but other requests"),
+    (lambda lives: hung("too-large", 3.3)(without("too-large", 4.0, 5.0)(lives)), "after TELEMETRY_TOO_LARGE",
+     "not seen", "at most 61 bytes: no push, and no other request"),
+    (without("too-large", 4.0), "after TELEMETRY_TOO_LARGE", "obeyed", "at most 61 bytes: 1 push of 0"),
+    (without("too-large", 5.0), "after TELEMETRY_TOO_LARGE", "obeyed",
+     "at most 61 bytes: refused with 123, then no push, but other requests"),
+    (lambda lives: hung("too-large", 4.1)(without("too-large", 5.0)(lives)), "after TELEMETRY_TOO_LARGE",
+     "not seen", "at most 61 bytes: refused with 123, then no push, and no other request"),
+    (changed("too-large", 6.0 + GOODBYE, error=118, metrics=metrics()), "after TELEMETRY_TOO_LARGE", "obeyed",
+     "at most 61 bytes: refused with 123, then 1 push of 0"),
+    (added("too-large", pushed(5.5, 2, error=118)), "after TELEMETRY_TOO_LARGE", "broken",
+     "at most 61 bytes: refused with 123, then 2 pushes of 0 to 123"),
     (added("invalid-record", pushed(5.0)), "after INVALID_RECORD", "broken", "1 push in 4 intervals"),
     (added("invalid-record", pushed(7.1, end=True)), "after INVALID_RECORD", "obeyed",
      "0 pushes in 4 intervals, and one terminating"),
@@ -234,6 +296,9 @@ FAULTS: list[tuple[Callable[[Lives], Lives], str, str, str]] = [
      "it pushed no more"),
     (added("rebootstraps", asked(4.0, instance=NO_INSTANCE)), "id after a rebootstrap", "broken",
      "1 later requests without the id, 0 with another, 0 first ones with one; pushes again after 1.9 s"),
+    (without("rebootstraps", 4.9, 5.9, 6.5 + GOODBYE), "terminating push", "obeyed",
+     "3 of 3 ends have a terminating push"),
+    (without("rebootstraps", 6.5 + GOODBYE), "terminating push", "broken", "3 of 4 ends have a terminating push"),
     (without("codec", 5.0 + GOODBYE), "terminating push", "broken", "3 of 4 ends have a terminating push"),
     (without("throttled", 5.6 + GOODBYE), "terminating push while throttled", "broken", "no terminating push"),
 ]  # fmt: skip

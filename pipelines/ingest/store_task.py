@@ -53,7 +53,8 @@ OTHER_TABLES = (BROKER_CONNECTIONS, RECEIVER_HEALTH, QUOTA_SAMPLES, QUARANTINE)
 # In the order of their commits; the last one says that the pushes of a batch are stored.
 STORED = (*OTHER_TABLES, PUSHES)
 ROWS_PER_GROUP = 1 << 16  # of statuses or samples
-WORKER_BYTES = 2 << 20  # of push files: fewer are not worth a Python worker of their own, since each has fixed costs
+# Of push files, whose rows are sorted by client: fewer are not worth a Python worker of their own.
+WORKER_BYTES = 1 << 20
 # A row has a `DataFile` as JSON, or what the operator's task made of a shard, or `failed`: the pushes are few, and not
 # judged, since a process that did it may have died of them.
 RESULT = f"file string, judged struct<{TASK_RESULT}>, failed boolean"

@@ -67,8 +67,8 @@ def test_a_batch_has_no_more_tasks_than_it_is_worth_or_there_are_cores_or_shards
         assert spark.slices == [1, 1, 1, 1, *([slices] * 6)]
 
 
-def test_a_batch_is_worth_a_worker_for_each_two_megabytes() -> None:
-    assert [workers_for(size) for size in (0, (2 << 20) - 1, 2 << 20, 10 << 20)] == [1, 1, 2, 6]
+def test_a_batch_is_worth_a_worker_for_each_megabyte() -> None:
+    assert [workers_for(size) for size in (0, (1 << 20) - 1, 1 << 20, 5 << 20)] == [1, 1, 2, 6]
 
 
 def test_fewer_tasks_than_cores_are_a_divisor_of_the_shards() -> None:

@@ -21,6 +21,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -33,6 +34,16 @@ const zstd, gzip = 4, 1
 func main() {
 	for _, refusal := range []*kerr.Error{kerr.UnsupportedCompressionType, kerr.UnknownSubscriptionID} {
 		try(refusal)
+	}
+}
+
+// The codec of the next push.
+func next(codecs chan int8) int8 {
+	select {
+	case codec := <-codecs:
+		return codec
+	case <-time.After(30 * time.Second):
+		panic("no push came")
 	}
 }
 
@@ -79,10 +90,10 @@ func try(refusal *kerr.Error) {
 	if err := client.ProduceSync(context.Background(), kgo.StringRecord("x")).FirstErr(); err != nil {
 		panic(err)
 	}
-	refused := <-codecs
+	refused := next(codecs)
 	again := 0
 	for more := 0; more < 3; more++ {
-		if <-codecs == refused {
+		if next(codecs) == refused {
 			again++
 		}
 	}

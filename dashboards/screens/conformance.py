@@ -99,12 +99,14 @@ def _broken(rows: pd.DataFrame) -> None:
 
 def _card(rows: pd.DataFrame) -> pd.DataFrame:
     """A row of each version and cluster, with a verdict in words of each rule of which something tells."""
-    verdicts = [
-        f"no: {broken:,} of {checked:,}" if broken else f"yes, {checked:,}"
-        for broken, checked in zip(rows["broken"], rows["checked"], strict=True)
-    ]
     keys = ["software", "library", "cluster_id"]
-    told = rows.assign(verdict=verdicts, library=rows["library"].fillna("unknown"))
+    # What has no name is shown by a word that is a name, too.
+    shown = rows.assign(library=rows["library"].fillna("unknown")).groupby([*keys, "rule"], dropna=False)
+    told = shown[["broken", "checked"]].sum().reset_index()
+    told["verdict"] = [
+        f"no: {broken:,} of {checked:,}" if broken else f"yes, {checked:,}"
+        for broken, checked in zip(told["broken"], told["checked"], strict=True)
+    ]
     wide = told.set_index([*keys, "rule"])["verdict"].unstack("rule").reset_index()
     return wide.reindex(columns=[*keys, *RULES]).sort_values(keys)
 

@@ -42,6 +42,14 @@ AT_ONCE = 0.4  # intervals
 THROTTLED_LONGEST = 2.5 + LATE
 
 
+def well_formed(lives: Lives) -> Found:
+    problems = [each for life in lives.values() for each in life.malformed]
+    if problems:
+        return BROKEN, f"{len(problems)} can't be read: {problems[0]}"
+    count = sum(len(life.exchanges) for life in lives.values())
+    return (OBEYED, f"all {count} telemetry requests") if count else (NOT_SEEN, "no telemetry request")
+
+
 def instance(lives: Lives) -> Found:
     """No id in the first request, then that of the first answer."""
     return _ids([exchange for life in lives.values() for exchange in life.exchanges[:1]], lives, lambda _: 0.0)

@@ -16,6 +16,7 @@ from kafka_telemetry_lake.sandbox.conformance.lives import FIRST, LIVES, Life, S
 from kafka_telemetry_lake.sandbox.conformance.receiver import ScriptedReceiver
 from kafka_telemetry_lake.sandbox.conformance.seen import BROKEN, OBEYED
 from kafka_telemetry_lake.sandbox.conformance.under_test import TOPIC, check, start
+from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 _CELLS = {OBEYED: "yes", BROKEN: "**no**"}
 
@@ -43,7 +44,7 @@ def make_card(client: str, lives: Sequence[str] = tuple(LIVES), at_once: int = 3
         at_once: so many lives at the same time: they mostly wait.
 
     Raises:
-        CannotRunError: there is no broker or no such client.
+        CannotRunError: there is no broker or no such client, or it ended before it was told to.
     """
     check(client)
     with LocalCluster() as cluster, ThreadPoolExecutor(at_once) as pool:
@@ -59,7 +60,8 @@ def _live(client: str, name: str, cluster: LocalCluster) -> Life:
     folder = cluster.folder / name
     folder.mkdir()
     with receiver, LocalClients(cluster, servers) as clients:
-        stage = Stage(receiver, start(client, clients, f"conformance-{name}", servers, folder))
+        started = start(client, clients, f"conformance-{name}", servers, folder)
+        stage = Stage(receiver, started.close, started.ended)
         LIVES[name](stage)
         return stage.life()
 
@@ -81,13 +83,22 @@ def as_json(card: Card) -> str:
 
 
 def read_card(file: Path) -> Card:
-    """A card from its JSON. Raises ``ValueError`` or ``KeyError`` for another file."""
-    stored: dict[str, Any] = json.loads(file.read_text("utf-8"))
-    return Card(stored["client"], stored["software"], [Verdict(**each) for each in stored["verdicts"]])
+    """A card from its JSON. Raises ``CannotRunError`` for another file."""
+    try:
+        stored: dict[str, Any] = json.loads(file.read_text("utf-8"))
+        return Card(stored["client"], stored["software"], [Verdict(**each) for each in stored["verdicts"]])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CannotRunError(f"{file} is no card: {error}") from None
 
 
 def as_table(cards: Sequence[Card]) -> str:
-    """Rules by clients in Markdown, and a table of what was seen of those that aren't obeyed."""
+    """Rules by clients in Markdown, and a table of what was seen of those that aren't obeyed.
+
+    Raises:
+        CannotRunError: their rules aren't the same.
+    """
+    if len({tuple(each.rule for each in card.verdicts) for card in cards}) > 1:
+        raise CannotRunError("the cards have different rules: make them again")
     names = [f"{card.software}{', consumer' if card.client.endswith('-consumer') else ''}" for card in cards]
     lines = [f"| rule | {' | '.join(names)} |", "|---" * (len(cards) + 1) + "|"]
     seen = ["| rule | client | what it did |", "|---|---|---|"]

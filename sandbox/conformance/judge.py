@@ -44,6 +44,7 @@ def judge(lives: Lives) -> list[Verdict]:
 
 # In the order of a client's life. The sections are KIP-714's.
 RULES: Mapping[str, tuple[str, Callable[[Lives], Found]]] = {
+    "well-formed requests": ("Protocol", answer_rules.well_formed),
     "client instance id": ("Client behavior", answer_rules.instance),
     "first push": ("Client behavior", push_rules.first_push),
     "push interval": ("Throttling and rate-limiting", push_rules.interval),

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from kafka_telemetry_lake.sandbox.conformance.receiver import Exchange, ScriptedReceiver
 from kafka_telemetry_lake.sandbox.conformance.wire import Subscription
+from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 INTERVAL_S = 1.0
 START_S = 60.0  # until the first push, on a busy machine
+WATCH_S = 0.25  # between two looks at whether the client still runs
 AWAY_S = 20.0  # until it pushes again after its connections have ended
 PATIENCE = 3  # times as long as a client that obeys needs on an idle machine
 # What most libraries have a counter for, and not all that any has.
@@ -44,13 +46,19 @@ class Life:
         marks: of ``CUT``, ``MOVED``, ``CLOSING`` (it was told to end), ``ENDED`` (it has ended), and ``HEARD``
             (its last request of any kind before it was told to end).
         software: name and version that it says (KIP-511).
+        malformed: requests that can't be read, and why.
         in_group: whether it was a member of a group, or wanted to be.
     """
 
     exchanges: tuple[Exchange, ...]
     marks: Mapping[str, float] = field(default_factory=dict)
     software: tuple[str, str] = ("", "")
+    malformed: tuple[str, ...] = ()
     in_group: bool = False
+
+
+class ClientEndedError(CannotRunError):
+    """A client ended before it was told to; the message has the end of its log."""
 
 
 class Stage:
@@ -58,15 +66,17 @@ class Stage:
 
     Args:
         close: tells the client to end, and returns when it has.
+        ended: how the client ended; None: it runs.
     """
 
-    def __init__(self, receiver: ScriptedReceiver, close: Callable[[], None]) -> None:
-        self.receiver, self._close = receiver, close
+    def __init__(self, receiver: ScriptedReceiver, close: Callable[[], None], ended: Callable[[], str | None]) -> None:
+        self.receiver, self._close, self._ended = receiver, close, ended
         self.marks: dict[str, float] = {}
 
     def life(self) -> Life:
         receiver = self.receiver
-        return Life(tuple(receiver.exchanges), dict(self.marks), receiver.software, receiver.in_group)
+        exchanges, malformed = tuple(receiver.exchanges), tuple(receiver.malformed)
+        return Life(exchanges, dict(self.marks), receiver.software, malformed, receiver.in_group)
 
     def pushes(self, subscription_id: int | None = None, *, error: int = 0, after: str | None = None) -> list[Exchange]:
         """Answered pushes so far, of a subscription, with this error code, and after a mark."""
@@ -82,11 +92,24 @@ class Stage:
         ]
 
     def until(self, condition: Callable[[], bool], limit_s: float) -> None:
-        """Returns as soon as it holds, or after the limit: that nothing comes is what the card tells."""
+        """Returns as soon as it holds, or after the limit: that nothing comes is what the card tells.
+
+        Raises:
+            ClientEndedError: the client runs no more.
+        """
         deadline = time.monotonic() + limit_s
         with self.receiver.changed:
             while not condition() and (left := deadline - time.monotonic()) > 0:
-                self.receiver.changed.wait(left)
+                self._check()
+                self.receiver.changed.wait(min(left, WATCH_S))
+
+    def watch(self, seconds: float) -> None:
+        """Lets the client go on for so long."""
+        self.until(lambda: False, seconds)
+
+    def _check(self) -> None:
+        if (how := self._ended()) is not None:
+            raise ClientEndedError(how)
 
     def first_pushes(self, count: int) -> None:
         self.until(lambda: bool(self.pushes()), START_S)
@@ -111,6 +134,7 @@ class Stage:
         self.marks[what] = time.monotonic()
 
     def close(self) -> None:
+        self._check()
         self.marks[HEARD] = self.receiver.heard
         self.mark(CLOSING)
         self._close()
@@ -129,7 +153,7 @@ def obeys(stage: Stage) -> None:
     stage.receiver.subscription = empty
     stage.until(lambda: sum(each.told == empty for each in stage.receiver.exchanges) >= 3, PATIENCE * 4 * INTERVAL_S)
     stage.subscribe(replace(FIRST, id=5, metrics=ALL), 2)
-    time.sleep(0.3 * INTERVAL_S)
+    stage.watch(0.3 * INTERVAL_S)
     stage.close()
 
 
@@ -140,7 +164,7 @@ def is_throttled(stage: Stage) -> None:
     before = len(stage.pushes())
     stage.until(lambda: len(stage.pushes()) >= before + 2, PATIENCE * 3.5 * INTERVAL_S)
     stage.refuse(THROTTLED)
-    time.sleep(0.2 * INTERVAL_S)
+    stage.watch(0.2 * INTERVAL_S)
     stage.close()
 
 
@@ -150,7 +174,7 @@ def has_another_codec(stage: Stage) -> None:
     stage.receiver.subscription = replace(FIRST, id=2, codecs=(GZIP,))
     stage.refuse(UNSUPPORTED_COMPRESSION)
     stage.wait_pushes(2, 2)
-    time.sleep(0.3 * INTERVAL_S)
+    stage.watch(0.3 * INTERVAL_S)
     stage.close()
 
 
@@ -169,7 +193,7 @@ def is_refused(error: int) -> Callable[[Stage], None]:
     def script(stage: Stage) -> None:
         stage.first_pushes(2)
         stage.refuse(error)
-        time.sleep(4 * INTERVAL_S)
+        stage.watch(4 * INTERVAL_S)
         stage.close()
 
     return script

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
 import uuid
@@ -23,6 +24,11 @@ from kafka_telemetry_lake.sandbox.conformance.wire import (
     with_telemetry,
 )
 
+_NAMES = {
+    API_VERSIONS: "ApiVersions",
+    GET_TELEMETRY_SUBSCRIPTIONS: "GetTelemetrySubscriptions",
+    PUSH_TELEMETRY: "PushTelemetry",
+}
 # JoinGroup, ConsumerGroupHeartbeat, ShareGroupHeartbeat, StreamsGroupHeartbeat
 _OF_MEMBERS = frozenset((11, 68, 76, 88))
 UNKNOWN_SUBSCRIPTION_ID, TELEMETRY_TOO_LARGE = 117, 118
@@ -55,7 +61,8 @@ class ScriptedReceiver(AddressProxy):
     """A proxy that answers telemetry requests itself, as a broker with a receiver would, and as it is told.
 
     A push of another subscription than the current one gets UNKNOWN_SUBSCRIPTION_ID, one larger than allowed
-    TELEMETRY_TOO_LARGE. Producers behind it must ask for acknowledgements: answers are sent in the order of requests.
+    TELEMETRY_TOO_LARGE. What can't be read goes to the broker, which answers it or ends the connection. Producers
+    behind it must ask for acknowledgements: answers are sent in the order of requests.
 
     Args:
         upstream: port of the broker.
@@ -65,6 +72,7 @@ class ScriptedReceiver(AddressProxy):
         errors: codes for the next pushes, one each, in place of what they would get.
         exchanges: all telemetry requests so far.
         software: name and version, as the client says them (KIP-511).
+        malformed: names of requests that can't be read, and why.
         heard: when the last request of any kind came, in seconds of the exchanges' clock.
         in_group: whether a request was one of a member of a group.
         changed: is notified of each request and each answer.
@@ -76,6 +84,7 @@ class ScriptedReceiver(AddressProxy):
         self.errors: list[int] = []
         self.exchanges: list[Exchange] = []
         self.software = "", ""
+        self.malformed: list[str] = []
         self.heard = 0.0
         self.in_group = False
         self.changed = threading.Condition()
@@ -85,10 +94,17 @@ class ScriptedReceiver(AddressProxy):
         key, _, correlation_id = header(request)
         self.heard = time.monotonic()
         self.in_group |= key in _OF_MEMBERS
-        if key == API_VERSIONS and not any(self.software):
-            self.software = software_of(request)
-        if key not in (GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY):
-            return None
+        try:
+            if key == API_VERSIONS and not any(self.software):
+                self.software = software_of(request)
+            if key in (GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY):
+                return self._telemetry_answer(key, correlation_id, request)
+        except (ValueError, IndexError, struct.error) as error:
+            with self.changed:
+                self.malformed.append(f"{_NAMES[key]}: {error}")
+        return None
+
+    def _telemetry_answer(self, key: int, correlation_id: int, request: bytes) -> tuple[bytes, Callable[[], None]]:
         exchange = Exchange(time.monotonic(), asking_instance(request))
         with self.changed:
             if key == GET_TELEMETRY_SUBSCRIPTIONS:

@@ -7,7 +7,8 @@ import re
 import shlex
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from kafka_telemetry_lake.sandbox.clients import Client, ClientError, Library, LocalClients
@@ -24,8 +25,35 @@ NAMES = re.compile(
 NAMES_TEXT = "java-3.9.1, java-4.3.1, java-4.4.0, librdkafka, franz-go, and each with -consumer"
 _END_S = 5.0  # until a client that goes on although its standard input has ended gets a signal
 _KILL_S = 20.0
+_DRAIN_S = 2.0  # for the rest of the output of one that has ended
 
-Close = Callable[[], None]
+
+@dataclass(frozen=True)
+class Started:
+    """A client that was started.
+
+    Attributes:
+        close: tells it to end, and waits for that.
+        running: whether it runs.
+        code: its exit status, or the negated number of the signal that ended it; None: it isn't known.
+        logs: files of what it wrote.
+    """
+
+    client_id: str
+    close: Callable[[], None]
+    running: Callable[[], bool]
+    code: Callable[[], int | None]
+    logs: Sequence[Path]
+
+    def ended(self) -> str | None:
+        """How it ended, with the last line that it wrote; None: it runs."""
+        if self.running():
+            return None
+        texts = (file.read_text(errors="replace") for file in self.logs if file.exists())
+        lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
+        code = self.code()
+        how = "" if code is None else f", exit code {code}"
+        return f"{self.client_id} ended by itself{how}: {lines[-1] if lines else 'it wrote nothing'}"
 
 
 class NoClientError(CannotRunError):
@@ -36,15 +64,18 @@ def check(text: str) -> None:
     """Raises ``NoClientError`` for what `start` can't start."""
     if NAMES.fullmatch(text) is not None:
         return
-    words = shlex.split(text)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise NoClientError(f"the command can't be split into words: {error}") from None
     if not words or shutil.which(words[0]) is None:
         raise NoClientError(f"{words[0] if words else 'nothing'} is no command, and none of {NAMES_TEXT}")
     if "{bootstrap}" not in text:
         raise NoClientError("the command has no {bootstrap}, in whose place the address of the brokers comes")
 
 
-def start(text: str, clients: LocalClients, client_id: str, bootstrap_servers: str, folder: Path) -> Close:
-    """Starts a client and returns what ends it, and waits for that.
+def start(text: str, clients: LocalClients, client_id: str, bootstrap_servers: str, folder: Path) -> Started:
+    """Starts a client.
 
     Args:
         text: a command with ``{bootstrap}`` in it, and perhaps ``{topic}`` and ``{client_id}``; or one of the names
@@ -55,15 +86,28 @@ def start(text: str, clients: LocalClients, client_id: str, bootstrap_servers: s
 
     Raises:
         ClientUnavailableError: a named client isn't installed.
+        NoClientError: the command's file is no program.
     """
     if (named := NAMES.fullmatch(text)) is not None:
         client = _named(named, clients, client_id)
-        return lambda: _close(client)
+        return Started(client_id, lambda: _close(client), lambda: client.running, lambda: None, [client.log])
     places = {"bootstrap": bootstrap_servers, "topic": TOPIC, "client_id": client_id}
     words = [_filled(word, places) for word in shlex.split(text)]
-    process = Process(words, folder / f"{client_id}.log", pipes=True)
-    threading.Thread(target=_drain, args=(process, folder / f"{client_id}.out"), daemon=True).start()
-    return lambda: _end(process)
+    log, output = folder / f"{client_id}.log", folder / f"{client_id}.out"
+    try:
+        process = Process(words, log, pipes=True)
+    except OSError as error:
+        raise NoClientError(f"{words[0]} can't be started: {error}") from None
+    drain = threading.Thread(target=_drain, args=(process, output), daemon=True)
+    drain.start()
+
+    def running() -> bool:
+        if process.running:
+            return True
+        drain.join(_DRAIN_S)  # so that its last words are there
+        return False
+
+    return Started(client_id, lambda: _end(process), running, lambda: process.returncode, [output, log])
 
 
 def _filled(word: str, places: dict[str, str]) -> str:

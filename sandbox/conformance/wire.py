@@ -56,28 +56,32 @@ def header(request: bytes) -> tuple[int, int, int]:
 
 
 def asking_instance(request: bytes) -> bytes:
-    """The client instance id, 16 bytes, of either telemetry request; all zero: it has none yet."""
+    """The client instance id, 16 bytes, of either telemetry request; all zero: it has none yet. Raises as `push_of`."""
     begin = _body(request)
-    return request[begin : begin + 16]
+    return _bytes(request, begin, 16, "the client instance id ends")
 
 
 def push_of(request: bytes) -> Push:
-    """Raises ``struct.error`` or ``IndexError`` for one that is cut off."""
+    """Raises ``struct.error``, ``IndexError`` or ``ValueError`` for one that is cut off."""
     begin = _body(request) + 16
     subscription_id, terminating, codec = struct.unpack_from(">i?b", request, begin)
     size, begin = varint(request, begin + 6)
-    return Push(subscription_id, terminating, codec, request[begin : begin + size - 1])
+    return Push(subscription_id, terminating, codec, _bytes(request, begin, max(0, size - 1), "the metrics end"))
 
 
 def software_of(request: bytes) -> tuple[str, str]:
-    """Name and version of the client's software, of an ApiVersions request (KIP-511); empty before version 3."""
+    """Name and version of the client's software, of an ApiVersions request (KIP-511); empty before version 3.
+
+    Raises:
+        ValueError: it isn't UTF-8, or is cut off; or ``IndexError``.
+    """
     key, version, _ = header(request)
     if key != API_VERSIONS or version < _FLEXIBLE_API_VERSIONS:
         return "", ""
     size, begin = varint(request, _body(request))
-    name = request[begin : begin + size - 1].decode()
+    name = _bytes(request, begin, size - 1, "the software's name ends").decode()
     size, begin = varint(request, begin + size - 1)
-    return name, request[begin : begin + size - 1].decode()
+    return name, _bytes(request, begin, size - 1, "the software's version ends").decode()
 
 
 def subscription_answer(correlation_id: int, instance: bytes, subscription: Subscription) -> bytes:
@@ -134,6 +138,13 @@ def _body(request: bytes) -> int:
     """Where the body begins, after a header of version 2: the client id's length has two bytes even there."""
     (size,) = struct.unpack_from(">h", request, 8)
     return after_tags(request, 10 + max(0, size))
+
+
+def _bytes(request: bytes, begin: int, size: int, what: str) -> bytes:
+    found = request[begin : begin + size]
+    if len(found) < size:
+        raise ValueError(f"{what} after {len(found)} of {size} bytes")
+    return found
 
 
 def _unsigned(number: int) -> bytes:

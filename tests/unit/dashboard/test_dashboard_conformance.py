@@ -71,6 +71,17 @@ def test_versions_and_rules_with_evidence(monkeypatch: pytest.MonkeyPatch) -> No
     ]
 
 
+def test_software_without_a_name_and_of_the_name_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of each is in the view; they are shown as one, with the sums of both."""
+    named = view()[view()["software_name"] == "bad"]
+    both = pd.concat(
+        [named.assign(software_name=name, software_version=None) for name in (None, "unknown")], ignore_index=True
+    )
+    assert shown(monkeypatch, both)["Libraries and rules"][1:] == [
+        ("unknown unknown", "unknown", "no: 4 of 4", "yes, 4", None, "no: 2 of 6", "yes, 6", "no: 2 of 2")
+    ]
+
+
 def test_every_rule_of_the_view_has_words(monkeypatch: pytest.MonkeyPatch) -> None:
     sql = (files("kafka_telemetry_lake.sql") / "client_conformance.sql").read_text("utf-8")
     of_the_view = re.findall(r"WHEN '(\w+)' THEN '(.+)'", sql)

@@ -54,6 +54,17 @@ def test_the_software_is_said_from_version_3_on() -> None:
     assert software_of(request(FETCH, 12, names)) == ("", "")
 
 
+@pytest.mark.parametrize("cut", [1, 2, 5, 200])
+def test_a_push_that_is_cut_off(cut: int) -> None:
+    body = INSTANCE + struct.pack(">i?b", 7, True, 4) + b"\xc9\x01" + b"x" * 200 + b"\0"
+    frame = request(72, 0, body)
+    assert push_of(frame).metrics == b"x" * 200
+    with pytest.raises((ValueError, IndexError)):
+        push_of(frame[: -1 - cut])
+    with pytest.raises(ValueError, match="client instance id"):
+        asking_instance(request(71, 0, INSTANCE[:-1]))
+
+
 def test_a_subscription_has_the_bytes_of_the_protocol() -> None:
     assert subscription_answer(5, INSTANCE, SUBSCRIPTION) == (
         struct.pack(">ibih", 5, 0, 0, 0) + INSTANCE + struct.pack(">i", 7) + b"\x03\x04\x01"
@@ -113,6 +124,26 @@ def test_what_the_receiver_answers() -> None:
         with receiver.changed:  # which is told of an answer right after it is sent
             assert receiver.changed.wait_for(lambda: receiver.exchanges[-1].answered is not None, PATIENCE_S)
         assert all(each.answered is not None and each.answered >= each.at for each in receiver.exchanges)
+
+        # What can't be read is recorded, and the broker's to answer.
+        bad = [
+            request(72, 0, instance + struct.pack(">i?b", 7, False, 0) + b"\x05x"),
+            request(71, 0, instance[:4]),
+            request(API_VERSIONS, 3, b"\x03\xff\xfe\x021\0"),
+        ]
+        for frame in bad:
+            client.sendall(struct.pack(">i", len(frame)) + frame)
+            assert behind.recv(4 + len(frame), socket.MSG_WAITALL)[4:] == frame
+            refused = struct.pack(">ihi", 5, 42, 0)
+            behind.sendall(struct.pack(">i", len(refused)) + refused)
+            assert answer(client) == refused
+        assert receiver.malformed == [
+            "PushTelemetry: the metrics end after 1 of 4 bytes",
+            "GetTelemetrySubscriptions: the client instance id ends after 4 of 16 bytes",
+            "ApiVersions: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte",
+        ]
+        assert len(receiver.exchanges) == 7
+        assert push(7, 1) == 0
 
         # An answer waits for those to earlier requests.
         produce, asked = request(PRODUCE, 9, b""), request(71, 0, instance + b"\0")

@@ -30,7 +30,8 @@ from confluent_kafka import Producer
 
 from benchmarks.figures import print_figures, store_runs
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
-from kafka_telemetry_lake.pipelines.quotas.what_if import Proposal, what_if
+from kafka_telemetry_lake.pipelines.quotas.recorded import Proposal
+from kafka_telemetry_lake.pipelines.quotas.what_if import what_if
 from kafka_telemetry_lake.sandbox.cluster import LocalCluster
 from kafka_telemetry_lake.sandbox.cluster.plugin import receiver_jar
 

@@ -14,7 +14,8 @@ from kafka_telemetry_lake.jobs.settings.what_if import QUOTA_TYPES, SMALLEST, Wh
 from kafka_telemetry_lake.pipelines.lake.place import no_lake
 from kafka_telemetry_lake.pipelines.query.formats import TEXT_FORMATS
 from kafka_telemetry_lake.pipelines.query.lake_query import is_lake
-from kafka_telemetry_lake.pipelines.quotas.what_if import Proposal, remarks
+from kafka_telemetry_lake.pipelines.quotas.recorded import Proposal
+from kafka_telemetry_lake.pipelines.quotas.what_if import remarks
 from kafka_telemetry_lake.pipelines.quotas.what_if import what_if as what_if_quota
 from kafka_telemetry_lake.pipelines.subscriptions.what_if import (
     SubscriptionChange,

@@ -13,9 +13,9 @@ from sqlglot import exp
 MARKER = re.compile(r"(?<![:?\w]):([a-z][a-z0-9_]*)")
 
 
-def quoted(text: str) -> str:
+def quoted(text: str, dialect: str = "spark") -> str:
     """A text as a literal."""
-    return exp.Literal.string(text).sql("spark")
+    return exp.Literal.string(text).sql(dialect)
 
 
 def filled(sql: str, values: Mapping[str, str]) -> str:

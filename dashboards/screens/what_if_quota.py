@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import streamlit as st
 
-from kafka_telemetry_lake.dashboards.answers import answer
+from kafka_telemetry_lake.dashboards.answers import Asked, answer
 from kafka_telemetry_lake.dashboards.frame import page_value, preset
 from kafka_telemetry_lake.dashboards.plots import MOST_SERIES, lines
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.show import numbers, plain, table
-from kafka_telemetry_lake.pipelines.quotas.what_if import Prediction, Proposal, recorded_entities, remarks, what_if
+from kafka_telemetry_lake.pipelines.quotas.recorded import MOST_LISTED, Proposal, recorded_entities, recorded_of
+from kafka_telemetry_lake.pipelines.quotas.what_if import Prediction, remarks, what_if
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 from kafka_telemetry_lake.udfs.quotas.limits import DEFAULT
 
@@ -26,6 +26,7 @@ KEYS = {"quota": "chosen quota", "for": "chosen entity", "limit": "chosen limit"
 BOUND = "the proposed quota"
 LONGEST = timedelta(days=31)
 TOGETHER = b"together"  # of an answer's metadata
+MOST_AT_ONCE = 1_000_000  # samples for which the page is computed without being asked: about four CPU seconds
 COLUMNS = {
     "principal": "user",
     "client_id": "client id",
@@ -51,7 +52,12 @@ def page(scene: Scene) -> None:
         quota_type = _choice("quota", "Quota", list(UNITS), str)
     recorded = _recorded(scene, quota_type, start, stop)
     with left:
-        chosen = _choice("for", "For", [json.dumps(each) for each in _offered(recorded)], _named)
+        chosen = _choice("for", "For", [json.dumps(each) for each in _offered(recorded[:MOST_LISTED])], _named)
+        if len(recorded) > MOST_LISTED:
+            st.caption(
+                f"Of those that were recorded, the first {MOST_LISTED:,} by name. `telemetry-lake what-if quota` takes "
+                "any: docs/quotas.md."
+            )
     with right:
         limit = _limit(UNITS[quota_type])
     if not recorded:
@@ -66,6 +72,9 @@ def page(scene: Scene) -> None:
     user, client_id = json.loads(chosen)
     proposal = Proposal(quota_type, user, client_id, limit)
     try:
+        entities, samples = _amount(scene, proposal, start, stop)
+        if not _wanted(entities, samples):
+            return
         predicted = _predicted(scene, proposal, start, stop)
     except CannotRunError as error:
         st.info(plain(error))
@@ -96,9 +105,10 @@ def _show(rows: pd.DataFrame, steps: pd.DataFrame, step_s: int, ends: tuple[date
         [BOUND],
         domain=ends,
     )
+    cluster = {"cluster_id": "cluster"} if _several_clusters(rows) else {}
     table(
         rows.rename(columns={"user": "principal"}),
-        COLUMNS,
+        cluster | COLUMNS,
         "Whom it would throttle, and how full each would be",
         "docs/quotas.md says how it is computed, and how near it comes.",
     )
@@ -106,33 +116,67 @@ def _show(rows: pd.DataFrame, steps: pd.DataFrame, step_s: int, ends: tuple[date
 
 def with_bound(rows: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     """Steps of the first entities of the rows, each with its name, and the quota itself as a line."""
-    shown = steps.assign(entity=_entities(steps), at_ms=steps["at"].astype("int64") // 1000)
-    shown = shown[shown["entity"].isin(list(_entities(rows).head(MOST_SERIES)))]
+    several = _several_clusters(rows)
+    shown = steps.assign(entity=_entities(steps, several), at_ms=steps["at"].astype("int64") // 1000)
+    shown = shown[shown["entity"].isin(list(_entities(rows, several).head(MOST_SERIES)))]
     bound = pd.DataFrame({"at_ms": sorted(shown["at_ms"].unique()), "ratio_percent": 100.0, "entity": BOUND})
     return pd.concat([bound, shown[["at_ms", "ratio_percent", "entity"]]], ignore_index=True)
 
 
-def _entities(rows: pd.DataFrame) -> pd.Series:
-    names = [_of(user, client_id) for user, client_id in zip(rows["user"], rows["client_id"], strict=True)]
-    brokers = ["" if pd.isna(each) else f" on broker {int(each)}" for each in rows["broker_id"]]
-    return pd.Series([f"{name}{broker}" for name, broker in zip(names, brokers, strict=True)], rows.index, dtype=str)
+def _several_clusters(rows: pd.DataFrame) -> bool:
+    return bool(rows["cluster_id"].nunique(dropna=False) > 1)
+
+
+def _entities(rows: pd.DataFrame, several_clusters: bool) -> pd.Series:
+    keys = zip(rows["cluster_id"], rows["broker_id"], rows["user"], rows["client_id"], strict=True)
+    names = [
+        _of(user, client_id)
+        + ("" if pd.isna(broker_id) else f" on broker {int(broker_id)}")
+        + (f" of {'an unknown cluster' if pd.isna(cluster_id) else cluster_id}" if several_clusters else "")
+        for cluster_id, broker_id, user, client_id in keys
+    ]
+    return pd.Series(names, rows.index, dtype=str)
 
 
 def _of(user: str, client_id: str) -> str:
     return ", ".join(filter(None, (user, client_id))) or "all"
 
 
+def _wanted(entities: int, samples: int) -> bool:
+    """Whether to compute it: without being asked only if it is soon done."""
+    if samples <= MOST_AT_ONCE:
+        return True
+    st.caption(
+        f"{entities:,} entities with {samples:,} samples were recorded to which this quota would apply: this may take "
+        "minutes."
+    )
+    return st.toggle("Compute it")
+
+
+def _amount(scene: Scene, proposal: Proposal, start: datetime, stop: datetime) -> tuple[int, int]:
+    """How many entities the proposal would apply to, and samples of them."""
+    whom = proposal._replace(limit=None)
+
+    def ask(_: Asked) -> pa.Table:
+        found = recorded_of(scene.lake.uri, whom, start, stop)
+        return pa.table({"entities": [len(found.entities)], "samples": [found.samples]})
+
+    key = (scene.lake.uri, scene.versions, "what_if_quota", "amount", whom, start, stop)
+    (row,) = answer(key, lambda: "To whom would this quota apply?", ask).to_pylist()
+    return row["entities"], row["samples"]
+
+
 def _predicted(scene: Scene, proposal: Proposal, start: datetime, stop: datetime) -> Prediction:
-    @cache
-    def predicted() -> Prediction:
-        return what_if(scene.lake.uri, proposal, start, stop, scene.step_s)
+    computed: list[Prediction] = []
 
     def ask(part: str) -> pa.Table:
-        return answer(
-            (scene.lake.uri, scene.versions, "what_if_quota", part, proposal, start, stop, scene.step_s),
-            lambda: "What would this quota have done?",
-            lambda _: getattr(predicted(), part).replace_schema_metadata({TOGETHER: str(predicted().together)}),
-        )
+        def of(asked: Asked) -> pa.Table:
+            if not computed:
+                computed.append(what_if(scene.lake.uri, proposal, start, stop, scene.step_s, lambda: asked.is_ended))
+            return getattr(computed[0], part).replace_schema_metadata({TOGETHER: str(computed[0].together)})
+
+        key = (scene.lake.uri, scene.versions, "what_if_quota", part, proposal, start, stop, scene.step_s)
+        return answer(key, lambda: "What would this quota have done?", of)
 
     rows = ask("rows")
     return Prediction(rows, int(rows.schema.metadata[TOGETHER]), ask("steps"))

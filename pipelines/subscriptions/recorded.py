@@ -15,6 +15,7 @@ import sqlglot
 
 from kafka_telemetry_lake.pipelines.libraries.views import library_columns
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.pipelines.sql_text import quoted
 from kafka_telemetry_lake.udfs.conversion.compression import decompress
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int64s
@@ -142,7 +143,7 @@ def read_fleet(lake: str, cluster_id: str, versions: pa.Table, start: datetime, 
     parts = {
         "days": f"BETWEEN DATE '{start:%Y-%m-%d}' AND DATE '{end:%Y-%m-%d}'",
         "between": f"BETWEEN TIMESTAMPTZ '{start.isoformat()}' AND TIMESTAMPTZ '{end.isoformat()}'",
-        "cluster": _text(cluster_id),
+        "cluster": quoted(cluster_id, "duckdb"),
         "keys": KEYS,
         "epochs": ", ".join(f"({_time(at)}, {number})" for number, at in enumerate(when.starts.tolist())),
         "library": LIBRARY,
@@ -319,7 +320,7 @@ def _shown(groups: Int64s, client: Int64s, points: Doubles) -> Int64s:
 
 def _layouts(lake: str, parts: dict[str, Any], instances: list[str]) -> list[PushLayout]:
     """The layout of a push of each of these."""
-    samples = _ask(lake, SAMPLES, parts | {"instances": ", ".join(map(_text, instances))})
+    samples = _ask(lake, SAMPLES, parts | {"instances": ", ".join(quoted(each, "duckdb") for each in instances)})
     payloads = decompress(samples["payload"].combine_chunks(), samples["codec"].combine_chunks()).data.to_pylist()
     seen = dict(zip(samples["client_instance_id"].to_pylist(), map(layout, payloads), strict=True))
     return [seen.get(each, UNSEEN) for each in instances]
@@ -357,11 +358,6 @@ def _numbers(texts: pa.ChunkedArray) -> Int64s:
 def _keys(rows: pa.Table) -> list[tuple[Any, ...]]:
     columns = ("client_instance_id", "client_attributes_id", "epoch", "uncertain")
     return list(zip(*(rows[name].to_pylist() for name in columns), strict=True))
-
-
-def _text(text: str) -> str:
-    """A text in DuckDB's SQL."""
-    return "'{}'".format(text.replace("'", "''"))
 
 
 def _time(micros: int) -> str:

@@ -8,8 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from kafka_telemetry_lake.dashboards.screens.what_if_quota import BOUND, _named, _number, _offered, with_bound
-from kafka_telemetry_lake.pipelines.quotas.what_if import Proposal, recorded_entities, what_if
+from kafka_telemetry_lake.dashboards.screens.what_if_quota import (
+    BOUND,
+    MOST_AT_ONCE,
+    _named,
+    _number,
+    _offered,
+    _wanted,
+    with_bound,
+)
+from kafka_telemetry_lake.pipelines.quotas.recorded import Proposal, recorded_entities
+from kafka_telemetry_lake.pipelines.quotas.what_if import what_if
 from kafka_telemetry_lake.udfs.quotas.limits import DEFAULT
 from tests.support.quota_samples import NOON, sample
 
@@ -42,6 +51,44 @@ def test_the_plot_has_a_line_for_the_quota_and_for_each_entity(lake: Path) -> No
     bound = rows[rows["entity"] == BOUND]
     assert (len(bound), set(bound["ratio_percent"])) == (10, {100.0})
     assert datetime.fromtimestamp(int(bound["at_ms"].iloc[0]) / 1000, UTC) == NOON
+
+
+def test_entities_of_two_clusters_are_two_lines(tmp_path: Path) -> None:
+    for cluster_id, rate in (("one", 60.0), ("two", 90.0)):
+        sample(tmp_path, "app", rate, cluster_id=cluster_id)
+    found = what_if(str(tmp_path), Proposal("produce", "", DEFAULT, 100.0), NOON, END, step_s=60)
+    rows = with_bound(found.rows.to_pandas(), found.steps.to_pandas())
+    of = rows[rows["entity"] != BOUND].groupby("entity")["ratio_percent"].agg(["min", "max"]).round().T.to_dict("list")
+    assert of == {"app on broker 1 of one": [60, 60], "app on broker 1 of two": [90, 90]}
+
+
+def test_only_the_first_entities_have_steps(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafka_telemetry_lake.pipelines.quotas.what_if.MOST_STEPPED", 1)
+    monkeypatch.setattr("kafka_telemetry_lake.pipelines.quotas.what_if.CELLS", 1)  # one entity after the other
+    found = what_if(str(lake), Proposal("produce", "", DEFAULT, 50.0), NOON, END, step_s=60)
+    assert found.rows["client_id"].to_pylist() == ["busy", "calm"]
+    assert set(found.steps["client_id"].to_pylist()) == {"busy"}
+    assert found.steps.num_rows == 10
+
+
+def test_many_samples_are_read_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    answers = [False, True]
+    monkeypatch.setattr("streamlit.caption", said.append)
+    monkeypatch.setattr("streamlit.toggle", lambda _: answers.pop(0))
+    assert _wanted(9, MOST_AT_ONCE)
+    assert said == []
+    assert [_wanted(100_000, 36_000_000), _wanted(100_000, 36_000_000)] == [False, True]
+    assert said[0] == (
+        "100,000 entities with 36,000,000 samples were recorded to which this quota would apply: this may take minutes."
+    )
+
+
+def test_one_more_than_are_listed_says_that_there_are_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafka_telemetry_lake.pipelines.quotas.recorded.MOST_LISTED", 1)
+    for client_id in ("more", "also", "and"):
+        sample(tmp_path, client_id, 40.0)
+    assert recorded_entities(str(tmp_path), "produce", NOON, END) == [("", "also"), ("", "and")]
 
 
 def test_what_is_offered_is_what_was_recorded(lake: Path) -> None:

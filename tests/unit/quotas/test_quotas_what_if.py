@@ -13,9 +13,11 @@ import pytest
 from deltalake import write_deltalake
 
 from kafka_telemetry_lake.jobs import cli
-from kafka_telemetry_lake.pipelines.quotas.what_if import NothingRecordedError, Proposal, remarks, what_if
+from kafka_telemetry_lake.pipelines.quotas.recorded import NothingRecordedError, Proposal
+from kafka_telemetry_lake.pipelines.quotas.what_if import remarks, what_if
 from kafka_telemetry_lake.pipelines.tables.operator import PUSHES, QUOTA_SAMPLES, QUOTA_USAGE
 from kafka_telemetry_lake.pipelines.tables.quotas import QUOTAS
+from kafka_telemetry_lake.udfs.errors import CannotRunError
 from kafka_telemetry_lake.udfs.quotas.limits import DEFAULT
 from kafka_telemetry_lake.udfs.quotas.what_if import Replayed, rates_by_second, replay, smallest_limits
 from tests.oracle.quota_broker import run
@@ -152,6 +154,56 @@ def test_nothing_was_recorded(tmp_path: Path) -> None:
     QUOTA_SAMPLES.create(str(tmp_path))
     with pytest.raises(NothingRecordedError, match="no rates of produce were recorded between 2026-11-21 12:00"):
         ask(tmp_path, "", "a", 100.0)
+
+
+def test_samples_before_the_time_alone_are_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They fill the window of the first seconds and are no seconds of their own."""
+    PUSHES.create(str(tmp_path))
+    sample(tmp_path, "a", 60.0, begin=-50, end=-10)
+    for limit in ("smallest", "100"):
+        argv = ["what-if", "quota", "--lake", str(tmp_path), "--client-id", "a", "--produce", limit]
+        assert cli.main([*argv, "--from", NOON.isoformat(), "--to", (NOON + timedelta(minutes=10)).isoformat()]) == 2
+        out, err = capsys.readouterr()
+        assert (out, "no rates of produce were recorded between 2026-11-21 12:00" in err) == ("", True), err
+
+
+def test_more_than_can_be_computed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample(tmp_path, "a", 60.0)
+    sample(tmp_path, "b", 60.0, end=310)
+    monkeypatch.setattr("kafka_telemetry_lake.pipelines.quotas.recorded.MOST_SAMPLES", 89)
+    with pytest.raises(CannotRunError, match=r"apply to 2 recorded entities with 90 samples; allowed: .* 89 samples"):
+        ask(tmp_path, "", DEFAULT, 100.0)
+    assert len(ask(tmp_path, "", "a", 100.0)) == 1
+    monkeypatch.setattr("kafka_telemetry_lake.pipelines.quotas.recorded.MOST_ENTITIES", 1)
+    with pytest.raises(CannotRunError, match="apply to more than 1 recorded entities; allowed: 1 entities"):
+        ask(tmp_path, "", DEFAULT, 100.0)
+
+
+@pytest.mark.parametrize("cells", [1, 4_000_000])
+def test_q17_what_is_united_is_so_across_batches_and_parts(
+    cells: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Users of a client id aren't neighbours by name, and an entity has more samples than a batch of the reader."""
+    monkeypatch.setattr("kafka_telemetry_lake.pipelines.quotas.what_if.CELLS", cells)
+    ten = [timedelta(milliseconds=10 * number) for number in range(60_000)]
+    row = {"cluster_id": "c", "quota_type": "produce", "observed_rate": 30.0, "landed_date": NOON.date()}
+    keys = [(user, client_id, broker) for user in ("ann", "bob") for client_id in ("a", "b") for broker in (1, None)]
+    rows = [
+        row | {"user": user, "client_id": client_id, "broker_id": broker, "time": NOON + at}
+        for user, client_id, broker in keys
+        for at in (ten[::10] if (user, client_id) == ("ann", "a") else ten[::1000])
+    ]
+    samples = pa.Table.from_pylist(rows, QUOTA_SAMPLES.stored)
+    write_deltalake(QUOTA_SAMPLES.create(str(tmp_path)), samples, mode="append")
+    found = {(each["client_id"], each["broker_id"]): each["peak_rate"] for each in ask(tmp_path, "", DEFAULT, 100.0)}
+    assert found == {(client_id, broker): pytest.approx(60) for client_id in "ab" for broker in (1, None)}
+
+
+def test_a_question_that_nobody_waits_for_ends(tmp_path: Path) -> None:
+    sample(tmp_path, "a", 60.0)
+    proposal = Proposal("produce", "", "a", 100.0)
+    with pytest.raises(CannotRunError, match="nobody waits"):
+        what_if(str(tmp_path), proposal, NOON, NOON + timedelta(minutes=10), is_ended=lambda: True)
 
 
 def test_what_was_throttled_then_and_missing_minutes_are_said(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Calendars: a cell for each hour, the hours of the day (UTC) across and the days downwards.
 
 What comes at the same hour each day, such as a nightly job, shows as a column; an outage as a run of cells. An hour of
-which the lake has nothing has no cell: nothing is filled in.
+which the lake has nothing has no cell, and a day an empty line: nothing is filled in, and nothing is left out.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ def calendar(rows: pd.DataFrame, amount: str, unit: str, title: str, note: str =
             return
         at = pd.to_datetime(rows["at_ms"], unit="ms", utc=True)
         cells = rows[["at_ms", amount]].assign(day=at.dt.strftime("%Y-%m-%d"), hour=at.dt.hour)
+        days = pd.date_range(at.min().normalize(), at.max()).strftime("%Y-%m-%d").tolist()
         spec: dict[str, Any] = {
             "mark": {"type": "rect"},
             "encoding": {
                 "x": {"field": "hour", "type": "ordinal", "scale": {"domain": list(range(24))},
                       "axis": {"title": "hour of the day (UTC)", "labelAngle": 0, "labelOverlap": True}},
-                "y": {"field": "day", "type": "ordinal", "axis": {"title": None}},
+                "y": {"field": "day", "type": "ordinal", "scale": {"domain": days}, "axis": {"title": None}},
                 "color": {"field": amount, "type": "quantitative", "scale": {"scheme": "viridis", "domainMin": 0},
                           "legend": {"title": unit, "orient": "top", "gradientLength": 180}},
                 "tooltip": [
@@ -50,7 +51,7 @@ def calendar(rows: pd.DataFrame, amount: str, unit: str, title: str, note: str =
                 ],
             },
         }  # fmt: skip
-        draw(cells, spec, CELL_PX * cells["day"].nunique() + AROUND_PX)
+        draw(cells, spec, CELL_PX * len(days) + AROUND_PX)
         newest = rows.assign(at=at).sort_values("at_ms", ascending=False)
         columns = {"at": "hour from (UTC)", amount: unit}
         table_foot(newest[["at", amount]], columns, title, in_words(rows, amount, unit), rows.attrs.get("sql", ""))

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from kafka_telemetry_lake.dashboards.calendars import HOUR_MS, calendar, in_words
+from kafka_telemetry_lake.dashboards.calendars import AROUND_PX, CELL_PX, HOUR_MS, calendar, in_words
 from kafka_telemetry_lake.dashboards.screens.lifecycle import by_hour, calendars
 
 DAY = datetime(2026, 11, 21, tzinfo=UTC)
@@ -38,6 +38,19 @@ def test_hours_across_days_down_and_none_is_filled_in(monkeypatch: pytest.Monkey
         "hour of the day (UTC)", "clients",
     )  # fmt: skip
     assert said == ["None.", "None."]
+
+
+def test_a_day_without_any_row_between_two_days_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[dict[str, Any], int]] = []
+    monkeypatch.setattr(
+        "kafka_telemetry_lake.dashboards.calendars.draw", lambda _, spec, height: drawn.append((spec, height))
+    )
+    monkeypatch.setattr("kafka_telemetry_lake.dashboards.calendars.table_foot", lambda *_: None)
+    rows = pd.DataFrame({"at_ms": [ms(75), ms(23)], "n": [7, 2]})  # an outage of two days between them
+    calendar(rows, "n", "clients", "Fell silent")
+    ((spec, height),) = drawn
+    assert spec["encoding"]["y"]["scale"]["domain"] == ["2026-11-21", "2026-11-22", "2026-11-23", "2026-11-24"]
+    assert height == 4 * CELL_PX + AROUND_PX
 
 
 def test_words_name_the_greatest_hour_and_the_hour_of_the_day() -> None:

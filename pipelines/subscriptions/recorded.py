@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from kafka_telemetry_lake.udfs.subscriptions.matching import DEFAULT_INTERVAL_MS
 from kafka_telemetry_lake.udfs.subscriptions.what_if import RecordedPushes, Requested, kind_of, request
 
 SLOT_S = 600  # two of the longest push interval: without any push in it, nothing was recorded
+PART = 1_000_000  # rows of points that hold texts at once
 STAR_IS_PREFIX = ("franz-go",)
 NOTHING = Requested(frozenset(), DEFAULT_INTERVAL_MS)
 KEYS = 'source, topic, "partition", "offset", landed_at'
@@ -61,7 +63,7 @@ POINTS_OF = """
         )::DOUBLE AS text
     FROM dated AS d JOIN metric_points AS m USING ({keys})
     WHERE m.landed_date {days}
-    GROUP BY ALL ORDER BY ALL"""
+    GROUP BY ALL"""
 GAPS = """
     SELECT client_instance_id, median(gap_ms)::DOUBLE AS gap_ms FROM (
         SELECT client_instance_id,
@@ -162,16 +164,14 @@ def read_fleet(lake: str, cluster_id: str, versions: pa.Table, start: datetime, 
             f"{end:%Y-%m-%d %H:%M:%S} UTC: {last}"
         )
     seconds -= sum(min(SLOT_S, seconds - slot * SLOT_S) for slot in missing)
-    points = _ask(lake, PUSHED + POINTS_OF, parts)
     gone = [start + timedelta(seconds=slot * SLOT_S) for slot in missing]
-    return _fleet(lake, parts, rows, points, versions, when, seconds, gone)
+    return _fleet(lake, parts, rows, versions, when, seconds, gone)
 
 
 def _fleet(
     lake: str,
     parts: dict[str, Any],
     rows: pa.Table,
-    points: pa.Table,
     versions: pa.Table,
     when: Timeline,
     seconds: float,
@@ -191,15 +191,13 @@ def _fleet(
     ran_s = np.bincount(client[timed], (pushes * interval)[timed] / 1000, len(newest))
     active: Doubles = np.minimum(ran_s / seconds, 1.0)
 
-    of_push = dict(zip(_keys(rows), zip(client.tolist(), of_row.tolist(), strict=True), strict=True))
-    which = np.array([of_push[key] for key in _keys(points)], np.int64).reshape(-1, 2)
-    metric = points["metric"].combine_chunks().dictionary_encode()
-    groups, kinds = _groups(clients, which[:, 0], metric)
-    told_of = which[:, 1] >= 0
-    count, text = points["points"].to_numpy(), points["text"].to_numpy()
-    shown = _shown(groups, which[:, 0], count)
+    row, metric, count, text = _points(lake, parts, rows)
+    who, asked_for = client[row], of_row[row]
+    groups, kinds = _groups(clients, who, metric)
+    told_of = asked_for >= 0
+    shown = _shown(groups, who, count)
     layouts = _layouts(lake, parts, clients["client_instance_id"].take(pa.array(shown)).to_pylist())
-    more = _more(layouts, shown, which[:, 0], metric, count, text)[groups[which[:, 0]], metric.indices.to_numpy()]
+    more = _more(layouts, shown, who, metric, count, text)[groups[who], metric.indices.to_numpy()]
     bytes_ = text + count * np.where(np.isnan(more), POINT, more)
 
     def summed(name: str) -> Any:
@@ -216,8 +214,8 @@ def _fleet(
         size=summed("size"),
         payload=summed("payload"),
         metrics=metric.dictionary,
-        client=which[told_of, 0],
-        request=which[told_of, 1],
+        client=who[told_of],
+        request=asked_for[told_of],
         metric=metric.indices.to_numpy().astype(np.int64)[told_of],
         points=count[told_of],
         bytes=bytes_[told_of],
@@ -355,9 +353,45 @@ def _numbers(texts: pa.ChunkedArray) -> Int64s:
     return numbers
 
 
-def _keys(rows: pa.Table) -> list[tuple[Any, ...]]:
-    columns = ("client_instance_id", "client_attributes_id", "epoch", "uncertain")
-    return list(zip(*(rows[name].to_pylist() for name in columns), strict=True))
+def _points(lake: str, parts: dict[str, Any], rows: pa.Table) -> tuple[Int64s, pa.DictionaryArray, Doubles, Doubles]:
+    """Of each client instance, kind of its pushes and metric: a row of these pushes, the metric, its points and text.
+
+    Read in parts of `PART` rows, of which only numbers are kept. Points of
+    pushes that landed in the meantime are left out.
+    """
+    instances, attributes = _distinct(rows["client_instance_id"]), _distinct(rows["client_attributes_id"])
+    epochs = int(pc.max(rows["epoch"]).as_py()) + 1
+
+    def codes(of: pa.Table) -> Int64s:
+        """A number for each key, the same for equal ones; -1: there is no such instance, attributes or epoch."""
+        who = pc.index_in(of["client_instance_id"], instances).fill_null(-1).to_numpy().astype(np.int64)
+        what = pc.index_in(of["client_attributes_id"], attributes).fill_null(-1).to_numpy()
+        epoch, uncertain = of["epoch"].to_numpy(), of["uncertain"].to_numpy().astype(np.int64)
+        code: Int64s = ((who * len(attributes) + what) * epochs + epoch) * 2 + uncertain
+        return np.where((who < 0) | (what < 0) | (epoch >= epochs), -1, code)
+
+    known, first = np.unique(codes(rows), return_index=True)
+    row, metric, points, text = [], list[pa.Array](), [], []
+    read = run_query(lake, (PUSHED + POINTS_OF).format(**parts))
+    while some := list(itertools.islice(read, PART // 10_000)):
+        part = pa.Table.from_batches(some)
+        code = codes(part)
+        at = np.minimum(np.searchsorted(known, code), len(known) - 1)
+        there = known[at] == code
+        row.append(first[at[there]])
+        metric.append(part["metric"].filter(pa.array(there)).combine_chunks().dictionary_encode())
+        points.append(part["points"].to_numpy()[there])
+        text.append(part["text"].to_numpy()[there])
+    encoded = pa.chunked_array(metric, pa.dictionary(pa.int32(), pa.string())).unify_dictionaries().combine_chunks()
+    numbers = [np.concatenate([np.empty(0, kind), *each]) for kind, each in (
+        (np.int64, row), (np.float64, points), (np.float64, text),
+    )]  # fmt: skip
+    return numbers[0], encoded, numbers[1], numbers[2]
+
+
+def _distinct(values: pa.ChunkedArray) -> pa.Array:
+    found = values.unique()
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
 def _time(micros: int) -> str:

@@ -19,7 +19,7 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.subscriptions.configured import ConfiguredSubscriptions
 from kafka_telemetry_lake.pipelines.subscriptions.metric_readers import metric_readers
-from kafka_telemetry_lake.pipelines.subscriptions.recorded import NoFleetError
+from kafka_telemetry_lake.pipelines.subscriptions.recorded import PUSHES_OF, NoFleetError
 from kafka_telemetry_lake.pipelines.subscriptions.what_if import (
     CORE_US_A_POINT,
     FIXED_CORES,
@@ -300,6 +300,29 @@ def test_m13_no_client_runs_for_longer_than_the_time_that_is_asked_for(tmp_path:
     push(tmp_path, "one", {f"{P}a.x": 4})
     push(tmp_path, "one", {f"{P}a.x": 4}, begin=1, end=21)  # as often again, against its interval
     assert totals(ask(tmp_path, "all", None, 60_000))["pushes a second"] == pytest.approx((0.1, 1 / 60))
+
+
+def test_clients_that_push_no_points_are_counted(tmp_path: Path) -> None:
+    poll(tmp_path, -1, A)
+    METRIC_POINTS.create(str(tmp_path))
+    push(tmp_path, "idle", {})
+    shown = totals(ask(tmp_path, "all", None, 60_000))
+    assert shown["pushes a second"] == pytest.approx((0.1, 1 / 60))
+    assert shown["points a second"] == (0, 0)
+
+
+def test_points_of_pushes_that_landed_while_it_was_read_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poll(tmp_path, -1, A)
+    for instance in ("a", "late", "z"):
+        push(tmp_path, instance, {f"{P}a.x": 4})
+    before = PUSHES_OF.replace("FROM dated GROUP", "FROM dated WHERE client_instance_id <> 'late' GROUP")
+    monkeypatch.setattr("kafka_telemetry_lake.pipelines.subscriptions.recorded.PUSHES_OF", before)
+    found = ask(tmp_path, "all", None, 60_000).clients.to_pylist()
+    assert [(row["client_id"], row["points_s_before"]) for row in found] == [
+        ("a", pytest.approx(0.4)), ("z", pytest.approx(0.4)),
+    ]  # fmt: skip
 
 
 def test_a_match_that_cannot_be_evaluated_is_left_out(tmp_path: Path) -> None:

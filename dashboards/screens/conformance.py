@@ -102,12 +102,12 @@ def _card(rows: pd.DataFrame) -> pd.DataFrame:
     keys = ["software", "library", "cluster_id"]
     # What has no name is shown by a word that is a name, too.
     shown = rows.assign(library=rows["library"].fillna("unknown")).groupby([*keys, "rule"], dropna=False)
-    told = shown[["broken", "checked"]].sum().reset_index()
-    told["verdict"] = [
+    summed = shown[["broken", "checked"]].sum().reset_index()
+    summed["verdict"] = [
         f"no: {broken:,} of {checked:,}" if broken else f"yes, {checked:,}"
-        for broken, checked in zip(told["broken"], told["checked"], strict=True)
+        for broken, checked in zip(summed["broken"], summed["checked"], strict=True)
     ]
-    wide = told.set_index([*keys, "rule"])["verdict"].unstack("rule").reset_index()
+    wide = summed.set_index([*keys, "rule"])["verdict"].unstack("rule").reset_index()
     return wide.reindex(columns=[*keys, *RULES]).sort_values(keys)
 
 

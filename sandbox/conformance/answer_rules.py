@@ -31,9 +31,9 @@ from kafka_telemetry_lake.sandbox.conformance.seen import (
     after_errors,
     cut_short,
     since,
+    subscribed_pushes,
     text_count,
     text_range,
-    told_pushes,
 )
 from kafka_telemetry_lake.sandbox.conformance.wire import NO_INSTANCE
 
@@ -76,10 +76,10 @@ def _ids(firsts: Sequence[Exchange], lives: Lives, since: Callable[[Life], float
     if not asked:
         return NOT_SEEN, "no telemetry request"
     early = [each for each in firsts if each.instance != NO_INSTANCE]
-    told = {name: life.exchanges[0].told_instance for name, life in lives.items() if life.exchanges}
+    assigned = {name: life.exchanges[0].assigned_instance for name, life in lives.items() if life.exchanges}
     later = [(name, each) for name, life in lives.items() for each in life.exchanges[1:] if each.at > since(life)]
     without = sum(each.instance == NO_INSTANCE for _, each in later)
-    other = sum(each.instance not in (NO_INSTANCE, told[name]) for name, each in later)
+    other = sum(each.instance not in (NO_INSTANCE, assigned[name]) for name, each in later)
     if early or without or other:
         first = f"{len(early)} first ones with one"
         return BROKEN, f"{without} later requests without the id, {other} with another, {first}"
@@ -112,7 +112,7 @@ def asks_at_once(error: int) -> Callable[[Lives], Found]:
 def other_codec(lives: Lives) -> Found:
     """It asks at once, and then uses the codec that is left, or none."""
     verdict, text = asks_at_once(UNSUPPORTED_COMPRESSION)(lives)
-    used = {push.codec for _, push, told in told_pushes(lives) if told.codecs == (GZIP,) and not push.terminating}
+    used = {push.codec for _, push, own in subscribed_pushes(lives) if own.codecs == (GZIP,) and not push.terminating}
     if verdict == NOT_SEEN:
         return verdict, text
     if not used:
@@ -142,11 +142,11 @@ def throttled(lives: Lives) -> Found:
 def too_large(lives: Lives) -> Found:
     """Of the pushes after the first refusal; nothing at all tells only of a client that lives on."""
     for life in lives.values():
-        told = {each.told.id: each.told for each in life.exchanges if each.told is not None}
-        limit = min((each.max_bytes for each in told.values()), default=0)
-        if len({each.max_bytes for each in told.values()}) < 2:
+        given = {each.subscription.id: each.subscription for each in life.exchanges if each.subscription is not None}
+        limit = min((each.max_bytes for each in given.values()), default=0)
+        if len({each.max_bytes for each in given.values()}) < 2:
             continue
-        small = {each.id for each in told.values() if each.max_bytes == limit}
+        small = {each.id for each in given.values() if each.max_bytes == limit}
         of_small = [(each, each.push) for each in life.exchanges if each.push and each.push.subscription_id in small]
         pushed = [(each, len(push.metrics)) for each, push in of_small if not push.terminating]
         refused = next((at for at, (each, _) in enumerate(pushed) if each.error == TOO_LARGE), None)
@@ -157,7 +157,9 @@ def too_large(lives: Lives) -> Found:
         else:
             text = f"at most {limit} bytes: "
             sizes = [size for _, size in pushed]
-            last = next(each.at for each in life.exchanges if each.told is not None and each.told.id in small)
+            last = next(
+                each.at for each in life.exchanges if each.subscription is not None and each.subscription.id in small
+            )
         if sizes:
             range_ = f"{min(sizes)} to {max(sizes)}" if len(set(sizes)) > 1 else f"{sizes[0]}"
             return (

@@ -44,7 +44,7 @@ def make_card(client: str, lives: Sequence[str] = tuple(LIVES), at_once: int = 3
         at_once: so many lives at the same time: they mostly wait.
 
     Raises:
-        CannotRunError: there is no broker or no such client, or it ended before it was told to.
+        CannotRunError: there is no broker or no such client, or it ended before it was asked to.
     """
     check(client)
     with LocalCluster() as cluster, ThreadPoolExecutor(at_once) as pool:

@@ -43,8 +43,8 @@ class Life:
     """What a client did in one life: its telemetry requests, and when the script did what, in seconds of one clock.
 
     Attributes:
-        marks: of ``CUT``, ``MOVED``, ``CLOSING`` (it was told to end), ``ENDED`` (it has ended), and ``HEARD``
-            (its last request of any kind before it was told to end).
+        marks: of ``CUT``, ``MOVED``, ``CLOSING`` (it was asked to end), ``ENDED`` (it has ended), and ``HEARD``
+            (its last request of any kind before it was asked to end).
         software: name and version that it says (KIP-511).
         malformed: requests that can't be read, and why.
         in_group: whether it was a member of a group, or wanted to be.
@@ -58,7 +58,7 @@ class Life:
 
 
 class ClientEndedError(CannotRunError):
-    """A client ended before it was told to; the message has the end of its log."""
+    """A client ended before it was asked to; the message has the end of its log."""
 
 
 class Stage:
@@ -151,7 +151,9 @@ def obeys(stage: Stage) -> None:
     stage.subscribe(replace(FIRST, id=3, metrics=WIDE, delta=False), 2)
     empty = replace(FIRST, id=4, metrics=())
     stage.receiver.subscription = empty
-    stage.until(lambda: sum(each.told == empty for each in stage.receiver.exchanges) >= 3, PATIENCE * 4 * INTERVAL_S)
+    stage.until(
+        lambda: sum(each.subscription == empty for each in stage.receiver.exchanges) >= 3, PATIENCE * 4 * INTERVAL_S
+    )
     stage.subscribe(replace(FIRST, id=5, metrics=ALL), 2)
     stage.watch(0.3 * INTERVAL_S)
     stage.close()

@@ -20,9 +20,9 @@ from kafka_telemetry_lake.sandbox.conformance.seen import (
     after_answers,
     disturbed,
     since,
+    subscribed_pushes,
     text_count,
     text_range,
-    told_pushes,
 )
 
 FEWEST = 3  # first pushes that tell
@@ -86,7 +86,7 @@ def interval(lives: Lives) -> Found:
 def names(lives: Lives) -> Found:
     names = foreign = 0
     example = ""
-    for _, push, subscription in told_pushes(lives):
+    for _, push, subscription in subscribed_pushes(lives):
         for name in sorted({point.name for point in content(push).points}):
             names += 1
             if subscription.metrics != ALL and not name.startswith(subscription.metrics):
@@ -103,7 +103,7 @@ def all_metrics(lives: Lives) -> Found:
     """What ``*`` gets: the KIP's word for all metrics is another one than that of brokers."""
     counts = [
         len({point.name for point in content(push).points})
-        for _, push, subscription in told_pushes(lives)
+        for _, push, subscription in subscribed_pushes(lives)
         if subscription.metrics == ALL and not push.terminating
     ]
     if not counts:
@@ -114,10 +114,10 @@ def all_metrics(lives: Lives) -> Found:
 def no_metrics(lives: Lives) -> Found:
     """Asked for none it pushes none, and asks for the subscription again after the interval."""
     for life in lives.values():
-        asked = [each for each in life.exchanges if each.told is not None and not each.told.metrics]
+        asked = [each for each in life.exchanges if each.subscription is not None and not each.subscription.metrics]
         if not asked:
             continue
-        pushed = sum(not subscription.metrics for _, _, subscription in told_pushes({"": life}))
+        pushed = sum(not subscription.metrics for _, _, subscription in subscribed_pushes({"": life}))
         waits = [(then.at - before.at) / INTERVAL_S for before, then in pairwise(asked)]
         text = text_count(pushed, "push", "pushes")
         if not waits:
@@ -131,7 +131,7 @@ def temporality(delta: bool) -> Callable[[Lives], Found]:
     def look(lives: Lives) -> Found:
         seen = [
             point.temporality
-            for _, push, subscription in told_pushes(lives)
+            for _, push, subscription in subscribed_pushes(lives)
             if subscription.delta == delta
             for point in content(push).points
             if point.temporality is not None
@@ -149,7 +149,9 @@ def counted_once(lives: Lives) -> Found:
     """Whether deltas after a changed subscription are the totals of those before: all counters would show it."""
     for life in lives.values():
         pushes = [
-            (exchange, push) for exchange, push, told in told_pushes({"": life}) if told.delta and not exchange.error
+            (exchange, push)
+            for exchange, push, own in subscribed_pushes({"": life})
+            if own.delta and not exchange.error
         ]
         first = pushes[0][1].subscription_id if pushes else 0
         before = [push for _, push in pushes if push.subscription_id == first]
@@ -175,7 +177,7 @@ def counted_once(lives: Lives) -> Found:
 def codec(lives: Lives) -> Found:
     refused = 0
     used: dict[str, int] = {}
-    for _, push, subscription in told_pushes(lives):
+    for _, push, subscription in subscribed_pushes(lives):
         name = CODECS[push.codec] if 0 <= push.codec < len(CODECS) else str(push.codec)
         used[name] = used.get(name, 0) + 1
         refused += push.codec not in (0, *subscription.codecs)
@@ -186,8 +188,8 @@ def codec(lives: Lives) -> Found:
 
 
 def readable(lives: Lives) -> Found:
-    problems = [problem for _, push, _ in told_pushes(lives) if (problem := content(push).problem) is not None]
-    count = sum(1 for _ in told_pushes(lives))
+    problems = [problem for _, push, _ in subscribed_pushes(lives) if (problem := content(push).problem) is not None]
+    count = sum(1 for _ in subscribed_pushes(lives))
     if not count:
         return NOT_SEEN, "no push"
     return (BROKEN, f"{len(problems)} of {count}: {problems[0]}") if problems else (OBEYED, f"all {count} pushes")
@@ -195,7 +197,7 @@ def readable(lives: Lives) -> Found:
 
 def labels(lives: Lives) -> Found:
     """Labels of members of a group; the KIP doesn't forbid others."""
-    pushes = [(life, content(push)) for life in lives.values() for _, push, _ in told_pushes({"": life})]
+    pushes = [(life, content(push)) for life in lives.values() for _, push, _ in subscribed_pushes({"": life})]
     seen = {label for _, each in pushes for label in each.resource}
     text = ", ".join(sorted(seen)) or "none"
     if "group_id" not in seen and any(life.in_group and each.points for life, each in pushes):

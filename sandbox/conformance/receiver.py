@@ -1,4 +1,4 @@
-"""A receiver of telemetry that answers as it is told, in front of a broker that answers everything else."""
+"""A receiver of telemetry that answers by a script, in front of a broker that answers everything else."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Exchange:
     Attributes:
         at: when it came, in seconds of one clock.
         instance: the client instance id that it has; ``NO_INSTANCE``: none.
-        told: of a GetTelemetrySubscriptions request, the subscription in the answer.
-        told_instance: the client instance id in that answer.
+        subscription: of a GetTelemetrySubscriptions request, the subscription in the answer.
+        assigned_instance: the client instance id in that answer.
         push: what is pushed; None: it is a GetTelemetrySubscriptions request.
         error: code in the answer.
         answered: when the answer was sent; None: it waits for those to earlier requests, or its connection ended.
@@ -50,15 +50,15 @@ class Exchange:
 
     at: float
     instance: bytes
-    told: Subscription | None = None
-    told_instance: bytes = NO_INSTANCE
+    subscription: Subscription | None = None
+    assigned_instance: bytes = NO_INSTANCE
     push: Push | None = None
     error: int = 0
     answered: float | None = None
 
 
 class ScriptedReceiver(AddressProxy):
-    """A proxy that answers telemetry requests itself, as a broker with a receiver would, and as it is told.
+    """A proxy that answers telemetry requests itself, as a broker with a receiver would, and as its script says.
 
     A push of another subscription than the current one gets UNKNOWN_SUBSCRIPTION_ID, one larger than allowed
     TELEMETRY_TOO_LARGE. What can't be read goes to the broker, which answers it or ends the connection. Producers
@@ -108,10 +108,10 @@ class ScriptedReceiver(AddressProxy):
         exchange = Exchange(time.monotonic(), asking_instance(request))
         with self.changed:
             if key == GET_TELEMETRY_SUBSCRIPTIONS:
-                exchange.told = self.subscription
+                exchange.subscription = self.subscription
                 known = exchange.instance != NO_INSTANCE
-                exchange.told_instance = exchange.instance if known else uuid.uuid4().bytes
-                answer = subscription_answer(correlation_id, exchange.told_instance, exchange.told)
+                exchange.assigned_instance = exchange.instance if known else uuid.uuid4().bytes
+                answer = subscription_answer(correlation_id, exchange.assigned_instance, exchange.subscription)
             else:
                 exchange.push = push_of(request)
                 exchange.error = self._error_of(exchange.push)

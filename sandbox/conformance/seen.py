@@ -17,21 +17,21 @@ Lives = Mapping[str, Life]
 Found = tuple[str, str]  # verdict and evidence
 
 
-def told_pushes(lives: Lives) -> Iterator[tuple[Exchange, Push, Subscription]]:
-    """All pushes with the subscription that they are of, but those of one that the client was never told."""
+def subscribed_pushes(lives: Lives) -> Iterator[tuple[Exchange, Push, Subscription]]:
+    """All pushes with the subscription that they are of, but those of one that the client never got."""
     for life in lives.values():
-        told: dict[int, Subscription] = {}
+        given: dict[int, Subscription] = {}
         for exchange in life.exchanges:
-            if exchange.told is not None:
-                told[exchange.told.id] = exchange.told
-            elif exchange.push is not None and exchange.push.subscription_id in told:
-                yield exchange, exchange.push, told[exchange.push.subscription_id]
+            if exchange.subscription is not None:
+                given[exchange.subscription.id] = exchange.subscription
+            elif exchange.push is not None and exchange.push.subscription_id in given:
+                yield exchange, exchange.push, given[exchange.push.subscription_id]
 
 
 def after_answers(life: Life) -> Iterator[tuple[Exchange, Exchange]]:
     """Each answer with metrics, and the push that is the next request."""
     for asked, then in pairwise(life.exchanges):
-        has_metrics = asked.told is not None and asked.told.metrics and asked.answered is not None
+        has_metrics = asked.subscription is not None and asked.subscription.metrics and asked.answered is not None
         if has_metrics and then.push and not then.push.terminating and not disturbed(life, asked, then):
             yield asked, then
 

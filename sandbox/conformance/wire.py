@@ -93,11 +93,11 @@ def subscription_answer(correlation_id: int, instance: bytes, subscription: Subs
             struct.pack(">ibih", correlation_id, 0, 0, 0),  # no tags, not throttled, no error
             instance,
             struct.pack(">i", subscription.id),
-            _unsigned(len(codecs) + 1),
+            unsigned(len(codecs) + 1),
             codecs,
             struct.pack(">ii?", subscription.interval_ms, subscription.max_bytes, subscription.delta),
-            _unsigned(len(names) + 1),
-            *(_unsigned(len(name) + 1) + name for name in names),
+            unsigned(len(names) + 1),
+            *(unsigned(len(name) + 1) + name for name in names),
             b"\0",
         ]
     )
@@ -130,7 +130,7 @@ def with_telemetry(answer: bytes, version: int) -> bytes:
     missing = sorted({GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY} - offered)
     added = b"".join(struct.pack(">hhh", key, 0, 0) + (b"\0" if flexible else b"") for key in missing)
     total = count + len(missing)
-    size = _unsigned(total + 1) if flexible else struct.pack(">i", total)
+    size = unsigned(total + 1) if flexible else struct.pack(">i", total)
     return answer[:6] + size + answer[begin:end] + added + answer[end:]
 
 
@@ -147,7 +147,8 @@ def _bytes(request: bytes, begin: int, size: int, what: str) -> bytes:
     return found
 
 
-def _unsigned(number: int) -> bytes:
+def unsigned(number: int) -> bytes:
+    """An unsigned varint of Kafka's protocol (KIP-482); `varint` reads it."""
     encoded = bytearray()
     while number >= 0x80:
         encoded.append(number & 0x7F | 0x80)

@@ -18,7 +18,7 @@ import statistics
 import time
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,11 @@ def fixed_work_ms() -> float:
     return 1000 * (time.thread_time() - began)
 
 
+def slowness_of(work_ms: Iterable[float]) -> float:
+    """By how many times this machine is slower than that of the budgets, by what fixed work took; at least 1."""
+    return max(1.0, statistics.mean(work_ms) / FIXED_WORK_MS)
+
+
 def over(lane: str, taken: float, budgets: dict[str, float], slowness: float = 1.0) -> str:
     """The line that says that a lane took too much, or nothing.
 
@@ -133,8 +138,7 @@ class LaneCosts:
         else:
             self.total = cpu_s()
         self._work_ms += [fixed_work_ms() for _ in range(SAMPLES)]
-        slowness = max(1.0, statistics.mean(self._work_ms) / FIXED_WORK_MS)
-        self._too_much = over(os.environ["TEST_LANE"], self.total, BUDGETS, slowness)
+        self._too_much = over(os.environ["TEST_LANE"], self.total, BUDGETS, slowness_of(self._work_ms))
         if self._too_much and os.environ.get("TEST_BUDGETS") == "fail" and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from kafka_telemetry_lake.pipelines.runtime.kafka_reach import varint
+from kafka_telemetry_lake.sandbox.conformance.wire import unsigned
 from tests.support.patience import PATIENCE_S
 
 
@@ -74,7 +75,7 @@ class RawClient:
         """The error code of the answer to a push that is neither terminating nor compressed."""
         instance, subscription_id = subscribed
         head = instance + struct.pack(">i?b", subscription_id, False, 0)
-        answer = self._ask(72, 0, head + _unsigned(len(payload) + 1) + payload + b"\0")
+        answer = self._ask(72, 0, head + unsigned(len(payload) + 1) + payload + b"\0")
         (error,) = struct.unpack_from(">h", answer, 5)
         return int(error)
 
@@ -100,11 +101,3 @@ def _exchange(connection: socket.socket, key: int, version: int, client_id: str,
 
 def _compact(text: str) -> bytes:
     return bytes([len(text) + 1]) + text.encode()
-
-
-def _unsigned(number: int) -> bytes:
-    encoded = bytearray()
-    while number >= 0x80:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*encoded, number])

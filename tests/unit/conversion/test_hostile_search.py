@@ -19,7 +19,7 @@ from tests.support.hostile_batches import CAP, landed
 from tests.support.hostile_cost import Cost, cost, expected_good
 from tests.support.hostile_genomes import MARKER, ROOT, payload, places, random_genome
 from tests.support.hostile_seeds import PLAIN, POINT, SEEDS, gauge, genome, of_metrics
-from tests.support.lane_costs import FIXED_WORK_MS, fixed_work_ms
+from tests.support.lane_costs import fixed_work_ms, slowness_of
 from tests.unit.otlp.otlp_comparison import assert_same
 
 KNOWN = json.loads((Path(__file__).parents[2] / "data" / "hostile_pushes.json").read_text(encoding="utf-8"))
@@ -37,9 +37,9 @@ def test_known_hostile_pushes_stay_cheap(known: dict[str, Any], good: list[str])
     before = fixed_work_ms()
     found = cost(known["genome"], good)
     # The same instructions take more CPU seconds on a slower machine, as a piece of fixed work tells.
-    slower = max(1.0, (before + fixed_work_ms()) / 2 / FIXED_WORK_MS)
+    slowness = slowness_of([before, fixed_work_ms()])
     assert found.failure == ""
-    assert found.cpu_s <= known["most_s"] * slower
+    assert found.cpu_s <= known["most_s"] * slowness
     assert found.peak_bytes / 1e6 <= known["most_mb"]
     assert found.us_per_byte <= MOST_US_PER_BYTE
     assert found.memory_per_byte <= MOST_MEMORY_PER_BYTE

@@ -86,8 +86,8 @@ def test_every_rule_of_the_view_has_words(monkeypatch: pytest.MonkeyPatch) -> No
     sql = (files("kafka_telemetry_lake.sql") / "client_conformance.sql").read_text("utf-8")
     of_the_view = re.findall(r"WHEN '(\w+)' THEN '(.+)'", sql)
     assert of_the_view == [(rule, section) for rule, (_, section, _) in screen.RULES.items()]
-    _, *told = shown(monkeypatch, view())["What the rules mean"]
-    assert told == [(words, meaning, section) for words, section, meaning in screen.RULES.values()]
+    _, *explained = shown(monkeypatch, view())["What the rules mean"]
+    assert explained == [(words, meaning, section) for words, section, meaning in screen.RULES.values()]
 
 
 def test_two_clusters_have_a_row_each(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,18 @@
-"""What the command says about a client that it can't try, in one line, and what it is told besides the client."""
+"""What the command says about a client that it can't try, in one line, and what it gets besides the client."""
 
 from __future__ import annotations
 
 import socket
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafka_telemetry_lake.sandbox.conformance import card as cards
 from kafka_telemetry_lake.sandbox.conformance.__main__ import main
 from kafka_telemetry_lake.sandbox.conformance.card import Card, as_json
 from kafka_telemetry_lake.sandbox.conformance.judge import Verdict
-from kafka_telemetry_lake.sandbox.conformance.lives import FIRST, LIVES, START_S, ClientEndedError, Stage
+from kafka_telemetry_lake.sandbox.conformance.lives import FIRST, LIVES, ClientEndedError, Stage
 from kafka_telemetry_lake.sandbox.conformance.receiver import ScriptedReceiver
 from kafka_telemetry_lake.sandbox.conformance.under_test import NoClientError, start
 
@@ -35,18 +35,17 @@ NO_CLIENTS: Any = None  # which a command doesn't need
     ],
 )
 def test_what_cannot_be_done_is_one_line(
-    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cards, "LocalCluster", None)  # nothing is started before it is said
     (tmp_path / "other.json").write_text("[1]")
     for name, rules in (("one", ("codec",)), ("two", ("codec", "readable"))):
         card = Card("mine", "mine 1", [Verdict(rule, "", "obeyed", "") for rule in rules])
         (tmp_path / f"{name}.json").write_text(as_json(card))
-    begun = time.monotonic()
     assert main([each.replace("{tmp}", str(tmp_path)) for each in arguments]) == 2
     error = capsys.readouterr().err
     assert error.startswith(said.replace("{tmp}", str(tmp_path)))
     assert error.count("\n") == 1
-    assert time.monotonic() - begun < START_S
 
 
 @pytest.mark.parametrize(
@@ -58,17 +57,15 @@ def test_what_cannot_be_done_is_one_line(
     ],
 )
 def test_a_command_that_ends_at_once(script: str, said: str, tmp_path: Path) -> None:
-    begun = time.monotonic()
     with (
         socket.create_server(("127.0.0.1", 0)) as broker,
         ScriptedReceiver(broker.getsockname()[1], FIRST) as receiver,
     ):
         command = f"sh -c '{script}' {{bootstrap}}"
         client = start(command, NO_CLIENTS, "me", receiver.bootstrap_servers, tmp_path)
-        with pytest.raises(ClientEndedError) as told:
+        with pytest.raises(ClientEndedError) as raised:
             LIVES["obeys"](Stage(receiver, client.close, client.ended))
-    assert str(told.value) == said
-    assert time.monotonic() - begun < START_S
+    assert str(raised.value) == said
 
 
 def test_a_command_that_runs_is_closed_by_the_end_of_its_input(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ def metrics(
     return zstandard.compress(data.SerializeToString())
 
 
-def asked(at: float, told: Subscription = FIRST, instance: bytes = ME) -> Exchange:
-    return Exchange(at, instance, told=told, told_instance=ME, answered=at)
+def asked(at: float, subscription: Subscription = FIRST, instance: bytes = ME) -> Exchange:
+    return Exchange(at, instance, subscription=subscription, assigned_instance=ME, answered=at)
 
 
 def pushed(
@@ -57,7 +57,7 @@ def pushed(
 
 
 def ended(exchanges: list[Exchange], closing: float, *, says_goodbye: bool = True, **marks: float) -> Life:
-    """A life that was told to end, after which the last push is sent again with the terminating flag."""
+    """A life that was asked to end, after which the last push is sent again with the terminating flag."""
     push = exchanges[-1].push
     last = [Exchange(closing + 0.01, ME, push=replace(push, terminating=True))] if says_goodbye and push else []
     return Life((*exchanges, *last), {HEARD: closing, CLOSING: closing, ENDED: closing + 0.1, **marks}, ("mine", "1"))
@@ -220,7 +220,7 @@ FAULTS: list[tuple[Callable[[Lives], Lives], str, str, str]] = [
                     for name, life in lives.items()}, "all metrics", "no rule",
      '0 names in a push when asked for "*", as brokers ask; by the text of the protocol it is ""'),
     (changed("obeys", 5.5, metrics=zstandard.compress(b"")), "subscribed names", "obeyed", "78 names, all asked for"),
-    (changed("obeys", 11.5, told=replace(FIRST, id=5, metrics=("x.",))), "subscribed names", "broken",
+    (changed("obeys", 11.5, subscription=replace(FIRST, id=5, metrics=("x.",))), "subscribed names", "broken",
      f"6 of 80 names not asked for, such as {SENT}"),
     (added("obeys", pushed(10.0, 4)), "no metrics", "broken", "1 push; asks again after 1.00 intervals"),
     (changed("obeys", 10.5, at=9.8), "no metrics", "broken", "0 pushes; asks again after 0.30 intervals"),
@@ -257,8 +257,8 @@ FAULTS: list[tuple[Callable[[Lives], Lives], str, str, str]] = [
      "asks again after 0.10 intervals"),
     (added("rebootstraps", pushed(5.95, error=117), pushed(6.95)), "after UNKNOWN_SUBSCRIPTION_ID", "obeyed",
      "asks again after 0.10 intervals"),
-    (changed("obeys", 4.9, told=None, push=Push(2, False, 4, metrics())), "after UNKNOWN_SUBSCRIPTION_ID", "broken",
-     "asks again after 0.10 intervals, and 1 time not"),
+    (changed("obeys", 4.9, subscription=None, push=Push(2, False, 4, metrics())),
+     "after UNKNOWN_SUBSCRIPTION_ID", "broken", "asks again after 0.10 intervals, and 1 time not"),
     (without("obeys", 4.9, 5.5, 6.5, 7.5), "after UNKNOWN_SUBSCRIPTION_ID", "obeyed",
      "asks again after 0.10 to 2.80 intervals"),
     (lambda lives: without("throttled", 3.9)(changed("throttled", 4.5, at=3.7)(lives)),
@@ -327,14 +327,17 @@ def test_of_nothing_nothing_is_seen() -> None:
 def test_a_name_that_was_not_asked_for() -> None:
     lives = obedient()
     narrow = replace(FIRST, metrics=("org.apache.kafka.producer.connection.",))
-    lives = changed("obeys", 0.0, told=narrow)(lives)
+    lives = changed("obeys", 0.0, subscription=narrow)(lives)
     verdict, evidence = verdicts(lives)["subscribed names"]
     assert (verdict, evidence) == ("broken", f"5 of 80 names not asked for, such as {SENT}")
 
 
 def test_a_card_as_text_json_and_table(tmp_path: Path) -> None:
-    told = [Verdict("codec", "Compression", "obeyed", "zstd 4"), Verdict("readable", "Format", "broken", "1 of 4: no")]
-    card = Card("mine", "mine 1", told)
+    both = [
+        Verdict("codec", "Compression", "obeyed", "zstd 4"),
+        Verdict("readable", "Format", "broken", "1 of 4: no"),
+    ]
+    card = Card("mine", "mine 1", both)
     assert as_text(card).splitlines() == [
         "rule      section of KIP-714  verdict  evidence",
         "codec     Compression         obeyed   zstd 4",
@@ -345,7 +348,7 @@ def test_a_card_as_text_json_and_table(tmp_path: Path) -> None:
     file = tmp_path / "card.json"
     file.write_text(as_json(card))
     assert read_card(file) == card
-    consumer = replace(card, client="other-consumer", verdicts=[told[0], replace(told[1], verdict="not seen")])
+    consumer = replace(card, client="other-consumer", verdicts=[both[0], replace(both[1], verdict="not seen")])
     assert as_table([card, consumer]).splitlines() == [
         "| rule | mine 1 | mine 1, consumer |",
         "|---|---|---|",

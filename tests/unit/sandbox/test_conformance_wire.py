@@ -104,9 +104,9 @@ def test_what_the_receiver_answers() -> None:
             return client.recv(size, socket.MSG_WAITALL)
 
         client, behind = connect()
-        told = ask(client, 71, NO_INSTANCE + b"\0")
-        instance = told[11:27]
-        assert told == subscription_answer(5, instance, SUBSCRIPTION)
+        given = ask(client, 71, NO_INSTANCE + b"\0")
+        instance = given[11:27]
+        assert given == subscription_answer(5, instance, SUBSCRIPTION)
         assert instance != NO_INSTANCE
         assert ask(client, 71, instance + b"\0")[11:27] == instance
 
@@ -121,7 +121,7 @@ def test_what_the_receiver_answers() -> None:
         receiver.subscription = Subscription(7, 1000, (), max_bytes=299)
         assert push(7, 300) == 118
         assert [each.error for each in receiver.exchanges] == [0, 0, 87, 0, 117, 0, 118]
-        with receiver.changed:  # which is told of an answer right after it is sent
+        with receiver.changed:  # which is notified of an answer right after it is sent
             assert receiver.changed.wait_for(lambda: receiver.exchanges[-1].answered is not None, PATIENCE_S)
         assert all(each.answered is not None and each.answered >= each.at for each in receiver.exchanges)
 

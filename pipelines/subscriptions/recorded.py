@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,77 +11,29 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import sqlglot
 
-from kafka_telemetry_lake.pipelines.libraries.views import library_columns
-from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.sql_text import quoted
-from kafka_telemetry_lake.udfs.conversion.compression import decompress
+from kafka_telemetry_lake.pipelines.subscriptions.recorded_points import bytes_of_points, read_points
+from kafka_telemetry_lake.pipelines.subscriptions.recorded_queries import (
+    GAPS,
+    KEYS,
+    LIBRARY,
+    NEWEST,
+    PUSHED,
+    PUSHES_OF,
+    SLOTS,
+    ask,
+)
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int64s
 from kafka_telemetry_lake.udfs.subscriptions.as_of import UNDECIDED, matches_of
 from kafka_telemetry_lake.udfs.subscriptions.history import EARLIEST, Timeline, subscription_of, timeline
-from kafka_telemetry_lake.udfs.subscriptions.layout import POINT, UNSEEN, PushLayout, layout
 from kafka_telemetry_lake.udfs.subscriptions.matching import DEFAULT_INTERVAL_MS, Subscription, matchable
 from kafka_telemetry_lake.udfs.subscriptions.what_if import RecordedPushes, Requested, kind_of, request
 
 SLOT_S = 600  # two of the longest push interval: without any push in it, nothing was recorded
-PART = 1_000_000  # rows of points that hold texts at once
 STAR_IS_PREFIX = ("franz-go",)
 NOTHING = Requested(frozenset(), DEFAULT_INTERVAL_MS)
-KEYS = 'source, topic, "partition", "offset", landed_at'
-LIBRARY = sqlglot.transpile(
-    library_columns("client_software_name", "client_software_version")["library"][0], read="spark", write="duckdb"
-)[0]
-# Each push of a client instance, with what its client is matched by, and as of which epoch of the subscriptions.
-PUSHED = """
-    WITH epochs(starts, epoch) AS (VALUES {epochs}), pushed AS (
-        SELECT {keys}, o.client_instance_id, o.client_attributes_id, t.subscription_at, t.subscription_uncertain,
-            p.client_id, p.client_software_name, p.client_software_version, p.client_address, p.client_port,
-            p.push_interval_ms, p.payload_bytes, o.decompressed_bytes
-        FROM push_outcomes AS o JOIN pushes AS p USING ({keys}) JOIN push_subscription_times AS t USING ({keys})
-        WHERE o.landed_date {days} AND p.landed_date {days} AND t.landed_date {days} AND o.landed_at {between}
-            AND o.cluster_id = {cluster} AND o.client_instance_id IS NOT NULL AND o.outcome <> 'duplicate'
-    ), dated AS (
-        SELECT * FROM pushed ASOF JOIN epochs ON pushed.subscription_at >= epochs.starts
-    )"""
-PUSHES_OF = """
-    SELECT client_instance_id, client_attributes_id, epoch, subscription_uncertain AS uncertain,
-        coalesce(push_interval_ms, 0) AS interval_ms, count(*) AS pushes,
-        sum(coalesce(payload_bytes, 0))::DOUBLE AS payload, sum(coalesce(decompressed_bytes, 0))::DOUBLE AS size,
-        max(landed_at) AS last, any_value(client_id) AS client_id,
-        any_value(client_software_name) AS client_software_name,
-        any_value(client_software_version) AS client_software_version, any_value(client_address) AS client_address,
-        any_value(client_port) AS client_port, any_value({library}) AS library
-    FROM dated GROUP BY ALL ORDER BY ALL"""
-POINTS_OF = """
-    SELECT d.client_instance_id, d.client_attributes_id, d.epoch, d.subscription_uncertain AS uncertain, m.metric,
-        count(*)::DOUBLE AS points,
-        sum(strlen(m.metric) + coalesce(strlen(array_to_string(map_keys(m.attributes), ''))
-            + strlen(array_to_string(map_values(m.attributes), '')) + 8 * cardinality(m.attributes), 0)
-        )::DOUBLE AS text
-    FROM dated AS d JOIN metric_points AS m USING ({keys})
-    WHERE m.landed_date {days}
-    GROUP BY ALL"""
-GAPS = """
-    SELECT client_instance_id, median(gap_ms)::DOUBLE AS gap_ms FROM (
-        SELECT client_instance_id,
-            epoch_ms(landed_at) - lag(epoch_ms(landed_at)) OVER (PARTITION BY client_instance_id ORDER BY landed_at)
-            AS gap_ms
-        FROM dated
-    ) WHERE gap_ms > 0 GROUP BY client_instance_id"""
-# The push of each of these instances that has the most points.
-SAMPLES = """
-    SELECT o.client_instance_id, arg_max(p.payload, o.points) AS payload,
-        arg_max(coalesce(p.compression_type, 'none'), o.points) AS codec
-    FROM push_outcomes AS o JOIN pushes AS p USING ({keys})
-    WHERE o.landed_date {days} AND p.landed_date {days} AND o.landed_at {between} AND o.points > 0
-        AND p.payload IS NOT NULL AND o.cluster_id = {cluster} AND o.client_instance_id IN ({instances})
-    GROUP BY o.client_instance_id"""
-SLOTS = """
-    SELECT DISTINCT floor((epoch(landed_at) - epoch(TIMESTAMPTZ '{start}')) / {slot})::BIGINT AS slot
-    FROM push_outcomes WHERE landed_date {days} AND landed_at {between} AND cluster_id = {cluster}"""
-NEWEST = "SELECT max(landed_at) AS landed_at FROM push_outcomes WHERE cluster_id = {cluster}"
 
 
 class NoFleetError(CannotRunError):
@@ -152,12 +103,12 @@ def read_fleet(lake: str, cluster_id: str, versions: pa.Table, start: datetime, 
         "start": start.isoformat(),
         "slot": SLOT_S,
     }
-    slots = set(_ask(lake, SLOTS, parts)["slot"].to_pylist())
+    slots = set(ask(lake, SLOTS, parts)["slot"].to_pylist())
     seconds = (end - start).total_seconds()
     missing = [slot for slot in range(math.ceil(seconds / SLOT_S)) if slot not in slots]
-    rows = _ask(lake, PUSHED + PUSHES_OF, parts)
+    rows = ask(lake, PUSHED + PUSHES_OF, parts)
     if not rows.num_rows:
-        newest = _ask(lake, NEWEST, parts)["landed_at"][0].as_py()
+        newest = ask(lake, NEWEST, parts)["landed_at"][0].as_py()
         last = "nothing ever did" if newest is None else f"the newest push landed at {newest:%Y-%m-%d %H:%M:%S} UTC"
         raise NoFleetError(
             f"no push of a client instance of cluster {cluster_id} landed between {start:%Y-%m-%d %H:%M:%S} and "
@@ -191,14 +142,12 @@ def _fleet(
     ran_s = np.bincount(client[timed], (pushes * interval)[timed] / 1000, len(newest))
     active: Doubles = np.minimum(ran_s / seconds, 1.0)
 
-    row, metric, count, text = _points(lake, parts, rows)
+    row, metric, count, text = read_points(lake, parts, rows)
     who, asked_for = client[row], of_row[row]
     groups, kinds = _groups(clients, who, metric)
-    told_of = asked_for >= 0
-    shown = _shown(groups, who, count)
-    layouts = _layouts(lake, parts, clients["client_instance_id"].take(pa.array(shown)).to_pylist())
-    more = _more(layouts, shown, who, metric, count, text)[groups[who], metric.indices.to_numpy()]
-    bytes_ = text + count * np.where(np.isnan(more), POINT, more)
+    is_requested = asked_for >= 0
+    instances = clients["client_instance_id"]
+    layouts, bytes_ = bytes_of_points(lake, parts, instances, groups, who, metric, count, text)
 
     def summed(name: str) -> Any:
         return np.bincount(client[known], rows[name].to_numpy()[known], len(newest))
@@ -214,11 +163,11 @@ def _fleet(
         size=summed("size"),
         payload=summed("payload"),
         metrics=metric.dictionary,
-        client=who[told_of],
-        request=asked_for[told_of],
-        metric=metric.indices.to_numpy().astype(np.int64)[told_of],
-        points=count[told_of],
-        bytes=bytes_[told_of],
+        client=who[is_requested],
+        request=asked_for[is_requested],
+        metric=metric.indices.to_numpy().astype(np.int64)[is_requested],
+        points=count[is_requested],
+        bytes=bytes_[is_requested],
     )
     counted = {reason: int(pushes[of_row == code].sum()) for code, reason in UNKNOWN.items()}
     asked = _everybody_asked(versions, when, {int(epoch) for epoch in rows["epoch"].to_numpy()})
@@ -235,14 +184,14 @@ def _intervals(
     its instance; else the median gap between the instance's pushes, which no broker lets be longer than the default.
     """
     asked = np.array([each.interval_ms for each in requests])[np.maximum(of_row, 0)]
-    told = rows["interval_ms"].to_numpy()
-    interval: Doubles = np.where(told > 0, told, np.where(of_row >= 0, asked, np.nan))
+    stated = rows["interval_ms"].to_numpy()
+    interval: Doubles = np.where(stated > 0, stated, np.where(of_row >= 0, asked, np.nan))
     known = np.flatnonzero(~np.isnan(interval))
     own = np.full(client.max() + 1, np.nan)
     by_pushes = known[np.argsort(rows["pushes"].to_numpy()[known], kind="stable")]
     own[client[by_pushes]] = interval[by_pushes]  # the last one counts
     if np.isnan(own).any():
-        gaps = _ask(lake, PUSHED + GAPS, parts)
+        gaps = ask(lake, PUSHED + GAPS, parts)
         instances = rows["client_instance_id"].combine_chunks().dictionary_encode().dictionary
         which = pc.index_in(gaps["client_instance_id"], instances).to_numpy()
         gap = np.full(len(own), np.nan)
@@ -308,38 +257,6 @@ def _groups(clients: pa.Table, client: Int64s, metric: pa.DictionaryArray) -> tu
     return groups, [frozenset(name for i, name in enumerate(known) if mask >> i & 1) for *_, mask in numbers]
 
 
-def _shown(groups: Int64s, client: Int64s, points: Doubles) -> Int64s:
-    """Of each group, the instance with the most points."""
-    sums = np.bincount(client, points, len(groups))
-    order = np.lexsort((sums, groups))
-    shown: Int64s = order[np.append(np.flatnonzero(np.diff(groups[order])), len(order) - 1)]
-    return shown
-
-
-def _layouts(lake: str, parts: dict[str, Any], instances: list[str]) -> list[PushLayout]:
-    """The layout of a push of each of these."""
-    samples = _ask(lake, SAMPLES, parts | {"instances": ", ".join(quoted(each, "duckdb") for each in instances)})
-    payloads = decompress(samples["payload"].combine_chunks(), samples["codec"].combine_chunks()).data.to_pylist()
-    seen = dict(zip(samples["client_instance_id"].to_pylist(), map(layout, payloads), strict=True))
-    return [seen.get(each, UNSEEN) for each in instances]
-
-
-def _more(
-    layouts: list[PushLayout], shown: Int64s, client: Int64s, metric: pa.DictionaryArray, points: Doubles, text: Doubles
-) -> Doubles:
-    """Bytes of a point besides names and attributes, of each group and metric; NaN where its push has no such point."""
-    names = metric.dictionary.to_pylist()
-    more = np.full((len(layouts), len(names)), np.nan)
-    for group, (instance, each) in enumerate(zip(shown.tolist(), layouts, strict=True)):
-        own = client == instance
-        which = metric.indices.to_numpy()[own]
-        count = np.bincount(which, points[own], len(names))
-        of_text = np.bincount(which, text[own], len(names)) / np.maximum(count, 1)
-        size = np.array([each.points.get(name, np.nan) for name in names], np.float64)
-        more[group] = np.where(count > 0, size - of_text, np.nan)
-    return more
-
-
 def _newest(client: Int64s, last: Int64s) -> Int64s:
     """The last of the rows of each instance."""
     order = np.lexsort((last, client))
@@ -353,51 +270,6 @@ def _numbers(texts: pa.ChunkedArray) -> Int64s:
     return numbers
 
 
-def _points(lake: str, parts: dict[str, Any], rows: pa.Table) -> tuple[Int64s, pa.DictionaryArray, Doubles, Doubles]:
-    """Of each client instance, kind of its pushes and metric: a row of these pushes, the metric, its points and text.
-
-    Read in parts of `PART` rows, of which only numbers are kept. Points of
-    pushes that landed in the meantime are left out.
-    """
-    instances, attributes = _distinct(rows["client_instance_id"]), _distinct(rows["client_attributes_id"])
-    epochs = int(pc.max(rows["epoch"]).as_py()) + 1
-
-    def codes(of: pa.Table) -> Int64s:
-        """A number for each key, the same for equal ones; -1: there is no such instance, attributes or epoch."""
-        who = pc.index_in(of["client_instance_id"], instances).fill_null(-1).to_numpy().astype(np.int64)
-        what = pc.index_in(of["client_attributes_id"], attributes).fill_null(-1).to_numpy()
-        epoch, uncertain = of["epoch"].to_numpy(), of["uncertain"].to_numpy().astype(np.int64)
-        code: Int64s = ((who * len(attributes) + what) * epochs + epoch) * 2 + uncertain
-        return np.where((who < 0) | (what < 0) | (epoch >= epochs), -1, code)
-
-    known, first = np.unique(codes(rows), return_index=True)
-    row, metric, points, text = [], list[pa.Array](), [], []
-    read = run_query(lake, (PUSHED + POINTS_OF).format(**parts))
-    while some := list(itertools.islice(read, PART // 10_000)):
-        part = pa.Table.from_batches(some)
-        code = codes(part)
-        at = np.minimum(np.searchsorted(known, code), len(known) - 1)
-        there = known[at] == code
-        row.append(first[at[there]])
-        metric.append(part["metric"].filter(pa.array(there)).combine_chunks().dictionary_encode())
-        points.append(part["points"].to_numpy()[there])
-        text.append(part["text"].to_numpy()[there])
-    encoded = pa.chunked_array(metric, pa.dictionary(pa.int32(), pa.string())).unify_dictionaries().combine_chunks()
-    numbers = [np.concatenate([np.empty(0, kind), *each]) for kind, each in (
-        (np.int64, row), (np.float64, points), (np.float64, text),
-    )]  # fmt: skip
-    return numbers[0], encoded, numbers[1], numbers[2]
-
-
-def _distinct(values: pa.ChunkedArray) -> pa.Array:
-    found = values.unique()
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-
-
 def _time(micros: int) -> str:
     at = datetime.min if micros == EARLIEST else datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros)
     return f"TIMESTAMPTZ '{at.isoformat()}{'' if at.tzinfo else 'Z'}'"
-
-
-def _ask(lake: str, sql: str, parts: dict[str, Any]) -> pa.Table:
-    return run_query(lake, sql.format(**parts)).read_all()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pandas as pd
-import streamlit as st
 
+from kafka_telemetry_lake.dashboards.panels import on_demand
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.show import table
 
@@ -45,13 +45,9 @@ RULES = {
 
 
 def page(scene: Scene) -> None:
-    known = scene.clients.known
-    with st.container(border=True):
-        st.markdown("**Does each library obey KIP-714?**")
-        st.caption("This reads every push of the lake, regardless of the time range, and may take a while.")
-        if not st.toggle("Compute it", value=known.instances <= MOST_AT_ONCE):
-            st.caption("Not computed.")
-            return
+    many = scene.clients.known.instances > MOST_AT_ONCE
+    if many and not on_demand("Does each library obey KIP-714?", "This reads every push of the lake."):
+        return
     rows = scene.rows("client_conformance")
     assert rows is not None
     named = rows["software_name"].fillna("unknown") + " " + rows["software_version"].fillna("unknown")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from kafka_telemetry_lake.dashboards.panels import on_demand
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.show import every_column, table
 
@@ -23,11 +24,6 @@ def page(scene: Scene) -> None:
     now = None if known is None else known[known["valid_to"].isna()].sort_values("name")
     table(now, columns, "Subscriptions in force", none="None known.")
     every_column(scene.rows("subscription_changes"), "Changes", none="None known.")
-    with st.container(border=True):
-        st.markdown("**Cost and coverage**")
-        st.caption("These read every data point of the lake, regardless of the time range, and may take a while.")
-        if st.toggle("Compute them"):
-            every_column(scene.rows("subscription_cost"), "Cost per subscription and client id (bytes)")
-            every_column(scene.rows("subscription_coverage"), "Clients that can't deliver the requested metrics")
-        else:
-            st.caption("Not computed.")
+    if on_demand("Cost and coverage", "These read every data point of the lake and may take a while."):
+        every_column(scene.rows("subscription_cost"), "Cost per subscription and client id (bytes)")
+        every_column(scene.rows("subscription_coverage"), "Clients that can't deliver the requested metrics")

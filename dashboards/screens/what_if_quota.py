@@ -13,6 +13,7 @@ import streamlit as st
 
 from kafka_telemetry_lake.dashboards.answers import Asked, answer
 from kafka_telemetry_lake.dashboards.frame import page_value, preset
+from kafka_telemetry_lake.dashboards.panels import on_demand
 from kafka_telemetry_lake.dashboards.plots import MOST_SERIES, lines
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.show import numbers, plain, table
@@ -144,13 +145,8 @@ def _of(user: str, client_id: str) -> str:
 
 def _wanted(entities: int, samples: int) -> bool:
     """Whether to compute it: without being asked only if it is soon done."""
-    if samples <= MOST_AT_ONCE:
-        return True
-    st.caption(
-        f"{entities:,} entities with {samples:,} samples were recorded to which this quota would apply: this may take "
-        "minutes."
-    )
-    return st.toggle("Compute it")
+    note = f"{entities:,} entities with {samples:,} samples were recorded to which it would apply: minutes of work."
+    return samples <= MOST_AT_ONCE or on_demand("Compute so much?", note)
 
 
 def _amount(scene: Scene, proposal: Proposal, start: datetime, stop: datetime) -> tuple[int, int]:

@@ -22,7 +22,7 @@ Shown = dict[str, list[tuple[Any, ...]]]
 def shown(monkeypatch: pytest.MonkeyPatch, rows: pd.DataFrame, instances: int = 3, asked: bool = True) -> Shown:
     """What the page shows: by the title of a table its headings and its rows."""
     drawn: Shown = {}
-    toggles: list[bool] = []
+    demanded: list[str] = []
 
     def table(rows: pd.DataFrame, columns: Mapping[str, str], title: str, note: str = "", none: str = "") -> None:
         assert note or none
@@ -31,17 +31,17 @@ def shown(monkeypatch: pytest.MonkeyPatch, rows: pd.DataFrame, instances: int = 
         kept = found.where(found.notna(), None).itertuples(index=False, name=None)
         drawn[title] = [tuple(columns.values()), *kept]
 
-    def toggle(_label: str, value: bool) -> bool:
-        toggles.append(value)
+    def on_demand(title: str, _note: str) -> bool:
+        demanded.append(title)
         return asked
 
     monkeypatch.setattr(screen, "table", table)
-    monkeypatch.setattr("streamlit.toggle", toggle)
+    monkeypatch.setattr(screen, "on_demand", on_demand)
     scene: Any = SimpleNamespace(
         rows={"client_conformance": rows}.get, clients=SimpleNamespace(known=SimpleNamespace(instances=instances))
     )
     screen.page(scene)
-    assert toggles == [instances <= screen.MOST_AT_ONCE]
+    assert len(demanded) == (instances > screen.MOST_AT_ONCE)
     return drawn
 
 

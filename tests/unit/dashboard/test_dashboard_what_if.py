@@ -74,13 +74,17 @@ def test_only_the_first_entities_have_steps(lake: Path, monkeypatch: pytest.Monk
 def test_many_samples_are_read_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     answers = [False, True]
-    monkeypatch.setattr("streamlit.caption", said.append)
-    monkeypatch.setattr("streamlit.toggle", lambda _: answers.pop(0))
+
+    def on_demand(_title: str, note: str) -> bool:
+        said.append(note)
+        return answers.pop(0)
+
+    monkeypatch.setattr("kafka_telemetry_lake.dashboards.screens.what_if_quota.on_demand", on_demand)
     assert _wanted(9, MOST_AT_ONCE)
     assert said == []
     assert [_wanted(100_000, 36_000_000), _wanted(100_000, 36_000_000)] == [False, True]
     assert said[0] == (
-        "100,000 entities with 36,000,000 samples were recorded to which this quota would apply: this may take minutes."
+        "100,000 entities with 36,000,000 samples were recorded to which it would apply: minutes of work."
     )
 
 

@@ -19,7 +19,8 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.subscriptions.configured import ConfiguredSubscriptions
 from kafka_telemetry_lake.pipelines.subscriptions.metric_readers import metric_readers
-from kafka_telemetry_lake.pipelines.subscriptions.recorded import PUSHES_OF, NoFleetError
+from kafka_telemetry_lake.pipelines.subscriptions.recorded import NoFleetError
+from kafka_telemetry_lake.pipelines.subscriptions.recorded_queries import PUSHES_OF
 from kafka_telemetry_lake.pipelines.subscriptions.what_if import (
     CORE_US_A_POINT,
     FIXED_CORES,

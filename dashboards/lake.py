@@ -44,7 +44,7 @@ class LakeReader:
     """
 
     def __init__(self, uri: str, overrides: Overrides = ()) -> None:
-        self.uri, self._overrides = uri.rstrip("/"), overrides
+        self.uri, self.overrides = uri.rstrip("/"), overrides
         self._lock = threading.Lock()
         self._tables: dict[str, DeltaTable] = {}
         self._viewed: dict[str, int] = {}
@@ -122,7 +122,7 @@ class LakeReader:
             supplied[CHOSEN_IDS] = _ids(chosen)
         if rollups is not None:
             supplied[ROLLUPS] = rollups
-        return self._run(name, of.duckdb, of.reads - {CHOSEN, CHOSEN_IDS, ROLLUPS}, values, supplied, asked)
+        return self.run(name, of.duckdb, of.reads - {CHOSEN, CHOSEN_IDS, ROLLUPS}, values, supplied, asked)
 
     def windows(
         self,
@@ -163,7 +163,7 @@ class LakeReader:
         of = question("client_windows", "windows")
         values = {key: value for key, value in parameters.items() if key in of.parameters}
         supplied = {} if chosen is None else {CHOSEN_IDS: _ids(chosen)}
-        return self._run(of.name, of.duckdb, frozenset(), values, supplied, asked, see=see)
+        return self.run(of.name, of.duckdb, frozenset(), values, supplied, asked, see=see)
 
     def knows(self, name: str) -> bool:
         """Whether this installation has a table or view of this name; it may be empty."""
@@ -187,7 +187,7 @@ class LakeReader:
         sql, values = view_sql(name, between, where or {})
         # Of one instance little is read. To store what is shared would take seconds.
         store = "client_instance_id" not in (where or {})
-        return self._run(name, f"{sql} LIMIT {top}", frozenset({name}), values, {}, asked, top, store=store)
+        return self.run(name, f"{sql} LIMIT {top}", frozenset({name}), values, {}, asked, top, store=store)
 
     def sizes(self) -> list[dict[str, str | int]]:
         """Version, live files, bytes and rows of each existing table."""
@@ -197,11 +197,12 @@ class LakeReader:
                 for name, table in sorted(self._tables.items())
             ]
 
-    def _run(
+    def run(
         self, name: str, sql: str, reads: frozenset[str], values: Mapping[str, Parameter],
         supplied: Mapping[str, pa.Table], asked: Asked | None = None, top: int | None = None,
         see: Callable[[duckdb.DuckDBPyConnection], AbstractContextManager[None]] | None = None, store: bool = True,
     ) -> pa.Table:  # fmt: skip
+        """The answer to a statement in DuckDB's dialect, which reads these tables and views, and what is supplied."""
         try:
             with self._lock:
                 self._prepare(reads)
@@ -239,7 +240,7 @@ class LakeReader:
 
     def _prepare(self, reads: frozenset[str]) -> None:
         """Create the views that a question reads, and the tables below them at their latest known versions."""
-        wanted, tables = needed(reads, self._overrides)
+        wanted, tables = needed(reads, self.overrides)
         for name in tables:
             if name not in CATALOG:
                 raise LakeError(f"No table or view is called {name}: this installation's sql/ is damaged.")
@@ -258,9 +259,9 @@ class LakeReader:
         Args:
             store: whether to store rows of views that have none yet.
         """
-        views = {view.name: view for view in needed(reads, self._overrides)[0] if view.name in SHARED}
+        views = {view.name: view for view in needed(reads, self.overrides)[0] if view.name in SHARED}
         for name in filter(views.__contains__, SHARED):
-            below = tuple((table, self._viewed[table]) for table in sorted(needed([name], self._overrides)[1]))
+            below = tuple((table, self._viewed[table]) for table in sorted(needed([name], self.overrides)[1]))
             with self._sharing:
                 if self._shared.get(name) != below:
                     if not store:

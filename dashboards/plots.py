@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from kafka_telemetry_lake.dashboards.plot_layers import MOMENT, Spec, bars_between, marked
 from kafka_telemetry_lake.dashboards.plot_style import (
     HEIGHT,
     LONGEST_LABEL_PX,
@@ -33,10 +34,6 @@ MOST_SERIES = 11
 OTHER, BEFORE = "all others", "before"
 SHORTEST_ZOOM_MS = 1000
 SECONDS = {"tickMinStep": 1000}  # of an axis of time: parts of a second have no label
-# How what is pointed at says its time.
-MOMENT = {"type": "temporal", "title": "time (UTC)", "format": "%Y-%m-%d %H:%M:%S", "formatType": "utc"}
-
-Spec = dict[str, Any]
 
 
 def lines(
@@ -53,6 +50,9 @@ def lines(
     domain: tuple[datetime, datetime] | None = None,
     rest: bool = False,
     none: str = "",
+    band: tuple[str, ...] = (),
+    marks: pd.DataFrame | None = None,
+    words: str = "",
 ) -> None:
     """Plot a line per value of column `by` over `at_ms`; a window without data is a gap in its line.
 
@@ -63,6 +63,9 @@ def lines(
         domain: ends of the time axis, for plots that stand below each other.
         rest: whether the smallest series may be added up to one, if there are many.
         none: the reason if there are no rows.
+        band: two values of `by` between which a grey bar stands in each window, in place of their lines.
+        marks: changes to mark, other than those of the page.
+        words: what the plot shows, other than `in_words`.
     """
     with st.container(border=True):
         heading(title, note)
@@ -77,15 +80,17 @@ def lines(
         if "before" in rows.columns:
             rows[name] = rows[name].astype(str) + rows["before"].map({True: f" ({BEFORE})", False: ""})
         shown = rows
+        between, rows = rows[rows[name].isin(band)], rows[~rows[name].isin(band)]
         present = set(rows[name])
         named = list(dict.fromkeys([*(each for each in order if each in present), *rows[name]]))
         if step_s:
             rows = with_gaps(rows, y, name, step_s)
         # Dashed lines are drawn over solid ones, so that both are visible if their values are equal.
         rows = rows.sort_values(name, key=lambda names: names.map(named.index), kind="stable")
-        words = in_words(shown, y, name, unit)
-        marks = _marks(rows, domain, step_s)
-        spec, height = _line_spec(rows, y, unit, name, named, height, domain, marks)
+        words = words or in_words(shown, y, name, unit)
+        changes = marked(rows, domain, step_s, page_state().marks if marks is None else marks)
+        spec, height = _line_spec(rows, y, unit, name, named, height, domain, changes)
+        spec["layer"][:0] = bars_between(between, y, spec["layer"][0]["encoding"])
         draw(rows, spec, height, title)
         _foot(shown[["at_ms", name, y]], y, unit, title, words, sql)
 
@@ -134,35 +139,6 @@ def _line_spec(
     for layer in (line, dots):
         layer["encoding"] = encoding | layer.get("encoding", {})
     return {"layer": [line, dots, *marks]}, height
-
-
-def _marks(rows: pd.DataFrame, domain: Any, step_s: int) -> list[Spec]:
-    """A layer of vertical lines where something changed, and what it was when pointed at.
-
-    If `domain` is None, those of the windows that are drawn, and of one more at each end: the newest isn't drawn while
-    it is less than half over, but what has just changed is what one looks for.
-    """
-    marks = page_state().marks
-    if marks is None or marks.empty:
-        return []
-    step = step_s * 1000
-    ends = [_ms(end) for end in domain] if domain else [rows["at_ms"].min() - step, rows["at_ms"].max() + 2 * step]
-    inside = marks[(marks["mark_ms"] >= ends[0]) & (marks["mark_ms"] < ends[1])]
-    if inside.empty:
-        return []
-    return [
-        {
-            "data": {"values": inside.to_dict("records")},
-            "mark": {"type": "rule", "strokeDash": [4, 3], "strokeWidth": 1.5, "color": "#CC79A7"},
-            "encoding": {
-                "x": {"field": "mark_ms", "type": "temporal"},
-                "tooltip": [
-                    {"field": "mark_ms"} | MOMENT,
-                    {"field": "what", "type": "nominal", "title": "change"},
-                ],
-            },
-        }
-    ]
 
 
 def _few(rows: pd.DataFrame, y: str, name: str) -> pd.DataFrame:
@@ -312,10 +288,6 @@ def _fields(spec: Any) -> list[str]:
         return []
     own = [spec["field"]] if "field" in spec else []
     return list(dict.fromkeys([*own, *_fields(list(spec.values()))]))
-
-
-def _ms(time: datetime) -> int:
-    return int(time.timestamp() * 1000)
 
 
 def _date(time: datetime) -> dict[str, int | bool]:

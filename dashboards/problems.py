@@ -9,6 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from kafka_telemetry_lake.dashboards.address import Selection, address, of_value
+from kafka_telemetry_lake.dashboards.finding_measure import finding_measure
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.show import element, table
 from kafka_telemetry_lake.pipelines.findings.model import LIBRARIES, Rule
@@ -99,6 +100,8 @@ def cards(scene: Scene, scopes: tuple[str, ...], subject: str) -> pd.DataFrame:
     """Show what is wrong with a page's subject; returns the findings."""
     rows = of_subject(scene, scopes, subject)
     in_full(rows, scene.selection, "All that is wrong with it")
+    if not rows.empty:
+        finding_measure(scene, rows.iloc[0])
     return rows
 
 

@@ -152,8 +152,13 @@ def of_question(name: str, grain: Grain, values: Mapping[str, Parameter], select
     text = filled(of.pretty, values)
     if of.reads.isdisjoint({CHOSEN, CHOSEN_IDS}):
         return text
-    chosen = f"WITH {CHOSEN} AS (\n{_chosen(values, selection)}\n)"
-    return f"{chosen},\n{_WITH.sub('', text)}" if _WITH.match(text) else f"{chosen}\n{text}"
+    return with_relation(CHOSEN, _chosen(values, selection), text)
+
+
+def with_relation(name: str, select: str, sql: str) -> str:
+    """A statement that reads the rows of a SELECT under this name."""
+    added = f"WITH {name} AS (\n{select}\n)"
+    return f"{added},\n{_WITH.sub('', sql)}" if _WITH.match(sql) else f"{added}\n{sql}"
 
 
 def filled(sql: str, values: Mapping[str, Parameter]) -> str:

@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from kafka_telemetry_lake.dashboards.address import FINDING_FILTERS, OWNED, Selection, with_query
+from kafka_telemetry_lake.dashboards.finding_measure import finding_measure
 from kafka_telemetry_lake.dashboards.frame import page_value
 from kafka_telemetry_lake.dashboards.problems import EVALUATED, SHORT_COLUMNS, card, is_evaluated, linked
 from kafka_telemetry_lake.dashboards.remarks import RemarkError, changes_allowed, commands, say
@@ -119,6 +120,7 @@ def _chosen(scene: Scene, rows: pd.DataFrame, finding_id: str | None) -> None:
             _form(scene, row)
         else:
             _commands(scene, row)
+        finding_measure(scene, row)
     elif finding_id:
         st.info(plain(f"Finding {finding_id} isn't open, or the filters in the sidebar exclude it."))
 

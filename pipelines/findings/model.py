@@ -14,6 +14,7 @@ import sqlglot
 from pydantic import BaseModel, ConfigDict, Field
 from sqlglot import exp
 
+from kafka_telemetry_lake.pipelines.findings.lines import compared_with
 from kafka_telemetry_lake.pipelines.sql_text import filled, quoted
 from kafka_telemetry_lake.udfs.findings.states import DEFAULT, Hysteresis
 
@@ -122,6 +123,10 @@ class Rule(_Model):
     measure: Text
     unit: Text
     worse: Literal["more", "less"] = "more"
+    line: Text | None = None
+    """the bound that the measure is compared with, in its unit; None: the condition compares the measure itself"""
+    unplotted: Text | None = None
+    """why a plot of the measure would say nothing"""
     evidence: Text
     advice: Text
     claims: list[Claim] = []
@@ -161,6 +166,11 @@ class Rule(_Model):
         parts = [part for part in [*parts, quoted(text[last:])] if part != "''"]
         return parts[0] if len(parts) == 1 else f"concat({', '.join(parts)})"
 
+    def line_sql(self) -> str | None:
+        """Where the finding opens, in the unit of the measure; None: the measure isn't compared with a bound."""
+        line = self.line or compared_with(self.condition, self.measure, self.worse)
+        return None if line is None else self.sql(line)
+
     @property
     def closes(self) -> bool:
         """Whether a finding closes elsewhere than it opens."""
@@ -193,6 +203,7 @@ class Rule(_Model):
         """The columns that the rule's expressions name."""
         texts = [self.condition, self.measure, *(place[1] for place in PLACE.finditer(self.evidence + self.advice))]
         texts += [self.raised.when] if self.raised else []
+        texts += [self.line] if self.line else []
         return {name for text in texts for name in columns_of(self.sql(text))}
 
 

@@ -128,6 +128,7 @@ def _problems(file: str, rule: Rule, measures: Measures) -> Iterator[tuple[str, 
     texts = {"condition": rule.condition, "measure": rule.measure, "evidence": rule.evidence, "advice": rule.advice}
     texts |= {"raised.when": rule.raised.when} if rule.raised else {}
     texts |= {"reads": rule.reads} if rule.reads else {}
+    texts |= {"line": rule.line} if rule.line else {}
     named = {field: set(MARKER.findall(_expressions(field, text))) for field, text in texts.items()}
     for field, bounds in named.items():
         if unknown := bounds - rule.bounds.keys():
@@ -140,9 +141,12 @@ def _problems(file: str, rule: Rule, measures: Measures) -> Iterator[tuple[str, 
         yield "reads", "needed for every scope but instance, and for no instance"
     try:
         columns = rule.columns()
+        line = rule.line_sql()
     except SqlglotError as error:
         yield "condition", f"not SQL: {' '.join(str(error).split())}"
         return
+    if (line is None) != (rule.unplotted is not None):
+        yield "line", "needed, as the condition doesn't compare the measure itself; or unplotted, without a line"
     if rule.scope != INSTANCE:
         if isinstance(rule.saving, Saving):
             yield "saving", "only a rule about client instances has one; others say why they have none"

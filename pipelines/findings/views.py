@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
+from types import MappingProxyType
 
 from kafka_telemetry_lake.pipelines.findings.model import INSTANCE, PREFIX, Measure, Overrides, Rule, Saving, columns_of
 from kafka_telemetry_lake.pipelines.findings.rules import measures, overridden_rules, rules
@@ -43,23 +44,27 @@ def finding_values(overrides: Overrides = (), closing: bool = False) -> dict[str
     if closing:
         known = [rule.closing() for rule in known if rule.closes]
     of_instances = [rule for rule in known if rule.scope == INSTANCE]
-    others = [rule for rule in known if rule.scope != INSTANCE]
-    less = {"less_is_worse": _listed(rule.id for rule in of_instances if rule.worse == "less")}
-    series = {metric for rule in others for metric in _METRIC.findall(rule.reads or "")}
     return {
         "instance_hours": _instance_hours(),
-        "instance_findings": {"rules": ",\n      ".join(_finding("_of_instances", rule) for rule in of_instances)},
-        "findings": {
-            **less,
-            "series": _listed(series),
-            "counters": _listed(metric for metric in series if metric.endswith(".total")),
-            "others": "\n".join(_finding("_of_others", rule) for rule in others),
-        },
-        "finding_groups": less,
+        "instance_findings": {"rules": ",\n      ".join(of_rule("_of_instances", rule) for rule in of_instances)},
+        "findings": values_of_findings(known),
+        "finding_groups": values_of_findings(known),
         "finding_savings": {
             "savings": ",\n      ".join(map(_saving, of_instances)),
             "compresses_below": rules()["uncompressed_records"].bound_sql("ratio"),
         },
+    }
+
+
+def values_of_findings(known: Sequence[Rule]) -> dict[str, str]:
+    """The values of the markers of view `findings` by these rules."""
+    others = [rule for rule in known if rule.scope != INSTANCE]
+    series = {metric for rule in others for metric in _METRIC.findall(rule.reads or "")}
+    return {
+        "less_is_worse": _listed(rule.id for rule in known if rule.scope == INSTANCE and rule.worse == "less"),
+        "series": _listed(series),
+        "counters": _listed(metric for metric in series if metric.endswith(".total")),
+        "others": "\n".join(of_rule("_of_others", rule) for rule in others),
     }
 
 
@@ -97,8 +102,12 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in sorted(set(names))) or "''"
 
 
-def _finding(file: str, rule: Rule) -> str:
-    """What a rule adds to view `instance_findings` or `findings`."""
+def of_rule(file: str, rule: Rule, more: Mapping[str, str] = MappingProxyType({})) -> str:
+    """What a rule makes of a file of `sql/findings/`, such as what it adds to view `instance_findings` or `findings`.
+
+    Args:
+        more: values of markers besides those of every rule.
+    """
     severity = f"'{rule.severity}'"
     if rule.raised is not None:
         severity = f"CASE WHEN {rule.sql(rule.raised.when)} THEN '{rule.raised.to}' ELSE {severity} END"
@@ -113,6 +122,7 @@ def _finding(file: str, rule: Rule) -> str:
             "measure": rule.sql(rule.measure),
             "evidence": rule.evidence_sql(),
             "advice": rule.as_sql(rule.advice),
+            **more,
         },
     )
 

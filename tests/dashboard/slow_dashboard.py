@@ -12,7 +12,7 @@ from kafka_telemetry_lake.jobs.cli import main
 
 ASKED, ENDED = "slow question: asked", "slow question: ended"  # what it prints
 ENDLESS = "SELECT count(*) AS n FROM range(1_000_000_000_000) AS a(x) WHERE hash(x) = 7"
-_run = LakeReader._run
+_run = LakeReader.run
 
 
 def slow_run(
@@ -30,5 +30,5 @@ def slow_run(
 if __name__ == "__main__":
     _, question, *flags = sys.argv
     vars(dashboard)["begin_to_prepare"] = lambda _: None  # the slow question would never end
-    LakeReader._run = partialmethod(slow_run, question)  # type: ignore[assignment]  # the server runs in this process
+    LakeReader.run = partialmethod(slow_run, question)  # type: ignore[assignment]  # the server runs in this process
     sys.exit(main(["dashboard", *flags]))

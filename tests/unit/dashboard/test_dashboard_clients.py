@@ -74,13 +74,13 @@ def test_filters_count_those_that_pass_and_only_they_need_the_list(
 ) -> None:
     at = {"landed_at": NOON, "push_interval_ms": 1000}
     lake = lake_of(tmp_path, {"client_instance_id": "1", **at}, {"client_instance_id": "2", "client_id": "b", **at})
-    asked, run = list[str](), LakeReader._run
+    asked, run = list[str](), LakeReader.run
 
     def noted(own: LakeReader, name: str, *others: Any, **more: Any) -> pa.Table:
         asked.append(name)
         return run(own, name, *others, **more)
 
-    monkeypatch.setattr(LakeReader, "_run", noted)
+    monkeypatch.setattr(LakeReader, "run", noted)
     assert clients_of(lake).shown.instances == 2
     assert asked == ["totals"]
     filtered = clients_of(lake, Selection(filters=(("client", ("b",)),)))

@@ -308,7 +308,7 @@ def test_the_dashboards_engine_reads_nothing_but_the_lake(folder: Path) -> None:
     lake.versions()
     for sql in ("FROM read_text('/etc/hostname')", "COPY (SELECT 1) TO '/tmp/x.csv'", "SET memory_limit = '1TB'"):
         with pytest.raises(LakeError):
-            lake._run("a page", sql, frozenset({"pushes"}), {}, {})
+            lake.run("a page", sql, frozenset({"pushes"}), {}, {})
 
 
 def test_of_one_instance_nothing_is_stored(folder: Path) -> None:

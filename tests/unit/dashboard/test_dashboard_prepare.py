@@ -28,13 +28,13 @@ def test_the_first_page_finds_its_answers(tmp_path: Path, monkeypatch: pytest.Mo
                                "landed_date": NOON.date(), "push_interval_ms": 60_000}  # fmt: skip
     write_deltalake(PUSHES.uri(lake), pa.Table.from_pylist([push], PUSHES.stored), mode="append")
     asked = list[str]()
-    run = LakeReader._run
+    run = LakeReader.run
 
     def noted(own: LakeReader, name: str, *others: Any, **more: Any) -> pa.Table:
         asked.append(name)
         return run(own, name, *others, **more)
 
-    monkeypatch.setattr(LakeReader, "_run", noted)
+    monkeypatch.setattr(LakeReader, "run", noted)
     begin_to_prepare(lake).join()
     first_page = {"totals", "instances", "client_windows", "changes", "activity", "clients_over_time", "marks"}
     assert first_page | {*SHARED} <= {*asked}

@@ -64,6 +64,14 @@ TEXT = (FOLDER / "silent_retries.yml").read_text("utf-8")
         ("saving: ", "saving: {requests: commits} # ", "saving.Saving.method: needed"),
         ("advice: >-", "advice: >-\n  Since 4.3.1 it is better.", "advice: no claim says where 4.3.1 is from"),
         ("advice: >-", "advice: >-\n  Before 4.2 it was worse.", "advice: no claim says where 4.2 is from"),
+        (
+            "records_retried > :retries",
+            "1 * records_retried > :retries",
+            "line: needed, as the condition does",
+        ),
+        ("unit: records\n", "unit: records\nunplotted: it says nothing\n", "or unplotted, without a line"),
+        ("unit: records\n", "unit: records\nline: ':retry'\n", "line: no bound is called retry"),
+        ("unit: records\n", "unit: records\nline: records_snet\n", "instance_hours has no column records_snet"),
         ("title: ", "claims: [{says: 4.3.1 is better, source: s}]\ntitle: ", "claims.0.read_on: needed"),
     ],
 )

@@ -1,0 +1,7 @@
+SELECT
+  cluster_id, subject, worst_instance AS client_instance_id, window_start, landed_date,
+  CAST(:measure AS DOUBLE) AS measure, CAST(:opens AS DOUBLE) AS opens, CAST(:closes AS DOUBLE) AS closes,
+  coalesce(:condition, FALSE) AS has_it, :severity AS severity, TRUE AS is_known
+FROM (
+:reads
+) AS r

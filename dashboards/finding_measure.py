@@ -84,8 +84,8 @@ def finding_measure(scene: Scene, row: pd.Series) -> None:
         TITLE,
         "name",
         HOUR_S,
-        f"{rule.title}: the number that the rule compares, of each hour of the time range, as findings are judged. The "
-        "bars are the middle half of the healthy peers.",
+        f"{rule.title}: the number that the rule compares, of each hour of the time range, as findings are judged. "
+        "Vertical lines mark what changed: point at one to read what.",
         [own, OPENS, CLOSES, MEDIAN],
         band=QUARTILES,
         marks=_about(scene, row["scope"], subject).marks(),
@@ -208,7 +208,8 @@ def words(hours: pd.DataFrame, rule: Rule, peers: Peers) -> Iterator[str]:
     beyond = "below" if rule.worse == "less" else "above"
     if opens.nunique() == 1 and closes.nunique() == 1:
         closing = "" if opens.iloc[0] == closes.iloc[0] else f", and closes at {said(closes.iloc[0])}"
-        yield f"The finding opens at {said(opens.iloc[0])}{closing}; {rule.worse} is worse."
+        at_or_above = "above" if opens.iloc[0] == 0 else "at"
+        yield f"The finding opens {at_or_above} {said(opens.iloc[0])}{closing}; {rule.worse} is worse."
     elif opens.notna().any():
         yield f"Each hour has its own bound, {said(opens.min())} to {said(opens.max())}; {rule.worse} is worse."
     other = had[had["measure"] > had["opens"]] if beyond == "below" else had[had["measure"] < had["opens"]]
@@ -223,7 +224,9 @@ def _of_peers(hours: pd.DataFrame, peers: Peers, said: Callable[[float], str]) -
         last, least, most = compared.iloc[-1], int(compared["peers"].min()), int(compared["peers"].max())
         count = f"{most:,}" if least == most else f"{least:,} to {most:,}"
         of = f", a sample of {peers.known:,}" if peers.known > MOST_PEERS else ""
-        half = f", half of them from {said(last['low'])} to {said(last['high'])}" if last["peers"] > 1 else ""
+        half = (
+            f", half of them (grey bars) from {said(last['low'])} to {said(last['high'])}" if last["low"] < last["high"] else ""
+        )
         return (
             f"Healthy peers ({peers.like} that never have this finding here): {count} an hour{of}; in their last hour "
             f"median {said(last['median'])}{half}."

@@ -65,7 +65,7 @@ def lines(
         none: the reason if there are no rows.
         band: two values of `by` between which a grey bar stands in each window, in place of their lines.
         marks: changes to mark, other than those of the page.
-        words: what the plot shows, other than `in_words`.
+        words: what the plot shows, for everybody to read; without them `in_words`, for who can't see it.
     """
     with st.container(border=True):
         heading(title, note)
@@ -87,12 +87,12 @@ def lines(
             rows = with_gaps(rows, y, name, step_s)
         # Dashed lines are drawn over solid ones, so that both are visible if their values are equal.
         rows = rows.sort_values(name, key=lambda names: names.map(named.index), kind="stable")
-        words = words or in_words(shown, y, name, unit)
         changes = marked(rows, domain, step_s, page_state().marks if marks is None else marks)
         spec, height = _line_spec(rows, y, unit, name, named, height, domain, changes)
         spec["layer"][:0] = bars_between(between, y, spec["layer"][0]["encoding"])
         draw(rows, spec, height, title)
-        _foot(shown[["at_ms", name, y]], y, unit, title, words, sql)
+        said = words or in_words(shown, y, name, unit)
+        _foot(shown[["at_ms", name, y]], y, unit, title, said, sql, seen=bool(words))
 
 
 def _line_spec(
@@ -241,16 +241,20 @@ def in_words(rows: pd.DataFrame, y: str, name: str, unit: str) -> str:
     return "; ".join(said) + (f"; and {more} more lines." if more > 0 else ".")
 
 
-def _foot(rows: pd.DataFrame, y: str, unit: str, title: str, words: str, sql: str) -> None:
+def _foot(rows: pd.DataFrame, y: str, unit: str, title: str, words: str, sql: str, *, seen: bool = False) -> None:
     at = pd.to_datetime(rows["at_ms"], unit="ms", utc=True)
     name = next(column for column in rows.columns if column not in ("at_ms", y))
     latest_first = rows.assign(at=at).sort_values("at_ms", ascending=False)
-    table_foot(latest_first, {"at": "from (UTC)", name: name.replace("_", " "), y: unit}, title, words, sql)
+    columns = {"at": "from (UTC)", name: name.replace("_", " "), y: unit}
+    table_foot(latest_first, columns, title, words, sql, seen=seen)
 
 
-def table_foot(rows: pd.DataFrame, columns: dict[str, str], title: str, words: str, sql: str) -> None:
+def table_foot(
+    rows: pd.DataFrame, columns: dict[str, str], title: str, words: str, sql: str, *, seen: bool = False
+) -> None:
+    """What stands below a plot: its words, for everybody if `seen`, and its rows as a table, CSV and SQL."""
     rows.attrs["sql"] = sql
-    element("foot", {"words": words, "table": table_data(rows, columns, title) | {"unheaded": True}})
+    element("foot", {"words": words, "seen": seen, "table": table_data(rows, columns, title) | {"unheaded": True}})
 
 
 def draw(rows: pd.DataFrame, spec: Spec, height: int, zoom: str | None = None) -> None:

@@ -25,7 +25,8 @@ instance did in an hour. Which findings are open, since when, and who looks afte
     telemetry-lake findings --list  # the rules, and which client libraries they can judge
 
 `severity` is *error* if data or telemetry is or will be lost, *warning* if it costs time or money, and *info*
-otherwise. `measure` is the number that the rule compares. `evidence` ends with the hour that it is about.
+otherwise. `measure` is the number that the rule compares. `evidence` ends with the hour that it is about. The page of a
+finding [plots its measure](dashboard.md#what-a-finding-measures) through time, beside its bounds and its healthy peers.
 
 A row of `findings` is about a client id, except where `scope` says something else (`principal`, `group`, ...);
 `subject` names it. `instances` counts the client instances of the client id that pushed in the hour,

@@ -104,8 +104,8 @@ pipelines.findings.rules:overridden_rules -> pipelines.findings.rules:rules
 pipelines.findings.rules:rules -> pipelines.findings.rules:parse_rule
 pipelines.findings.rules:parse_rule -> pipelines.findings.model:Rule = a rule, of YAML
 pipelines.findings.rules:overridden_rules -> pipelines.findings.model:OverriddenRule = other bounds
-pipelines.findings.views:finding_values -> pipelines.findings.views:_finding
-pipelines.findings.views:_finding -> pipelines.findings.model:Rule.condition_sql = SQL of the condition
+pipelines.findings.views:finding_values -> pipelines.findings.views:of_rule
+pipelines.findings.views:of_rule -> pipelines.findings.model:Rule.condition_sql = SQL of the condition
 pipelines.query.views:_texts -> pipelines.sql_text:filled = the text of view findings
 pipelines.findings.evaluation.lake_hours:LakeHours._open -> pipelines.query.views:View.duckdb = its SELECT for DuckDB
 pipelines.findings.evaluation.evaluator:Evaluator._step -> pipelines.findings.evaluation.lake_hours:Hours.found = rows
@@ -136,8 +136,8 @@ dashboards.lake:LakeReader.windows -> dashboards.kept_windows:KeptWindows.rollup
 dashboards.scene:Scene._answer -> dashboards.scene:_answer
 dashboards.scene:_answer -> dashboards.lake:LakeReader.ask
 dashboards.lake:LakeReader.ask -> dashboards.questions:question = SQL
-dashboards.lake:LakeReader.ask -> dashboards.lake:LakeReader._run
-dashboards.lake:LakeReader._run -> dashboards.lake:LakeReader._prepare = rows
+dashboards.lake:LakeReader.ask -> dashboards.lake:LakeReader.run
+dashboards.lake:LakeReader.run -> dashboards.lake:LakeReader._prepare = rows
 dashboards.lake:LakeReader._prepare -> pipelines.query.views:needed = views
 dashboards.lake:LakeReader._prepare -> dashboards.lake:LakeReader._view
 dashboards.lake:LakeReader._view -> pipelines.query.duckdb_tables:native_select = files of tables

@@ -1,5 +1,5 @@
 // What stands below a plot: in words what it shows, and its rows as a table, CSV and SQL.
-// data: {words, table: as element `table`}
+// data: {words, seen: whether the words are for everybody, or for who can't see the plot, table: as element `table`}
 
 export default function ({ parentElement, data }) {
   const own = root(parentElement);
@@ -10,7 +10,7 @@ export default function ({ parentElement, data }) {
   const fill = () => { if (details.open && !inside.hasChildNodes()) drawTable(inside, data.table); };
   details.addEventListener("toggle", fill);
   details.open = open;
-  own.replaceChildren(make("p", { class: "unseen" }, data.words), details);
+  own.replaceChildren(make("p", { class: data.seen ? "note" : "unseen" }, data.words), details);
   fill();
   // The words stand for the plot, whenever it is drawn: its hundreds of marks would only be in the way of who listens.
   const block = parentElement.host.closest("[data-testid=stVerticalBlock]");

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.dashboard.conftest import PATIENCE_MS, Open, Serve, settled
 from tests.dashboard.planted_faults import FAULTS, INSTANCES, bad_instance, client_id, planted_lake
 from tests.dashboard.test_dashboard_pages import keep
+from tests.dashboard.test_dashboard_plots import DRAWN, panel, saved
 
 SHOWN = "failed_records"
 
@@ -59,6 +60,32 @@ def test_three_clicks_lead_from_a_fault_to_the_instance_the_cause_and_the_fix(op
         card.get_by_role("button", name="Copy the setting").click()
         expect(card.get_by_role("button", name="Copied")).to_have_count(1)
         assert page.evaluate("navigator.clipboard.readText()") == fault.setting
+
+
+def test_the_page_of_a_finding_plots_its_measure_its_bound_and_its_healthy_peers(open_page: Open) -> None:
+    """On a phone, from the table of open findings; the other client ids of its software have failed no records."""
+    page = open_page("findings", finding=SHOWN)
+    page.get_by_role("region", name="Open findings").get_by_role("link", name="nobody yet").click()
+    on(page, "Open findings")
+    page.set_viewport_size({"width": 390, "height": 844})
+    frame = panel(page, "What the finding measures, by hour")
+    expect(frame.locator(DRAWN)).to_have_count(1)
+    expect(frame).to_contain_text(
+        "This client id was measured in 1 hour, 1 of them with the finding: last 500 records, least 500 records, most "
+        "500 records in the hour from 2026-11-21 12:00 UTC. The finding opens above 0 records; more is worse. Healthy "
+        "peers (other client ids of software apache-kafka-java that never have this finding here): 9 an hour; in their "
+        "last hour median 0 records."
+    )
+    frame.get_by_text("Table, CSV, SQL").click()
+    assert {row["name"]: float(row["value"]) for row in saved(frame)} == {
+        "this client id": 500, "opens at": 0, "median of healthy peers": 0,
+        "lower quartile of healthy peers": 0, "upper quartile of healthy peers": 0,
+    }  # fmt: skip
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.get_by_role("article").get_by_role("link", name=client_id(SHOWN)).first.click()
+    on(page, f"Client id {client_id(SHOWN)}")
+    expect(panel(page, "What the finding measures, by hour").locator(DRAWN)).to_have_count(1)
+    keep(page, "finding-measure")
 
 
 def test_back_and_forward_lead_through_pages_and_states(open_page: Open) -> None:

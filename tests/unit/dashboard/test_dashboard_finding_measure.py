@@ -171,7 +171,7 @@ def test_findings_measure_in_words(scene: Scene) -> None:
         "This client id was measured in 10 hours, 4 of them with the finding: last 1.2 s, least 700 ms, most 1.6 s in "
         "the hour from 2026-11-21 18:00 UTC. The finding opens at 1 s, and closes at 800 ms; more is worse. Healthy "
         "peers (other client ids of application shop that never have this finding here): 3 an hour; in their last hour "
-        "median 200 ms, half of them from 150 ms to 300 ms."
+        "median 200 ms, half of them (grey bars) from 150 ms to 300 ms."
     )
     assert said(scene, LONELY).endswith("no other client ids of software kgo in this time range.")
     rule, row = rules()[COMMITS], found(scene, LONELY)
@@ -233,6 +233,7 @@ def test_the_plot_of_a_finding_has_bounds_throughout_bars_of_its_peers_and_all_i
     columns = {column["label"]: column["values"] for column in foot["table"]["columns"]}
     assert {*QUARTILES, OPENS, CLOSES, MEDIAN, "this client id"} == set(columns["name"])
     assert len(columns["ms"] if "ms" in columns else columns["value"]) == 6 * HOURS
+    assert foot["seen"] is True
     assert foot["words"].startswith("This client id was measured in 10 hours, 4 of them with the finding")
     assert f"'{WEB}'" in foot["table"]["sql"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -158,6 +159,14 @@ def test_findings_measure_of_no_client_id_is_beside_the_others_of_its_kind(scene
 def test_findings_measure_of_a_cluster_is_not_that_of_another(scene: Scene) -> None:
     hours, peers = measured(scene, pd.concat([found(scene, WEB).drop("cluster_id"), pd.Series({"cluster_id": "d"})]))
     assert (len(hours), peers.known) == (0, 0)
+
+
+def test_findings_measure_before_any_evaluation_is_the_same(scene: Scene) -> None:
+    """Then a finding names no cluster, and nobody has one open: whoever had it in an hour is no peer all the same."""
+    row = found(scene, WEB).drop("cluster_id")
+    versions = tuple(each for each in scene.versions if each[0] != "finding_changes")
+    hours, peers = measured(replace(scene, versions=versions), row)
+    assert (tuple(hours["measure"]), set(hours["median"]), peers.known) == (WEB_MS, {200.0}, 4)
 
 
 def said(scene: Scene, subject: str) -> str:

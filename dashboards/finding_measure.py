@@ -224,12 +224,10 @@ def _of_peers(hours: pd.DataFrame, peers: Peers, said: Callable[[float], str]) -
         last, least, most = compared.iloc[-1], int(compared["peers"].min()), int(compared["peers"].max())
         count = f"{most:,}" if least == most else f"{least:,} to {most:,}"
         of = f", a sample of {peers.known:,}" if peers.known > MOST_PEERS else ""
-        half = (
-            f", half of them (grey bars) from {said(last['low'])} to {said(last['high'])}" if last["low"] < last["high"] else ""
-        )
+        half = f", half of them (grey bars) from {said(last['low'])} to {said(last['high'])}"
         return (
             f"Healthy peers ({peers.like} that never have this finding here): {count} an hour{of}; in their last hour "
-            f"median {said(last['median'])}{half}."
+            f"median {said(last['median'])}{half if last['low'] < last['high'] else ''}."
         )
     ill = max(len(peers.ill), int(hours["ill_peers"].max()))
     if peers.healthy is not None and not peers.known:

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import pandas as pd
 
 from kafka_telemetry_lake.dashboards.pages import OF_COLUMN
+from kafka_telemetry_lake.pipelines.applications.compared_windows import WINDOWS_S
 
 RANGES = {
     "15m": timedelta(minutes=15),
@@ -56,11 +57,12 @@ OWNED = ("application", "owner")
 # Those of the page of open findings: column of question `open_findings`, and label.
 FINDING_FILTERS = {"severity": "Severity", "state": "State", "finding": "Finding"}
 # What a page is about, and what it shows of it.
-SUBJECTS = ("instance", "metric", "topic", "broker", "finding_id", "q", "quota", "for", "limit")
+SUBJECTS = ("instance", "metric", "topic", "broker", "finding_id", "q", "quota", "for", "limit", "at", "window")
 KEYS = ("range", "from", "to", *FILTERS, "refresh", "compare", *FINDING_FILTERS, *SUBJECTS)
 
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 604_800)
 MOST_WINDOWS = 120
+DEFAULT_WINDOW = "1h"  # of those that are compared before and after a moment
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class Selection:
         """The query of a link to this selection."""
         query: dict[str, str | list[str]] = {}
         if self.start and self.stop:
-            query |= {"from": _text(self.start), "to": _text(self.stop)}
+            query |= {"from": time_text(self.start), "to": time_text(self.stop)}
         elif self.span != DEFAULT_RANGE:
             query["range"] = self.span
         query |= {key: list(values) for key, values in self.filters if values}
@@ -123,7 +125,7 @@ def parse(query: Mapping[str, Sequence[str]]) -> tuple[Selection, list[str]]:
     if (start is None) != (stop is None) and not problems:
         problems.append(f"The link needs both from=... and to=...; showing the {RANGE_NAMES[span]}.")
     elif start and stop and start >= stop:
-        problem = f"The link's from={_text(start)} is not before to={_text(stop)}"
+        problem = f"The link's from={time_text(start)} is not before to={time_text(stop)}"
         problems.append(f"{problem}; showing the {RANGE_NAMES[span]}.")
         start = stop = None
     refresh = _one(query, "refresh") or "0"
@@ -136,6 +138,11 @@ def parse(query: Mapping[str, Sequence[str]]) -> tuple[Selection, list[str]]:
         allowed = ", ".join(filter(None, COMPARISONS))
         problems.append(f"The link's compare={compare} is unknown; known: {allowed}. Comparing with nothing.")
         compare = ""
+    _time(query, "at", problems)
+    if (window := _one(query, "window")) is not None and window not in WINDOWS_S:
+        problems.append(
+            f"The link's window={window} is unknown; known: {', '.join(WINDOWS_S)}. Comparing {DEFAULT_WINDOW}."
+        )
     filters = tuple((key, tuple(dict.fromkeys(query[key]))) for key in FILTERS if query.get(key))
     both = bool(start and stop)
     times = (start, stop) if both else (None, None)
@@ -155,17 +162,23 @@ def _one(query: Mapping[str, Sequence[str]], key: str) -> str | None:
 
 def _time(query: Mapping[str, Sequence[str]], key: str, problems: list[str]) -> datetime | None:
     text = _one(query, key)
-    if text is None:
-        return None
+    if text is None or (time := read_time(text)) is not None:
+        return None if text is None else time
+    problems.append(f"The link's {key}={text} is not a time such as 2026-11-21T12:00:00Z; ignored.")
+    return None
+
+
+def read_time(text: str) -> datetime | None:
+    """A time, without a zone in UTC; None if it is none."""
     try:
-        time = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text.strip())
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except (ValueError, OverflowError):
-        problems.append(f"The link's {key}={text} is not a time such as 2026-11-21T12:00:00Z; ignored.")
         return None
 
 
-def _text(time: datetime) -> str:
+def time_text(time: datetime) -> str:
+    """A time as an address has it."""
     return time.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
 
 

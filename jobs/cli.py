@@ -35,6 +35,7 @@ COMMANDS = {
     "sync": "record the history of subscriptions, quotas, consumer groups and client aliases",
     "check-landing": "say what is wrong with the landing records of another receiver",
     "what-if": "say whom a quota would throttle, or what a subscription would bring, from what is recorded",
+    "compare": "say which measures of an application changed at a moment, beyond their noise",
     "quality": "check the lake's data quality rules on rows added since the last check",
     "findings": "evaluate findings and print those that are open, say who looks after one, or list the rules",
     "notify": "send changes of findings to Alertmanager, webhooks, chats and mail",

@@ -8,6 +8,7 @@ from kafka_telemetry_lake.dashboards.address import OWNED
 from kafka_telemetry_lake.dashboards.panels import about_clients, on_demand
 from kafka_telemetry_lake.dashboards.problems import current, current_table
 from kafka_telemetry_lake.dashboards.scene import Scene
+from kafka_telemetry_lake.dashboards.screens.before_after import before_and_after_panel
 from kafka_telemetry_lake.dashboards.screens.client_id import client_ids, over_time
 from kafka_telemetry_lake.dashboards.show import every_column, table
 
@@ -72,6 +73,8 @@ def _one(scene: Scene) -> None:
         client_ids(scene)
         over_time(scene)
     applications = scene.selection.chosen("application")
+    if len(applications) == 1:
+        before_and_after_panel(scene, applications[0])
     if len(applications) == 1 and on_demand("What it costs", "This reads every data point of the time range."):
         costs = scene.rows("application_cost", "window_start", application=applications[0])
         every_column(

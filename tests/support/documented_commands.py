@@ -53,6 +53,7 @@ TRIED: tuple[tuple[str, str], ...] = (
     (r"export AWS_", "tests/spark/test_storage_s3.py::test_the_whole_job_and_its_upkeep"),
     (r"telemetry-lake .*--catalog ", "tests/spark/test_tables_by_name.py::test_captured_pushes_in_a_metastore"),
     (r"telemetry-lake query ", HERE),
+    (r"telemetry-lake compare ", "tests/unit/applications/test_before_after_lake.py::test_the_command"),
     (r"telemetry-lake what-if quota ", "tests/unit/quotas/test_quotas_what_if.py::test_the_command"),
     (r"telemetry-lake what-if ", "tests/unit/subscriptions/test_subscriptions_what_if.py::test_the_command"),
     (r"telemetry-lake check-landing .*--bootstrap-servers", "tests/kafka/test_check_landing.py"),

@@ -127,6 +127,7 @@ LINES = (
     "sync --lake {} --bootstrap-servers 127.0.0.1:1", "quality --lake {}", "maintain --lake {}",
     "replay --lake {} --from earliest", "what-if quota --lake {} --client-id app --produce 5",
     "what-if subscription --lake {} --name all --interval-ms 60000",
+    "compare --lake {} --application a --at 2026-11-30",
     "reshard --lake {} --shards 2", "forget --lake {} --principal User:a", "export --lake {}", "mcp --lake {}",
     "dashboard --lake {}", "findings --lake {}", "notify --lake {} --notify no.yml", "iceberg --lake {}",
     "doctor --lake {}", "doctor --lake {} --bootstrap-servers 127.0.0.1:1",

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "rules.md"
 USED_IN = {"udfs": (".py",), "pipelines": (".py",), "jobs": (".py",), "sql": (".sql",), "tests": (".py", ".md")}
-LETTERS = "IPCDLQM"
+LETTERS = "IPCDLQMB"
 CODE = re.compile(rf"(?<![\w.-])[{LETTERS}]\d{{1,2}}(?!\w)")
 TEST_OF = re.compile(rf"test_((?:[{LETTERS.lower()}]\d{{1,2}}_)+)")
 HEADING = re.compile(rf"^### ([{LETTERS}]\d{{1,2}}) \S.*$", re.MULTILINE)

@@ -57,7 +57,7 @@ OWNED = ("application", "owner")
 # Those of the page of open findings: column of question `open_findings`, and label.
 FINDING_FILTERS = {"severity": "Severity", "state": "State", "finding": "Finding"}
 # What a page is about, and what it shows of it.
-SUBJECTS = ("instance", "metric", "topic", "broker", "finding_id", "q", "quota", "for", "limit", "at", "window")
+SUBJECTS = ("instance", "metric", "topic", "broker", "finding_id", "q", "quota", "for", "limit", "moment", "window")
 KEYS = ("range", "from", "to", *FILTERS, "refresh", "compare", *FINDING_FILTERS, *SUBJECTS)
 
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 604_800)
@@ -138,7 +138,7 @@ def parse(query: Mapping[str, Sequence[str]]) -> tuple[Selection, list[str]]:
         allowed = ", ".join(filter(None, COMPARISONS))
         problems.append(f"The link's compare={compare} is unknown; known: {allowed}. Comparing with nothing.")
         compare = ""
-    _time(query, "at", problems)
+    _time(query, "moment", problems)
     if (window := _one(query, "window")) is not None and window not in WINDOWS_S:
         problems.append(
             f"The link's window={window} is unknown; known: {', '.join(WINDOWS_S)}. Comparing {DEFAULT_WINDOW}."

@@ -68,13 +68,13 @@ def _one(scene: Scene) -> None:
         if (wanted := scene.selection.chosen(key)) and key in open_now.columns:
             open_now = open_now[open_now[key].isin(wanted)]
     current_table(open_now, scene, "What is wrong with its clients")
+    applications = scene.selection.chosen("application")
+    if len(applications) == 1:
+        before_and_after_panel(scene, applications[0])
     if scene.totals.instances:
         about_clients(scene)
         client_ids(scene)
         over_time(scene)
-    applications = scene.selection.chosen("application")
-    if len(applications) == 1:
-        before_and_after_panel(scene, applications[0])
     if len(applications) == 1 and on_demand("What it costs", "This reads every data point of the time range."):
         costs = scene.rows("application_cost", "window_start", application=applications[0])
         every_column(

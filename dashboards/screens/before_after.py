@@ -33,8 +33,9 @@ NOTE = (
     "What changed of this application at a moment, beyond its noise. This reads a day of its rollups and more, and may "
     "take a while."
 )
-KEYS = {"at": "chosen moment", "window": "chosen window"}
+KEYS = {"moment": "chosen moment", "window": "chosen window"}
 MOST_PLOTS = 4
+MAY_BE_EMPTY = ("attribute_keys", "why")
 SAID = b"said"  # of an answer's metadata
 COLUMNS = {
     "status": "status",
@@ -51,13 +52,17 @@ COLUMNS = {
 
 def before_and_after_panel(scene: Scene, application: str) -> None:
     """Ask for a moment, and show each measure of the application before and after it, what changed first."""
-    wanted = read_time(page_value("at") or "")
+    wanted = read_time(page_value("moment") or "")
     shown = f"show {TITLE}"
     if wanted is not None and shown not in st.session_state:
         st.session_state[shown] = True  # a link leads to what it says
     if not on_demand(TITLE, NOTE):
         return
-    at, window = _moment(scene, wanted), _window()
+    left, right = st.columns((3, 1))
+    with left:
+        at = _moment(scene, wanted)
+    with right:
+        window = _window()
     if at is None:
         st.info("Choose a moment: something that changed in this time range, or any time, such as 2026-11-21T12:00Z.")
         return
@@ -79,16 +84,18 @@ def _show(scene: Scene, application: str, at: datetime, found: Comparison) -> No
         for metric, short in zip(rows["metric"], rows["short"], strict=True)
     ]
     unchanged = rows["status"] == UNCHANGED
-    for remark in found.remarks:
-        st.caption(plain(f"{remark[0].upper()}{remark[1:]}."))
+    st.caption("  \n".join(plain(f"{remark[0].upper()}{remark[1:]}.") for remark in found.remarks))
+    changed = rows[~unchanged]
+    told = {name: heading for name, heading in COLUMNS.items() if name not in MAY_BE_EMPTY or changed[name].any()}
     table(
-        rows[~unchanged],
-        COLUMNS,
+        changed,
+        told,
         "What changed beyond its noise",
         "Change by noise: how many times as much as windows before differ from each other.",
         "No measure changed beyond its noise.",
     )
-    _mark(at)
+    marks = page_state().marks
+    page_state().marks = with_moment(marks, at)
     steps = named(found.steps.to_pandas())
     places = halves()
     for name in list(dict.fromkeys(steps["name"]))[:MOST_PLOTS]:
@@ -97,9 +104,10 @@ def _show(scene: Scene, application: str, at: datetime, found: Comparison) -> No
             unit = str(rows["kind"][rows["name"] == name].iloc[0])
             lines(own, "amount", unit, name, "part", found.step_s, order=["before", "after"],
                   domain=(found.start, found.stop))  # fmt: skip
+    page_state().marks = marks
     if unchanged.any():
         with st.expander(f"{int(unchanged.sum()):,} measures did not change beyond their noise"):
-            shown = {column: heading for column, heading in COLUMNS.items() if column not in ("status", "why")}
+            shown = {name: heading for name, heading in COLUMNS.items() if name not in ("status", "why")}
             table(rows[unchanged], shown, "What did not change beyond its noise")
 
 
@@ -118,19 +126,18 @@ def parts(steps: pd.DataFrame, at: datetime) -> pd.DataFrame:
     return steps.assign(at_ms=at_ms, part=part)[["at_ms", "part", "amount"]].reset_index(drop=True)
 
 
-def _mark(at: datetime) -> None:
-    """Let the plots below mark the moment."""
+def with_moment(marks: pd.DataFrame | None, at: datetime) -> pd.DataFrame:
+    """The marks of a page, and the moment, unless it is one of them."""
     mark_ms = int(at.timestamp() * 1000)
-    marks = page_state().marks
-    known = marks is not None and mark_ms in set(marks["mark_ms"])
-    if not known:
-        own = pd.DataFrame({"mark_ms": [mark_ms], "what": ["the moment"]})
-        page_state().marks = own if marks is None or marks.empty else pd.concat([marks, own], ignore_index=True)
+    own = pd.DataFrame({"mark_ms": [mark_ms], "what": ["the moment"]})
+    if marks is None or marks.empty:
+        return own
+    return marks if mark_ms in set(marks["mark_ms"]) else pd.concat([marks, own], ignore_index=True)
 
 
 def _moment(scene: Scene, wanted: datetime | None) -> datetime | None:
     """The moment of the address; a control shows it, and offers what changed in the time range."""
-    key = KEYS["at"]
+    key = KEYS["moment"]
     offered = moments(scene.marks())
     text = None if wanted is None else time_text(wanted)
     options = list(offered) if text is None or text in offered else [text, *offered]
@@ -140,9 +147,9 @@ def _moment(scene: Scene, wanted: datetime | None) -> datetime | None:
         given = st.session_state[key]
         time = None if given is None else read_time(given)
         if time is not None:
-            st.query_params["at"] = time_text(time)
+            st.query_params["moment"] = time_text(time)
         elif given is None:
-            st.query_params.pop("at", None)
+            st.query_params.pop("moment", None)
         else:
             st.session_state[f"wrong {key}"] = given
 

@@ -13,7 +13,13 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES, CLIENT_CHANGES
-from kafka_telemetry_lake.pipelines.tables.operator import METRIC_ROLLUPS_1H, METRIC_ROLLUPS_1M, PUSH_OUTCOMES, TABLES
+from kafka_telemetry_lake.pipelines.tables.operator import (
+    METRIC_ROLLUPS_1H,
+    METRIC_ROLLUPS_1M,
+    PUSH_OUTCOMES,
+    PUSHES,
+    TABLES,
+)
 from kafka_telemetry_lake.pipelines.tables.table import Table
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -57,13 +63,18 @@ def application_lake(
     put(lake, CLIENT_ALIASES, [
         {"cluster_id": "c", "client_id": client_id, "application": application, "valid_from": begin}
     ])  # fmt: skip
-    put(lake, PUSH_OUTCOMES, [
+    times = [begin + timedelta(minutes=minute) for minute in range(0, count, 5)]
+    pushes = [
         {
-            "cluster_id": "c", "client_instance_id": f"i-{client_id}", "client_id": client_id,
-            "landed_at": begin + timedelta(minutes=minute), "landed_date": (begin + timedelta(minutes=minute)).date(),
+            "cluster_id": "c", "client_instance_id": f"i-{client_id}", "client_id": client_id, "landed_at": at,
+            "landed_date": at.date(), "push_interval_ms": 60_000, "client_software_name": "apache-kafka-java",
+            "client_software_version": "4.1.0",
         }
-        for minute in range(0, count, 5)
-    ])  # fmt: skip
+        for at in times
+    ]  # fmt: skip
+    outcomes = [{name: row[name] for name in row if name in PUSH_OUTCOMES.stored.names} for row in pushes]
+    put(lake, PUSHES, pushes)
+    put(lake, PUSH_OUTCOMES, outcomes)
     return lake
 
 

@@ -184,7 +184,7 @@ MISTAKES: list[tuple[str, int, str, float]] = [
     ("what-if subscription --lake {lake} --subscriptions-file {broken}", 2, "not YAML", 6),
     ("what-if quota --lake {lake} --client-id a --fetch 1 --name b", 2, "name: works only with what-if subscri", 1),
     # an application before and after a moment
-    ("compare --lake {lake}", 2, "application: required; set --application", 1),
+    ("compare --lake {lake} --at 2026-11-30", 2, "application: required; set --application", 1),
     ("compare --lake {lake} --application a --at noon", 2, "at: Value error, allowed: a time such as 2026-11-30T", 1),
     ("compare --lake {lake} --application a --at 2026-11-30 --window 2h", 2, "window: Input should be '15m', '1h'", 1),
     ("compare --lake {lake} --application a --at 2026-11-30", 2, "application: no client belongs to 'a'; telemetry", 6),

@@ -40,7 +40,7 @@ def noise(kind: str, windows: int) -> Doubles:
             values[:, window] = 0.8 * values[:, window - 1] + steps[:, window]
         return 500 + 10 * values
     if kind == "outliers":
-        return 100 + 10 * random.standard_t(2, size=shape)
+        return np.asarray(100 + 10 * random.standard_t(2, size=shape), np.float64)
     if kind == "rare events":
         return random.poisson(0.5, size=shape).astype(float)
     return 100 + 10 * steps

@@ -55,7 +55,7 @@ def alternating(before: float, after: float, spread: float = 1.0, windows: int =
     """One measure that differs by so much from window to window, and changes at the moment."""
     row = before + spread * (np.arange(windows) % 2.0)
     row[0] = after
-    return row[None]
+    return np.asarray(row[None], np.float64)
 
 
 @pytest.mark.parametrize("windows", [15, WINDOWS, 98])

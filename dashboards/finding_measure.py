@@ -9,9 +9,9 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
 import streamlit as st
@@ -31,9 +31,9 @@ from kafka_telemetry_lake.pipelines.query.views import parse_view
 TITLE = "What the finding measures, by hour"
 QUESTION, MEASURES = "_finding_measure", "measures"
 CLIENT_ID = "client_id"
-NOUNS = {INSTANCE: "client id", CLIENT_ID: "client id", "group": "consumer group"}  # of the others the scope's name
+NOUNS = {INSTANCE: "client instance", CLIENT_ID: "client id", "group": "consumer group"}  # others: the scope's name
 MOST_PEERS = 100
-MOST_NAMED = 3  # applications or software in a sentence
+MOST_NAMED, LONGEST = 3, 60  # applications or software in a sentence, characters of each
 MOST_READ = 50_000  # pushes of the range, whose points are read
 # Of whom a filter leaves the clients, so that what changed about them is marked; of others all changes are.
 FILTERS_OF = {CLIENT_ID: "client", "group": "group", "principal": "principal"}
@@ -49,7 +49,7 @@ class Peers:
         like: who they are, in words.
         known: how many pushed in the time range.
         ill: those of them that have this finding open.
-        healthy: client ids of the others, at most `MOST_PEERS`; None: all subjects of the cluster that the rule knows.
+        healthy: names of the others, at most `MOST_PEERS`; None: all subjects of the cluster that the rule knows.
     """
 
     like: str
@@ -59,10 +59,15 @@ class Peers:
 
 
 def finding_measure(scene: Scene, row: pd.Series) -> None:
-    """Plot the measure of a finding; `row` has its finding, scope and subject, and of open findings the cluster."""
+    """Plot the measure of a finding.
+
+    Args:
+        row: its finding, scope, subject and client_id, and of open findings cluster_id. Scope `instance`: of a single
+            client instance, the subject.
+    """
     rule = rules().get(row["finding"])
     try:
-        select = measured_sql(row["finding"], scene.lake.overrides)
+        select = measured_sql(row["finding"], scene.lake.overrides, row["scope"] == INSTANCE)
     except NotPlottedError as why:
         _say(f"Not plotted: {why}.")
         return
@@ -70,13 +75,13 @@ def finding_measure(scene: Scene, row: pd.Series) -> None:
     note = "This reads all data points of the time range, and may take a while."
     if scene.clients.known.pushes > MOST_READ and not on_demand(TITLE, note):
         return
-    subject = "" if pd.isna(row["subject"]) else str(row["subject"])
+    subject = _text(row["subject"])
     peers = peers_of(scene, rule, row, subject)
     hours = measured_hours(scene, rule, select, row, subject, peers)
     if hours["measure"].isna().all():
         _say("This rule measured nothing of it in the hours of this time range. Widen the range.")
         return
-    own = f"this {_noun(rule)}"
+    own = f"this {_noun(row)}"
     lines(
         series(hours, own),
         "value",
@@ -88,15 +93,15 @@ def finding_measure(scene: Scene, row: pd.Series) -> None:
         "Vertical lines mark what changed: point at one to read what.",
         [own, OPENS, CLOSES, MEDIAN],
         band=QUARTILES,
-        marks=_about(scene, row["scope"], subject).marks(),
-        words=" ".join(words(hours, rule, peers)),
+        marks=_about(scene, row).marks(),
+        words=" ".join(words(hours, rule, own, peers)),
     )
 
 
 def measured_hours(scene: Scene, rule: Rule, select: str, row: pd.Series, subject: str, peers: Peers) -> pd.DataFrame:
     """The answer to question `_finding_measure`: a row for each hour; `attrs["sql"]` is its statement."""
     # Before any evaluation findings name no cluster.
-    clusters = [row["cluster_id"] or ""] if "cluster_id" in row else ["", *scene.clients.known.clusters]
+    clusters = [_text(row["cluster_id"])] if "cluster_id" in row else ["", *scene.clients.known.clusters]
     values: dict[str, Parameter] = {
         "start": scene.start,
         "stop": scene.stop,
@@ -121,31 +126,42 @@ def measured_hours(scene: Scene, rule: Rule, select: str, row: pd.Series, subjec
 
 
 def peers_of(scene: Scene, rule: Rule, row: pd.Series, subject: str) -> Peers:
-    """Whom to compare with: of a client id those of its application, or if there are none, of its software."""
+    """Whom to compare with.
+
+    Of an instance its siblings. Of a client id those of its application, or if there are none, of its software. Of what
+    else has findings all others of the cluster.
+    """
     ill = _ill(scene, rule) - {subject}
-    if rule.scope not in (INSTANCE, CLIENT_ID):
-        return Peers(f"other {_noun(rule)}s of its cluster", len(ill), tuple(sorted(ill)))
+    if row["scope"] not in (INSTANCE, CLIENT_ID):
+        return Peers(f"other {_noun(row)}s of its cluster", len(ill), tuple(sorted(ill)))
     instances, owners = scene.clients.instances, scene.clients.owners
-    if row.get("cluster_id"):
-        instances = instances.filter(pc.equal(instances["cluster_id"], row["cluster_id"]))
-    own = instances.filter(pc.equal(pc.fill_null(instances["client_id"], ""), subject))
-    applications = pc.unique(
-        owners.filter(pc.is_in(owners["client_instance_id"], own["client_instance_id"]))["application"].drop_null()
-    )
-    software = pc.unique(own["client_software_name"].drop_null())
-    of_application = owners.filter(pc.is_in(owners["application"], applications))["client_instance_id"]
-    names, like = list[str](), ""
-    for column, values, text in (
-        ("client_instance_id", of_application, f"client ids of application {_listed(applications)}"),
-        ("client_software_name", software, f"client ids of software {_listed(software)}"),
-    ):
-        others = instances.filter(pc.is_in(instances[column], values))["client_id"]
-        names, like = sorted({name for name in pc.unique(others).to_pylist() if name} - {subject}), text
+    if "cluster_id" in row:
+        instances = instances.filter(pc.equal(pc.fill_null(instances["cluster_id"], ""), _text(row["cluster_id"])))
+    key = "client_instance_id" if row["scope"] == INSTANCE else "client_id"
+    own = instances.filter(pc.equal(pc.fill_null(instances[key], ""), subject))
+    found = Peers("other clients")
+    for column, values, like in _in_common(own, owners, key):
+        others = pc.unique(instances.filter(pc.is_in(instances[column], values))[key]).to_pylist()
+        names = {name for name in others if name} - {subject}
+        # A sample that is the same on each look, and that no naming scheme decides.
+        healthy = sorted(names - ill, key=lambda name: hashlib.blake2b(name.encode()).digest())
+        found = Peers(f"other {like}", len(names), tuple(sorted(ill & names)), tuple(healthy[:MOST_PEERS]))
         if names:
             break
-    # A sample that is the same on each look, and that no naming scheme decides.
-    healthy = sorted(set(names) - ill, key=lambda name: hashlib.blake2b(name.encode()).digest())
-    return Peers(f"other {like}", len(names), tuple(sorted(ill & set(names))), tuple(healthy[:MOST_PEERS]))
+    return found
+
+
+def _in_common(own: pa.Table, owners: pa.Table, key: str) -> Iterator[tuple[str, pa.ChunkedArray, str]]:
+    """What peers have in common: a column of question `instances`, its values, and who has one of them in words."""
+    if key == "client_instance_id":
+        yield "client_id", own["client_id"], "instances of its client id"
+        return
+    of_own = owners.filter(pc.is_in(owners["client_instance_id"], own["client_instance_id"]))
+    applications = pc.unique(of_own["application"].drop_null())
+    theirs = owners.filter(pc.is_in(owners["application"], applications))["client_instance_id"]
+    yield "client_instance_id", theirs, f"client ids of application {_listed(applications)}"
+    software = pc.unique(own["client_software_name"].drop_null())
+    yield "client_software_name", software, f"client ids of software {_listed(software)}"
 
 
 def _ill(scene: Scene, rule: Rule) -> set[str]:
@@ -156,18 +172,15 @@ def _ill(scene: Scene, rule: Rule) -> set[str]:
     return set(found[found["finding"] == rule.id]["subject"].dropna())
 
 
-def _about(scene: Scene, scope: str, subject: str) -> Scene:
-    """The scene of a finding's subject alone, where a filter knows it."""
-    key = FILTERS_OF.get(scope)
-    filters = ((key, (subject,)),) if key and subject else ()
+def _about(scene: Scene, row: pd.Series) -> Scene:
+    """The scene of what has a finding alone, where a filter knows it; of an instance that of its client id."""
+    scope, name = (CLIENT_ID, row["client_id"]) if row["scope"] == INSTANCE else (row["scope"], row["subject"])
+    filters = ((FILTERS_OF[scope], (name,)),) if scope in FILTERS_OF and name else ()
     if scene.selection.filters == filters:
         return scene
     selection = replace(scene.selection, filters=filters)
-    return replace(
-        scene,
-        selection=selection,
-        clients=SelectedClients(scene.lake, scene.versions, selection, scene.start, scene.stop),
-    )
+    clients = SelectedClients(scene.lake, scene.versions, selection, scene.start, scene.stop)
+    return replace(scene, selection=selection, clients=clients)
 
 
 def series(hours: pd.DataFrame, own: str) -> pd.DataFrame:
@@ -189,7 +202,7 @@ def _throughout(bounds: pd.Series) -> pd.Series:
     return bounds.fillna(bounds.dropna().iloc[0]) if bounds.nunique() == 1 else bounds
 
 
-def words(hours: pd.DataFrame, rule: Rule, peers: Peers) -> Iterator[str]:
+def words(hours: pd.DataFrame, rule: Rule, own: str, peers: Peers) -> Iterator[str]:
     """What the plot shows, in sentences: the measure, where the finding opens and closes, and the healthy peers."""
 
     def said(value: float) -> str:
@@ -200,7 +213,7 @@ def words(hours: pd.DataFrame, rule: Rule, peers: Peers) -> Iterator[str]:
     had = known[known["had_it"] == 1]
     at = datetime.fromtimestamp(most["at_ms"] / 1000, UTC)
     yield (
-        f"This {_noun(rule)} was measured in {len(known):,} {'hour' if len(known) == 1 else 'hours'}, {len(had):,} of "
+        f"{own.capitalize()} was measured in {len(known):,} {'hour' if len(known) == 1 else 'hours'}, {len(had):,} of "
         f"them with the finding: last {said(last['measure'])}, least {said(known['measure'].min())}, most "
         f"{said(most['measure'])} in the hour from {at:%Y-%m-%d %H:%M} UTC."
     )
@@ -243,10 +256,14 @@ def _say(line: str) -> None:
         nothing(plain(line))
 
 
-def _noun(rule: Rule) -> str:
-    return NOUNS.get(rule.scope, rule.scope)
+def _text(value: str | None) -> str:
+    return "" if pd.isna(value) else str(value)
 
 
-def _listed(names: Any) -> str:
-    texts = sorted(names.to_pylist())
+def _noun(row: pd.Series) -> str:
+    return str(NOUNS.get(row["scope"], row["scope"]))
+
+
+def _listed(names: pa.Array) -> str:
+    texts = [name if len(name) <= LONGEST else f"{name[:LONGEST]}…" for name in sorted(names.to_pylist())]
     return ", ".join(texts[:MOST_NAMED]) + (" and others" if len(texts) > MOST_NAMED else "")

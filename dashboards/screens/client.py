@@ -9,12 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
+from kafka_telemetry_lake.dashboards.finding_measure import finding_measure
 from kafka_telemetry_lake.dashboards.frame import page_value, preset
 from kafka_telemetry_lake.dashboards.plots import lines
 from kafka_telemetry_lake.dashboards.problems import asked_first, in_full
 from kafka_telemetry_lake.dashboards.questions import PREFIX, Consumer, Producer
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.show import facts, numbers, plain, table
+from kafka_telemetry_lake.pipelines.findings.model import INSTANCE
 
 PREFERRED = ("record.send.total", "records.consumed.total", "request.latency.avg", "connection.creation.total")
 MOST_POINTS = 20_000
@@ -66,7 +68,11 @@ def page(scene: Scene) -> None:
     client = scene.chosen.filter(own).to_pandas().iloc[0]
     findings = scene.ask("instance_findings", instance=instance)
     findings = findings.assign(scope="client_id", subject=client["client_id"], client_id=client["client_id"])
-    in_full(asked_first(findings), scene.selection, "All that is wrong with this instance")
+    findings = asked_first(findings)
+    in_full(findings, scene.selection, "All that is wrong with this instance")
+    if not findings.empty:
+        of_it = {"scope": INSTANCE, "subject": instance, "cluster_id": client["cluster_id"]}
+        finding_measure(scene, pd.Series({**findings.iloc[0], **of_it}))
     _about(client, scene)
     pushes = scene.ask("client_pushes", instance=instance, top=MOST_PUSHES)
     _time_axis(scene, instance, pushes)

@@ -22,7 +22,7 @@ class NotPlottedError(Exception):
 
 
 @functools.lru_cache(maxsize=64)
-def measured_sql(finding: str, overrides: Overrides = ()) -> str:
+def measured_sql(finding: str, overrides: Overrides = (), of_instances: bool = False) -> str:
     """A SELECT in Spark's dialect with a row for each subject and hour; of a rule about instances, for each instance.
 
     Its columns: cluster_id, subject, client_instance_id, window_start, landed_date, measure; opens and closes, the
@@ -31,6 +31,7 @@ def measured_sql(finding: str, overrides: Overrides = ()) -> str:
 
     Args:
         overrides: other bounds for some client ids.
+        of_instances: the subjects of a rule about instances are these, not their client ids.
 
     Raises:
         NotPlottedError: the rule's measure makes no plot, or there is no such rule.
@@ -44,7 +45,8 @@ def measured_sql(finding: str, overrides: Overrides = ()) -> str:
     lines = {"opens": opens, "closes": (rule.closes and rule.closing().line_sql()) or "NULL"}
     if rule.scope == INSTANCE:
         pushed = [f"{name} IS NOT NULL" for name in sorted(columns_of(rule.sql(rule.measure)))]
-        return of_rule("_measured_of_instances", rule, {**lines, "is_known": f"({' OR '.join(pushed)})"})
+        lines |= {"is_known": f"({' OR '.join(pushed)})", "subject": f"client_{'instance_' * of_instances}id"}
+        return of_rule("_measured_of_instances", rule, lines)
     return _with_what_it_reads(rule, of_rule("_measured_of_others", rule, lines))
 
 

@@ -86,6 +86,12 @@ def test_the_page_of_a_finding_plots_its_measure_its_bound_and_its_healthy_peers
     on(page, f"Client id {client_id(SHOWN)}")
     expect(panel(page, "What the finding measures, by hour").locator(DRAWN)).to_have_count(1)
     keep(page, "finding-measure")
+    page.get_by_role("article").get_by_role("link", name=bad_instance(SHOWN)).first.click()
+    on(page, f"Client instance {bad_instance(SHOWN)}")
+    frame = panel(page, "What the finding measures, by hour")
+    expect(frame.locator(DRAWN)).to_have_count(1)
+    expect(frame).to_contain_text("This client instance was measured in 1 hour, 1 of them with the finding: last 500")
+    expect(frame).to_contain_text("(other instances of its client id that never have this finding here): 4 an hour")
 
 
 def test_back_and_forward_lead_through_pages_and_states(open_page: Open) -> None:

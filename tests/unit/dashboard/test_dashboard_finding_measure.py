@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from kafka_telemetry_lake.dashboards import finding_measure as module
@@ -32,7 +33,7 @@ from kafka_telemetry_lake.dashboards.plots import lines
 from kafka_telemetry_lake.dashboards.scene import Scene, open_scene
 from kafka_telemetry_lake.dashboards.show import PageState
 from kafka_telemetry_lake.pipelines.findings.measured import measured_sql
-from kafka_telemetry_lake.pipelines.findings.model import Override
+from kafka_telemetry_lake.pipelines.findings.model import INSTANCE, Override
 from kafka_telemetry_lake.pipelines.findings.rules import rules
 from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from tests.support.captured_lake import HOSTILE
@@ -81,8 +82,13 @@ def found(scene: Scene, subject: str) -> pd.Series:
 def measured(scene: Scene, row: pd.Series, peers: Peers | None = None) -> tuple[pd.DataFrame, Peers]:
     rule = rules()[row["finding"]]
     peers = peers or peers_of(scene, rule, row, row["subject"])
-    select = measured_sql(rule.id, scene.lake.overrides)
+    select = measured_sql(rule.id, scene.lake.overrides, row["scope"] == INSTANCE)
     return measured_hours(scene, rule, select, row, row["subject"], peers), peers
+
+
+def instance(scene: Scene) -> pd.Series:
+    """The finding of one of the two instances of a client id, as the page of the instance has it."""
+    return pd.Series({**found(scene, WEB), "scope": INSTANCE, "subject": f"{WEB}-0"})
 
 
 def at_ms(hour: int) -> int:
@@ -156,6 +162,19 @@ def test_findings_measure_of_no_client_id_is_beside_the_others_of_its_kind(scene
         assert (peers.like, peers.healthy, set(hours["median"])) == (like, None, medians)
 
 
+def test_findings_measure_of_an_instance_is_beside_that_of_its_siblings(scene: Scene) -> None:
+    hours, peers = measured(scene, instance(scene))
+    assert (peers.like, peers.healthy) == ("other instances of its client id", (f"{WEB}-1",))
+    assert (tuple(hours["measure"]), set(hours["median"]), set(hours["peers"])) == (WEB_MS, {10.0}, {1})
+    hours, peers = measured(scene, pd.Series({**instance(scene), "subject": f"{WEB}-1"}))
+    assert (set(hours["measure"]), set(hours["peers"]), set(hours["ill_peers"])) == ({10.0}, {0}, {1})
+
+
+def test_names_of_an_application_are_cut_where_they_are_very_long() -> None:
+    names = pa.array(["a" * 1000, "b", "c", "d"])
+    assert module._listed(names) == f"{'a' * 60}…, b, c and others"
+
+
 def test_findings_measure_of_a_cluster_is_not_that_of_another(scene: Scene) -> None:
     hours, peers = measured(scene, pd.concat([found(scene, WEB).drop("cluster_id"), pd.Series({"cluster_id": "d"})]))
     assert (len(hours), peers.known) == (0, 0)
@@ -172,7 +191,7 @@ def test_findings_measure_before_any_evaluation_is_the_same(scene: Scene) -> Non
 def said(scene: Scene, subject: str) -> str:
     row = found(scene, subject)
     hours, peers = measured(scene, row)
-    return " ".join(words(hours, rules()[row["finding"]], peers))
+    return " ".join(words(hours, rules()[row["finding"]], "this client id", peers))
 
 
 def test_findings_measure_in_words(scene: Scene) -> None:
@@ -185,25 +204,26 @@ def test_findings_measure_in_words(scene: Scene) -> None:
     assert said(scene, LONELY).endswith("no other client ids of software kgo in this time range.")
     rule, row = rules()[COMMITS], found(scene, LONELY)
     hours, _ = measured(scene, row, Peers("others", 1, ("x",), ()))
-    assert " ".join(words(hours, rule, Peers("others", 1, ("x",), ()))).endswith(
+    assert " ".join(words(hours, rule, "it", Peers("others", 1, ("x",), ()))).endswith(
         "No healthy peers: of others, those that have the measure have the finding too (1)."
     )
-    assert " ".join(words(hours, rule, Peers("others", 1, (), ("x",)))).endswith(
+    assert " ".join(words(hours, rule, "it", Peers("others", 1, (), ("x",)))).endswith(
         "No healthy peers: of no others has the rule a measure in these hours."
     )
     # The rule holds by its mean already, far below the bound of the longest.
     hours = pd.DataFrame({"at_ms": [at_ms(0)], "measure": [3000.0], "opens": [60_000.0], "closes": [48_000.0],
                           "had_it": [1], "peers": [0], "ill_peers": [0]})  # fmt: skip
-    sentences = list(words(hours, rules()["stuck_in_queue"], Peers("others")))
+    sentences = list(words(hours, rules()["stuck_in_queue"], "it", Peers("others")))
     assert "In 1 of the hours with the finding another part of its condition held." in sentences
 
 
 def test_findings_measure_marks_what_changed_about_its_subject_alone(scene: Scene) -> None:
     """Two client ids changed their version in one window."""
-    (mark,) = module._about(scene, "client_id", WEB).marks().to_dict("records")
+    (mark,) = module._about(scene, found(scene, WEB)).marks().to_dict("records")
     assert (mark["mark_ms"], mark["what"]) == (VERSION_AT.timestamp() * 1000, f"new version of {WEB}")
     assert scene.marks()["what"].tolist() == [f"new version of {LONELY}; new version of {WEB}"]
-    assert module._about(scene, "broker", SLOW_BROKER).marks().equals(scene.marks())
+    assert module._about(scene, found(scene, SLOW_BROKER)).marks().equals(scene.marks())
+    assert module._about(scene, instance(scene)).marks()["what"].tolist() == [mark["what"]]
 
 
 def test_findings_measure_statement_answers_the_same_rows(lake: str, scene: Scene) -> None:

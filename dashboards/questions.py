@@ -31,7 +31,7 @@ Grain = Literal["points", "minutes", "hours", "windows"]
 MOST_ROWS = 10_000
 MOST_INSTANCES = 1_000_000
 # Questions whose answers aren't shown as they are; what is made of them is limited.
-MOST = {"instances": MOST_INSTANCES, "client_windows": 10_000_000}
+MOST = {"instances": MOST_INSTANCES, "client_windows": 10_000_000, "topic_use": 100_000}
 # Questions whose rollups may be the answer to `client_windows`: they sum up by client id, metric and the same windows.
 OF_WINDOWS = ("metric_over_time", "metric_by_client", "groups", "changes")
 FOLDER = files("kafka_telemetry_lake.sql") / "dashboard"

@@ -7,7 +7,7 @@ import streamlit as st
 
 from kafka_telemetry_lake.dashboards.panels import about_clients, ask_over_time, largest, on_demand, spread, total
 from kafka_telemetry_lake.dashboards.plots import lines
-from kafka_telemetry_lake.dashboards.problems import cards
+from kafka_telemetry_lake.dashboards.problems import cards, current, current_table
 from kafka_telemetry_lake.dashboards.questions import Consumer
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.screens import consumers
@@ -75,6 +75,8 @@ def page(scene: Scene) -> None:
     table(lag.sort_values("lag_records", ascending=False), LAG_COLUMNS, "Lag by partition now", none=NO_SYNC)
     table(members, MEMBER_COLUMNS, "Members and what they are assigned", none=NO_SYNC)
     if scene.totals.instances:
+        open_now, known = current(scene), set(scene.chosen["client_id"].to_pylist())
+        current_table(open_now[open_now["client_id"].isin(known)], scene, "What is wrong with its clients")
         about_clients(scene)
     rows = ask_over_time(scene, Consumer.OVER_TIME)
     place = halves()

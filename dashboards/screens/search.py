@@ -52,7 +52,7 @@ def search(scene: Scene, wanted: str) -> pd.DataFrame:
             where = of_value("client_instance_id", row["client_instance_id"], scene.selection)
             add(kind, row[column], where, f"client instance {row['client_instance_id']} of {row['client_id']}")
     # Topics that clients push of are only in the points.
-    topics = pa.array(scene.ask("topics")["topic"] if has_few_points(scene) else (), pa.string())
+    topics = pa.array(scene.ask("topic_use")["topic"] if has_few_points(scene) else (), pa.string())
     for name in _matching(topics, wanted):
         add("topic", name, of_value("topic", name, scene.selection))
     lowered = wanted.lower().replace(" ", "_")

@@ -5,16 +5,22 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
+from kafka_telemetry_lake.dashboards import topic_use
 from kafka_telemetry_lake.dashboards.frame import page_value
 from kafka_telemetry_lake.dashboards.panels import on_demand
-from kafka_telemetry_lake.dashboards.plots import lines
-from kafka_telemetry_lake.dashboards.problems import cards
+from kafka_telemetry_lake.dashboards.plots import lines, table_foot
+from kafka_telemetry_lake.dashboards.problems import cards, current
 from kafka_telemetry_lake.dashboards.scene import Scene
 from kafka_telemetry_lake.dashboards.screens.group import LAG_COLUMNS
-from kafka_telemetry_lake.dashboards.show import every_column, halves, readable, table
+from kafka_telemetry_lake.dashboards.show import element, every_column, halves, heading, nothing, readable, table
 
 NOTE = "Only Java clients push per topic; of others, the groups that `sync` sees are known."
-MOST_POINTS = 20_000_000  # of the range; their attributes take 7 CPU-s for 100 million
+MOST_POINTS = 10_000_000  # of the range; question `topic_use` takes 2.2 CPU-s for them, of a million clients
+MAP_NOTE = (
+    "A ribbon is as wide as its bytes in the time range. Colours and signs are those of the worst open finding about "
+    "an application, topic or group, or about one of its client ids; a ribbon has that of its application or group."
+)
+NO_TOPICS = "No client pushed metrics of a topic in this time range, and `telemetry-lake sync` has seen no group."
 ROLES = {"written": "who writes it", "read": "who reads it"}
 
 
@@ -89,11 +95,10 @@ def _by_time(rows: pd.DataFrame | None) -> pd.DataFrame | None:
 def _all(scene: Scene) -> None:
     if not _may_read(scene):
         return
-    rows = scene.ask("topics")
-    if rows.empty:
-        st.info("No client pushed metrics of a topic in this time range, and `telemetry-lake sync` has seen no group.")
+    rows = scene.ask("topic_use")
+    _map(scene, rows)
     table(
-        rows,
+        by_topic(rows),
         {
             "topic": "topic",
             "writers": "client ids that write",
@@ -101,6 +106,7 @@ def _all(scene: Scene) -> None:
             "bytes_written": "bytes written (bytes)",
             "readers": "client ids that read",
             "records_read": "records read",
+            "bytes_read": "bytes read (bytes)",
             "groups": "groups",
         },
         "Topics",
@@ -108,3 +114,42 @@ def _all(scene: Scene) -> None:
     )
     if on_demand("Who writes what others read?", "This reads the points of all hours of the lake."):
         every_column(scene.rows("topic_flows"), "From writer to reader")
+
+
+def _map(scene: Scene, rows: pd.DataFrame) -> None:
+    with st.container(border=True):
+        heading("Topic map", MAP_NOTE)
+        if rows.empty:
+            nothing(NO_TOPICS)
+            return
+        use = topic_use.use_of(rows)
+        element("flow", topic_use.picture(use, topic_use.worst(current(scene)), scene.selection), key="topic map")
+        columns = {
+            "topic": "topic",
+            "role": "written or read",
+            "application": "application",
+            "client_id": "client id",
+            "group_id": "group",
+            "records": "records",
+            "bytes": "bytes (bytes)",
+        }
+        table_foot(rows, columns, "Topic map", "", rows.attrs.get("sql", ""))
+
+
+def by_topic(rows: pd.DataFrame) -> pd.DataFrame:
+    """A row of each topic: rows of question `topic_use` added up, those with the most bytes written first."""
+    sides = []
+    for role, who in (("written", "writers"), ("read", "readers")):
+        own = rows[rows["role"] == role]
+        grouped = own.groupby("topic")
+        summed = grouped[["records", "bytes"]].sum(min_count=1).add_suffix(f"_{role}")
+        told = own[
+            own["records"].notna() | own["bytes"].notna()
+        ]  # a group whose clients say nothing names no client id
+        summed[who] = told.groupby("topic")["client_id"].nunique()
+        sides.append(summed.assign(groups=grouped["group_id"].nunique()) if role == "read" else summed)
+    joined = sides[0].join(sides[1], how="outer").rename_axis("topic").reset_index()
+    order = ["bytes_written", "bytes_read", "records_read"]
+    joined = joined.sort_values([*order, "topic"], ascending=[*[False] * len(order), True], na_position="last")
+    joined.attrs = rows.attrs
+    return joined

@@ -44,9 +44,9 @@ def test_the_search_reads_no_more_points_than_a_page_may(points: int, few: bool)
         open_findings=lambda: pd.DataFrame({"subject": []}),
     )  # fmt: skip
     assert has_few_points(lake) is few
-    assert ("topics" in asked) is False
+    assert ("topic_use" in asked) is False
     names = list(search.search(lake, "order")["name"])
-    assert ("topics" in asked) is few
+    assert ("topic_use" in asked) is few
     assert names == (["orders"] if few else [])
 
 

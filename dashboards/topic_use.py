@@ -143,6 +143,7 @@ def picture(use: TopicUse, found: Mapping[Node, str], selection: Selection) -> d
         )
     return {
         "headings": HEADINGS,
+        "lacks": [f"no {end} {'selected' if selection.filters else 'known'}" for end in ("writer", "reader")],
         "height": round(laid.height, 2),
         "columns": columns,
         "ribbons": ribbons,

@@ -1,5 +1,5 @@
 // A flow diagram of three columns: boxes with links, and ribbons between them; where there is no room, a list by topic.
-// data: {headings, height, columns: [[{name, more, address, amount, severity, y, height, unwritten, unread}]],
+// data: {headings, lacks: [what is said without writers, without readers], height, columns: [[{name, more, address, amount, severity, y, height, unwritten, unread}]],
 //   ribbons: [{column, left, right, left_y, right_y, width, severity, known, title}],
 //   list: [{topic: as in columns, writers, readers: {shown: [{name, more, address, amount, severity, share}], rest}}], rest, words}
 
@@ -40,8 +40,8 @@ function boxes(data, column) {
   const list = data.columns[column].map((box, place) =>
     make("li", { class: box.severity, "data-box": `${column}-${place}`, style: `top:${box.y}px;height:${box.height}px` },
       named(box), box.more && box.height > 44 ? make("span", { class: "more" }, box.more) : "", make("span", { class: "amount" }, box.amount),
-      box.unwritten ? make("span", { class: "lacks before" }, "no writer known") : "",
-      box.unread ? make("span", { class: "lacks after" }, "no reader known") : ""));
+      box.unwritten ? make("span", { class: "lacks before" }, data.lacks[0]) : "",
+      box.unread ? make("span", { class: "lacks after" }, data.lacks[1]) : ""));
   return make("ul", { class: `boxes of-${column}`, "aria-label": data.headings[column] }, ...list);
 }
 
@@ -67,7 +67,7 @@ function side(title, none, of) {
 
 function byTopic(data) {
   const topics = data.list.map((each) =>
-    make("li", {}, named(each.topic), ...side("written by", "no writer known", each.writers), ...side("read by", "no reader known", each.readers)));
+    make("li", {}, named(each.topic), ...side("written by", data.lacks[0], each.writers), ...side("read by", data.lacks[1], each.readers)));
   if (data.rest) topics.push(make("li", {}, `and ${data.rest.toLocaleString("en")} more: see the table`));
   return make("ul", { class: "by-topic", "aria-label": "Topics with their writers and readers" }, ...topics);
 }

@@ -168,6 +168,24 @@ def test_without_filters_nobody_is_looked_for_and_the_answers_are_the_same(follo
     }  # nobody evaluated them
 
 
+def test_the_topic_map_has_what_the_inventory_says(followed: Path) -> None:
+    """Of all of the lake's time, `topic_use` adds up to the rows of view `topic_clients`."""
+    shown = LakeReader(str(followed))
+    shown.versions()
+    (extent,) = shown.ask("extent", {}).to_pylist()
+    of_all: dict[str, Any] = {
+        "start": extent["first"],
+        "stop": extent["last"] + timedelta(milliseconds=1),
+        "filters": 0,
+    }
+    used = [tuple(row.values()) for row in shown.ask("topic_use", of_all, everybody=True).to_pylist()]
+    view = """SELECT topic, CASE role WHEN 'producer' THEN 'written' ELSE 'read' END AS role, application, client_id,
+        group_id, sum(records) AS records, sum(bytes) AS bytes
+        FROM topic_clients WHERE topic IS NOT NULL AND known_from = 'telemetry' GROUP BY ALL"""
+    assert len(used) == 119
+    assert set(used) == {tuple(row.values()) for row in ask(followed, view)}
+
+
 def test_who_is_silent_is_who_stopped_without_a_word(followed: Path) -> None:
     """Rule L3 by hand: no terminating push, and its partition went on for a minute and three intervals."""
     last: dict[tuple[str, str], tuple[datetime, bool, int, int]] = {}

@@ -235,8 +235,10 @@ def test_dashboard_topic_use_words_have_totals_and_what_is_unknown() -> None:
         "Nobody is known to read bills. Nobody is known to write logs. Both write and read: bank, shop. "
         "Of 1 of 6 flows the bytes are unknown: their ribbons are thin, dashed."
     )
-    filtered = words(use_of(SOME), found, Selection(filters=(("application", ("shop",)),)))
-    assert "None of the selected clients is known to read bills." in filtered
+    assert picture(use_of(SOME), found, Selection())["lacks"] == ["no writer known", "no reader known"]
+    filtered = picture(use_of(SOME), found, Selection(filters=(("application", ("shop",)),)))
+    assert "None of the selected clients is known to read bills." in filtered["words"]
+    assert filtered["lacks"] == ["no writer selected", "no reader selected"]
 
 
 @pytest.mark.parametrize(

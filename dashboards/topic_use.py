@@ -149,7 +149,6 @@ def picture(use: TopicUse, found: Mapping[Node, str], selection: Selection) -> d
         "ribbons": ribbons,
         "list": [_listed(place, laid, columns, use.unit) for place in range(len(columns[TOPICS]))[:MOST_TOPICS]],
         "rest": max(0, len(columns[TOPICS]) - MOST_TOPICS),
-        "words": words(use, found, selection),
     }
 
 

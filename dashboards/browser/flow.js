@@ -1,7 +1,7 @@
 // A flow diagram of three columns: boxes with links, and ribbons between them; where there is no room, a list by topic.
 // data: {headings, lacks: [what is said without writers, without readers], height, columns: [[{name, more, address, amount, severity, y, height, unwritten, unread}]],
 //   ribbons: [{column, left, right, left_y, right_y, width, severity, known, title}],
-//   list: [{topic: as in columns, writers, readers: {shown: [{name, more, address, amount, severity, share}], rest}}], rest, words}
+//   list: [{topic: as in columns, writers, readers: {shown: [{name, more, address, amount, severity, share}], rest}}], rest}
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -76,5 +76,5 @@ export default function ({ parentElement, data }) {
   const map = make("div", { class: "map" }, make("div", { class: "headings", "aria-hidden": "true" }, ...data.headings.map((text) => make("span", {}, text))),
     make("div", { class: "flow", style: `height:${data.height}px` }, ribbons(data, 0), ribbons(data, 1), ...[0, 1, 2].map((column) => boxes(data, column))));
   lights(map);
-  root(parentElement).replaceChildren(map, byTopic(data), make("p", { class: "words" }, data.words));
+  root(parentElement).replaceChildren(map, byTopic(data));
 }

@@ -122,8 +122,9 @@ def _map(scene: Scene, rows: pd.DataFrame) -> None:
         if rows.empty:
             nothing(NO_TOPICS)
             return
-        use = topic_use.use_of(rows)
-        element("flow", topic_use.picture(use, topic_use.worst(current(scene)), scene.selection), key="topic map")
+        use, found = topic_use.use_of(rows), topic_use.worst(current(scene))
+        element("flow", topic_use.picture(use, found, scene.selection), key="topic map")
+        words = topic_use.words(use, found, scene.selection)
         columns = {
             "topic": "topic",
             "role": "written or read",
@@ -133,7 +134,7 @@ def _map(scene: Scene, rows: pd.DataFrame) -> None:
             "records": "records",
             "bytes": "bytes (bytes)",
         }
-        table_foot(rows, columns, "Topic map", "", rows.attrs.get("sql", ""))
+        table_foot(rows, columns, "Topic map", words, rows.attrs.get("sql", ""), seen=True)
 
 
 def by_topic(rows: pd.DataFrame) -> pd.DataFrame:

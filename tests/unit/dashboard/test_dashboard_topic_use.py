@@ -236,9 +236,9 @@ def test_dashboard_topic_use_words_have_totals_and_what_is_unknown() -> None:
         "Of 1 of 6 flows the bytes are unknown: their ribbons are thin, dashed."
     )
     assert picture(use_of(SOME), found, Selection())["lacks"] == ["no writer known", "no reader known"]
-    filtered = picture(use_of(SOME), found, Selection(filters=(("application", ("shop",)),)))
-    assert "None of the selected clients is known to read bills." in filtered["words"]
-    assert filtered["lacks"] == ["no writer selected", "no reader selected"]
+    of_shop = Selection(filters=(("application", ("shop",)),))
+    assert "None of the selected clients is known to read bills." in words(use_of(SOME), found, of_shop)
+    assert picture(use_of(SOME), found, of_shop)["lacks"] == ["no writer selected", "no reader selected"]
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,9 @@ def test_dashboard_topic_use_without_bytes_shows_records_or_equal_ribbons(
 
 
 def test_dashboard_topic_use_hostile_and_many_names_are_bounded() -> None:
-    many = [(f"{HOSTILE}{n}", "written", None, f"{'x' * 3000}{n}", None, 1, n) for n in range(2000)]
+    many: list[tuple[Any, ...]] = [
+        (f"{HOSTILE}{n}", "written", None, f"{'x' * 3000}{n}", None, 1, n) for n in range(2000)
+    ]
     many += [("fan", "read", None, "", f"group {n}", 1, n) for n in range(2000)] + [
         ("fan", "read", None, "", None, 1, 1)
     ]
@@ -275,7 +277,7 @@ def test_dashboard_topic_use_hostile_and_many_names_are_bounded() -> None:
     assert drawn["ribbons"][0]["left"] < MOST_BOXES
     assert "%3Cimg" in str(drawn["columns"][1][1]["address"])
     assert len(drawn["columns"][0][0]["name"]) == MOST_CHARACTERS
-    assert len(drawn["words"]) < 20 * MOST_CHARACTERS
+    assert len(words(use_of(rows(*many)), {}, Selection())) < 20 * MOST_CHARACTERS
     assert picture(use_of(rows(("t", "read", None, "", None, 1, 1))), {}, Selection())["columns"][2][0] == {
         "name": "(no client id)",
         "more": "client id",

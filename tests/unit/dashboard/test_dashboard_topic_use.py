@@ -56,7 +56,7 @@ def client(name: str, group: str | None = None) -> Row:
     return known | {"labels": labels}
 
 
-def asked(tables: dict[str, list[Row]]) -> list[tuple[Any, ...]]:
+def asked(tables: dict[str, Any]) -> list[tuple[Any, ...]]:
     """The rows of question `topic_use` about everybody, from noon to one o'clock."""
     values: dict[str, Any] = {"start": NOON, "stop": NOON + timedelta(hours=1), "filters": 0}
     sql = filled(question("topic_use", everybody=True).pretty, values)

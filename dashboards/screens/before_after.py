@@ -41,7 +41,7 @@ COLUMNS = {
     "status": "status",
     "metric": "metric",
     "attribute_keys": "by",
-    "kind": "value",
+    "unit": "unit",
     "before": "before",
     "after": "after",
     "ratio": "ratio",
@@ -101,7 +101,7 @@ def _show(scene: Scene, application: str, at: datetime, found: Comparison) -> No
     for name in list(dict.fromkeys(steps["name"]))[:MOST_PLOTS]:
         with next(places):
             own = parts(steps[steps["name"] == name], at)
-            unit = str(rows["kind"][rows["name"] == name].iloc[0])
+            unit = str(rows["unit"][rows["name"] == name].iloc[0])
             lines(own, "amount", unit, name, "part", found.step_s, order=["before", "after"],
                   domain=(found.start, found.stop))  # fmt: skip
     page_state().marks = marks

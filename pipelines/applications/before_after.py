@@ -23,7 +23,7 @@ from kafka_telemetry_lake.pipelines.applications.compared_windows import (
     read_from,
     windows_of,
 )
-from kafka_telemetry_lake.pipelines.applications.measured import Measured, divided, measured
+from kafka_telemetry_lake.pipelines.applications.measured import Measured, divided, measured, unit_of
 from kafka_telemetry_lake.pipelines.applications.remarks_of_windows import (
     of_chance,
     of_changes,
@@ -49,7 +49,7 @@ ANSWER = pa.schema(
         ("status", pa.string()),
         ("metric", pa.string()),
         ("attribute_keys", pa.string()),
-        ("kind", pa.string()),
+        ("unit", pa.string()),
         ("before", pa.float64()),
         ("after", pa.float64()),
         ("ratio", pa.float64()),
@@ -214,7 +214,7 @@ def _rows(measures: Measured, judged: Judged, values: Doubles, ranked: Int64s) -
         "status": [judged.status[each] for each in ranked],
         "metric": [metric for metric, _ in names],
         "attribute_keys": [keys for _, keys in names],
-        "kind": [measures.kinds[each] for each in ranked],
+        "unit": [unit_of(measures.names[each][0], measures.kinds[each]) for each in ranked],
         "before": before,
         "after": after,
         "ratio": divided(after, before),

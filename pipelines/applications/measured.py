@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_telemetry_lake.pipelines.applications.compared_windows import Windows
+from kafka_telemetry_lake.pipelines.query.known_metrics import known_metrics
 from kafka_telemetry_lake.udfs.before_after import counting_error
 from kafka_telemetry_lake.udfs.kernels.arrays import Doubles, Int64s
 
@@ -73,6 +74,14 @@ def measured(sums: pa.Table, windows: Windows) -> Measured:
     counted = ~np.isnan(columns["increase"]) & np.isnan(grid("counted"))
     is_count = np.where(counted.any(axis=1) | ~has[RATE], np.nan, 1.0)[:, None]
     return Measured(list(number), kinds, np.nan_to_num(over), np.nan_to_num(under), is_count, windows.steps)
+
+
+def unit_of(metric: str, kind: str) -> str:
+    """The unit of a measure's values; of a metric that nobody knows, how they come about."""
+    known = known_metrics().get(metric)
+    if known is None:
+        return kind
+    return f"{known.unit} per second" if kind == RATE else known.unit
 
 
 def divided(over: Doubles, under: Doubles) -> Doubles:

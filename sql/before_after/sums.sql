@@ -8,11 +8,15 @@ WITH own AS (
     FROM clients WHERE application = :application
 ),
 recorded AS MATERIALIZED (
-    SELECT epoch_us(window_start) // :bin_us AS bin, metric, coalesce(attribute_keys, '') AS attribute_keys, points,
-           increase, increase_int, covered_s, value_sum, value_count, observed_sum, observations
+    SELECT epoch_us(window_start) // :bin_us AS bin, metric, coalesce(attribute_keys, '') AS attribute_keys,
+           sum(points) AS points, sum(increase) AS increase, count(increase) AS increases,
+           sum(CAST(increase_int AS DOUBLE)) AS counted, count(increase_int) AS counts, sum(covered_s) AS covered_s,
+           sum(value_sum) AS value_sum, sum(value_count) AS value_count, sum(observed_sum) AS observed_sum,
+           sum(observations) AS observations
     FROM :rollups AS r SEMI JOIN own AS o
       ON o.cluster_id = coalesce(r.cluster_id, '') AND o.client_id = coalesce(r.client_id, '')
     WHERE window_start >= :start AND window_start < :stop AND landed_date >= :day
+    GROUP BY 1, 2, 3
 ),
 whole AS (SELECT DISTINCT metric FROM recorded WHERE attribute_keys = ''),
 measures AS (
@@ -24,7 +28,7 @@ SELECT metric, attribute_keys,
        CAST(floor(CASE WHEN bin >= :after THEN bin - :after ELSE bin - :before END / :bins) AS BIGINT) AS step,
        CAST(NULL AS BIGINT) AS bin,
        sum(increase) AS increase, sum(covered_s) AS covered_s,
-       CASE WHEN count(increase_int) = count(increase) THEN CAST(sum(increase_int) AS DOUBLE) END AS counted,
+       CASE WHEN sum(counts) = sum(increases) THEN sum(counted) END AS counted,
        sum(value_sum) AS value_sum, sum(value_count) AS value_count,
        sum(observed_sum) AS observed_sum, sum(observations) AS observations
 FROM recorded SEMI JOIN measures USING (metric, attribute_keys)

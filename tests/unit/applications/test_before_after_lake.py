@@ -78,6 +78,8 @@ def test_b3_a_measure_that_doubled_is_first_and_noise_is_not_named(compared: Com
     assert (doubled["before"], doubled["after"]) == (pytest.approx(100, rel=0.05), pytest.approx(200, rel=0.05))
     assert doubled["ratio"] == pytest.approx(2, rel=0.05)
     assert doubled["differences"] == 29
+    units = [row["unit"] for row in rows[:4]]
+    assert units == ["records per second", "records per second", "mean", "mean"]  # nobody knows the last two
     error = by_metric(compared)["producer.record.error.total"]
     assert (error["before"], error["after"], error["ratio"]) == (0, pytest.approx(1 / 60), None)
     assert error["effect"] == pytest.approx(np.sqrt(60))  # a count of 60 has a noise of its root
@@ -266,7 +268,7 @@ def test_the_command(lake: Path, capsys: pytest.CaptureFixture[str], tmp_path: P
     assert cli.main(asked) == 0
     out, err = capsys.readouterr()
     assert out.splitlines()[0].split() == [
-        "status", "metric", "attribute_keys", "kind", "before", "after", "ratio", "effect", "why",
+        "status", "metric", "attribute_keys", "unit", "before", "after", "ratio", "effect", "why",
     ]  # fmt: skip
     assert [line.split()[0] for line in out.splitlines()[2:]] == ["changed", "changed", "appeared", "vanished"]
     assert err.splitlines()[0] == "62 more did not change beyond their noise (--show all)"

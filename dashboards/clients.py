@@ -75,13 +75,11 @@ class SelectedClients:
 
     @cached_property
     def instances(self) -> pa.Table:
-        """All instances, those with the latest pushes first: the rows of question `instances`, and `software`."""
+        """All instances, those with the latest pushes first: the rows of question `instances`."""
 
         def ask(asked: Asked) -> pa.Table:
             rows = self.lake.ask("instances", {"start": self.start, "stop": self.stop}, asked=asked)
-            rows = rows.slice(0, MOST_INSTANCES)
-            name, version = (pc.fill_null(rows[f"client_software_{part}"], "unknown") for part in ("name", "version"))
-            return rows.append_column("software", pc.binary_join_element_wise(name, version, " "))
+            return rows.slice(0, MOST_INSTANCES)
 
         return answer((*self._key, "instances"), lambda: in_words("instances"), ask)
 

@@ -33,8 +33,9 @@ Versions = tuple[tuple[str, int], ...]
 
 BATCH_ROWS = 2048
 # Views that many views or pages read, and that take seconds of a million clients: stored, once for each version of the
-# tables below them. Each after those that it reads.
-SHARED = ("clients", "entity_owners", "applications")
+# tables below them. Each after those that it reads. `PREPARED` are stored when the server starts.
+PREPARED = ("clients", "entity_owners", "applications")
+SHARED = (*PREPARED, "telemetry_coverage")
 
 
 class LakeReader:
@@ -160,10 +161,9 @@ class LakeReader:
                 )
                 yield
 
-        of = question("client_windows", "windows")
-        values = {key: value for key, value in parameters.items() if key in of.parameters}
         supplied = {} if chosen is None else {CHOSEN_IDS: _ids(chosen)}
-        return self.run(of.name, of.duckdb, frozenset(), values, supplied, asked, see=see)
+        # Each window is kept as a whole or read at an end of the range: no two rows are to be added up.
+        return self.run("client_windows", f"FROM {ROLLUPS}", frozenset(), {}, supplied, asked, see=see)
 
     def knows(self, name: str) -> bool:
         """Whether this installation has a table or view of this name; it may be empty."""

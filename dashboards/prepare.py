@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from kafka_telemetry_lake.dashboards.address import Selection
 from kafka_telemetry_lake.dashboards.answers import LakeError
-from kafka_telemetry_lake.dashboards.lake import SHARED
+from kafka_telemetry_lake.dashboards.lake import PREPARED
 from kafka_telemetry_lake.dashboards.scene import open_scene
 from kafka_telemetry_lake.dashboards.screens import problems
 
@@ -27,6 +27,6 @@ def _prepare(uri: str) -> None:
             problems.changes(scene)
             for question in ("activity", "clients_over_time"):
                 scene.ask(question)
-            for view in SHARED:
+            for view in PREPARED:
                 scene.lake.rows(view, top=1)  # stores it for the views that read it
             _ = scene.chosen

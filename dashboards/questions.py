@@ -31,7 +31,12 @@ Grain = Literal["points", "minutes", "hours", "windows"]
 MOST_ROWS = 10_000
 MOST_INSTANCES = 1_000_000
 # Questions whose answers aren't shown as they are; what is made of them is limited.
-MOST = {"instances": MOST_INSTANCES, "client_windows": 10_000_000, "topic_use": 100_000}
+MOST = {
+    "instances": MOST_INSTANCES,
+    "client_ids": MOST_INSTANCES,
+    "client_windows": 10_000_000,
+    "topic_use": 100_000,
+}
 # Questions whose rollups may be the answer to `client_windows`: they sum up by client id, metric and the same windows.
 OF_WINDOWS = ("metric_over_time", "metric_by_client", "groups", "changes")
 FOLDER = files("kafka_telemetry_lake.sql") / "dashboard"
@@ -88,13 +93,13 @@ def question(name: str, grain: Grain = "minutes", everybody: bool = False) -> Qu
         everybody: it is about all clients, not about those in ``chosen``.
     """
     tree = _select(name)
-    if grain != "windows" and any(table.name == ROLLUPS for table in tree.find_all(exp.Table)):
-        added = exp.CTE(this=_select(f"_rollups_{grain}"), alias=exp.TableAlias(this=exp.to_identifier(ROLLUPS)))
-        before = tree.ctes
-        tree.set("with_", exp.With(expressions=[added, *before]))
+    if grain != "windows" and _reads(tree, ROLLUPS):
+        _put_first(tree, ROLLUPS, _select(f"_rollups_{grain}"))
     if everybody:
         for test in _tests_of_chosen(tree):
             _let_all_pass(test)
+        if _reads(tree, CHOSEN):
+            _put_first(tree, CHOSEN, _all_instances(tree))
     pretty = tree.sql("duckdb", pretty=True, comments=False)
     _look_at_ids(tree)
     most = None if tree.args.get("limit") else MOST.get(name, MOST_ROWS)
@@ -109,6 +114,49 @@ def question(name: str, grain: Grain = "minutes", everybody: bool = False) -> Qu
         frozenset(marker.name for marker in tree.find_all(exp.Placeholder)),
         most,
     )
+
+
+def _reads(tree: exp.Query, relation: str) -> bool:
+    return any(table.name == relation for table in tree.find_all(exp.Table))
+
+
+def _put_first(tree: exp.Query, name: str, select: exp.Query) -> None:
+    """Define a relation that a question reads before what it defines itself."""
+    added = exp.CTE(this=select, alias=exp.TableAlias(this=exp.to_identifier(name)))
+    tree.set("with_", exp.With(expressions=[added, *tree.ctes]))
+
+
+def _all_instances(tree: exp.Query) -> exp.Query:
+    """Question `instances` as a part of a question that reads them: in no order, and only what it needs of them.
+
+    DuckDB leaves out columns that nobody reads, but not the join with the consumer groups. If a question wants some
+    instances by their ids, no others are read.
+    """
+    instances = _select("instances")
+    instances.set("order", None)
+    if not tree.find(exp.Star) and all(column.name != "group_id" for column in tree.find_all(exp.Column)):
+        instances.set("joins", None)
+        instances.set("expressions", [each for each in instances.expressions if each.alias_or_name != "group_id"])
+        instances.set("with_", exp.With(expressions=[cte for cte in instances.ctes if cte.alias == "pushed"]))
+    for wanted in _wanted_ids(tree):
+        for where in list(instances.find_all(exp.Where)):
+            where.set("this", exp.and_(where.this, wanted.copy()))
+    return instances
+
+
+def _wanted_ids(tree: exp.Query) -> list[exp.In]:
+    """Conditions that hold for all instances that a question reads, if it reads them once: ids IN a SELECT."""
+    selects = [select for select in tree.find_all(exp.Select) if _reads_itself(select, CHOSEN)]
+    if len(selects) != 1 or (where := selects[0].args.get("where")) is None:
+        return []
+    conditions = where.this.flatten() if isinstance(where.this, exp.And) else [where.this]
+    return [each for each in conditions if isinstance(each, exp.In) and each.this.name == "client_instance_id"]
+
+
+def _reads_itself(select: exp.Select, relation: str) -> bool:
+    """Whether a SELECT reads a relation itself, and not what it is made of."""
+    tables = [each.this for each in (select.args.get("from_"), *(select.args.get("joins") or ())) if each is not None]
+    return any(isinstance(table, exp.Table) and table.name == relation for table in tables)
 
 
 def _look_at_ids(tree: exp.Query) -> None:
@@ -177,8 +225,7 @@ def literal(value: Parameter) -> str:
 
 def _chosen(values: Mapping[str, Parameter], selection: Selection) -> str:
     """The client instances that pass the filters, as `open_scene` finds them."""
-    software = "concat(coalesce(client_software_name, 'unknown'), ' ', coalesce(client_software_version, 'unknown'))"
-    select = f"SELECT *, {software} AS software\nFROM (\n{filled(question('instances').pretty, values)}\n)"
+    select = f"SELECT *\nFROM (\n{filled(question('instances').pretty, values)}\n)"
     conditions = []
     for key, column in FILTERS.items():
         if chosen := selection.chosen(key):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -57,7 +57,8 @@ class Scene:
 
     @property
     def chosen(self) -> pa.Table:
-        """A row of each client instance that passes the filters. Costs more than all else of a page; see `totals`."""
+        """A row of each client instance that passes the filters. Costs more than all else of a page; see `totals`,
+        `listed`, and questions that read relation `chosen`."""
         return self.clients.chosen
 
     @property
@@ -109,6 +110,12 @@ class Scene:
         asked, most = self._asked(name, parameters)
         return self._answer(name, asked, most)
 
+    def listed(self, ids: Iterable[str]) -> pd.DataFrame:
+        """What is known of these of the chosen instances, those with the latest pushes first."""
+        rows = self.ask("instances_by_id", ids=[*ids])
+        rows.attrs.clear()  # a statement as long as the list of ids
+        return rows
+
     def open_findings(self) -> pd.DataFrame:
         """What is wrong now with the chosen clients, and with no single client; the worst and oldest first."""
         asked, most = self._asked("open_findings", {})
@@ -154,6 +161,8 @@ class Scene:
     def owned(self) -> pd.DataFrame:
         """Client id, application and owner of those of the chosen instances that have an owner or application."""
         owners = self.clients.owners
+        if not owners.num_rows:
+            return pd.DataFrame({name: pd.Series(dtype=object) for name in ("client_instance_id", "client_id", *OWNED)})
         chosen = self.chosen.select(["client_instance_id", "client_id"])
         named = chosen.filter(pc.is_in(chosen["client_instance_id"], owners["client_instance_id"])).to_pandas()
         rows: pd.DataFrame = named.merge(owners.to_pandas(), on="client_instance_id")

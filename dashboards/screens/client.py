@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 import pandas as pd
-import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
@@ -19,6 +20,7 @@ from kafka_telemetry_lake.dashboards.show import facts, numbers, plain, table
 from kafka_telemetry_lake.pipelines.findings.model import INSTANCE
 
 PREFERRED = ("record.send.total", "records.consumed.total", "request.latency.avg", "connection.creation.total")
+MICROSECOND = timedelta(microseconds=1)
 MOST_POINTS = 20_000
 MOST_PUSHES = 5000
 MOST_OPTIONS = 5000
@@ -55,17 +57,16 @@ ROWS = (
 
 
 def page(scene: Scene) -> None:
-    clients = scene.chosen
-    if clients.num_rows == 0:
+    if scene.totals.instances == 0:
         return
     wanted = page_value("instance")
-    known = bool(pc.any(pc.equal(clients["client_instance_id"], wanted or "")).as_py())
-    if wanted and not known:
+    rows = scene.listed([wanted] if wanted else scene.ask("busiest_instance")["client_instance_id"])
+    if rows.empty:
         st.warning(plain(f"Client instance {wanted} didn't push in this time range, or the filters exclude it."))
-    instance = str(wanted if known else _busiest(clients))
-    _choose(clients, instance)
-    own = pc.equal(scene.chosen["client_instance_id"], instance)
-    client = scene.chosen.filter(own).to_pandas().iloc[0]
+        rows = scene.listed(scene.ask("busiest_instance")["client_instance_id"])
+    client = rows.iloc[0]
+    instance = client["client_instance_id"]
+    _choose(scene, instance, client["client_id"])
     findings = scene.ask("instance_findings", instance=instance)
     findings = findings.assign(scope="client_id", subject=client["client_id"], client_id=client["client_id"])
     findings = asked_first(findings)
@@ -74,8 +75,10 @@ def page(scene: Scene) -> None:
         of_it = {"scope": INSTANCE, "subject": instance, "cluster_id": client["cluster_id"]}
         finding_measure(scene, pd.Series({**findings.iloc[0], **of_it}))
     _about(client, scene)
-    pushes = scene.ask("client_pushes", instance=instance, top=MOST_PUSHES)
-    _time_axis(scene, instance, pushes)
+    # Many instances live for a part of the range: of other times no file is read.
+    lived = {"start": client["first_push"].to_pydatetime(), "stop": client["last_push"].to_pydatetime() + MICROSECOND}
+    pushes = scene.ask("client_pushes", instance=instance, top=MOST_PUSHES, **lived)
+    _time_axis(scene, instance, pushes, lived)
     table(
         scene.ask("instance_events", instance=instance, top=1000),
         {"at": "at (UTC)", "event": "event", "detail": "detail"},
@@ -84,31 +87,18 @@ def page(scene: Scene) -> None:
     )
     _quotas(scene, instance)
     _pushes(pushes)
-    _metrics(scene, instance)
+    _metrics(scene, instance, lived)
 
 
-def _busiest(clients: pa.Table) -> str:
-    """The instance with the most pushes, of several the first by client id: found without sorting a million."""
-    most = clients.filter(pc.equal(clients["pushes"], pc.max(clients["pushes"])))
-    most = most.filter(pc.equal(most["client_id"], pc.min(most["client_id"])))
-    return str(pc.min(most["client_instance_id"]).as_py())
-
-
-def _choose(clients: pa.Table, instance: str) -> None:
+def _choose(scene: Scene, instance: str, client_id: str) -> None:
     """A list of the instances, of those of this client id first."""
-    clients = clients.select(["client_instance_id", "client_id"])
-    (own,) = clients.filter(pc.equal(clients["client_instance_id"], instance)).to_pylist()
-    siblings = pc.equal(clients["client_id"], own["client_id"])
-    in_order = [
-        clients.take(pc.indices_nonzero(part)[:MOST_OPTIONS]).sort_by(
-            [("client_id", "ascending"), ("client_instance_id", "ascending")]
-        )
-        for part in (siblings, pc.invert(siblings))
-    ]
-    listed = pa.concat_tables(in_order).slice(0, MOST_OPTIONS)
-    names = dict(zip(*(listed[name].to_pylist() for name in listed.column_names), strict=True))
+    siblings = scene.ask("siblings", client=client_id, top=MOST_OPTIONS).sort_values("client_instance_id")
+    others = scene.ask("newest_instances", top=MOST_OPTIONS)
+    others = others[others["client_id"] != client_id].sort_values(["client_id", "client_instance_id"])
+    listed = pd.concat([siblings, others]).head(MOST_OPTIONS)
+    names = dict(zip(listed["client_instance_id"], listed["client_id"], strict=True))
     if instance not in names:  # one of very many siblings
-        names = {instance: own["client_id"], **names}
+        names = {instance: client_id, **names}
     options = list(names)
     preset("chosen instance", instance)
 
@@ -135,8 +125,8 @@ def _about(client: pd.Series, scene: Scene) -> None:
             ),
         }
     )
-    owned = scene.owned()
-    owned = owned[owned["client_instance_id"] == client["client_instance_id"]]
+    owners = scene.clients.owners
+    owned = owners.filter(pc.equal(owners["client_instance_id"], client["client_instance_id"])).to_pandas()
     facts(
         "Details",
         {
@@ -156,10 +146,10 @@ def _about(client: pd.Series, scene: Scene) -> None:
     )
 
 
-def _time_axis(scene: Scene, instance: str, pushes: pd.DataFrame) -> None:
+def _time_axis(scene: Scene, instance: str, pushes: pd.DataFrame, lived: Mapping[str, datetime]) -> None:
     """Throughput, latency, errors, queue or lag, connections, quota and pushes below each other."""
     names = list(dict.fromkeys(PREFIX + metric for row in ROWS for metric in row.metrics))
-    rows = scene.ask("instance_over_time", instance=instance, metrics=names)
+    rows = scene.ask("instance_over_time", instance=instance, metrics=names, **lived)
     rows["metric"] = rows["metric"].str.removeprefix(PREFIX)
     ends = scene.start, scene.stop
     for row in ROWS:
@@ -212,9 +202,9 @@ def _pushes(pushes: pd.DataFrame) -> None:
     )
 
 
-def _metrics(scene: Scene, instance: str) -> None:
+def _metrics(scene: Scene, instance: str, lived: Mapping[str, datetime]) -> None:
     """Every metric of the instance, and the points of one."""
-    metrics = scene.ask("client_metrics", instance=instance)
+    metrics = scene.ask("client_metrics", instance=instance, **lived)
     if metrics.empty:
         st.info("Its pushes contain no data points in this time range.")
         return
@@ -234,7 +224,8 @@ def _metrics(scene: Scene, instance: str) -> None:
         on_change=changed,
         format_func=lambda name: name.removeprefix(PREFIX),
     )
-    _points(scene, instance, metric, str(metrics.set_index("metric")["kind"][metric]))
+    points = scene.ask("client_points", instance=instance, metric=metric, top=MOST_POINTS, **lived)
+    _points(points, metric, str(metrics.set_index("metric")["kind"][metric]))
     metrics["metric"] = metrics["metric"].str.removeprefix(PREFIX)
     table(
         metrics,
@@ -251,8 +242,7 @@ def _metrics(scene: Scene, instance: str) -> None:
     )
 
 
-def _points(scene: Scene, instance: str, metric: str, kind: str) -> None:
-    points = scene.ask("client_points", instance=instance, metric=metric, top=MOST_POINTS)
+def _points(points: pd.DataFrame, metric: str, kind: str) -> None:
     points["at_ms"] = points["time"].dt.as_unit("ms").astype("int64")
     attributes = points["attributes"].fillna("")
     points["series"] = attributes.map(lambda text: text.strip("{}").replace('"', "") or "the client")

@@ -54,23 +54,13 @@ def client_ids(scene: Scene) -> None:
         return
     open_now = current(scene)
     wrong = open_now[open_now["severity"].isin(["error", "warning"])]["client_id"].value_counts()
-    firsts = [(column, "first") for column in ("principal", "group_id", "software")]
-    others = [("client_instance_id", "count"), ("software", "count_distinct"), ("pushes", "sum"), ("last_push", "max")]
-    grouped = scene.chosen.group_by("client_id", use_threads=False).aggregate([*firsts, *others])  # threads: any order
-    rows = grouped.sort_by("client_id").to_pandas()
-    rows = rows.rename(
-        columns={
-            **{f"{column}_first": column for column, _ in firsts},
-            "client_instance_id_count": "instances",
-            "software_count_distinct": "versions",
-            "pushes_sum": "pushes",
-            "last_push_max": "last_push",
-        }
-    )
+    rows = scene.ask("client_ids")
+    attrs = rows.attrs
     rows["findings"] = rows["client_id"].map(wrong).fillna(0).astype(int)
     owned = scene.owned().drop_duplicates("client_id")
     rows = rows.merge(owned[["client_id", "application", "owner"]], on="client_id", how="left")
-    rows = rows.sort_values(["findings", "instances"], ascending=False)
+    rows = rows.sort_values(["findings", "instances"], ascending=False, kind="stable")
+    rows.attrs = attrs
     table(
         rows,
         {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pyarrow.compute as pc
+import pandas as pd
 import streamlit as st
 
 from kafka_telemetry_lake.dashboards.plots import bars, lines
@@ -33,28 +33,24 @@ MOST_ROWS = 1000
 
 
 def page(scene: Scene) -> None:
-    clients = scene.chosen
+    software = scene.ask("software")
     activity = scene.ask("activity")
     read = activity[activity["outcome"] == "points"]
     numbers(
         {
-            "Instances": (clients.num_rows, "Client instances that pushed in the time range."),
-            "Client ids": (pc.count_distinct(clients["client_id"]).as_py(), "Distinct values of client.id."),
-            "Principals": (pc.count_distinct(clients["principal"]).as_py(), "Distinct authenticated principals."),
+            "Instances": (scene.totals.instances, "Client instances that pushed in the time range."),
+            "Client ids": (scene.totals.client_ids, "Distinct values of client.id."),
+            "Principals": (_first(software["principals"]), "Distinct authenticated principals."),
             "Pushes": (activity["pushes"].sum(), "PushTelemetry requests that landed, with any outcome."),
             "Data points": (read["points"].sum(), "Data points decoded from the pushes."),
-            "Versions": (pc.count_distinct(clients["software"]).as_py(), "Distinct software names and versions."),
+            "Versions": (_first(software["versions"]), "Distinct software names and versions."),
         }
     )
     left, right = st.columns(2)
     with left:
         clients_over_time(scene)
     with right:
-        by_version = clients.group_by("software").aggregate([([], "count_all")]).to_pandas()
-        by_version = by_version.rename(columns={"count_all": "instances"}).sort_values(
-            ["instances", "software"], ascending=[False, True]
-        )
-        bars(by_version, "instances", "software", "client instances", "Software versions")
+        bars(software, "instances", "software", "client instances", "Software versions")
     left, right = st.columns(2)
     with left:
         points_over_time(scene)
@@ -62,8 +58,13 @@ def page(scene: Scene) -> None:
         rows = scene.per_second(read, "bytes")
         lines(rows, "bytes", "bytes per second", "Telemetry, decompressed", None, scene.step_s)
     found_in_range(scene)
-    newest = clients.slice(0, MOST_ROWS).to_pandas()  # they are in this order
+    newest = scene.listed(scene.ask("newest_instances", top=MOST_ROWS)["client_instance_id"]).head(MOST_ROWS)
     table(newest, CLIENT_COLUMNS, f"Clients: the {len(newest):,} with the latest pushes")
+
+
+def _first(counts: pd.Series) -> int:
+    """A count that each row of an answer has; no row: 0."""
+    return int(counts.iloc[0]) if len(counts) else 0
 
 
 def clients_over_time(scene: Scene) -> None:

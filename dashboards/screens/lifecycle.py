@@ -13,8 +13,7 @@ from kafka_telemetry_lake.dashboards.screens.fleet import CLIENT_COLUMNS
 from kafka_telemetry_lake.dashboards.show import every_column, halves, numbers, table
 from kafka_telemetry_lake.udfs.lifecycle.events import Event
 
-SILENT_INTERVALS = 3  # a broker evicts a client after this many push intervals, but not within a minute
-LEAST_S = 60
+MOST_SILENT = 500
 MOST_INSTANCES = 100_000  # what is known of each is read on demand if there are more: 7 CPU-s of a million
 NONE_YET = "No rows yet: the job's lifecycle stage has not written any."
 EVENT_COLUMNS = {
@@ -27,16 +26,14 @@ EVENT_COLUMNS = {
 
 
 def page(scene: Scene) -> None:
-    clients = scene.chosen.select(["last_push", "push_interval_ms", "terminated"]).to_pandas()
-    gap = (scene.stop - clients["last_push"]).dt.total_seconds()
-    patience = (clients["push_interval_ms"].fillna(0) / 1000 * SILENT_INTERVALS).clip(lower=LEAST_S)
-    silent = (gap > patience) & ~clients["terminated"]
+    (states,) = scene.ask("silence").to_dict("records")
+    active = states["instances"] - states["terminated"] - states["silent"]
     numbers(
         {
-            "Active": (int((~silent & ~clients["terminated"]).sum()), "Pushed within three intervals before the end."),
-            "Terminated": (int(clients["terminated"].sum()), "The last push was terminating."),
+            "Active": (active, "Pushed within three intervals before the end."),
+            "Terminated": (states["terminated"], "The last push was terminating."),
             "Silent": (
-                int(silent.sum()),
+                states["silent"],
                 "No push for three intervals and a minute, and no terminating push.",
             ),
         }
@@ -54,8 +51,9 @@ def page(scene: Scene) -> None:
         EVENT_COLUMNS,
         "Latest events",
     )
-    longest = gap[silent].sort_values(ascending=False, kind="stable").head(500)
-    gone = scene.chosen.take(longest.index.to_numpy()).to_pandas().assign(silent_s=longest.to_numpy())
+    longest = scene.ask("longest_silent", top=MOST_SILENT)["client_instance_id"] if states["silent"] else ()
+    gone = scene.listed(longest).sort_values(["last_push", "client_instance_id"])
+    gone = gone.assign(silent_s=(scene.stop - gone["last_push"]).dt.total_seconds())
     shown = {**CLIENT_COLUMNS, "silent_s": "silent for (s)"}
     table(gone, shown, "Silent clients", none="No client is silent.")
     many = scene.clients.known.instances > MOST_INSTANCES

@@ -39,7 +39,8 @@ SELECT
   p.pushes,
   p.first_push,
   p.last_push,
-  p.terminated
+  p.terminated,
+  concat(coalesce(p.client_software_name, 'unknown'), ' ', coalesce(p.client_software_version, 'unknown')) AS software
 FROM pushed AS p
 LEFT JOIN labelled AS l
   ON l.cluster_id <=> p.cluster_id AND l.client_instance_id = p.client_instance_id

@@ -37,7 +37,7 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 GRAINS: tuple[Grain, ...] = ("points", "minutes", "hours")
 PARAMETERS: dict[str, Any] = {
     "start": NOON, "stop": NOON + timedelta(hours=1), "first_window": NOON, "step_ms": 60_000, "top": 10,
-    "metrics": ["m"], "instance": "i", "metric": "m", "filters": 1,
+    "metrics": ["m"], "instance": "i", "ids": ["i"], "metric": "m", "filters": 1,
     "client": "orders", "group": "g", "topic": "t", "hour": NOON, "instances": 10, "entities": 10,
 }  # fmt: skip
 PUSH: dict[str, Any] = {"client_instance_id": "i", "client_id": "orders", "landed_at": NOON, "landed_date": NOON.date()}

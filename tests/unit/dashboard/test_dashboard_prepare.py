@@ -12,7 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 from kafka_telemetry_lake.dashboards.address import Selection
-from kafka_telemetry_lake.dashboards.lake import SHARED, LakeReader
+from kafka_telemetry_lake.dashboards.lake import PREPARED, LakeReader
 from kafka_telemetry_lake.dashboards.prepare import begin_to_prepare
 from kafka_telemetry_lake.dashboards.scene import open_scene
 from kafka_telemetry_lake.dashboards.screens import problems
@@ -37,7 +37,7 @@ def test_the_first_page_finds_its_answers(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(LakeReader, "run", noted)
     begin_to_prepare(lake).join()
     first_page = {"totals", "instances", "client_windows", "changes", "activity", "clients_over_time", "marks"}
-    assert first_page | {*SHARED} <= {*asked}
+    assert first_page | {*PREPARED} <= {*asked}
     asked.clear()
     scene = open_scene(lake, Selection())
     assert scene is not None

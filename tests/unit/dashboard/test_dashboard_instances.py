@@ -1,0 +1,159 @@
+"""Questions about all client instances: what they answer without a list of them, and that no page makes that list."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from kafka_telemetry_lake.dashboards.address import Selection
+from kafka_telemetry_lake.dashboards.answers import Answers
+from kafka_telemetry_lake.dashboards.lake import LakeReader
+from kafka_telemetry_lake.dashboards.pages import PAGES, Page
+from kafka_telemetry_lake.dashboards.questions import names, question
+from kafka_telemetry_lake.dashboards.scene import open_scene
+from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES, TABLES
+
+pytestmark = pytest.mark.lake
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+STOP = NOON + timedelta(hours=1)
+ASKED: dict[str, Any] = {"start": NOON, "first_window": NOON, "stop": STOP, "step_ms": 60_000, "metrics": []}
+Rows = list[dict[str, Any]]
+
+
+def pushes(chance: random.Random) -> Rows:
+    """Of instances that change all that can change, in two clusters, of which some have equal ids; no two at a time."""
+    rows: Rows = []
+    for place, second in enumerate(chance.sample(range(-600, 4200), 200)):
+        number = chance.randrange(40)
+        rows.append(
+            {
+                "cluster_id": ("east", "west", None)[number % 3], "client_instance_id": f"i{number // 2}",
+                "client_id": chance.choice(["orders", "o'rders", None, "bills"]),
+                "client_software_name": chance.choice(["java", None]), "client_software_version": str(number % 4),
+                "principal": chance.choice(["User:a", "User:b", None]), "terminating": chance.random() < 0.2,
+                "push_interval_ms": (1000, 60_000, 600_000, 0, None)[number % 5],
+                "landed_at": NOON + timedelta(seconds=second), "landed_date": NOON.date(), "offset": place,
+                "labels": [("group_id", f"g{number % 3}")] if chance.random() < 0.5 else None,
+            }
+        )  # fmt: skip
+    return rows
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> LakeReader:
+    folder = str(tmp_path_factory.mktemp("instances"))
+    rows = pushes(random.Random(5))
+    for table in TABLES:
+        table.create(folder)
+    for table in (PUSHES, PUSH_OUTCOMES):
+        known = [{name: value for name, value in row.items() if name in table.stored.names} for row in rows]
+        write_deltalake(table.uri(folder), pa.Table.from_pylist(known, table.stored), mode="append")
+    reader = LakeReader(folder)
+    reader.versions()
+    return reader
+
+
+@pytest.fixture(scope="module")
+def listed(lake: LakeReader) -> pa.Table:
+    return lake.ask("instances", ASKED)
+
+
+def answer(lake: LakeReader, name: str, **more: Any) -> Rows:
+    rows: Rows = lake.ask(name, ASKED | more, everybody=True).to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize("name", ["software", "newest_instances", "instances_by_id", "siblings", "busiest_instance",
+                                  "silence", "longest_silent", "client_ids", "groups"])  # fmt: skip
+def test_the_answer_is_that_of_the_list(lake: LakeReader, listed: pa.Table, name: str) -> None:
+    for client in ("orders", "o'rders", "", "nobody"):
+        asked = ASKED | {"top": 7, "ids": ["i3", "i11", "nobody"], "client": client}
+        of_list = lake.ask(name, asked, listed)
+        assert lake.ask(name, asked, everybody=True).to_pylist() == of_list.to_pylist()
+        assert of_list.num_rows or (name, client) == ("siblings", "nobody")
+
+
+@pytest.mark.parametrize("name", names())
+def test_no_question_needs_a_list_of_all_instances(name: str) -> None:
+    """Of a million it takes longer than all else of a page."""
+    assert not question(name, everybody=True).is_about_chosen
+
+
+def test_the_newest_are_the_first_of_the_list(lake: LakeReader, listed: pa.Table) -> None:
+    rows = answer(lake, "newest_instances", top=5)
+    assert [row["client_instance_id"] for row in rows] == listed["client_instance_id"].to_pylist()[:5]
+
+
+def test_software_and_principals_are_those_of_the_latest_push(lake: LakeReader, listed: pa.Table) -> None:
+    rows = answer(lake, "software")
+    counted = Counter(listed["software"].to_pylist())
+    assert {row["software"]: row["instances"] for row in rows} == counted
+    assert [row["instances"] for row in rows] == sorted(counted.values(), reverse=True)
+    principals = {*listed["principal"].to_pylist()} - {None}
+    assert {(row["versions"], row["principals"]) for row in rows} == {(len(counted), len(principals))}
+
+
+def test_silent_is_who_pushed_nothing_for_three_intervals_and_a_minute(lake: LakeReader, listed: pa.Table) -> None:
+    def is_silent(row: dict[str, Any]) -> bool:
+        patience = max(timedelta(minutes=1), 3 * timedelta(milliseconds=row["push_interval_ms"] or 0))
+        return not row["terminated"] and STOP - row["last_push"] > patience
+
+    rows = listed.to_pylist()
+    silent = sorted(filter(is_silent, rows), key=lambda row: row["last_push"])
+    assert 5 < len(silent) < len(rows)
+    terminated = sum(row["terminated"] for row in rows)
+    assert answer(lake, "silence") == [{"instances": len(rows), "terminated": terminated, "silent": len(silent)}]
+    longest = answer(lake, "longest_silent", top=5)
+    assert [row["client_instance_id"] for row in longest] == [row["client_instance_id"] for row in silent[:5]]
+
+
+def test_a_client_id_has_what_its_latest_instance_has(lake: LakeReader, listed: pa.Table) -> None:
+    by_id = defaultdict[str, Rows](list)
+    for row in listed.to_pylist():  # those with the latest pushes first
+        by_id[row["client_id"]].append(row)
+
+    def first(rows: Rows, name: str) -> Any:
+        return next((row[name] for row in rows if row[name] is not None), None)
+
+    assert answer(lake, "client_ids") == [
+        {
+            "client_id": client, **{name: first(rows, name) for name in ("principal", "group_id", "software")},
+            "instances": len(rows), "versions": len({row["software"] for row in rows}),
+            "pushes": sum(row["pushes"] for row in rows), "last_push": rows[0]["last_push"],
+        }
+        for client, rows in sorted(by_id.items())
+    ]  # fmt: skip
+
+
+def test_of_no_instances_there_is_nothing(lake: LakeReader) -> None:
+    never = {"start": NOON - timedelta(days=2), "stop": NOON - timedelta(days=1)}
+    assert answer(lake, "silence", **never) == [{"instances": 0, "terminated": 0, "silent": 0}]
+    for name in ("software", "newest_instances", "busiest_instance", "client_ids"):
+        assert answer(lake, name, top=5, **never) == []
+    assert answer(lake, "instances_by_id", ids=[]) == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.path != "search"], ids=lambda page: page.screen)
+def test_no_page_lists_all_instances(lake: LakeReader, monkeypatch: pytest.MonkeyPatch, page: Page) -> None:
+    asked = list[str]()
+    run = LakeReader._run
+
+    def noted(own: LakeReader, name: str, *others: Any, **more: Any) -> pa.Table:
+        asked.append(name)
+        return run(own, name, *others, **more)
+
+    monkeypatch.setattr(LakeReader, "_run", noted)
+    monkeypatch.setattr("kafka_telemetry_lake.dashboards.answers.ANSWERS", Answers())
+    scene = open_scene(lake.uri, Selection(start=NOON, stop=STOP))
+    assert scene is not None
+    page.show(scene)
+    assert "totals" in asked
+    assert "instances" not in asked

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -144,13 +143,13 @@ def test_of_no_instances_there_is_nothing(lake: LakeReader) -> None:
 @pytest.mark.parametrize("page", [page for page in PAGES if page.path != "search"], ids=lambda page: page.screen)
 def test_no_page_lists_all_instances(lake: LakeReader, monkeypatch: pytest.MonkeyPatch, page: Page) -> None:
     asked = list[str]()
-    run = LakeReader._run
+    run = LakeReader.run
 
     def noted(own: LakeReader, name: str, *others: Any, **more: Any) -> pa.Table:
         asked.append(name)
         return run(own, name, *others, **more)
 
-    monkeypatch.setattr(LakeReader, "_run", noted)
+    monkeypatch.setattr(LakeReader, "run", noted)
     monkeypatch.setattr("kafka_telemetry_lake.dashboards.answers.ANSWERS", Answers())
     scene = open_scene(lake.uri, Selection(start=NOON, stop=STOP))
     assert scene is not None

@@ -155,6 +155,7 @@ def test_without_filters_nobody_is_looked_for_and_the_answers_are_the_same(follo
         "entities": 10,
     }
     chosen = shown.ask("instances", asked)
+    asked |= {"ids": chosen["client_instance_id"].to_pylist()[3:30], "client": chosen["client_id"][0].as_py()}
     of_chosen = [name for name in names() if question(name).reads & {CHOSEN, CHOSEN_IDS}]
     assert len(of_chosen) > 10
     counts = {}

@@ -28,7 +28,7 @@ COUNTS = "How many client instances pushed"
 LISTS = "Which client instances pushed"
 WITHOUT_LIST = (
     "", "findings", "connections", "version", "application", "principal", "topic", "quotas", "broker",
-    "subscriptions", "pipeline", "producers",
+    "subscriptions", "pipeline", "producers", "fleet", "client", "client-id", "consumers", "group", "lifecycle",
 )  # fmt: skip
 ServeSlowly = Callable[[str], tuple[str, Path]]
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from benchmarks.fleet import INSTANCES, Fleet, Landing
-from kafka_telemetry_lake.pipelines.ingest.landing_rows import SAMPLE, STATUS
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.push_files import table_paths
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
@@ -23,6 +22,7 @@ from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES, TABLES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
 from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
+from tests.support.landed import as_landed
 
 SHARDS = 2
 TEXTS = [field.name for field in PUSHES.schema if pa.types.is_string(field.type)]
@@ -84,9 +84,7 @@ def pushes_rows(landings: list[Landing], start: int, shards: int) -> pa.Table:
 
 def landing_rows(pushes: pa.Table) -> pa.Table:
     """The same as the query of the landing topics hands them to `StoreTask`, none of another topic."""
-    for name in (STATUS, SAMPLE):
-        pushes = pushes.append_column(name, pa.nulls(pushes.num_rows, pa.struct([])))
-    return pushes
+    return as_landed(pushes)
 
 
 def _row(landing: Landing, offset: int, partition: int) -> dict[str, Any]:

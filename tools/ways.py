@@ -42,10 +42,11 @@ jobs.ingest:_run_in_session -> jobs.ingest:RunningJob.run
 jobs.ingest:RunningJob.run -> pipelines.ingest.streams:start_landing
 pipelines.ingest.streams:start_landing -> pipelines.ingest.landing_rows:landing_rows
 pipelines.ingest.landing_rows:landing_rows -> pipelines.ingest.sources:KafkaSource.pushes = records of the topic
-pipelines.ingest.landing_rows:landing_rows -> pipelines.ingest.landing_rows:to_pushes = rows of table pushes
+pipelines.ingest.landing_rows:landing_rows -> pipelines.ingest.landing_rows:to_landed = what identifies a push
 pipelines.ingest.streams:start_landing -> pipelines.ingest.streams:LandingRecords.store
 pipelines.ingest.streams:LandingRecords.store -> pipelines.ingest.store_task:store
 pipelines.ingest.store_task:store -> pipelines.ingest.store_task:StoreTask.__call__
+pipelines.ingest.store_task:StoreTask.__call__ -> pipelines.ingest.landing_rows:to_pushes = rows of table pushes
 pipelines.ingest.store_task:StoreTask.__call__ -> pipelines.lake.table_files:TableFiles.write = files of table pushes
 pipelines.ingest.streams:start_landing -> pipelines.ingest.streams:LandingBatches.finish
 pipelines.ingest.streams:LandingBatches.finish -> pipelines.lake.delta_log:TableLog.commit = actions of a commit

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from kafka_telemetry_lake.pipelines.groups.logs import Log, read_logs
@@ -239,7 +238,7 @@ def _members(group: Any, privacy: Privacy) -> Iterator[dict[str, Any]]:
             "group_id": group.groupId(),
             "member_id": member.consumerId(),
             "client_id": member.clientId(),
-            "host": _stored(member.host().removeprefix("/"), privacy),
+            "host": privacy.of(member.host().removeprefix("/")),
             "group_instance_id": member.groupInstanceId().orElse(None),
             "assignment": _partitions(str(member.assignment().topicPartitions().toString())),
         }
@@ -249,13 +248,6 @@ def _partitions(text: str) -> list[str]:
     """Parse a Java set's text: one call instead of three per partition. Topic names have no commas or spaces."""
     names = [name for name in text.strip("[]").split(", ") if name]
     return sorted(names, key=lambda name: (name.rpartition("-")[0], int(name.rpartition("-")[2])))
-
-
-def _stored(host: str, privacy: Privacy) -> str | None:
-    """Treat addresses like ``Privacy.column`` does for pushes, so that both compare equal."""
-    if privacy.how == "keep":
-        return host
-    return sha256(f"{privacy.key}\0{host}".encode()).hexdigest()[:32] if privacy.how == "hash" else None
 
 
 def _committed(group_id: str, offsets: Any) -> Iterator[Committed]:

@@ -15,8 +15,7 @@ from pyspark.sql import functions as F
 
 from kafka_telemetry_lake.pipelines.tables.operator import RECEIVER_HEALTH
 from kafka_telemetry_lake.udfs.landing.contract import LATEST_MS, MAX_HEADER
-
-MAX_QUOTED = 100  # characters of untrusted text quoted in a reject detail
+from kafka_telemetry_lake.udfs.landing.rejects import MAX_QUOTED
 
 STATUS_FIELDS = (
     "version int, cluster_id string, broker_id int, time_ms bigint, started_ms bigint, received bigint, "

@@ -25,7 +25,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from kafka_telemetry_lake.pipelines.ingest.landing_rows import CONNECTIONS, OTHERS, SAMPLE, STATUS
+from kafka_telemetry_lake.pipelines.ingest.landing_rows import CONNECTIONS, OTHERS, SAMPLE, STATUS, to_pushes
 from kafka_telemetry_lake.pipelines.ingest.operator_task import (
     TASK_RESULT,
     TASK_RESULT_TYPE,
@@ -37,6 +37,7 @@ from kafka_telemetry_lake.pipelines.ingest.operator_task import (
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_BYTES
 from kafka_telemetry_lake.pipelines.ingest.row_order import sorted_by_client
 from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
+from kafka_telemetry_lake.pipelines.lake.privacy import UNCHANGED, Privacy
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile, TableFiles
 from kafka_telemetry_lake.pipelines.runtime.python_worker import forget_archives
 from kafka_telemetry_lake.pipelines.runtime.worker_task import WorkerTask
@@ -76,12 +77,14 @@ class StoreTask(WorkerTask):
         lake: folder or URI of the lake.
         judge: judges the stored pushes if they are few; has no paths yet.
         shards: of the operator. The files of `pushes` note which of them they hold.
+        privacy: how principals and addresses are stored.
         tried_before: an earlier task with these records has died.
     """
 
     lake: str
     judge: ShardTask | None = None
     shards: int = 1
+    privacy: Privacy = UNCHANGED
     tried_before: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -97,7 +100,7 @@ class StoreTask(WorkerTask):
                     if _is_full(others[table]):
                         files[table].write(pa.concat_tables(others[table]))
                         others[table].clear()
-                yield push_rows(batch) if rows else batch.select(PUSHES.schema.names)
+                yield to_pushes(push_records(batch) if rows else batch, self.privacy)
 
         for rows in _row_groups(pushes()):
             files[PUSHES.name].write(rows)
@@ -133,7 +136,14 @@ class Stored:
     failed: bool
 
 
-def store(rows: DataFrame, lake: str, workers: int, judge: ShardTask | None = None, shards: int = 1) -> Stored:
+def store(
+    rows: DataFrame,
+    lake: str,
+    workers: int,
+    judge: ShardTask | None = None,
+    shards: int = 1,
+    privacy: Privacy = UNCHANGED,
+) -> Stored:
     """Write landing records to files of the tables `STORED`.
 
     Args:
@@ -141,17 +151,19 @@ def store(rows: DataFrame, lake: str, workers: int, judge: ShardTask | None = No
         workers: number of Python workers to use, if the session has as many cores.
         judge: judges the pushes if they are few; needs one worker.
         shards: of the operator.
+        privacy: how principals and addresses are stored.
     """
     began = time.monotonic()
     # A task has fixed costs: no more of them than can run at once.
     chosen = rows.coalesce(min(workers, rows.sparkSession.sparkContext.defaultParallelism))
+    task = StoreTask(lake, judge, shards, privacy)
     try:
-        results = chosen.mapInArrow(StoreTask(lake, judge, shards), RESULT).collect()
+        results = chosen.mapInArrow(task, RESULT).collect()
     except (Py4JJavaError, PySparkException) as error:
         if judge is None or not is_death(error):
             raise
         log.warning("pushes: a task's process died, storing the pushes before they are judged")
-        results = chosen.mapInArrow(StoreTask(lake, judge, shards, tried_before=True), RESULT).collect()
+        results = chosen.mapInArrow(replace(task, tried_before=True), RESULT).collect()
     files = [DataFile.from_json(row["file"]) for row in results if row["file"] is not None]
     made, judged = [row["judged"] for row in results if row["judged"] is not None], None
     if judge is not None and made:
@@ -186,9 +198,9 @@ def _is_full(parts: Sequence[pa.Table]) -> bool:
     return size >= SLICE_BYTES or sum(part.num_rows for part in parts) >= ROWS_PER_GROUP
 
 
-def push_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows that are pushes, with their columns."""
-    return batch.filter(pc.and_(batch[STATUS].is_null(), batch[SAMPLE].is_null())).select(PUSHES.schema.names)
+def push_records(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The records that are pushes."""
+    return batch.filter(pc.and_(batch[STATUS].is_null(), batch[SAMPLE].is_null()))
 
 
 def other_rows(batch: pa.RecordBatch) -> dict[str, pa.Table]:

@@ -30,7 +30,7 @@ from kafka_telemetry_lake.pipelines.lake.errors import FencedError
 from kafka_telemetry_lake.pipelines.lake.fence import Fence
 from kafka_telemetry_lake.pipelines.lake.offset_guard import OffsetGuard, unstored
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
+from kafka_telemetry_lake.pipelines.lake.privacy import UNCHANGED, Privacy
 from kafka_telemetry_lake.pipelines.runtime.job_names import named
 from kafka_telemetry_lake.pipelines.runtime.worker_task import OtherReleaseError
 from kafka_telemetry_lake.pipelines.tables.lost_records import LOST_RECORDS
@@ -49,7 +49,7 @@ class JobLake:
     path: str
     checkpoints: str
     cluster_id: str | None = None
-    privacy: Privacy | None = None
+    privacy: Privacy = UNCHANGED
     fence: Fence | None = None  # the lease under which it is written
 
     def create_tables(self) -> dict[str, DeltaTable]:
@@ -101,7 +101,7 @@ def start_landing(
         batches.finish(app_id, batch_id, stored)
 
     return start_batches(
-        landing_rows(spark, source, lake.cluster_id, lake.privacy, start),
+        landing_rows(spark, source, lake.cluster_id, start),
         PUSHES.name,
         lake,
         trigger and source.poll_s(trigger),
@@ -132,14 +132,15 @@ class LandingRecords:
         may_repeat = self.source.may_repeat
         with named(batch.sparkSession, f"pushes: batch {batch_id}: store{judges}"), _read_once(batch, may_repeat):
             try:
-                return store(unstored(batch, self.guards, may_repeat), self.lake.path, *plan)
+                return store(unstored(batch, self.guards, may_repeat), self.lake.path, *plan, self.lake.privacy)
             except (Py4JJavaError, PySparkException) as error:
                 if not isinstance(self.source, KafkaSource) or not is_overflow(error):
                     raise
         spark, lake = batch.sparkSession, self.lake
         with read_records(spark, self.source, *self.offsets.of_batch(batch_id), lake.landing) as read:
-            rows = landing_rows(spark, read, lake.cluster_id, lake.privacy, {})
-            return store(unstored(rows, self.guards, may_repeat=False), lake.path, *plan._replace(judge=None))
+            rows = landing_rows(spark, read, lake.cluster_id, {})
+            new = unstored(rows, self.guards, may_repeat=False)
+            return store(new, lake.path, *plan._replace(judge=None), lake.privacy)
 
 
 def _lost_records(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Literal
 
 import pyarrow as pa
-from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as F
 
 
 @dataclass(frozen=True)
@@ -21,12 +20,19 @@ class Privacy:
     how: Literal["keep", "hash", "drop"] = "keep"
     key: str = field(default="", repr=False)
 
-    def column(self, value: Column, spark: SparkSession) -> Column:
-        """The column that is stored for a column of values."""
+    def stored(self, texts: pa.Array) -> pa.Array:
+        """What is stored for a column of texts."""
         if self.how == "keep":
-            return value
-        if self.how == "drop":
-            return F.lit(None).cast("string")
-        # A literal key would be visible in Spark's plans, logs and event log. The rows of a relation are not.
-        key = spark.createDataFrame(pa.table({"key": [self.key]})).scalar()
-        return F.substring(F.sha2(F.concat(key, F.lit("\0"), value), 256), 1, 32)
+            return texts
+        known = texts.dictionary_encode()
+        stored = pa.array([self.of(text) for text in known.dictionary.to_pylist()], pa.string())
+        return pa.DictionaryArray.from_arrays(known.indices, stored).dictionary_decode()
+
+    def of(self, text: str) -> str | None:
+        """What is stored for a text."""
+        if self.how == "keep":
+            return text
+        return sha256(f"{self.key}\0{text}".encode()).hexdigest()[:32] if self.how == "hash" else None
+
+
+UNCHANGED = Privacy()

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafka_telemetry_lake.pipelines.ingest.landing_rows import OTHERS, to_pushes
+from kafka_telemetry_lake.pipelines.lake.privacy import UNCHANGED, Privacy
 from kafka_telemetry_lake.pipelines.runtime.python_worker import forget_archives
 from kafka_telemetry_lake.pipelines.runtime.worker_task import WorkerTask
 from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
@@ -21,18 +23,23 @@ BLOB_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class PackTask(WorkerTask):
-    """Rows of ``landing_rows`` to rows of `PACKED`: a shard's key, and records of it.
+    """Rows of ``landing_rows`` to rows of `PACKED`: a shard's key, and rows of `pushes` and other tables for it.
 
     Attributes:
         keys: the key of each shard.
+        privacy: how principals and addresses are stored.
     """
 
     keys: tuple[int, ...]
+    privacy: Privacy = UNCHANGED
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch.num_rows:
-                yield self._packed(pa.Table.from_batches([batch]))
+                rows = pa.Table.from_batches([to_pushes(batch, self.privacy)])
+                for name in OTHERS:
+                    rows = rows.append_column(name, batch[name])
+                yield self._packed(rows)
         forget_archives()
 
     def _packed(self, rows: pa.Table) -> pa.RecordBatch:

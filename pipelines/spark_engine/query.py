@@ -72,10 +72,10 @@ def start_spark_engine(
         lifecycle: processes the clients of each batch.
     """
     checkpoint = lake.checkpoint(SPARK_ENGINE)
-    records = landing_rows(spark, source, lake.cluster_id, lake.privacy, {})
+    records = landing_rows(spark, source, lake.cluster_id, {})
     if source.may_repeat:
         records = records.dropDuplicates(list(IDENTITY))
-    packed = records.mapInArrow(PackTask(keys_of(spark, shards)), PACKED)
+    packed = records.mapInArrow(PackTask(keys_of(spark, shards), lake.privacy), PACKED)
     processor = ShardProcessor(limits, shards, begun_batch(checkpoint))
     converted = packed.groupBy("key").transformWithStateInPandas(processor, OUTPUT, "append", "None")
     writer = BatchWriter(tables, lambda: app_id_of(checkpoint), report, lifecycle, lake.fence)

@@ -15,7 +15,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from kafka_telemetry_lake.pipelines.ingest.operator_task import PushConversion, TaskResults, attempted
 from kafka_telemetry_lake.pipelines.ingest.push_files import SLICE_ROWS, joined, sorted_slices
-from kafka_telemetry_lake.pipelines.ingest.store_task import OTHER_TABLES, other_rows, push_rows
+from kafka_telemetry_lake.pipelines.ingest.store_task import OTHER_TABLES, other_rows, push_records
 from kafka_telemetry_lake.pipelines.runtime.worker_task import WorkerTask
 from kafka_telemetry_lake.pipelines.spark_engine.packing import from_blob, to_blob
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES
@@ -98,7 +98,8 @@ class ShardProcessor(WorkerTask, StatefulProcessor):
         for batch in records:
             for name, rows in other_rows(batch).items():
                 writers[name].write(rows)
-        slices = list(sorted_slices(pa.Table.from_batches(map(push_rows, records)).cast(PUSHES.schema)))
+        pushes = pa.Table.from_batches(map(push_records, records)).select(PUSHES.schema.names)
+        slices = list(sorted_slices(pushes.cast(PUSHES.schema)))
         for part in slices:
             writers[PUSHES.name].write(part)
         results = TaskResults(writers)

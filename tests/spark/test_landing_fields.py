@@ -18,8 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_telemetry_lake.pipelines.ingest.broker_records import with_quota_sample, with_receiver_health
-from kafka_telemetry_lake.pipelines.ingest.landing_rows import to_pushes
+from kafka_telemetry_lake.pipelines.ingest.landing_rows import to_landed, to_pushes
+from kafka_telemetry_lake.pipelines.lake.privacy import UNCHANGED
 from kafka_telemetry_lake.udfs.landing import contract
+from tests.support.landed import LANDED_SCHEMA
 from tests.support.landing_records import GOOD_ID, LANDED_AT, SCHEMA, record
 from tests.support.quick_session import quick_session
 from tests.unit.landing.test_landing_problems import MISTAKES, made
@@ -67,6 +69,13 @@ def answers(
     return sorted(rows.to_pylist(), key=lambda row: int(row["offset"]))
 
 
+def pushes_of(session: SparkSession, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of `pushes` that the records become, by offset: in Spark and in the task after it."""
+    landed = answers(session, records, lambda frame: to_landed(frame, "s"))
+    rows: list[dict[str, Any]] = to_pushes(pa.RecordBatch.from_pylist(landed, LANDED_SCHEMA), UNCHANGED).to_pylist()
+    return rows
+
+
 def to_receiver_health(records: DataFrame, source: str) -> DataFrame:
     return with_receiver_health(records, source, F.lit(True)).select("receiver_health.*")
 
@@ -101,7 +110,6 @@ def check_push(row: dict[str, Any], headers: dict[str, bytes], timestamp: dateti
     assert {name: row[name] for name in expected} == expected
     assert row["received_at"] == received
     assert row["landed_at"] == (timestamp or received or EPOCH)
-    assert row["landed_date"] == row["landed_at"].date()
     for name in TEXTS:
         text = headers.get(name)
         if text is None:
@@ -118,7 +126,7 @@ def check_push(row: dict[str, Any], headers: dict[str, bytes], timestamp: dateti
 def test_each_header_with_each_hostile_text(session: SparkSession) -> None:
     cases = [(name, text) for name in (*NUMBERS, *TEXTS) for text in HOSTILE_TEXT]
     records = [push({name: text}) for name, text in cases]
-    rows = answers(session, records, lambda frame: to_pushes(frame, "s"))
+    rows = pushes_of(session, records)
     assert len(rows) == len(cases)
     for row, (name, text) in zip(rows, cases, strict=True):
         check_push(row, {name: text}, LANDED_AT)
@@ -132,13 +140,13 @@ def test_headers_that_repeat_or_are_missing_and_keys_that_are_nothing(session: S
     no_value["headers"].append({"key": "received_at_ms", "value": None})
     bad_key = record(0, b"", client_instance_id=None) | {"key": b"\xff" * 22}
     long_key = record(0, b"", client_instance_id=None) | {"key": HUGE}
-    rows = answers(session, [twice, no_headers, no_value, bad_key, long_key], lambda frame: to_pushes(frame, "s"))
+    rows = pushes_of(session, [twice, no_headers, no_value, bad_key, long_key])
     assert [row["received_at"] for row in rows] == [None] * 5
     assert [row["reject_reason"] for row in rows] == [None, None, None, "INVALID_REQUEST", "INVALID_REQUEST"]
     assert len(rows[4]["reject_detail"]) < 200
 
 
-@pytest.mark.parametrize("transformation", [to_pushes, to_receiver_health, to_quota_samples])
+@pytest.mark.parametrize("transformation", [to_landed, to_receiver_health, to_quota_samples])
 def test_landing_times_that_no_reader_can_hold_are_left_out(
     session: SparkSession, transformation: Callable[..., DataFrame]
 ) -> None:
@@ -149,7 +157,7 @@ def test_landing_times_that_no_reader_can_hold_are_left_out(
         "array(struct('received_at_ms' AS key, CAST('5000' AS BINARY) AS value)) AS headers",
     )  # fmt: skip
     rows = {row["offset"]: row["landed_at"] for row in transformation(frame, "s").toArrow().to_pylist()}
-    otherwise = time(5000 if transformation is to_pushes else 0)
+    otherwise = time(5000 if transformation is to_landed else 0)
     good = {0: EPOCH, bits[3]: time(LATEST_MS - 1)}
     assert rows == {bit: good.get(bit, otherwise) for bit in bits}
 
@@ -349,7 +357,7 @@ def test_whole_batches_by_the_contract(
     quotas: list[dict[str, Any]],
 ) -> None:
     records = [push(headers) for headers in pushes]
-    rows = answers(session, records, lambda frame: to_pushes(frame, "s"))
+    rows = pushes_of(session, records)
     for row, headers in zip(rows, pushes, strict=True):
         check_push(row, headers, LANDED_AT)
     records = [json_record(json.dumps(status).encode()) for status in statuses]
@@ -376,7 +384,7 @@ def test_the_job_rejects_what_check_landing_calls_an_error(session: SparkSession
         headers = [{"key": name, "value": value} for name, value in own.headers]
         records.append(record(0, own.value) | {"key": own.key, "headers": headers})
     rejecting = {name for name, header in contract.HEADERS.items() if header.rejects} - {"compression_type"}
-    rows = answers(session, records, lambda rows: to_pushes(rows, "files"))
+    rows = pushes_of(session, records)
     for row, (changes, severity, field) in zip(rows, cases, strict=True):
         is_rejected = severity == "error" and (field in rejecting or (field == "value" and changes["value"] is None))
         assert (row["reject_reason"] is not None) == is_rejected, changes

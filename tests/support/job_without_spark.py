@@ -22,15 +22,14 @@ import pyarrow.parquet as pq
 from kafka_telemetry_lake.jobs import ingest
 from kafka_telemetry_lake.pipelines.ingest import streams
 from kafka_telemetry_lake.pipelines.ingest.checkpoint import LANDING, batches_of, begun_batch, query_id
-from kafka_telemetry_lake.pipelines.ingest.landing_rows import SAMPLE, STATUS
 from kafka_telemetry_lake.pipelines.ingest.operator import Operator
 from kafka_telemetry_lake.pipelines.ingest.sources import FilesSource
 from kafka_telemetry_lake.pipelines.ingest.store_task import store
 from kafka_telemetry_lake.pipelines.ingest.streams import JobLake, LandingBatches
 from kafka_telemetry_lake.pipelines.lake.durable import sync
 from kafka_telemetry_lake.pipelines.lake.paths import filesystem_of
-from kafka_telemetry_lake.pipelines.tables.operator import QUOTA_SAMPLES, RECEIVER_HEALTH
-from tests.support.local_stream import SHARDS, push_rows
+from tests.support.landed import landed
+from tests.support.local_stream import SHARDS
 
 POLL_S = 0.2
 MOST_FILES = 2  # of a batch
@@ -136,11 +135,9 @@ class Query:
 
     def _batch(self, number: int, entry: Mapping[str, int]) -> None:
         sync(self._filesystem, streams.entries(self._root, number))  # type: ignore[attr-defined]  # a step of `stopped_job`
-        rows = pa.concat_tables(
-            push_rows(pq.read_table(file).to_pylist()) for file in self._files()[entry["first"] : entry["end"]]
+        rows = pa.Table.from_batches(
+            landed(pq.read_table(file).to_pylist()) for file in self._files()[entry["first"] : entry["end"]]
         ).sort_by([("partition", "ascending"), ("offset", "ascending")])
-        for name, table in ((STATUS, RECEIVER_HEALTH), (SAMPLE, QUOTA_SAMPLES)):
-            rows = rows.append_column(name, pa.nulls(len(rows), pa.struct(list(table.schema))))
 
         plan, stored = self._batches.begin(self._app_id, number), None
         if plan is not None:

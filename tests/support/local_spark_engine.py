@@ -16,7 +16,8 @@ from kafka_telemetry_lake.pipelines.spark_engine.packing import PackTask
 from kafka_telemetry_lake.pipelines.spark_engine.shard_processor import FACTS, OutputRow, ShardProcessor
 from kafka_telemetry_lake.pipelines.tables.operator import QUARANTINE, QUOTA_SAMPLES, RECEIVER_HEALTH, TABLES
 from kafka_telemetry_lake.udfs.limits import Limits
-from tests.support.local_stream import SHARDS, push_rows
+from tests.support.landed import landed
+from tests.support.local_stream import SHARDS
 
 ARROW_ROWS = 100  # that Spark hands to a task at a time
 STRUCTS = {STATUS: RECEIVER_HEALTH.schema, SAMPLE: pa.unify_schemas([QUOTA_SAMPLES.schema, QUARANTINE.schema])}
@@ -48,7 +49,7 @@ class LocalSparkEngine:
     def batch(self, records: Iterable[Mapping[str, Any]], *, guarded: bool = False, counts: bool = True) -> None:
         """A micro-batch; `counts`: False is one that is cut off before it counts."""
         before = {key: value.row for key, value in self._states.items()}
-        rows = push_rows(records)
+        rows = pa.Table.from_batches([landed(records)])
         for name, schema in STRUCTS.items():
             rows = rows.append_column(name, pa.nulls(rows.num_rows, pa.struct(list(schema))))
         packed: dict[int, list[bytes]] = defaultdict(list)

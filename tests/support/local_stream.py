@@ -13,18 +13,18 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from kafka_telemetry_lake.pipelines.ingest.landing_rows import to_pushes
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.lake.delta_log import TableLog
 from kafka_telemetry_lake.pipelines.lake.held_shards import HeldShards
+from kafka_telemetry_lake.pipelines.lake.privacy import UNCHANGED
 from kafka_telemetry_lake.pipelines.lake.table_files import DataFile
 from kafka_telemetry_lake.pipelines.state.manifest import StateFolder
 from kafka_telemetry_lake.pipelines.tables.operator import OPERATOR_TABLES, PUSHES, TABLES
 from kafka_telemetry_lake.pipelines.tables.table import LANDED_DATE
+from tests.support.landed import landed
 
 SHARDS = 2
-TEXTS = (
-    "cluster_id", "client_instance_id", "client_id", "compression_type", "content_type", "principal", "client_address",
-)  # fmt: skip
 
 
 def run_tasks(task: ShardTask, cores: int = 1) -> Iterator[Mapping[str, Any]]:
@@ -36,17 +36,7 @@ def run_tasks(task: ShardTask, cores: int = 1) -> Iterator[Mapping[str, Any]]:
 
 def push_rows(records: Iterable[Mapping[str, Any]]) -> pa.Table:
     """The rows of `pushes` that landing records give: columns of ``PUSHES.schema``."""
-    rows = []
-    for record in records:
-        headers = {item["key"]: item["value"].decode() for item in record["headers"]}
-        row = {name: headers.get(name) for name in TEXTS}
-        row |= {name: record[name] for name in ("topic", "partition", "offset")}
-        row |= {"source": "test", "landed_at": record["timestamp"], "payload": record["value"]}
-        row |= {"terminating": headers.get("terminating") == "true", "payload_bytes": len(record["value"] or b"")}
-        if interval := headers.get("push_interval_ms"):
-            row["push_interval_ms"] = int(interval)
-        rows.append(row)
-    return pa.Table.from_pylist(rows, PUSHES.schema)
+    return pa.Table.from_batches([to_pushes(landed(records), UNCHANGED)])
 
 
 class LocalStream:

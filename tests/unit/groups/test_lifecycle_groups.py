@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from kafka_telemetry_lake.pipelines.groups import offsets as consumer_group_offsets
-from kafka_telemetry_lake.pipelines.groups.members import Committed, _partitions, _stored
+from kafka_telemetry_lake.pipelines.groups.members import Committed, _partitions
 from kafka_telemetry_lake.pipelines.groups.offsets import record_offsets
 from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
 from tests.support.lake_tables import table
@@ -132,7 +132,7 @@ def test_what_java_prints_of_an_assignment() -> None:
 
 
 def test_addresses_of_members_are_kept_as_those_of_pushes() -> None:
-    assert _stored("10.0.0.1", Privacy()) == "10.0.0.1"
-    assert _stored("10.0.0.1", Privacy("drop")) is None
-    # As Spark's sha2(concat('k', char(0), '10.0.0.1'), 256) has it.
-    assert _stored("10.0.0.1", Privacy("hash", "k")) == "2cbb5b4aac354d27d80c38d31d014a1a"
+    assert Privacy().of("10.0.0.1") == "10.0.0.1"
+    assert Privacy("drop").of("10.0.0.1") is None
+    # As SQL's sha2(concat('k', char(0), '10.0.0.1'), 256) has it.
+    assert Privacy("hash", "k").of("10.0.0.1") == "2cbb5b4aac354d27d80c38d31d014a1a"

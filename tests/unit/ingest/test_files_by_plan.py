@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_telemetry_lake.pipelines.ingest import push_files
-from kafka_telemetry_lake.pipelines.ingest.landing_rows import SAMPLE, STATUS
 from kafka_telemetry_lake.pipelines.ingest.operator_task import ShardTask
 from kafka_telemetry_lake.pipelines.ingest.push_files import PushFiles
 from kafka_telemetry_lake.pipelines.ingest.store_task import StoreTask
@@ -30,6 +29,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import PUSHES
 from kafka_telemetry_lake.pipelines.upkeep.merging import merged
 from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
 from tests.support.lake_tables import table
+from tests.support.landed import as_landed
 from tests.support.landing_records import GOOD_ID, record
 from tests.support.ledger import Fleet
 from tests.support.ledger_check import check
@@ -79,9 +79,7 @@ def test_a_note_is_short() -> None:
 def landed(stream: LocalStream, records: list[dict[str, Any]], shards: int) -> Commit:
     """The commit of pushes that the job stores when it has so many shards."""
     rows = push_rows(records).sort_by([("partition", "ascending"), ("offset", "ascending")])
-    for name in (STATUS, SAMPLE):
-        rows = rows.append_column(name, pa.nulls(rows.num_rows, pa.struct([])))
-    (written,) = StoreTask(str(stream.lake), None, shards)(rows.combine_chunks().to_batches())
+    (written,) = StoreTask(str(stream.lake), None, shards)(as_landed(rows).combine_chunks().to_batches())
     log = TableLog(PUSHES, str(stream.lake))
     before = log.version
     log.commit([DataFile.from_json(text) for text in written["file"].to_pylist()], "test", before)

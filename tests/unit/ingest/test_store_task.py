@@ -26,6 +26,7 @@ from kafka_telemetry_lake.pipelines.tables.operator import (
     RECEIVER_HEALTH,
 )
 from kafka_telemetry_lake.udfs.rows import PUSHES_IN
+from tests.support.landed import as_landed
 from tests.support.local_stream import SHARDS, run_tasks
 
 SAMPLE = pa.struct(
@@ -58,8 +59,13 @@ def push(partition: int, offset: int, size: int = 10, seconds: int = 0) -> dict[
 
 def stored(folder: Path, *batches: list[dict[str, object]]) -> list[DataFile]:
     task = StoreTask(str(folder))
-    (result,) = task(pa.RecordBatch.from_pylist(rows, COLUMNS) for rows in batches)
+    (result,) = task(landed(rows) for rows in batches)
     return [DataFile.from_json(text) for text in result["file"].to_pylist()]
+
+
+def landed(rows: list[dict[str, object]]) -> pa.RecordBatch:
+    table = as_landed(pa.Table.from_pylist(rows, COLUMNS))
+    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=table.schema)
 
 
 def row_groups(folder: Path, file: DataFile) -> list[list[tuple[int, int]]]:
@@ -168,7 +174,7 @@ def test_statuses_and_samples_become_files_of_their_tables(tmp_path: Path) -> No
 
 def test_a_batch_of_pushes_alone_needs_no_columns_of_other_records(tmp_path: Path) -> None:
     rows = [push(0, 1), push(1, 2)]
-    (result,) = StoreTask(str(tmp_path))([pa.RecordBatch.from_pylist(rows, PUSHES.schema)])
+    (result,) = StoreTask(str(tmp_path))(as_landed(pa.Table.from_pylist(rows, PUSHES.schema)).to_batches())
     (file,) = [DataFile.from_json(text) for text in result["file"].to_pylist()]
     assert (file.table, row_groups(tmp_path, file)) == ("pushes", [[(0, 1)], [(1, 2)]])
 
@@ -198,7 +204,7 @@ def judge(tmp_path: Path) -> ShardTask:
 
 
 def results(task: StoreTask, *rows: dict[str, object]) -> tuple[list[DataFile], list[dict[str, Any]]]:
-    batches = list(task([pa.RecordBatch.from_pylist(list(rows), COLUMNS)]))
+    batches = list(task([landed(list(rows))]))
     given = [row for batch in batches for row in batch.to_pylist(maps_as_pydicts="strict")]
     files = [DataFile.from_json(row["file"]) for row in given if row["file"] is not None]
     return files, [row["judged"] for row in given if row["judged"] is not None]
@@ -221,12 +227,12 @@ def test_a_task_that_is_tried_again_only_stores(
     tmp_path: Path, judge: ShardTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_task, "was_tried_before", lambda: True)
-    batches = list(StoreTask(str(tmp_path), judge)([pa.RecordBatch.from_pylist([push(0, 1)], COLUMNS)]))
+    batches = list(StoreTask(str(tmp_path), judge)([landed([push(0, 1)])]))
     (file,), (failed,) = (batch.to_pylist() for batch in batches)
     assert (DataFile.from_json(file["file"]).rows, file["judged"], file["failed"]) == (1, None, None)
     assert failed == {"file": None, "judged": None, "failed": True}
     monkeypatch.setattr(store_task, "WORKER_BYTES", 100)
-    batches = list(StoreTask(str(tmp_path), judge)([pa.RecordBatch.from_pylist([push(0, 1)], COLUMNS)]))
+    batches = list(StoreTask(str(tmp_path), judge)([landed([push(0, 1)])]))
     assert [row["failed"] for batch in batches for row in batch.to_pylist()] == [None]  # they are many
 
 
@@ -269,7 +275,7 @@ class Rows:
         task = self.tasks[-1]
         if task.judge is not None and not task.tried_before:
             raise PySparkRuntimeError(self.error)
-        batches = task([pa.RecordBatch.from_pylist([push(0, 1)], COLUMNS)])
+        batches = task([landed([push(0, 1)])])
         return [row for batch in batches for row in batch.to_pylist()]
 
 

@@ -6,16 +6,21 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from kafka_telemetry_lake.pipelines.ingest.landing_rows import OTHERS
 from kafka_telemetry_lake.pipelines.spark_engine import packing
 from kafka_telemetry_lake.pipelines.spark_engine.packing import BLOB_BYTES, PackTask, from_blob, to_blob
 from kafka_telemetry_lake.udfs.kernels.sharding import shards_of
+from tests.support.landed import as_landed
 
 IDS = [*(f"client-{number:015}" for number in range(40)), None]
 
 
 def rows(payloads: Sequence[bytes | None]) -> pa.RecordBatch:
     ids = [IDS[number % len(IDS)] for number in range(len(payloads))]
-    return pa.record_batch({"client_instance_id": ids, "payload": pa.array(payloads, pa.binary())})
+    table = as_landed(pa.table({"client_instance_id": ids, "payload": pa.array(payloads, pa.binary())}))
+    for name in OTHERS:
+        table = table.append_column(name, pa.nulls(table.num_rows, pa.struct([])))
+    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in table.columns], schema=table.schema)
 
 
 def packed(keys: tuple[int, ...], batch: pa.RecordBatch) -> list[tuple[int, pa.Table]]:

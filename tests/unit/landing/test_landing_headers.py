@@ -75,7 +75,7 @@ def test_numbers_beyond_the_bounds_of_the_contract_are_missing() -> None:
 
 
 OTHER_ID = "B" * 22
-REJECTED = {
+REJECTED: dict[str, dict[str, Any]] = {
     "no client instance id in header or key": {"client_instance_id": None, "key": None},
     f"client instance id differs: header '{OTHER_ID}', key '{GOOD_ID}'": {"client_instance_id": OTHER_ID},
     "the client instance id is the zero UUID": {"client_instance_id": None, "key": "A" * 22},
@@ -91,7 +91,7 @@ REJECTED = {
 
 @pytest.mark.parametrize("detail", REJECTED)
 def test_a_record_that_is_no_push_says_why(detail: str) -> None:
-    changes: dict[str, Any] = dict(REJECTED[detail])
+    changes = dict(REJECTED[detail])
     bad = record(1, changes.pop("value", b"x"), **{"key": GOOD_ID} | changes)
     before, row, after = pushes(record(0, b"a"), bad, record(2, b"b"))
     is_request = "client instance id" in detail

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.support.landing_records import GOOD_ID, record
 LISTS = RAW.field("headers").type
 
 
-def headers(*records: list[tuple[str | None, bytes | None]] | None) -> Headers:
+def headers(*records: Sequence[tuple[str | None, bytes | None]] | None) -> Headers:
     rows = [None if each is None else [{"key": key, "value": value} for key, value in each] for each in records]
     return Headers(pa.array(rows, LISTS))
 

@@ -43,7 +43,7 @@ def main() -> None:
     cpu_s: defaultdict[tuple[str, str, str], float] = defaultdict(float)
     runs: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory(prefix="before-") as folder:
-        builds = {"before": _checkout(options.commit, Path(folder)), "now": ROOT}
+        builds = {"before": checkout(options.commit, Path(folder)), "now": ROOT}
         for turn in range(options.turns):
             for build, root in builds.items():
                 for shape, size, read, took in _rounds(root, flags):
@@ -62,7 +62,7 @@ def main() -> None:
     )
 
 
-def _checkout(commit: str, folder: Path) -> Path:
+def checkout(commit: str, folder: Path) -> Path:
     """A clone of this checkout at a commit, with this checkout's packages and jars."""
     clone = folder / "clone"
     subprocess.run(["git", "clone", "--quiet", "--no-checkout", ROOT, clone], check=True)

@@ -34,6 +34,7 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
+from benchmarks.before import ROOT
 from benchmarks.figures import print_figures, store_runs
 from benchmarks.million_lake import build_million
 from kafka_telemetry_lake.dashboards.lake import LakeReader
@@ -62,17 +63,17 @@ def main() -> None:
     pages, runs = list(args.pages), dict[str, Any]()
     opened = LakeReader(str(args.lake))
     opened.versions()
-    subjects, ranges = _subjects(opened), _ranges(opened)
-    with _served(args.lake) as (port, server):
-        runs["prepared_cpu_s"] = _prepared(port, server)
+    subjects, ranges = subjects_of(opened), ranges_of(opened)
+    with served(args.lake) as (port, server):
+        runs["prepared_cpu_s"] = prepared(port, server)
         print(f"prepared: {runs['prepared_cpu_s']:.1f} CPU-s", flush=True)
         for kind, times in _one(port, server, pages, subjects, ranges, args.visits).items():
             runs[f"{kind}_s"] = {page: [seconds for seconds, _ in visits] for page, visits in times.items()}
             runs[f"{kind}_cpu_s"] = {page: [cpu for _, cpu in visits] for page, visits in times.items()}
         runs["memory_mb"] = server.memory_info().rss / 1e6
     if not args.alone:
-        with _served(args.lake) as (port, server):
-            _prepared(port, server)
+        with served(args.lake) as (port, server):
+            prepared(port, server)
             runs["ten_s"] = _ten(port, pages, subjects)
             runs["memory_mb"] = server.memory_info().rss / 1e6
     runs["load"] = os.getloadavg()[0]
@@ -109,7 +110,7 @@ def _print(runs: dict[str, Any]) -> None:
         print(f"| {page} | {' | '.join(cells)} |", flush=True)
 
 
-def _subjects(opened: LakeReader) -> dict[str, dict[str, str]]:
+def subjects_of(opened: LakeReader) -> dict[str, dict[str, str]]:
     """What the address of some pages says besides the range: what the page is about."""
     (row,) = opened.rows("pushes", top=1).to_pylist()
     return {
@@ -121,10 +122,21 @@ def _subjects(opened: LakeReader) -> dict[str, dict[str, str]]:
 
 
 @contextmanager
-def _served(lake: Path) -> Iterator[tuple[int, psutil.Process]]:
+def served(lake: Path, root: Path = ROOT) -> Iterator[tuple[int, psutil.Process]]:
+    """Port and process of a dashboard; root: the checkout of its build."""
     port = free_port()
-    argv = [sys.executable, "-m", "kafka_telemetry_lake", "dashboard", "--lake", str(lake), "--port", str(port)]
-    with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as server:
+    argv = [
+        sys.executable,
+        "-m",
+        "kafka_telemetry_lake",
+        "dashboard",
+        "--lake",
+        str(lake.absolute()),
+        "--port",
+        str(port),
+    ]
+    environment = os.environ | {"PYTHONPATH": str(root)}
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, cwd=root, env=environment) as server:
         try:
             wait_until_served(server, f"http://127.0.0.1:{port}")
             yield port, psutil.Process(server.pid)
@@ -132,11 +144,11 @@ def _served(lake: Path) -> Iterator[tuple[int, psutil.Process]]:
             server.terminate()
 
 
-def _prepared(port: int, server: psutil.Process) -> float:
+def prepared(port: int, server: psutil.Process) -> float:
     """CPU seconds until the server has imported what all pages need, and prepared the first page."""
-    _visit(port, "subscriptions", {"range": "15m"})
+    visit(port, "subscriptions", {"range": "15m"})
     used = 0.0
-    while (now := _cpu_s(server)) > used + IDLE_CPU_S:
+    while (now := cpu_s(server)) > used + IDLE_CPU_S:
         used = now
         time.sleep(PAUSE_S)
     return now
@@ -152,26 +164,26 @@ def _one(
     """Seconds and the server's CPU seconds of each page's visits, by kind of visit."""
     times: dict[str, Times] = {kind: defaultdict(list) for kind in KINDS}
     others = next(ranges)
-    _visit(port, "fleet", others)
+    visit(port, "fleet", others)
 
-    def visit(kind: str, page: str, query: dict[str, str]) -> None:
-        used = _cpu_s(server)
-        seconds = _visit(port, page.partition("/")[0], query | subjects.get(page, {}))
-        times[kind][page].append((seconds, _cpu_s(server) - used))
+    def look(kind: str, page: str, query: dict[str, str]) -> None:
+        used = cpu_s(server)
+        seconds = visit(port, page.partition("/")[0], query | subjects.get(page, {}))
+        times[kind][page].append((seconds, cpu_s(server) - used))
         print(f"{kind} {page}: {seconds:.2f} s, {times[kind][page][-1][1]:.2f} CPU-s", flush=True)
 
     for number in range(visits):
         others = next(ranges) if number else others
         for page in filter(FIRST.__contains__, pages):
-            visit("new", page, next(ranges))
-        _visit(port, "fleet", others)
+            look("new", page, next(ranges))
+        visit(port, "fleet", others)
         for page in pages:
-            visit("next", page, others)
-            visit("again", page, others)
+            look("next", page, others)
+            look("again", page, others)
     return times
 
 
-def _ranges(opened: LakeReader) -> Iterator[dict[str, str]]:
+def ranges_of(opened: LakeReader) -> Iterator[dict[str, str]]:
     """Fixed ranges of nearly all of the lake's pushes, no two alike. Each begins and ends within a window."""
     (extent,) = opened.ask("extent", {}).to_pylist()
     for number in itertools.count(1):
@@ -189,7 +201,7 @@ def _ten(port: int, pages: list[str], subjects: dict[str, dict[str, str]]) -> di
         time.sleep(order.uniform(0, PAUSE_S))
         seen = []
         for page in own:
-            seen.append((page, _visit(port, page.partition("/")[0], {**subjects.get(page, {}), "range": "1h"})))
+            seen.append((page, visit(port, page.partition("/")[0], {**subjects.get(page, {}), "range": "1h"})))
             time.sleep(order.uniform(0, 2 * PAUSE_S))
         return seen
 
@@ -200,7 +212,7 @@ def _ten(port: int, pages: list[str], subjects: dict[str, dict[str, str]]) -> di
     return {page: times[page] for page in pages}
 
 
-def _visit(port: int, page: str, query: dict[str, str]) -> float:
+def visit(port: int, page: str, query: dict[str, str]) -> float:
     """Seconds from the connection until the page's script has ended.
 
     Raises:
@@ -233,7 +245,7 @@ def _messages(socket: Any) -> Iterable[ForwardMsg]:
         yield message
 
 
-def _cpu_s(process: psutil.Process) -> float:
+def cpu_s(process: psutil.Process) -> float:
     times = process.cpu_times()
     return float(times.user + times.system)
 

@@ -36,6 +36,7 @@ from kafka_telemetry_lake.udfs.findings.remarks import MUTED
 
 MINUTE_S, HOUR_S = 60, 3600
 MOST_MARKS = 30
+MOST_PUSHES_EACH = 4  # latest ones, in which the newest instances are looked for first
 MOST_CLIENT_WINDOWS = 100_000  # client ids times windows of a plot; each has ten metrics, of 90 bytes
 NOT_OF_ONE_CLIENT = ("", "<default>")  # client ids of quota entities
 
@@ -115,6 +116,18 @@ class Scene:
         rows = self.ask("instances_by_id", ids=[*ids])
         rows.attrs.clear()  # a statement as long as the list of ids
         return rows
+
+    def newest(self, top: int) -> pd.DataFrame:
+        """Instance and client id of the chosen instances with the latest pushes: rows of `newest_instances`.
+
+        Of many instances, mostly the latest few pushes are of so many different ones: then no others are read.
+        """
+        if self.is_of_everybody and self.totals.instances > MOST_PUSHES_EACH * top:
+            since = self.ask("latest_pushes", top=MOST_PUSHES_EACH * top)["since"].iloc[0]
+            rows = self.ask("newest_instances", top=top, start=since.to_pydatetime())
+            if len(rows) == top:
+                return rows
+        return self.ask("newest_instances", top=top)
 
     def open_findings(self) -> pd.DataFrame:
         """What is wrong now with the chosen clients, and with no single client; the worst and oldest first."""

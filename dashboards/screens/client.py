@@ -93,7 +93,7 @@ def page(scene: Scene) -> None:
 def _choose(scene: Scene, instance: str, client_id: str) -> None:
     """A list of the instances, of those of this client id first."""
     siblings = scene.ask("siblings", client=client_id, top=MOST_OPTIONS).sort_values("client_instance_id")
-    others = scene.ask("newest_instances", top=MOST_OPTIONS)
+    others = scene.newest(MOST_OPTIONS)
     others = others[others["client_id"] != client_id].sort_values(["client_id", "client_instance_id"])
     listed = pd.concat([siblings, others]).head(MOST_OPTIONS)
     names = dict(zip(listed["client_instance_id"], listed["client_id"], strict=True))

@@ -58,7 +58,7 @@ def page(scene: Scene) -> None:
         rows = scene.per_second(read, "bytes")
         lines(rows, "bytes", "bytes per second", "Telemetry, decompressed", None, scene.step_s)
     found_in_range(scene)
-    newest = scene.listed(scene.ask("newest_instances", top=MOST_ROWS)["client_instance_id"]).head(MOST_ROWS)
+    newest = scene.listed(scene.newest(MOST_ROWS)["client_instance_id"]).head(MOST_ROWS)
     table(newest, CLIENT_COLUMNS, f"Clients: the {len(newest):,} with the latest pushes")
 
 

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
@@ -16,7 +17,7 @@ from kafka_telemetry_lake.dashboards.answers import Answers
 from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.dashboards.pages import PAGES, Page
 from kafka_telemetry_lake.dashboards.questions import names, question
-from kafka_telemetry_lake.dashboards.scene import open_scene
+from kafka_telemetry_lake.dashboards.scene import Scene, open_scene
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES, TABLES
 
 pytestmark = pytest.mark.lake
@@ -156,3 +157,23 @@ def test_no_page_lists_all_instances(lake: LakeReader, monkeypatch: pytest.Monke
     page.show(scene)
     assert "totals" in asked
     assert "instances" not in asked
+
+
+@pytest.mark.parametrize(("top", "questions"), [(1, 2), (20, 3), (100, 1)])
+def test_the_newest_are_the_same_whether_or_not_the_latest_pushes_tell_them(
+    lake: LakeReader, listed: pa.Table, monkeypatch: pytest.MonkeyPatch, top: int, questions: int
+) -> None:
+    """The latest twenty pushes are of fewer instances: then all are read. Of less than a hundred all are read anyway."""
+    monkeypatch.setattr("kafka_telemetry_lake.dashboards.scene.MOST_PUSHES_EACH", 1)
+    scene = open_scene(lake.uri, Selection(start=NOON, stop=STOP))
+    assert scene is not None
+    asked = list[str]()
+    ask = Scene.ask
+
+    def noted(own: Scene, name: str, **more: Any) -> pd.DataFrame:
+        asked.append(name)
+        return ask(own, name, **more)
+
+    monkeypatch.setattr(Scene, "ask", noted)
+    assert list(scene.newest(top)["client_instance_id"]) == listed["client_instance_id"].to_pylist()[:top]
+    assert len(asked) == questions

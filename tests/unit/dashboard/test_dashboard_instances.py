@@ -163,7 +163,7 @@ def test_no_page_lists_all_instances(lake: LakeReader, monkeypatch: pytest.Monke
 def test_the_newest_are_the_same_whether_or_not_the_latest_pushes_tell_them(
     lake: LakeReader, listed: pa.Table, monkeypatch: pytest.MonkeyPatch, top: int, questions: int
 ) -> None:
-    """The latest twenty pushes are of fewer instances: then all are read. Of less than a hundred all are read anyway."""
+    """The latest twenty pushes are of fewer instances: then all are read. Of less than a hundred they are anyway."""
     monkeypatch.setattr("kafka_telemetry_lake.dashboards.scene.MOST_PUSHES_EACH", 1)
     scene = open_scene(lake.uri, Selection(start=NOON, stop=STOP))
     assert scene is not None

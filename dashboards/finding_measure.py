@@ -50,12 +50,14 @@ class Peers:
         known: how many pushed in the time range.
         ill: those of them that have this finding open.
         healthy: names of the others, at most `MOST_PEERS`; None: all subjects of the cluster that the rule knows.
+        sampled: of how many `healthy` is a sample; 0: it has all.
     """
 
     like: str
     known: int = 0
     ill: tuple[str, ...] = ()
     healthy: tuple[str, ...] | None = None
+    sampled: int = 0
 
 
 def finding_measure(scene: Scene, row: pd.Series) -> None:
@@ -131,7 +133,7 @@ def peers_of(scene: Scene, rule: Rule, row: pd.Series, subject: str) -> Peers:
     Of an instance its siblings. Of a client id those of its application, or if there are none, of its software. Of what
     else has findings all others of the cluster.
     """
-    ill = _ill(scene, rule) - {subject}
+    ill = _ill(scene, rule, row) - {subject}
     if row["scope"] not in (INSTANCE, CLIENT_ID):
         return Peers(f"other {_noun(row)}s of its cluster", len(ill), tuple(sorted(ill)))
     instances, owners = scene.clients.instances, scene.clients.owners
@@ -145,7 +147,8 @@ def peers_of(scene: Scene, rule: Rule, row: pd.Series, subject: str) -> Peers:
         names = {name for name in others if name} - {subject}
         # A sample that is the same on each look, and that no naming scheme decides.
         healthy = sorted(names - ill, key=lambda name: hashlib.blake2b(name.encode()).digest())
-        found = Peers(f"other {like}", len(names), tuple(sorted(ill & names)), tuple(healthy[:MOST_PEERS]))
+        sampled = len(healthy) if len(healthy) > MOST_PEERS else 0
+        found = Peers(f"other {like}", len(names), tuple(sorted(ill & names)), tuple(healthy[:MOST_PEERS]), sampled)
         if names:
             break
     return found
@@ -164,11 +167,13 @@ def _in_common(own: pa.Table, owners: pa.Table, key: str) -> Iterator[tuple[str,
     yield "client_software_name", software, f"client ids of software {_listed(software)}"
 
 
-def _ill(scene: Scene, rule: Rule) -> set[str]:
-    """Who has the finding open, whoever the page's filters leave."""
+def _ill(scene: Scene, rule: Rule, row: pd.Series) -> set[str]:
+    """Who has the finding open in a finding's cluster, whoever the page's filters leave."""
     if "finding_changes" not in dict(scene.versions):
         return set()
     found = replace(scene, selection=replace(scene.selection, filters=())).open_findings()
+    if "cluster_id" in row:
+        found = found[found["cluster_id"].fillna("") == _text(row["cluster_id"])]
     return set(found[found["finding"] == rule.id]["subject"].dropna())
 
 
@@ -236,7 +241,7 @@ def _of_peers(hours: pd.DataFrame, peers: Peers, said: Callable[[float], str]) -
     if len(compared):
         last, least, most = compared.iloc[-1], int(compared["peers"].min()), int(compared["peers"].max())
         count = f"{most:,}" if least == most else f"{least:,} to {most:,}"
-        of = f", a sample of {peers.known:,}" if peers.known > MOST_PEERS else ""
+        of = f", a sample of {peers.sampled:,}" if peers.sampled else ""
         half = f", half of them (grey bars) from {said(last['low'])} to {said(last['high'])}"
         return (
             f"Healthy peers ({peers.like} that never have this finding here): {count} an hour{of}; in their last hour "

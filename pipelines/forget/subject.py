@@ -5,7 +5,6 @@ They are read before the first row goes and stored in the note of the erasure, b
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from kafka_telemetry_lake.pipelines.lake.privacy import Privacy
 from kafka_telemetry_lake.pipelines.lake.stored_pushes import IDENTITY, same_push
 from kafka_telemetry_lake.pipelines.tables.catalog import CATALOG
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_CHANGES
@@ -121,7 +121,7 @@ _SETS = tuple(field.name for field in fields(Subject) if field.name != "cluster_
 
 def pseudonym(principal: str, key: str) -> str:
     """The principal as ``--personal-data hash`` stores it with this key."""
-    return hashlib.sha256(f"{key}\0{principal}".encode()).hexdigest()[:32]
+    return str(Privacy("hash", key).of(principal))
 
 
 def subject_of(lake: str, request: Request, personal_data_key: str = "") -> Subject:

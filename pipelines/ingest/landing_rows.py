@@ -144,4 +144,6 @@ def to_pushes(records: pa.RecordBatch, privacy: Privacy) -> pa.RecordBatch:
             return records[field.name].cast(field.type)
         return texts[field.name] if field.name in texts else headers.number(field.name, field.type)
 
-    return pa.RecordBatch.from_arrays([column(field) for field in PUSHES.schema], schema=PUSHES.schema)
+    pushes = pa.RecordBatch.from_arrays([column(field) for field in PUSHES.schema], schema=PUSHES.schema)
+    # Columns that are slices of the records would keep their headers, which may be large, in memory.
+    return pushes.take(pa.array(range(len(pushes)))) if records.nbytes > 2 * pushes.nbytes else pushes

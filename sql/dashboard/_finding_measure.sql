@@ -1,13 +1,13 @@
 -- How did what a finding measures change, of what has the finding and of its healthy peers? One row per hour, of relation
 -- measures (a rule's SELECT, pipelines/findings/measured.py). measure: of several instances the one that view findings
--- names, or in an hour without the finding the worst. opens, closes: the bounds. had_it: 1 in an hour with the finding.
+-- names, or in an hour without the finding the worst; so of several clusters. opens, closes: the bounds. had_it: 1 in an hour with the finding.
 -- peers: how many subjects have a measure in the hour and the finding in no hour; low, median, high: quartiles of theirs.
 -- ill_peers: how many had the finding in some hour.
 WITH worst AS (
   SELECT
     coalesce(subject, '') AS subject, window_start, measure, opens, closes, has_it,
     row_number() OVER (
-      PARTITION BY cluster_id, subject, window_start
+      PARTITION BY subject, window_start
       ORDER BY
         CASE WHEN has_it THEN 1 ELSE 0 END DESC,
         CASE WHEN NOT has_it THEN 0 WHEN severity = 'error' THEN 3 WHEN severity = 'warning' THEN 2 ELSE 1 END DESC,

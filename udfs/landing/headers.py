@@ -31,6 +31,8 @@ class Headers:
     """
 
     def __init__(self, headers: pa.Array) -> None:
+        if headers.null_count:  # below a NULL list there may be entries: what `take` makes has none
+            headers = headers.take(pa.array(range(len(headers))))
         names, self._values = pc.list_flatten(headers).flatten()
         places = pc.index_in(names, value_set=_NAMES)
         known = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))

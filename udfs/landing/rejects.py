@@ -53,6 +53,6 @@ def rejects(
 
 def _is_other(content_type: pa.Array) -> pa.Array:
     """Whether this is another form than OTLP metrics; nearly all texts are "OTLP"."""
-    plain = pc.utf8_lower(pc.replace_substring_regex(content_type, r"\s", ""))
+    plain = pc.utf8_lower(pc.replace_substring_regex(content_type, r"[\s\v]", ""))
     is_metrics = pc.starts_with(plain, "application/x-protobuf;type=otlp+metrics")
     return pc.invert(pc.or_(pc.equal(plain, "otlp"), is_metrics))

@@ -47,6 +47,21 @@ def test_headers_of_a_part_of_a_batch() -> None:
     assert Headers(pa.array([], LISTS)).text("client_id").to_pylist() == []
 
 
+def test_entries_below_a_missing_list_are_nobodys() -> None:
+    entries = pa.array([{"key": "client_id", "value": b"%d" % number} for number in range(4)], LISTS.value_type)
+    given = pa.ListArray.from_arrays(pa.array([0, 1, 3, 4], pa.int32()), entries, mask=pa.array([False, True, False]))
+    assert Headers(given).text("client_id").to_pylist() == ["0", None, "3"]
+
+
+def test_pushes_do_not_keep_large_headers_of_their_records_in_memory() -> None:
+    def is_copy(header: str) -> bool:
+        records = landed(record(offset, b"payload" * 10, unknown=header) for offset in range(5))
+        stored = to_pushes(records, UNCHANGED)["payload"]
+        return bool(stored.buffers()[-1].address != records["value"].buffers()[-1].address)
+
+    assert [is_copy("x"), is_copy("x" * 100_000)] == [False, True]
+
+
 def test_bytes_that_are_no_utf8_are_replaced_and_long_texts_cut() -> None:
     long = "ü" * 2000
     given = headers([("client_id", b"a\xffb")], [("client_id", long.encode())], [("client_id", b"\xe2\x82")])
@@ -107,7 +122,7 @@ def test_a_record_that_is_no_push_says_why(detail: str) -> None:
     [
         "OTLP",
         "otlp",
-        " o t\tlp",
+        " o t\tl\vp",
         "application/x-protobuf; type=otlp+metrics",
         "Application/X-Protobuf;type=otlp+metrics-v1",
     ],

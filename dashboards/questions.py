@@ -134,7 +134,8 @@ def _all_instances(tree: exp.Query) -> exp.Query:
     """
     instances = _select("instances")
     instances.set("order", None)
-    if not tree.find(exp.Star) and all(column.name != "group_id" for column in tree.find_all(exp.Column)):
+    shows_all = any(select.is_star for select in tree.find_all(exp.Select))  # of `*`; that of `count(*)` is none
+    if not shows_all and all(column.name != "group_id" for column in tree.find_all(exp.Column)):
         instances.set("joins", None)
         instances.set("expressions", [each for each in instances.expressions if each.alias_or_name != "group_id"])
         instances.set("with_", exp.With(expressions=[cte for cte in instances.ctes if cte.alias == "pushed"]))

@@ -75,8 +75,12 @@ def page(scene: Scene) -> None:
         of_it = {"scope": INSTANCE, "subject": instance, "cluster_id": client["cluster_id"]}
         finding_measure(scene, pd.Series({**findings.iloc[0], **of_it}))
     _about(client, scene)
-    # Many instances live for a part of the range: of other times no file is read.
-    lived = {"start": client["first_push"].to_pydatetime(), "stop": client["last_push"].to_pydatetime() + MICROSECOND}
+    # Many instances live for a part of the range: of other times no file is read. What is asked is of its id in all
+    # clusters, so the rows of all of them count.
+    lived = {
+        "start": rows["first_push"].min().to_pydatetime(),
+        "stop": rows["last_push"].max().to_pydatetime() + MICROSECOND,
+    }
     pushes = scene.ask("client_pushes", instance=instance, top=MOST_PUSHES, **lived)
     _time_axis(scene, instance, pushes, lived)
     table(

@@ -51,9 +51,7 @@ def page(scene: Scene) -> None:
         EVENT_COLUMNS,
         "Latest events",
     )
-    longest = scene.ask("longest_silent", top=MOST_SILENT)["client_instance_id"] if states["silent"] else ()
-    gone = scene.listed(longest).sort_values(["last_push", "client_instance_id"])
-    gone = gone.assign(silent_s=(scene.stop - gone["last_push"]).dt.total_seconds())
+    gone = silent_for_longest(scene, MOST_SILENT if states["silent"] else 0)
     shown = {**CLIENT_COLUMNS, "silent_s": "silent for (s)"}
     table(gone, shown, "Silent clients", none="No client is silent.")
     many = scene.clients.known.instances > MOST_INSTANCES
@@ -68,6 +66,15 @@ def page(scene: Scene) -> None:
         rows = scene.rows(view)
         if rows is not None:
             every_column(rows, title, "For the whole lake, regardless of the time range.", NONE_YET)
+
+
+def silent_for_longest(scene: Scene, top: int) -> pd.DataFrame:
+    """What is known of the instances that are silent for longest, and for how many seconds (`silent_s`)."""
+    keys = ["cluster_id", "client_instance_id"]  # an instance of another cluster with an equal id may be active
+    longest = scene.ask("longest_silent", top=top)[keys] if top else pd.DataFrame(columns=keys, dtype=object)
+    gone = scene.listed(longest["client_instance_id"]).merge(longest, on=keys)
+    gone = gone.sort_values(["last_push", *reversed(keys)])
+    return gone.assign(silent_s=(scene.stop - gone["last_push"]).dt.total_seconds())
 
 
 def calendars(scene: Scene) -> None:

@@ -18,6 +18,8 @@ from kafka_telemetry_lake.dashboards.lake import LakeReader
 from kafka_telemetry_lake.dashboards.pages import PAGES, Page
 from kafka_telemetry_lake.dashboards.questions import names, question
 from kafka_telemetry_lake.dashboards.scene import Scene, open_scene
+from kafka_telemetry_lake.dashboards.screens import client as client_page
+from kafka_telemetry_lake.dashboards.screens import lifecycle
 from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES, TABLES
 
 pytestmark = pytest.mark.lake
@@ -87,6 +89,15 @@ def test_no_question_needs_a_list_of_all_instances(name: str) -> None:
     assert not question(name, everybody=True).is_about_chosen
 
 
+@pytest.mark.parametrize("name", names())
+def test_only_questions_that_show_groups_read_the_pushes_that_name_them(name: str) -> None:
+    """A count of all rows is none of these: the push outcomes of a million instances take longer than the count."""
+    of_chosen, of_everybody = question(name), question(name, everybody=True)
+    if of_chosen.is_about_chosen and "push_outcomes" not in of_chosen.reads:
+        shows_groups = name in ("client_ids", "groups", "instances_by_id")
+        assert ("push_outcomes" in of_everybody.reads) == shows_groups
+
+
 def test_the_newest_are_the_first_of_the_list(lake: LakeReader, listed: pa.Table) -> None:
     rows = answer(lake, "newest_instances", top=5)
     assert [row["client_instance_id"] for row in rows] == listed["client_instance_id"].to_pylist()[:5]
@@ -101,11 +112,18 @@ def test_software_and_principals_are_those_of_the_latest_push(lake: LakeReader, 
     assert {(row["versions"], row["principals"]) for row in rows} == {(len(counted), len(principals))}
 
 
-def test_silent_is_who_pushed_nothing_for_three_intervals_and_a_minute(lake: LakeReader, listed: pa.Table) -> None:
-    def is_silent(row: dict[str, Any]) -> bool:
-        patience = max(timedelta(minutes=1), 3 * timedelta(milliseconds=row["push_interval_ms"] or 0))
-        return not row["terminated"] and STOP - row["last_push"] > patience
+def is_silent(row: dict[str, Any]) -> bool:
+    patience = max(timedelta(minutes=1), 3 * timedelta(milliseconds=row["push_interval_ms"] or 0))
+    return not row["terminated"] and STOP - row["last_push"] > patience
 
+
+def opened(lake: LakeReader) -> Scene:
+    scene = open_scene(lake.uri, Selection(start=NOON, stop=STOP))
+    assert scene is not None
+    return scene
+
+
+def test_silent_is_who_pushed_nothing_for_three_intervals_and_a_minute(lake: LakeReader, listed: pa.Table) -> None:
     rows = listed.to_pylist()
     silent = sorted(filter(is_silent, rows), key=lambda row: row["last_push"])
     assert 5 < len(silent) < len(rows)
@@ -113,6 +131,46 @@ def test_silent_is_who_pushed_nothing_for_three_intervals_and_a_minute(lake: Lak
     assert answer(lake, "silence") == [{"instances": len(rows), "terminated": terminated, "silent": len(silent)}]
     longest = answer(lake, "longest_silent", top=5)
     assert [row["client_instance_id"] for row in longest] == [row["client_instance_id"] for row in silent[:5]]
+
+
+def test_who_pushes_in_one_cluster_is_not_silent_for_an_equal_id_in_another(
+    lake: LakeReader, listed: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = dict[str, pd.DataFrame]()
+    monkeypatch.setattr(lifecycle, "table", lambda rows, _, title, **__: tables.update({title: rows}))
+    lifecycle.page(opened(lake))
+
+    def keys(rows: Rows) -> list[tuple[str | None, str]]:
+        return [(row["cluster_id"], row["client_instance_id"]) for row in rows]
+
+    rows = listed.to_pylist()
+    silent = sorted(filter(is_silent, rows), key=lambda row: row["last_push"])
+    ids = {row["client_instance_id"] for row in silent}
+    assert any(row["client_instance_id"] in ids and not is_silent(row) for row in rows)
+    assert {None, "east", "west"} == {row["cluster_id"] for row in silent}
+    assert keys(tables["Silent clients"].to_dict("records")) == keys(silent)
+    assert list(tables["Silent clients"]["silent_s"]) == [(STOP - row["last_push"]).total_seconds() for row in silent]
+    assert lifecycle.silent_for_longest(opened(lake), 0).empty
+
+
+def test_the_page_of_an_instance_has_the_pushes_of_its_id_in_all_clusters(
+    lake: LakeReader, listed: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = listed.to_pylist()
+    of_id = defaultdict[str, Rows](list)
+    for row in rows:
+        of_id[row["client_instance_id"]].append(row)
+    # The latest of the instances with this id, which the page describes, began after the other did.
+    wanted = next(
+        key
+        for key, (latest, *others) in of_id.items()
+        if any(row["first_push"] < latest["first_push"] for row in others)
+    )
+    pushes: list[pd.DataFrame] = []
+    monkeypatch.setattr(client_page, "page_value", {"instance": wanted}.get)
+    monkeypatch.setattr(client_page, "_pushes", pushes.append)
+    client_page.page(opened(lake))
+    assert len(pushes[0]) == sum(row["pushes"] for row in of_id[wanted])
 
 
 def test_a_client_id_has_what_its_latest_instance_has(lake: LakeReader, listed: pa.Table) -> None:
@@ -152,9 +210,7 @@ def test_no_page_lists_all_instances(lake: LakeReader, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(LakeReader, "run", noted)
     monkeypatch.setattr("kafka_telemetry_lake.dashboards.answers.ANSWERS", Answers())
-    scene = open_scene(lake.uri, Selection(start=NOON, stop=STOP))
-    assert scene is not None
-    page.show(scene)
+    page.show(opened(lake))
     assert "totals" in asked
     assert "instances" not in asked
 
@@ -165,8 +221,7 @@ def test_the_newest_are_the_same_whether_or_not_the_latest_pushes_tell_them(
 ) -> None:
     """The latest twenty pushes are of fewer instances: then all are read. Of less than a hundred they are anyway."""
     monkeypatch.setattr("kafka_telemetry_lake.dashboards.scene.MOST_PUSHES_EACH", 1)
-    scene = open_scene(lake.uri, Selection(start=NOON, stop=STOP))
-    assert scene is not None
+    scene = opened(lake)
     asked = list[str]()
     ask = Scene.ask
 

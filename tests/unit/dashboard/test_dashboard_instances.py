@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -140,7 +141,7 @@ def test_who_pushes_in_one_cluster_is_not_silent_for_an_equal_id_in_another(
     monkeypatch.setattr(lifecycle, "table", lambda rows, _, title, **__: tables.update({title: rows}))
     lifecycle.page(opened(lake))
 
-    def keys(rows: Rows) -> list[tuple[str | None, str]]:
+    def keys(rows: Iterable[Mapping[Any, Any]]) -> list[tuple[str | None, str]]:
         return [(row["cluster_id"], row["client_instance_id"]) for row in rows]
 
     rows = listed.to_pylist()

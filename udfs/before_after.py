@@ -16,6 +16,7 @@ from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int64s
 MOST_BY_CHANCE = 0.05  # of measures that did not change, beyond their noise
 EDGE = 1.5
 LEAST_DIFFERENCES = 13  # with fewer, one in ten measures would be beyond its noise by chance
+LEAST_EARLIER = LEAST_DIFFERENCES + 1  # windows: as many differences lie between them
 LEAST_NOISES = 3.0
 LEAST_SHARE = 0.01  # of the greater value: less is no noise that matters
 OF_NORMAL = 1.4826  # standard deviation of normal values by the median of their absolutes
@@ -74,16 +75,20 @@ def _said(there: Bools, known: Bools, beyond: Bools, count: Int64s) -> tuple[lis
     """Status of each measure, and why it is unknown."""
     reason = "nobody pushed for most of the time after" if not known[0] else ""
     reason = reason or ("nobody pushed for most of the time before" if not known[1] else "")
+    earlier = np.count_nonzero(known[1:])
+    few = f"{earlier} earlier windows; at least {LEAST_EARLIER} are needed" if earlier < LEAST_EARLIER else ""
     status, why = [], []
     for row in range(len(there)):
         after, before = there[row, 0], there[row, 1:]
         said = ""
         if reason:
             found, said = UNKNOWN, reason
-        elif not before.any():  # B4
-            found = APPEARED
+        elif not there[row].any():
+            found, said = UNKNOWN, "no value in any window of which enough was pushed"
+        elif after and not before.any():  # B4
+            found, said = (UNKNOWN, few) if few else (APPEARED, "")
         elif not after and before[known[1:]].all():
-            found = VANISHED
+            found, said = (UNKNOWN, few) if few else (VANISHED, "")
         elif not after or not before[0]:
             found, said = UNKNOWN, f"no value {'before' if after else 'after'}, as in other windows"
         elif count[row] < LEAST_DIFFERENCES:

@@ -12,6 +12,7 @@ from kafka_telemetry_lake.udfs.before_after import (
     APPEARED,
     CHANGED,
     LEAST_DIFFERENCES,
+    LEAST_EARLIER,
     UNCHANGED,
     UNKNOWN,
     VANISHED,
@@ -130,6 +131,29 @@ def test_b4_measures_that_appear_or_vanish_are_said_and_those_that_come_and_go_a
     found = judged(np.array([appeared, vanished, sporadic, came_before]))
     assert found.status == [APPEARED, VANISHED, UNKNOWN, UNKNOWN]
     assert found.why == ["", "", "no value after, as in other windows", "no value before, as in other windows"]
+
+
+def test_b4_a_measure_without_a_value_has_not_appeared() -> None:
+    values, known = np.full((2, 30), np.nan), np.ones(30, bool)
+    values[1, 4], known[4] = 7, False  # a value in a window that is left out is none
+    found = judge(values, np.zeros_like(values), known)
+    assert found.status == [UNKNOWN, UNKNOWN]
+    assert found.why == ["no value in any window of which enough was pushed"] * 2
+
+
+def test_b4_with_too_few_windows_nothing_is_said_to_appear_or_vanish() -> None:
+    def of(windows: int, unknown: int = 0) -> Judged:
+        values, known = np.full((2, windows), np.nan), np.ones(windows, bool)
+        values[0, 0], values[1, 1:] = 1, 1
+        known[windows - unknown :] = False
+        return judge(values, np.zeros_like(values), known)
+
+    assert of(2).status == [UNKNOWN, UNKNOWN]
+    assert of(2).why == ["1 earlier windows; at least 14 are needed"] * 2
+    assert of(LEAST_EARLIER).status == [UNKNOWN, UNKNOWN]
+    assert of(LEAST_EARLIER + 1).status == [APPEARED, VANISHED]
+    assert of(LEAST_EARLIER + 1, unknown=1).why == ["13 earlier windows; at least 14 are needed"] * 2
+    assert of(LEAST_EARLIER + 2, unknown=1).status == [APPEARED, VANISHED]
 
 
 def test_b1_with_too_few_windows_nothing_is_said() -> None:

@@ -29,6 +29,7 @@ from kafka_telemetry_lake.pipelines.applications.remarks_of_windows import (
     of_changes,
     of_clients,
     of_missing,
+    of_valueless,
     time_text,
     what_was_compared,
 )
@@ -69,7 +70,7 @@ class Comparison(NamedTuple):
     """What changed of an application at a moment."""
 
     rows: pa.Table
-    """schema `ANSWER`, a row per measure: those beyond their noise first"""
+    """schema `ANSWER`, a row per measure that has a value in some window: those beyond their noise first"""
     steps: pa.Table
     """schema `STEPS`: the first `MOST_STEPPED` changed measures, in the windows before and after"""
     step_s: int
@@ -115,13 +116,16 @@ def before_and_after(
     gone = [np.count_nonzero((missing >= start) & (missing < start + windows.length)) for start in starts]
     values, errors = measures.values()
     judged = judge(values, errors, np.array(gone) <= (1 - KNOWN_SHARE) * windows.length)
-    ranked = order(judged)[:MOST_MEASURES]
+    is_valued = ~np.isnan(values).all(axis=1)
+    ranked = order(judged)
+    ranked = ranked[is_valued[ranked]][:MOST_MEASURES]
     near = whole | {"start": of.at(starts[1])}
     pushed = _ask(lake, "pushed", **near, at=of.at(windows.after)).to_pylist()
     changes = _ask(lake, "changes", **near).to_pylist()
     remarks = [
         *what_was_compared(windows, window_s, at),
         *of_chance(judged),
+        *of_valueless(np.count_nonzero(~is_valued)),
         *of_missing(windows, missing),
         *of_clients(clients, pushed),
         *of_changes(changes),

@@ -67,7 +67,11 @@ def measured(sums: pa.Table, windows: Windows) -> Measured:
     columns = {name: grid(name) for both in OVER.values() for name in both}
     has = {kind: np.nansum(columns[under], axis=1) > 0 for kind, (_, under) in OVER.items()}
     has[RATE] &= ~np.isnan(columns["increase"]).all(axis=1)
-    kinds = [next((kind for kind in OVER if has[kind][each]), MEAN) for each in range(len(number))]
+    sums_of = set(row[sums["is_sum"].to_numpy()].tolist())  # without an increase they have no value (B1)
+    kinds = [
+        next((kind for kind in OVER if has[kind][each]), RATE if each in sums_of else MEAN)
+        for each in range(len(number))
+    ]
     over, under = (
         np.array([columns[OVER[kind][part]][each] for each, kind in enumerate(kinds)]).reshape(shape) for part in (0, 1)
     )

@@ -54,6 +54,13 @@ def of_chance(judged: Judged) -> Iterator[str]:
     )
 
 
+def of_valueless(measures: int) -> Iterator[str]:
+    """How many measures aren't told of, since they have no value in any window (B1)."""
+    if measures:
+        has = "measure has" if measures == 1 else "measures have"
+        yield f"{measures:,} {has} no value in any window, such as a counter of which only the total is known"
+
+
 def of_clients(client_ids: Mapping[str, Any], pushed: Rows) -> Iterator[str]:
     """Whom the measures are of."""
     if client_ids["shared"]:

@@ -14,7 +14,7 @@ from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.applications import before_after as module
 from kafka_telemetry_lake.pipelines.applications.before_after import Comparison, before_and_after
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES, CLIENT_CHANGES
-from kafka_telemetry_lake.pipelines.tables.operator import PUSH_OUTCOMES, PUSHES
+from kafka_telemetry_lake.pipelines.tables.operator import METRIC_ROLLUPS_1M, PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.udfs.errors import CannotRunError
 from tests.support import otlp_builder as otlp
 from tests.support.application_lake import LATENCY, NOON, SENT, Minutes, application_lake, client, put
@@ -157,6 +157,32 @@ def test_b1_with_a_short_history_it_can_not_be_said(tmp_path: Path) -> None:
         "unknown", "1 earlier differences between windows; at least 13 are needed",
     )  # fmt: skip
     assert row["ratio"] == pytest.approx(2, rel=0.05)
+
+
+def test_b1_the_total_of_a_counter_is_no_value_and_a_measure_without_any_is_left_out(tmp_path: Path) -> None:
+    """Counters of which each push is refused or a baseline, or is until noon, and a histogram without observations."""
+    application_lake(tmp_path, {SENT: noisy(6000)}, FIRST)
+    total, begun = f"{PREFIX}producer.total", f"{PREFIX}producer.begun"
+    of_both = {"cluster_id": "c", "client_id": "orders", "attribute_keys": "", "points": 1, "covered_s": 0.0}
+    rows = []
+    for minute in MINUTES.tolist():
+        at = NOON + timedelta(minutes=minute)
+        when = {"window_start": at, "landed_at": at, "landed_date": at.date()}
+        value = {"kind": "sum", "value_count": 1, "value_sum": 6e6 if minute >= 0 else 1e6}
+        rows.append(of_both | when | value | {"metric": total})
+        increase = {"increase": 120.0, "covered_s": 60.0} if minute >= 0 else {}
+        rows.append(of_both | when | value | {"metric": begun} | increase)
+        empty = {"metric": f"{PREFIX}producer.sizes", "kind": "histogram", "value_count": 0, "observations": 0}
+        rows.append(of_both | when | empty)
+    put(tmp_path, METRIC_ROLLUPS_1M, rows)
+    found = before_and_after(str(tmp_path), "shop", NOON, HOUR)
+    names = by_metric(found)
+    assert list(names) == ["producer.begun", "producer.record.send.total"]
+    row = names["producer.begun"]
+    assert (row["status"], row["before"], row["after"], row["unit"]) == ("appeared", None, 2.0, "per second")
+    assert said(found, "no value in any window") == (
+        "2 measures have no value in any window, such as a counter of which only the total is known"
+    )
 
 
 def test_b1_a_metric_without_attributes_goes_before_its_levels(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from kafka_telemetry_lake.pipelines.query.lake_query import run_query
 from kafka_telemetry_lake.pipelines.sql_text import filled, quoted
 from kafka_telemetry_lake.udfs.before_after import CHANGED, Judged, judge, missing_bins, order
 from kafka_telemetry_lake.udfs.errors import CannotRunError
-from kafka_telemetry_lake.udfs.kernels.arrays import Doubles, Int64s
+from kafka_telemetry_lake.udfs.kernels.arrays import Bools, Doubles, Int64s
 from kafka_telemetry_lake.udfs.nearest import did_you_mean
 from kafka_telemetry_lake.udfs.rows import TIMESTAMP
 
@@ -116,7 +116,7 @@ def before_and_after(
     gone = [np.count_nonzero((missing >= start) & (missing < start + windows.length)) for start in starts]
     values, errors = measures.values()
     judged = judge(values, errors, np.array(gone) <= (1 - KNOWN_SHARE) * windows.length)
-    is_valued = ~np.isnan(values).all(axis=1)
+    is_valued: Bools = np.asarray((~np.isnan(values)).any(axis=1), np.bool_)
     ranked = order(judged)
     ranked = ranked[is_valued[ranked]][:MOST_MEASURES]
     near = whole | {"start": of.at(starts[1])}
@@ -125,7 +125,7 @@ def before_and_after(
     remarks = [
         *what_was_compared(windows, window_s, at),
         *of_chance(judged),
-        *of_valueless(np.count_nonzero(~is_valued)),
+        *of_valueless(int(np.count_nonzero(~is_valued))),
         *of_missing(windows, missing),
         *of_clients(clients, pushed),
         *of_changes(changes),

@@ -193,7 +193,8 @@ def _compared(scene: Scene, application: str, at: datetime, window_s: int) -> Co
     def ask(part: str) -> pa.Table:
         def of(asked: Asked) -> pa.Table:
             if not computed:
-                computed.append(before_and_after(scene.lake.uri, application, at, window_s, lambda: asked.is_ended))
+                uri = scene.lake.uri
+                computed.append(before_and_after(uri, application, at, window_s, lambda runs, _: asked.runs_on(runs)))
             found = computed[0]
             said = {"remarks": found.remarks, "step_s": found.step_s}
             said |= {"start": found.start.isoformat(), "stop": found.stop.isoformat()}

@@ -6,7 +6,6 @@ per second that the deltas cover, the mean of a gauge, or the mean of what a his
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -33,7 +32,8 @@ from kafka_telemetry_lake.pipelines.applications.remarks_of_windows import (
     time_text,
     what_was_compared,
 )
-from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.pipelines.lake.moments import Moment, newest_moment
+from kafka_telemetry_lake.pipelines.query.lake_query import Check, run_query
 from kafka_telemetry_lake.pipelines.sql_text import filled, quoted
 from kafka_telemetry_lake.udfs.before_after import CHANGED, Judged, judge, missing_bins, order
 from kafka_telemetry_lake.udfs.errors import CannotRunError
@@ -66,6 +66,14 @@ STEPS = pa.schema(
 FIRST, LAST = datetime(1971, 1, 1, tzinfo=UTC), datetime(9998, 1, 1, tzinfo=UTC)
 
 
+class _Lake(NamedTuple):
+    """A lake at one moment, so that all queries of a comparison read the same rows."""
+
+    uri: str
+    moment: Moment
+    check: Check | None
+
+
 class Comparison(NamedTuple):
     """What changed of an application at a moment."""
 
@@ -82,22 +90,20 @@ class Comparison(NamedTuple):
     """begin of the window before, end of the one after"""
 
 
-def before_and_after(
-    lake: str, application: str, at: datetime, window_s: int, is_ended: Callable[[], bool] = lambda: False
-) -> Comparison:
+def before_and_after(uri: str, application: str, at: datetime, window_s: int, check: Check | None = None) -> Comparison:
     """Compare each measure of an application after a moment with what it was before.
 
     Args:
         window_s: one of `compared_windows.WINDOWS_S`; where less is recorded, shorter windows are compared.
-        is_ended: nobody waits for the answer any more.
+        check: is called with each query's connection before it runs; what it raises ends the comparison.
 
     Raises:
         CannotRunError: there is no such application, or too little is recorded before or after; it says what.
     """
+    lake = _Lake(uri, newest_moment(uri), check)
     windows, clients = _windows(lake, application, at, window_s)
     starts, of = windows.starts(), windows.of
     whole = {"application": application, "start": of.at(windows.first), "stop": of.at(windows.end)}
-    _check(is_ended)
     found = _ask(
         lake,
         "sums",
@@ -109,7 +115,6 @@ def before_and_after(
         bins=windows.bins,
         most=MOST_MEASURES + 1,
     )
-    _check(is_ended)
     present = np.sort(found.filter(found["bin"].is_valid())["bin"].to_numpy())
     measures = measured(found.filter(found["metric"].is_valid()), windows)
     missing = missing_bins(present, windows.first, windows.end)
@@ -144,7 +149,7 @@ def before_and_after(
     )
 
 
-def _windows(lake: str, application: str, at: datetime, window_s: int) -> tuple[Windows, dict[str, Any]]:
+def _windows(lake: _Lake, application: str, at: datetime, window_s: int) -> tuple[Windows, dict[str, Any]]:
     """The windows to compare, and the application's client ids, a row of `sql/before_after/clients.sql`.
 
     Hours are taken for long windows only, if that many hours are recorded on both sides of the moment.
@@ -166,7 +171,7 @@ def _windows(lake: str, application: str, at: datetime, window_s: int) -> tuple[
     raise _too_little(lake, application, at, clients)
 
 
-def _clients(lake: str, application: str, of: Bins, start: datetime, stop: datetime) -> dict[str, Any]:
+def _clients(lake: _Lake, application: str, of: Bins, start: datetime, stop: datetime) -> dict[str, Any]:
     (row,) = _ask(lake, "clients", application=application, rollups=of.rollups, start=start, stop=stop).to_pylist()
     if not row["client_ids"]:
         known = _ask(lake, "known")["application"].to_pylist()
@@ -177,7 +182,7 @@ def _clients(lake: str, application: str, of: Bins, start: datetime, stop: datet
     return dict(row)
 
 
-def _too_little(lake: str, application: str, at: datetime, near: dict[str, Any]) -> CannotRunError:
+def _too_little(lake: _Lake, application: str, at: datetime, near: dict[str, Any]) -> CannotRunError:
     """Why nothing can be said of a moment."""
     all_time = _clients(lake, application, HOURS, FIRST, LAST)
     if all_time["first"] is None:
@@ -192,23 +197,21 @@ def _too_little(lake: str, application: str, at: datetime, near: dict[str, Any])
     )
 
 
-def _ask(lake: str, name: str, **values: object) -> pa.Table:
+def _ask(lake: _Lake, name: str, **values: object) -> pa.Table:
     """The answer to a file of `sql/before_after/`."""
     text = (files("kafka_telemetry_lake.sql") / "before_after" / f"{name}.sql").read_text("utf-8")
     if isinstance(start := values.get("start"), datetime):
         values["day"] = start - timedelta(days=1)  # clocks differ
-    return run_query(lake, filled(text, {key: _literal(key, value) for key, value in values.items()})).read_all()
+    if isinstance(stop := values.get("stop"), datetime):
+        values["last_day"] = stop - timedelta(days=1)
+    sql = filled(text, {key: _literal(key, value) for key, value in values.items()})
+    return run_query(lake.uri, sql, moment=lake.moment, check=lake.check).read_all()
 
 
 def _literal(key: str, value: object) -> str:
     if isinstance(value, datetime):
-        return f"DATE '{value:%Y-%m-%d}'" if key == "day" else f"TIMESTAMPTZ '{value.isoformat()}'"
+        return f"DATE '{value:%Y-%m-%d}'" if key in ("day", "last_day") else f"TIMESTAMPTZ '{value.isoformat()}'"
     return quoted(value, "duckdb") if isinstance(value, str) and key != "rollups" else str(value)
-
-
-def _check(is_ended: Callable[[], bool]) -> None:
-    if is_ended():
-        raise CannotRunError("nobody waits for the answer any more")
 
 
 def _rows(measures: Measured, judged: Judged, values: Doubles, ranked: Int64s) -> pa.Table:

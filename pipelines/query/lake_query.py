@@ -17,6 +17,7 @@ from sqlglot import exp
 from kafka_telemetry_lake.pipelines.findings.model import Overrides
 from kafka_telemetry_lake.pipelines.lake.moments import (
     MOMENTS,
+    Moment,
     NoMomentError,
     moments_table,
     newest_moment,
@@ -49,7 +50,7 @@ Check = Callable[[duckdb.DuckDBPyConnection, str], None]
 
 def run_query(
     lake: str, sql: str, allow_files: bool = False, memory: str = MEMORY, spill: str = SPILL,
-    overrides: Overrides = (), warn: Callable[[str], None] | None = None, moment: int | None = None,
+    overrides: Overrides = (), warn: Callable[[str], None] | None = None, moment: int | Moment | None = None,
     check: Check | None = None,
 ) -> pa.RecordBatchReader:  # fmt: skip
     """Run a query on the lake's tables and the views of `sql/`. Columns of the result have distinct names.
@@ -63,7 +64,8 @@ def run_query(
         memory, spill: limits of DuckDB's memory and of its temporary files, such as "2GB".
         overrides: other bounds of the findings for some client ids.
         warn: is called with the sentence of `summed_levels` about the query, if there is one; None: don't look.
-        moment: an earlier one that the log still has; None: the newest.
+        moment: the number of an earlier one that the log still has; or one that was the newest just now, so that
+            several queries read the same rows; None: the newest.
         check: is called with the connection and the query before it runs, and may raise ``NotAQueryError``.
 
     Raises:
@@ -112,7 +114,7 @@ def _open(
     named: set[str],
     overrides: Overrides,
     sql: str,
-    moment: int | None,
+    moment: int | Moment | None,
 ) -> list[str]:
     """Create the tables and views whose names occur in a query, and those below them; returns their names.
 
@@ -123,7 +125,7 @@ def _open(
     own = _subscription_views(lake, named)
     views, below = needed((named | {BELOW} if own else named) & (view_names() | CATALOG.keys()), overrides)
     existing = [name for name in tables if name.lower() in named or name in below]
-    opened = _at_newest(lake, existing) if moment is None else _at_moment(lake, existing, moment)
+    opened = _at_moment(lake, existing, moment) if isinstance(moment, int) else _at_newest(lake, existing, moment)
     large = {name: days for name, (table, _) in opened.items() if (days := days_of(table)) is not None}
     for name, (table, days) in opened.items():
         if name in CATALOG:
@@ -145,9 +147,11 @@ def _open(
     return list(dict.fromkeys([*existing, *below, *selects]))
 
 
-def _at_newest(lake: str, names: Iterable[str]) -> dict[str, tuple[DeltaTable, frozenset[str] | None]]:
-    """The tables at the newest moment, and the landed days to read; None: all."""
-    moment = newest_moment(lake)
+def _at_newest(
+    lake: str, names: Iterable[str], moment: Moment | None
+) -> dict[str, tuple[DeltaTable, frozenset[str] | None]]:
+    """The tables at the newest moment, or what it was just now, and the landed days to read; None: all."""
+    moment = moment or newest_moment(lake)
     return {name: (moment.at(name, DeltaTable(table_uri(lake, name))), None) for name in names}
 
 

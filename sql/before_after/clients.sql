@@ -8,16 +8,17 @@ WITH own AS (
            count(*) FILTER (application IS DISTINCT FROM :application) AS others
     FROM clients GROUP BY 1, 2 HAVING instances > 0
 ),
-recorded AS (
-    SELECT window_start
+extent AS (
+    SELECT min(window_start) AS "first", max(window_start) AS "last"
     FROM :rollups AS r SEMI JOIN own AS o
       ON o.cluster_id = coalesce(r.cluster_id, '') AND o.client_id = coalesce(r.client_id, '')
-    WHERE window_start >= :start AND landed_date >= :day
-),
-extent AS (
-    SELECT min(window_start) AS "first", max(window_start) AS "last" FROM recorded WHERE window_start < :stop
+    WHERE window_start >= :start AND window_start < :stop AND landed_date >= :day
 )
 SELECT count(*) AS client_ids, coalesce(sum(instances), 0) AS instances, count(*) FILTER (others > 0) AS shared,
        min(client_id) FILTER (others > 0) AS shared_one, any_value(e."first") AS "first", any_value(e."last") AS "last",
-       EXISTS (FROM recorded WHERE window_start >= :stop) AS goes_on
+       EXISTS (
+           SELECT 1 FROM :rollups AS r SEMI JOIN own AS o
+             ON o.cluster_id = coalesce(r.cluster_id, '') AND o.client_id = coalesce(r.client_id, '')
+           WHERE window_start >= :stop AND landed_date >= :last_day
+       ) AS goes_on
 FROM own, extent AS e

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from kafka_telemetry_lake.dashboards.answers import EndedError
 from kafka_telemetry_lake.jobs import cli
 from kafka_telemetry_lake.pipelines.applications import before_after as module
 from kafka_telemetry_lake.pipelines.applications.before_after import Comparison, before_and_after
+from kafka_telemetry_lake.pipelines.lake.moments import newest_moment
+from kafka_telemetry_lake.pipelines.query.lake_query import run_query
+from kafka_telemetry_lake.pipelines.sql_text import filled
 from kafka_telemetry_lake.pipelines.tables.lifecycle import CLIENT_ALIASES, CLIENT_CHANGES
 from kafka_telemetry_lake.pipelines.tables.operator import METRIC_ROLLUPS_1M, PUSH_OUTCOMES, PUSHES
 from kafka_telemetry_lake.udfs.errors import CannotRunError
@@ -284,9 +291,47 @@ def test_of_too_many_measures_those_with_the_most_points_are_compared(
     assert found.remarks[-1] == "only the 10 measures with the most points are compared"
 
 
-def test_nobody_waits_for_it_any_more(lake: Path) -> None:
-    with pytest.raises(CannotRunError, match="nobody waits"):
-        before_and_after(str(lake), "shop", NOON, HOUR, lambda: True)
+def test_each_query_can_be_ended_and_all_read_one_moment(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connections, moments = [], []
+
+    def look(connection: duckdb.DuckDBPyConnection, _: str) -> None:
+        connections.append(connection)
+
+    def asked(*given: Any, **more: Any) -> pa.RecordBatchReader:
+        moments.append(more["moment"])
+        return run_query(*given, **more)
+
+    monkeypatch.setattr(module, "run_query", asked)
+    before_and_after(str(lake), "shop", NOON, HOUR, look)
+    assert len({id(each) for each in connections}) == 4  # clients, sums, pushed, changes
+    assert moments == [newest_moment(str(lake))] * 4
+
+    def ended(*_: object) -> None:
+        raise EndedError
+
+    with pytest.raises(EndedError):
+        before_and_after(str(lake), "shop", NOON, HOUR, ended)
+
+
+def test_what_is_recorded_later_is_not_read_to_find_the_windows() -> None:
+    """Of 90 days after a moment, the query for an application's extent reads the minutes of the windows alone."""
+    with duckdb.connect() as connection:
+        connection.execute("SET threads = 1; SET TimeZone = 'UTC'")
+        connection.execute("CREATE TABLE clients AS SELECT 'c' AS cluster_id, 'i' AS client_id, 'shop' AS application")
+        connection.execute("""CREATE TABLE minutes AS
+            SELECT 'c' AS cluster_id, 'i' AS client_id,
+                   TIMESTAMPTZ '2026-11-21 00:00Z' + to_minutes(minute) AS window_start,
+                   CAST(window_start AS DATE) AS landed_date
+            FROM range(90 * 1440) AS r(minute)""")
+        text = (files("kafka_telemetry_lake.sql") / "before_after" / "clients.sql").read_text("utf-8")
+        moment, stop = "TIMESTAMPTZ '2026-11-21 00:00Z'", "TIMESTAMPTZ '2026-11-21 12:00Z'"
+        values = {"application": "'shop'", "rollups": "minutes", "start": moment, "stop": stop}
+        sql = filled(text, values | {"day": "DATE '2026-11-20'", "last_day": "DATE '2026-11-20'"})
+        first, last, goes_on = connection.execute(sql).fetchall()[0][-3:]
+        assert (last - first, goes_on) == (timedelta(minutes=719), True)
+        ((_, plan),) = connection.execute(f"EXPLAIN (ANALYZE, FORMAT json) {sql}").fetchall()
+    most = max(int(rows) for rows in re.findall(r'"intermediate_rows": *(\d+)', plan))
+    assert 720 <= most <= 10 * 2048  # the look at what is later ends with its first rows
 
 
 def test_the_command(lake: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -11,6 +15,9 @@ import pytest
 
 from kafka_telemetry_lake.dashboards.answers import Answers, Asked, EndedError, LakeError
 from kafka_telemetry_lake.dashboards.lake import LakeReader
+from kafka_telemetry_lake.dashboards.screens import before_after
+from kafka_telemetry_lake.pipelines.applications.before_after import Comparison
+from kafka_telemetry_lake.pipelines.query.lake_query import Check
 from kafka_telemetry_lake.pipelines.tables.operator import TABLES
 from tests.support.patience import PATIENCE_S
 
@@ -101,6 +108,29 @@ def test_a_query_that_nobody_waits_for_stops_using_the_processor(tmp_path: Path)
         assert not asked.done.wait(0.5)
     assert asked.done.wait(PATIENCE_S)
     assert isinstance(asked.error, duckdb.InterruptException)
+
+
+def test_what_changed_at_a_moment_is_a_question_that_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The panel's comparison of two windows: the query that it runs is interrupted when nobody waits."""
+
+    def compare(uri: str, application: str, at: datetime, window_s: int, check: Check) -> Comparison:
+        connection = duckdb.connect()
+        check(connection, SLOW)
+        connection.sql(SLOW).to_arrow_table()
+        raise AssertionError
+
+    def wait_no_more(key: object, asks: object, ask: Callable[[Asked], pa.Table]) -> pa.Table:
+        with Answers().asked(key, ask) as asked:
+            assert not asked.done.wait(0.5)
+        assert asked.done.wait(PATIENCE_S)
+        assert asked.error is not None
+        raise asked.error
+
+    monkeypatch.setattr(before_after, "before_and_after", compare)
+    monkeypatch.setattr(before_after, "answer", wait_no_more)
+    scene: Any = SimpleNamespace(lake=SimpleNamespace(uri="lake"), versions=())
+    with pytest.raises(duckdb.InterruptException):
+        before_after._compared(scene, "shop", datetime(2026, 11, 21, 12, tzinfo=UTC), 900)
 
 
 def test_a_lake_ends_a_question_that_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

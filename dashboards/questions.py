@@ -35,7 +35,7 @@ MOST = {
     "instances": MOST_INSTANCES,
     "client_ids": MOST_INSTANCES,
     "client_windows": 10_000_000,
-    "topic_use": 100_000,
+    "topic_use": MOST_INSTANCES,
 }
 # Questions whose rollups may be the answer to `client_windows`: they sum up by client id, metric and the same windows.
 OF_WINDOWS = ("metric_over_time", "metric_by_client", "groups", "changes")

@@ -242,7 +242,9 @@ def first(rows: pd.DataFrame, most: int) -> pd.DataFrame:
     """The first rows of an answer; if there are more, the page says so."""
     if len(rows) > most:
         st.caption(f"There are more than {most:,} rows; these are the first. Narrow the time range or the filters.")
-    return rows.head(most)
+        rows = rows.head(most)
+        rows.attrs["most"] = most
+    return rows
 
 
 def open_scene(uri: str, selection: Selection) -> Scene | None:

@@ -46,6 +46,7 @@ class TopicUse:
         unit: bytes; records if nobody tells bytes; empty if nobody tells either.
         applications: whose a group or client id is, where that is known.
         client_ids: of applications and groups.
+        most_rows: how many rows it is made of, if there were more; None: it is made of all.
     """
 
     written: Flows
@@ -53,6 +54,7 @@ class TopicUse:
     unit: str
     applications: Mapping[Node, tuple[str, ...]]
     client_ids: Mapping[Node, tuple[str, ...]]
+    most_rows: int | None = None
 
 
 def use_of(rows: pd.DataFrame) -> TopicUse:
@@ -69,8 +71,10 @@ def use_of(rows: pd.DataFrame) -> TopicUse:
         ends = (node, Node("topic", topic)) if role == "written" else (Node("topic", topic), node)
         known = None if pd.isna(amount) else float(amount)
         flows[role][ends] = added([known, flows[role].get(ends)])
-    owned, clients = (_of_nodes(nodes, rows[name]) for name in ("application", "client_id"))
-    return TopicUse(flows["written"], flows["read"], unit, owned, clients)
+    # A group has the applications of all of its members, in one text; a client id may have a comma of its own.
+    owned = _of_nodes(nodes, [name.split(MANY) for name in _texts(rows["application"])])
+    clients = _of_nodes(nodes, [[name] for name in _texts(rows["client_id"])])
+    return TopicUse(flows["written"], flows["read"], unit, owned, clients, rows.attrs.get("most"))
 
 
 def _node(group: str, application: str, client_id: str) -> Node:
@@ -83,12 +87,12 @@ def _texts(values: pd.Series) -> list[str]:
     return ["" if pd.isna(value) else str(value) for value in values]
 
 
-def _of_nodes(nodes: Iterable[Node], values: pd.Series) -> dict[Node, tuple[str, ...]]:
+def _of_nodes(nodes: Iterable[Node], values: Iterable[list[str]]) -> dict[Node, tuple[str, ...]]:
     """The distinct values that belong to each node, in order."""
     found = dict[Node, set[str]]()
-    for node, value in zip(nodes, _texts(values), strict=True):
-        if value:
-            found.setdefault(node, set()).add(value)
+    for node, several in zip(nodes, values, strict=True):
+        if named := set(filter(None, several)):
+            found.setdefault(node, set()).update(named)
     return {node: tuple(sorted(each)) for node, each in found.items()}
 
 
@@ -201,11 +205,12 @@ def words(use: TopicUse, found: Mapping[Node, str], selection: Selection) -> str
     """What the map shows: totals, the largest flows, what is wrong, topics that nobody writes or reads, unknowns."""
     writers, readers = {ends[0] for ends in use.written}, {ends[1] for ends in use.read}
     written, read = {ends[1] for ends in use.written}, {ends[0] for ends in use.read}
-    sent, got = (_amount(added(flows.values()), use.unit) for flows in (use.written, use.read))
-    said = [
-        f"{_count(writers, 'writer')} wrote {sent} to {_count(written, 'topic')}; "
-        f"{_count(readers, 'reader')} read {got} of {_count(read, 'topic')}."
-    ]
+    said = [_totals(use)]
+    if use.most_rows is not None:
+        said.append(
+            f"The smallest are left out beyond {use.most_rows:,} rows: "
+            "numbers of writers, readers and amounts are too low."
+        )
     for what, flows, between in (("written", use.written, "to"), ("read", use.read, "by")):
         known = {ends: amount for ends, amount in flows.items() if amount}
         if known:
@@ -219,6 +224,28 @@ def words(use: TopicUse, found: Mapping[Node, str], selection: Selection) -> str
     if both := _owners(writers, use) & _owners(readers, use):
         said.append(f"Both write and read: {_names(both)}.")
     return " ".join([*said, _of_unknown(use)]).strip()
+
+
+def _totals(use: TopicUse) -> str:
+    """How many write and read how much of how many topics; a side without flows is left out.
+
+    Bytes of both sides can't be compared: producers count them as they send them, consumers after decompression.
+    """
+    sides = list[str]()
+    for flows, end, noun, verb, of, how in (
+        (use.written, 0, "writer", "wrote", "to", "compressed"),
+        (use.read, 1, "reader", "read", "of", "decompressed"),
+    ):
+        who, topics = (
+            _count({ends[place] for ends in flows}, what) for place, what in ((end, noun), (1 - end, "topic"))
+        )
+        total = added(flows.values())
+        amount = f"an unknown number of {use.unit}" if total is None else readable(total, use.unit)
+        if total is not None and use.unit == "bytes":
+            amount += f" ({how})"
+        if flows:
+            sides.append(f"{who} {verb} {amount} {of} {topics}" if use.unit else f"{who} of {topics}")
+    return f"{'' if use.unit else 'Known: '}{'; '.join(sides)}."
 
 
 def _wrong(nodes: set[Node], use: TopicUse, found: Mapping[Node, str]) -> list[str]:

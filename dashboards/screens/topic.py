@@ -16,9 +16,11 @@ from kafka_telemetry_lake.dashboards.show import element, every_column, halves, 
 
 NOTE = "Only Java clients push per topic; of others, the groups that `sync` sees are known."
 MOST_POINTS = 10_000_000  # of the range; question `topic_use` takes 2.2 CPU-s for them, of a million clients
+BYTES_NOTE = "Bytes written are compressed, bytes read decompressed."
 MAP_NOTE = (
-    "A ribbon is as wide as its bytes in the time range. Colours and signs are those of the worst open finding about "
-    "an application, topic or group, or about one of its client ids; a ribbon has that of its application or group."
+    f"A ribbon is as wide as its bytes in the time range. {BYTES_NOTE} "
+    "Colours and signs are those of the worst open finding about an application, topic or group, "
+    "or about one of its client ids; a ribbon has that of its application or group."
 )
 NO_TOPICS = "No client pushed metrics of a topic in this time range, and `telemetry-lake sync` has seen no group."
 ROLES = {"written": "who writes it", "read": "who reads it"}
@@ -70,7 +72,8 @@ def _traffic(scene: Scene, topic: str) -> None:
             summed = rows.groupby(["role", "at_ms"])[what].sum(min_count=1).reset_index() if len(rows) else rows
             summed.attrs = rows.attrs
             shown = scene.per_second(summed, what) if len(summed) else summed
-            lines(shown, what, unit, what.capitalize(), "role", scene.step_s, NOTE, list(ROLES))
+            note = f"{NOTE} {BYTES_NOTE}" if what == "bytes" else NOTE
+            lines(shown, what, unit, what.capitalize(), "role", scene.step_s, note, list(ROLES))
     for role, title in ROLES.items():
         with next(place):
             own = rows[rows["role"] == role]
@@ -110,7 +113,7 @@ def _all(scene: Scene) -> None:
             "groups": "groups",
         },
         "Topics",
-        NOTE,
+        f"{NOTE} {BYTES_NOTE}",
     )
     if on_demand("Who writes what others read?", "This reads the points of all hours of the lake."):
         every_column(scene.rows("topic_flows"), "From writer to reader")

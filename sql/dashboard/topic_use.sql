@@ -1,7 +1,8 @@
 -- Which clients wrote and read which topic in the time range, and how much? One row per topic, role, application, client id
 -- and group. Records and bytes are those that Java clients push per topic. A group of the topic that `telemetry-lake sync`
 -- saw, and of which no client pushes about it, has a row without them. Consumers before 4.1 write a dot in a topic as _ too
--- (KIP-1109): the row has the topic's own name, once.
+-- (KIP-1109): the row has the topic's own name, once. Bytes are compressed if written, decompressed if read.
+-- The largest row of each topic, role and group comes first: if there are too many rows, no topic and no group is missing.
 WITH points AS (
   SELECT
     cluster_id,
@@ -98,4 +99,11 @@ FROM (
   LEFT JOIN members AS m
     ON m.cluster_id <=> o.cluster_id AND m.group_id = o.group_id
 ) AS used
-ORDER BY bytes DESC NULLS LAST, records DESC NULLS LAST, topic, role, application, client_id, group_id
+ORDER BY
+  CASE
+    WHEN row_number() OVER (
+      PARTITION BY topic, role, group_id ORDER BY bytes DESC NULLS LAST, records DESC NULLS LAST, application, client_id
+    ) = 1 THEN 0
+    ELSE 1
+  END,
+  bytes DESC NULLS LAST, records DESC NULLS LAST, topic, role, application, client_id, group_id

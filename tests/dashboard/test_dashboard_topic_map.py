@@ -67,7 +67,8 @@ def test_dashboard_topic_map_leads_to_the_application_the_topic_and_the_group(op
         settled(page)
     expect(column(page, 1).get_by_role("listitem")).to_have_count(30)
     expect(column(page, 1).get_by_text("no reader known").first).to_be_visible()
-    expect(main).to_contain_text("37 writers wrote 4.16 MB to 53 topics; 40 readers read 8.59 MB of 50 topics.")
+    expect(main).to_contain_text("37 writers wrote 4.16 MB (compressed) to 53 topics; ")
+    expect(main).to_contain_text("40 readers read 8.59 MB (decompressed) of 50 topics.")
     assert page.title().startswith("Topics · lake")
     assert page.locator("img[src=x]").count() == 0
     page = open_page("topic", **PAGE, application=HOSTILE)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from kafka_telemetry_lake.dashboards import scene
 from kafka_telemetry_lake.dashboards.address import Selection
-from kafka_telemetry_lake.dashboards.questions import filled, question
-from kafka_telemetry_lake.dashboards.screens.topic import by_topic
+from kafka_telemetry_lake.dashboards.questions import MOST_INSTANCES, filled, question
+from kafka_telemetry_lake.dashboards.screens.topic import MAP_NOTE, by_topic
 from kafka_telemetry_lake.dashboards.topic_map import MOST_BOXES, Node
 from kafka_telemetry_lake.dashboards.topic_use import (
     MOST_CHARACTERS,
@@ -86,9 +88,9 @@ def test_dashboard_topic_use_has_the_bytes_of_the_range_by_application_and_group
     assert asked(tables) == [
         ("orders", "written", "shop", "w-id", None, 15, 300),
         ("orders", "read", None, "r-id", "billing", 8, 200),
-        ("orders", "written", "shop", "w2-id", None, None, 40),
         ("orders", "read", None, "s-id", "sharers", None, 7),
         ("orders", "read", None, "lone-id", None, 0, None),
+        ("orders", "written", "shop", "w2-id", None, None, 40),
     ]
 
 
@@ -229,12 +231,13 @@ def test_dashboard_topic_use_words_have_totals_and_what_is_unknown() -> None:
     found = {Node("client_id", "script"): "error", Node("client_id", "bank-1"): "warning"}
     said = words(use_of(SOME), found, Selection())
     assert said == (
-        "3 writers wrote 950 bytes to 2 topics; 3 readers read 890 bytes of 2 topics. "
+        "3 writers wrote 950 bytes (compressed) to 2 topics; 3 readers read 890 bytes (decompressed) of 2 topics. "
         "Most written: shop to orders, 800 bytes. Most read: orders by billing, 800 bytes. "
         "With an open error: script. With an open warning: billing. "
         "Nobody is known to read bills. Nobody is known to write logs. Both write and read: bank, shop. "
         "Of 1 of 6 flows the bytes are unknown: their ribbons are thin, dashed."
     )
+    assert "compressed" in MAP_NOTE
     assert picture(use_of(SOME), found, Selection())["lacks"] == ["no writer known", "no reader known"]
     of_shop = Selection(filters=(("application", ("shop",)),))
     assert "None of the selected clients is known to read bills." in words(use_of(SOME), found, of_shop)
@@ -256,6 +259,50 @@ def test_dashboard_topic_use_without_bytes_shows_records_or_equal_ribbons(
     assert said in words(use, {}, Selection())
     (known, unknown) = picture(use, {}, Selection())["ribbons"]
     assert (known["known"], unknown["known"]) == (records is not None, False)
+
+
+def test_dashboard_topic_use_a_side_that_nobody_is_known_of_is_left_out() -> None:
+    synced = words(use_of(rows(("t", "read", None, None, "g", None, None))), {}, Selection())
+    assert synced == (
+        "Known: 1 reader of 1 topic. Nobody is known to write t. "
+        "Neither bytes nor records are known: all ribbons are equally thin."
+    )
+    writers = rows(("t", "written", None, "w", None, 7, None), ("u", "written", None, "w", None, None, None))
+    assert words(use_of(writers), {}, Selection()).startswith("1 writer wrote 7 records to 2 topics. Most written")
+    mute = rows(("t", "written", None, "w", None, None, 9), ("t", "read", None, None, "g", None, None))
+    said = "1 writer wrote 9 bytes (compressed) to 1 topic; 1 reader read an unknown number of bytes of 1 topic."
+    assert words(use_of(mute), {}, Selection()).startswith(said)
+
+
+def test_dashboard_topic_use_a_group_of_several_applications_belongs_to_each() -> None:
+    of_both = rows(("t", "written", "shop", "w", None, 1, 1), ("t", "read", "bill, shop", None, "g", None, None))
+    use = use_of(of_both)
+    assert use.applications[Node("group_id", "g")] == ("bill", "shop")
+    assert "Both write and read: shop." in words(use, {}, Selection())
+    assert picture(use, {}, Selection())["columns"][2][0]["more"] == "bill, shop"
+    assert use_of(rows(("t", "written", None, "a, b", None, 1, 1))).client_ids == {Node("client_id", "a, b"): ("a, b",)}
+
+
+def test_dashboard_topic_use_of_too_many_rows_each_topic_and_group_keeps_its_largest_and_the_words_say_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert question("topic_use").most == MOST_INSTANCES
+    points = [point(f"w{n}", SENT_BYTES, 100 + n, "orders") for n in range(9)]
+    points += [point("r", READ_BYTES, 2, "orders"), point("s", SENT_BYTES, 1, "bills")]
+    offsets = [{"cluster_id": "c", "group_id": "mute", "topic": "logs", "partition": 0}]
+    found = asked({"metric_points": points, "group_offsets": offsets, "client_changes": [client("r", "billing")]})
+    assert [(row[0], row[1], row[4], row[6]) for row in found[:5]] == [
+        ("orders", "written", None, 108),
+        ("orders", "read", "billing", 2),
+        ("bills", "written", None, 1),
+        ("logs", "read", "mute", None),
+        ("orders", "written", None, 107),
+    ]
+    monkeypatch.setattr(scene, "st", SimpleNamespace(caption=lambda _: None))
+    whole = rows(*found)
+    said = "The smallest are left out beyond 5 rows: numbers of writers, readers and amounts are too low."
+    assert said in words(use_of(scene.first(whole, 5)), {}, Selection())
+    assert "left out" not in words(use_of(scene.first(whole, len(whole))), {}, Selection())
 
 
 def test_dashboard_topic_use_hostile_and_many_names_are_bounded() -> None:

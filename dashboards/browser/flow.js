@@ -12,9 +12,10 @@ function shape(tag, attributes, ...children) {
   return element;
 }
 
-/** The name of a box, after the sign and the word of its worst finding; a link if it has a page. */
-function named(box) {
+/** The name of a box, after the sign and the word of its worst finding; a link if it has a page. `unseen`: what isn't shown beside it. */
+function named(box, unseen = "") {
   const text = [box.severity ? make("span", { class: "unseen" }, `${box.severity}: `) : "", box.name];
+  if (unseen) text.push(make("span", { class: "unseen" }, ` (${unseen})`));
   const attributes = { class: `end ${box.severity ? `severity ${box.severity}` : ""}`, title: [box.name, box.more].filter(Boolean).join(", ") };
   if (!box.address) return make("span", attributes, ...text);
   const anchor = link("", box.address, attributes);
@@ -37,9 +38,10 @@ function ribbons(data, column) {
 }
 
 function boxes(data, column) {
+  const hasRoom = (box) => box.height > 44;
   const list = data.columns[column].map((box, place) =>
     make("li", { class: box.severity, "data-box": `${column}-${place}`, style: `top:${box.y}px;height:${box.height}px` },
-      named(box), box.more && box.height > 44 ? make("span", { class: "more" }, box.more) : "", make("span", { class: "amount" }, box.amount),
+      named(box, hasRoom(box) ? "" : box.more), box.more && hasRoom(box) ? make("span", { class: "more" }, box.more) : "", make("span", { class: "amount" }, box.amount),
       box.unwritten ? make("span", { class: "lacks before" }, data.lacks[0]) : "",
       box.unread ? make("span", { class: "lacks after" }, data.lacks[1]) : ""));
   return make("ul", { class: `boxes of-${column}`, "aria-label": data.headings[column] }, ...list);
@@ -47,12 +49,12 @@ function boxes(data, column) {
 
 /** Show the ribbons of a box while it is pointed at, or its link has the focus. */
 function lights(map) {
-  const mark = (event) => {
-    const box = event.target.closest("[data-box]")?.dataset.box;
+  const light = (box) => {
     for (const path of map.querySelectorAll("path")) path.classList.toggle("lit", [path.dataset.left, path.dataset.right].includes(box));
   };
-  for (const kind of ["mouseover", "focusin"]) map.addEventListener(kind, mark);
-  map.addEventListener("mouseleave", mark);
+  for (const kind of ["mouseover", "focusin"]) map.addEventListener(kind, (event) => light(event.target.closest("[data-box]")?.dataset.box));
+  // Where the focus goes to another box, its focusin comes next.
+  for (const kind of ["mouseleave", "focusout"]) map.addEventListener(kind, () => light());
 }
 
 /** Writers or readers of a topic: name and amount, and below them a bar. */

@@ -73,7 +73,8 @@ def picture(root: Path = ROOT) -> str:
             line += f" {name}"
         lines.append(line)
     uses = Counter(each for needed in found.values() for each in needed)
-    most = ", ".join(f"{name} by {count}" for name, count in uses.most_common(3))
+    first = sorted(uses.items(), key=lambda each: (-each[1], each[0]))[:3]  # of equal counts always the same
+    most = ", ".join(f"{name} by {count}" for name, count in first)
     return "\n".join(["", "```text", *lines, "```", "", f"Imported by most folders: {most}.", "", ""])
 
 

@@ -15,9 +15,10 @@ from kafka_telemetry_lake.pipelines.findings.model import INSTANCE, Overrides, R
 from kafka_telemetry_lake.pipelines.findings.rules import overridden_rules
 from kafka_telemetry_lake.pipelines.findings.views import of_rule, values_of_findings
 from kafka_telemetry_lake.pipelines.sql_text import filled
+from kafka_telemetry_lake.udfs.errors import CannotRunError
 
 
-class NotPlottedError(Exception):
+class NotPlottedError(CannotRunError):
     """A rule's measure makes no plot; the message says why."""
 
 

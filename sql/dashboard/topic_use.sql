@@ -89,21 +89,23 @@ members AS (
 
 SELECT topic, role, application, client_id, group_id, records, bytes
 FROM (
-  SELECT topic, role, application, client_id, group_id, records, bytes
-  FROM pushed
-  UNION ALL
-  SELECT o.topic, 'read', m.application, NULL, o.group_id, NULL, NULL
-  FROM synced AS o
-  LEFT ANTI JOIN pushed AS p
-    ON coalesce(p.cluster_id, '') = coalesce(o.cluster_id, '') AND p.topic = o.topic AND p.group_id = o.group_id
-  LEFT JOIN members AS m
-    ON m.cluster_id <=> o.cluster_id AND m.group_id = o.group_id
-) AS used
-ORDER BY
-  CASE
-    WHEN row_number() OVER (
+  SELECT
+    *,
+    row_number() OVER (
       PARTITION BY topic, role, group_id ORDER BY bytes DESC NULLS LAST, records DESC NULLS LAST, application, client_id
-    ) = 1 THEN 0
-    ELSE 1
-  END,
-  bytes DESC NULLS LAST, records DESC NULLS LAST, topic, role, application, client_id, group_id
+    ) AS place
+  FROM (
+    SELECT topic, role, application, client_id, group_id, records, bytes
+    FROM pushed
+    UNION ALL
+    SELECT o.topic, 'read', m.application, NULL, o.group_id, NULL, NULL
+    FROM synced AS o
+    LEFT ANTI JOIN pushed AS p
+      ON coalesce(p.cluster_id, '') = coalesce(o.cluster_id, '') AND p.topic = o.topic AND p.group_id = o.group_id
+    LEFT JOIN members AS m
+      ON m.cluster_id <=> o.cluster_id AND m.group_id = o.group_id
+  ) AS used
+) AS placed
+ORDER BY
+  CASE WHEN place = 1 THEN 0 ELSE 1 END, bytes DESC NULLS LAST, records DESC NULLS LAST, topic, role, application,
+  client_id, group_id
